@@ -1,1 +1,22 @@
-//! Placeholder.
+//! What an item is, what a store can do with one, and how long things live.
+//!
+//! A [`Store`] answers cache commands: an engine, a tiered pair, a remote server, a whole cluster. A layer is a store
+//! wrapped round a store. The request types are the protocol crate's [`moneta_protocol::request`]; the protocol itself is
+//! not known here.
+
+mod error;
+mod item;
+mod key;
+mod outcome;
+mod stats;
+mod store;
+mod time;
+
+pub use error::{ErrorKind, StoreError};
+pub use item::{Item, ItemMeta, ItemRef, Rest, Value};
+pub use key::Key;
+pub use moneta_protocol::request;
+pub use outcome::{Deleted, Lookup, Number, Pending, Step, Written};
+pub use stats::StoreStats;
+pub use store::{Cursor, Departure, Departed, Observer, Store, Visit, Walked};
+pub use time::{Clock, Expiry};

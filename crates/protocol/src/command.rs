@@ -1,0 +1,218 @@
+//! The one command type: every protocol decodes to it, the session executes it.
+//!
+//! A command borrows from the receive buffer. Its `reply` field says in which protocol and shape the answer goes out, so
+//! that nothing but the encoder looks at the protocol again.
+
+use crate::request::{Arithmetic, Delete, Retrieve, Write};
+
+/// How a command's answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style<'a> {
+    /// Classic text.
+    Text(TextStyle),
+    /// Meta: a short code and the flags asked for, in the order asked.
+    Meta(MetaStyle<'a>),
+    /// Binary: a 24-byte header and a body.
+    Binary(BinaryStyle),
+}
+
+/// Shape of a classic text reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextStyle {
+    /// `noreply` was the last token: say nothing.
+    pub noreply: bool,
+    /// `gets` and `gats`: the CAS value follows the length.
+    pub with_cas: bool,
+}
+
+/// Shape of a meta reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaStyle<'a> {
+    /// The flag tokens of the request line, checked by the decoder and separated by single or repeated spaces; the
+    /// encoder walks them again to echo and return in request order.
+    pub flags: &'a [u8],
+    /// `q`: hide the nominal reply.
+    pub quiet: bool,
+    /// `b`: the key came as base64 and goes out so.
+    pub base64_key: bool,
+    /// `v`: the value is wanted.
+    pub value: bool,
+    /// `C` on a read: leave the value out if the item's CAS value is this one.
+    pub unless_cas: Option<u64>,
+}
+
+/// Shape of a binary reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BinaryStyle {
+    /// Opcode of the request, echoed.
+    pub opcode: u8,
+    /// Opaque of the request, echoed.
+    pub opaque: u32,
+    /// Quiet form: success (of mutations) or a miss (of reads) is not told.
+    pub quiet: bool,
+    /// The key goes with the value (GETK and kin).
+    pub with_key: bool,
+    /// The value is left out (TOUCH).
+    pub without_value: bool,
+}
+
+/// A decoded command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// Read one or more items.
+    Get {
+        /// The keys; more than one only in classic text.
+        keys: Keys<'a>,
+        /// What to do to each item read.
+        request: Retrieve,
+        /// Which command it was, for the counters.
+        verb: ReadVerb,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// Write an item.
+    Set {
+        /// The key, decoded.
+        key: &'a [u8],
+        /// The data block, without its line end.
+        value: &'a [u8],
+        /// How to write it.
+        request: Write,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// Delete an item.
+    Delete {
+        /// The key, decoded.
+        key: &'a [u8],
+        /// How to delete it.
+        request: Delete,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// Add to or subtract from a number.
+    Arithmetic {
+        /// The key, decoded.
+        key: &'a [u8],
+        /// What to compute.
+        request: Arithmetic,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `me`: the internals of an item, for people.
+    MetaDebug {
+        /// The key, decoded.
+        key: &'a [u8],
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// Expire everything, now or after a delay.
+    FlushAll {
+        /// As the client sent it: 0 now, else like an expiration time.
+        delay: crate::request::Exptime,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `mn`, binary NOOP.
+    Noop(Style<'a>),
+    /// `version`.
+    Version(Style<'a>),
+    /// `verbosity N`; memcached accepts any or no number here and says OK.
+    Verbosity {
+        /// The new level, where one was given.
+        level: Option<u32>,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `quit`: close without a word (binary QUIT answers first, QUITQ does not).
+    Quit(Style<'a>),
+    /// `stats`, with its arguments as sent: empty for the general group.
+    Stats {
+        /// Everything behind the command word, trimmed.
+        arguments: &'a [u8],
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `cache_memlimit MEBIBYTES`.
+    CacheMemlimit {
+        /// The new limit in MiB.
+        mebibytes: u64,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `watch` and its arguments as sent.
+    Watch {
+        /// Everything behind the command word, trimmed.
+        arguments: &'a [u8],
+    },
+    /// `lru_crawler metadump|mgdump all|hash|CLASSES`, and the rest of `lru_crawler`.
+    LruCrawler {
+        /// Everything behind the command word, trimmed.
+        arguments: &'a [u8],
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `lru ...`: accepted where it has a meaning here.
+    Lru {
+        /// Everything behind the command word, trimmed.
+        arguments: &'a [u8],
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `slabs ...`: there are no slab classes; answered as memcached does with reassignment off.
+    Slabs {
+        /// Everything behind the command word, trimmed.
+        arguments: &'a [u8],
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `shutdown`, `shutdown graceful`.
+    Shutdown {
+        /// Drain first.
+        graceful: bool,
+    },
+    /// Binary SASL list, auth or step.
+    Sasl {
+        /// Which of the three.
+        step: SaslStep,
+        /// Mechanism name (the key of the packet).
+        mechanism: &'a [u8],
+        /// Client's data (the value of the packet).
+        data: &'a [u8],
+        /// How to answer.
+        style: BinaryStyle,
+    },
+}
+
+/// The commands that read, as the counters tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadVerb {
+    /// `get`, `gets`, binary GET and kin.
+    Get,
+    /// `gat`, `gats`, binary GAT and kin.
+    GetAndTouch,
+    /// `touch`.
+    Touch,
+    /// `mg`.
+    Meta,
+}
+
+/// The binary SASL opcodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaslStep {
+    /// 0x20: which mechanisms are there.
+    List,
+    /// 0x21: first step.
+    Auth,
+    /// 0x22: further step.
+    Step,
+}
+
+/// The keys of a read: one, or a text line's tokens, split while they are read so that any number costs no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys<'a> {
+    /// One key.
+    One(&'a [u8]),
+    /// Keys separated by spaces; each checked by the decoder to be at most [`crate::request::KEY_MAX`] long.
+    Line(&'a [u8]),
+}

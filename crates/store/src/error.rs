@@ -1,0 +1,44 @@
+//! Why a store could not answer at all, as opposed to an outcome such as a miss.
+
+/// What kind of failure it was, and so whose fault and whether a retry helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A tier or a peer is off or unreachable; a retry may help later.
+    Unavailable,
+    /// No answer in time; the command may or may not have taken effect.
+    Timeout,
+    /// The device or the data on it is bad.
+    Device,
+    /// This store cannot do that at all.
+    Unsupported,
+}
+
+/// A store's failure to answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{context}")]
+pub struct StoreError {
+    kind: ErrorKind,
+    context: String,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl StoreError {
+    /// A failure of `kind`; `context` says what was being done, in a sentence a client may see.
+    pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
+        Self { kind, context: context.into(), source: None }
+    }
+
+    /// The failure that this one came from.
+    #[must_use]
+    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Box::new(source));
+        self
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}

@@ -1,0 +1,105 @@
+//! How a request to a store ends: at once, or after a wait that only this request takes part in.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::error::StoreError;
+use crate::item::{Item, ItemMeta};
+
+/// The rest of a request that has to wait (for the SSD, for a peer). It stays on the worker that started it.
+pub type Pending<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
+
+/// A request's progress.
+#[must_use]
+pub enum Step<T> {
+    /// Answered without waiting: the way of a hit in RAM, and the only one that costs nothing.
+    Done(Result<T, StoreError>),
+    /// Parked: poll the future; later requests of the same connection may start meanwhile.
+    Wait(Pending<T>),
+}
+
+impl<T> Step<T> {
+    /// Answered, and well.
+    #[inline]
+    pub fn done(outcome: T) -> Self {
+        Self::Done(Ok(outcome))
+    }
+
+    /// The outcome of a step that is known not to wait, as an engine's in RAM.
+    ///
+    /// # Panics
+    /// If it has to wait.
+    pub fn now(self) -> Result<T, StoreError> {
+        match self {
+            Self::Done(outcome) => outcome,
+            Self::Wait(_) => panic!("the step waits"),
+        }
+    }
+}
+
+/// End of a read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// A hit; the visitor has seen it.
+    Visited,
+    /// A hit that had to wait; the caller shows it to its visitor.
+    Found(Item),
+    /// Nothing there.
+    Miss {
+        /// Something was there, but its time was up.
+        expired: bool,
+    },
+}
+
+/// End of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Stored; the item now has this CAS value.
+    Stored {
+        /// CAS value of the new version.
+        cas: u64,
+    },
+    /// The mode's condition did not hold (add on something, replace or append on nothing).
+    NotStored,
+    /// The CAS value to compare with is not the item's.
+    Exists,
+    /// A CAS value to compare with, and no item.
+    NotFound,
+    /// Larger than the store takes; what the key had before is gone.
+    TooLarge,
+    /// No room, and evictions are off.
+    OutOfMemory,
+}
+
+/// End of a delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// Deleted, or marked as asked.
+    Deleted,
+    /// The CAS value to compare with is not the item's.
+    Exists,
+    /// Nothing there.
+    NotFound,
+}
+
+/// End of an `incr` or `decr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// The number after the operation.
+    Value {
+        /// Its value.
+        number: u64,
+        /// The item it is in.
+        meta: ItemMeta,
+        /// It was created by this request.
+        created: bool,
+    },
+    /// The item's value is not a decimal number of at most 20 digits below 2^64.
+    NonNumeric,
+    /// The CAS value to compare with is not the item's.
+    Exists,
+    /// Nothing there, and creation was not asked for.
+    NotFound,
+    /// No room, and evictions are off.
+    OutOfMemory,
+}

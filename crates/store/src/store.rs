@@ -1,0 +1,121 @@
+//! The one interface of everything that answers cache commands.
+
+use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+
+use crate::item::{ItemMeta, ItemRef};
+use crate::key::Key;
+use crate::outcome::{Deleted, Lookup, Number, Step, Written};
+use crate::stats::StoreStats;
+
+/// Receives the item of a hit while it lies still in the engine. Encoders are visitors: the value is copied once, into the
+/// connection's output buffer.
+pub trait Visit {
+    /// Called once for a hit that needs no wait.
+    fn item(&mut self, item: &ItemRef<'_>);
+}
+
+impl<F: FnMut(&ItemRef<'_>)> Visit for F {
+    #[inline]
+    fn item(&mut self, item: &ItemRef<'_>) {
+        self(item);
+    }
+}
+
+/// Anything that answers cache commands: an engine, a tiered pair, a remote server, a whole cluster.
+///
+/// Workers share one store; a request that can be answered from RAM is answered before the call returns, one that has to
+/// wait comes back as a future of its own ([`Step::Wait`]). Every operation on one key is atomic.
+pub trait Store {
+    /// Seed under which [`Key`]s for this store are hashed.
+    fn seed(&self) -> u64;
+
+    /// Tells the store which keys will be read next, so that it may fetch cache lines early. Changes nothing.
+    fn prefetch(&self, keys: &[Key<'_>]) {
+        let _ = keys;
+    }
+
+    /// Reads an item, with the side effects `request` asks for.
+    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup>;
+
+    /// Writes an item.
+    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written>;
+
+    /// Deletes an item, or marks it as `request` says.
+    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted>;
+
+    /// Adds to or subtracts from an item that holds a decimal number.
+    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number>;
+
+    /// Looks at an item without any side effect, not even on eviction order; for `me` and tools.
+    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup>;
+
+    /// Drops everything stored so far, now or at the moment `delay` names (as an expiration time; 0 and negative: now).
+    /// What is stored between the call and that moment goes too. A later call replaces an earlier one that still waits.
+    fn flush(&self, delay: Exptime) -> Step<()>;
+
+    /// Walks a bounded batch of items and moves `cursor`; false when there are no more. Items stored before the walk
+    /// began and neither changed nor evicted meanwhile are each shown once, whatever reads go on.
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> bool;
+
+    /// Gauges and counters, summed over shards.
+    fn stats(&self) -> StoreStats;
+
+    /// Changes the limit on memory, in bytes; the store evicts down to it over the next writes. False if it cannot take
+    /// that limit.
+    fn resize(&self, limit: u64) -> bool;
+
+    /// Reports departures to `observer` from now on; `None` stops. Costs nothing while nobody observes.
+    fn observe(&self, observer: Option<std::sync::Arc<dyn Observer>>);
+}
+
+/// Where a walk stands. Begin with the default.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    /// Shard, or tier and shard.
+    pub shard: usize,
+    /// Position in the shard, in the store's own terms.
+    pub position: u64,
+    /// The store's own memory for this walk of the shard; 0 before its first batch.
+    pub level: u64,
+}
+
+/// An item that a walk shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Walked<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// All but key and value.
+    pub meta: ItemMeta,
+    /// Bytes of the value.
+    pub value_bytes: usize,
+    /// Bytes of memory the item takes, key and header included.
+    pub size: usize,
+}
+
+/// Why an item left without a client asking for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// Room was needed.
+    Evicted,
+    /// Its time was up and its room was taken back.
+    Expired,
+}
+
+/// An item that left.
+#[derive(Clone, Copy, Debug)]
+pub struct Departed<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// All but key and value.
+    pub meta: ItemMeta,
+    /// Bytes of the value.
+    pub value_bytes: usize,
+    /// Why.
+    pub why: Departure,
+}
+
+/// Is told of items that leave by themselves. Called under a shard's lock: it must be quick and must not call the store.
+pub trait Observer: Send + Sync {
+    /// An item left.
+    fn departed(&self, item: &Departed<'_>);
+}
