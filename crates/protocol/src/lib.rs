@@ -4,6 +4,7 @@
 //! is one of the four [`request`] types, which the store layer understands without knowing the protocol.
 
 pub mod command;
+pub mod item;
 pub mod request;
 
 pub use command::Command;

@@ -5,7 +5,6 @@
 //! not known here.
 
 mod error;
-mod item;
 mod key;
 mod outcome;
 mod stats;
@@ -13,10 +12,10 @@ mod store;
 mod time;
 
 pub use error::{ErrorKind, StoreError};
-pub use item::{Item, ItemMeta, ItemRef, Rest, Value};
 pub use key::Key;
+pub use moneta_protocol::item::{Expiry, Item, ItemMeta, ItemRef, Rest, Value};
 pub use moneta_protocol::request;
 pub use outcome::{Deleted, Lookup, Number, Pending, Step, Written};
 pub use stats::StoreStats;
-pub use store::{Cursor, Departure, Departed, Observer, Store, Visit, Walked};
-pub use time::{Clock, Expiry};
+pub use store::{Cursor, Departed, Departure, Observer, Store, Visit, Walked};
+pub use time::Clock;

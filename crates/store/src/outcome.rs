@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::error::StoreError;
-use crate::item::{Item, ItemMeta};
+use moneta_protocol::item::{Item, ItemMeta};
 
 /// The rest of a request that has to wait (for the SSD, for a peer). It stays on the worker that started it.
 pub type Pending<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;

@@ -2,10 +2,10 @@
 
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
-use crate::item::{ItemMeta, ItemRef};
 use crate::key::Key;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::StoreStats;
+use moneta_protocol::item::{ItemMeta, ItemRef};
 
 /// Receives the item of a hit while it lies still in the engine. Encoders are visitors: the value is copied once, into the
 /// connection's output buffer.

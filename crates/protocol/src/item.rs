@@ -1,6 +1,39 @@
 //! An item as a reader sees it: borrowed from an engine while it is stable there, or owned after a wait.
 
-use crate::time::Expiry;
+use crate::request::Exptime;
+
+/// The moment an item dies, in Unix seconds; 0 means never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Expiry(pub u32);
+
+impl Expiry {
+    /// Never dies.
+    pub const NEVER: Self = Self(0);
+
+    /// Meets a client's expiration time with the current Unix second: relative up to 30 days, absolute above, dead at
+    /// once when negative or already past.
+    pub fn resolve(exptime: Exptime, now: u32) -> Self {
+        match exptime.0 {
+            0 => Self::NEVER,
+            seconds if seconds < 0 => Self(1),
+            seconds if seconds <= Exptime::RELATIVE_MAX => {
+                Self(now.saturating_add(u32::try_from(seconds).unwrap_or(u32::MAX)))
+            }
+            seconds => Self(u32::try_from(seconds).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// Whether an item with this expiry is dead at `now`. The second it names is the first it no longer lives in.
+    #[inline]
+    pub fn is_dead(self, now: u32) -> bool {
+        self.0 != 0 && self.0 <= now
+    }
+
+    /// Whole seconds left at `now`; `None` for never.
+    pub fn remaining(self, now: u32) -> Option<u32> {
+        (self.0 != 0).then(|| self.0.saturating_sub(now))
+    }
+}
 
 /// Everything known of an item but its key and value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,5 +140,27 @@ impl Item {
     /// The item as a visitor wants it.
     pub fn as_ref(&self) -> ItemRef<'_> {
         ItemRef { meta: self.meta, value: Value::whole(&self.value) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolves_as_memcached_does() {
+        assert_eq!(Expiry::resolve(Exptime(0), 1000), Expiry::NEVER);
+        assert!(Expiry::resolve(Exptime(-1), 1000).is_dead(1000));
+        assert_eq!(Expiry::resolve(Exptime(10), 1000), Expiry(1010));
+        assert_eq!(Expiry::resolve(Exptime(2_592_000), 1000), Expiry(2_593_000));
+        assert_eq!(Expiry::resolve(Exptime(2_592_001), 5_000_000), Expiry(2_592_001));
+        assert_eq!(Expiry::resolve(Exptime(i64::MAX), 1000), Expiry(u32::MAX));
+    }
+
+    #[test]
+    fn an_item_is_dead_from_the_second_its_expiry_names() {
+        assert!(!Expiry(11).is_dead(10));
+        assert!(Expiry(11).is_dead(11));
+        assert!(!Expiry::NEVER.is_dead(u32::MAX));
     }
 }
