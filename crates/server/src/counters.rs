@@ -1,0 +1,247 @@
+//! Counters of the workers: each worker writes its own, whoever wants to know sums them.
+//!
+//! A counter is bumped by a plain load and store, which costs no locked instruction because only its worker writes it.
+//! Nothing here is ever set back: `stats reset` keeps the sums of that moment and shows the difference, so that a metrics
+//! system sees counters that only grow.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::latency::{Latencies, LatencyTotals};
+
+/// One number, written by one thread only and read by any.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `amount`. Only the worker that owns the counter may call this.
+    #[inline]
+    pub fn add(&self, amount: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// Adds one. Only the worker that owns the counter may call this.
+    #[inline]
+    pub fn bump(&self) {
+        self.add(1);
+    }
+
+    /// Takes one off, for gauges such as open connections. Only the worker that owns the counter may call this.
+    #[inline]
+    pub fn drop_one(&self) {
+        self.add(u64::MAX);
+    }
+
+    /// The value now.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What one worker has counted since start.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Counter,)*
+            /// How long commands took.
+            pub latencies: Latencies,
+        }
+
+        /// Sums over workers at one moment.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Totals {
+            /// Adds one worker's numbers.
+            pub fn add(&mut self, counters: &Counters) {
+                $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
+            }
+
+            /// What was counted since `base` was taken.
+            #[must_use]
+            pub fn since(&self, base: &Self) -> Self {
+                Self { $($name: self.$name.wrapping_sub(base.$name),)* }
+            }
+
+            /// Every counter with its name, in the order of declaration.
+            pub fn each(&self, mut show: impl FnMut(&'static str, u64)) {
+                $(show(stringify!($name), self.$name);)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections open now (a gauge).
+    curr_connections,
+    /// Connections accepted.
+    total_connections,
+    /// Connections turned away for being over the limit.
+    rejected_connections,
+    /// Connections that closed after an error on the socket or in the protocol.
+    failed_connections,
+    /// Bytes received.
+    bytes_read,
+    /// Bytes sent.
+    bytes_written,
+    /// Times a connection gave way to others after many requests in a row.
+    conn_yields,
+    /// Times accepting was stopped at the connection limit.
+    listen_disabled_num,
+    /// Connections closed for being idle too long.
+    idle_kicks,
+    /// Authentication attempts.
+    auth_cmds,
+    /// Authentication attempts that failed.
+    auth_errors,
+    /// Keys asked for by reads that are not `touch`.
+    cmd_get,
+    /// Writes.
+    cmd_set,
+    /// `flush_all`.
+    cmd_flush,
+    /// `touch`, `gat` and their kin.
+    cmd_touch,
+    /// Meta commands.
+    cmd_meta,
+    /// Keys read and found.
+    get_hits,
+    /// Keys read and not found.
+    get_misses,
+    /// Of the misses, items whose time was up.
+    get_expired,
+    /// Of the misses, items that a `flush_all` took.
+    get_flushed,
+    /// Touches that found their item.
+    touch_hits,
+    /// Touches that did not.
+    touch_misses,
+    /// Deletes that found nothing.
+    delete_misses,
+    /// Deletes.
+    delete_hits,
+    /// `incr` on nothing.
+    incr_misses,
+    /// `incr`.
+    incr_hits,
+    /// `decr` on nothing.
+    decr_misses,
+    /// `decr`.
+    decr_hits,
+    /// `cas` on nothing.
+    cas_misses,
+    /// `cas` that stored.
+    cas_hits,
+    /// `cas` whose value was not the item's.
+    cas_badval,
+    /// Writes refused because the value is over the limit.
+    store_too_large,
+    /// Writes refused for want of memory.
+    store_no_memory,
+    /// Requests a store could not answer.
+    store_errors,
+    /// Requests that could not be decoded.
+    protocol_errors,
+}
+
+impl Counters {
+    /// Counters of a worker that has done nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// The counters of all workers.
+#[derive(Debug, Default)]
+pub struct Registry {
+    workers: Mutex<Vec<Arc<Counters>>>,
+    base: Mutex<Totals>,
+}
+
+impl Registry {
+    /// Fresh counters for one more worker (or acceptor), included in every sum from now on.
+    pub fn register(&self) -> Arc<Counters> {
+        let counters = Arc::new(Counters::new());
+        self.lock().push(Arc::clone(&counters));
+        counters
+    }
+
+    /// Sums since start, for metrics.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for counters in self.lock().iter() {
+            totals.add(counters);
+        }
+        totals
+    }
+
+    /// Sums since the last `stats reset`; gauges as they are.
+    pub fn since_reset(&self) -> Totals {
+        let totals = self.totals();
+        let base = *self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.since(&base)
+    }
+
+    /// Makes this moment the new base of [`Registry::since_reset`].
+    pub fn reset(&self) {
+        let mut totals = self.totals();
+        totals.curr_connections = 0;
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+    }
+
+    /// Histograms of all workers, summed.
+    pub fn latencies(&self) -> LatencyTotals {
+        let mut totals = LatencyTotals::default();
+        for counters in self.lock().iter() {
+            totals.add(&counters.latencies);
+        }
+        totals
+    }
+
+    /// Workers registered.
+    pub fn workers(&self) -> Vec<Arc<Counters>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Counters>>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_run_over_workers_and_survive_a_reset() {
+        let registry = Registry::default();
+        let (one, two) = (registry.register(), registry.register());
+        one.get_hits.add(3);
+        two.get_hits.bump();
+        two.curr_connections.add(2);
+        assert_eq!(registry.since_reset().get_hits, 4);
+        registry.reset();
+        one.get_hits.bump();
+        two.curr_connections.drop_one();
+        let shown = registry.since_reset();
+        assert_eq!((shown.get_hits, shown.curr_connections), (1, 1));
+        assert_eq!(registry.totals().get_hits, 5);
+    }
+
+    #[test]
+    fn every_counter_is_listed_by_its_name() {
+        let registry = Registry::default();
+        registry.register().cmd_set.add(7);
+        let mut found = None;
+        registry.totals().each(|name, value| {
+            if name == "cmd_set" {
+                found = Some(value);
+            }
+        });
+        assert_eq!(found, Some(7));
+    }
+}

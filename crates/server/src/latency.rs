@@ -1,0 +1,176 @@
+//! How long commands take, per worker and kind of command, in fixed log-linear histograms.
+
+use crate::counters::Counter;
+
+/// Kinds of commands whose service time is kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `get`, `gets` and their binary and meta kin.
+    Get,
+    /// `gat`, `gats`, `touch` and their kin.
+    Touch,
+    /// `set` and everything else that stores a value.
+    Set,
+    /// `delete`.
+    Delete,
+    /// `incr`, `decr`.
+    Arithmetic,
+    /// All others.
+    Other,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 6] = [Self::Get, Self::Touch, Self::Set, Self::Delete, Self::Arithmetic, Self::Other];
+
+    /// The kind's name, for labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Touch => "touch",
+            Self::Set => "set",
+            Self::Delete => "delete",
+            Self::Arithmetic => "arithmetic",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Sub-buckets of one power of two, as a power of two: 4, so a bound is at most 25 % above the value.
+const SUB_BITS: u32 = 2;
+/// The first bucket ends here: 64 ns.
+const FIRST_BITS: u32 = 6;
+/// Powers of two above the first bucket: up to 2^34 ns, 17 s.
+const OCTAVES: u32 = 28;
+/// Buckets of a histogram; the last takes everything longer.
+pub const BUCKETS: usize = 2 + (OCTAVES << SUB_BITS) as usize;
+
+/// The bucket a time in nanoseconds falls into.
+#[inline]
+fn bucket_of(nanoseconds: u64) -> usize {
+    if nanoseconds < 1 << FIRST_BITS {
+        return 0;
+    }
+    let octave = 63 - nanoseconds.leading_zeros();
+    let sub = (nanoseconds >> (octave - SUB_BITS)) & ((1 << SUB_BITS) - 1);
+    let index = 1 + (u64::from(octave - FIRST_BITS) << SUB_BITS) + sub;
+    usize::try_from(index).map_or(BUCKETS - 1, |index| index.min(BUCKETS - 1))
+}
+
+/// First nanosecond that is above bucket `index`; `None` for the last bucket, which has no bound.
+pub fn bound(index: usize) -> Option<u64> {
+    if index >= BUCKETS - 1 {
+        return None;
+    }
+    if index == 0 {
+        return Some(1 << FIRST_BITS);
+    }
+    let index = index as u64;
+    let octave = (index - 1) >> SUB_BITS;
+    let sub = (index - 1) & ((1 << SUB_BITS) - 1);
+    Some(((1 << SUB_BITS) + sub + 1) << (octave + u64::from(FIRST_BITS) - u64::from(SUB_BITS)))
+}
+
+/// One worker's histogram of one kind of command.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [Counter; BUCKETS],
+    sum: Counter,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: std::array::from_fn(|_| Counter::default()), sum: Counter::default() }
+    }
+}
+
+impl Histogram {
+    /// Counts `times` commands that took `nanoseconds` each. Only the worker that owns the histogram may call this.
+    #[inline]
+    pub fn record(&self, nanoseconds: u64, times: u64) {
+        self.buckets[bucket_of(nanoseconds)].add(times);
+        self.sum.add(nanoseconds.wrapping_mul(times));
+    }
+}
+
+/// One worker's histograms.
+#[derive(Debug, Default)]
+pub struct Latencies([Histogram; Kind::ALL.len()]);
+
+impl Latencies {
+    /// The histogram of `kind`.
+    #[inline]
+    pub fn of(&self, kind: Kind) -> &Histogram {
+        &self.0[kind as usize]
+    }
+}
+
+/// A histogram summed over workers.
+#[derive(Clone, Debug)]
+pub struct HistogramTotals {
+    /// Commands per bucket; [`bound`] gives the upper bounds.
+    pub buckets: [u64; BUCKETS],
+    /// Sum of all times, in nanoseconds.
+    pub sum: u64,
+}
+
+impl HistogramTotals {
+    /// Commands counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+}
+
+/// Histograms of all kinds, summed over workers.
+#[derive(Clone, Debug)]
+pub struct LatencyTotals([HistogramTotals; Kind::ALL.len()]);
+
+impl Default for LatencyTotals {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| HistogramTotals { buckets: [0; BUCKETS], sum: 0 }))
+    }
+}
+
+impl LatencyTotals {
+    /// Adds one worker's histograms.
+    pub fn add(&mut self, worker: &Latencies) {
+        for (total, histogram) in self.0.iter_mut().zip(&worker.0) {
+            for (sum, bucket) in total.buckets.iter_mut().zip(&histogram.buckets) {
+                *sum += bucket.get();
+            }
+            total.sum = total.sum.wrapping_add(histogram.sum.get());
+        }
+    }
+
+    /// The histogram of `kind`.
+    pub fn of(&self, kind: Kind) -> &HistogramTotals {
+        &self.0[kind as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_lies_below_its_buckets_bound_and_not_below_the_one_before() {
+        for value in (0..200).chain((7..34).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1])) {
+            let index = bucket_of(value);
+            assert!(bound(index).is_none_or(|bound| value < bound), "{value} in {index}");
+            assert!(index == 0 || bound(index - 1).is_some_and(|bound| value >= bound), "{value} in {index}");
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn totals_sum_workers() {
+        let (one, two) = (Latencies::default(), Latencies::default());
+        one.of(Kind::Get).record(100, 8);
+        two.of(Kind::Get).record(100, 1);
+        let mut totals = LatencyTotals::default();
+        totals.add(&one);
+        totals.add(&two);
+        assert_eq!((totals.of(Kind::Get).count(), totals.of(Kind::Get).sum), (9, 900));
+        assert_eq!(totals.of(Kind::Set).count(), 0);
+    }
+}

@@ -1,0 +1,206 @@
+//! What all workers of one server share: settings, clock, counters, watchers, users, and the way to stop.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use moneta_store::Clock;
+
+use crate::auth::Authenticator;
+use crate::counters::Registry;
+use crate::watch::Hub;
+
+/// Settings that sessions obey or show; fixed at start, but for verbosity.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// Largest value, in bytes (`-I`).
+    pub item_max: usize,
+    /// Limit on memory, in bytes (`-m`).
+    pub memory: u64,
+    /// Most connections at once (`-c`).
+    pub max_connections: u64,
+    /// Worker threads.
+    pub threads: usize,
+    /// TCP port, 0 for none; shown by `stats settings`.
+    pub tcp_port: u16,
+    /// Interfaces listened on, as given; empty for all.
+    pub interface: String,
+    /// Path of the Unix socket, if any.
+    pub unix_socket: Option<String>,
+    /// Access mask of the Unix socket.
+    pub unix_mode: u32,
+    /// Verbosity at start.
+    pub verbosity: u32,
+    /// Whether items are evicted to make room (off under `-M`).
+    pub evictions: bool,
+    /// Whether `flush_all` is answered.
+    pub flush_enabled: bool,
+    /// Whether `lru_crawler metadump` and `mgdump` are answered.
+    pub dump_enabled: bool,
+    /// Whether `watch` is answered.
+    pub watch_enabled: bool,
+    /// Whether `shutdown` is answered (`-A`).
+    pub shutdown_enabled: bool,
+    /// Requests of one connection executed in a row before others get their turn (`-R`).
+    pub requests_per_event: u32,
+    /// Pending connections the kernel keeps for a listener (`-b`).
+    pub backlog: u32,
+    /// Seconds after which an idle connection is closed; 0 never.
+    pub idle_timeout: u32,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        Self {
+            item_max: 1024 * 1024,
+            memory: 64 * 1024 * 1024,
+            max_connections: 1024,
+            threads: 4,
+            tcp_port: 11211,
+            interface: String::new(),
+            unix_socket: None,
+            unix_mode: 0o700,
+            verbosity: 0,
+            evictions: true,
+            flush_enabled: true,
+            dump_enabled: true,
+            watch_enabled: true,
+            shutdown_enabled: false,
+            requests_per_event: 20,
+            backlog: 1024,
+            idle_timeout: 0,
+        }
+    }
+}
+
+/// The way to stop the node, supplied by the server.
+pub trait Lifecycle: Send + Sync {
+    /// Asks the node to stop and returns at once; `graceful` drains connections first.
+    fn request_shutdown(&self, graceful: bool);
+}
+
+/// One open connection, as `stats conns` shows it.
+#[derive(Clone, Debug)]
+pub struct ConnectionView {
+    /// The connection's number: unique while the process lives.
+    pub id: u64,
+    /// The client's address, as `tcp:127.0.0.1:40000` or `unix:/path`.
+    pub address: String,
+    /// The listener's address, in the same form.
+    pub listener: String,
+    /// What it is doing, in memcached's words: `conn_read`, `conn_watch`, `conn_mwrite`, …
+    pub state: &'static str,
+    /// Seconds since its last command.
+    pub idle_seconds: u64,
+}
+
+/// The list of open connections, supplied by the server.
+pub trait ListConnections: Send + Sync {
+    /// All connections open now.
+    fn connections(&self) -> Vec<ConnectionView>;
+}
+
+/// What all workers of one server share.
+pub struct Node {
+    /// Settings as of start.
+    pub settings: NodeSettings,
+    /// The clock that items are timed by.
+    pub clock: Arc<Clock>,
+    /// Counters of all workers.
+    pub registry: Registry,
+    /// Who watches.
+    pub watchers: Arc<Hub>,
+    /// Who may log in, and whether anybody has to.
+    pub authenticator: Authenticator,
+    /// Unix second of the start.
+    pub started: u32,
+    verbosity: AtomicU32,
+    lifecycle: OnceLock<Box<dyn Lifecycle>>,
+    connections: OnceLock<Box<dyn ListConnections>>,
+}
+
+impl Node {
+    /// A node that starts now.
+    pub fn new(settings: NodeSettings, clock: Arc<Clock>, authenticator: Authenticator) -> Self {
+        Self {
+            verbosity: AtomicU32::new(settings.verbosity),
+            started: clock.now(),
+            settings,
+            clock,
+            registry: Registry::default(),
+            watchers: Arc::new(Hub::default()),
+            authenticator,
+            lifecycle: OnceLock::new(),
+            connections: OnceLock::new(),
+        }
+    }
+
+    /// How much is logged: 0 least.
+    pub fn verbosity(&self) -> u32 {
+        self.verbosity.load(Ordering::Relaxed)
+    }
+
+    /// Changes how much is logged.
+    pub fn set_verbosity(&self, level: u32) {
+        self.verbosity.store(level, Ordering::Relaxed);
+    }
+
+    /// Says how to stop the node. Only the first call counts.
+    pub fn set_lifecycle(&self, lifecycle: Box<dyn Lifecycle>) {
+        let _ = self.lifecycle.set(lifecycle);
+    }
+
+    /// Says how to list connections. Only the first call counts.
+    pub fn set_connections(&self, connections: Box<dyn ListConnections>) {
+        let _ = self.connections.set(connections);
+    }
+
+    /// Asks the node to stop; false if nobody can be asked.
+    pub fn request_shutdown(&self, graceful: bool) -> bool {
+        match self.lifecycle.get() {
+            Some(lifecycle) => {
+                lifecycle.request_shutdown(graceful);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Connections open now; empty while no list is set.
+    pub fn connections(&self) -> Vec<ConnectionView> {
+        self.connections.get().map_or_else(Vec::new, |list| list.connections())
+    }
+}
+
+/// Kind of listener that a connection came through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// Unix socket.
+    Unix,
+}
+
+/// How a listener's requests treat the tiers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Interactive traffic: reads promote to RAM.
+    #[default]
+    Online,
+    /// Bulk traffic: leaves RAM as it is.
+    Batch,
+}
+
+/// Whom a session talks to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Peer {
+    /// The connection's number: unique while the process lives.
+    pub id: u64,
+    /// What it came through.
+    pub transport: Transport,
+    /// The listener's policy.
+    pub policy: Policy,
+    /// The client's address; none on a Unix socket.
+    pub address: Option<SocketAddr>,
+}
