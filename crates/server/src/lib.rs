@@ -4,7 +4,9 @@
 //! is kept apart, so that everything that understands the protocol is tested without sockets.
 
 pub mod auth;
+pub mod config;
 pub mod counters;
+pub mod error;
 pub mod latency;
 pub mod node;
 pub mod session;

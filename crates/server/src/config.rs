@@ -1,0 +1,104 @@
+//! What a server is told at its start: where it listens, how many workers it has, and its limits.
+//!
+//! Plain values with defaults; whoever assembles a node fills them from its options. What sessions obey or show is in
+//! [`crate::node::NodeSettings`]; here is what only the socket driver needs.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use crate::node::Policy;
+
+/// Where a server listens and how it treats connections.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where clients connect. At least one.
+    pub listeners: Vec<Listener>,
+    /// Worker threads, at least 1 (`-t`).
+    pub workers: usize,
+    /// Most client connections at once, at least 1; further ones are told so and closed (`-c`).
+    pub max_connections: usize,
+    /// Connections the kernel keeps for a listener before they are accepted, at least 1 (`-b`).
+    pub backlog: u32,
+    /// Close a connection on which nothing was received or sent for this long; to the second. `None`: never.
+    pub idle_timeout: Option<Duration>,
+    /// Unsent bytes at which a connection's requests are no longer read and executed. One reply may go over it.
+    pub output_limit: usize,
+    /// Where the admin HTTP server listens, if anywhere.
+    pub admin: Option<SocketAddr>,
+    /// How long a graceful shutdown waits for what is in flight before it closes what is left.
+    pub drain_timeout: Duration,
+    /// Whether SIGTERM, SIGINT and SIGUSR1 drain and stop this server and SIGHUP reloads. Off for a server inside another
+    /// process, such as a test.
+    pub handle_signals: bool,
+}
+
+impl ServerConfig {
+    /// Default of [`ServerConfig::output_limit`]: 256 KiB, a few times what a socket takes at once.
+    pub const OUTPUT_LIMIT: usize = 256 * 1024;
+    /// Default of [`ServerConfig::drain_timeout`].
+    pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+}
+
+impl Default for ServerConfig {
+    /// memcached's defaults, and one listener on 127.0.0.1:11211.
+    fn default() -> Self {
+        Self {
+            listeners: vec![Listener::tcp(SocketAddr::from(([127, 0, 0, 1], 11211)))],
+            workers: 4,
+            max_connections: 1024,
+            backlog: 1024,
+            idle_timeout: None,
+            output_limit: Self::OUTPUT_LIMIT,
+            admin: None,
+            drain_timeout: Self::DRAIN_TIMEOUT,
+            handle_signals: false,
+        }
+    }
+}
+
+/// One place where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Its address.
+    pub address: ListenAddress,
+    /// How requests that come through it treat the tiers.
+    pub policy: Policy,
+}
+
+impl Listener {
+    /// Interactive traffic over TCP.
+    pub fn tcp(address: SocketAddr) -> Self {
+        Self { address: ListenAddress::Tcp(address), policy: Policy::Online }
+    }
+
+    /// Interactive traffic over a Unix socket with memcached's default mode, 0700.
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        Self { address: ListenAddress::Unix { path: path.into(), mode: 0o700 }, policy: Policy::Online }
+    }
+}
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// TCP over IPv4 or IPv6. Port 0 lets the kernel pick one; the one picked is reported when the server runs.
+    Tcp(SocketAddr),
+    /// A Unix socket. A file left by a server that is gone is replaced; the file is removed at the end.
+    Unix {
+        /// Path of the socket's file.
+        path: PathBuf,
+        /// Its permission bits (`-a`).
+        mode: u32,
+    },
+}
+
+impl std::fmt::Display for ListenAddress {
+    /// In memcached's form: `tcp:127.0.0.1:11211`, `tcp6:[::1]:11211`, `unix:/path`.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address @ SocketAddr::V4(_)) => write!(formatter, "tcp:{address}"),
+            Self::Tcp(address @ SocketAddr::V6(_)) => write!(formatter, "tcp6:{address}"),
+            Self::Unix { path, .. } => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Why a server could not start or had to stop.
+
+use std::io;
+
+use crate::config::ListenAddress;
+
+/// A failure of the server as a whole; what goes wrong on one connection ends only that connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// A value of the configuration makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: ListenAddress,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody else answers on that Unix socket.
+    #[error("cannot listen on unix:{0}: another process is listening there")]
+    SocketInUse(String),
+    /// The admin address cannot be listened on.
+    #[error("cannot listen on {address} for admin HTTP: {source}")]
+    Admin {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A thread, an event queue or a signal handler could not be set up.
+    #[error("cannot start {what}: {source}")]
+    Start {
+        /// Which.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A thread ended by a panic, which is a defect of the program.
+    #[error("thread {0} panicked")]
+    Panicked(String),
+}
