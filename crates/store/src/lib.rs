@@ -6,6 +6,8 @@
 
 mod error;
 mod key;
+#[cfg(feature = "testing")]
+pub mod model;
 mod outcome;
 mod stats;
 mod store;
