@@ -1,2 +1,37 @@
-//! The one binary.
-fn main() {}
+//! The one binary. It only assembles: options become settings ([`options`]), settings become a store ([`stack`]) and a
+//! server ([`commands::serve`]).
+
+mod commands;
+mod logging;
+mod options;
+
+use std::process::ExitCode;
+
+use clap::Command;
+
+/// Exit status for a command line, environment or file that is refused, as clap has it.
+const USAGE: u8 = 2;
+
+fn cli() -> Command {
+    Command::new("moneta")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A cache server that speaks the memcached protocols")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(commands::config::command())
+}
+
+fn main() -> ExitCode {
+    let matches = cli().get_matches();
+    let result = match matches.subcommand() {
+        Some(("config", matches)) => commands::config::run(matches),
+        _ => unreachable!("clap lets only known subcommands through"),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("moneta: {error:#}");
+            ExitCode::from(if error.is::<options::report::Refused>() { USAGE } else { 1 })
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `moneta config`: what would be in force, and where each value came from.
+
+use std::io::{Write, stdout};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::json;
+
+use crate::options::document;
+use crate::options::flags;
+use crate::options::report::Origin;
+use crate::options::resolve::Resolved;
+use crate::options::settings::Settings;
+
+/// The subcommand: the options of `serve`, and what to print.
+pub fn command() -> Command {
+    let print = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help).help_heading("Print")
+    };
+    let command = Command::new("config")
+        .about("Print what is in force and where each value came from")
+        .arg(print("json", "The same as JSON"))
+        .arg(print("example", "A TOML file with every option at its default").conflicts_with_all(["json", "reference"]))
+        .arg(print("reference", "The reference of all options, in Markdown").conflicts_with("json"));
+    flags::add_to(command)
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If `serve` would be refused with the same options.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let text = if matches.get_flag("example") {
+        document::example()
+    } else if matches.get_flag("reference") {
+        document::reference()
+    } else {
+        let resolved = Resolved::gather(matches, |name| std::env::var_os(name))?;
+        Settings::new(&resolved)?;
+        if matches.get_flag("json") { as_json(&resolved)? } else { as_table(&resolved) }
+    };
+    stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Every row: name, value, origin.
+fn rows(resolved: &Resolved) -> Vec<(&'static str, String, &Origin)> {
+    let options = resolved.entries().iter().map(|entry| (entry.spec.key, entry.value.to_string(), &entry.origin));
+    let listeners = resolved.listeners.iter().map(|(listener, origin)| ("listener", listener.to_string(), origin));
+    options.chain(listeners).collect()
+}
+
+fn as_table(resolved: &Resolved) -> String {
+    let rows = rows(resolved);
+    let name_width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    let value_width = rows.iter().map(|(_, value, _)| value.len()).max().unwrap_or(0);
+    let mut text = format!("{:name_width$}  {:value_width$}  FROM\n", "OPTION", "VALUE");
+    for (name, value, origin) in rows {
+        let value = if value.is_empty() { "-" } else { &value };
+        text.push_str(&format!("{name:name_width$}  {value:value_width$}  {origin}\n"));
+    }
+    text
+}
+
+fn as_json(resolved: &Resolved) -> anyhow::Result<String> {
+    let options: Vec<_> = rows(resolved)
+        .into_iter()
+        .map(|(name, value, origin)| json!({ "option": name, "value": value, "from": origin.to_string() }))
+        .collect();
+    Ok(serde_json::to_string_pretty(&options)? + "\n")
+}

@@ -1,0 +1,3 @@
+//! The subcommands, a thin file each.
+
+pub mod config;

@@ -1,0 +1,115 @@
+//! Addresses as an operator writes them, before any name is looked up.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+/// An address to listen on: a host, with a port of its own if it is not the common one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddress {
+    /// IP address or host name, without brackets.
+    pub host: String,
+    /// Its own port; `None` takes `--port`.
+    pub port: Option<u16>,
+}
+
+/// A host with its port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// IP address or host name, without brackets.
+    pub host: String,
+    /// Port; 0 lets the kernel pick one.
+    pub port: u16,
+}
+
+impl ListenAddress {
+    /// Reads `host`, `host:port`, `::1`, `[::1]` or `[::1]:port`.
+    pub fn read(text: &str) -> Option<Self> {
+        if text.parse::<Ipv6Addr>().is_ok() {
+            return Some(Self { host: text.into(), port: None });
+        }
+        if let Some(rest) = text.strip_prefix('[') {
+            let (host, port) = rest.split_once(']')?;
+            host.parse::<Ipv6Addr>().ok()?;
+            let port = match port.strip_prefix(':') {
+                Some(port) => Some(port_number(port)?),
+                None if port.is_empty() => None,
+                None => return None,
+            };
+            return Some(Self { host: host.into(), port });
+        }
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, Some(port_number(port)?)),
+            None => (text, None),
+        };
+        is_host(host).then(|| Self { host: host.into(), port })
+    }
+}
+
+impl HostPort {
+    /// Reads `host:port` or `[::1]:port`.
+    pub fn read(text: &str) -> Option<Self> {
+        let ListenAddress { host, port } = ListenAddress::read(text)?;
+        Some(Self { host, port: port? })
+    }
+}
+
+/// Digits only: `parse` alone would take a sign.
+fn port_number(text: &str) -> Option<u16> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// A name that could be looked up; what exactly is a host name is the resolver's business.
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+}
+
+fn write_host(f: &mut fmt::Formatter<'_>, host: &str) -> fmt::Result {
+    if host.contains(':') { write!(f, "[{host}]") } else { write!(f, "{host}") }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_host(f, &self.host)?;
+        self.port.iter().try_for_each(|port| write!(f, ":{port}"))
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_host(f, &self.host)?;
+        write!(f, ":{}", self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<(String, Option<u16>)> {
+        ListenAddress::read(text).map(|address| (address.host, address.port))
+    }
+
+    #[test]
+    fn hosts_stand_alone_or_with_a_port() {
+        assert_eq!(read("127.0.0.1"), Some(("127.0.0.1".into(), None)));
+        assert_eq!(read("cache-1.example:11300"), Some(("cache-1.example".into(), Some(11_300))));
+        assert_eq!(read("::1"), Some(("::1".into(), None)));
+        assert_eq!(read("[::1]"), Some(("::1".into(), None)));
+        assert_eq!(read("[::1]:0"), Some(("::1".into(), Some(0))));
+    }
+
+    #[test]
+    fn what_no_resolver_could_take_is_refused() {
+        for text in
+            ["", ":11211", "a b", "host:", "host:70000", "host:+1", "[::1", "[::1]x", "[host]:1", "/run/x", "notls:a:1"]
+        {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_port_needs_its_port() {
+        assert_eq!(HostPort::read("127.0.0.1"), None);
+        assert_eq!(HostPort::read("[::1]:80").map(|address| address.to_string()), Some("[::1]:80".into()));
+    }
+}

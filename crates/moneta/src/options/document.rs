@@ -1,0 +1,143 @@
+//! Texts made from the table: the reference (`docs/options.md`) and the example file (`deploy/moneta.toml`).
+//!
+//! Both are committed as files for readers; a test compares them with what is generated here.
+
+use std::fmt::Write;
+
+use crate::options::foreign::FOREIGN;
+use crate::options::table::{Change, Group, OptionSpec, TABLE};
+use crate::options::value::{Kind, Value};
+
+const REFERENCE_HEAD: &str = "\
+# Options of `moneta serve`
+
+<!-- Made by `moneta config --reference`; edit crates/moneta/src/options/table.rs instead. -->
+
+An option can be set in four places; the first that has it wins:
+
+1. a flag: `--max-item-size 2m`
+2. an environment variable: `MONETA_MAX_ITEM_SIZE=2m`
+3. a line of the TOML file that `--config` or `MONETA_CONFIG` names: `max_item_size = \"2m\"`
+4. the default
+
+`moneta config`, given the same flags, environment and file as `moneta serve`, prints what would be in force and where each
+value came from. `moneta config --example` prints a TOML file with every option.
+
+A value out of range, an unknown key and an unknown flag keep the node from starting; the message names the option, the
+value, where it stands and what would be accepted. Where a switch is a flag, its name alone turns it on (`--no-evict`), and
+`--no-evict=false` turns it off again.
+
+Sizes take the suffixes k, m, g and t, or KiB, MiB, GiB and TiB, all powers of 1024; times take s, m, h and d. *Reload* says
+whether SIGHUP is enough for a changed value to take effect.
+";
+
+const REFERENCE_LISTENERS: &str = "
+## Further listeners
+
+Only in the file, any number of times, beside the addresses of `listen` and `unix_socket`:
+
+```toml
+[[listener]]
+address = \"127.0.0.1:11300\"   # with its port; or the absolute path of a Unix socket
+policy = \"batch\"              # online (default) or batch
+```
+
+`policy` says how requests that come through a listener treat the tiers of a node: `online` is interactive traffic, `batch`
+is bulk traffic that should leave the RAM tier as it is. A node with RAM only treats both alike. `unix_mask` in such a table
+sets the permissions of that one socket. A changed listener takes effect after a restart.
+";
+
+const REFERENCE_FOREIGN: &str = "
+## Memcached's other flags
+
+Flags of memcached that would have no effect are refused rather than ignored. Of `-o`, only `idle_timeout=SECONDS` is taken.
+
+| Flag | Why |
+|---|---|
+";
+
+/// The reference, in Markdown.
+pub fn reference() -> String {
+    let mut text = String::from(REFERENCE_HEAD);
+    for group in Group::ALL {
+        let _ = write!(text, "\n## {}\n", group.heading());
+        for spec in TABLE.iter().filter(|spec| spec.group == group) {
+            describe(&mut text, spec);
+        }
+    }
+    text.push_str(REFERENCE_LISTENERS);
+    text.push_str(REFERENCE_FOREIGN);
+    for flag in FOREIGN {
+        let _ = writeln!(text, "| `-{}`, `--{}` | {} |", flag.short, flag.long, flag.reason);
+    }
+    text
+}
+
+fn describe(text: &mut String, spec: &OptionSpec) {
+    let short = spec.short.map_or_else(String::new, |short| format!("`-{short}`, "));
+    let alias = spec.alias.map_or_else(String::new, |alias| format!(", `--{alias}`"));
+    let default = default_value(spec).to_string();
+    let default = if default.is_empty() { "none".into() } else { format!("`{default}`") };
+    let reload = match spec.change {
+        Change::Reload => "yes",
+        Change::Restart => "no, restart",
+    };
+    let _ = write!(
+        text,
+        "\n### {key}\n\n{summary}.\n\n\
+         - Flag {short}`--{long}`{alias}; environment `{environment}`; TOML `{key}`\n\
+         - Accepts {range}\n\
+         - Default {default}\n\
+         - Reload: {reload}\n\
+         - Change it: {when}\n",
+        key = spec.key,
+        summary = spec.summary,
+        long = spec.long(),
+        environment = spec.environment(),
+        range = spec.kind.range(),
+        when = lower_first(spec.when),
+    );
+}
+
+fn lower_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// A TOML file with every option at its default; those without one are commented out.
+pub fn example() -> String {
+    let mut text = String::from(
+        "# Options of `moneta serve --config FILE`, all at their defaults. Made by `moneta config --example`; docs/options.md\n\
+         # says more on each. A flag or an environment variable wins over a line here.\n",
+    );
+    for group in Group::ALL {
+        let _ = write!(text, "\n# {}\n", group.heading());
+        for spec in TABLE.iter().filter(|spec| spec.group == group) {
+            write_example(&mut text, spec);
+        }
+    }
+    text.push_str(
+        "\n# Further listeners, any number of them:\n\
+         # [[listener]]\n\
+         # address = \"127.0.0.1:11300\"\n\
+         # policy = \"batch\"\n",
+    );
+    text
+}
+
+fn write_example(text: &mut String, spec: &OptionSpec) {
+    let value = default_value(spec);
+    let _ = writeln!(text, "\n# {}.", spec.summary);
+    if !matches!(spec.kind, Kind::Switch | Kind::Path) {
+        let _ = writeln!(text, "# It must be {}.", spec.kind.range());
+    }
+    let unset = if value == Value::Path(None) { "# " } else { "" };
+    let _ = writeln!(text, "{unset}{} = {}", spec.key, value.to_toml());
+}
+
+fn default_value(spec: &OptionSpec) -> Value {
+    match spec.kind.read(spec.default) {
+        Some(value) => value,
+        None => unreachable!("the default of {} is a value of its kind", spec.key),
+    }
+}

@@ -1,0 +1,151 @@
+//! The TOML file: its keys, with the line each stands on, and nothing unknown.
+
+use std::path::Path;
+
+use anyhow::Context;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::options::listener::{self, ExtraListener};
+use crate::options::report::{Origin, Refusal};
+use crate::options::table::{Id, OptionSpec, TABLE};
+use moneta_server::config::Policy;
+
+use super::flags::Written;
+use super::listener::ExtraAddress;
+
+/// Key of the array of listeners.
+const LISTENER: &str = "listener";
+/// How alike (Jaro-Winkler, 0 to 1) an unknown key has to be to a known one for the hint to name it.
+const ALIKE: f64 = 0.8;
+
+/// What the file says.
+#[derive(Debug, Default)]
+pub struct ConfigFile {
+    written: Vec<(Id, Written)>,
+    /// The `[[listener]]` tables, with the place each stands in.
+    pub listeners: Vec<(ExtraListener, Origin)>,
+}
+
+impl ConfigFile {
+    /// Reads the file at `path`. What is wrong in it goes to `refusals`.
+    ///
+    /// # Errors
+    /// If it cannot be read at all.
+    pub fn read(path: &Path, refusals: &mut Vec<Refusal>) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {} (--config)", path.display()))?;
+        let mut file = Self::default();
+        let table = match DeTable::parse(&text) {
+            Ok(table) => table,
+            Err(error) => {
+                let place = place(path, &text, error.span().map_or(0, |span| span.start));
+                refusals.push(Refusal::sentence(format!("{place}: this is not TOML: {}", error.message())));
+                return Ok(file);
+            }
+        };
+        for (key, value) in table.get_ref() {
+            let origin = place(path, &text, key.span().start);
+            let name = key.get_ref().as_ref();
+            if name == LISTENER {
+                file.read_listeners(path, &text, value, &origin, refusals);
+            } else if let Some(spec) = TABLE.iter().find(|spec| spec.key == name) {
+                match scalar(value.get_ref()) {
+                    Some(value) => file.written.push((spec.id, Written { text: value, origin })),
+                    None => refusals.push(Refusal::value(spec, value.get_ref().type_str(), &origin)),
+                }
+            } else {
+                let known = TABLE.iter().map(|spec| spec.key).chain([LISTENER]);
+                refusals.push(unknown(&origin, name, known));
+            }
+        }
+        Ok(file)
+    }
+
+    /// What the file says of `spec`.
+    pub fn written(&self, spec: &OptionSpec) -> Option<Written> {
+        self.written.iter().find(|(id, _)| *id == spec.id).map(|(_, written)| written.clone())
+    }
+
+    fn read_listeners(
+        &mut self,
+        path: &Path,
+        text: &str,
+        value: &Spanned<DeValue<'_>>,
+        origin: &Origin,
+        refusals: &mut Vec<Refusal>,
+    ) {
+        let Some(array) = value.get_ref().as_array() else {
+            let sentence = format!("{LISTENER} ({origin}) is refused: it must be an array of tables, [[{LISTENER}]]");
+            return refusals.push(Refusal::sentence(sentence));
+        };
+        for element in array.iter() {
+            let origin = place(path, text, element.span().start);
+            match element.get_ref().as_table().map(|table| read_listener(table, &origin)) {
+                Some(Ok(listener)) => self.listeners.push((listener, origin)),
+                Some(Err(refusal)) => refusals.push(refusal),
+                None => {
+                    refusals.push(Refusal::sentence(format!("{LISTENER} ({origin}) is refused: it must be a table")))
+                }
+            }
+        }
+    }
+}
+
+fn read_listener(table: &DeTable<'_>, origin: &Origin) -> Result<ExtraListener, Refusal> {
+    let refuse = |key: &str, text: &str, range: &str| {
+        Refusal::sentence(format!("{LISTENER}.{key}: `{text}` ({origin}) is refused: it must be {range}"))
+    };
+    let (mut address, mut policy, mut mask) = (None, Policy::Online, None);
+    for (key, value) in table {
+        let name = key.get_ref().as_ref();
+        let text = scalar(value.get_ref()).ok_or_else(|| refuse(name, value.get_ref().type_str(), "a single value"))?;
+        match name {
+            "address" => address = Some(listener::address(&text).map_err(|range| refuse(name, &text, range))?),
+            "policy" => policy = listener::policy(&text).map_err(|range| refuse(name, &text, range))?,
+            "unix_mask" => mask = Some(listener::unix_mask(&text).map_err(|range| refuse(name, &text, range))?),
+            _ => return Err(unknown(origin, name, listener::KEYS.iter().copied())),
+        }
+    }
+    let mut address =
+        address.ok_or_else(|| Refusal::sentence(format!("{LISTENER} ({origin}) is refused: it needs an address")))?;
+    if let ExtraAddress::Unix { mode, .. } = &mut address {
+        *mode = mask;
+    } else if mask.is_some() {
+        return Err(Refusal::sentence(format!(
+            "{LISTENER}.unix_mask ({origin}) is refused: this address is not a Unix socket"
+        )));
+    }
+    Ok(ExtraListener { address, policy })
+}
+
+/// The text of a value, in the form every other source writes it; an array of them with commas between.
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Float(number) => Some(number.to_string()),
+        DeValue::Boolean(on) => Some(on.to_string()),
+        DeValue::Array(elements) => {
+            let texts: Option<Vec<_>> =
+                elements.iter().map(|element| element.get_ref().as_str().map(String::from)).collect();
+            Some(texts?.join(","))
+        }
+        DeValue::Datetime(_) | DeValue::Table(_) => None,
+    }
+}
+
+fn unknown<'a>(origin: &Origin, name: &str, known: impl Iterator<Item = &'a str>) -> Refusal {
+    let nearest = known
+        .map(|key| (strsim::jaro_winkler(key, &name.replace('-', "_")), key))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .max_by(|left, right| left.0.total_cmp(&right.0));
+    let hint = nearest.map_or_else(String::new, |(_, key)| format!("; did you mean `{key}`?"));
+    Refusal::sentence(format!("`{name}` ({origin}) is refused: there is no such key{hint}"))
+}
+
+/// Origin of what stands at byte `offset`.
+fn place(path: &Path, text: &str, offset: usize) -> Origin {
+    let line = text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1;
+    Origin::File { path: path.into(), line }
+}

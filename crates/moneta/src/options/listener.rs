@@ -1,0 +1,80 @@
+//! `[[listener]]` tables: further places to listen, beside those of `--listen` and `--unix-socket`, each with a policy.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use moneta_server::config::Policy;
+
+use crate::options::address::HostPort;
+use crate::options::value::{Kind, Value};
+
+/// A listener from the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtraListener {
+    /// Where.
+    pub address: ExtraAddress,
+    /// How its requests treat the tiers.
+    pub policy: Policy,
+}
+
+/// Where an extra listener listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExtraAddress {
+    /// A host with its port; there is no common port here.
+    Tcp(HostPort),
+    /// A Unix socket.
+    Unix {
+        /// Path of its file.
+        path: PathBuf,
+        /// Its permissions; `None` takes `unix_mask`.
+        mode: Option<u32>,
+    },
+}
+
+/// The keys of a `[[listener]]` table.
+pub const KEYS: &[&str] = &["address", "policy", "unix_mask"];
+
+/// Reads an address: `host:port`, or an absolute path for a Unix socket.
+pub fn address(text: &str) -> Result<ExtraAddress, &'static str> {
+    if text.starts_with('/') {
+        return Ok(ExtraAddress::Unix { path: text.into(), mode: None });
+    }
+    HostPort::read(text)
+        .map(ExtraAddress::Tcp)
+        .ok_or("an address with its port, as 127.0.0.1:11300, or the absolute path of a Unix socket")
+}
+
+/// Reads a policy.
+pub fn policy(text: &str) -> Result<Policy, &'static str> {
+    match text {
+        "online" => Ok(Policy::Online),
+        "batch" => Ok(Policy::Batch),
+        _ => Err("online or batch"),
+    }
+}
+
+/// Reads the permissions of a Unix socket.
+pub fn unix_mask(text: &str) -> Result<u32, &'static str> {
+    match Kind::Mode.read(text) {
+        Some(Value::Mode(mode)) => Ok(mode),
+        _ => Err("file permissions in octal, from 0 to 777"),
+    }
+}
+
+/// A policy's name in the file.
+pub fn policy_name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Online => "online",
+        Policy::Batch => "batch",
+    }
+}
+
+impl fmt::Display for ExtraListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            ExtraAddress::Tcp(address) => write!(f, "{address}")?,
+            ExtraAddress::Unix { path, .. } => write!(f, "{}", path.display())?,
+        }
+        write!(f, " ({})", policy_name(self.policy))
+    }
+}

@@ -1,0 +1,16 @@
+//! Every option of `moneta serve`: one table, and what is derived from it.
+//!
+//! The flags, the environment variables, the keys of the TOML file, `moneta config` and `docs/options.md` all come from
+//! [`table::TABLE`], so that an option exists everywhere or nowhere.
+
+pub mod address;
+pub mod document;
+pub mod file;
+pub mod flags;
+pub mod foreign;
+pub mod listener;
+pub mod report;
+pub mod resolve;
+pub mod settings;
+pub mod table;
+pub mod value;

@@ -1,0 +1,211 @@
+//! The options as typed values, checked against each other: what the rest of the program works with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::options::address::{HostPort, ListenAddress};
+use crate::options::listener::ExtraListener;
+use crate::options::report::{Refusal, Refused};
+use crate::options::resolve::Resolved;
+use crate::options::table::Id;
+use crate::options::value::Value;
+
+/// Everything `moneta serve` was asked for.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// TCP port of addresses without one of their own.
+    pub port: u16,
+    /// TCP addresses; empty if only Unix sockets are wanted.
+    pub listen: Vec<ListenAddress>,
+    /// Unix socket, if any.
+    pub unix_socket: Option<PathBuf>,
+    /// Permissions of Unix sockets.
+    pub unix_mask: u32,
+    /// Further listeners, from the file.
+    pub extra_listeners: Vec<ExtraListener>,
+    /// Waiting connections per listener.
+    pub backlog: u32,
+    /// Most connections at once.
+    pub max_connections: usize,
+    /// `None`: idle connections stay open.
+    pub idle_timeout: Option<Duration>,
+    /// Unsent bytes a connection may pile up.
+    pub output_limit: usize,
+    /// Memory for items, bytes.
+    pub memory: u64,
+    /// Whether items are evicted to make room.
+    pub evictions: bool,
+    /// Largest value, bytes.
+    pub max_item_size: usize,
+    /// Worker threads.
+    pub threads: usize,
+    /// Requests of one connection in a row.
+    pub requests_per_event: u32,
+    /// File of users; `None`: nobody has to log in.
+    pub auth_file: Option<PathBuf>,
+    /// Users log in by SASL, not by text.
+    pub sasl: bool,
+    /// `shutdown` is obeyed.
+    pub shutdown_enabled: bool,
+    /// `flush_all` is obeyed.
+    pub flush_enabled: bool,
+    /// Keys may be listed.
+    pub dump_enabled: bool,
+    /// `watch` is obeyed.
+    pub watch_enabled: bool,
+    /// Admin HTTP, unless it is off.
+    pub admin: Option<HostPort>,
+    /// Longest graceful stop.
+    pub drain_timeout: Duration,
+    /// What is logged, and how.
+    pub log: LogSettings,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// One JSON object a line, rather than text.
+    pub json: bool,
+    /// Least level.
+    pub level: tracing::Level,
+    /// memcached's count of `-v`.
+    pub verbosity: u32,
+}
+
+impl Settings {
+    /// Takes what is in force, if it fits together.
+    ///
+    /// # Errors
+    /// [`Refused`] with every pair of options that cannot be had together.
+    pub fn new(resolved: &Resolved) -> Result<Self, Refused> {
+        let seconds = |id| Duration::from_secs(number(resolved, id));
+        let idle_timeout = seconds(Id::IdleTimeout);
+        let unix_socket = path(resolved, Id::UnixSocket);
+        // As with memcached, a Unix socket takes the place of TCP; asking for both by name gives both.
+        let tcp = unix_socket.is_none() || resolved.is_set(Id::Listen);
+        let settings = Self {
+            port: narrow(resolved, Id::Port),
+            listen: if tcp { addresses(resolved) } else { Vec::new() },
+            unix_socket,
+            unix_mask: mode(resolved),
+            extra_listeners: resolved.listeners.iter().map(|(listener, _)| listener.clone()).collect(),
+            backlog: narrow(resolved, Id::Backlog),
+            max_connections: narrow(resolved, Id::MaxConnections),
+            idle_timeout: (!idle_timeout.is_zero()).then_some(idle_timeout),
+            output_limit: narrow(resolved, Id::OutputLimit),
+            memory: number(resolved, Id::Memory),
+            evictions: !switch(resolved, Id::NoEvict),
+            max_item_size: narrow(resolved, Id::MaxItemSize),
+            threads: narrow(resolved, Id::Threads),
+            requests_per_event: narrow(resolved, Id::RequestsPerEvent),
+            auth_file: path(resolved, Id::AuthFile),
+            sasl: switch(resolved, Id::EnableSasl),
+            shutdown_enabled: switch(resolved, Id::EnableShutdown),
+            flush_enabled: !switch(resolved, Id::DisableFlushAll),
+            dump_enabled: !switch(resolved, Id::DisableDumping),
+            watch_enabled: !switch(resolved, Id::DisableWatch),
+            admin: admin(resolved),
+            drain_timeout: seconds(Id::DrainTimeout),
+            log: log(resolved),
+        };
+        let refusals = settings.contradictions(resolved);
+        if refusals.is_empty() { Ok(settings) } else { Err(Refused(refusals)) }
+    }
+
+    fn contradictions(&self, resolved: &Resolved) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let mut refuse = |id: Id, range: &str| {
+            let entry = resolved.entry(id);
+            let sentence =
+                format!("{}: `{}` ({}) is refused: it must be {range}", entry.spec.key, entry.value, entry.origin);
+            refusals.push(Refusal::sentence(sentence));
+        };
+        if self.max_item_size as u64 > self.memory / 2 {
+            let memory = resolved.entry(Id::Memory);
+            refuse(Id::MaxItemSize, &format!("at most half of memory, which is {} ({})", memory.value, memory.origin));
+        }
+        if self.sasl && self.auth_file.is_none() {
+            refuse(Id::EnableSasl, "given together with auth_file, the file of users who may log in");
+        }
+        if self.listen.is_empty() && self.unix_socket.is_none() && self.extra_listeners.is_empty() {
+            refuse(Id::Listen, "at least one address, unless unix_socket or a [[listener]] says where to listen");
+        }
+        refusals
+    }
+}
+
+fn number(resolved: &Resolved, id: Id) -> u64 {
+    match resolved.value(id) {
+        Value::Number(number) | Value::Size(number) | Value::Seconds(number) => *number,
+        other => unreachable!("the table makes {id:?} a number, not {other:?}"),
+    }
+}
+
+/// A number whose range in the table is within `T`'s.
+fn narrow<T: TryFrom<u64>>(resolved: &Resolved, id: Id) -> T {
+    match T::try_from(number(resolved, id)) {
+        Ok(number) => number,
+        Err(_) => unreachable!("the table's range of {id:?} does not fit"),
+    }
+}
+
+fn switch(resolved: &Resolved, id: Id) -> bool {
+    match resolved.value(id) {
+        Value::Switch(on) => *on,
+        other => unreachable!("the table makes {id:?} a switch, not {other:?}"),
+    }
+}
+
+fn path(resolved: &Resolved, id: Id) -> Option<PathBuf> {
+    match resolved.value(id) {
+        Value::Path(path) => path.clone(),
+        other => unreachable!("the table makes {id:?} a path, not {other:?}"),
+    }
+}
+
+fn mode(resolved: &Resolved) -> u32 {
+    match resolved.value(Id::UnixMask) {
+        Value::Mode(mode) => *mode,
+        other => unreachable!("the table makes this a mode, not {other:?}"),
+    }
+}
+
+fn addresses(resolved: &Resolved) -> Vec<ListenAddress> {
+    match resolved.value(Id::Listen) {
+        Value::Addresses(addresses) => addresses.clone(),
+        other => unreachable!("the table makes these addresses, not {other:?}"),
+    }
+}
+
+fn admin(resolved: &Resolved) -> Option<HostPort> {
+    match resolved.value(Id::Admin) {
+        Value::Admin(address) => address.clone(),
+        other => unreachable!("the table makes this an admin address, not {other:?}"),
+    }
+}
+
+fn word(resolved: &Resolved, id: Id) -> &'static str {
+    match resolved.value(id) {
+        Value::Choice(word) => word,
+        other => unreachable!("the table makes {id:?} a choice, not {other:?}"),
+    }
+}
+
+fn log(resolved: &Resolved) -> LogSettings {
+    use tracing::Level;
+    let level = match word(resolved, Id::LogLevel) {
+        "error" => Level::ERROR,
+        "warn" => Level::WARN,
+        "debug" => Level::DEBUG,
+        "trace" => Level::TRACE,
+        _ => Level::INFO,
+    };
+    let verbosity = narrow(resolved, Id::Verbose);
+    let by_verbosity = match verbosity {
+        0 => level,
+        1 => Level::DEBUG,
+        _ => Level::TRACE,
+    };
+    // More verbose levels are greater.
+    LogSettings { json: word(resolved, Id::LogFormat) == "json", level: level.max(by_verbosity), verbosity }
+}

@@ -1,0 +1,335 @@
+//! The one table of options.
+//!
+//! An entry gives its key; the long flag (`max-item-size`), the environment variable (`MONETA_MAX_ITEM_SIZE`) and the key
+//! of the TOML file (`max_item_size`) are that key in three spellings.
+
+use crate::options::value::{GIB, KIB, Kind, MIB, TIB};
+
+/// The options, in the order of [`TABLE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Id {
+    Port,
+    Listen,
+    UnixSocket,
+    UnixMask,
+    Backlog,
+    MaxConnections,
+    IdleTimeout,
+    OutputLimit,
+    Memory,
+    NoEvict,
+    MaxItemSize,
+    Threads,
+    RequestsPerEvent,
+    AuthFile,
+    EnableSasl,
+    EnableShutdown,
+    DisableFlushAll,
+    DisableDumping,
+    DisableWatch,
+    Admin,
+    DrainTimeout,
+    LogFormat,
+    LogLevel,
+    Verbose,
+}
+
+/// What an option is about; the parts of the help and of the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Network,
+    Memory,
+    Workers,
+    Access,
+    Operation,
+}
+
+impl Group {
+    /// All, in the order shown.
+    pub const ALL: [Group; 5] = [Group::Network, Group::Memory, Group::Workers, Group::Access, Group::Operation];
+
+    /// Heading in the help and in the documentation.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Group::Network => "Network",
+            Group::Memory => "Memory",
+            Group::Workers => "Workers",
+            Group::Access => "Access",
+            Group::Operation => "Operation",
+        }
+    }
+}
+
+/// When a changed value takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// On SIGHUP.
+    Reload,
+    /// After a restart.
+    Restart,
+}
+
+/// All there is to know of an option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Which one it is.
+    pub id: Id,
+    /// Its name, words joined by underscores: the TOML key.
+    pub key: &'static str,
+    /// Short flag, memcached's where it has one.
+    pub short: Option<char>,
+    /// Memcached's long flag, where it is another word.
+    pub alias: Option<&'static str>,
+    /// Heading it stands under.
+    pub group: Group,
+    /// What it accepts.
+    pub kind: Kind,
+    /// Default, as text of its kind.
+    pub default: &'static str,
+    /// When a changed value takes effect.
+    pub change: Change,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// When to change it.
+    pub when: &'static str,
+}
+
+impl OptionSpec {
+    /// The long flag, without its dashes.
+    pub fn long(&self) -> String {
+        self.key.replace('_', "-")
+    }
+
+    /// The environment variable.
+    pub fn environment(&self) -> String {
+        format!("{ENVIRONMENT_PREFIX}{}", self.key.to_ascii_uppercase())
+    }
+}
+
+impl Id {
+    /// The option's entry.
+    pub fn spec(self) -> &'static OptionSpec {
+        &TABLE[self as usize]
+    }
+}
+
+/// Every environment variable of an option begins with this.
+pub const ENVIRONMENT_PREFIX: &str = "MONETA_";
+
+const fn option(id: Id, key: &'static str, group: Group, kind: Kind, default: &'static str) -> OptionSpec {
+    OptionSpec {
+        id,
+        key,
+        short: None,
+        alias: None,
+        group,
+        kind,
+        default,
+        change: Change::Restart,
+        summary: "",
+        when: "",
+    }
+}
+
+/// All options of `moneta serve`.
+pub const TABLE: &[OptionSpec] = &[
+    OptionSpec {
+        short: Some('p'),
+        summary: "TCP port for clients, on every address of --listen that has none of its own; 0 takes a free one",
+        when: "When 11211 is taken, or several nodes share a machine. (memcached's -p 0 closes TCP; here --listen '' does.)",
+        ..option(Id::Port, "port", Group::Network, Kind::Number { min: 0, max: 65_535 }, "11211")
+    },
+    OptionSpec {
+        short: Some('l'),
+        summary: "TCP addresses to listen on; may be repeated",
+        when: "When clients are on other machines: name the interface they come through, or 0.0.0.0 and :: for all, and read \
+               operating.md on access first. An empty value listens on no TCP address.",
+        ..option(Id::Listen, "listen", Group::Network, Kind::Addresses, "127.0.0.1")
+    },
+    OptionSpec {
+        short: Some('s'),
+        summary: "Unix socket to listen on, in place of TCP unless --listen is given too",
+        when: "When clients run on the same machine and file permissions are to decide who may connect.",
+        ..option(Id::UnixSocket, "unix_socket", Group::Network, Kind::Path, "")
+    },
+    OptionSpec {
+        short: Some('a'),
+        summary: "Permissions of the Unix socket",
+        when: "When clients run as another user than the node: 770 admits its group, 777 everybody.",
+        ..option(Id::UnixMask, "unix_mask", Group::Network, Kind::Mode, "700")
+    },
+    OptionSpec {
+        short: Some('b'),
+        alias: Some("listen-backlog"),
+        summary: "Connections the kernel keeps waiting for each listener",
+        when: "When many clients connect at the same moment and see timeouts; the kernel caps it at net.core.somaxconn.",
+        ..option(Id::Backlog, "backlog", Group::Network, Kind::Number { min: 1, max: 65_535 }, "1024")
+    },
+    OptionSpec {
+        short: Some('c'),
+        alias: Some("conn-limit"),
+        summary: "Most client connections at once; more are told so and closed",
+        when: "When clients times their pool size comes near it. Each needs a file descriptor.",
+        ..option(Id::MaxConnections, "max_connections", Group::Network, Kind::Number { min: 1, max: 1_000_000 }, "1024")
+    },
+    OptionSpec {
+        summary: "Close connections that sent nothing for this long; 0 never does",
+        when: "When clients vanish without closing, as behind some load balancers. -o idle_timeout=N is the same.",
+        ..option(Id::IdleTimeout, "idle_timeout", Group::Network, Kind::Seconds { min: 0, max: 31_536_000 }, "0")
+    },
+    OptionSpec {
+        summary: "Unsent replies of one connection after which no more of its requests are executed until it reads",
+        when: "Lower with very many slow readers; higher if large multi-gets over slow links stall.",
+        ..option(
+            Id::OutputLimit,
+            "output_limit",
+            Group::Network,
+            Kind::Size { unit: 1, min: 16 * KIB, max: GIB },
+            "256k",
+        )
+    },
+    OptionSpec {
+        short: Some('m'),
+        alias: Some("memory-limit"),
+        change: Change::Reload,
+        summary: "Memory for items with all their bookkeeping; a number without a suffix is in MiB",
+        when: "Always in production; operating.md says how to size it.",
+        ..option(Id::Memory, "memory", Group::Memory, Kind::Size { unit: MIB, min: 8 * MIB, max: 16 * TIB }, "64m")
+    },
+    OptionSpec {
+        short: Some('M'),
+        alias: Some("disable-evictions"),
+        summary: "When full, refuse to store rather than evict",
+        when: "When losing an item is worse than failing to store one.",
+        ..option(Id::NoEvict, "no_evict", Group::Memory, Kind::Switch, "false")
+    },
+    OptionSpec {
+        short: Some('I'),
+        summary: "Largest value; a number without a suffix is in bytes",
+        when: "When values over 1 MiB have to be stored. At most half of --memory.",
+        ..option(Id::MaxItemSize, "max_item_size", Group::Memory, Kind::Size { unit: 1, min: KIB, max: GIB }, "1m")
+    },
+    OptionSpec {
+        short: Some('t'),
+        summary: "Worker threads",
+        when: "Set it to the cores the node may use; more than that does not help.",
+        ..option(Id::Threads, "threads", Group::Workers, Kind::Number { min: 1, max: 512 }, "4")
+    },
+    OptionSpec {
+        short: Some('R'),
+        alias: Some("max-reqs-per-event"),
+        summary: "Requests of one connection executed in a row before others get their turn",
+        when: "Lower if heavy pipelining on some connections delays others.",
+        ..option(
+            Id::RequestsPerEvent,
+            "requests_per_event",
+            Group::Workers,
+            Kind::Number { min: 1, max: 1_000_000 },
+            "20",
+        )
+    },
+    OptionSpec {
+        short: Some('Y'),
+        change: Change::Reload,
+        summary: "File of `user:password` lines; clients have to log in, by the text protocol's `set` or, with --enable-sasl, \
+                  by SASL PLAIN",
+        when: "When others can reach the port. SIGHUP reads the file again; naming another file needs a restart.",
+        ..option(Id::AuthFile, "auth_file", Group::Access, Kind::Path, "")
+    },
+    OptionSpec {
+        short: Some('S'),
+        summary: "SASL PLAIN on the binary protocol, for the users of --auth-file; the text protocol is refused",
+        when: "When clients authenticate with SASL.",
+        ..option(Id::EnableSasl, "enable_sasl", Group::Access, Kind::Switch, "false")
+    },
+    OptionSpec {
+        short: Some('A'),
+        summary: "Obey the `shutdown` command",
+        when: "In test setups. Any client may then stop the node.",
+        ..option(Id::EnableShutdown, "enable_shutdown", Group::Access, Kind::Switch, "false")
+    },
+    OptionSpec {
+        short: Some('F'),
+        summary: "Refuse the `flush_all` command",
+        when: "When no client should be able to empty the cache.",
+        ..option(Id::DisableFlushAll, "disable_flush_all", Group::Access, Kind::Switch, "false")
+    },
+    OptionSpec {
+        short: Some('X'),
+        summary: "Refuse to list keys (`lru_crawler metadump` and `mgdump`)",
+        when: "When keys are secrets.",
+        ..option(Id::DisableDumping, "disable_dumping", Group::Access, Kind::Switch, "false")
+    },
+    OptionSpec {
+        short: Some('W'),
+        summary: "Refuse the `watch` command",
+        when: "When keys are secrets.",
+        ..option(Id::DisableWatch, "disable_watch", Group::Access, Kind::Switch, "false")
+    },
+    OptionSpec {
+        summary: "Address of the admin HTTP listener (/metrics, /healthz, /readyz, /stats), or `off`",
+        when: "When metrics are scraped from another machine, or several nodes share one. It has no authentication.",
+        ..option(Id::Admin, "admin", Group::Operation, Kind::Admin, "127.0.0.1:11280")
+    },
+    OptionSpec {
+        summary: "How long a graceful stop waits for replies to leave before it closes what is left",
+        when: "Longer if stopping cuts off large replies, shorter than what the supervisor waits before it kills.",
+        ..option(Id::DrainTimeout, "drain_timeout", Group::Operation, Kind::Seconds { min: 0, max: 3_600 }, "10s")
+    },
+    OptionSpec {
+        summary: "Form of the log on standard error",
+        when: "json where a collector reads the log.",
+        ..option(Id::LogFormat, "log_format", Group::Operation, Kind::Choice(&["text", "json"]), "text")
+    },
+    OptionSpec {
+        change: Change::Reload,
+        summary: "Least level that is logged",
+        when: "debug or trace while looking for a fault.",
+        ..option(
+            Id::LogLevel,
+            "log_level",
+            Group::Operation,
+            Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+            "info",
+        )
+    },
+    OptionSpec {
+        short: Some('v'),
+        change: Change::Reload,
+        summary: "Log more, whatever --log-level says: -v debug, -vv and more trace",
+        when: "On the command line while looking for a fault. It is also what `stats settings` shows as verbosity.",
+        ..option(Id::Verbose, "verbose", Group::Operation, Kind::Number { min: 0, max: 3 }, "0")
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn an_id_finds_its_own_entry() {
+        for (position, spec) in TABLE.iter().enumerate() {
+            assert_eq!(spec.id as usize, position, "{} stands in another place than its id", spec.key);
+        }
+    }
+
+    #[test]
+    fn every_default_is_a_value_and_every_text_is_there() {
+        for spec in TABLE {
+            assert!(spec.kind.read(spec.default).is_some(), "{}: default {}", spec.key, spec.default);
+            assert!(!spec.summary.is_empty() && !spec.when.is_empty(), "{} lacks a sentence", spec.key);
+        }
+    }
+
+    #[test]
+    fn no_two_options_share_a_flag() {
+        let mut seen = HashSet::new();
+        for spec in TABLE {
+            let names = [Some(spec.long()), spec.short.map(String::from), spec.alias.map(String::from)];
+            for name in names.into_iter().flatten() {
+                assert!(seen.insert(name.clone()), "{name} is taken");
+            }
+        }
+    }
+}

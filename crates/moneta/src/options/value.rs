@@ -1,0 +1,309 @@
+//! Values of options: what kinds there are, what each accepts, and how each is written back.
+//!
+//! Every source (flag, environment, file, default) gives text, and this is the only place that reads it. Whatever is
+//! written here by [`Value`]'s `Display` is read back as the same value.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::options::address::{HostPort, ListenAddress};
+
+/// One KiB in bytes.
+pub const KIB: u64 = 1 << 10;
+/// One MiB in bytes.
+pub const MIB: u64 = 1 << 20;
+/// One GiB in bytes.
+pub const GIB: u64 = 1 << 30;
+/// One TiB in bytes.
+pub const TIB: u64 = 1 << 40;
+
+/// What an option's value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// On or off.
+    Switch,
+    /// A whole number, both ends included.
+    Number {
+        /// Least.
+        min: u64,
+        /// Greatest.
+        max: u64,
+    },
+    /// A number of bytes, both ends included.
+    Size {
+        /// Bytes that a number without a suffix counts in: memcached's `-m` is in MiB, its `-I` in bytes.
+        unit: u64,
+        /// Least, bytes.
+        min: u64,
+        /// Greatest, bytes.
+        max: u64,
+    },
+    /// Seconds, both ends included.
+    Seconds {
+        /// Least.
+        min: u64,
+        /// Greatest.
+        max: u64,
+    },
+    /// File permissions in octal.
+    Mode,
+    /// One of a few words.
+    Choice(&'static [&'static str]),
+    /// A path of a file; may be left out.
+    Path,
+    /// Addresses to listen on, separated by commas.
+    Addresses,
+    /// The address of the admin listener, or `off`.
+    Admin,
+}
+
+/// A value that was read and is in range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Of a [`Kind::Switch`].
+    Switch(bool),
+    /// Of a [`Kind::Number`].
+    Number(u64),
+    /// Of a [`Kind::Size`], bytes.
+    Size(u64),
+    /// Of a [`Kind::Seconds`].
+    Seconds(u64),
+    /// Of a [`Kind::Mode`].
+    Mode(u32),
+    /// Of a [`Kind::Choice`].
+    Choice(&'static str),
+    /// Of a [`Kind::Path`].
+    Path(Option<PathBuf>),
+    /// Of [`Kind::Addresses`].
+    Addresses(Vec<ListenAddress>),
+    /// Of [`Kind::Admin`].
+    Admin(Option<HostPort>),
+}
+
+impl Kind {
+    /// Reads `text`; `None` if it is not a value of this kind or out of range ([`Kind::range`] says which that is).
+    pub fn read(&self, text: &str) -> Option<Value> {
+        let text = text.trim();
+        match *self {
+            Kind::Switch => switch(text).map(Value::Switch),
+            Kind::Number { min, max } => within(text.parse().ok()?, min, max).map(Value::Number),
+            Kind::Size { unit, min, max } => within(size(text, unit)?, min, max).map(Value::Size),
+            Kind::Seconds { min, max } => within(seconds(text)?, min, max).map(Value::Seconds),
+            Kind::Mode => mode(text).map(Value::Mode),
+            Kind::Choice(words) => words.iter().find(|word| **word == text).map(|word| Value::Choice(word)),
+            Kind::Path => Some(Value::Path((!text.is_empty()).then(|| PathBuf::from(text)))),
+            Kind::Addresses => addresses(text).map(Value::Addresses),
+            Kind::Admin if text == "off" => Some(Value::Admin(None)),
+            Kind::Admin => HostPort::read(text).map(|address| Value::Admin(Some(address))),
+        }
+    }
+
+    /// What may be written, as the end of the sentence "it must be ...".
+    pub fn range(&self) -> String {
+        match *self {
+            Kind::Switch => "true or false".into(),
+            Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Size { unit, min, max } => format!(
+                "a size from {} to {}: a whole number of {}, or one with a suffix k, m, g or t (KiB, MiB, GiB, TiB)",
+                Value::Size(min),
+                Value::Size(max),
+                if unit == MIB { "MiB" } else { "bytes" },
+            ),
+            Kind::Seconds { min, max } => format!(
+                "a time from {} to {}: a whole number of seconds, or one with a suffix s, m, h or d",
+                Value::Seconds(min),
+                Value::Seconds(max),
+            ),
+            Kind::Mode => "file permissions in octal, from 0 to 777".into(),
+            Kind::Choice(words) => format!("one of {}", words.join(", ")),
+            Kind::Path => "a path".into(),
+            Kind::Addresses => {
+                "addresses separated by commas, each an IP address or host name, with `:port` if it is not --port's (IPv6 \
+                 with a port: [::1]:11211)"
+                    .into()
+            }
+            Kind::Admin => "an address with its port, as 127.0.0.1:11280 or [::1]:11280, or `off`".into(),
+        }
+    }
+
+    /// What stands for the value in a usage line.
+    pub fn placeholder(&self) -> &'static str {
+        match self {
+            Kind::Switch => "BOOL",
+            Kind::Number { .. } => "N",
+            Kind::Size { .. } => "SIZE",
+            Kind::Seconds { .. } => "SECONDS",
+            Kind::Mode => "OCTAL",
+            Kind::Choice(_) => "WORD",
+            Kind::Path => "FILE",
+            Kind::Addresses => "ADDRESSES",
+            Kind::Admin => "ADDRESS",
+        }
+    }
+}
+
+impl Value {
+    /// The value as it would stand in a TOML file.
+    pub fn to_toml(&self) -> String {
+        match self {
+            Value::Switch(on) => on.to_string(),
+            Value::Number(number) => number.to_string(),
+            other => toml::Value::String(other.to_string()).to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Switch(on) => write!(f, "{on}"),
+            Value::Number(number) => write!(f, "{number}"),
+            Value::Size(bytes) => {
+                write_in_units(f, *bytes, &[(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")], "B")
+            }
+            Value::Seconds(seconds) => write_in_units(f, *seconds, &[(86_400, "d"), (3_600, "h"), (60, "m")], "s"),
+            Value::Mode(mode) => write!(f, "{mode:o}"),
+            Value::Choice(word) => write!(f, "{word}"),
+            Value::Path(path) => path.iter().try_for_each(|path| write!(f, "{}", path.display())),
+            Value::Addresses(addresses) => {
+                for (position, address) in addresses.iter().enumerate() {
+                    write!(f, "{}{address}", if position == 0 { "" } else { "," })?;
+                }
+                Ok(())
+            }
+            Value::Admin(None) => write!(f, "off"),
+            Value::Admin(Some(address)) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// Writes `amount` in the largest unit that divides it.
+fn write_in_units(f: &mut fmt::Formatter<'_>, amount: u64, units: &[(u64, &str)], base: &str) -> fmt::Result {
+    match units.iter().find(|(unit, _)| amount != 0 && amount.is_multiple_of(*unit)) {
+        Some((unit, name)) => write!(f, "{}{name}", amount / unit),
+        None => write!(f, "{amount}{base}"),
+    }
+}
+
+fn within(number: u64, min: u64, max: u64) -> Option<u64> {
+    (min..=max).contains(&number).then_some(number)
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "true" | "1" | "yes" | "on" => Some(true),
+        "false" | "0" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// Splits `text` into its leading digits, as a number, and the rest.
+fn number_and_suffix(text: &str) -> Option<(u64, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at(digits);
+    Some((number.parse().ok()?, suffix.trim_start()))
+}
+
+/// Suffixes count in powers of 1024, as memcached's do. `MB` and `GB` are refused: some read them as powers of 1000.
+fn size(text: &str, unit: u64) -> Option<u64> {
+    let (number, suffix) = number_and_suffix(text)?;
+    let factor = match suffix.to_ascii_lowercase().as_str() {
+        "" => unit,
+        "b" => 1,
+        "k" | "kib" => KIB,
+        "m" | "mib" => MIB,
+        "g" | "gib" => GIB,
+        "t" | "tib" => TIB,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+fn seconds(text: &str) -> Option<u64> {
+    let (number, suffix) = number_and_suffix(text)?;
+    let factor = match suffix {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+fn mode(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("0o").unwrap_or(text);
+    let mode = u32::from_str_radix(digits, 8).ok()?;
+    (mode <= 0o777).then_some(mode)
+}
+
+fn addresses(text: &str) -> Option<Vec<ListenAddress>> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(ListenAddress::read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: Kind = Kind::Size { unit: MIB, min: 8 * MIB, max: 16 * TIB };
+    const ITEM: Kind = Kind::Size { unit: 1, min: KIB, max: GIB };
+    const TIMEOUT: Kind = Kind::Seconds { min: 0, max: 86_400 };
+
+    #[test]
+    fn a_bare_number_counts_in_the_options_own_unit() {
+        assert_eq!(MEMORY.read("64"), Some(Value::Size(64 * MIB)));
+        assert_eq!(ITEM.read("2048"), Some(Value::Size(2048)));
+    }
+
+    #[test]
+    fn suffixes_are_powers_of_1024_in_either_case() {
+        for text in ["4g", "4G", "4GiB", "4 GiB", "4096m", "4194304k"] {
+            assert_eq!(MEMORY.read(text), Some(Value::Size(4 * GIB)), "{text}");
+        }
+    }
+
+    #[test]
+    fn ambiguous_negative_fractional_and_overflowing_sizes_are_refused() {
+        for text in ["4GB", "-4", "1.5g", "", "g", "0x10", "99999999999999999999", "18446744073709551615t", "7", "17t"]
+        {
+            assert_eq!(MEMORY.read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_take_suffixes_and_keep_their_range() {
+        assert_eq!(TIMEOUT.read("90"), Some(Value::Seconds(90)));
+        assert_eq!(TIMEOUT.read("2m"), Some(Value::Seconds(120)));
+        assert_eq!(TIMEOUT.read("25h"), None);
+        assert_eq!(TIMEOUT.read("2 minutes"), None);
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!(Kind::Mode.read("0700"), Some(Value::Mode(0o700)));
+        assert_eq!(Kind::Mode.read("770"), Some(Value::Mode(0o770)));
+        assert_eq!(Kind::Mode.read("1777"), None);
+        assert_eq!(Kind::Mode.read("rwx"), None);
+        assert_eq!(Kind::Mode.read("789"), None);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_as_the_same_value() {
+        let samples = [
+            (MEMORY, "1025m"),
+            (ITEM, "1500"),
+            (TIMEOUT, "3600"),
+            (TIMEOUT, "61"),
+            (TIMEOUT, "0"),
+            (Kind::Mode, "0640"),
+            (Kind::Switch, "yes"),
+            (Kind::Addresses, "127.0.0.1, [::1]:11300,example.org"),
+            (Kind::Admin, "off"),
+            (Kind::Admin, "[::1]:11280"),
+        ];
+        for (kind, text) in samples {
+            let value = kind.read(text).unwrap_or_else(|| panic!("{text} is a value"));
+            assert_eq!(kind.read(&value.to_string()), Some(value.clone()), "{text} is written {value}");
+        }
+    }
+}
