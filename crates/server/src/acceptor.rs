@@ -1,0 +1,149 @@
+//! The thread that accepts connections, turns away those over the limit and hands the others to workers.
+//!
+//! One thread accepts for all workers, as in memcached, instead of a listening socket per worker (`SO_REUSEPORT`): the
+//! kernel spreads connections over such sockets by a hash, so 50 connections over 2 workers may well come out 32 to 18,
+//! and a connection never moves afterwards. Here each goes to the worker with the fewest, which is exactly even, and stays
+//! even as connections close. The price, one wake of a worker per burst of connections, is paid when connecting only.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags, acceptfrom_with, send};
+
+use crate::config::ListenAddress;
+use crate::counters::Counters;
+use crate::error::ServerError;
+use crate::lifecycle::{Phase, Stopper};
+use crate::listener::Bound;
+use crate::mailbox::{Accepted, Mailbox};
+use crate::node::{Peer, Transport};
+
+/// What a client over the limit reads, in memcached's words.
+const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+/// How long accepting rests when the process is out of descriptors or memory: a connection may close meanwhile, and the
+/// listeners are not asked again and again in vain.
+const REST: Duration = Duration::from_millis(100);
+/// Token of the waker; listeners have their index.
+pub(crate) const WAKE: Token = Token(usize::MAX);
+
+/// The accepting thread's state.
+pub(crate) struct Acceptor {
+    poll: Poll,
+    listeners: Vec<(Bound, Arc<str>)>,
+    workers: Vec<Arc<Mailbox>>,
+    counters: Arc<Counters>,
+    stopper: Arc<Stopper>,
+    max_connections: usize,
+    next_id: u64,
+    next_worker: usize,
+}
+
+impl Acceptor {
+    /// An acceptor for `listeners` that spreads connections over `workers`; `poll` has its waker under [`WAKE`].
+    pub(crate) fn new(
+        poll: Poll,
+        listeners: Vec<Bound>,
+        workers: Vec<Arc<Mailbox>>,
+        counters: Arc<Counters>,
+        stopper: Arc<Stopper>,
+        max_connections: usize,
+    ) -> Result<Self, ServerError> {
+        for (index, bound) in listeners.iter().enumerate() {
+            poll.registry()
+                .register(&mut SourceFd(&bound.as_fd().as_raw_fd()), Token(index), Interest::READABLE)
+                .map_err(|source| ServerError::Start { what: "the acceptor", source })?;
+        }
+        let listeners = listeners.into_iter().map(|bound| {
+            let name = Arc::from(bound.address.to_string());
+            (bound, name)
+        });
+        let listeners = listeners.collect();
+        Ok(Self { poll, listeners, workers, counters, stopper, max_connections, next_id: 1, next_worker: 0 })
+    }
+
+    /// Accepts until the server no longer runs. The listeners are closed at the end.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(64);
+        // Listeners are edge-triggered: what was left unaccepted has to be asked for again.
+        let mut resting_until: Option<Instant> = None;
+        while self.stopper.phase() == Phase::Running {
+            let timeout = resting_until.map(|until| until.saturating_duration_since(Instant::now()));
+            if let Err(error) = self.poll.poll(&mut events, timeout)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::error!(%error, "cannot wait for connections");
+                self.stopper.enter(Phase::Stopping);
+            }
+            if resting_until.is_some_and(|until| Instant::now() < until) {
+                continue;
+            }
+            resting_until = self.accept_all().err().map(|error| {
+                tracing::warn!(%error, "cannot accept connections for now");
+                self.counters.listen_disabled_num.bump();
+                Instant::now() + REST
+            });
+        }
+    }
+
+    /// Accepts everything that waits at every listener. Fails when the process has no room for another connection.
+    fn accept_all(&mut self) -> Result<(), Errno> {
+        for index in 0..self.listeners.len() {
+            while let Some((socket, address)) = self.accept_one(index)? {
+                self.hand_over(index, socket, address);
+            }
+        }
+        Ok(())
+    }
+
+    fn accept_one(&self, index: usize) -> Result<Option<(OwnedFd, Option<SocketAddr>)>, Errno> {
+        loop {
+            match acceptfrom_with(&self.listeners[index].0, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok((socket, address)) => {
+                    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+                    return Ok(Some((socket, address)));
+                }
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => return Err(error),
+                // The client is gone again, or a network error that belongs to that one connection (accept(2)).
+                Err(error) => tracing::debug!(%error, "a connection was lost before it was accepted"),
+            }
+        }
+    }
+
+    fn hand_over(&mut self, index: usize, socket: OwnedFd, address: Option<SocketAddr>) {
+        let (bound, listener) = &self.listeners[index];
+        let open: usize = self.workers.iter().map(|worker| worker.open()).sum();
+        if open >= self.max_connections {
+            self.counters.rejected_connections.bump();
+            // A fresh socket has room for one line; if not, the client sees the close all the same.
+            let _ = send(&socket, TOO_MANY, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            return;
+        }
+        let transport = match bound.address {
+            ListenAddress::Tcp(_) => Transport::Tcp,
+            ListenAddress::Unix { .. } => Transport::Unix,
+        };
+        let peer = Peer { id: self.next_id, transport, policy: bound.policy, address };
+        let listener = Arc::clone(listener);
+        self.next_id += 1;
+        self.counters.total_connections.bump();
+        self.pick_worker().deliver(Accepted { socket, peer, listener });
+    }
+
+    /// The worker with the fewest connections; among equals they take turns.
+    fn pick_worker(&mut self) -> &Mailbox {
+        let count = self.workers.len();
+        let chosen = (0..count)
+            .map(|step| (self.next_worker + step) % count)
+            .min_by_key(|&worker| self.workers[worker].open())
+            .unwrap_or(0);
+        self.next_worker = (chosen + 1) % count;
+        &self.workers[chosen]
+    }
+}

@@ -1,0 +1,96 @@
+//! What a socket did not take: the unsent part of a connection's output.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+/// Sent bytes at the front of the buffer are dropped once they are this many and at least half of it.
+const COMPACT: usize = 64 * 1024;
+
+/// Unsent output of one connection; owns no memory while there is none.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// The socket has not refused bytes since an event said that it takes some.
+    pub(crate) writable: bool,
+}
+
+impl Default for Backlog {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), sent: 0, writable: true }
+    }
+}
+
+impl Backlog {
+    /// Unsent bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Whether everything is sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sends what the socket takes; tells how much that was.
+    pub(crate) fn flush(&mut self, socket: impl AsFd) -> Result<usize, Errno> {
+        if self.is_empty() || !self.writable {
+            return Ok(0);
+        }
+        let sent = self.offer(socket, None)?;
+        self.sent += sent;
+        if self.is_empty() {
+            self.bytes = Vec::new();
+            self.sent = 0;
+        } else if self.sent >= COMPACT && self.sent * 2 >= self.bytes.len() {
+            self.bytes.drain(..self.sent);
+            self.bytes.shrink_to_fit();
+            self.sent = 0;
+        }
+        Ok(sent)
+    }
+
+    /// Sends `output` behind what is unsent, keeps what the socket does not take, and leaves `output` empty; tells how
+    /// much was sent.
+    pub(crate) fn send(&mut self, socket: impl AsFd, output: &mut Vec<u8>) -> Result<usize, Errno> {
+        if !self.is_empty() {
+            self.bytes.append(output);
+            return self.flush(socket);
+        }
+        let sent = if self.writable { self.offer(socket, Some(output))? } else { 0 };
+        if sent == output.len() {
+            output.clear();
+        } else if output.len() - sent >= output.capacity() / 2 {
+            // Mostly unsent: the buffer itself changes hands, and the worker gets a new one.
+            self.bytes = std::mem::take(output);
+            self.sent = sent;
+        } else {
+            self.bytes = output[sent..].to_vec();
+            self.sent = 0;
+            output.clear();
+        }
+        Ok(sent)
+    }
+
+    /// One `send` of `bytes`, or of what is unsent. Notes when the socket is full.
+    fn offer(&mut self, socket: impl AsFd, bytes: Option<&[u8]>) -> Result<usize, Errno> {
+        let bytes = bytes.unwrap_or(&self.bytes[self.sent..]);
+        let offered = bytes.len();
+        loop {
+            match send(&socket, bytes, SendFlags::NOSIGNAL) {
+                Ok(sent) => {
+                    self.writable = sent == offered;
+                    return Ok(sent);
+                }
+                Err(Errno::AGAIN) => {
+                    self.writable = false;
+                    return Ok(0);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! One connection: a socket, a session, and the bytes that are between them.
+//!
+//! A connection is driven by turns. A turn is at most one `recv`, the execution of what it brought, and one `send`; so a
+//! request that arrives whole and whose reply the socket takes costs exactly these two system calls, and no connection
+//! holds up the others for longer than a receive buffer's worth of requests.
+//!
+//! Bytes lie in the worker's shared buffers during a turn. Only an incomplete request, or a reply that the socket did not
+//! take, is moved to memory of the connection's own, which is freed when it is done with: an idle connection owns none.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use moneta_store::Store;
+use rustix::io::Errno;
+
+use crate::backlog::Backlog;
+use crate::inbound::{Inbound, Read};
+use crate::roster::{Activity, Entry};
+use crate::session::{After, CloseReason, Session, Worker};
+
+/// What a turn borrows from the event loop.
+pub(crate) struct Turn<'a, S> {
+    /// Store, node and counters.
+    pub(crate) worker: &'a Worker<S>,
+    /// The worker's receive buffer. Its capacity is the most that one turn reads.
+    pub(crate) input: &'a mut Vec<u8>,
+    /// The worker's output buffer, empty between turns.
+    pub(crate) output: &'a mut Vec<u8>,
+    /// Unsent bytes at which a connection's requests are no longer executed.
+    pub(crate) output_limit: usize,
+    /// Close the connection as soon as nothing is in flight.
+    pub(crate) draining: bool,
+}
+
+/// How a turn ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// An event or a wake will bring the next turn.
+    Wait,
+    /// There is more to do at once; others first.
+    Again,
+    /// The connection is over.
+    Close(CloseReason),
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    session: Session,
+    entry: Arc<Entry>,
+    inbound: Inbound,
+    backlog: Backlog,
+    waker: Waker,
+    id: u64,
+    /// The socket may hold bytes: an event said so, and no short read has said otherwise since.
+    readable: bool,
+    /// The client has closed its side; reads must go on until they say so.
+    peer_closed: bool,
+    /// A read has said that the client's side is closed.
+    ended: bool,
+    /// The session asked to close once everything is sent.
+    closing: bool,
+    /// Waits for its turn in the event loop's list.
+    pub(crate) queued: bool,
+}
+
+impl Connection {
+    /// A connection that has not been read from.
+    pub(crate) fn new(id: u64, socket: OwnedFd, session: Session, entry: Arc<Entry>, waker: Waker) -> Self {
+        Self {
+            socket,
+            session,
+            entry,
+            inbound: Inbound::default(),
+            backlog: Backlog::default(),
+            waker,
+            id,
+            readable: false,
+            peer_closed: false,
+            ended: false,
+            closing: false,
+            queued: false,
+        }
+    }
+
+    /// The connection's number.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The socket's descriptor, for registration.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// What others see of it.
+    pub(crate) fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// The session, to tell it of the beginning and the end.
+    pub(crate) fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Notes what an event said.
+    pub(crate) fn note(&mut self, readable: bool, writable: bool, peer_closed: bool) {
+        self.readable |= readable || peer_closed;
+        self.peer_closed |= peer_closed;
+        self.backlog.writable |= writable;
+    }
+
+    /// Whether it has been silent for `seconds`.
+    pub(crate) fn is_idle(&self, now: u32, seconds: u32) -> bool {
+        self.session.may_time_out() && self.entry.idle_seconds(now) >= seconds
+    }
+
+    /// Reads, executes and sends once.
+    pub(crate) fn turn<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Verdict {
+        match self.try_turn(turn) {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                tracing::debug!(connection = self.id, %error, "connection lost");
+                Verdict::Close(CloseReason::Error)
+            }
+        }
+    }
+
+    fn try_turn<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<Verdict, Errno> {
+        self.flush(turn)?;
+        let mut moved = false;
+        let mut after = After::Continue;
+        let room = turn.output_limit.saturating_sub(self.backlog.len());
+        if room > 0 {
+            if self.session.is_waiting() {
+                after = self.poll(turn, room);
+            }
+            if after == After::Continue && !self.closing {
+                (moved, after) = self.receive(turn, room)?;
+                // Parked just now: one poll lets the store keep the waker, and may find the answer there already.
+                if moved && after == After::Continue && self.session.is_waiting() {
+                    after = self.poll(turn, room);
+                }
+            }
+        }
+        if after == After::CloseNow {
+            return Ok(Verdict::Close(CloseReason::Error));
+        }
+        self.closing |= after == After::CloseWhenFlushed;
+        moved |= !turn.output.is_empty();
+        self.send(turn)?;
+        Ok(self.verdict(turn, moved))
+    }
+
+    fn poll<S: Store>(&mut self, turn: &mut Turn<'_, S>, room: usize) -> After {
+        self.session.poll(turn.worker, &mut Context::from_waker(&self.waker), turn.output, room).after
+    }
+
+    /// Executes what lies there from before, or reads and executes. Tells whether anything moved.
+    fn receive<S: Store>(&mut self, turn: &mut Turn<'_, S>, room: usize) -> Result<(bool, After), Errno> {
+        let from_before = self.inbound.is_executable();
+        if !from_before {
+            if !self.readable || self.ended {
+                return Ok((false, After::Continue));
+            }
+            let read = self.inbound.read(&self.socket, turn.input)?;
+            self.note_read(read, turn);
+            if !matches!(read, Read::Some { .. }) || !self.inbound.is_enough(turn.input) {
+                return Ok((false, After::Continue));
+            }
+        }
+        let Self { session, inbound, .. } = self;
+        let received = session.receive(turn.worker, inbound.bytes(turn.input), turn.output, room);
+        inbound.consume(turn.input, received.consumed, received.needed);
+        Ok((received.consumed > 0, received.after))
+    }
+
+    fn note_read<S>(&mut self, read: Read, turn: &Turn<'_, S>) {
+        match read {
+            Read::Some { bytes, drained } => {
+                turn.worker.counters.bytes_read.add(bytes as u64);
+                self.entry.touch(turn.worker.node.clock.now());
+                // After the client's side closed only a read of nothing means the end.
+                self.readable = !drained || self.peer_closed;
+            }
+            Read::Nothing => self.readable = false,
+            Read::End => {
+                self.readable = false;
+                self.ended = true;
+            }
+        }
+    }
+
+    fn flush<S>(&mut self, turn: &Turn<'_, S>) -> Result<(), Errno> {
+        let sent = self.backlog.flush(&self.socket)?;
+        self.note_sent(sent, turn);
+        Ok(())
+    }
+
+    fn send<S>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), Errno> {
+        if !turn.output.is_empty() {
+            let sent = self.backlog.send(&self.socket, turn.output)?;
+            self.note_sent(sent, turn);
+        }
+        Ok(())
+    }
+
+    fn note_sent<S>(&self, sent: usize, turn: &Turn<'_, S>) {
+        if sent > 0 {
+            turn.worker.counters.bytes_written.add(sent as u64);
+            self.entry.touch(turn.worker.node.clock.now());
+        }
+    }
+
+    fn verdict<S>(&self, turn: &Turn<'_, S>, moved: bool) -> Verdict {
+        let may_wait = self.session.may_time_out();
+        // Watchers have no last word to wait for.
+        let waiting = self.session.is_waiting() && may_wait;
+        let unsent = !self.backlog.is_empty();
+        self.entry.set_activity(match (unsent, may_wait, waiting) {
+            (true, ..) => Activity::Writing,
+            (_, false, _) => Activity::Watching,
+            (.., true) => Activity::Waiting,
+            _ => Activity::Reading,
+        });
+        if self.closing {
+            return if unsent || waiting { Verdict::Wait } else { Verdict::Close(CloseReason::Normal) };
+        }
+        if self.backlog.len() >= turn.output_limit {
+            return Verdict::Wait;
+        }
+        let more = if self.inbound.is_executable() { moved } else { self.readable };
+        if more {
+            return Verdict::Again;
+        }
+        if unsent || waiting {
+            return Verdict::Wait;
+        }
+        if self.ended {
+            return Verdict::Close(CloseReason::Normal);
+        }
+        if turn.draining && self.inbound.is_empty() {
+            return Verdict::Close(CloseReason::Shutdown);
+        }
+        Verdict::Wait
+    }
+}

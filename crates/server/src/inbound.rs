@@ -1,0 +1,124 @@
+//! What a connection has received and not yet executed.
+//!
+//! A read goes to the worker's shared buffer. What a request still lacks is waited for in a private buffer, which grows as
+//! bytes arrive: a client's word for how much will come is trusted up to [`TRUST`] only, and from there on the buffer at
+//! most doubles.
+
+use std::os::fd::AsFd;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+/// An incomplete request up to this length is copied back to the shared buffer for the next read, so that the read has
+/// all of that buffer's room; a longer one stays where it is and is read behind.
+const SMALL: usize = 2048;
+/// Bytes set aside on a client's word before any of them has arrived. The kernel gives memory to what is touched only.
+const TRUST: usize = 1024 * 1024;
+/// Room beyond the awaited request, so that a read which empties the socket is seen to be short.
+const SLACK: usize = 4096;
+
+/// Outcome of one read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Bytes came.
+    Some {
+        /// How many.
+        bytes: usize,
+        /// The socket had no more.
+        drained: bool,
+    },
+    /// Nothing was there.
+    Nothing,
+    /// The client's side is closed.
+    End,
+}
+
+/// Received bytes of one connection; owns no memory while there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Inbound {
+    private: Vec<u8>,
+    /// Bytes the session needs before it can go on; 0 when it waits for something else.
+    needed: usize,
+    /// The bytes are in the worker's buffer; only within a turn.
+    shared: bool,
+}
+
+impl Inbound {
+    /// Whether nothing is left over from earlier turns.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.private.is_empty()
+    }
+
+    /// Whether what is left over can be executed without another read.
+    pub(crate) fn is_executable(&self) -> bool {
+        !self.private.is_empty() && self.private.len() >= self.needed
+    }
+
+    /// Reads once, behind what is there, into `buffer` or the private one.
+    pub(crate) fn read(&mut self, socket: impl AsFd, buffer: &mut Vec<u8>) -> Result<Read, Errno> {
+        self.shared = self.private.len() <= SMALL && self.needed <= buffer.capacity();
+        let target = if self.shared {
+            buffer.clear();
+            buffer.extend_from_slice(&self.private);
+            buffer
+        } else {
+            let lacking = self.needed.saturating_sub(self.private.len());
+            self.private.reserve_exact(lacking.min(self.private.len().max(TRUST)) + SLACK);
+            &mut self.private
+        };
+        let room = target.capacity() - target.len();
+        let bytes = loop {
+            match recv(&socket, spare_capacity(target), RecvFlags::empty()) {
+                Ok((bytes, _)) => break bytes,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(self.nothing(Read::Nothing)),
+                Err(error) => return Err(error),
+            }
+        };
+        if bytes == 0 {
+            return Ok(self.nothing(Read::End));
+        }
+        Ok(Read::Some { bytes, drained: bytes < room })
+    }
+
+    /// The private bytes were not moved: they are still what counts.
+    fn nothing(&mut self, read: Read) -> Read {
+        self.shared = false;
+        read
+    }
+
+    /// Whether a read brought what the session needs; if not, the bytes are kept for the next.
+    pub(crate) fn is_enough(&mut self, buffer: &[u8]) -> bool {
+        let enough = self.bytes(buffer).len() >= self.needed;
+        if !enough {
+            self.keep(buffer, 0, self.needed);
+        }
+        enough
+    }
+
+    /// All bytes received and not consumed.
+    pub(crate) fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
+        if self.shared { buffer } else { &self.private }
+    }
+
+    /// Drops `consumed` bytes from the front and keeps the rest; `needed` of them must be there for the next step.
+    pub(crate) fn consume(&mut self, buffer: &[u8], consumed: usize, needed: usize) {
+        self.keep(buffer, consumed, needed);
+    }
+
+    fn keep(&mut self, buffer: &[u8], consumed: usize, needed: usize) {
+        if self.shared {
+            self.private = buffer[consumed..].to_vec();
+            self.shared = false;
+        } else {
+            self.private.drain(..consumed);
+        }
+        self.needed = needed;
+        if self.private.is_empty() {
+            *self = Self::default();
+        } else if self.needed <= self.private.len() && self.private.capacity() > 2 * self.private.len() + TRUST {
+            self.private.shrink_to_fit();
+        }
+    }
+}

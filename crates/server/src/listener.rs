@@ -1,0 +1,121 @@
+//! Binding the sockets that clients connect to, and cleaning up after them.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
+};
+
+use crate::config::{ListenAddress, Listener, Policy};
+use crate::error::ServerError;
+
+/// A socket that is listened on. Dropping it closes it and removes a Unix socket's file.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    socket: OwnedFd,
+    /// The address, with the port that the kernel picked where none was asked for.
+    pub(crate) address: ListenAddress,
+    /// How its requests treat the tiers.
+    pub(crate) policy: Policy,
+    _file: Option<SocketFile>,
+}
+
+impl Bound {
+    /// Listens as `listener` says; the kernel keeps up to `backlog` connections until they are accepted.
+    pub(crate) fn new(listener: &Listener, backlog: u32) -> Result<Self, ServerError> {
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        let failed = |source: io::Error| ServerError::Listen { address: listener.address.clone(), source };
+        let (socket, address, file) = match &listener.address {
+            ListenAddress::Tcp(address) => {
+                let (socket, address) = bind_tcp(*address, backlog).map_err(failed)?;
+                (socket, ListenAddress::Tcp(address), None)
+            }
+            ListenAddress::Unix { path, mode } => {
+                remove_stale(path).map_err(failed)?.then_some(()).ok_or_else(|| in_use(path))?;
+                let (socket, file) = bind_unix(path, *mode, backlog).map_err(failed)?;
+                (socket, listener.address.clone(), Some(file))
+            }
+        };
+        Ok(Self { socket, address, policy: listener.policy, _file: file })
+    }
+}
+
+impl AsFd for Bound {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn in_use(path: &Path) -> ServerError {
+    ServerError::SocketInUse(path.display().to_string())
+}
+
+/// Options that accepted sockets inherit from the listener are set here, once, rather than on every connection.
+fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<(OwnedFd, SocketAddr)> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        // As memcached: `::` and `0.0.0.0` can then be listened on side by side.
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    bind(&socket, &address)?;
+    listen(&socket, backlog)?;
+    let bound = SocketAddr::try_from(getsockname(&socket)?)?;
+    Ok((socket, bound))
+}
+
+/// The mode is set between `bind` and `listen`: until it listens nobody can connect, so there is no moment at which the
+/// wrong users could, and the process-wide umask stays as it is.
+fn bind_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<(OwnedFd, SocketFile)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let metadata = fs::symlink_metadata(path)?;
+    let file = SocketFile { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    listen(&socket, backlog)?;
+    Ok((socket, file))
+}
+
+/// Removes a socket's file that nobody listens on; false if somebody does. What is no socket stays, and `bind` will
+/// complain of it.
+fn remove_stale(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => {}
+        Ok(_) => return Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map(|()| true),
+        Err(error) => Err(error),
+    }
+}
+
+/// A Unix socket's file, removed when the listener goes, unless somebody else has put another in its place.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let is_ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode));
+        if is_ours && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the socket's file");
+        }
+    }
+}

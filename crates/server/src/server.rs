@@ -1,0 +1,201 @@
+//! Puts a server together: sockets, threads, the admin side, signals; and takes it apart again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use mio::{Poll, Waker};
+use moneta_store::Store;
+
+use crate::acceptor::{Acceptor, WAKE};
+use crate::config::{ListenAddress, ServerConfig};
+use crate::descriptors;
+use crate::error::ServerError;
+use crate::lifecycle::{Phase, StopOnPanic, Stopper};
+use crate::listener::Bound;
+use crate::mailbox::Mailbox;
+use crate::node::Node;
+use crate::roster::{Roster, RosterView};
+use crate::session::Worker;
+use crate::signals::SignalThread;
+use crate::worker::{EventLoop, Limits};
+
+/// Starts servers.
+#[derive(Debug)]
+pub struct Server;
+
+impl Server {
+    /// Listens and serves `store` until told to stop. `reload` is called on SIGHUP, on a thread of its own, if the
+    /// configuration lets the server handle signals.
+    ///
+    /// # Errors
+    /// When the configuration makes no sense, an address cannot be listened on, or the system has no room for threads or
+    /// event queues. Nothing is left behind then.
+    pub fn start<S>(
+        config: &ServerConfig,
+        store: S,
+        node: Arc<Node>,
+        reload: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<RunningServer, ServerError>
+    where
+        S: Store + Clone + Send + Sync + 'static,
+    {
+        check(config)?;
+        descriptors::allow(config.max_connections);
+        let stopper = Arc::new(Stopper::default());
+        let roster = Arc::new(Roster::default());
+        let listeners: Vec<_> =
+            config.listeners.iter().map(|listener| Bound::new(listener, config.backlog)).collect::<Result<_, _>>()?;
+        let addresses: Vec<_> = listeners.iter().map(|bound| bound.address.clone()).collect();
+
+        node.set_lifecycle(Box::new(Arc::clone(&stopper)));
+        node.set_connections(Box::new(RosterView { roster: Arc::clone(&roster), clock: Arc::clone(&node.clock) }));
+        let mut threads = Threads { stopper: Arc::clone(&stopper), running: Vec::new() };
+        let mailboxes = start_workers(config, &store, &node, &roster, &mut threads)?;
+        start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
+        let signals =
+            config.handle_signals.then(|| SignalThread::start(Arc::clone(&stopper), Arc::from(reload))).transpose()?;
+        for address in &addresses {
+            tracing::info!(%address, workers = config.workers, "listening");
+        }
+        Ok(RunningServer { addresses, threads, _signals: signals })
+    }
+}
+
+fn check(config: &ServerConfig) -> Result<(), ServerError> {
+    let wrong = |what: &str| Err(ServerError::Config(what.into()));
+    if config.listeners.is_empty() {
+        return wrong("a server needs at least one address to listen on");
+    }
+    if config.workers == 0 || config.max_connections == 0 || config.backlog == 0 || config.output_limit == 0 {
+        return wrong("workers, connections, backlog and output limit must be at least 1");
+    }
+    Ok(())
+}
+
+/// A poll with a waker that changes of phase wake.
+fn event_queue(stopper: &Stopper) -> Result<(Poll, Arc<Waker>), ServerError> {
+    let failed = |source| ServerError::Start { what: "an event queue", source };
+    let poll = Poll::new().map_err(failed)?;
+    let waker = Arc::new(Waker::new(poll.registry(), WAKE).map_err(failed)?);
+    stopper.notify(Arc::clone(&waker));
+    Ok((poll, waker))
+}
+
+fn start_workers<S>(
+    config: &ServerConfig,
+    store: &S,
+    node: &Arc<Node>,
+    roster: &Arc<Roster>,
+    threads: &mut Threads,
+) -> Result<Vec<Arc<Mailbox>>, ServerError>
+where
+    S: Store + Clone + Send + Sync + 'static,
+{
+    let limits = Limits {
+        output_limit: config.output_limit,
+        idle_seconds: config.idle_timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1)),
+        drain_timeout: config.drain_timeout,
+    };
+    let mut mailboxes = Vec::new();
+    for index in 0..config.workers {
+        let (poll, waker) = event_queue(&threads.stopper)?;
+        let mailbox = Arc::new(Mailbox::new(waker));
+        mailboxes.push(Arc::clone(&mailbox));
+        let worker = Worker { store: store.clone(), node: Arc::clone(node), counters: node.registry.register() };
+        let (roster, stopper, limits) = (Arc::clone(roster), Arc::clone(&threads.stopper), limits.clone());
+        threads.start(format!("worker-{index}"), move || {
+            EventLoop::new(poll, worker, mailbox, roster, stopper, limits).run();
+        })?;
+    }
+    Ok(mailboxes)
+}
+
+fn start_acceptor(
+    config: &ServerConfig,
+    listeners: Vec<Bound>,
+    workers: Vec<Arc<Mailbox>>,
+    node: &Node,
+    threads: &mut Threads,
+) -> Result<(), ServerError> {
+    let (poll, _waker) = event_queue(&threads.stopper)?;
+    let (counters, stopper) = (node.registry.register(), Arc::clone(&threads.stopper));
+    let acceptor = Acceptor::new(poll, listeners, workers, counters, stopper, config.max_connections)?;
+    threads.start("acceptor".into(), move || acceptor.run())
+}
+
+/// The server's threads; dropping this stops them at once and waits for them.
+#[derive(Debug)]
+struct Threads {
+    stopper: Arc<Stopper>,
+    running: Vec<(String, JoinHandle<()>)>,
+}
+
+impl Threads {
+    fn start(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
+        let guard = StopOnPanic(Arc::clone(&self.stopper));
+        let thread = std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || {
+                let _guard = guard;
+                run();
+            })
+            .map_err(|source| ServerError::Start { what: "a thread", source })?;
+        self.running.push((name, thread));
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<(), ServerError> {
+        let panicked: Vec<_> =
+            self.running.drain(..).filter_map(|(name, thread)| thread.join().is_err().then_some(name)).collect();
+        match panicked.into_iter().next() {
+            Some(name) => Err(ServerError::Panicked(name)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if !self.running.is_empty() {
+            self.stopper.enter(Phase::Stopping);
+            let _ = self.join();
+        }
+    }
+}
+
+/// A server that serves. Dropping it stops it at once.
+#[derive(Debug)]
+pub struct RunningServer {
+    // First, so that the process answers no more signals for a server that is going.
+    _signals: Option<SignalThread>,
+    addresses: Vec<ListenAddress>,
+    threads: Threads,
+}
+
+impl RunningServer {
+    /// Where it listens, in the order of the configuration, with the ports that the kernel picked.
+    pub fn listen_addresses(&self) -> &[ListenAddress] {
+        &self.addresses
+    }
+
+    /// Where the admin HTTP server listens.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// Asks it to stop and returns at once: gracefully, finishing what is in flight within the drain timeout, or not.
+    pub fn shutdown(&self, graceful: bool) {
+        self.threads.stopper.enter(if graceful { Phase::Draining } else { Phase::Stopping });
+    }
+
+    /// Waits until it has stopped, for whatever reason.
+    ///
+    /// # Errors
+    /// When it stopped because a thread panicked.
+    pub fn join(mut self) -> Result<(), ServerError> {
+        let ended = self.threads.join();
+        tracing::info!("stopped");
+        ended
+    }
+}

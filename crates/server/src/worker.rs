@@ -1,0 +1,261 @@
+//! A worker thread: an event loop and the connections that live on it.
+//!
+//! Events are edge-triggered and cover both directions, so a connection is registered once and never again. A turn of the
+//! loop takes what the kernel and the mailbox bring, gives each connection concerned one turn, and then those that had
+//! more to do than one turn allows. Nothing in here is shared but the mailbox and the roster.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use moneta_store::Store;
+use slab::Slab;
+
+use crate::acceptor::WAKE;
+use crate::connection::{Connection, Turn, Verdict};
+use crate::lifecycle::{Phase, Stopper};
+use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
+use crate::roster::Roster;
+use crate::session::{CloseReason, Session, Worker};
+
+/// Bytes one turn of a connection reads at most, unless a larger request is arriving: about 1,800 short reads. Larger
+/// buffers save no system calls that matter and leave the cache.
+const RECEIVE_BYTES: usize = 64 * 1024;
+/// An output buffer that grew past this for a large reply is given back.
+const OUTPUT_KEPT: usize = 1024 * 1024;
+/// Events taken from the kernel at once.
+const EVENTS: usize = 512;
+/// How often idle connections are looked for.
+const IDLE_SCAN: Duration = Duration::from_secs(1);
+
+/// What every worker of a server is told.
+#[derive(Clone)]
+pub(crate) struct Limits {
+    /// Unsent bytes at which a connection's requests are no longer executed.
+    pub(crate) output_limit: usize,
+    /// Seconds of silence after which a connection is closed.
+    pub(crate) idle_seconds: Option<u32>,
+    /// How long draining may take.
+    pub(crate) drain_timeout: Duration,
+}
+
+/// An event loop with its connections.
+pub(crate) struct EventLoop<S> {
+    poll: Poll,
+    worker: Worker<S>,
+    mailbox: Arc<Mailbox>,
+    roster: Arc<Roster>,
+    stopper: Arc<Stopper>,
+    limits: Limits,
+    connections: Slab<Connection>,
+    /// Connections whose turn comes without an event.
+    ready: Vec<Handle>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    next_scan: Instant,
+    drain_until: Option<Instant>,
+}
+
+impl<S: Store> EventLoop<S> {
+    /// A loop without connections; `poll` has the mailbox's waker under [`WAKE`].
+    pub(crate) fn new(
+        poll: Poll,
+        worker: Worker<S>,
+        mailbox: Arc<Mailbox>,
+        roster: Arc<Roster>,
+        stopper: Arc<Stopper>,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            poll,
+            worker,
+            mailbox,
+            roster,
+            stopper,
+            limits,
+            connections: Slab::new(),
+            ready: Vec::new(),
+            input: Vec::with_capacity(RECEIVE_BYTES),
+            output: Vec::new(),
+            next_scan: Instant::now() + IDLE_SCAN,
+            drain_until: None,
+        }
+    }
+
+    /// Serves until the server stops.
+    pub(crate) fn run(mut self) {
+        self.mailbox.own();
+        let mut events = Events::with_capacity(EVENTS);
+        let mut accepted = Vec::new();
+        let mut woken = Vec::new();
+        while !self.is_over() {
+            self.mailbox.collect(&mut accepted, &mut woken);
+            accepted.drain(..).for_each(|accepted| self.open(accepted));
+            woken.drain(..).for_each(|handle| self.queue(handle));
+            if let Err(error) = self.poll.poll(&mut events, self.timeout())
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::error!(%error, "cannot wait for events");
+                self.stopper.enter(Phase::Stopping);
+            }
+            self.worker.node.clock.refresh();
+            for event in &events {
+                let Token(slot) = event.token();
+                if event.token() == WAKE {
+                    continue;
+                }
+                // An event of a connection that closed in this very batch finds nobody, or a newcomer whom it does not
+                // harm: at worst its socket is asked once in vain.
+                if let Some(connection) = self.connections.get_mut(slot) {
+                    let lost = event.is_error();
+                    connection.note(event.is_readable(), event.is_writable(), event.is_read_closed() || lost);
+                    self.turn(slot);
+                }
+            }
+            for handle in std::mem::take(&mut self.ready) {
+                self.turn_queued(handle);
+            }
+            self.close_idle();
+        }
+        self.close_all();
+    }
+
+    /// Whether nothing is left to do. Begins the drain when its time has come.
+    fn is_over(&mut self) -> bool {
+        match self.stopper.phase() {
+            Phase::Running => false,
+            Phase::Stopping => true,
+            Phase::Draining => {
+                let until = *self.drain_until.get_or_insert_with(|| Instant::now() + self.limits.drain_timeout);
+                self.drain();
+                (self.connections.is_empty() && self.mailbox.open() == 0) || Instant::now() >= until
+            }
+        }
+    }
+
+    /// Gives every connection that has nothing queued a turn, in which it may find that it is done.
+    fn drain(&mut self) {
+        let idle: Vec<usize> = self.connections.iter().filter(|(_, open)| !open.queued).map(|(slot, _)| slot).collect();
+        for slot in idle {
+            self.connections[slot].note(true, false, false);
+            self.turn(slot);
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now = Instant::now();
+        let scan = self.limits.idle_seconds.map(|_| self.next_scan.saturating_duration_since(now));
+        let drain = self.drain_until.map(|until| until.saturating_duration_since(now));
+        match (scan, drain) {
+            (Some(scan), Some(drain)) => Some(scan.min(drain)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn open(&mut self, accepted: Accepted) {
+        let Accepted { socket, peer, listener } = accepted;
+        let entry = self.roster.enter(&peer, listener, self.worker.node.clock.now());
+        let slot = self.connections.vacant_entry();
+        let handle = Handle { slot: slot.key(), id: peer.id };
+        let waker = connection_waker(&self.mailbox, handle);
+        let connection = slot.insert(Connection::new(peer.id, socket, Session::new(peer), entry, waker));
+        let descriptor = connection.descriptor();
+        connection.session().opened(&self.worker);
+        self.worker.counters.curr_connections.bump();
+        tracing::debug!(connection = peer.id, address = ?peer.address, "opened");
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut SourceFd(&descriptor), Token(handle.slot), interest) {
+            tracing::debug!(connection = peer.id, %error, "cannot be waited for");
+            self.close(handle.slot, CloseReason::Error);
+        }
+    }
+
+    fn queue(&mut self, handle: Handle) {
+        if let Some(connection) = self.connections.get_mut(handle.slot)
+            && connection.id() == handle.id
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push(handle);
+        }
+    }
+
+    fn turn_queued(&mut self, handle: Handle) {
+        if let Some(connection) = self.connections.get_mut(handle.slot)
+            && connection.id() == handle.id
+        {
+            connection.queued = false;
+            self.turn(handle.slot);
+        }
+    }
+
+    #[inline]
+    fn turn(&mut self, slot: usize) {
+        let connection = &mut self.connections[slot];
+        let verdict = connection.turn(&mut Turn {
+            worker: &self.worker,
+            input: &mut self.input,
+            output: &mut self.output,
+            output_limit: self.limits.output_limit,
+            draining: self.drain_until.is_some(),
+        });
+        self.output.clear();
+        if self.output.capacity() > OUTPUT_KEPT {
+            self.output = Vec::new();
+        }
+        match verdict {
+            Verdict::Wait => {}
+            Verdict::Again => {
+                let handle = Handle { slot, id: connection.id() };
+                self.worker.counters.conn_yields.bump();
+                self.queue(handle);
+            }
+            Verdict::Close(reason) => self.close(slot, reason),
+        }
+    }
+
+    /// Looks for connections that were silent for too long, once a second and only where that matters.
+    fn close_idle(&mut self) {
+        let Some(seconds) = self.limits.idle_seconds else { return };
+        let now = Instant::now();
+        if now < self.next_scan {
+            return;
+        }
+        self.next_scan = now + IDLE_SCAN;
+        let second = self.worker.node.clock.now();
+        let idle = self.connections.iter().filter(|(_, connection)| connection.is_idle(second, seconds));
+        for slot in idle.map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.worker.counters.idle_kicks.bump();
+            self.close(slot, CloseReason::IdleTimeout);
+        }
+    }
+
+    /// Ends a connection. Closing its socket takes it out of the event queue as well.
+    fn close(&mut self, slot: usize, reason: CloseReason) {
+        let mut connection = self.connections.remove(slot);
+        connection.session().closed(&self.worker, reason);
+        self.roster.strike(connection.entry());
+        self.worker.counters.curr_connections.drop_one();
+        if reason == CloseReason::Error {
+            self.worker.counters.failed_connections.bump();
+        }
+        tracing::debug!(connection = connection.id(), ?reason, "closed");
+        drop(connection);
+        self.mailbox.closed_one();
+    }
+
+    fn close_all(&mut self) {
+        let left: Vec<usize> = self.connections.iter().map(|(slot, _)| slot).collect();
+        if !left.is_empty() {
+            tracing::info!(connections = left.len(), "closing connections with work in flight");
+        }
+        for slot in left {
+            self.close(slot, CloseReason::Shutdown);
+        }
+    }
+}
