@@ -23,17 +23,20 @@ pub struct TextStyle {
     pub noreply: bool,
     /// `gets` and `gats`: the CAS value follows the length.
     pub with_cas: bool,
+    /// The line of a `get` goes on behind the keys of this command: `END` is not due yet.
+    pub more: bool,
 }
 
 /// Shape of a meta reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaStyle<'a> {
     /// The flag tokens of the request line, checked by the decoder and separated by single or repeated spaces; the
     /// encoder walks them again to echo and return in request order.
     pub flags: &'a [u8],
     /// `q`: hide the nominal reply.
     pub quiet: bool,
-    /// `b`: the key came as base64 and goes out so.
+    /// `b`: the key came as base64 and goes out so. The command's key is then still as it was sent, checked to decode
+    /// with [`crate::base64::decode_key`].
     pub base64_key: bool,
     /// `v`: the value is wanted.
     pub value: bool,
@@ -72,7 +75,7 @@ pub enum Command<'a> {
     },
     /// Write an item.
     Set {
-        /// The key, decoded.
+        /// The key, as sent.
         key: &'a [u8],
         /// The data block, without its line end.
         value: &'a [u8],
@@ -83,7 +86,7 @@ pub enum Command<'a> {
     },
     /// Delete an item.
     Delete {
-        /// The key, decoded.
+        /// The key, as sent.
         key: &'a [u8],
         /// How to delete it.
         request: Delete,
@@ -92,7 +95,7 @@ pub enum Command<'a> {
     },
     /// Add to or subtract from a number.
     Arithmetic {
-        /// The key, decoded.
+        /// The key, as sent.
         key: &'a [u8],
         /// What to compute.
         request: Arithmetic,
@@ -101,7 +104,7 @@ pub enum Command<'a> {
     },
     /// `me`: the internals of an item, for people.
     MetaDebug {
-        /// The key, decoded.
+        /// The key, as sent.
         key: &'a [u8],
         /// How to answer.
         style: Style<'a>,
@@ -117,10 +120,10 @@ pub enum Command<'a> {
     Noop(Style<'a>),
     /// `version`.
     Version(Style<'a>),
-    /// `verbosity N`; memcached accepts any or no number here and says OK.
+    /// `verbosity N`.
     Verbosity {
-        /// The new level, where one was given.
-        level: Option<u32>,
+        /// The new level.
+        level: u32,
         /// How to answer.
         style: Style<'a>,
     },
@@ -168,8 +171,8 @@ pub enum Command<'a> {
     },
     /// `shutdown`, `shutdown graceful`.
     Shutdown {
-        /// Drain first.
-        graceful: bool,
+        /// Everything behind the command word, trimmed.
+        arguments: &'a [u8],
     },
     /// Binary SASL list, auth or step.
     Sasl {
@@ -215,4 +218,44 @@ pub enum Keys<'a> {
     One(&'a [u8]),
     /// Keys separated by spaces; each checked by the decoder to be at most [`crate::request::KEY_MAX`] long.
     Line(&'a [u8]),
+}
+
+impl<'a> Keys<'a> {
+    /// Takes the first key off.
+    #[inline]
+    pub fn split_first(&mut self) -> Option<&'a [u8]> {
+        match *self {
+            Self::One(key) => {
+                *self = Self::Line(&[]);
+                Some(key)
+            }
+            Self::Line(mut line) => {
+                while let [b' ', rest @ ..] = line {
+                    line = rest;
+                }
+                if line.is_empty() {
+                    *self = Self::Line(line);
+                    return None;
+                }
+                let end = crate::scan::find_at_most_space(line);
+                // Only a space separates; any other control byte is part of the key.
+                let end = match line.get(end) {
+                    None | Some(b' ') => end,
+                    Some(_) => end + memchr::memchr(b' ', &line[end..]).unwrap_or(line.len() - end),
+                };
+                let (key, rest) = line.split_at(end);
+                *self = Self::Line(rest);
+                Some(key)
+            }
+        }
+    }
+
+    /// Bytes not yet taken.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        match self {
+            Self::One(key) => key.len(),
+            Self::Line(line) => line.len(),
+        }
+    }
 }

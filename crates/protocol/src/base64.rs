@@ -1,0 +1,33 @@
+//! Keys that came as base64 (meta flag `b`): the standard alphabet with padding.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::request::KEY_MAX;
+
+/// Room for a decoded key. What is sent is at most [`KEY_MAX`] long, so what it decodes to is shorter still.
+pub type KeyBuffer = [u8; KEY_MAX];
+
+/// Decodes a key into `buffer`; `None` if it is not base64 or decodes to nothing.
+pub fn decode_key<'b>(key: &[u8], buffer: &'b mut KeyBuffer) -> Option<&'b [u8]> {
+    match STANDARD.decode_slice(key, buffer) {
+        Ok(length) if length > 0 => Some(&buffer[..length]),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_padded_base64_only() {
+        let mut buffer = [0; KEY_MAX];
+        assert_eq!(decode_key(b"YQ==", &mut buffer), Some(&b"a"[..]));
+        assert_eq!(decode_key(b"AP8g", &mut buffer), Some(&b"\x00\xff "[..]));
+        for bad in [&b""[..], b"YQ=", b"YQ", b"!!!", b"YR==", b"===="] {
+            assert_eq!(decode_key(bad, &mut buffer), None, "{bad:?}");
+        }
+        assert_eq!(decode_key(&[b'Y'; 248], &mut buffer).map(<[u8]>::len), Some(186));
+    }
+}

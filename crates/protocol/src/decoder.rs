@@ -1,0 +1,147 @@
+//! From bytes to commands: picks the protocol, keeps the stream in step, remembers how far a partial line was searched.
+
+use crate::command::Command;
+use crate::refusal::Refusal;
+use crate::request::Exptime;
+use crate::{binary, text};
+
+/// What the front of the input holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded<'a> {
+    /// A command to execute.
+    Command {
+        /// The command; it borrows from the input.
+        command: Command<'a>,
+        /// Bytes it takes.
+        consumed: usize,
+    },
+    /// Not all there yet.
+    Partial {
+        /// Bytes that must be there before decoding again makes sense; always more than are there.
+        needed: usize,
+    },
+    /// Cannot be executed.
+    Refused {
+        /// What to answer and do.
+        refusal: Refusal<'a>,
+        /// Bytes it takes.
+        consumed: usize,
+    },
+    /// Bytes of a refused value, thrown away.
+    Swallowed {
+        /// How many; at least one.
+        consumed: usize,
+    },
+    /// Not a protocol known here, or a line without end: close without a word.
+    Close,
+}
+
+/// Which protocols a decoder takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// The first byte of the connection picks one: 0x80 binary, anything else text.
+    #[default]
+    Any,
+    /// Classic text and meta.
+    Text,
+    /// Binary.
+    Binary,
+}
+
+/// A `get` line that is executed in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongGet {
+    /// `gets`, `gats`.
+    pub with_cas: bool,
+    /// `gat`, `gats`.
+    pub touch: Option<Exptime>,
+    /// Bytes up to and with the end of the line, where it has been seen and its keys checked.
+    pub checked: Option<usize>,
+}
+
+/// Decodes one connection's stream.
+#[derive(Debug)]
+pub struct Decoder {
+    protocol: Protocol,
+    /// Largest value, in bytes.
+    item_max: usize,
+    /// Bytes at the front of the input that were searched for a line end without finding one.
+    pub(crate) searched: usize,
+    /// Bytes still to be thrown away.
+    swallow: u64,
+    /// The line being executed in parts.
+    long_get: Option<LongGet>,
+    /// Only what leads to a log-in is decoded (binary).
+    login_required: bool,
+}
+
+impl Decoder {
+    /// A decoder for a new connection that takes values of up to `item_max` bytes.
+    pub fn new(protocol: Protocol, item_max: usize) -> Self {
+        Self { protocol, item_max, searched: 0, swallow: 0, long_get: None, login_required: false }
+    }
+
+    /// The protocol, once known.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Decodes the front of `input`, which is what was not consumed before and whatever came since.
+    #[inline]
+    pub fn decode<'a>(&mut self, input: &'a [u8]) -> Decoded<'a> {
+        let Some(&first) = input.first() else {
+            return Decoded::Partial { needed: 1 };
+        };
+        if self.swallow > 0 {
+            return self.throw_away(input);
+        }
+        match self.protocol {
+            Protocol::Text => text::decode(self, input),
+            Protocol::Binary => binary::decode(self, input),
+            Protocol::Any => {
+                self.protocol = if first == binary::REQUEST_MAGIC { Protocol::Binary } else { Protocol::Text };
+                self.decode(input)
+            }
+        }
+    }
+
+    /// Leaves the `get` line of the last command unfinished. The caller takes back the last `rest` bytes of what that
+    /// command consumed, which begin with the keys it has not executed; the next call decodes them again. `more` is the
+    /// one of the command's style.
+    pub fn resume_get(&mut self, with_cas: bool, touch: Option<Exptime>, more: bool, rest: usize) {
+        let checked = if more { None } else { Some(rest) };
+        self.long_get = Some(LongGet { with_cas, touch, checked });
+    }
+
+    /// Refuses every binary request but SASL and VERSION, before its value is waited for; until called with false.
+    pub fn require_login(&mut self, required: bool) {
+        self.login_required = required;
+    }
+
+    pub(crate) fn login_required(&self) -> bool {
+        self.login_required
+    }
+
+    pub(crate) fn item_max(&self) -> usize {
+        self.item_max
+    }
+
+    pub(crate) fn swallow(&mut self, bytes: u64) {
+        self.swallow = bytes;
+    }
+
+    pub(crate) fn long_get(&self) -> Option<LongGet> {
+        self.long_get
+    }
+
+    pub(crate) fn set_long_get(&mut self, long_get: Option<LongGet>) {
+        self.long_get = long_get;
+    }
+
+    #[cold]
+    fn throw_away<'a>(&mut self, input: &[u8]) -> Decoded<'a> {
+        let consumed = usize::try_from(self.swallow).map_or(input.len(), |swallow| swallow.min(input.len()));
+        self.swallow -= consumed as u64;
+        Decoded::Swallowed { consumed }
+    }
+}

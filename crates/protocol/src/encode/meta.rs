@@ -1,0 +1,190 @@
+//! Meta replies: a short code, then the flags asked for in the order asked.
+
+use super::number;
+use crate::command::MetaStyle;
+use crate::item::{Expiry, ItemMeta, ItemRef};
+use crate::refusal::lines;
+use crate::reply::Reply;
+use crate::text::next_token;
+
+/// Room for the codes and numbers of a reply line.
+const AROUND: usize = 128;
+
+/// What the return flags can show.
+struct Shown<'a> {
+    key: &'a [u8],
+    meta: &'a ItemMeta,
+    size: usize,
+    now: u32,
+}
+
+#[inline]
+pub(super) fn item(style: &MetaStyle<'_>, key: &[u8], item: &ItemRef<'_>, now: u32, out: &mut Vec<u8>) {
+    let length = item.value.len();
+    let with_value = style.value && style.unless_cas != Some(item.meta.cas);
+    out.reserve(key.len() * 2 + AROUND + style.flags.len() + if with_value { length } else { 0 });
+    if with_value {
+        out.extend_from_slice(b"VA ");
+        number(length, out);
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    return_flags(style, &Shown { key, meta: &item.meta, size: length, now }, out);
+    // Who else has won comes before what this request has won.
+    if item.meta.token_sent {
+        out.extend_from_slice(b" Z");
+    }
+    if item.meta.stale {
+        out.extend_from_slice(b" X");
+    }
+    if item.meta.won {
+        out.extend_from_slice(b" W");
+    }
+    out.extend_from_slice(b"\r\n");
+    if with_value {
+        item.value.copy_to(out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The flags that return something of an item. A `t` before `T` shows what was left before this request, one behind it
+/// what is left now.
+fn return_flags(style: &MetaStyle<'_>, shown: &Shown<'_>, out: &mut Vec<u8>) {
+    let meta = shown.meta;
+    let mut expiry = meta.expiry_before;
+    let mut flags = style.flags;
+    while let Some(token) = next_token(&mut flags) {
+        let letter = token[0];
+        match letter {
+            b'T' | b'N' => {
+                expiry = meta.expiry;
+                continue;
+            }
+            b'O' | b'k' => {
+                echo(style, token, shown.key, out);
+                continue;
+            }
+            b's' | b't' | b'c' | b'f' | b'h' | b'l' => {}
+            _ => continue,
+        }
+        out.extend_from_slice(&[b' ', letter]);
+        match letter {
+            b's' => number(shown.size, out),
+            b't' => time_to_live(expiry, shown.now, out),
+            b'c' => number(meta.cas, out),
+            b'f' => number(meta.flags, out),
+            b'h' => out.push(if meta.fetched { b'1' } else { b'0' }),
+            _ => number(shown.now.saturating_sub(meta.last_access), out),
+        }
+    }
+}
+
+fn time_to_live(expiry: Expiry, now: u32, out: &mut Vec<u8>) {
+    match expiry.remaining(now) {
+        Some(seconds) => number(seconds, out),
+        None => out.extend_from_slice(b"-1"),
+    }
+}
+
+/// `O` and `k`, which go out whatever became of the command.
+fn echo(style: &MetaStyle<'_>, token: &[u8], key: &[u8], out: &mut Vec<u8>) {
+    match token[0] {
+        b'O' => {
+            out.push(b' ');
+            out.extend_from_slice(token);
+        }
+        b'k' => {
+            out.extend_from_slice(b" k");
+            out.extend_from_slice(key);
+            if style.base64_key {
+                out.extend_from_slice(b" b");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A reply that carries nothing of an item.
+fn bare(style: &MetaStyle<'_>, code: &[u8], key: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(code);
+    let mut flags = style.flags;
+    while let Some(token) = next_token(&mut flags) {
+        echo(style, token, key, out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `ms` answers with what it knows of the item it stored.
+fn stored(style: &MetaStyle<'_>, key: &[u8], cas: u64, size: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HD");
+    let mut flags = style.flags;
+    while let Some(token) = next_token(&mut flags) {
+        match token[0] {
+            b'c' => {
+                out.extend_from_slice(b" c");
+                number(cas, out);
+            }
+            b's' => {
+                out.extend_from_slice(b" s");
+                number(size, out);
+            }
+            _ => echo(style, token, key, out),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `ma` shows CAS value and time to live, and the number itself under `v`.
+fn arithmetic(style: &MetaStyle<'_>, key: &[u8], value: u64, meta: &ItemMeta, now: u32, out: &mut Vec<u8>) {
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(value).as_bytes();
+    if style.value {
+        out.extend_from_slice(b"VA ");
+        number(digits.len(), out);
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    let mut expiry = meta.expiry_before;
+    let mut flags = style.flags;
+    while let Some(token) = next_token(&mut flags) {
+        match token[0] {
+            b'T' | b'N' => expiry = meta.expiry,
+            b'c' => {
+                out.extend_from_slice(b" c");
+                number(meta.cas, out);
+            }
+            b't' => {
+                out.extend_from_slice(b" t");
+                time_to_live(expiry, now, out);
+            }
+            _ => echo(style, token, key, out),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    if style.value {
+        out.extend_from_slice(digits);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[inline]
+pub(super) fn reply(style: &MetaStyle<'_>, key: &[u8], reply: Reply<'_>, now: u32, out: &mut Vec<u8>) {
+    match reply {
+        // `q` hides what is nominal: a miss of a read, success of everything else. Never an error.
+        Reply::Miss | Reply::Stored { .. } | Reply::Deleted | Reply::Number { .. } if style.quiet => {}
+        Reply::Miss => bare(style, b"EN", key, out),
+        Reply::Stored { cas, size } => stored(style, key, cas, size, out),
+        Reply::NotStored => bare(style, b"NS", key, out),
+        Reply::Exists => bare(style, b"EX", key, out),
+        Reply::NotFound => bare(style, b"NF", key, out),
+        Reply::Deleted => bare(style, b"HD", key, out),
+        Reply::Number { number, meta } => arithmetic(style, key, number, &meta, now, out),
+        Reply::Noop => out.extend_from_slice(b"MN\r\n"),
+        Reply::NonNumeric => super::text::line(lines::NON_NUMERIC, out),
+        Reply::TooLarge => super::text::line(lines::TOO_LARGE, out),
+        Reply::OutOfMemory => super::text::line(lines::OUT_OF_MEMORY, out),
+        Reply::Failed(why) => super::text::failed(why, out),
+        Reply::Line(line) | Reply::Version(line) => super::text::line(line, out),
+        Reply::End | Reply::Ok => {}
+    }
+}

@@ -1,0 +1,113 @@
+//! What cannot be executed: the error to answer, and what follows from it for the stream.
+
+use crate::command::BinaryStyle;
+use crate::status::Status;
+
+/// A request that the decoder refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// What to answer; `None` where `noreply` hides it.
+    pub message: Option<Message>,
+    /// A key whose value is to be dropped: an over-large write must not leave the old value behind.
+    pub forget: Option<Forget<'a>>,
+    /// Close once the answer is written: what follows cannot be told apart from the refused request.
+    pub close: bool,
+    /// The value is over the limit.
+    pub too_large: bool,
+}
+
+/// A key whose value is to be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forget<'a> {
+    /// The key, as sent.
+    pub key: &'a [u8],
+    /// It was sent as base64.
+    pub base64: bool,
+}
+
+/// An error in the words of its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A line of text, without its end.
+    Text(&'static str),
+    /// A binary status.
+    Binary(BinaryStyle, Status),
+}
+
+impl<'a> Refusal<'a> {
+    pub(crate) const fn text(line: &'static str) -> Self {
+        Self { message: Some(Message::Text(line)), forget: None, close: false, too_large: false }
+    }
+
+    pub(crate) const fn binary(style: BinaryStyle, status: Status) -> Self {
+        Self { message: Some(Message::Binary(style, status)), forget: None, close: false, too_large: false }
+    }
+
+    pub(crate) const fn then_close(mut self) -> Self {
+        self.close = true;
+        self
+    }
+
+    pub(crate) const fn hidden_if(mut self, hidden: bool) -> Self {
+        if hidden {
+            self.message = None;
+        }
+        self
+    }
+
+    pub(crate) const fn forgetting(mut self, key: &'a [u8], base64: bool) -> Self {
+        self.forget = Some(Forget { key, base64 });
+        self
+    }
+
+    pub(crate) const fn over_the_limit(mut self) -> Self {
+        self.too_large = true;
+        self
+    }
+}
+
+/// Lines that memcached answers errors with.
+pub mod lines {
+    /// No such command, or not in this form.
+    pub const ERROR: &str = "ERROR";
+    /// A key, number or length that is none.
+    pub const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+    /// The data block does not end where it should.
+    pub const BAD_DATA_CHUNK: &str = "CLIENT_ERROR bad data chunk";
+    /// The value is over the limit.
+    pub const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+    /// No memory, and evictions are off.
+    pub const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
+    /// `incr` by something that is no number.
+    pub const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
+    /// `incr` of something that is no number.
+    pub const NON_NUMERIC: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+    /// `touch` or `gat` with an expiration time that is none.
+    pub const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
+    /// `delete` with more than a key.
+    pub const DELETE_USAGE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
+    /// A meta flag given twice.
+    pub const DUPLICATE_FLAG: &str = "CLIENT_ERROR duplicate flag";
+    /// A meta flag that does not exist.
+    pub const INVALID_FLAG: &str = "CLIENT_ERROR invalid flag";
+    /// A meta flag that does not exist, in `md` and `ma`.
+    pub const INVALID_OR_DUPLICATE_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
+    /// A meta flag whose argument is no number.
+    pub const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
+    /// Meta `O` with more than 31 bytes behind it.
+    pub const OPAQUE_TOO_LONG: &str = "CLIENT_ERROR opaque token too long";
+    /// More than 20 tokens on a meta line.
+    pub const TOO_MANY_FLAGS: &str = "CLIENT_ERROR options flags are too long";
+    /// A key that is not base64 under meta `b`.
+    pub const BAD_BASE64: &str = "CLIENT_ERROR error decoding key";
+    /// Meta `M` with other than one byte behind it.
+    pub const BAD_MODE_LENGTH: &str = "CLIENT_ERROR incorrect length for M token";
+    /// `ms` with a mode that does not exist.
+    pub const BAD_SET_MODE: &str = "CLIENT_ERROR invalid mode for ms M token";
+    /// `ma` with a mode that does not exist.
+    pub const BAD_ARITHMETIC_MODE: &str = "CLIENT_ERROR invalid mode for ma M token";
+    /// Meta `J` without a number.
+    pub const BAD_INITIAL: &str = "CLIENT_ERROR invalid numeric initial value";
+    /// Meta `D` without a number.
+    pub const BAD_META_DELTA: &str = "CLIENT_ERROR invalid numeric delta value";
+}

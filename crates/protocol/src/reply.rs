@@ -1,0 +1,50 @@
+//! The one reply type: what came of a command, before any protocol gives it a form.
+
+use crate::item::ItemMeta;
+
+/// What came of a command that did not show an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// A read found nothing.
+    Miss,
+    /// The answers to all keys of a text `get` are out.
+    End,
+    /// Stored.
+    Stored {
+        /// CAS value of the new version.
+        cas: u64,
+        /// Bytes of the value now.
+        size: usize,
+    },
+    /// The write's condition did not hold.
+    NotStored,
+    /// The CAS value to compare with is not the item's.
+    Exists,
+    /// Nothing there.
+    NotFound,
+    /// Deleted, or marked as asked.
+    Deleted,
+    /// A number after `incr`, `decr`.
+    Number {
+        /// Its value.
+        number: u64,
+        /// The item it is in.
+        meta: ItemMeta,
+    },
+    /// `incr` of something that is no number.
+    NonNumeric,
+    /// The value is over the limit.
+    TooLarge,
+    /// No room, and evictions are off.
+    OutOfMemory,
+    /// The store could not answer; the text says why.
+    Failed(&'a str),
+    /// Done.
+    Ok,
+    /// `mn`, binary NOOP.
+    Noop,
+    /// The version.
+    Version(&'a str),
+    /// A line of its own, without its end; in binary the body of a successful reply.
+    Line(&'a str),
+}
