@@ -1,0 +1,116 @@
+//! `moneta bench compare`.
+
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::replay_args::TraceArgs;
+use super::{CpuList, LoadArgs, OutputArgs, cpu_list, cpus};
+use crate::compare::{self, Job, Settings, Side};
+use crate::error::{BenchError, Result};
+use crate::server::Origin;
+
+/// Rounds of a load.
+const LOAD_ROUNDS: usize = 5;
+/// Rounds of a replay or a capacity test, which vary little from run to run.
+const COUNTING_ROUNDS: usize = 1;
+
+/// Two servers in turn.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The first server: a command line with {port} or {socket}, such as 'memcached -p {port} -m {memory}', or an address
+    #[arg(long, value_name = "SERVER")]
+    a: Origin,
+    /// The second server
+    #[arg(long, value_name = "SERVER")]
+    b: Origin,
+    /// A's name in the table
+    #[arg(long, value_name = "NAME")]
+    name_a: Option<String>,
+    /// B's name in the table
+    #[arg(long, value_name = "NAME")]
+    name_b: Option<String>,
+    /// How often each server is measured [default: 5; 1 for --capacity and --replay]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Start and fill the servers once instead of fresh for every round
+    #[arg(long)]
+    keep: bool,
+    /// CPUs of servers started here
+    #[arg(long, value_name = "LIST", default_value = "0", value_parser = cpu_list)]
+    server_cpus: CpuList,
+    /// CPUs of the client
+    #[arg(long, value_name = "LIST", default_value = "1", value_parser = cpu_list)]
+    client_cpus: CpuList,
+    /// What {memory} in the command lines stands for, in MiB
+    #[arg(long, short, value_name = "MIB")]
+    memory: Option<u64>,
+    /// Open loop at this fraction of A's rate in a closed loop, which is measured first
+    #[arg(long, value_name = "FRACTION", conflicts_with = "rate")]
+    rate_from_peak: Option<f64>,
+    /// Measure how many items of the load's key and value size fit before the first eviction
+    #[arg(long, conflicts_with_all = ["rate_from_peak", "replay", "fill", "keep"])]
+    capacity: bool,
+    /// Replay this trace, or with --profile its stream (give `profile`), and compare the misses
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate_from_peak", "fill", "keep"])]
+    replay: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl CompareArgs {
+    pub(super) fn run(&self) -> Result<()> {
+        let job = self.job()?;
+        let usual = if matches!(job, Job::Load { .. }) { LOAD_ROUNDS } else { COUNTING_ROUNDS };
+        let settings = Settings {
+            sides: self.sides()?,
+            rounds: self.rounds.map_or(usual, |rounds| rounds as usize),
+            keep: self.keep,
+            server_cpus: cpus(Some(&self.server_cpus)),
+            client_cpus: cpus(Some(&self.client_cpus)),
+            memory: self.memory,
+            progress: !self.output.quiet,
+        };
+        let comparison = compare::run(&settings, job)?;
+        print!("{}", comparison.render());
+        self.output.write(&comparison)
+    }
+
+    fn sides(&self) -> Result<[Side; 2]> {
+        let side = |origin: &Origin, name: &Option<String>| Side {
+            name: name.clone().unwrap_or_else(|| origin.name()),
+            origin: origin.clone(),
+        };
+        if let (Some(memory), false) = (self.memory, self.a.takes_memory() && self.b.takes_memory()) {
+            return Err(BenchError::option(
+                "memory",
+                memory,
+                "both servers must be command lines with {memory} in them",
+            ));
+        }
+        Ok([side(&self.a, &self.name_a), side(&self.b, &self.name_b)])
+    }
+
+    fn job(&self) -> Result<Job> {
+        let progress = !self.output.quiet;
+        if let Some(path) = &self.replay {
+            let plan = self.trace.plan(path, &self.load.workload, cpus(Some(&self.client_cpus)), progress);
+            let mut plan = plan?;
+            plan.rate = super::rate(self.load.rate, self.load.arrivals)?;
+            return Ok(Job::Replay(Box::new(plan)));
+        }
+        self.trace.refuse_without_replay()?;
+        if self.capacity {
+            return Ok(Job::Capacity(Arc::clone(&self.load.workload.build()?)));
+        }
+        if let Some(fraction) = self.rate_from_peak.filter(|fraction| !(*fraction > 0.0 && *fraction <= 1.0)) {
+            return Err(BenchError::option("rate-from-peak", fraction, "expected above 0 and up to 1"));
+        }
+        let plan = self.load.plan(cpus(Some(&self.client_cpus)), progress)?;
+        Ok(Job::Load { plan, fill: self.load.fill, rate_from_peak: self.rate_from_peak })
+    }
+}

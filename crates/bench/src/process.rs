@@ -1,0 +1,149 @@
+//! A process seen from the operating system: its CPU time and its memory.
+
+use std::time::Duration;
+
+use nix::time::ClockId;
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use crate::error::{BenchError, Result};
+
+/// Resident memory of a process, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Now (`VmRSS`).
+    pub resident: u64,
+    /// At its highest (`VmHWM`).
+    pub peak: u64,
+}
+
+/// CPU time split the way the kernel reports it, in clock ticks turned into time; the split is coarse, the sum is not used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Split {
+    /// In the program.
+    pub user: Duration,
+    /// In the kernel on its behalf.
+    pub system: Duration,
+}
+
+/// A process to watch, by its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    id: u32,
+}
+
+impl Process {
+    /// The process with this id.
+    pub fn new(id: u32) -> Self {
+        Self { id }
+    }
+
+    /// Its id.
+    pub fn id(self) -> u32 {
+        self.id
+    }
+
+    /// CPU time of all its threads, those that have ended included, user and system together.
+    ///
+    /// Read from the process' CPU-time clock (clock_getcpuclockid(3)), which the scheduler advances in nanoseconds. The obvious
+    /// sources fall short: /proc/PID/stat counts in ticks of 10 ms, /proc/PID/schedstat covers the main thread alone, and a
+    /// sum over /proc/PID/task loses the threads that have ended.
+    ///
+    /// # Errors
+    /// [`BenchError::System`] when the process is gone.
+    pub fn cpu_time(self) -> Result<Duration> {
+        let read = || ClockId::pid_cpu_clock_id(Pid::from_raw(self.id as i32))?.now();
+        read()
+            .map(Duration::from)
+            .map_err(|error| BenchError::system(format!("read the CPU time of process {}", self.id), error))
+    }
+
+    /// CPU time in user and system mode, from /proc/PID/stat.
+    ///
+    /// # Errors
+    /// [`BenchError::System`] when the process is gone.
+    pub fn split(self) -> Result<Split> {
+        let stat = self.proc_file("stat")?;
+        // The second field, the command's name, may hold anything, but only it ends in a parenthesis.
+        let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        // utime and stime are fields 14 and 15 of proc(5); the first after the name is field 3.
+        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+        match (ticks(11), ticks(12)) {
+            (Some(user), Some(system)) => Ok(Split { user: from_ticks(user), system: from_ticks(system) }),
+            _ => Err(BenchError::system(format!("read /proc/{}/stat", self.id), std::io::ErrorKind::InvalidData)),
+        }
+    }
+
+    /// Its resident memory.
+    ///
+    /// # Errors
+    /// [`BenchError::System`] when the process is gone.
+    pub fn memory(self) -> Result<Memory> {
+        let status = self.proc_file("status")?;
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+            kibibytes.map_or(0, |kibibytes| kibibytes * 1024)
+        };
+        Ok(Memory { resident: bytes("VmRSS:"), peak: bytes("VmHWM:") })
+    }
+
+    fn proc_file(self, name: &str) -> Result<String> {
+        let path = format!("/proc/{}/{name}", self.id);
+        std::fs::read_to_string(&path).map_err(|error| BenchError::system(format!("read {path}"), error))
+    }
+}
+
+/// The kernel reports times in `USER_HZ`, which is 100 on every architecture Linux still supports but Alpha and IA-64.
+fn from_ticks(ticks: u64) -> Duration {
+    Duration::from_millis(ticks * 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+    use std::time::Instant;
+
+    struct Kill(Child);
+
+    impl Drop for Kill {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn cpu_time_of_a_busy_child_grows_and_of_an_idle_one_does_not() {
+        let spawn = |program: &str, argument: &str| {
+            Kill(Command::new(program).arg(argument).stdout(Stdio::null()).spawn().unwrap())
+        };
+        let busy = spawn("yes", "x");
+        let idle = spawn("sleep", "600");
+        let busy = (Process::new(busy.0.id()), busy);
+        let idle = (Process::new(idle.0.id()), idle);
+        let (busy_before, waited) = (busy.0.cpu_time().unwrap(), Instant::now());
+        while busy.0.cpu_time().unwrap() < busy_before + Duration::from_millis(30) {
+            assert!(waited.elapsed() < Duration::from_secs(60), "a busy process got no CPU time for a minute");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let idle_before = idle.0.cpu_time().unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(idle.0.cpu_time().unwrap() - idle_before < Duration::from_millis(20));
+        assert!(busy.0.split().unwrap().user + busy.0.split().unwrap().system > Duration::ZERO);
+    }
+
+    #[test]
+    fn memory_of_this_process_is_plausible() {
+        let memory = Process::new(std::process::id()).memory().unwrap();
+        assert!(memory.resident > 100 * 1024 && memory.peak >= memory.resident, "{memory:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_an_error() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(Process::new(child.id()).memory().is_err());
+    }
+}
