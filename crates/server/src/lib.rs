@@ -15,6 +15,7 @@ pub mod session;
 pub mod watch;
 
 mod acceptor;
+mod admin;
 mod backlog;
 mod connection;
 mod descriptors;

@@ -8,6 +8,7 @@ use mio::{Poll, Waker};
 use moneta_store::Store;
 
 use crate::acceptor::{Acceptor, WAKE};
+use crate::admin::{AdminListener, AdminThread, Observed};
 use crate::config::{ListenAddress, ServerConfig};
 use crate::descriptors;
 use crate::error::ServerError;
@@ -47,18 +48,26 @@ impl Server {
         let listeners: Vec<_> =
             config.listeners.iter().map(|listener| Bound::new(listener, config.backlog)).collect::<Result<_, _>>()?;
         let addresses: Vec<_> = listeners.iter().map(|bound| bound.address.clone()).collect();
+        let admin = config.admin.map(AdminListener::bind).transpose()?;
 
         node.set_lifecycle(Box::new(Arc::clone(&stopper)));
         node.set_connections(Box::new(RosterView { roster: Arc::clone(&roster), clock: Arc::clone(&node.clock) }));
         let mut threads = Threads { stopper: Arc::clone(&stopper), running: Vec::new() };
         let mailboxes = start_workers(config, &store, &node, &roster, &mut threads)?;
+        let observed = Observed {
+            node: Arc::clone(&node),
+            store: Box::new(move || store.stats()),
+            stopper: Arc::clone(&stopper),
+            addresses: addresses.clone(),
+        };
+        let admin = admin.map(|listener| listener.serve(observed)).transpose()?;
         start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
         let signals =
             config.handle_signals.then(|| SignalThread::start(Arc::clone(&stopper), Arc::from(reload))).transpose()?;
         for address in &addresses {
             tracing::info!(%address, workers = config.workers, "listening");
         }
-        Ok(RunningServer { addresses, threads, _signals: signals })
+        Ok(RunningServer { _signals: signals, addresses, threads, admin })
     }
 }
 
@@ -171,6 +180,8 @@ pub struct RunningServer {
     _signals: Option<SignalThread>,
     addresses: Vec<ListenAddress>,
     threads: Threads,
+    // Last, so that it tells of the drain until the drain is over.
+    admin: Option<AdminThread>,
 }
 
 impl RunningServer {
@@ -181,7 +192,7 @@ impl RunningServer {
 
     /// Where the admin HTTP server listens.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        None
+        self.admin.as_ref().map(|admin| admin.address)
     }
 
     /// Asks it to stop and returns at once: gracefully, finishing what is in flight within the drain timeout, or not.

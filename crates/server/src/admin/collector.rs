@@ -1,0 +1,99 @@
+//! Renders the table of metrics, read at one moment, as text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use moneta_store::StoreStats;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::Observed;
+use super::metrics::{HISTOGRAM_HELP, HISTOGRAM_NAME, Sort, TABLE, histogram};
+use crate::counters::Totals;
+use crate::latency::{Kind, LatencyTotals};
+
+/// Everything that metrics are made of, read at one moment.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    /// Sums over workers.
+    pub(super) totals: Totals,
+    /// Service times.
+    pub(super) latencies: LatencyTotals,
+    /// The store's numbers.
+    pub(super) store: StoreStats,
+    /// Most connections at once.
+    pub(super) max_connections: u64,
+    /// Worker threads.
+    pub(super) threads: u64,
+    /// Unix second of the start.
+    pub(super) started: u64,
+    /// Whether clients may be sent here.
+    pub(super) ready: bool,
+}
+
+impl Snapshot {
+    fn of(observed: &Observed) -> Self {
+        let node = &observed.node;
+        Self {
+            totals: node.registry.totals(),
+            latencies: node.registry.latencies(),
+            store: (observed.store)(),
+            max_connections: node.settings.max_connections,
+            threads: node.settings.threads as u64,
+            started: u64::from(node.started),
+            ready: observed.stopper.phase() == crate::lifecycle::Phase::Running,
+        }
+    }
+}
+
+/// The metrics as they are now.
+pub(super) fn text(observed: &Arc<Observed>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Snapshot::of(observed)));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for metric in TABLE {
+            let sort = match metric.sort {
+                Sort::Counter => MetricType::Counter,
+                Sort::Gauge => MetricType::Gauge,
+            };
+            let mut family = encoder.encode_descriptor(metric.name, metric.help, None, sort)?;
+            for (labels, value) in (metric.read)(self) {
+                match (metric.sort, labels.is_empty()) {
+                    (Sort::Counter, true) => family.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
+                    (Sort::Counter, false) => {
+                        family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+                    }
+                    (Sort::Gauge, true) => family.encode_gauge(&value)?,
+                    (Sort::Gauge, false) => family.encode_family(&labels)?.encode_gauge(&value)?,
+                }
+            }
+        }
+        self.encode_latencies(&mut encoder)
+    }
+}
+
+impl Snapshot {
+    fn encode_latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut family = encoder.encode_descriptor(HISTOGRAM_NAME, HISTOGRAM_HELP, None, MetricType::Histogram)?;
+        for kind in Kind::ALL {
+            let totals = self.latencies.of(kind);
+            let seconds = totals.sum as f64 / 1e9;
+            family.encode_family(&[("command", kind.name())])?.encode_histogram::<NoLabelSet>(
+                seconds,
+                totals.count(),
+                &histogram(totals),
+                None,
+            )?;
+        }
+        Ok(())
+    }
+}
