@@ -11,6 +11,8 @@ pub mod model;
 mod outcome;
 mod stats;
 mod store;
+#[cfg(feature = "testing")]
+pub mod suite;
 mod time;
 
 pub use error::{ErrorKind, StoreError};

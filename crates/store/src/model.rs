@@ -17,7 +17,7 @@ use crate::stats::StoreStats;
 use crate::store::{Cursor, Observer, Store, Visit, Walked};
 use crate::time::Clock;
 pub use number::parse_number;
-use state::{Missing, State};
+use state::{Missing, ModelItem, State};
 
 /// Items a batch of a walk shows: few, so that walks and changes interleave even in small tests.
 const WALK_BATCH: usize = 16;
@@ -43,6 +43,19 @@ impl ModelStore {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.settle(self.clock.now());
         state
+    }
+}
+
+/// What the suite needs beyond a store's interface: to take back one key's past.
+impl ModelStore {
+    /// All that lies under a key, dead or alive.
+    pub(crate) fn remember(&self, key: &[u8]) -> Option<ModelItem> {
+        self.settled().remember(key)
+    }
+
+    /// Puts back what lay under a key, or nothing.
+    pub(crate) fn restore(&self, key: &[u8], item: Option<ModelItem>) {
+        self.settled().restore(key, item);
     }
 }
 

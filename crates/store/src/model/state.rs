@@ -12,7 +12,7 @@ use crate::store::Walked;
 
 /// What the map holds under a key.
 #[derive(Clone, Debug)]
-struct ModelItem {
+pub(crate) struct ModelItem {
     value: Vec<u8>,
     flags: u32,
     cas: u64,
@@ -136,6 +136,17 @@ impl State {
             Some(item) if item.expiry.is_dead(now) => Err(Missing::Expired),
             Some(item) => Ok(item),
         }
+    }
+
+    pub(super) fn remember(&self, key: &[u8]) -> Option<ModelItem> {
+        self.items.get(key).cloned()
+    }
+
+    pub(super) fn restore(&mut self, key: &[u8], item: Option<ModelItem>) {
+        match item {
+            Some(item) => self.items.insert(key.to_vec(), item),
+            None => self.items.remove(key),
+        };
     }
 
     /// The CAS value of a new version: the client's own, or the next of a sequence that only grows.

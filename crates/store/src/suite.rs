@@ -1,0 +1,193 @@
+//! One suite for every store: random operations on it and on the model, side by side, until they differ.
+//!
+//! A store that is given ample memory must do exactly what the model does ([`Mode::Exact`]); one that is short of it may
+//! forget, but never err ([`Mode::Lossy`]). What differs is shrunk to few operations and printed. [`concurrent`] checks
+//! what only several threads at once can break.
+//!
+//! ```
+//! use moneta_store::model::ModelStore;
+//! use moneta_store::suite::{self, Options};
+//!
+//! suite::run(|config, clock| ModelStore::new(clock, config.value_max), Options::exact().operations(200));
+//! ```
+
+mod call;
+mod cas_book;
+mod compare;
+mod concurrent;
+mod generate;
+mod operation;
+mod runner;
+mod shrink;
+mod walking;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::store::Store;
+use crate::time::Clock;
+pub use concurrent::concurrent;
+pub use operation::Operation;
+
+/// The second at which every run begins.
+const START: u32 = 1_000_000_000;
+
+/// What a store under test is to be made with.
+#[derive(Clone, Copy, Debug)]
+pub struct SuiteConfig {
+    /// Limit on all memory of the store, in bytes.
+    pub memory: u64,
+    /// Longest value it takes, in bytes of the value alone; longer ones are [`crate::Written::TooLarge`].
+    pub value_max: usize,
+}
+
+/// Whether a store may forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Memory is ample: every answer equals the model's, and a walk shows exactly the live items.
+    Exact,
+    /// Memory is short: an item may be gone at any time, and then the store answers as if it had never been. What it does
+    /// show is the newest version of that key, never one that was overwritten, deleted, flushed or evicted before.
+    Lossy,
+}
+
+/// How to run the suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    mode: Mode,
+    config: SuiteConfig,
+    rounds: u32,
+    operations: usize,
+    keys: usize,
+    keys_per_hash: usize,
+    last_access_slack: u32,
+}
+
+impl Options {
+    /// For a store with 256 MiB, which is more than the suite ever stores at once, and values of up to 1 MiB.
+    pub fn exact() -> Self {
+        Self {
+            mode: Mode::Exact,
+            config: SuiteConfig { memory: 256 << 20, value_max: 1 << 20 },
+            rounds: 20,
+            operations: 2000,
+            keys: 300,
+            keys_per_hash: 1,
+            last_access_slack: 0,
+        }
+    }
+
+    /// For a store with 4 MiB, which a few hundred keys overflow, and values of up to 64 KiB.
+    pub fn lossy() -> Self {
+        Self {
+            mode: Mode::Lossy,
+            config: SuiteConfig { memory: 4 << 20, value_max: 64 << 10 },
+            keys: 1000,
+            ..Self::exact()
+        }
+    }
+
+    /// Gives the store other limits.
+    #[must_use]
+    pub fn config(self, config: SuiteConfig) -> Self {
+        Self { config, ..self }
+    }
+
+    /// How many sequences to try, each on a store of its own; 20 unless told.
+    #[must_use]
+    pub fn rounds(self, rounds: u32) -> Self {
+        Self { rounds, ..self }
+    }
+
+    /// How many operations a sequence has; 2000 unless told.
+    #[must_use]
+    pub fn operations(self, operations: usize) -> Self {
+        Self { operations, ..self }
+    }
+
+    /// The most keys a sequence uses, at least 1; many sequences use far fewer. 300 unless told, 1000 in lossy mode.
+    #[must_use]
+    pub fn keys(self, keys: usize) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// How many keys share each 64-bit hash, at least 1, which is the default and means their true hashes. For a store
+    /// that takes [`crate::Key::hash`] as it comes, 3 shows that it tells keys apart by their bytes.
+    #[must_use]
+    pub fn keys_per_hash(self, keys_per_hash: usize) -> Self {
+        Self { keys_per_hash, ..self }
+    }
+
+    /// By how many seconds a store's last access may lie behind the true one; 0 unless told. For engines that write it
+    /// down only now and then.
+    #[must_use]
+    pub fn last_access_slack(self, seconds: u32) -> Self {
+        Self { last_access_slack: seconds, ..self }
+    }
+}
+
+/// How a store differs from the model.
+#[derive(Debug)]
+pub struct Failure {
+    /// Seed of the sequence.
+    pub seed: u64,
+    /// The operations that lead to the difference, shrunk; the last one shows it.
+    pub operations: Vec<Operation>,
+    /// The difference, in words.
+    pub reason: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "the store differs from the model (MONETA_SEED={} runs it again):", self.seed)?;
+        for (number, operation) in self.operations.iter().enumerate() {
+            writeln!(out, "{:4}. {operation}", number + 1)?;
+        }
+        write!(out, "      {}", self.reason)
+    }
+}
+
+/// Runs the suite on stores that `make` makes, one for each sequence.
+///
+/// The seed comes from the environment's `MONETA_SEED`, else from the system; it is printed.
+///
+/// # Panics
+/// If a store differs from the model; the message holds the shrunk sequence and its seed.
+pub fn run<S: Store>(make: impl Fn(SuiteConfig, Arc<Clock>) -> S, options: Options) {
+    run_polled(make, |_| std::thread::park(), options);
+}
+
+/// As [`run`], for a store that makes progress only when somebody turns its event loop: `idle` is called each time a
+/// future is pending, and returns when it is worth polling again.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_polled<S: Store>(make: impl Fn(SuiteConfig, Arc<Clock>) -> S, idle: impl Fn(&S), options: Options) {
+    let first = std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok());
+    let first = first.unwrap_or_else(|| fastrand::u64(..));
+    println!("MONETA_SEED={first}");
+    for round in 0..u64::from(options.rounds) {
+        let seed = first.wrapping_add(round);
+        if let Some(failure) = find_failure(&make, &idle, options, seed) {
+            panic!("{failure}");
+        }
+    }
+}
+
+/// Runs one sequence, and shrinks it if it shows a difference.
+pub fn find_failure<S: Store>(
+    make: impl Fn(SuiteConfig, Arc<Clock>) -> S,
+    idle: impl Fn(&S),
+    options: Options,
+    seed: u64,
+) -> Option<Failure> {
+    let sequence = generate::sequence(options, seed);
+    let attempt = |operations: &[Operation]| {
+        let clock = Arc::new(Clock::manual(START));
+        let store = make(options.config, Arc::clone(&clock));
+        runner::run(&store, &idle, clock, &sequence.keys, operations, options)
+    };
+    let difference = attempt(&sequence.operations)?;
+    let (operations, reason) = shrink::shrink(sequence.operations.clone(), difference, attempt);
+    Some(Failure { seed, operations, reason })
+}

@@ -1,0 +1,98 @@
+//! Whether two stores made the same of the same operation.
+
+use moneta_protocol::item::{Item, ItemMeta};
+
+use super::call::Outcome;
+use super::cas_book::Versions;
+use crate::outcome::{Number, Written};
+
+/// What is known while outcomes are compared: one key's versions, and how exact its last access must be.
+pub(super) struct Comparison {
+    pub(super) versions: Versions,
+    pub(super) last_access_slack: u32,
+}
+
+impl Comparison {
+    /// Compares a store's outcome with the model's; says what differs.
+    pub(super) fn outcomes(&mut self, expected: &Outcome, actual: &Outcome) -> Result<(), String> {
+        match (expected, actual) {
+            (Outcome::Hit(expected), Outcome::Hit(actual)) => self.items(expected, actual),
+            (Outcome::Miss { expired: expected }, Outcome::Miss { expired: actual }) => {
+                // A store may have lost sight of what expired, but must not call expired what did not.
+                if *actual && !expected {
+                    Err("a miss that claims expiry, where nothing expired".into())
+                } else {
+                    Ok(())
+                }
+            }
+            (Outcome::Written(expected), Outcome::Written(actual)) => self.written(*expected, *actual),
+            (Outcome::Deleted(expected), Outcome::Deleted(actual)) if expected == actual => Ok(()),
+            (Outcome::Number(expected), Outcome::Number(actual)) => self.numbers(*expected, *actual),
+            _ => Err(differ(expected, actual)),
+        }
+    }
+
+    fn written(&mut self, expected: Written, actual: Written) -> Result<(), String> {
+        match (expected, actual) {
+            (Written::Stored { cas: expected }, Written::Stored { cas: actual }) => {
+                self.versions.observe(expected, actual)
+            }
+            _ if expected == actual => Ok(()),
+            _ => Err(differ(&expected, &actual)),
+        }
+    }
+
+    fn numbers(&mut self, expected: Number, actual: Number) -> Result<(), String> {
+        match (expected, actual) {
+            (
+                Number::Value { number: expected_number, meta: expected_meta, created: expected_created },
+                Number::Value { number, meta, created },
+            ) if (expected_number, expected_created) == (number, created) => self.metas(&expected_meta, &meta),
+            _ if expected == actual => Ok(()),
+            _ => Err(differ(&expected, &actual)),
+        }
+    }
+
+    fn items(&mut self, expected: &Item, actual: &Item) -> Result<(), String> {
+        if expected.value != actual.value {
+            return Err(values_differ(&expected.value, &actual.value));
+        }
+        self.metas(&expected.meta, &actual.meta)
+    }
+
+    /// Compares everything of an item but key and value.
+    pub(super) fn metas(&mut self, expected: &ItemMeta, actual: &ItemMeta) -> Result<(), String> {
+        self.versions.observe(expected.cas, actual.cas)?;
+        let behind = expected.last_access.checked_sub(actual.last_access);
+        let mut alike = *expected;
+        alike.cas = actual.cas;
+        if behind.is_some_and(|behind| behind <= self.last_access_slack) {
+            alike.last_access = actual.last_access;
+        }
+        if alike == *actual { Ok(()) } else { Err(differ(&alike, actual)) }
+    }
+}
+
+fn differ(expected: &impl std::fmt::Debug, actual: &impl std::fmt::Debug) -> String {
+    format!("expected {}, got {}", brief(expected), brief(actual))
+}
+
+/// A value's debug form, unless it is a long one.
+fn brief(shown: &impl std::fmt::Debug) -> String {
+    const LONGEST: usize = 600;
+    let mut text = format!("{shown:?}");
+    if text.len() > LONGEST {
+        text.truncate(LONGEST);
+        text.push('…');
+    }
+    text
+}
+
+fn values_differ(expected: &[u8], actual: &[u8]) -> String {
+    const SHOWN: usize = 60;
+    if expected.len().max(actual.len()) <= SHOWN {
+        return format!("expected the value b\"{}\", got b\"{}\"", expected.escape_ascii(), actual.escape_ascii());
+    }
+    let common = expected.iter().zip(actual).take_while(|(expected, actual)| expected == actual).count();
+    format!("expected a value of {} bytes, got one of {}; they part at byte {common}", expected.len(), actual.len())
+}
