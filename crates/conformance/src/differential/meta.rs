@@ -1,0 +1,193 @@
+//! Meta commands, valid and nearly so. Flags that only newer memcached knows are left out (rule `newer meta flags`).
+
+use super::stream::{Command, Piece, Role};
+use super::{text, words};
+use fastrand::Rng;
+
+/// One valid meta command, or now and then a classic one.
+pub fn valid(rng: &mut Rng, item_limit: usize) -> Command {
+    match rng.u32(..100) {
+        0..35 => get(rng),
+        35..65 => set(rng, item_limit),
+        65..75 => delete(rng),
+        75..90 => arithmetic(rng),
+        90..93 => Command::new("mn\r\n"),
+        93..95 => debug(rng),
+        _ => text::valid(rng, item_limit),
+    }
+}
+
+/// One command with something wrong about it.
+pub fn near_valid(rng: &mut Rng, item_limit: usize) -> Command {
+    match rng.u32(..100) {
+        0..20 => repeated_flag(rng),
+        20..40 => wrong_token(rng),
+        40..60 => wrong_set(rng),
+        60..75 => unknown(rng),
+        75..80 => long_lists(rng),
+        _ => valid(rng, item_limit),
+    }
+}
+
+/// A key as written, and the flag that says how.
+fn key(rng: &mut Rng) -> (String, &'static str) {
+    if rng.u32(..8) == 0 {
+        let keys = words::base64_keys();
+        return (String::from_utf8(keys[rng.usize(..keys.len())].clone()).expect("base64 is ASCII"), " b");
+    }
+    (String::from_utf8(words::key(rng)).expect("text keys are UTF-8"), "")
+}
+
+fn opaque(rng: &mut Rng) -> String {
+    format!("O{}", rng.u32(..100_000))
+}
+
+/// Some of `choices`, in random order, each at most once.
+fn some(rng: &mut Rng, choices: &mut [String]) -> String {
+    rng.shuffle(choices);
+    let count = rng.usize(..=choices.len().min(6));
+    choices[..count].iter().map(|choice| format!(" {choice}")).collect()
+}
+
+fn get(rng: &mut Rng) -> Command {
+    let (key, base64) = key(rng);
+    let mut choices: Vec<String> = ["c", "f", "h", "k", "l", "q", "s", "t", "v", "v", "v"].map(String::from).to_vec();
+    choices.dedup();
+    choices.push(opaque(rng));
+    if rng.u32(..3) == 0 {
+        choices.push(format!("N{}", ["0", "100", "1000"][rng.usize(..3)]));
+        choices.push(format!("R{}", ["0", "30", "500", "100000"][rng.usize(..4)]));
+        choices.push(format!("T{}", words::exptime(rng)));
+    }
+    let flags = some(rng, &mut choices);
+    Command { role: Role::Retrieval, ..Command::new(format!("mg {key}{base64}{flags}\r\n")) }
+}
+
+fn set(rng: &mut Rng, item_limit: usize) -> Command {
+    let (key, base64) = key(rng);
+    let value = words::value(rng, item_limit);
+    let modes = ["ME", "MA", "MP", "MR", "MS", "Ma", "Mset"];
+    let mut choices = vec![
+        format!("F{}", words::flags(rng)),
+        format!("T{}", words::exptime(rng)),
+        modes[rng.usize(..modes.len())].to_owned(),
+        "k".to_owned(),
+        "q".to_owned(),
+        "I".to_owned(),
+        opaque(rng),
+    ];
+    let flags = some(rng, &mut choices);
+    let mut command = Command::new(format!("ms {key} {}{base64}{flags}", value.len()));
+    if rng.u32(..4) == 0 {
+        push_cas(rng, &mut command, key, base64);
+    }
+    command.pieces.push(Piece::Bytes([b"\r\n", value.as_slice(), b"\r\n"].concat()));
+    command
+}
+
+/// The reference looks items up by text keys only, so a base64 key gets a made-up CAS value.
+fn push_cas(rng: &mut Rng, command: &mut Command, key: String, base64: &str) {
+    if !base64.is_empty() {
+        command.pieces.push(Piece::Bytes(b" C1".to_vec()));
+        return;
+    }
+    command.pieces.push(Piece::Bytes(b" C".to_vec()));
+    let offset = if rng.u32(..3) == 0 { 1_000_000 } else { 0 };
+    command.pieces.push(Piece::CasOf { key: key.into_bytes(), offset, binary: false });
+}
+
+fn delete(rng: &mut Rng) -> Command {
+    let (key, base64) = key(rng);
+    let mut choices = vec!["k".to_owned(), "q".to_owned(), "I".to_owned(), "T30".to_owned(), opaque(rng)];
+    let flags = some(rng, &mut choices);
+    let mut command = Command::new(format!("md {key}{base64}{flags}"));
+    if rng.u32(..4) == 0 {
+        push_cas(rng, &mut command, key, base64);
+    }
+    command.pieces.push(Piece::Bytes(b"\r\n".to_vec()));
+    command
+}
+
+fn arithmetic(rng: &mut Rng) -> Command {
+    let (key, base64) = key(rng);
+    let modes = ["MI", "M+", "Mincr", "MD", "M-", "Mdecr"];
+    let mut choices = vec![
+        "N100".to_owned(),
+        format!("J{}", words::number(rng)),
+        format!("D{}", words::number(rng)),
+        format!("T{}", words::exptime(rng)),
+        modes[rng.usize(..modes.len())].to_owned(),
+        "k".to_owned(),
+        "q".to_owned(),
+        "t".to_owned(),
+        "c".to_owned(),
+        "v".to_owned(),
+        opaque(rng),
+    ];
+    let flags = some(rng, &mut choices);
+    Command { role: Role::Arithmetic, ..Command::new(format!("ma {key}{base64}{flags}\r\n")) }
+}
+
+fn debug(rng: &mut Rng) -> Command {
+    Command::new(format!("me {}\r\n", String::from_utf8(words::key(rng)).expect("text keys are UTF-8")))
+}
+
+fn repeated_flag(rng: &mut Rng) -> Command {
+    let flag = ["k", "v", "t", "c", "q", "O1", "T30"][rng.usize(..7)];
+    let (key, _) = key(rng);
+    let name = ["mg", "md", "ma"][rng.usize(..3)];
+    // md takes no v, t or c; a flag it does not take and a repeated one are told apart by nobody.
+    let flag = if name == "md" { ["k", "q", "O1"][rng.usize(..3)] } else { flag };
+    Command { role: Role::Arithmetic, ..Command::new(format!("{name} {key} {flag} {flag}\r\n")) }
+}
+
+fn wrong_token(rng: &mut Rng) -> Command {
+    let (key, _) = key(rng);
+    let long = String::from_utf8(words::long_key(rng)).expect("ASCII");
+    let line = match rng.u32(..12) {
+        0 => format!("mg {long} v"),
+        1 => format!("md {long}"),
+        2 => format!("ma {long}"),
+        3 => format!("mg {key} T{}", words::bad_exptime(rng)),
+        4 => format!("mg {key} N{}", words::bad_exptime(rng)),
+        5 => format!("mg {key} R{}", words::bad_exptime(rng)),
+        6 => format!("ma {key} D{}", words::bad_number(rng)),
+        7 => format!("ma {key} N0 J{}", words::bad_number(rng)),
+        8 => format!("ma {key} M{}", ["X", "", "S", "E"][rng.usize(..4)]),
+        9 => format!("mg {key} O{}", "o".repeat(rng.usize(28..40))),
+        10 => "mg not*base64 b v".to_owned(),
+        _ => format!("md {key} C{}", words::bad_number(rng)),
+    };
+    Command { role: Role::Arithmetic, ..Command::new(format!("{line}\r\n")) }
+}
+
+fn wrong_set(rng: &mut Rng) -> Command {
+    let (key, _) = key(rng);
+    let value = words::short_text(rng);
+    let block = String::from_utf8(value).expect("ASCII");
+    let length = block.len();
+    let (line, may_swallow) = match rng.u32(..6) {
+        0 => (format!("ms {key} {} q", words::wrong_length(rng, length)), true),
+        1 => (format!("ms {key} {}", words::wrong_length(rng, length)), true),
+        2 => (format!("ms {key} {}", words::bad_length(rng)), true),
+        3 => (format!("ms {key} {length} F{}", words::bad_flags(rng)), true),
+        4 => (format!("ms {key} {length} T{}", words::bad_exptime(rng)), true),
+        _ => (format!("ms {key} {length} M{}", ["X", "", "I"][rng.usize(..3)]), true),
+    };
+    Command { may_swallow, ..Command::new(format!("{line}\r\n{block}\r\n")) }
+}
+
+fn unknown(rng: &mut Rng) -> Command {
+    let lines = [
+        "mg\r\n", "ms\r\n", "ms k1\r\n", "md\r\n", "ma\r\n", "me\r\n", "mx k1\r\n", "MG k1 v\r\n", "m\r\n", "mgx k1\r\n", "mn k1\r\n",
+        "mg \r\n", "mnx\r\n", "me k1 k2\r\n",
+    ];
+    Command::new(lines[rng.usize(..lines.len())])
+}
+
+/// More tokens than a meta line may have.
+fn long_lists(rng: &mut Rng) -> Command {
+    let (key, _) = key(rng);
+    let flags: String = ('a'..'z').take(rng.usize(18..25)).map(|letter| format!(" {letter}")).collect();
+    Command::new(format!("mg {key}{flags}\r\n"))
+}

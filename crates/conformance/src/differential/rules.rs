@@ -1,0 +1,76 @@
+//! The differences that are wanted, each with its name and its reason.
+//!
+//! The list in docs/compatibility.md follows this one. A rule of the `Compared` kind is applied to the replies of both
+//! servers; one of the `Avoided` kind keeps the generators from sending something whose answers are known to differ, and
+//! another test pins what Moneta answers.
+
+/// How a rule takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The replies are compared less strictly.
+    Compared,
+    /// The commands are not generated.
+    Avoided,
+}
+
+/// A wanted difference.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// What it is called, in reports and in the documentation.
+    pub name: &'static str,
+    /// How it takes effect.
+    pub effect: Effect,
+    /// Why the servers may differ here.
+    pub reason: &'static str,
+}
+
+const fn compared(name: &'static str, reason: &'static str) -> Rule {
+    Rule { name, effect: Effect::Compared, reason }
+}
+
+const fn avoided(name: &'static str, reason: &'static str) -> Rule {
+    Rule { name, effect: Effect::Avoided, reason }
+}
+
+/// Every rule.
+pub const RULES: &[Rule] = &[
+    compared("CAS values", "each server counts its own; both must give equal and different values at the same places"),
+    compared("remaining TTL", "the servers are asked at different moments; one second of difference is allowed"),
+    compared("time since last access", "the servers are asked at different moments; one second of difference is allowed"),
+    compared("version", "each server tells its own"),
+    compared("me internals", "slab class, size in memory and CAS of an item are the engine's own"),
+    compared(
+        "replies pending at a close",
+        "memcached drops replies not yet written when an error closes the connection; how many depends on timing",
+    ),
+    avoided("near the item limit", "what counts towards -I includes the engine's bookkeeping for the item"),
+    avoided("data block of a refused line", "memcached 1.6.45 swallows it after a too long key, 1.6.18 takes it for commands"),
+    avoided("newer meta flags", "C on mg, E, x, and N on ms came after 1.6.18"),
+    avoided("leading space", "an error in 1.6.45, ignored by 1.6.18"),
+    avoided("lines over 2048 bytes", "refused by memcached only if no newline has arrived yet, which depends on timing"),
+    avoided(
+        "replies before a refused get",
+        "a too long key in get, gets, gat or gats makes memcached drop the replies it has not yet written",
+    ),
+    avoided(
+        "arithmetic behind an unread reply",
+        "memcached changes a number in place unless an unwritten reply refers to its item; padding and TTL depend on it",
+    ),
+    avoided("flush_all with a delay", "in memcached a delayed flush_all brings back what an earlier one removed"),
+    avoided("numbers wider than their field", "memcached cuts flags and expiry times above 32 bits off and stores the rest"),
+    avoided("dumps", "the order of lru_crawler metadump and mgdump is the engine's own, and 1.6.18 has no first line OK"),
+    avoided("statistics", "names and values are the engine's own; those that clients read are tested for presence"),
+    avoided("slab and LRU tuning", "slabs and lru set up memcached's own engine"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_rule_has_its_own_name() {
+        let names: HashSet<&str> = RULES.iter().map(|rule| rule.name).collect();
+        assert_eq!(names.len(), RULES.len());
+    }
+}

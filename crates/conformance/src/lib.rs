@@ -1,0 +1,18 @@
+//! What the conformance tests are made of; never shipped.
+//!
+//! The tests in `tests/` treat a server as a black box behind a socket: they start it, talk to it, and compare it with
+//! Debian's memcached or with the protocol page. This library holds everything they share.
+//!
+//! - [`server`] starts and stops a server under test; [`options`] turns wishes into a command line for either kind
+//! - [`client`] is a plain text-protocol client; [`binary`] writes and reads binary packets
+//! - [`process`] reads what the kernel knows about a process, and raises this process's own limits
+//! - [`differential`] generates command streams, sends them to two servers and compares the replies
+//! - [`linearizability`] records histories of one key and checks them
+
+pub mod binary;
+pub mod client;
+pub mod differential;
+pub mod linearizability;
+pub mod options;
+pub mod process;
+pub mod server;

@@ -1,0 +1,113 @@
+//! What a test wants from a server, and the command line that asks for it.
+//!
+//! The two servers share most of memcached's letters; where they differ, they differ here and nowhere else.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Which server a test runs against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Debian's memcached, the reference.
+    Memcached,
+    /// The server this workspace builds.
+    Moneta,
+}
+
+/// Wishes for a server. Everything unset is left to the server's own default.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `-m`: memory for items, MiB.
+    pub memory_mebibytes: Option<u32>,
+    /// `-t`: worker threads.
+    pub threads: Option<u32>,
+    /// `-c`: how many connections may be open at once.
+    pub max_connections: Option<u32>,
+    /// `-I`: the largest item, KiB.
+    pub item_kibibytes: Option<u32>,
+    /// `-A`: the `shutdown` command is allowed.
+    pub shutdown_command: bool,
+    /// `-M`: refuse to store when full, rather than evict.
+    pub refuse_when_full: bool,
+    /// `-Y`: a file of `user:password` lines for the text protocol.
+    pub auth_file: Option<PathBuf>,
+    /// `-S`: SASL on the binary protocol, with this file of `user:password` lines.
+    pub sasl_file: Option<PathBuf>,
+    /// `-s` and `-a`: a Unix socket and its octal mode, in place of TCP.
+    pub unix_socket: Option<(PathBuf, String)>,
+    /// Nothing but commands touches items: memcached's background threads hold items for moments, and what `decr` leaves
+    /// (padded or shorter) depends on whether one does.
+    pub no_background_work: bool,
+    /// Seconds of silence after which a connection is closed.
+    pub idle_timeout_seconds: Option<u32>,
+}
+
+impl Options {
+    /// The arguments for `kind`, listening on 127.0.0.1 at `port` unless a Unix socket is wished for.
+    pub fn arguments(&self, kind: Kind, port: u16) -> Vec<OsString> {
+        let mut line = Line::default();
+        match kind {
+            Kind::Memcached => line.add("-u").add("root").add("-U").add("0"),
+            Kind::Moneta => line.add("serve").add("--admin-port").add("0"),
+        };
+        match &self.unix_socket {
+            Some((path, mode)) => line.add("-s").add(path).add("-a").add(mode),
+            None => line.add("-p").add(port.to_string()).add("-l").add("127.0.0.1"),
+        };
+        line.option("-m", self.memory_mebibytes)
+            .option("-t", self.threads)
+            .option("-c", self.max_connections)
+            .flag("-A", self.shutdown_command)
+            .flag("-M", self.refuse_when_full);
+        if let Some(kibibytes) = self.item_kibibytes {
+            line.add("-I").add(format!("{kibibytes}k"));
+            // memcached refuses to start when a slab chunk could be larger than an item.
+            if kind == Kind::Memcached && kibibytes < 1024 {
+                line.add("-o").add(format!("slab_chunk_max={}", kibibytes.min(512)));
+            }
+        }
+        if self.no_background_work && kind == Kind::Memcached {
+            line.add("-o").add("no_lru_maintainer,no_lru_crawler");
+        }
+        if let Some(path) = &self.auth_file {
+            line.add("-Y").add(path);
+        }
+        if let Some(path) = &self.sasl_file {
+            line.add("-S");
+            if kind == Kind::Moneta {
+                line.add("-Y").add(path);
+            }
+        }
+        if let Some(seconds) = self.idle_timeout_seconds {
+            match kind {
+                Kind::Memcached => line.add("-o").add(format!("idle_timeout={seconds}")),
+                Kind::Moneta => line.add("--idle-timeout").add(seconds.to_string()),
+            };
+        }
+        line.arguments
+    }
+}
+
+/// A command line under construction.
+#[derive(Default)]
+struct Line {
+    arguments: Vec<OsString>,
+}
+
+impl Line {
+    fn add(&mut self, argument: impl Into<OsString>) -> &mut Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    fn option(&mut self, name: &str, value: Option<u32>) -> &mut Self {
+        match value {
+            Some(value) => self.add(name).add(value.to_string()),
+            None => self,
+        }
+    }
+
+    fn flag(&mut self, name: &str, wanted: bool) -> &mut Self {
+        if wanted { self.add(name) } else { self }
+    }
+}

@@ -1,0 +1,194 @@
+//! Starting and stopping a server under test.
+//!
+//! A server lives as long as its [`Server`] value: dropping it, a panicking test included, ends the process.
+
+use crate::client::{Address, Client};
+use crate::options::{Kind, Options};
+use crate::process;
+use anyhow::{Context, Result, bail};
+use std::env;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
+
+/// How long a server may take to answer its first command; generous, for loaded machines.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// How long a server may take to leave after it was asked to.
+pub const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// A free port may be taken between finding and using it; then another one is tried.
+const START_ATTEMPTS: usize = 5;
+const POLL: Duration = Duration::from_millis(5);
+
+/// A running server process.
+#[derive(Debug)]
+pub struct Server {
+    kind: Kind,
+    child: Child,
+    address: Address,
+    messages: NamedTempFile,
+}
+
+impl Server {
+    /// Starts the server the tests are about: Moneta, or memcached when `MONETA_TEST_PEER=memcached` asks for a run that
+    /// checks the tests themselves.
+    pub fn start_subject(options: &Options) -> Result<Self> {
+        Self::start(subject_kind()?, options)
+    }
+
+    /// Starts a server of `kind` and waits until it answers.
+    pub fn start(kind: Kind, options: &Options) -> Result<Self> {
+        let mut last_error = None;
+        for _ in 0..START_ATTEMPTS {
+            let port = free_port()?;
+            match Self::start_at(kind, options, port) {
+                Ok(server) => return Ok(server),
+                Err(error) => last_error = Some(error),
+            }
+        }
+        Err(last_error.expect("at least one attempt was made"))
+    }
+
+    fn start_at(kind: Kind, options: &Options, port: u16) -> Result<Self> {
+        let program = program(kind)?;
+        let arguments = options.arguments(kind, port);
+        let messages = NamedTempFile::new()?;
+        let child = Command::new(&program)
+            .args(&arguments)
+            .stdin(Stdio::null())
+            .stdout(messages.reopen()?)
+            .stderr(messages.reopen()?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let address = match &options.unix_socket {
+            Some((path, _)) => Address::Unix(path.clone()),
+            None => Address::Tcp(([127, 0, 0, 1], port).into()),
+        };
+        let mut server = Self { kind, child, address, messages };
+        server.wait_until_ready().with_context(|| format!("{} {arguments:?}", program.display()))?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server left before it answered: {status}; it said: {}", self.messages());
+            }
+            if self.answers() {
+                return Ok(());
+            }
+            if start.elapsed() > START_LIMIT {
+                bail!("the server did not answer within {START_LIMIT:?}");
+            }
+            sleep(POLL);
+        }
+    }
+
+    /// Any whole line in reply to `version` will do: a server that wants a password answers with an error.
+    fn answers(&self) -> bool {
+        let Ok(mut client) = Client::connect(&self.address) else { return false };
+        client.send(b"version\r\n").is_ok() && client.line().is_ok_and(|line| !line.is_empty())
+    }
+
+    /// Which server this is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Result<Client> {
+        Client::connect(&self.address)
+    }
+
+    /// Resident memory now, bytes.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        process::resident_bytes(self.pid())
+    }
+
+    /// What the process printed so far.
+    pub fn messages(&self) -> String {
+        std::fs::read_to_string(self.messages.path()).unwrap_or_else(|error| format!("({error})"))
+    }
+
+    /// Whether the process has not ended.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Asks the process to end by `signal`, and returns how it ended.
+    pub fn stop_by_signal(&mut self, signal: libc::c_int) -> Result<ExitStatus> {
+        process::signal(self.pid(), signal)?;
+        self.wait_for_exit()
+    }
+
+    /// Waits for the process to end by itself.
+    pub fn wait_for_exit(&mut self) -> Result<ExitStatus> {
+        let start = Instant::now();
+        while start.elapsed() < STOP_LIMIT {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            sleep(POLL);
+        }
+        bail!("the server still ran {STOP_LIMIT:?} after it was to end");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when the process is already gone, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- what {:?} {} printed:\n{}", self.kind, self.child.id(), self.messages());
+        }
+    }
+}
+
+/// The kind that `MONETA_TEST_PEER` names: `moneta` (default) or `memcached`.
+pub fn subject_kind() -> Result<Kind> {
+    match env::var("MONETA_TEST_PEER").as_deref() {
+        Err(_) | Ok("" | "moneta") => Ok(Kind::Moneta),
+        Ok("memcached") => Ok(Kind::Memcached),
+        Ok(other) => bail!("MONETA_TEST_PEER is `{other}`; it may be `moneta` or `memcached`"),
+    }
+}
+
+/// A port of 127.0.0.1 that nothing listened on a moment ago.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+fn program(kind: Kind) -> Result<PathBuf> {
+    match kind {
+        Kind::Memcached => Ok(env::var_os("MEMCACHED_BIN").map_or_else(|| "memcached".into(), PathBuf::from)),
+        Kind::Moneta => moneta_program(),
+    }
+}
+
+/// `MONETA_BIN`, or the binary cargo built beside the running test: `target/<profile>/deps/test` -> `target/<profile>/moneta`.
+fn moneta_program() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("MONETA_BIN") {
+        return Ok(path.into());
+    }
+    let test = env::current_exe()?;
+    let profile = test.parent().and_then(|deps| deps.parent()).context("the test runs outside a target folder")?;
+    let path = profile.join("moneta");
+    if !path.is_file() {
+        bail!("there is no {}: run `cargo build -p moneta` first, or name the binary in MONETA_BIN", path.display());
+    }
+    Ok(path)
+}

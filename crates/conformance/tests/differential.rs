@@ -1,0 +1,59 @@
+//! The same random commands to memcached and to the server under test: the replies must be equal byte for byte, but for
+//! the rules in `moneta_conformance::differential::rules`.
+//!
+//! `MONETA_SEED` repeats a run, `MONETA_DIFF_COMMANDS` sets its length (over all protocols).
+
+use anyhow::Result;
+use moneta_conformance::differential::campaign::{Plan, run};
+use moneta_conformance::differential::stream::Protocol;
+use moneta_conformance::options::{Kind, Options};
+use moneta_conformance::server::Server;
+
+/// Small enough that values around the limit stay cheap; memcached 1.6.18 crashes with a much smaller one.
+const SMALL_ITEMS_KIBIBYTES: u32 = 512;
+/// Values of a mebibyte are slow, so few of them are sent.
+const LARGE_ITEM_COMMANDS: usize = 3_000;
+
+fn options(item_kibibytes: Option<u32>) -> Options {
+    Options { memory_mebibytes: Some(1024), threads: Some(1), item_kibibytes, no_background_work: true, ..Options::default() }
+}
+
+fn answers_are_equal(protocol: Protocol) -> Result<()> {
+    let options = options(Some(SMALL_ITEMS_KIBIBYTES));
+    let (reference, subject) = (Server::start(Kind::Memcached, &options)?, Server::start_subject(&options)?);
+    let plan = Plan::from_environment(protocol, SMALL_ITEMS_KIBIBYTES as usize * 1024)?;
+    let outcome = run(plan, &reference, &subject)?;
+    println!("{}", outcome.report());
+    assert!(outcome.differences.is_empty(), "{}", outcome.report());
+    assert_eq!(outcome.unanswered, 0, "{}", outcome.report());
+    assert!(outcome.commands >= plan.commands, "only {} commands were sent", outcome.commands);
+    Ok(())
+}
+
+#[test]
+fn text_commands_are_answered_as_memcached_answers_them() -> Result<()> {
+    answers_are_equal(Protocol::Text)
+}
+
+#[test]
+fn meta_commands_are_answered_as_memcached_answers_them() -> Result<()> {
+    answers_are_equal(Protocol::Meta)
+}
+
+#[test]
+fn binary_commands_are_answered_as_memcached_answers_them() -> Result<()> {
+    answers_are_equal(Protocol::Binary)
+}
+
+#[test]
+fn values_around_the_default_limit_are_answered_as_memcached_answers_them() -> Result<()> {
+    let options = options(None);
+    let (reference, subject) = (Server::start(Kind::Memcached, &options)?, Server::start_subject(&options)?);
+    for protocol in Protocol::ALL {
+        let plan = Plan { commands: LARGE_ITEM_COMMANDS, ..Plan::from_environment(protocol, 1024 * 1024)? };
+        let outcome = run(plan, &reference, &subject)?;
+        println!("{}", outcome.report());
+        assert!(outcome.differences.is_empty(), "{}", outcome.report());
+    }
+    Ok(())
+}
