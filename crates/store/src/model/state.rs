@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use moneta_protocol::item::{Expiry, Item, ItemMeta};
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 
-use super::number::parse_number;
+use crate::number::parse_number;
 use crate::outcome::{Deleted, Number, Written};
 use crate::stats::StoreStats;
 use crate::store::Walked;
@@ -344,11 +344,13 @@ impl State {
     /// A number that fits the old text's length is written in place, padded with spaces, and the item stays as fetched and
     /// as stale as it was; a longer one makes a fresh version.
     fn store_number(&mut self, key: &[u8], number: u64, request: &Arithmetic, old: &ModelItem) -> Number {
-        let text = number.to_string();
+        let mut text = number.to_string().into_bytes();
         let in_place = text.len() <= old.value.len();
-        let padded = format!("{text:<width$}", width = old.value.len());
+        if in_place {
+            text.resize(old.value.len(), b' ');
+        }
         let expiry = request.touch.map_or(old.expiry, |exptime| Expiry::resolve(exptime, self.now));
-        self.store(key, padded.into_bytes(), old.flags, expiry, request.new_cas);
+        self.store(key, text, old.flags, expiry, request.new_cas);
         let item = self.items.get_mut(key).expect("just stored");
         if in_place {
             item.fetched = old.fetched;

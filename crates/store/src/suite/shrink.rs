@@ -1,5 +1,7 @@
 //! Makes a failing sequence short: delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
-//! Input", 2002), then smaller values.
+//! Input", 2002), then plainer operations and smaller values.
+
+use moneta_protocol::request::{Arithmetic, Delete, Retrieve, Write};
 
 use super::operation::{Operation, Payload};
 use super::runner::Difference;
@@ -23,6 +25,7 @@ pub(super) fn shrink(
     let mut shrinker = Shrinker { attempt, attempts: 0, operations, reason: String::new() };
     shrinker.keep(first);
     shrinker.drop_operations();
+    shrinker.make_plain();
     shrinker.shorten_values();
     (shrinker.operations, shrinker.reason)
 }
@@ -73,6 +76,18 @@ impl<A: Fn(&[Operation]) -> Option<Difference>> Shrinker<A> {
         dropped && self.may_go_on()
     }
 
+    /// Takes away operations' options.
+    fn make_plain(&mut self) {
+        for index in (0..self.operations.len()).rev() {
+            let plain = self.operations.get(index).and_then(plainer);
+            if let Some(plain) = plain.filter(|_| self.may_go_on()) {
+                let mut plainer = self.operations.clone();
+                plainer[index] = plain;
+                self.try_instead(plainer);
+            }
+        }
+    }
+
     /// Halves values for as long as that still fails.
     fn shorten_values(&mut self) {
         let mut index = 0;
@@ -90,6 +105,29 @@ impl<A: Fn(&[Operation]) -> Option<Difference>> Shrinker<A> {
             }
         }
     }
+}
+
+/// An operation without its options, if it has any. Time to live and mode stay: most differences are about them.
+fn plainer(operation: &Operation) -> Option<Operation> {
+    let mut plain = operation.clone();
+    match &mut plain {
+        Operation::Get { request, .. } => *request = Retrieve { touch: request.touch, ..Retrieve::default() },
+        Operation::Set { request, compare, .. } => {
+            *request = Write { mode: request.mode, exptime: request.exptime, ..Write::default() };
+            *compare = None;
+        }
+        Operation::Delete { request, compare, .. } => {
+            *request = Delete { invalidate: request.invalidate, ..Delete::default() };
+            *compare = None;
+        }
+        Operation::Arithmetic { request, compare, .. } => {
+            let Arithmetic { delta, decrement, .. } = *request;
+            *request = Arithmetic { delta, decrement, ..Arithmetic::default() };
+            *compare = None;
+        }
+        _ => (),
+    }
+    (plain != *operation).then_some(plain)
 }
 
 #[cfg(test)]

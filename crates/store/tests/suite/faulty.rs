@@ -44,7 +44,7 @@ pub enum Fault {
     CountsOverwrites,
     /// Panics on long values.
     Panics,
-    /// Evicts, and later finds the evicted version again.
+    /// Evicts, and later finds the evicted version again; at each read that asks for a recache.
     Resurrects,
     /// `incr` is not atomic.
     LosesCounts,
@@ -126,7 +126,7 @@ impl Faulty {
         if self.strikes(Fault::Evicts, 5) {
             self.remove(key);
         }
-        if self.strikes(Fault::Resurrects, 5) {
+        if self.fault == Fault::Resurrects && request.recache.is_some() {
             self.swap_with_older(key);
         }
         if self.fault == Fault::EverybodyWins
