@@ -318,10 +318,10 @@ impl Keys<'_> {
 
     /// An append to a key that is not there is a miss like any other.
     fn miss_growth<S>(&mut self, context: &mut Context<S>, pending: &Pending) {
-        if matches!(pending.operation, Operation::Append | Operation::Prepend) {
-            if let Some(key) = self.asked.front().copied() {
-                self.miss(context, key, true);
-            }
+        if matches!(pending.operation, Operation::Append | Operation::Prepend)
+            && let Some(key) = self.asked.front().copied()
+        {
+            self.miss(context, key, true);
         }
     }
 

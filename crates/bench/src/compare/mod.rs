@@ -99,20 +99,20 @@ pub fn run(settings: &Settings, job: Job) -> Result<Comparison> {
     let (job, peak) = settle_rate(settings, job, &mut kept)?;
     let mut runs = Vec::new();
     for round in 1..=settings.rounds {
-        for side in 0..2 {
+        for (side, kept) in kept.iter_mut().enumerate() {
             interrupt::check()?;
             if settings.progress {
                 eprintln!("round {round} of {}: {}", settings.rounds, settings.sides[side].name);
             }
-            let fresh = kept[side].is_none();
-            let server = match kept[side].take() {
+            let fresh = kept.is_none();
+            let server = match kept.take() {
                 Some(server) => server,
                 None => open(settings, side)?,
             };
             let (figures, detail) = measure(&job, &server, fresh)?;
             runs.push(Run { side, round, figures, detail });
             if settings.keep {
-                kept[side] = Some(server);
+                *kept = Some(server);
             }
         }
     }
