@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use moneta_pages::{PAGE_BYTES, Page};
+use moneta_pages::{PAGE_BYTES, Page, prefetch};
 
 use crate::address::{Extent, Home, other_column, row_word};
 use crate::slot::Slot;
@@ -219,14 +219,14 @@ impl<const TAG_BITS: u32> Index<TAG_BITS> {
 
     /// Shows the payloads of the next class of buckets; false when there are no more. Entries that were there when the
     /// walk began, and stay, are shown once.
-    pub fn walk(&self, walk: &Walk, mut show: impl FnMut(u64)) -> bool {
+    pub fn walk(&self, walk: &Walk, mut show: impl FnMut(Position, u64)) -> bool {
         let class = walk.next();
         if class >= walk.classes() {
             return false;
         }
         for bucket in (class..self.extent.buckets()).step_by(walk.classes()) {
-            for &word in self.bucket(bucket).iter().filter(|&&word| word != 0) {
-                show(Slot::<TAG_BITS>(word).payload());
+            for (slot, &word) in self.bucket(bucket).iter().enumerate().filter(|&(_, &word)| word != 0) {
+                show(Position { bucket, slot }, Slot::<TAG_BITS>(word).payload());
             }
         }
         walk.advance();
@@ -318,15 +318,4 @@ impl<const TAG_BITS: u32> Index<TAG_BITS> {
     fn may_move(&self, from: usize, to: usize) -> bool {
         self.walks.iter().filter_map(Weak::upgrade).all(|walk| walk.allows(from, to))
     }
-}
-
-#[inline]
-fn prefetch(line: *const u64) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address is harmless.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }

@@ -79,7 +79,7 @@ fn a_walk_shows_each_old_entry_once_while_the_index_grows_and_displaces() {
     let mut seen: HashMap<u64, u32> = HashMap::new();
     let mut next = 60_001u64;
     loop {
-        let more = index.walk(&walk, |payload| *seen.entry(payload).or_default() += 1);
+        let more = index.walk(&walk, |_, payload| *seen.entry(payload).or_default() += 1);
         for _ in 0..64 {
             // A displacement that the walk forbids may leave no room; an engine would evict.
             let _ = insert(&mut index, &pool, mix(next), next);

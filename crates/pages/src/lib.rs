@@ -160,10 +160,29 @@ impl Page {
         Part { pointer, length: range.end - range.start }
     }
 
+    /// Asks the processor for the two cache lines from `offset` on. Any offset is allowed; one outside does nothing useful.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        prefetch(self.pointer.0.as_ptr().wrapping_add(offset));
+        prefetch(self.pointer.0.as_ptr().wrapping_add(offset + 64));
+    }
+
     /// Fills the page with zeros.
     pub fn zero(&mut self) {
         self.words_mut().fill(0);
     }
+}
+
+/// Asks the processor for the cache line at an address, which need not be valid.
+#[inline]
+pub fn prefetch<T>(line: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch of any address is harmless.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
 }
 
 /// A range of a page, used without the lock that guards the page.
@@ -185,6 +204,17 @@ impl Part {
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
+    }
+
+    /// A range of the range.
+    ///
+    /// # Panics
+    /// If it reaches out of it.
+    pub fn sub(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.length);
+        // SAFETY: in bounds by the assertion.
+        let pointer = unsafe { self.pointer.add(range.start) };
+        Self { pointer, length: range.end - range.start }
     }
 
     /// The bytes.

@@ -10,6 +10,8 @@ pub enum ErrorKind {
     Timeout,
     /// The device or the data on it is bad.
     Device,
+    /// No room, and none may be made.
+    OutOfMemory,
     /// This store cannot do that at all.
     Unsupported,
 }

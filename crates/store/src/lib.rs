@@ -8,6 +8,7 @@ mod error;
 mod key;
 #[cfg(feature = "testing")]
 pub mod model;
+mod number;
 mod outcome;
 mod stats;
 mod store;
@@ -19,6 +20,7 @@ pub use error::{ErrorKind, StoreError};
 pub use key::Key;
 pub use moneta_protocol::item::{Expiry, Item, ItemMeta, ItemRef, Rest, Value};
 pub use moneta_protocol::request;
+pub use number::{NUMBER_VALUE_MAX, parse_number};
 pub use outcome::{Deleted, Lookup, Number, Pending, Step, Written};
 pub use stats::StoreStats;
 pub use store::{Cursor, Departed, Departure, Observer, Store, Visit, Walked};

@@ -3,7 +3,6 @@
 //! Every engine and every stack of layers is compared with it (see the `suite` module), so here an obvious line is worth
 //! more than a fast one. What it does follows memcached 1.6.45; `tests/meta_semantics.rs` holds the truth table.
 
-mod number;
 mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +15,6 @@ use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::StoreStats;
 use crate::store::{Cursor, Observer, Store, Visit, Walked};
 use crate::time::Clock;
-pub use number::parse_number;
 use state::{Missing, ModelItem, State};
 
 /// Items a batch of a walk shows: few, so that walks and changes interleave even in small tests.

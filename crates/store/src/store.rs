@@ -77,6 +77,8 @@ pub struct Cursor {
     pub position: u64,
     /// The store's own memory for this walk of the shard; 0 before its first batch.
     pub level: u64,
+    /// What the store keeps to hold a walk of the shard together; dropping the cursor ends it.
+    pub token: Option<Box<dyn std::any::Any + Send>>,
 }
 
 /// An item that a walk shows.

@@ -4,6 +4,16 @@
 //! forget, but never err ([`Mode::Lossy`]). What differs is shrunk to few operations and printed. [`concurrent`] checks
 //! what only several threads at once can break.
 //!
+//! What is compared, after every operation on a key and again by a peek: the outcome, the value and all of
+//! [`crate::ItemMeta`]. Four things are compared by what they promise rather than for equality:
+//!
+//! - CAS values: a client's own are taken as they are; those a store picks, below 2^63, stay the same for a version and
+//!   grow from one version of a key to the next, whatever happened to it in between;
+//! - a miss may say `expired` only where the model has an expired item, but need not;
+//! - a walk shows every live item once that nobody changed meanwhile, and nothing dead;
+//! - the gauge of items lies between what a walk shows and that plus the keys whose item died by time or flush and was not
+//!   replaced. `bytes`, and index, logs and ghosts together, stay within the limit where the store has one.
+//!
 //! ```
 //! use moneta_store::model::ModelStore;
 //! use moneta_store::suite::{self, Options};
@@ -47,7 +57,8 @@ pub enum Mode {
     /// Memory is ample: every answer equals the model's, and a walk shows exactly the live items.
     Exact,
     /// Memory is short: an item may be gone at any time, and then the store answers as if it had never been. What it does
-    /// show is the newest version of that key, never one that was overwritten, deleted, flushed or evicted before.
+    /// show is the newest version of that key, never one that was overwritten, deleted, flushed or evicted before. Of what
+    /// was just stored it must hold at least half.
     Lossy,
 }
 

@@ -69,8 +69,25 @@ impl Comparison {
         if behind.is_some_and(|behind| behind <= self.last_access_slack) {
             alike.last_access = actual.last_access;
         }
-        if alike == *actual { Ok(()) } else { Err(differ(&alike, actual)) }
+        if alike == *actual { Ok(()) } else { Err(metas_differ(&alike, actual)) }
     }
+}
+
+/// Names the fields that differ.
+fn metas_differ(expected: &ItemMeta, actual: &ItemMeta) -> String {
+    let fields = [
+        ("flags", expected.flags, actual.flags),
+        ("expiry", expected.expiry.0, actual.expiry.0),
+        ("expiry_before", expected.expiry_before.0, actual.expiry_before.0),
+        ("last_access", expected.last_access, actual.last_access),
+        ("fetched", expected.fetched.into(), actual.fetched.into()),
+        ("stale", expected.stale.into(), actual.stale.into()),
+        ("token_sent", expected.token_sent.into(), actual.token_sent.into()),
+        ("won", expected.won.into(), actual.won.into()),
+    ];
+    let differing = fields.into_iter().filter(|(_, expected, actual)| expected != actual);
+    let named: Vec<_> = differing.map(|(name, expected, actual)| format!("{name}={expected}, got {actual}")).collect();
+    format!("expected {}", named.join("; "))
 }
 
 fn differ(expected: &impl std::fmt::Debug, actual: &impl std::fmt::Debug) -> String {

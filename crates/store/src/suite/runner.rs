@@ -14,7 +14,7 @@ use super::walking::Walk;
 use super::{Mode, Options};
 use crate::key::Key;
 use crate::model::ModelStore;
-use crate::outcome::Deleted;
+use crate::outcome::{Deleted, Written};
 use crate::store::{Departed, Departure, Observer, Store};
 use crate::time::Clock;
 
@@ -36,6 +36,28 @@ pub(super) struct Runner<'a, S> {
     keys: &'a [Vec<u8>],
     walk: Option<Walk>,
     departures: Arc<Departures>,
+    kept: Kept,
+}
+
+/// How often what was just stored was there. A store that may forget must not forget everything.
+#[derive(Default)]
+struct Kept {
+    stored: u32,
+    kept: u32,
+}
+
+impl Kept {
+    /// Writes before it is judged.
+    const STORED_MIN: u32 = 50;
+
+    fn count(&mut self, kept: bool) -> Result<(), String> {
+        self.stored += 1;
+        self.kept += u32::from(kept);
+        if self.stored < Self::STORED_MIN || self.kept >= self.stored / 2 {
+            return Ok(());
+        }
+        Err(format!("of {} items only {} were there when just stored", self.stored, self.kept))
+    }
 }
 
 /// Keeps what a store reports of items that left by themselves.
@@ -68,6 +90,7 @@ pub(super) fn run<S: Store>(
         keys,
         walk: None,
         departures: Arc::default(),
+        kept: Kept::default(),
     };
     store.observe(Some(Arc::clone(&runner.departures) as Arc<dyn Observer>));
     for (index, operation) in operations.iter().enumerate() {
@@ -199,6 +222,9 @@ impl<'a, S: Store> Runner<'a, S> {
             comparison.outcomes(&lies, after).map_err(|reason| format!("afterwards a peek: {reason}"))?;
         }
         self.book.keep(number, comparison.versions);
+        if matches!((done, &lies), (Outcome::Written(Written::Stored { .. }), Outcome::Hit(_))) {
+            self.kept.count(!gone)?;
+        }
         if gone {
             self.forget(number);
         } else if self.model.remember(key.bytes).is_some() {

@@ -1,0 +1,256 @@
+//! The engine as a store: shards behind locks, chosen by the top bits of a key's hash.
+
+use std::sync::Arc;
+
+use moneta_index::Walk;
+use moneta_pages::{PAGE_BYTES, PagePool, Part};
+use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::{
+    Clock, Cursor, Deleted, ItemRef, Key, Lookup, Number, Observer, Rest, Step, Store, StoreStats, Value, Visit,
+    Walked, Written,
+};
+use parking_lot::Mutex;
+
+use crate::config::{ConfigError, MemoryConfig};
+use crate::large::Published;
+use crate::read::{LARGE, Pinned, Read};
+use crate::record::Header;
+use crate::shard::{Found, Shard, Shared, location_of};
+
+/// Classes of the index that one batch of a walk visits.
+const WALK_CLASSES: usize = 64;
+
+/// A shard on cache lines of its own: its neighbours' locks are busy too.
+#[repr(align(128))]
+struct Slot(Mutex<Shard>);
+
+/// The memory engine. Clones are handles on the same store.
+#[derive(Clone)]
+pub struct Memory {
+    shards: Arc<[Slot]>,
+    /// Shift that leaves of a hash the bits which choose the shard.
+    shift: u32,
+    seed: u64,
+    item_max: usize,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    /// An empty store.
+    ///
+    /// # Errors
+    /// If the configuration does not hold together, or the system gives no memory for a page a shard.
+    pub fn new(config: &MemoryConfig, clock: Arc<Clock>) -> Result<Self, ConfigError> {
+        let count = config.shard_count()?;
+        let shared = Arc::new(Shared {
+            pool: PagePool::new(),
+            clock,
+            seed: config.seed,
+            shards: count as u64,
+            item_max: config.item_max,
+            evict: config.evict,
+        });
+        let quota = MemoryConfig::quota(config.limit, count);
+        let shards = (0..count)
+            .map(|number| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&shared), number as u64, quota)?))))
+            .collect::<std::io::Result<Arc<[Slot]>>>()
+            .map_err(ConfigError::Memory)?;
+        let shift = 64 - count.trailing_zeros();
+        Ok(Self { shards, shift, seed: config.seed, item_max: config.item_max })
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        // With one shard the shift is 64, and no bit chooses.
+        let number = hash.checked_shr(self.shift).unwrap_or(0);
+        &self.shards[number as usize].0
+    }
+
+    /// A write whose result is large: reserve, copy without the lock, publish.
+    #[cold]
+    fn set_large(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Written {
+        let shard = self.shard(key.hash);
+        loop {
+            let reserved = match shard.lock().reserve(key, value, request) {
+                Ok(reserved) => reserved,
+                Err(written) => return written,
+            };
+            reserved.fill(value);
+            if let Published::Done(written) = shard.lock().publish_reserved(key, value.len(), request, &reserved) {
+                return written;
+            }
+        }
+    }
+
+    /// Shows a large item without holding its shard's lock.
+    #[cold]
+    fn show_large(shard: &Mutex<Shard>, pinned: &Pinned, visitor: &mut impl Visit) {
+        let (first, rest) = pinned.parts.split_first().expect("an item has a first part");
+        // SAFETY: the segments are pinned until `unpin` below, and a record of this size is never written in place.
+        let first = unsafe { first.as_slice() };
+        visitor.item(&ItemRef { meta: pinned.meta, value: Value::split(first, &PinnedRest(rest)) });
+        shard.lock().unpin(pinned);
+    }
+
+    fn finish(shard: &Mutex<Shard>, read: Read, visitor: &mut impl Visit) -> Lookup {
+        match read {
+            Read::Visited => Lookup::Visited,
+            Read::Missing(missing) => Lookup::Miss { expired: missing.expired },
+            Read::Large(pinned) => {
+                Self::show_large(shard, &pinned, visitor);
+                Lookup::Visited
+            }
+        }
+    }
+}
+
+/// The fragments of a pinned item.
+struct PinnedRest<'a>(&'a [Part]);
+
+impl Rest for PinnedRest<'_> {
+    fn len(&self) -> usize {
+        self.0.iter().map(Part::len).sum()
+    }
+
+    fn copy_to(&self, out: &mut Vec<u8>) {
+        for part in self.0 {
+            // SAFETY: whoever made this value keeps the segments pinned while it is shown.
+            out.extend_from_slice(unsafe { part.as_slice() });
+        }
+    }
+}
+
+impl Store for Memory {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn prefetch(&self, keys: &[Key<'_>]) {
+        for key in keys {
+            self.shard(key.hash).lock().index.prefetch(key.hash);
+        }
+        for key in keys {
+            self.shard(key.hash).lock().prefetch_record(key.hash);
+        }
+    }
+
+    #[inline]
+    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
+        let shard = self.shard(key.hash);
+        let read = shard.lock().get(key, request, visitor);
+        match read {
+            Ok(Read::Visited) => Step::Done(Ok(Lookup::Visited)),
+            Ok(read) => Step::Done(Ok(Self::finish(shard, read, visitor))),
+            Err(error) => Step::Done(Err(error)),
+        }
+    }
+
+    #[inline]
+    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
+        let shard = self.shard(key.hash);
+        if value.len() > self.item_max {
+            return Step::done(shard.lock().drop_for_oversize(key));
+        }
+        let small = if value.len() > LARGE { None } else { shard.lock().set(key, value, request) };
+        Step::done(small.unwrap_or_else(|| self.set_large(key, value, request)))
+    }
+
+    #[inline]
+    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
+        Step::done(self.shard(key.hash).lock().delete(key, request))
+    }
+
+    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
+        Step::done(self.shard(key.hash).lock().arithmetic(key, request))
+    }
+
+    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
+        let shard = self.shard(key.hash);
+        let read = shard.lock().peek(key, visitor);
+        Step::done(Self::finish(shard, read, visitor))
+    }
+
+    fn flush(&self, delay: Exptime) -> Step<()> {
+        self.shards.iter().for_each(|slot| slot.0.lock().flush(delay));
+        Step::done(())
+    }
+
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> bool {
+        let Some(slot) = self.shards.get(cursor.shard) else { return false };
+        let mut shard = slot.0.lock();
+        shard.settle();
+        let token = cursor.token.take().and_then(|token| token.downcast::<Walk>().ok());
+        let walk = token.unwrap_or_else(|| Box::new(shard.index.begin_walk()));
+        let more = shard.walk(&walk, WALK_CLASSES, show);
+        if more {
+            cursor.token = Some(walk);
+        } else {
+            cursor.shard += 1;
+        }
+        more || cursor.shard < self.shards.len()
+    }
+
+    fn stats(&self) -> StoreStats {
+        let mut sum = StoreStats::default();
+        self.shards.iter().for_each(|slot| sum.add(&slot.0.lock().census()));
+        sum
+    }
+
+    fn resize(&self, limit: u64) -> bool {
+        let quota = MemoryConfig::quota(limit, self.shards.len());
+        if quota < MemoryConfig::quota_min(self.item_max) {
+            return false;
+        }
+        for slot in self.shards.iter() {
+            slot.0.lock().quota = quota;
+            // A piece at a time, so that other commands get their turn at the lock.
+            while slot.0.lock().shrink() {}
+        }
+        true
+    }
+
+    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
+        self.shards.iter().for_each(|slot| slot.0.lock().observer.clone_from(&observer));
+    }
+}
+
+impl Shard {
+    fn walk(&self, walk: &Walk, classes: usize, show: &mut dyn FnMut(&Walked<'_>)) -> bool {
+        let now = self.shared.clock.now();
+        (0..classes).all(|_| {
+            self.index.walk(walk, |position, payload| {
+                let location = location_of(payload);
+                let header = Header::read(self.segments.bytes(location));
+                if header.expiry.is_dead(now) {
+                    return;
+                }
+                let found = Found { position, location, hits: 0, header };
+                show(&Walked {
+                    key: self.key(&found),
+                    meta: self.meta(&found),
+                    value_bytes: header.value_length as usize,
+                    size: header.value_start() + header.value_length as usize,
+                });
+            })
+        })
+    }
+
+    fn census(&self) -> StoreStats {
+        let (live, dead) = self.segments.live_and_dead();
+        StoreStats {
+            items: self.index.len() as u64,
+            bytes: live,
+            limit: (self.quota * PAGE_BYTES) as u64,
+            index_bytes: (self.index.pages() * PAGE_BYTES) as u64,
+            log_bytes: (self.segments.len() * PAGE_BYTES) as u64,
+            ghost_bytes: (self.ghosts.pages() * PAGE_BYTES) as u64,
+            dead_bytes: dead,
+            ..self.stats
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The bytes of a record in a log.
+//!
+//! ```text
+//!   0       1       2               4                               8
+//! +-------+-------+---------------+-------------------------------+------------------+
+//! | marks | key   | value length  | last access (Unix seconds)    | CAS: 2, 6 or 8 B |
+//! |       | length| 16 bit        | 32 bit                        | as marks say     |
+//! +-------+-------+---------------+-------------------------------+------------------+
+//! | expiry 32 bit, if marked | flags 32 bit, if marked | split: length 32 bit, first |
+//! |                          |                         | 16 bit, next 64 bit         |
+//! +--------------------------+-------------------------+-----------------------------+
+//! | key | value, or its first part | padding to 4 bytes |
+//! +-----+--------------------------+--------------------+
+//! ```
+//!
+//! An item of a plain `set` costs 10 bytes of header. Its CAS value is then a 16-bit distance from its segment's base;
+//! once a key is overwritten, or its record moved, 48 bits of its own, so that it can be rewritten where it lies.
+//!
+//! A record that does not fit the rest of its segment is split: its value goes on in *fragments*, each in the log too.
+//! A key length of 0 is no item: a fragment, or filler where a record shrank in place.
+//!
+//! ```text
+//!   0       1       2               4               12              20
+//! +-------+-------+---------------+---------------+---------------+---------+
+//! | marks | 0     | length 16 bit | next 64 bit   | hash of owner | bytes   |
+//! +-------+-------+---------------+---------------+---------------+---------+
+//! ```
+
+use moneta_store::Expiry;
+
+/// Records start at multiples of this.
+pub(crate) const UNIT: usize = 4;
+/// Value length field of a split record.
+const SPLIT: u16 = u16::MAX;
+/// Bytes before the first field that may be missing.
+const FIXED_BYTES: usize = 8;
+/// Bytes that a split adds to a header.
+const SPLIT_BYTES: usize = 14;
+/// Bytes of a fragment's header.
+pub(crate) const FRAGMENT_HEADER_BYTES: usize = 20;
+/// End of a chain of fragments.
+pub(crate) const NO_FRAGMENT: u64 = 0;
+
+/// Bits of the first byte.
+pub(crate) mod mark {
+    /// Was read since it was stored.
+    pub(crate) const FETCHED: u8 = 1;
+    /// Invalidated; someone is to recache it.
+    pub(crate) const STALE: u8 = 2;
+    /// Someone has won the recache.
+    pub(crate) const TOKEN: u8 = 4;
+    /// Has an expiry field.
+    pub(crate) const EXPIRY: u8 = 8;
+    /// Has a flags field.
+    pub(crate) const FLAGS: u8 = 16;
+    /// Two bits: the form of the CAS field.
+    pub(crate) const CAS: u8 = 32 | 64;
+    /// 48 bits.
+    pub(crate) const CAS_SHORT: u8 = 32;
+    /// 64 bits.
+    pub(crate) const CAS_LONG: u8 = 64;
+    /// Not the newest version of anything any more.
+    pub(crate) const DEAD: u8 = 128;
+    /// In a record without key: a fragment, else filler.
+    pub(crate) const FRAGMENT: u8 = 1;
+}
+
+/// First CAS value that does not fit 48 bits.
+pub(crate) const CAS_SHORT_END: u64 = 1 << 48;
+
+/// A decoded header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// See [`mark`].
+    pub(crate) marks: u8,
+    /// Bytes of the key.
+    pub(crate) key_length: u8,
+    /// Bytes of the whole value.
+    pub(crate) value_length: u32,
+    /// Bytes of it in this record.
+    pub(crate) first_length: u32,
+    /// Where the value goes on, if `first_length` is not all.
+    pub(crate) next: u64,
+    /// Unix second.
+    pub(crate) last_access: u32,
+    /// The CAS field as it stands there: a distance, or the value itself.
+    pub(crate) cas_field: u64,
+    /// When it dies.
+    pub(crate) expiry: Expiry,
+    /// Client flags.
+    pub(crate) flags: u32,
+    /// Whether the value goes on in fragments.
+    pub(crate) split: bool,
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+/// Rounds up to whole units.
+pub(crate) fn padded(bytes: usize) -> usize {
+    bytes.next_multiple_of(UNIT)
+}
+
+#[inline]
+fn cas_bytes(marks: u8) -> usize {
+    match marks & mark::CAS {
+        0 => 2,
+        mark::CAS_SHORT => 6,
+        _ => 8,
+    }
+}
+
+/// Bytes before the key.
+#[inline]
+pub(crate) fn header_bytes(marks: u8, split: bool) -> usize {
+    FIXED_BYTES
+        + cas_bytes(marks)
+        + if marks & mark::EXPIRY != 0 { 4 } else { 0 }
+        + if marks & mark::FLAGS != 0 { 4 } else { 0 }
+        + if split { SPLIT_BYTES } else { 0 }
+}
+
+/// The key of the record that `bytes` begin with, without decoding the rest.
+#[inline]
+pub(crate) fn key_of(bytes: &[u8]) -> &[u8] {
+    let start = header_bytes(bytes[0], u16_at(bytes, 2) == SPLIT);
+    &bytes[start..start + bytes[1] as usize]
+}
+
+impl Header {
+    /// Decodes the header that `bytes` begin with.
+    #[inline]
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let marks = bytes[0];
+        let mut at = FIXED_BYTES;
+        let cas_field = match marks & mark::CAS {
+            0 => u64::from(u16_at(bytes, at)),
+            mark::CAS_SHORT => u64::from(u32_at(bytes, at)) | u64::from(u16_at(bytes, at + 4)) << 32,
+            _ => u64_at(bytes, at),
+        };
+        at += cas_bytes(marks);
+        let mut expiry = Expiry::NEVER;
+        if marks & mark::EXPIRY != 0 {
+            expiry = Expiry(u32_at(bytes, at));
+            at += 4;
+        }
+        let mut flags = 0;
+        if marks & mark::FLAGS != 0 {
+            flags = u32_at(bytes, at);
+            at += 4;
+        }
+        let length = u16_at(bytes, 2);
+        let split = length == SPLIT;
+        let (value_length, first_length, next) = if split {
+            (u32_at(bytes, at), u32::from(u16_at(bytes, at + 4)), u64_at(bytes, at + 6))
+        } else {
+            (u32::from(length), u32::from(length), NO_FRAGMENT)
+        };
+        Self {
+            marks,
+            key_length: bytes[1],
+            value_length,
+            first_length,
+            next,
+            last_access: u32_at(bytes, 4),
+            cas_field,
+            expiry,
+            flags,
+            split,
+        }
+    }
+
+    /// Writes the header to the front of `bytes`.
+    #[inline]
+    pub(crate) fn write(&self, bytes: &mut [u8]) {
+        bytes[0] = self.marks;
+        bytes[1] = self.key_length;
+        let length = if self.split { SPLIT } else { self.value_length as u16 };
+        bytes[2..4].copy_from_slice(&length.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.last_access.to_le_bytes());
+        let mut at = FIXED_BYTES;
+        let cas = cas_bytes(self.marks);
+        bytes[at..at + cas].copy_from_slice(&self.cas_field.to_le_bytes()[..cas]);
+        at += cas;
+        if self.marks & mark::EXPIRY != 0 {
+            bytes[at..at + 4].copy_from_slice(&self.expiry.0.to_le_bytes());
+            at += 4;
+        }
+        if self.marks & mark::FLAGS != 0 {
+            bytes[at..at + 4].copy_from_slice(&self.flags.to_le_bytes());
+            at += 4;
+        }
+        if self.split {
+            bytes[at..at + 4].copy_from_slice(&self.value_length.to_le_bytes());
+            bytes[at + 4..at + 6].copy_from_slice(&(self.first_length as u16).to_le_bytes());
+            bytes[at + 6..at + 14].copy_from_slice(&self.next.to_le_bytes());
+        }
+    }
+
+    /// Whether all of `marks` are set.
+    #[inline]
+    pub(crate) fn is(&self, marks: u8) -> bool {
+        self.marks & marks == marks
+    }
+
+    /// Sets or clears marks.
+    pub(crate) fn set(&mut self, marks: u8, on: bool) {
+        self.marks = if on { self.marks | marks } else { self.marks & !marks };
+    }
+
+    /// Whether the CAS field is long enough for `cas` itself.
+    pub(crate) fn holds_cas(&self, cas: u64) -> bool {
+        match self.marks & mark::CAS {
+            0 => false,
+            mark::CAS_SHORT => cas < CAS_SHORT_END,
+            _ => true,
+        }
+    }
+
+    /// Bytes before the key.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        header_bytes(self.marks, self.split)
+    }
+
+    /// Bytes before the value.
+    #[inline]
+    pub(crate) fn value_start(&self) -> usize {
+        self.bytes() + self.key_length as usize
+    }
+
+    /// Bytes of the record in its segment, padding included, fragments not.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        padded(self.value_start() + self.first_length as usize)
+    }
+}
+
+/// A record without a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    /// [`mark::FRAGMENT`] or filler, and [`mark::DEAD`].
+    pub(crate) marks: u8,
+    /// Payload bytes of a fragment; all units of a filler.
+    pub(crate) length: u16,
+    /// Where the value goes on.
+    pub(crate) next: u64,
+    /// Hash of the key it belongs to.
+    pub(crate) hash: u64,
+}
+
+impl Fragment {
+    /// Decodes the record without a key that `bytes` begin with.
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let marks = bytes[0];
+        let (next, hash) =
+            if marks & mark::FRAGMENT != 0 { (u64_at(bytes, 4), u64_at(bytes, 12)) } else { (NO_FRAGMENT, 0) };
+        Self { marks, length: u16_at(bytes, 2), next, hash }
+    }
+
+    /// Writes a fragment's header.
+    pub(crate) fn write(&self, bytes: &mut [u8]) {
+        bytes[0] = self.marks;
+        bytes[1] = 0;
+        bytes[2..4].copy_from_slice(&self.length.to_le_bytes());
+        bytes[4..12].copy_from_slice(&self.next.to_le_bytes());
+        bytes[12..20].copy_from_slice(&self.hash.to_le_bytes());
+    }
+
+    /// Writes filler over `bytes`, whole units of it.
+    pub(crate) fn fill(bytes: &mut [u8]) {
+        debug_assert!(bytes.len() >= UNIT && bytes.len().is_multiple_of(UNIT));
+        bytes[0] = mark::DEAD;
+        bytes[1] = 0;
+        let units = (bytes.len() / UNIT) as u16;
+        bytes[2..4].copy_from_slice(&units.to_le_bytes());
+    }
+
+    /// Bytes in the segment.
+    pub(crate) fn size(&self) -> usize {
+        if self.marks & mark::FRAGMENT != 0 {
+            padded(FRAGMENT_HEADER_BYTES + self.length as usize)
+        } else {
+            self.length as usize * UNIT
+        }
+    }
+}
+
+/// Whether the record that `bytes` begin with has no key.
+pub(crate) fn is_fragment(bytes: &[u8]) -> bool {
+    bytes[1] == 0
+}
+
+// The layout above, pinned.
+const _: () = assert!(FIXED_BYTES + 2 == 10);
+const _: () = assert!(SPLIT_BYTES == 4 + 2 + 8);
+const _: () = assert!(FRAGMENT_HEADER_BYTES == 4 + 8 + 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_reads_back_in_every_form() {
+        for marks in 0..=255u8 {
+            if marks & mark::CAS == mark::CAS {
+                continue;
+            }
+            for split in [false, true] {
+                let header = Header {
+                    marks,
+                    key_length: 30,
+                    value_length: if split { 1_000_000 } else { 100 },
+                    first_length: if split { 40_000 } else { 100 },
+                    next: if split { 77 } else { NO_FRAGMENT },
+                    last_access: 1_700_000_000,
+                    cas_field: 0xbeef,
+                    expiry: if marks & mark::EXPIRY != 0 { Expiry(5) } else { Expiry::NEVER },
+                    flags: if marks & mark::FLAGS != 0 { 9 } else { 0 },
+                    split,
+                };
+                let mut bytes = vec![0; 128];
+                header.write(&mut bytes);
+                assert_eq!(Header::read(&bytes), header);
+                bytes[header.bytes()..header.value_start()].fill(b'k');
+                assert_eq!(key_of(&bytes), [b'k'; 30]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_plain_item_costs_ten_bytes_of_header() {
+        assert_eq!(header_bytes(0, false), 10);
+    }
+
+    #[test]
+    fn fragments_and_filler_read_back() {
+        let fragment = Fragment { marks: mark::FRAGMENT, length: 65_000, next: 1 << 34, hash: u64::MAX };
+        let mut bytes = [0; 32];
+        fragment.write(&mut bytes);
+        assert!(is_fragment(&bytes));
+        assert_eq!(Fragment::read(&bytes), fragment);
+        Fragment::fill(&mut bytes[..8]);
+        assert_eq!(Fragment::read(&bytes).size(), 8);
+    }
+}

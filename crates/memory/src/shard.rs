@@ -1,0 +1,289 @@
+//! One shard: an index over two logs, and everything that happens under its lock.
+//!
+//! This file holds the state, how a key is found, and the small steps all commands share. Commands are in `read`, `write`,
+//! `arithmetic` and `large`, memory in `log` and `reclaim`.
+
+use std::sync::Arc;
+
+use moneta_index::{Index, Position};
+use moneta_pages::PagePool;
+use moneta_store::request::Exptime;
+use moneta_store::{Clock, Departed, Departure, Expiry, ItemMeta, Key, Observer, StoreStats};
+
+use crate::ghosts::Ghosts;
+use crate::record::{CAS_SHORT_END, Header, key_of, mark};
+use crate::segments::{Location, Log, Segments};
+
+/// Bits of a hash that a slot keeps: what the location and the hit count leave.
+pub(crate) const TAG_BITS: u32 = 63 - Location::BITS - HIT_BITS;
+/// Topmost bits of a hash that choose the shard, at most.
+pub(crate) const SHARD_BITS_MAX: u32 = 8;
+const HIT_BITS: u32 = 2;
+/// Hits counted per item; more do not matter (S3-FIFO caps at 3).
+const HITS_MAX: u64 = (1 << HIT_BITS) - 1;
+const LOCATION_MASK: u64 = (1 << Location::BITS) - 1;
+
+/// What all shards of a store have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) pool: Arc<PagePool>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) seed: u64,
+    pub(crate) shards: u64,
+    pub(crate) item_max: usize,
+    pub(crate) evict: bool,
+}
+
+/// A shard's state; the engine keeps it in a lock.
+pub(crate) struct Shard {
+    pub(crate) shared: Arc<Shared>,
+    number: u64,
+    /// Pages this shard may use for index, logs and ghosts together.
+    pub(crate) quota: usize,
+    pub(crate) index: Index<TAG_BITS>,
+    pub(crate) segments: Segments,
+    pub(crate) ghosts: Ghosts,
+    /// Grows by one for every version of every item.
+    sequence: u64,
+    /// The moment a delayed flush takes effect; `u32::MAX` if none waits.
+    flush_at: u32,
+    pub(crate) stats: StoreStats,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    /// Where the search for segments worth cleaning goes on.
+    pub(crate) clean_next: u32,
+    /// Times everything was dropped.
+    pub(crate) flushes: u64,
+    /// Values on their way from one place to another.
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// A live item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) position: Position,
+    pub(crate) location: Location,
+    pub(crate) hits: u64,
+    pub(crate) header: Header,
+}
+
+/// Why there is no live item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) expired: bool,
+}
+
+pub(crate) fn payload(location: Location, hits: u64) -> u64 {
+    location.0 | hits << Location::BITS
+}
+
+pub(crate) fn location_of(payload: u64) -> Location {
+    Location(payload & LOCATION_MASK)
+}
+
+pub(crate) fn hits_of(payload: u64) -> u64 {
+    payload >> Location::BITS
+}
+
+impl Shard {
+    pub(crate) fn new(shared: Arc<Shared>, number: u64, quota: usize) -> std::io::Result<Self> {
+        let index = Index::new(shared.pool.take()?);
+        Ok(Self {
+            shared,
+            number,
+            quota,
+            index,
+            segments: Segments::new(),
+            ghosts: Ghosts::default(),
+            sequence: 0,
+            flush_at: u32::MAX,
+            stats: StoreStats::default(),
+            observer: None,
+            clean_next: 0,
+            flushes: 0,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// Brings the shard to the present: a flush whose moment has come happens now. Every command begins here.
+    #[inline]
+    pub(crate) fn settle(&mut self) -> u32 {
+        let now = self.shared.clock.now();
+        if now >= self.flush_at {
+            self.clear();
+        }
+        now
+    }
+
+    pub(crate) fn flush(&mut self, delay: Exptime) {
+        let now = self.settle();
+        let moment = Expiry::resolve(delay, now).0;
+        if moment <= now {
+            self.clear();
+        } else {
+            self.flush_at = moment;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.flush_at = u32::MAX;
+        self.flushes += 1;
+        self.index.clear();
+        self.segments.clear();
+        self.ghosts.clear();
+    }
+
+    /// The item under a key. One whose time is up is taken out on the way.
+    #[inline]
+    pub(crate) fn find(&mut self, key: &Key<'_>, now: u32) -> Result<Found, Missing> {
+        let segments = &self.segments;
+        let found = self.index.find(key.hash, |payload| key_of(segments.bytes(location_of(payload))) == key.bytes);
+        let Some((position, payload)) = found else { return Err(Missing { expired: false }) };
+        let location = location_of(payload);
+        let header = Header::read(self.segments.bytes(location));
+        let found = Found { position, location, hits: hits_of(payload), header };
+        if header.expiry.is_dead(now) {
+            self.expire(&found);
+            return Err(Missing { expired: true });
+        }
+        Ok(found)
+    }
+
+    /// Asks for the cache lines of the records that may be a key's.
+    pub(crate) fn prefetch_record(&self, hash: u64) {
+        let segments = &self.segments;
+        self.index.find(hash, |payload| {
+            segments.prefetch(location_of(payload));
+            false
+        });
+    }
+
+    /// Takes out an item whose time is up.
+    pub(crate) fn expire(&mut self, found: &Found) {
+        self.stats.reclaimed += 1;
+        self.stats.expired_unfetched += u64::from(!found.header.is(mark::FETCHED));
+        self.tell_departure(found, Departure::Expired);
+        self.remove(found);
+    }
+
+    /// Takes out an item to make room.
+    pub(crate) fn evict(&mut self, found: &Found) {
+        self.stats.evictions += 1;
+        self.stats.evicted_unfetched += u64::from(!found.header.is(mark::FETCHED));
+        self.stats.evicted_small += u64::from(self.segments.log(found.location) == Log::Small);
+        self.tell_departure(found, Departure::Evicted);
+        self.remove(found);
+    }
+
+    /// Takes out an item.
+    #[inline]
+    pub(crate) fn remove(&mut self, found: &Found) {
+        self.index.remove(found.position);
+        self.segments.kill(found.location);
+    }
+
+    fn tell_departure(&self, found: &Found, why: Departure) {
+        let Some(observer) = &self.observer else { return };
+        observer.departed(&Departed {
+            key: self.key(found),
+            meta: self.meta(found),
+            value_bytes: found.header.value_length as usize,
+            why,
+        });
+    }
+
+    /// The key of an item.
+    pub(crate) fn key(&self, found: &Found) -> &[u8] {
+        let start = found.header.bytes();
+        &self.segments.bytes(found.location)[start..start + found.header.key_length as usize]
+    }
+
+    /// Counts a read: hit bits, last access, fetched.
+    #[inline]
+    pub(crate) fn bump(&mut self, found: &Found, now: u32) {
+        if found.hits < HITS_MAX {
+            self.index.replace(found.position, payload(found.location, found.hits + 1));
+        }
+        if found.header.last_access != now || !found.header.is(mark::FETCHED) {
+            let bytes = self.segments.bytes_mut(found.location, 0, 8);
+            bytes[0] |= mark::FETCHED;
+            bytes[4..8].copy_from_slice(&now.to_le_bytes());
+        }
+    }
+
+    /// What is known of an item besides key and value, as no request has touched it.
+    #[inline]
+    pub(crate) fn meta(&self, found: &Found) -> ItemMeta {
+        let header = &found.header;
+        ItemMeta {
+            flags: header.flags,
+            cas: self.cas(found),
+            expiry: header.expiry,
+            expiry_before: header.expiry,
+            last_access: header.last_access,
+            fetched: header.is(mark::FETCHED),
+            stale: header.is(mark::STALE),
+            token_sent: header.is(mark::TOKEN),
+            won: false,
+        }
+    }
+
+    /// An item's CAS value.
+    #[inline]
+    pub(crate) fn cas(&self, found: &Found) -> u64 {
+        if found.header.marks & mark::CAS == 0 {
+            self.cas_of(self.segments.base(found.location) + found.header.cas_field)
+        } else {
+            found.header.cas_field
+        }
+    }
+
+    /// Starts a new version: its place in the shard's sequence.
+    #[inline]
+    pub(crate) fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// The sequence so far: a base for the CAS distances of a new segment.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The CAS value of a place in the sequence, different from those of all other shards.
+    #[inline]
+    pub(crate) fn cas_of(&self, sequence: u64) -> u64 {
+        sequence * self.shared.shards + self.number
+    }
+
+    /// A CAS value for a new version that is kept in full: the client's own, or the next.
+    pub(crate) fn new_cas(&mut self, explicit: Option<u64>) -> u64 {
+        explicit.unwrap_or_else(|| {
+            let sequence = self.next_sequence();
+            self.cas_of(sequence)
+        })
+    }
+
+    /// Rewrites the header of an item where it lies; its form must not have changed.
+    pub(crate) fn write_header(&mut self, location: Location, header: &Header) {
+        let length = header.bytes();
+        header.write(self.segments.bytes_mut(location, 0, length));
+    }
+
+    /// The value of an item that is short enough to lie whole in its record, or a copy put together in `scratch`.
+    pub(crate) fn copy_value(&self, found: &Found, into: &mut Vec<u8>) {
+        let start = found.header.value_start();
+        let bytes = self.segments.bytes(found.location);
+        into.extend_from_slice(&bytes[start..start + found.header.first_length as usize]);
+        let mut next = found.header.next;
+        while found.header.split && next != crate::record::NO_FRAGMENT {
+            let (fragment, payload) = self.segments.fragment(Location(next));
+            into.extend_from_slice(payload);
+            next = fragment.next;
+        }
+    }
+}
+
+/// The marks of a CAS field that holds `cas` in full.
+pub(crate) fn cas_marks(cas: u64) -> u8 {
+    if cas < CAS_SHORT_END { mark::CAS_SHORT } else { mark::CAS_LONG }
+}

@@ -1,0 +1,326 @@
+//! Writing and deleting items.
+
+use moneta_store::request::{Delete, Exptime, Write, WriteMode};
+use moneta_store::{Deleted, Expiry, Key, Written};
+
+use crate::log::{Cas, Draft, NoRoom, pages_for};
+use crate::read::LARGE;
+use crate::record::{Header, NO_FRAGMENT, mark, padded};
+use crate::segments::Log;
+use crate::shard::{Found, Shard, hits_of, location_of, payload};
+
+/// Bytes that a header takes at most.
+pub(crate) const HEADER_MAX: usize = 40;
+/// A record that would take more than one in this many pages of its shard goes straight to the main log: the small one
+/// could hold too few of its kind to see which are wanted.
+const STRAIGHT_TO_MAIN: usize = 20;
+
+/// What a new version of an item is to be, besides key and value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version {
+    /// FETCHED, STALE and TOKEN.
+    pub(crate) marks: u8,
+    pub(crate) flags: u32,
+    pub(crate) expiry: Expiry,
+    pub(crate) last_access: u32,
+    /// CAS value, if the client chose it.
+    pub(crate) new_cas: Option<u64>,
+}
+
+/// How a write goes on after its conditions were looked at.
+pub(crate) enum Plan {
+    /// Store the value as this version.
+    Value(Version),
+    /// Store the old value with the new one behind or before it.
+    Join { version: Version, append: bool },
+    /// Do not store.
+    Refuse(Written),
+}
+
+impl Shard {
+    /// Writes an item; `None` if the result would be large, which is not for a locked shard to copy.
+    #[inline]
+    pub(crate) fn set(&mut self, key: &Key<'_>, value: &[u8], request: &Write) -> Option<Written> {
+        let now = self.settle();
+        let joins = matches!(request.mode, WriteMode::Append | WriteMode::Prepend);
+        let old_length = if joins { self.find(key, now).map_or(0, |old| old.header.value_length as usize) } else { 0 };
+        (old_length + value.len() <= LARGE).then(|| self.set_small(key, value, old_length, request, now))
+    }
+
+    fn set_small(&mut self, key: &Key<'_>, value: &[u8], old_length: usize, request: &Write, now: u32) -> Written {
+        if !self.make_room(HEADER_MAX + key.bytes.len() + old_length + value.len(), now) {
+            return self.refuse_for_memory(key, request, now);
+        }
+        let old = self.find(key, now).ok();
+        let written = match self.plan(old.as_ref(), value.len(), request, now) {
+            Plan::Refuse(written) => return written,
+            Plan::Value(version) => self.place(key, old.as_ref(), [value, &[]], &version),
+            Plan::Join { version, append } => {
+                let mut joined = std::mem::take(&mut self.scratch);
+                joined.clear();
+                if let Some(old) = &old {
+                    self.copy_value(old, &mut joined);
+                }
+                let runs = if append { [&joined[..], value] } else { [value, &joined[..]] };
+                let written = self.place(key, old.as_ref(), runs, &version);
+                self.scratch = joined;
+                written
+            }
+        };
+        match written {
+            Ok(cas) => Written::Stored { cas },
+            Err(NoRoom) => self.refuse_for_memory(key, request, now),
+        }
+    }
+
+    /// A value too large for the store: what the key had before would be stale, so it goes.
+    pub(crate) fn drop_for_oversize(&mut self, key: &Key<'_>) -> Written {
+        let now = self.settle();
+        if let Ok(old) = self.find(key, now) {
+            self.remove(&old);
+        }
+        Written::TooLarge
+    }
+
+    /// No room: as with a value too large, a plain set leaves nothing old behind.
+    pub(crate) fn refuse_for_memory(&mut self, key: &Key<'_>, request: &Write, now: u32) -> Written {
+        self.stats.out_of_memory += 1;
+        if request.mode == WriteMode::Set
+            && let Ok(old) = self.find(key, now)
+        {
+            self.remove(&old);
+        }
+        Written::OutOfMemory
+    }
+
+    /// What a write comes to, given what is there.
+    pub(crate) fn plan(&self, old: Option<&Found>, value_length: usize, request: &Write, now: u32) -> Plan {
+        let fresh = |exptime: Exptime| Version {
+            marks: 0,
+            flags: request.flags,
+            expiry: Expiry::resolve(exptime, now),
+            last_access: now,
+            new_cas: request.new_cas,
+        };
+        let Some(old) = old else {
+            return match (request.mode, request.vivify, request.compare) {
+                (WriteMode::Set, _, None) | (WriteMode::Add, _, _) => Plan::Value(fresh(request.exptime)),
+                (WriteMode::Append | WriteMode::Prepend, Some(exptime), _) => Plan::Value(fresh(exptime)),
+                (WriteMode::Set | WriteMode::Replace, _, Some(_)) => Plan::Refuse(Written::NotFound),
+                _ => Plan::Refuse(Written::NotStored),
+            };
+        };
+        let cas = self.cas(old);
+        let equal = request.compare.is_none_or(|compare| compare == cas);
+        match request.mode {
+            WriteMode::Add => Plan::Refuse(Written::NotStored),
+            WriteMode::Set | WriteMode::Replace if equal => Plan::Value(fresh(request.exptime)),
+            WriteMode::Set | WriteMode::Replace if request.invalidate && request.compare < Some(cas) => {
+                // A late writer's value: better than nothing, but stale. The old expiry and recache token stay.
+                let marks = mark::STALE | (old.header.marks & mark::TOKEN);
+                Plan::Value(Version { marks, expiry: old.header.expiry, ..fresh(Exptime::NEVER) })
+            }
+            WriteMode::Append | WriteMode::Prepend if equal => {
+                if old.header.value_length as usize + value_length > self.shared.item_max {
+                    return Plan::Refuse(Written::NotStored);
+                }
+                let version = Version { flags: old.header.flags, expiry: old.header.expiry, ..fresh(Exptime::NEVER) };
+                Plan::Join { version, append: request.mode == WriteMode::Append }
+            }
+            _ => Plan::Refuse(Written::Exists),
+        }
+    }
+
+    /// Stores a version whose value is given in two runs, and tells its CAS value. `old` is what is there now.
+    pub(crate) fn place(
+        &mut self,
+        key: &Key<'_>,
+        old: Option<&Found>,
+        runs: [&[u8]; 2],
+        version: &Version,
+    ) -> Result<u64, NoRoom> {
+        let length = runs[0].len() + runs[1].len();
+        let sequence = self.next_sequence();
+        let cas = version.new_cas.unwrap_or_else(|| self.cas_of(sequence));
+        if let Some(old) = old
+            && self.place_over(old, runs, version, cas)
+        {
+            self.stats.total_items += 1;
+            return Ok(cas);
+        }
+        // A key written for the second time will be written again: in place, if it keeps its CAS value in full.
+        let full = old.is_some() || version.new_cas.is_some();
+        let log = self.log_for(key, old, length);
+        let draft = Draft {
+            key: key.bytes,
+            hash: key.hash,
+            value_length: length,
+            marks: version.marks,
+            cas: if full { Cas::Full(cas) } else { Cas::Sequence(sequence) },
+            expiry: version.expiry,
+            flags: version.flags,
+            last_access: version.last_access,
+            all_fields: false,
+        };
+        let room = self.take_room(log, &draft)?;
+        self.fill(&room, runs[0], runs[1]);
+        self.publish(key, old, room.location);
+        Ok(cas)
+    }
+
+    /// Makes a written record the item of its key, in place of `old`.
+    pub(crate) fn publish(&mut self, key: &Key<'_>, old: Option<&Found>, location: crate::segments::Location) {
+        self.stats.total_items += 1;
+        match old {
+            Some(old) => {
+                self.index.replace(old.position, payload(location, old.hits));
+                self.segments.kill(old.location);
+            }
+            None => self.insert(key.hash, location),
+        }
+    }
+
+    /// Overwrites a record where it lies, if the new version fits there.
+    fn place_over(&mut self, old: &Found, runs: [&[u8]; 2], version: &Version, cas: u64) -> bool {
+        let length = runs[0].len() + runs[1].len();
+        let header = &old.header;
+        let start = header.value_start();
+        let fits = !header.split
+            && header.holds_cas(cas)
+            && padded(start + length) <= header.size()
+            && length < usize::from(u16::MAX)
+            && (version.expiry == Expiry::NEVER || header.is(mark::EXPIRY))
+            && (version.flags == 0 || header.is(mark::FLAGS));
+        if !fits {
+            return false;
+        }
+        let new = Header {
+            marks: (header.marks & (mark::EXPIRY | mark::FLAGS | mark::CAS)) | version.marks,
+            value_length: length as u32,
+            first_length: length as u32,
+            next: NO_FRAGMENT,
+            last_access: version.last_access,
+            cas_field: cas,
+            expiry: version.expiry,
+            flags: version.flags,
+            ..*header
+        };
+        self.write_header(old.location, &new);
+        let value = self.segments.bytes_mut(old.location, start, length);
+        let (front, back) = value.split_at_mut(runs[0].len());
+        front.copy_from_slice(runs[0]);
+        back.copy_from_slice(runs[1]);
+        self.segments.leave_filler(old.location, new.size(), header.size());
+        self.segments.note_expiry(old.location, version.expiry);
+        true
+    }
+
+    /// The log a new version belongs in.
+    pub(crate) fn log_for(&mut self, key: &Key<'_>, old: Option<&Found>, length: usize) -> Log {
+        match old {
+            Some(old) => self.segments.log(old.location),
+            None if pages_for(length) > 1 && pages_for(length) * STRAIGHT_TO_MAIN > self.quota => Log::Main,
+            None if self.ghosts.take(key.hash) => {
+                self.stats.ghost_hits += 1;
+                Log::Main
+            }
+            None => Log::Small,
+        }
+    }
+
+    fn insert(&mut self, hash: u64, location: crate::segments::Location) {
+        // Two steps of growth an insert catch up with a burst; in the long run one in seven inserts takes one.
+        for _ in 0..2 {
+            if self.index.wants_growth() && (!self.index.growth_needs_page() || self.add_index_page()) {
+                self.index.grow();
+            }
+        }
+        while self.index.insert(hash, payload(location, 0)).is_err() {
+            let Some((position, payload)) = self.index.rivals(hash).next() else { return };
+            let location = location_of(payload);
+            let header = Header::read(self.segments.bytes(location));
+            self.evict(&Found { position, location, hits: hits_of(payload), header });
+        }
+    }
+
+    fn add_index_page(&mut self) -> bool {
+        if self.pages_left() == 0 {
+            return false;
+        }
+        let Ok(page) = self.shared.pool.take() else { return false };
+        self.index.add_page(page);
+        true
+    }
+
+    pub(crate) fn delete(&mut self, key: &Key<'_>, request: &Delete) -> Deleted {
+        let now = self.settle();
+        if (request.drop_value || request.invalidate) && !self.make_room_to_rewrite(key, now) {
+            return Deleted::NotFound;
+        }
+        let Ok(found) = self.find(key, now) else { return Deleted::NotFound };
+        let cas = self.cas(&found);
+        if request.compare.is_some_and(|compare| compare != cas) {
+            return Deleted::Exists;
+        }
+        if !request.drop_value && !request.invalidate {
+            self.remove(&found);
+            return Deleted::Deleted;
+        }
+        if self.mark_deleted(key, &found, cas, request, now).is_err() {
+            self.remove(&found);
+        }
+        Deleted::Deleted
+    }
+
+    /// Meta delete with `I` or `x`: the item stays, stale, or empty, or both.
+    fn mark_deleted(
+        &mut self,
+        key: &Key<'_>,
+        found: &Found,
+        cas: u64,
+        request: &Delete,
+        now: u32,
+    ) -> Result<(), NoRoom> {
+        let touched = request.touch.map(|exptime| Expiry::resolve(exptime, now));
+        let stale = if request.invalidate { mark::STALE } else { 0 };
+        if request.drop_value {
+            // An empty item in place of the old one, without flags, and unless told otherwise without expiry.
+            let version = Version {
+                marks: stale,
+                flags: 0,
+                expiry: touched.unwrap_or(Expiry::NEVER),
+                last_access: now,
+                new_cas: if request.invalidate { request.new_cas } else { request.new_cas.or(Some(cas)) },
+            };
+            return self.place(key, Some(found), [&[], &[]], &version).map(|_| ());
+        }
+        let mut header = found.header;
+        let cas = self.new_cas(request.new_cas);
+        let expiry = touched.unwrap_or(header.expiry);
+        header.set(mark::TOKEN, false);
+        header.set(mark::STALE, true);
+        if header.holds_cas(cas) && (expiry == Expiry::NEVER || header.is(mark::EXPIRY)) {
+            header.cas_field = cas;
+            header.expiry = expiry;
+            self.write_header(found.location, &header);
+            self.segments.note_expiry(found.location, expiry);
+            return Ok(());
+        }
+        let version = Version {
+            marks: header.marks & (mark::FETCHED | mark::STALE),
+            flags: header.flags,
+            expiry,
+            last_access: header.last_access,
+            new_cas: Some(cas),
+        };
+        let mut value = Vec::new();
+        self.copy_value(found, &mut value);
+        self.place(key, Some(found), [&value, &[]], &version).map(|_| ())
+    }
+
+    /// Room to write an item anew as large as it is.
+    pub(crate) fn make_room_to_rewrite(&mut self, key: &Key<'_>, now: u32) -> bool {
+        let Ok(found) = self.find(key, now) else { return true };
+        self.make_room(HEADER_MAX + key.bytes.len() + found.header.value_length as usize, now)
+    }
+}

@@ -1,0 +1,46 @@
+//! The store suite on the memory engine: every answer equal to the plain map's with ample memory, nothing ever wrong with
+//! too little of it, and nothing lost or torn between threads.
+
+use std::sync::Arc;
+
+use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::Clock;
+use moneta_store::suite::{self, Options, SuiteConfig};
+
+fn memory(config: SuiteConfig, clock: Arc<Clock>, shards: usize) -> Memory {
+    let config = MemoryConfig {
+        limit: config.memory,
+        item_max: config.value_max,
+        evict: true,
+        threads: 1,
+        shards: Some(shards),
+        seed: 0,
+    };
+    Memory::new(&config, clock).expect("the suite's limits are possible")
+}
+
+#[test]
+fn equals_the_model_with_ample_memory() {
+    suite::run(|config, clock| memory(config, clock, 4), Options::exact());
+}
+
+#[test]
+fn tells_keys_of_one_hash_apart() {
+    suite::run(|config, clock| memory(config, clock, 1), Options::exact().keys_per_hash(3).rounds(10));
+}
+
+#[test]
+fn forgets_but_never_errs_when_memory_is_short() {
+    suite::run(|config, clock| memory(config, clock, 1), Options::lossy());
+}
+
+#[test]
+fn forgets_but_never_errs_with_values_of_many_segments() {
+    let config = SuiteConfig { memory: 8 << 20, value_max: 1 << 20 };
+    suite::run(|config, clock| memory(config, clock, 1), Options::lossy().config(config).rounds(10));
+}
+
+#[test]
+fn threads_neither_lose_nor_tear() {
+    suite::concurrent(|config, clock| memory(config, clock, 2), 4, 1);
+}

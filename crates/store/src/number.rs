@@ -1,0 +1,56 @@
+//! Which values `incr` and `decr` take for a number.
+
+/// Most digits that a number's text may have: those of 2^64 - 1.
+const DIGITS_MAX: usize = 20;
+
+/// Longest value, in bytes, that can be taken for a number. memcached refuses values it keeps in chunks; stores here refuse
+/// those they would not copy while others wait.
+pub const NUMBER_VALUE_MAX: usize = 64 << 10;
+
+/// The number a value holds: 1 to 20 decimal digits, below 2^64, then nothing or white space and whatever follows it.
+///
+/// White space is taken because `decr` itself pads with it. memcached hands the value to C's `strtoull` and so also takes
+/// leading white space, a sign and more leading zeros; no client can mean those.
+pub fn parse_number(value: &[u8]) -> Option<u64> {
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let ends_well = value.get(digits).is_none_or(|byte| is_space(*byte));
+    if value.len() > NUMBER_VALUE_MAX || digits == 0 || digits > DIGITS_MAX || !ends_well {
+        return None;
+    }
+    value[..digits].iter().try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+}
+
+/// White space as C's `isspace` has it; Rust's own leaves out the vertical tab.
+fn is_space(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_up_to_twenty_digits_below_two_to_the_64th() {
+        assert_eq!(parse_number(b"0"), Some(0));
+        assert_eq!(parse_number(b"007"), Some(7));
+        assert_eq!(parse_number(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(parse_number(b"18446744073709551616"), None);
+        assert_eq!(parse_number(b"99999999999999999999"), None);
+        assert_eq!(parse_number(b"000000000000000000007"), None);
+    }
+
+    #[test]
+    fn takes_what_white_space_ends() {
+        assert_eq!(parse_number(b"9 "), Some(9));
+        assert_eq!(parse_number(b"9    "), Some(9));
+        assert_eq!(parse_number(b"9\x0b"), Some(9));
+        assert_eq!(parse_number(b"5 abc"), Some(5));
+    }
+
+    #[test]
+    fn refuses_everything_else() {
+        for text in [&b""[..], b" ", b"abc", b"5a", b"0x10", b"-5", b"1.5", b"5,0"] {
+            assert_eq!(parse_number(text), None, "{text:?}");
+        }
+    }
+}
