@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Clock, Cursor, Deleted, Expiry, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Value,
-    Visit, Walked, Written,
+    Clock, Cursor, Deleted, Departed, Departure, Expiry, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store,
+    StoreStats, Value, Visit, Walked, Written,
 };
 
 /// What is wrong with a store.
@@ -46,6 +46,14 @@ pub enum Fault {
     Panics,
     /// Evicts, and later finds the evicted version again; at each read that asks for a recache.
     Resurrects,
+    /// Takes more memory than its limit.
+    OverItsLimit,
+    /// Reports live items as evicted.
+    ReportsEvictions,
+    /// Reports live items as expired.
+    ReportsExpiries,
+    /// Says stored, and keeps nothing.
+    KeepsNothing,
     /// `incr` is not atomic.
     LosesCounts,
     /// Comparing and swapping are two steps.
@@ -64,6 +72,7 @@ pub struct Faulty {
     /// Operations so far: what happens now and then happens by their count.
     count: AtomicU64,
     memory: Mutex<Memory>,
+    observer: Mutex<Option<Arc<dyn Observer>>>,
 }
 
 /// What a fault has to remember.
@@ -79,7 +88,7 @@ struct Memory {
 
 impl Faulty {
     pub fn new(inner: ModelStore, clock: Arc<Clock>, fault: Fault) -> Self {
-        Self { inner, clock, fault, count: AtomicU64::new(0), memory: Mutex::default() }
+        Self { inner, clock, fault, count: AtomicU64::new(0), memory: Mutex::default(), observer: Mutex::default() }
     }
 
     /// Whether this is the fault, and it is its turn: one time in `every`.
@@ -121,8 +130,21 @@ impl Faulty {
         if self.fault == Fault::LivesASecondTooLong && lives { Exptime(i64::from(expiry.0) + 1) } else { exptime }
     }
 
+    /// Tells the observer of a departure that did not happen.
+    fn report(&self, key: &Key<'_>, why: Departure) {
+        let observer = self.observer.lock().unwrap();
+        if let (Some(observer), Some(item)) = (observer.as_ref(), self.look(key)) {
+            observer.departed(&Departed { key: key.bytes, meta: item.meta, value_bytes: item.value.len(), why });
+        }
+    }
+
     /// What the faults do before a read.
     fn before_read(&self, key: &Key<'_>, request: &Retrieve) {
+        match self.fault {
+            Fault::ReportsEvictions => self.report(key, Departure::Evicted),
+            Fault::ReportsExpiries => self.report(key, Departure::Expired),
+            _ => (),
+        }
         if self.strikes(Fault::Evicts, 5) {
             self.remove(key);
         }
@@ -245,7 +267,11 @@ impl Store for Faulty {
             }
             _ => (),
         }
-        self.inner.set(key, value, &request)
+        let step = self.inner.set(key, value, &request);
+        if self.fault == Fault::KeepsNothing {
+            self.remove(key);
+        }
+        step
     }
 
     fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
@@ -302,6 +328,7 @@ impl Store for Faulty {
     fn stats(&self) -> StoreStats {
         let stats = self.inner.stats();
         match self.fault {
+            Fault::OverItsLimit => StoreStats { limit: 1 << 20, bytes: 1 << 40, ..stats },
             Fault::CountsOverwrites => StoreStats { items: stats.total_items, ..stats },
             _ => stats,
         }
@@ -312,6 +339,6 @@ impl Store for Faulty {
     }
 
     fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.inner.observe(observer);
+        *self.observer.lock().unwrap() = observer;
     }
 }

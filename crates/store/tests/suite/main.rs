@@ -124,6 +124,23 @@ fn a_gauge_that_counts_overwrites_is_found() {
 }
 
 #[test]
+fn memory_over_the_limit_is_found() {
+    is_found(Fault::OverItsLimit, 1);
+}
+
+#[test]
+fn reports_of_departures_that_did_not_happen_are_found() {
+    is_found(Fault::ReportsEvictions, 2);
+    is_found(Fault::ReportsExpiries, 2);
+}
+
+#[test]
+fn a_store_that_keeps_nothing_is_found_in_either_mode() {
+    is_found(Fault::KeepsNothing, 1);
+    assert!(first_failure(Fault::KeepsNothing, Options::lossy()).is_some());
+}
+
+#[test]
 fn a_panic_is_found() {
     let failure = first_failure(Fault::Panics, Options::exact()).expect("it panics");
     assert!(failure.reason.contains("on purpose"), "{failure}");
