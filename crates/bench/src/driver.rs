@@ -1,6 +1,7 @@
 //! One thread's event loop over its connections, closed loop or open loop.
 //!
-//! *Closed loop*: every connection keeps `pipeline` requests on their way; an answer brings the next request.
+//! *Closed loop*: every connection sends `pipeline` requests together, and the next ones when all are answered; or, sliding, each
+//! answer brings the next request.
 //! *Open loop*: requests are due at times that do not depend on the answers. A request that is due while every connection is
 //! busy waits, and its latency counts from the time it was due: there is no coordinated omission.
 
@@ -47,8 +48,11 @@ impl Phase {
 /// How a thread decides when to send.
 #[derive(Debug)]
 pub enum Pace {
-    /// As soon as an answer makes room.
-    Closed,
+    /// When the connection's requests are answered: all of them, or, sliding, one.
+    Closed {
+        /// Whether one answer is enough.
+        sliding: bool,
+    },
     /// When the schedule says so.
     Open(Schedule),
 }
@@ -146,7 +150,7 @@ impl<S: Source> Driver<S> {
     }
 
     fn start(&mut self) -> Result<()> {
-        if matches!(self.pace, Pace::Closed) {
+        if matches!(self.pace, Pace::Closed { .. }) {
             for index in 0..self.connections.len() {
                 self.refill(index)?;
             }
@@ -192,13 +196,13 @@ impl<S: Source> Driver<S> {
         }
         let connection = &mut self.connections[index];
         let answered = connection.receive(&mut self.context)?;
-        if matches!(self.pace, Pace::Open(_)) {
+        let Pace::Closed { sliding } = self.pace else {
             self.free.extend(std::iter::repeat_n(index, answered));
             let now = self.context.clock.now();
             connection.queue_fills(&mut self.context, now);
             return connection.flush();
-        }
-        self.refill(index)
+        };
+        if sliding || connection.outstanding() == 0 { self.refill(index) } else { Ok(()) }
     }
 
     /// Closed loop: brings a connection back to its full number of requests.

@@ -73,6 +73,16 @@ pub enum BenchError {
         /// The first few, described.
         examples: Vec<String>,
     },
+    /// Not every key could be set before the load: a measurement would not mean what it should.
+    #[error("the fill failed: {failed} of {sets} sets were refused, for example: {example}")]
+    Fill {
+        /// How many sets were refused.
+        failed: u64,
+        /// How many were made.
+        sets: u64,
+        /// The server's words for the first.
+        example: String,
+    },
     /// Stopped by SIGINT or SIGTERM.
     #[error("interrupted")]
     Interrupted,

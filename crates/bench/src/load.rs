@@ -56,8 +56,10 @@ pub struct Plan {
     pub connections: usize,
     /// From how many threads.
     pub threads: usize,
-    /// Requests each connection keeps on their way.
+    /// Requests each connection sends together; in an open loop the most it has on their way.
     pub pipeline: usize,
+    /// Whether a closed loop sends the next request after each answer, not after the answers to all sent together.
+    pub sliding: bool,
     /// Keys in one get.
     pub multiget: usize,
     /// Load before the timed phase.
@@ -126,11 +128,26 @@ impl Outcome {
 /// Sets every key of the workload once, and waits until the server has answered.
 ///
 /// # Errors
-/// What goes wrong on a connection.
-pub fn fill(plan: &Plan, address: &Address) -> Result<Outcome> {
-    let endless = Plan { warmup: Duration::ZERO, rate: None, pipeline: FILL_PIPELINE, multiget: 1, ..plan.clone() };
+/// What goes wrong on a connection, or [`BenchError::Fill`] when the server refuses a set.
+pub fn fill(plan: &Plan, address: &Address) -> Result<()> {
+    let endless = Plan {
+        warmup: Duration::ZERO,
+        rate: None,
+        pipeline: FILL_PIPELINE,
+        sliding: true,
+        multiget: 1,
+        ..plan.clone()
+    };
     let endless = Plan { length: Length::Duration(Duration::MAX), verify: false, ..endless };
-    run_sources(&endless, address, None, "fill", |stream, streams| Ok(FillSource::new(&plan.workload, stream, streams)))
+    let source = |stream, streams| Ok(FillSource::new(&plan.workload, stream, streams));
+    let filled = run_sources(&endless, address, None, "fill", source)?;
+    match filled.tally.failed {
+        0 => Ok(()),
+        failed => {
+            let example = filled.failures.first().cloned().unwrap_or_default();
+            Err(BenchError::Fill { failed, sets: filled.tally.requests, example })
+        }
+    }
 }
 
 /// Runs the load; `server` is watched if given.
@@ -198,7 +215,7 @@ fn driver<S: Source>(
         key_text: KeyText::new(plan.workload.key_length),
     };
     let pace = match plan.rate {
-        None => Pace::Closed,
+        None => Pace::Closed { sliding: plan.sliding },
         Some(rate) => {
             let own = rate.per_second / streams as f64;
             // Threads take turns: their schedules start a fraction of an interval apart.

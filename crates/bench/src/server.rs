@@ -1,5 +1,6 @@
 //! A server under test: one that runs already, or one started here and ended on every way out.
 
+use std::fmt;
 use std::fs::File;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -42,6 +43,15 @@ impl FromStr for Origin {
         match text.parse() {
             Ok(address) if !text.contains(' ') => Ok(Self::Running(address)),
             _ => Err("expected an address, or a command line with {port} or {socket} in it".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running(address) => address.fmt(formatter),
+            Self::Started(line) => formatter.write_str(line),
         }
     }
 }
@@ -174,7 +184,7 @@ fn place(line: &str, memory: Option<u64>, directory: &TempDir) -> Result<(Addres
         return Err(BenchError::option(
             "memory",
             "",
-            "the command line has {memory} in it, so the limit must be given",
+            "the command line has {memory} in it: write the limit there, or give compare -m",
         ));
     }
     if line.contains("{socket}") {

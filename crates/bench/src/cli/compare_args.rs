@@ -49,10 +49,17 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FRACTION", conflicts_with = "rate")]
     rate_from_peak: Option<f64>,
     /// Measure how many items of the load's key and value size fit before the first eviction
-    #[arg(long, conflicts_with_all = ["rate_from_peak", "replay", "fill", "keep"])]
+    #[arg(long, conflicts_with_all = [
+        "rate_from_peak", "replay", "fill", "keep", "protocol", "mix", "distribution", "lookaside", "verify", "connections",
+        "threads", "pipeline", "sliding", "multiget", "requests", "duration", "warmup", "rate", "arrivals", "format", "limit", "window",
+        "max_value",
+    ])]
     capacity: bool,
-    /// Replay this trace, or with --profile its stream (give `profile`), and compare the misses
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate_from_peak", "fill", "keep"])]
+    /// Replay this trace, or `profile` for the stream of --profile, and compare the misses
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "rate_from_peak", "fill", "keep", "lookaside", "connections", "threads", "pipeline", "sliding", "multiget", "requests", "duration",
+        "warmup",
+    ])]
     replay: Option<std::path::PathBuf>,
     #[command(flatten)]
     trace: TraceArgs,
@@ -98,9 +105,8 @@ impl CompareArgs {
     fn job(&self) -> Result<Job> {
         let progress = !self.output.quiet;
         if let Some(path) = &self.replay {
-            let plan = self.trace.plan(path, &self.load.workload, cpus(Some(&self.client_cpus)), progress);
-            let mut plan = plan?;
-            plan.rate = super::rate(self.load.rate, self.load.arrivals)?;
+            let mut plan = self.trace.plan(path, &self.load.workload, cpus(Some(&self.client_cpus)), progress)?;
+            plan.rate = super::rate(self.load.rate, self.load.spacing(self.load.rate.is_some())?)?;
             return Ok(Job::Replay(Box::new(plan)));
         }
         self.trace.refuse_without_replay()?;
@@ -110,7 +116,10 @@ impl CompareArgs {
         if let Some(fraction) = self.rate_from_peak.filter(|fraction| !(*fraction > 0.0 && *fraction <= 1.0)) {
             return Err(BenchError::option("rate-from-peak", fraction, "expected above 0 and up to 1"));
         }
-        let plan = self.load.plan(cpus(Some(&self.client_cpus)), progress)?;
-        Ok(Job::Load { plan, fill: self.load.fill, rate_from_peak: self.rate_from_peak })
+        let arrivals = self.load.spacing(self.load.rate.or(self.rate_from_peak).is_some())?;
+        let rate = super::rate(self.load.rate, arrivals)?;
+        let plan = self.load.plan(rate, cpus(Some(&self.client_cpus)), progress)?;
+        let rate_from_peak = self.rate_from_peak.map(|fraction| (fraction, arrivals));
+        Ok(Job::Load { plan, fill: self.load.fill, rate_from_peak })
     }
 }

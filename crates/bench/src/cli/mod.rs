@@ -14,7 +14,6 @@ pub use compare_args::CompareArgs;
 pub use replay_args::ReplayArgs;
 pub use workload_args::WorkloadArgs;
 
-use crate::address::Address;
 use crate::affinity::parse_cpus;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
@@ -72,9 +71,12 @@ pub struct LoadArgs {
     /// Client threads; connections are shared out among them
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// Requests each connection keeps on their way
+    /// Requests each connection sends together before it waits for their answers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pipeline: u32,
+    /// With --pipeline: send the next request after each answer, so that N are always on their way
+    #[arg(long, requires = "pipeline", conflicts_with = "rate")]
+    sliding: bool,
     /// Keys in one get
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     multiget: u32,
@@ -90,9 +92,9 @@ pub struct LoadArgs {
     /// Open loop: requests a second over all connections, with latency counted from the intended start
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// How an open loop's requests are spaced
-    #[arg(long, value_enum, default_value_t = Arrivals::Fixed)]
-    arrivals: Arrivals,
+    /// How an open loop's requests are spaced [default: fixed]
+    #[arg(long, value_enum)]
+    arrivals: Option<Arrivals>,
     /// Set every key once before
     #[arg(long)]
     fill: bool,
@@ -141,10 +143,12 @@ pub fn run(args: BenchArgs) -> Result<()> {
 }
 
 fn run_single(args: &SingleArgs) -> Result<()> {
-    let plan = args.load.plan(cpus(args.client_cpus.as_ref()), !args.output.quiet)?;
+    let rate = rate(args.load.rate, args.load.spacing(args.load.rate.is_some())?)?;
+    let plan = args.load.plan(rate, cpus(args.client_cpus.as_ref()), !args.output.quiet)?;
+    refuse_cpus_of_others(&args.server, args.server_cpus.as_ref())?;
     let server = Server::open(&args.server, None, &cpus(args.server_cpus.as_ref()))?;
     if args.load.fill {
-        fill(&plan, server.address())?;
+        load::fill(&plan, server.address())?;
     }
     let outcome = load::run(&plan, server.address(), server.process())?;
     print!("{}", output::outcome(&outcome));
@@ -152,16 +156,26 @@ fn run_single(args: &SingleArgs) -> Result<()> {
     outcome.check()
 }
 
-fn fill(plan: &Plan, address: &Address) -> Result<()> {
-    let filled = load::fill(plan, address)?;
-    if filled.tally.failed > 0 {
-        eprintln!("fill: {} of {} failed: {}", filled.tally.failed, filled.tally.requests, filled.failures.join("; "));
+/// A server that runs already keeps the CPUs it has.
+fn refuse_cpus_of_others(origin: &Origin, cpus: Option<&CpuList>) -> Result<()> {
+    match (origin, cpus) {
+        (Origin::Running(address), Some(_)) => {
+            Err(BenchError::option("server-cpus", address, "only a server started here can be pinned"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 impl LoadArgs {
-    fn plan(&self, cpus: Vec<usize>, progress: bool) -> Result<Plan> {
+    /// How requests are spaced; refused for a closed loop, where it means nothing.
+    fn spacing(&self, open_loop: bool) -> Result<Arrivals> {
+        match self.arrivals {
+            Some(_) if !open_loop => Err(BenchError::option("arrivals", "", "only goes with a rate")),
+            arrivals => Ok(arrivals.unwrap_or(Arrivals::Fixed)),
+        }
+    }
+
+    fn plan(&self, rate: Option<Rate>, cpus: Vec<usize>, progress: bool) -> Result<Plan> {
         let length = match self.requests {
             Some(0) => return Err(BenchError::option("requests", 0, "expected at least 1")),
             Some(requests) => Length::Requests(requests),
@@ -173,10 +187,11 @@ impl LoadArgs {
             connections: self.connections as usize,
             threads: self.threads as usize,
             pipeline: self.pipeline as usize,
+            sliding: self.sliding,
             multiget: self.multiget as usize,
             warmup: seconds("warmup", self.warmup, 0.0)?,
             length,
-            rate: rate(self.rate, self.arrivals)?,
+            rate,
             verify: self.workload.verify(),
             cpus,
             progress,
@@ -202,5 +217,45 @@ fn rate(per_second: Option<f64>, arrivals: Arrivals) -> Result<Option<Rate>> {
             Err(BenchError::option("rate", wrong, format!("expected above 0 and up to {MOST} requests a second")))
         }
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn parses(line: &str) -> bool {
+        Program::try_parse_from(line.split(' ')).is_ok()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Program::command().debug_assert();
+    }
+
+    #[test]
+    fn options_that_would_be_ignored_are_refused() {
+        assert!(parses("bench compare --a x:1 --b y:2 --capacity --key-size 30"));
+        for line in [
+            "bench compare --a x:1 --b y:2 --capacity --pipeline 5",
+            "bench compare --a x:1 --b y:2 --replay t.lis --connections 5",
+            "bench compare --a x:1 --b y:2 --replay t.lis --capacity",
+            "bench replay t.lis --lookaside",
+            "bench --requests 5 --duration 5",
+        ] {
+            assert!(!parses(line), "{line}");
+        }
+        for line in ["bench --arrivals poisson", "bench --server 127.0.0.1:1 --server-cpus 0"] {
+            let error = run(Program::try_parse_from(line.split(' ')).unwrap().args).unwrap_err();
+            assert!(matches!(error, BenchError::Option { .. }), "{line}: {error}");
+        }
     }
 }

@@ -20,7 +20,7 @@ const PROFILE_REQUESTS: u64 = 1_000_000;
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// The trace's file, or `profile` for the stream of --profile
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", conflicts_with = "lookaside")]
     file: PathBuf,
     /// The server: HOST:PORT, the path of a Unix socket, or a command line with {port} or {socket} that starts one
     #[arg(long, value_name = "SERVER", default_value = "127.0.0.1:11211")]
@@ -81,6 +81,7 @@ impl TraceArgs {
                 return Err(BenchError::option("profile", name, "a trace's file and a profile exclude each other"));
             }
             (None, false) => {
+                args.refuse_for_trace()?;
                 let max_value = self.max_value.unwrap_or(Self::MAX_VALUE);
                 let value_size = args.fixed_value_size()?;
                 let input = Input::Trace { path: file.to_owned(), format: self.format, value_size, max_value };
@@ -121,6 +122,7 @@ impl ReplayArgs {
         let mut plan =
             self.trace.plan(&self.file, &self.workload, cpus(self.client_cpus.as_ref()), !self.output.quiet)?;
         plan.rate = rate(self.rate, Arrivals::Fixed)?;
+        super::refuse_cpus_of_others(&self.server, self.server_cpus.as_ref())?;
         let server = Server::open(&self.server, None, &cpus(self.server_cpus.as_ref()))?;
         let replayed = replay::run(&plan, server.address(), server.process())?;
         print!("{}", output::replayed(&replayed));

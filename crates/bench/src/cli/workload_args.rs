@@ -132,6 +132,22 @@ impl WorkloadArgs {
         ))
     }
 
+    /// Refuses what a trace decides by itself.
+    pub(super) fn refuse_for_trace(&self) -> Result<()> {
+        let given = [
+            ("mix", self.mix.is_some()),
+            ("keys", self.keys.is_some()),
+            ("distribution", self.distribution.is_some()),
+            ("random-sizes", self.random_sizes),
+            ("ttl", self.ttl.is_some()),
+            ("ttl-scale", self.ttl_scale != 1.0),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(BenchError::option(option, "", "a trace decides that by itself")),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn protocol(&self) -> Protocol {
         self.protocol
     }

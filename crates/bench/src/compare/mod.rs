@@ -37,8 +37,8 @@ pub enum Job {
         plan: Plan,
         /// Whether every key is set before.
         fill: bool,
-        /// Instead of the plan's rate: this fraction of A's rate in a closed loop, measured first.
-        rate_from_peak: Option<f64>,
+        /// Instead of the plan's rate: this fraction of A's rate in a closed loop, measured first, and how it is spaced.
+        rate_from_peak: Option<(f64, Arrivals)>,
     },
     /// How many items fit.
     Capacity(Arc<Workload>),
@@ -116,8 +116,7 @@ pub fn run(settings: &Settings, job: Job) -> Result<Comparison> {
             }
         }
     }
-    let names = settings.sides.each_ref().map(|side| side.name.clone());
-    Ok(Comparison::new(names, peak, runs))
+    Ok(Comparison::new(&settings.sides, peak, runs))
 }
 
 fn open(settings: &Settings, side: usize) -> Result<Server> {
@@ -126,12 +125,11 @@ fn open(settings: &Settings, side: usize) -> Result<Server> {
 
 /// Measures A's rate in a closed loop if the load's rate is to be a fraction of it; that rate is handed back too.
 fn settle_rate(settings: &Settings, job: Job, kept: &mut [Option<Server>; 2]) -> Result<(Job, Option<f64>)> {
-    let Job::Load { mut plan, fill, rate_from_peak: Some(fraction) } = job else { return Ok((job, None)) };
+    let Job::Load { mut plan, fill, rate_from_peak: Some((fraction, arrivals)) } = job else { return Ok((job, None)) };
     if settings.progress {
         eprintln!("peak rate of {}", settings.sides[0].name);
     }
     let server = open(settings, 0)?;
-    let arrivals = plan.rate.map_or(Arrivals::Fixed, |rate| rate.arrivals);
     plan.rate = None;
     if fill {
         load::fill(&plan, server.address())?;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Run;
+use super::{Run, Side};
 use crate::table::{Table, figure};
 
 /// One figure over all rounds.
@@ -25,6 +25,8 @@ pub struct Metric {
 pub struct Comparison {
     /// The servers' names, A first.
     pub names: [String; 2],
+    /// Their addresses or command lines.
+    pub servers: [String; 2],
     /// A's rate in a closed loop, in requests a second, if the load's rate was derived from it.
     pub peak: Option<f64>,
     /// What is compared.
@@ -35,10 +37,12 @@ pub struct Comparison {
 
 impl Comparison {
     /// Compares the runs; figures that a server did not report are left out.
-    pub(super) fn new(names: [String; 2], peak: Option<f64>, runs: Vec<Run>) -> Self {
+    pub(super) fn new(sides: &[Side; 2], peak: Option<f64>, runs: Vec<Run>) -> Self {
+        let names = sides.each_ref().map(|side| side.name.clone());
+        let servers = sides.each_ref().map(|side| side.origin.to_string());
         let figures = runs.first().map(|run| run.figures.clone()).unwrap_or_default();
         let metrics = figures.iter().filter_map(|figure| metric(figure.name, figure.unit, &runs)).collect();
-        Self { names, peak, metrics, runs }
+        Self { names, servers, peak, metrics, runs }
     }
 
     /// The comparison as a table.
@@ -100,6 +104,10 @@ mod tests {
         Run { side, round, figures, detail: serde_json::Value::Null }
     }
 
+    fn sides() -> [Side; 2] {
+        ["a", "b"].map(|name| Side { name: name.to_owned(), origin: "127.0.0.1:1".parse().unwrap() })
+    }
+
     #[test]
     fn medians_ratio_and_spread_come_from_all_rounds() {
         let runs = vec![
@@ -110,7 +118,7 @@ mod tests {
             run(0, 3, 90.0),
             run(1, 3, 90.0),
         ];
-        let comparison = Comparison::new(["one".into(), "two".into()], None, runs);
+        let comparison = Comparison::new(&sides(), None, runs);
         let metric = &comparison.metrics[0];
         assert_eq!(metric.medians, [90.0, 150.0]);
         assert_eq!(metric.spread, Some([1.0, 2.0]));
@@ -120,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_figure_of_zero_has_no_ratio() {
-        let comparison = Comparison::new(["a".into(), "b".into()], None, vec![run(0, 1, 0.0), run(1, 1, 5.0)]);
+        let comparison = Comparison::new(&sides(), None, vec![run(0, 1, 0.0), run(1, 1, 5.0)]);
         assert_eq!(comparison.metrics[0].ratio, None);
     }
 
