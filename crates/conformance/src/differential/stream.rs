@@ -116,7 +116,7 @@ pub struct Stream {
 impl Stream {
     /// The commands in batches.
     pub fn batches(&self) -> impl Iterator<Item = &[Command]> {
-        self.commands.chunk_by(|_, next| !next.starts_batch)
+        self.commands.chunk_by(|command, next| !command.awaits_close && !next.starts_batch)
     }
 }
 
