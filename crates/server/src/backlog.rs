@@ -94,3 +94,53 @@ impl Backlog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn what_a_socket_does_not_take_comes_later_in_order_and_leaves_no_memory_behind() {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let mut backlog = Backlog::default();
+        let first: Vec<u8> = (0..1_000_000u32).map(|index| (index % 253) as u8).collect();
+        let second = vec![b'z'; 10_000];
+        let mut output = first.clone();
+        let mut sent = backlog.send(&server, &mut output).unwrap();
+        assert!(output.is_empty() && sent < first.len() && !backlog.writable);
+        output.extend_from_slice(&second);
+        sent += backlog.send(&server, &mut output).unwrap();
+        assert_eq!(backlog.len(), first.len() + second.len() - sent);
+
+        let mut received = Vec::new();
+        let mut buffer = vec![0; 100_000];
+        while received.len() < first.len() + second.len() {
+            let bytes = client.read(&mut buffer).unwrap();
+            received.extend_from_slice(&buffer[..bytes]);
+            // As an event would say.
+            backlog.writable = true;
+            backlog.flush(&server).unwrap();
+        }
+        assert!(received == [first, second].concat());
+        assert!(backlog.is_empty() && backlog.bytes.capacity() == 0);
+    }
+
+    #[test]
+    fn a_full_socket_is_not_asked_again_before_an_event() {
+        let (client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let mut backlog = Backlog::default();
+        backlog.send(&server, &mut vec![0; 1_000_000]).unwrap();
+        let unsent = backlog.len();
+        drop(client);
+        // Asking would fail now.
+        assert_eq!(backlog.flush(&server), Ok(0));
+        assert_eq!(backlog.len(), unsent);
+        backlog.writable = true;
+        assert!(backlog.flush(&server).is_err());
+    }
+}

@@ -230,7 +230,8 @@ impl Connection {
         if self.backlog.len() >= turn.output_limit {
             return Verdict::Wait;
         }
-        let more = if self.inbound.is_executable() { moved } else { self.readable };
+        let executable = self.inbound.is_executable();
+        let more = if executable { moved } else { self.readable && !self.ended };
         if more {
             return Verdict::Again;
         }
@@ -242,6 +243,11 @@ impl Connection {
         }
         if turn.draining && self.inbound.is_empty() {
             return Verdict::Close(CloseReason::Shutdown);
+        }
+        if executable && may_wait {
+            // Nothing would ever bring another turn: a defect of the session, which must not cost a hanging client.
+            tracing::error!(connection = self.id, "a request that waits for nothing is not executed");
+            return Verdict::Close(CloseReason::Error);
         }
         Verdict::Wait
     }

@@ -122,3 +122,70 @@ impl Inbound {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// A connection's two ends, the inbound side of one of them, and a worker's buffer.
+    fn pair() -> (UnixStream, UnixStream, Inbound, Vec<u8>) {
+        let (client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        (client, server, Inbound::default(), Vec::with_capacity(1024))
+    }
+
+    #[test]
+    fn consumed_bytes_leave_no_memory_behind() {
+        let (mut client, server, mut inbound, mut buffer) = pair();
+        client.write_all(b"get a\r\nget").unwrap();
+        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::Some { bytes: 10, drained: true }));
+        inbound.consume(&buffer, 7, 4);
+        assert_eq!((inbound.private.as_slice(), inbound.is_executable()), (&b"get"[..], false));
+        client.write_all(b" a\r\n").unwrap();
+        inbound.read(&server, &mut buffer).unwrap();
+        assert!(inbound.is_enough(&buffer));
+        assert_eq!(inbound.bytes(&buffer), b"get a\r\n");
+        inbound.consume(&buffer, 7, 0);
+        assert!(inbound.is_empty() && inbound.private.capacity() == 0);
+    }
+
+    #[test]
+    fn a_promise_of_much_sets_little_aside() {
+        let (mut client, server, mut inbound, mut buffer) = pair();
+        client.write_all(b"set a 0 0 1000000000\r\n").unwrap();
+        inbound.read(&server, &mut buffer).unwrap();
+        inbound.consume(&buffer, 0, 1_000_000_024);
+        client.write_all(&[0; 5000]).unwrap();
+        inbound.read(&server, &mut buffer).unwrap();
+        assert!(!inbound.is_enough(&buffer));
+        assert!(inbound.private.capacity() <= 2 * TRUST, "{}", inbound.private.capacity());
+        assert_eq!(inbound.private.len(), 5022);
+    }
+
+    #[test]
+    fn a_full_buffer_says_that_there_may_be_more_and_an_empty_socket_that_there_is_not() {
+        let (mut client, server, mut inbound, mut buffer) = pair();
+        client.write_all(&[b'x'; 1500]).unwrap();
+        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::Some { bytes: 1024, drained: false }));
+        inbound.consume(&buffer, 1024, 0);
+        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::Some { bytes: 476, drained: true }));
+        inbound.consume(&buffer, 0, 477);
+        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::Nothing));
+        assert_eq!(inbound.private.len(), 476, "a read of nothing loses nothing");
+        drop(client);
+        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::End));
+    }
+
+    #[test]
+    fn what_waits_for_something_else_than_bytes_can_be_executed_again() {
+        let (mut client, server, mut inbound, mut buffer) = pair();
+        client.write_all(b"get a\r\nget b\r\n").unwrap();
+        inbound.read(&server, &mut buffer).unwrap();
+        inbound.consume(&buffer, 7, 0);
+        assert!(inbound.is_executable());
+        assert_eq!(inbound.bytes(&[]), b"get b\r\n");
+    }
+}

@@ -1,0 +1,193 @@
+//! Guards what operators look at: the numbers are those of the traffic, the format is one that Prometheus reads, and the
+//! documented metrics are the served ones.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use moneta_server::ServerConfig;
+use support::{PATIENCE, TestServer, config, eventually, hit, set};
+
+fn start() -> TestServer {
+    TestServer::start(ServerConfig { admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))), ..config() })
+}
+
+/// Status and body of a page.
+fn fetch(server: &TestServer, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(server.running.admin_address().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: moneta\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+/// Samples by name and labels as written, and types by family.
+#[derive(Debug, Default)]
+struct Exposition {
+    samples: BTreeMap<String, f64>,
+    types: BTreeMap<String, String>,
+}
+
+impl Exposition {
+    /// Reads the text format strictly: every sample belongs to the family announced last, and nothing is told twice.
+    fn parse(text: &str) -> Self {
+        let mut exposition = Self::default();
+        let mut family = String::new();
+        let body = text.strip_suffix("# EOF\n").expect("the text ends in its end mark");
+        for line in body.lines() {
+            if let Some(announced) = line.strip_prefix("# TYPE ") {
+                let (name, sort) = announced.split_once(' ').unwrap();
+                family = name.to_owned();
+                assert!(exposition.types.insert(name.into(), sort.into()).is_none(), "{name} is announced twice");
+            } else if !line.starts_with("# HELP ") {
+                let (sample, value) = line.rsplit_once(' ').unwrap();
+                assert!(sample.starts_with(&family), "{sample} under {family}");
+                let told_twice = exposition.samples.insert(sample.into(), value.parse().unwrap());
+                assert!(told_twice.is_none(), "{sample} is told twice");
+            }
+        }
+        exposition
+    }
+
+    fn get(&self, sample: &str) -> f64 {
+        *self.samples.get(sample).unwrap_or_else(|| panic!("no {sample} in {:#?}", self.samples))
+    }
+}
+
+fn metrics(server: &TestServer) -> Exposition {
+    let (status, text) = fetch(server, "/metrics");
+    assert_eq!(status, 200);
+    Exposition::parse(&text)
+}
+
+#[test]
+fn metrics_count_the_traffic() {
+    let server = start();
+    let mut client = server.connect();
+    client.ask(set("key", b"value"), "STORED\r\n");
+    for _ in 0..3 {
+        client.ask("get key\r\n", hit("key", b"value"));
+    }
+    client.ask("get none\r\n", "END\r\n");
+    client.ask("delete none\r\n", "NOT_FOUND\r\n");
+    client.ask("nonsense\r\n", "ERROR\r\n");
+
+    let sent = set("key", b"value").len() + 3 * 9 + 10 + 13 + 10;
+    let replies = 8 + 3 * hit("key", b"value").len() + 5 + 11 + 7;
+    let seen = metrics(&server);
+    assert_eq!(seen.get("moneta_commands_total{command=\"get\"}"), 4.0);
+    assert_eq!(seen.get("moneta_commands_total{command=\"set\"}"), 1.0);
+    assert_eq!(seen.get("moneta_commands_total{command=\"delete\"}"), 1.0);
+    assert_eq!(seen.get("moneta_command_results_total{command=\"get\",result=\"hit\"}"), 3.0);
+    assert_eq!(seen.get("moneta_command_results_total{command=\"get\",result=\"miss\"}"), 1.0);
+    assert_eq!(seen.get("moneta_request_errors_total{reason=\"protocol\"}"), 1.0);
+    assert_eq!(seen.get("moneta_received_bytes_total"), sent as f64);
+    assert_eq!(seen.get("moneta_sent_bytes_total"), replies as f64);
+    assert_eq!(seen.get("moneta_connections"), 1.0);
+    assert_eq!(seen.get("moneta_items"), 1.0);
+    assert_eq!(seen.get("moneta_ready"), 1.0);
+    drop(client);
+    eventually("the connection is gone", || metrics(&server).get("moneta_connections") == 0.0);
+}
+
+#[test]
+fn histograms_are_cumulative_and_complete() {
+    let server = start();
+    let mut client = server.connect();
+    for _ in 0..50 {
+        client.ask("get none\r\n", "END\r\n");
+    }
+    let seen = metrics(&server);
+    let buckets = |command: &str| -> Vec<(f64, f64)> {
+        let prefix = "moneta_command_duration_seconds_bucket{";
+        let mut found: Vec<(f64, f64)> = seen
+            .samples
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix) && name.contains(&format!("command=\"{command}\"")))
+            .map(|(name, &count)| {
+                let bound = name.split("le=\"").nth(1).unwrap().split('"').next().unwrap();
+                (bound.parse().unwrap_or(f64::INFINITY), count)
+            })
+            .collect();
+        found.sort_by(|one, other| one.0.total_cmp(&other.0));
+        found
+    };
+    let gets = buckets("get");
+    assert!(gets.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{gets:?}");
+    assert_eq!(gets.last(), Some(&(f64::INFINITY, 50.0)));
+    assert_eq!(seen.get("moneta_command_duration_seconds_count{command=\"get\"}"), 50.0);
+    assert!(seen.get("moneta_command_duration_seconds_sum{command=\"get\"}") > 0.0);
+    assert_eq!(buckets("set").last(), Some(&(f64::INFINITY, 0.0)));
+}
+
+#[test]
+fn the_documented_metrics_are_the_served_ones() {
+    let server = start();
+    let served: BTreeMap<String, String> = metrics(&server)
+        .types
+        .into_iter()
+        .map(|(name, sort)| (if sort == "counter" { format!("{name}_total") } else { name }, sort))
+        .collect();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+    let documented: BTreeMap<String, String> = page
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix("| `moneta_")?.split('|').map(str::trim);
+            let name = format!("moneta_{}", cells.next()?.trim_end_matches('`'));
+            Some((name, cells.next()?.to_owned()))
+        })
+        .collect();
+    assert_eq!(served, documented);
+}
+
+#[test]
+fn statistics_as_json_have_the_keys_of_the_stats_command() {
+    let server = start();
+    let mut client = server.connect();
+    client.ask(set("key", b"value"), "STORED\r\n");
+    client.send("stats\r\n");
+    let mut text = Vec::new();
+    while !text.ends_with(b"END\r\n") {
+        text.extend(client.receive(1));
+    }
+    let text = String::from_utf8(text).unwrap();
+    let commanded: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split(' ').next()).collect();
+    let (status, page) = fetch(&server, "/stats");
+    assert_eq!(status, 200);
+    let page: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&page).unwrap();
+    assert_eq!(page.keys().map(String::as_str).collect::<BTreeSet<_>>(), commanded);
+    assert_eq!(page["cmd_set"], 1);
+}
+
+#[test]
+fn a_draining_node_lives_but_is_not_ready() {
+    let server = start();
+    let mut waiting = server.connect();
+    waiting.send("get slow\r\n");
+    eventually("it waits", || server.gate.waiting() == 1);
+    let (status, page) = fetch(&server, "/readyz");
+    assert_eq!(status, 200);
+    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+    assert_eq!((&page["ready"], &page["connections"]), (&true.into(), &1.into()));
+
+    server.running.shutdown(true);
+    let (status, page) = fetch(&server, "/readyz");
+    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+    assert_eq!((status, &page["phase"]), (503, &"draining".into()));
+    assert_eq!(fetch(&server, "/healthz").0, 200);
+    assert_eq!(metrics(&server).get("moneta_ready"), 0.0);
+    server.gate.open();
+    waiting.expect("END\r\n");
+    server.running.join().unwrap();
+}
+
+#[test]
+fn an_unknown_page_is_not_found() {
+    assert_eq!(fetch(&start(), "/nothing").0, 404);
+}

@@ -1,0 +1,67 @@
+//! Guards the requests that wait for a store: they hold up nobody's work, keep their order, and are not forgotten.
+
+mod support;
+
+use moneta_server::ServerConfig;
+use support::{TestServer, config, eventually, hit, set};
+
+#[test]
+fn replies_keep_their_order_while_later_requests_run() {
+    let server = TestServer::start(ServerConfig { workers: 1, ..config() });
+    let mut client = server.connect();
+    client.send([b"get slow\r\n".to_vec(), set("quick", b"1"), b"get quick\r\n".to_vec()].concat());
+    eventually("the read waits", || server.gate.waiting() == 1);
+    // Another connection sees what the later request did, while the first reply is not out yet.
+    let mut other = server.connect();
+    eventually("the later request has run", || {
+        other.send("get quick\r\n");
+        let end = other.receive(5);
+        if end == b"END\r\n" {
+            return false;
+        }
+        other.expect(&hit("quick", b"1")[5..]);
+        true
+    });
+    assert_eq!(server.gate.waiting(), 1);
+    server.gate.open();
+    client.expect([b"END\r\nSTORED\r\n".to_vec(), hit("quick", b"1")].concat());
+    eventually("nothing waits", || server.gate.waiting() == 0);
+}
+
+#[test]
+fn many_connections_wait_at_once_and_all_are_woken() {
+    let server = TestServer::start(config());
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send([set("slow", b"value"), b"get slow\r\n".to_vec()].concat());
+    }
+    eventually("all wait", || server.gate.waiting() == 80);
+    server.gate.open();
+    for client in &mut clients {
+        client.expect("STORED\r\n");
+        client.expect(hit("slow", b"value"));
+    }
+}
+
+#[test]
+fn more_requests_than_may_wait_are_answered_all_the_same() {
+    let server = TestServer::start(config());
+    let mut client = server.connect();
+    let count = 1_000;
+    client.send(b"get slow\r\n".repeat(count));
+    eventually("as many wait as may", || server.gate.waiting() == moneta_server::session::MAX_PARKED);
+    server.gate.open();
+    client.expect(b"END\r\n".repeat(count));
+}
+
+#[test]
+fn a_client_may_leave_while_its_requests_wait() {
+    let server = TestServer::start(config());
+    let mut client = server.connect();
+    client.send("get slow\r\n");
+    eventually("it waits", || server.gate.waiting() == 1);
+    drop(client);
+    server.gate.open();
+    eventually("it is gone", || server.node.registry.totals().curr_connections == 0);
+    server.connect().ask("get quick\r\n", "END\r\n");
+}

@@ -1,0 +1,137 @@
+//! A store some of whose requests wait until the test lets them go on, as a slow device would make them.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use moneta_store::model::ModelStore;
+use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::{
+    Cursor, Deleted, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Visit, Walked, Written,
+};
+
+/// Keys that begin like this wait.
+const SLOW: &[u8] = b"slow";
+
+#[derive(Default)]
+struct State {
+    open: bool,
+    waiting: usize,
+    wakers: Vec<Waker>,
+}
+
+/// Holds requests up until it is opened.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<Mutex<State>>);
+
+impl Gate {
+    /// Lets everything through, from any thread.
+    pub fn open(&self) {
+        let wakers = {
+            let mut state = self.0.lock().unwrap();
+            state.open = true;
+            std::mem::take(&mut state.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Requests that came to the gate and have not passed it.
+    pub fn waiting(&self) -> usize {
+        self.0.lock().unwrap().waiting
+    }
+
+    fn arrive(&self) {
+        self.0.lock().unwrap().waiting += 1;
+    }
+
+    async fn pass(&self) {
+        poll_fn(|context| {
+            let mut state = self.0.lock().unwrap();
+            if state.open {
+                state.waiting -= 1;
+                return Poll::Ready(());
+            }
+            state.wakers.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// The model behind a gate: reads and writes of slow keys wait, everything else is answered at once.
+#[derive(Clone)]
+pub struct GatedStore {
+    inner: ModelStore,
+    gate: Gate,
+}
+
+impl GatedStore {
+    pub fn new(inner: ModelStore, gate: Gate) -> Self {
+        Self { inner, gate }
+    }
+}
+
+impl Store for GatedStore {
+    fn seed(&self) -> u64 {
+        self.inner.seed()
+    }
+
+    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
+        if !key.bytes.starts_with(SLOW) {
+            return self.inner.get(key, request, visitor);
+        }
+        self.gate.arrive();
+        let (store, key, request) = (self.clone(), key.bytes.to_vec(), *request);
+        Step::Wait(Box::pin(async move {
+            store.gate.pass().await;
+            let mut found = None;
+            let mut keep = |item: &ItemRef<'_>| found = Some(Item { meta: item.meta, value: item.value.to_vec() });
+            let lookup = store.inner.get(&Key::new(&key, store.seed()), &request, &mut keep).now()?;
+            Ok(found.map_or(lookup, Lookup::Found))
+        }))
+    }
+
+    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
+        if !key.bytes.starts_with(SLOW) {
+            return self.inner.set(key, value, request);
+        }
+        self.gate.arrive();
+        let (store, key, value, request) = (self.clone(), key.bytes.to_vec(), value.to_vec(), *request);
+        Step::Wait(Box::pin(async move {
+            store.gate.pass().await;
+            store.inner.set(&Key::new(&key, store.seed()), &value, &request).now()
+        }))
+    }
+
+    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
+        self.inner.delete(key, request)
+    }
+
+    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
+        self.inner.arithmetic(key, request)
+    }
+
+    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
+        self.inner.peek(key, visitor)
+    }
+
+    fn flush(&self, delay: Exptime) -> Step<()> {
+        self.inner.flush(delay)
+    }
+
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> bool {
+        self.inner.walk(cursor, show)
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.inner.stats()
+    }
+
+    fn resize(&self, limit: u64) -> bool {
+        self.inner.resize(limit)
+    }
+
+    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
+        self.inner.observe(observer);
+    }
+}
