@@ -1,7 +1,7 @@
 //! The executable specification: a plain map that does all a [`Store`] can be asked for, slowly and plainly.
 //!
 //! Every engine and every stack of layers is compared with it (see the `suite` module), so here an obvious line is worth
-//! more than a fast one. What it does follows memcached 1.6.45; `tests/meta_semantics.rs` holds the truth table.
+//! more than a fast one. What it does follows memcached 1.6.45; `tests/meta_semantics/` holds the truth table.
 
 mod state;
 

@@ -94,6 +94,7 @@ impl Options {
             mode: Mode::Lossy,
             config: SuiteConfig { memory: 4 << 20, value_max: 64 << 10 },
             keys: 1000,
+            operations: 6000,
             ..Self::exact()
         }
     }
@@ -110,7 +111,7 @@ impl Options {
         Self { rounds, ..self }
     }
 
-    /// How many operations a sequence has; 2000 unless told.
+    /// How many operations a sequence has; 2000 unless told, 6000 in lossy mode: enough to overflow its 4 MiB.
     #[must_use]
     pub fn operations(self, operations: usize) -> Self {
         Self { operations, ..self }

@@ -67,11 +67,11 @@ impl Generator {
         let most = options.keys.max(1);
         let (keys, ordinary) = match options.mode {
             Mode::Exact => (rng.choice([1, 4, 20, most]), rng.choice([16, 2 << 10, 40 << 10])),
-            Mode::Lossy => (rng.choice([20, most, most, most]), rng.choice([2 << 10, 40 << 10, 40 << 10])),
+            Mode::Lossy => (rng.choice([most / 4, most]), rng.choice([40 << 10, 64 << 10])),
         };
         Self {
             mode: options.mode,
-            keys: keys.unwrap_or(most).min(most),
+            keys: keys.unwrap_or(most).clamp(1, most),
             value_max: options.config.value_max,
             ordinary: ordinary.unwrap_or(16).min(options.config.value_max),
             rng,
@@ -99,6 +99,8 @@ impl Generator {
             780..890 => self.arithmetic(),
             890..900 => Operation::Peek { key: self.key() },
             900..905 => Operation::Prefetch { keys: (0..self.rng.usize(0..8)).map(|_| self.key()).collect() },
+            // Memory gets short only where things stay: few flushes and, below, few expiries.
+            905..908 if self.mode == Mode::Lossy && !self.chance(10) => self.set(),
             905..908 => Operation::Flush { delay: self.flush_delay() },
             908..950 => Operation::Advance { seconds: self.passing_seconds() },
             950..990 => Operation::WalkOn,
@@ -121,6 +123,7 @@ impl Generator {
 
     fn set(&mut self) -> Operation {
         let mode = match self.rng.u8(0..100) {
+            _ if self.mode == Mode::Lossy && self.chance(40) => WriteMode::Set,
             0..50 => WriteMode::Set,
             50..62 => WriteMode::Add,
             62..72 => WriteMode::Replace,
@@ -188,6 +191,7 @@ impl Generator {
             }
             30..40 => 0,
             40..60 => self.rng.usize(1..64),
+            60..97 if self.mode == Mode::Lossy => self.rng.usize(self.ordinary / 2..=self.ordinary),
             60..97 => self.rng.usize(0..=self.ordinary),
             97 | 98 => self.rng.usize(0..=self.value_max),
             _ => self.value_max + self.rng.usize(0..3),
@@ -208,6 +212,9 @@ impl Generator {
     }
 
     fn exptime(&mut self) -> Exptime {
+        if self.mode == Mode::Lossy && self.chance(75) {
+            return Exptime::NEVER;
+        }
         let start = i64::from(START);
         Exptime(match self.rng.u8(0..100) {
             0..40 => 0,
@@ -245,7 +252,7 @@ impl Generator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
+    use std::collections::{HashMap, HashSet};
 
     #[test]
     fn keys_are_distinct_and_of_every_allowed_length_class() {
@@ -253,6 +260,24 @@ mod tests {
         assert_eq!(keys.len(), 5000);
         assert!(keys.iter().all(|key| (1..=KEY_MAX).contains(&key.len())));
         assert!(keys.iter().any(|key| key.len() == 1) && keys.iter().any(|key| key.len() == KEY_MAX));
+    }
+
+    #[test]
+    fn lossy_sequences_store_more_than_fits() {
+        let options = Options::lossy();
+        for seed in 0..5 {
+            let mut lengths = HashMap::new();
+            for operation in sequence(options, seed).operations {
+                let Operation::Set { key, value: Payload::Bytes { length, .. }, request, .. } = operation else {
+                    continue;
+                };
+                if request.mode == WriteMode::Set && length <= options.config.value_max {
+                    lengths.insert(key, length as u64);
+                }
+            }
+            let stored: u64 = lengths.values().sum();
+            assert!(stored > options.config.memory, "seed {seed} stores {stored} bytes");
+        }
     }
 
     #[test]

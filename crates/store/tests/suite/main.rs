@@ -41,7 +41,7 @@ fn the_model_passes() {
 
 #[test]
 fn the_model_passes_where_it_might_forget() {
-    suite::run(model, Options::lossy().rounds(10));
+    suite::run(model, Options::lossy().rounds(3));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_store_that_waits_passes_with_its_waker_or_its_loop() {
 #[test]
 fn a_store_that_evicts_passes_only_where_it_may() {
     let evicting = |config, clock: Arc<Clock>| Faulty::new(model(config, Arc::clone(&clock)), clock, Fault::Evicts);
-    suite::run(evicting, Options::lossy().rounds(10));
+    suite::run(evicting, Options::lossy().rounds(3));
     is_found(Fault::Evicts, 20);
 }
 
