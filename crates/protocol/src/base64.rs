@@ -16,6 +16,11 @@ pub fn decode_key<'b>(key: &[u8], buffer: &'b mut KeyBuffer) -> Option<&'b [u8]>
     }
 }
 
+/// A key as base64.
+pub fn encode_key(key: &[u8]) -> String {
+    STANDARD.encode(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -28,6 +33,7 @@ mod tests {
         for bad in [&b""[..], b"YQ=", b"YQ", b"!!!", b"YR==", b"===="] {
             assert_eq!(decode_key(bad, &mut buffer), None, "{bad:?}");
         }
+        assert_eq!(encode_key(b"\x00\xff "), "AP8g");
         assert_eq!(decode_key(&[b'Y'; 248], &mut buffer).map(<[u8]>::len), Some(186));
     }
 }

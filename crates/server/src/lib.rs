@@ -7,11 +7,15 @@
 pub mod auth;
 pub mod config;
 pub mod counters;
+pub mod dump;
 pub mod error;
 pub mod latency;
 pub mod node;
+pub mod prefixes;
 pub mod server;
 pub mod session;
+pub mod stats;
+pub mod usage;
 pub mod watch;
 
 mod acceptor;
@@ -19,6 +23,7 @@ mod admin;
 mod backlog;
 mod connection;
 mod descriptors;
+mod escape;
 mod inbound;
 mod lifecycle;
 mod listener;
@@ -30,3 +35,7 @@ mod worker;
 pub use config::{ListenAddress, Listener, ServerConfig};
 pub use error::ServerError;
 pub use server::{RunningServer, Server};
+
+/// The version as clients see it. It begins with the memcached version whose behaviour this node has, since clients look
+/// there for what a server can do.
+pub const VERSION: &str = concat!("1.6.45-moneta-", env!("CARGO_PKG_VERSION"));

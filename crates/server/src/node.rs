@@ -1,13 +1,14 @@
 //! What all workers of one server share: settings, clock, counters, watchers, users, and the way to stop.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use moneta_store::Clock;
 
 use crate::auth::Authenticator;
 use crate::counters::Registry;
+use crate::prefixes::Prefixes;
 use crate::watch::Hub;
 
 /// Settings that sessions obey or show; fixed at start, but for verbosity.
@@ -114,7 +115,11 @@ pub struct Node {
     pub authenticator: Authenticator,
     /// Unix second of the start.
     pub started: u32,
+    /// Counts by key prefix (`stats detail`).
+    pub prefixes: Prefixes,
     verbosity: AtomicU32,
+    /// Whether items may be walked for `lru_crawler`.
+    crawler: AtomicBool,
     lifecycle: OnceLock<Box<dyn Lifecycle>>,
     connections: OnceLock<Box<dyn ListConnections>>,
 }
@@ -130,6 +135,8 @@ impl Node {
             registry: Registry::default(),
             watchers: Arc::new(Hub::default()),
             authenticator,
+            prefixes: Prefixes::default(),
+            crawler: AtomicBool::new(true),
             lifecycle: OnceLock::new(),
             connections: OnceLock::new(),
         }
@@ -143,6 +150,16 @@ impl Node {
     /// Changes how much is logged.
     pub fn set_verbosity(&self, level: u32) {
         self.verbosity.store(level, Ordering::Relaxed);
+    }
+
+    /// Whether `lru_crawler` may walk items.
+    pub fn is_crawler_enabled(&self) -> bool {
+        self.crawler.load(Ordering::Relaxed)
+    }
+
+    /// Allows `lru_crawler` to walk items, or forbids it; returns what it was before.
+    pub fn enable_crawler(&self, enabled: bool) -> bool {
+        self.crawler.swap(enabled, Ordering::Relaxed)
     }
 
     /// Says how to stop the node. Only the first call counts.

@@ -1,17 +1,296 @@
 //! Who watches what, for the `watch` command: events become lines in bounded queues, one a watcher.
+//!
+//! While nobody watches, an event costs its place one relaxed load. A watcher that reads too slowly loses lines, never
+//! holds anybody up, and is told how many it lost.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use moneta_protocol::request::{Exptime, Write, WriteMode};
+use moneta_store::{Departed, Departure, Observer, Store, Written};
+
+use crate::escape::percent_encode;
+use crate::node::{Peer, Transport};
+use crate::session::CloseReason;
+
+/// Reads of items.
+pub const FETCHERS: u32 = 1;
+/// Writes of items.
+pub const MUTATIONS: u32 = 2;
+/// Items that had to make room.
+pub const EVICTIONS: u32 = 4;
+/// Connections opened and closed.
+pub const CONNEVENTS: u32 = 8;
+
+/// Most watchers at once, as in memcached.
+const WATCHERS_MAX: usize = 20;
+/// Most bytes that wait for one watcher; lines beyond are dropped and counted.
+const QUEUE_MAX: usize = 256 * 1024;
+
+/// The streams that a `watch` line names; `None` if it names one that does not exist here. None named means fetchers.
+pub fn streams<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<u32> {
+    let mut streams = 0;
+    for word in words {
+        streams |= match word {
+            b"fetchers" => FETCHERS,
+            b"mutations" => MUTATIONS,
+            b"evictions" => EVICTIONS,
+            b"connevents" => CONNEVENTS,
+            _ => return None,
+        };
+    }
+    Some(if streams == 0 { FETCHERS } else { streams })
+}
+
+/// How a read of one key ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// A hit.
+    Found {
+        /// Bytes of the value.
+        size: usize,
+    },
+    /// A miss.
+    Missed {
+        /// Something was there, but its time was up.
+        expired: bool,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    skipped: u64,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    streams: u32,
+    lines: Mutex<Lines>,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a line or counts it as skipped; whether there was room.
+    fn push(&self, line: &[u8]) -> bool {
+        let mut lines = self.lock();
+        let fits = lines.bytes.len() + line.len() <= QUEUE_MAX;
+        if fits {
+            if lines.skipped > 0 {
+                let skipped = std::mem::take(&mut lines.skipped);
+                lines.bytes.extend_from_slice(format!("[skipped: {skipped}]\n").as_bytes());
+            }
+            lines.bytes.extend_from_slice(line);
+        } else {
+            lines.skipped += 1;
+        }
+        let waker = lines.waker.take();
+        drop(lines);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        fits
+    }
+}
 
 /// The watchers of a node.
 #[derive(Debug, Default)]
 pub struct Hub {
+    /// Streams that somebody watches.
     wanted: AtomicU32,
+    /// Number of the next line, over all streams.
+    next_line: AtomicU64,
+    skipped: AtomicU64,
+    sent: AtomicU64,
+    queues: Mutex<Vec<Arc<Queue>>>,
+}
+
+/// What `stats` says of the watchers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HubStats {
+    /// Watchers now.
+    pub watchers: u64,
+    /// Lines dropped for want of room.
+    pub skipped: u64,
+    /// Lines queued.
+    pub sent: u64,
+}
+
+/// One session's part in it.
+#[derive(Debug)]
+pub struct Watcher {
+    queue: Arc<Queue>,
+}
+
+impl Watcher {
+    /// Moves lines to `output` while it is below `high_water`, and leaves a waker for the next one.
+    pub fn poll(&mut self, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) {
+        let mut lines = self.queue.lock();
+        if output.len() < high_water {
+            output.append(&mut lines.bytes);
+        }
+        match &mut lines.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
+
+    /// Stops watching.
+    pub fn leave<S: Store>(self, hub: &Hub, store: &S) {
+        let mut queues = hub.lock();
+        queues.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
+        hub.note_wanted(&queues);
+        if !hub.wants(EVICTIONS) {
+            store.observe(None);
+        }
+    }
 }
 
 impl Hub {
-    /// Whether anybody watches any of `streams` (a bit set); one relaxed load.
+    /// Whether anybody watches any of `streams` (a bit set).
     #[inline]
     pub fn wants(&self, streams: u32) -> bool {
         self.wanted.load(Ordering::Relaxed) & streams != 0
+    }
+
+    /// A new watcher of `streams`; `None` if there are too many.
+    pub fn join<S: Store>(self: &Arc<Self>, streams: u32, store: &S) -> Option<Watcher> {
+        let mut queues = self.lock();
+        if queues.len() >= WATCHERS_MAX {
+            return None;
+        }
+        let queue = Arc::new(Queue { streams, lines: Mutex::default() });
+        queues.push(Arc::clone(&queue));
+        self.note_wanted(&queues);
+        if streams & EVICTIONS != 0 {
+            store.observe(Some(Arc::<Self>::clone(self)));
+        }
+        Some(Watcher { queue })
+    }
+
+    /// Numbers of the hub.
+    pub fn stats(&self) -> HubStats {
+        HubStats {
+            watchers: self.lock().len() as u64,
+            skipped: self.skipped.load(Ordering::Relaxed),
+            sent: self.sent.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A key was read.
+    #[cold]
+    pub fn fetched(&self, peer: &Peer, key: &[u8], fetched: &Fetched) {
+        let (status, class, size) = match fetched {
+            Fetched::Found { size } => ("found", 1, *size),
+            Fetched::Missed { expired: true } => ("expired", 0, 0),
+            Fetched::Missed { expired: false } => ("not_found", 0, 0),
+        };
+        let rest = format!(" status={status} clsid={class} cfd={} size={size}\n", peer.id);
+        self.send(FETCHERS, "item_get key=", key, &rest);
+    }
+
+    /// A key was written, or was not.
+    #[cold]
+    pub fn stored(&self, peer: &Peer, key: &[u8], request: &Write, written: Written, size: usize) {
+        let status = match written {
+            Written::Stored { .. } => "stored",
+            Written::NotStored => "not_stored",
+            Written::Exists => "exists",
+            Written::NotFound => "not_found",
+            Written::TooLarge => "too_large",
+            Written::OutOfMemory => "no_memory",
+        };
+        let command = match request.mode {
+            WriteMode::Set | WriteMode::Replace if request.compare.is_some() => "cas",
+            WriteMode::Set => "set",
+            WriteMode::Add => "add",
+            WriteMode::Replace => "replace",
+            WriteMode::Append => "append",
+            WriteMode::Prepend => "prepend",
+        };
+        let Exptime(ttl) = request.exptime;
+        let rest = format!(" status={status} cmd={command} ttl={ttl} clsid=1 cfd={} size={size}\n", peer.id);
+        self.send(MUTATIONS, "item_store key=", key, &rest);
+    }
+
+    /// A connection was accepted.
+    #[cold]
+    pub fn connection_opened(&self, peer: &Peer) {
+        let rest = format!("{} cfd={}\n", describe(peer), peer.id);
+        self.send(CONNEVENTS, "conn_new ", b"", &rest);
+    }
+
+    /// A connection ended.
+    #[cold]
+    pub fn connection_closed(&self, peer: &Peer, reason: CloseReason) {
+        let reason = match reason {
+            CloseReason::Normal => "normal",
+            CloseReason::Error => "error",
+            CloseReason::IdleTimeout => "idle_timeout",
+            CloseReason::Shutdown => "shutdown",
+        };
+        let rest = format!("{} reason={reason} cfd={}\n", describe(peer), peer.id);
+        self.send(CONNEVENTS, "conn_close ", b"", &rest);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_wanted(&self, queues: &[Arc<Queue>]) {
+        let wanted = queues.iter().fold(0, |wanted, queue| wanted | queue.streams);
+        self.wanted.store(wanted, Ordering::Relaxed);
+    }
+
+    /// Queues a line for everybody who watches `stream`.
+    fn send(&self, stream: u32, kind: &str, key: &[u8], rest: &str) {
+        let line = self.line(kind, key, rest);
+        for queue in self.lock().iter().filter(|queue| queue.streams & stream != 0) {
+            let counter = if queue.push(&line) { &self.sent } else { &self.skipped };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn line(&self, kind: &str, key: &[u8], rest: &str) -> Vec<u8> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let number = self.next_line.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut front = String::with_capacity(96);
+        let _ = write!(front, "ts={}.{:06} gid={number} type={kind}", now.as_secs(), now.subsec_micros());
+        let mut line = front.into_bytes();
+        percent_encode(key, &mut line);
+        line.extend_from_slice(rest.as_bytes());
+        line
+    }
+}
+
+fn describe(peer: &Peer) -> String {
+    match (peer.transport, peer.address) {
+        (Transport::Tcp, Some(address)) => {
+            format!("rip={} rport={} transport=tcp", address.ip(), address.port())
+        }
+        (Transport::Tcp, None) => "rip=unknown rport=0 transport=tcp".to_owned(),
+        (Transport::Unix, _) => "rip=unix rport=0 transport=unix".to_owned(),
+    }
+}
+
+impl Observer for Hub {
+    fn departed(&self, item: &Departed<'_>) {
+        if item.why != Departure::Evicted || !self.wants(EVICTIONS) {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let now = u32::try_from(now).unwrap_or(u32::MAX);
+        let fetch = if item.meta.fetched { "yes" } else { "no" };
+        let ttl = item.meta.expiry.remaining(now).map_or(-1, i64::from);
+        let la = now.saturating_sub(item.meta.last_access);
+        let rest = format!(" fetch={fetch} ttl={ttl} la={la} clsid=1 size={}\n", item.value_bytes);
+        self.send(EVICTIONS, "eviction key=", item.key, &rest);
     }
 }

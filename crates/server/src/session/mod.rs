@@ -1,12 +1,34 @@
 //! A session: bytes of one connection in, bytes out. It does no I/O, starts no threads and makes no system calls.
+//!
+//! Replies are written straight into the connection's output buffer. Only when the store has to wait for something is a
+//! request parked: it keeps its place in a queue, replies to later requests line up behind it, and later requests start
+//! meanwhile. Nothing of that exists, and no memory is taken for it, while every request is answered at once.
+
+mod admin;
+mod change;
+mod execute;
+mod login;
+mod parked;
+mod read;
+#[cfg(test)]
+mod tests;
+mod ticket;
 
 use std::sync::Arc;
 use std::task::Context;
 
+use moneta_protocol::decoder::{Decoded, Decoder, Protocol};
+use moneta_protocol::encode;
+use moneta_protocol::refusal::Refusal;
 use moneta_store::Store;
 
+use crate::auth::AuthMode;
 use crate::counters::Counters;
+use crate::dump::Dump;
+use crate::latency::Stopwatch;
 use crate::node::{Node, Peer};
+use crate::watch::{self, Watcher};
+use parked::Parked;
 
 /// Most requests of one connection that wait for the store at once; further ones are not started.
 pub const MAX_PARKED: usize = 256;
@@ -36,7 +58,7 @@ pub struct Received {
 /// What [`Session::poll`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
-    /// Input that was left lying can be received again: requests finished that stood in its way.
+    /// Input that was left lying can be received again: nothing of this session's stands in its way.
     pub receive_again: bool,
     /// What becomes of the connection.
     pub after: After,
@@ -47,7 +69,7 @@ pub struct Polled {
 pub enum After {
     /// It goes on.
     Continue,
-    /// Write what is in the output, then close.
+    /// Write what is in the output and what parked requests still answer, then close.
     CloseWhenFlushed,
     /// Close at once.
     CloseNow,
@@ -66,25 +88,74 @@ pub enum CloseReason {
     Shutdown,
 }
 
+/// What most sessions never have.
+#[derive(Default)]
+struct Rare {
+    parked: Parked,
+    dump: Option<Dump>,
+    watcher: Option<Watcher>,
+}
+
+/// What a session waits for before it takes commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing was received yet.
+    New,
+    /// The client has to log in with a text `set`.
+    TextLogin,
+    /// The client has to log in with SASL; `started` once a first step was taken.
+    SaslLogin { started: bool },
+    /// Commands.
+    Open,
+    /// Nothing any more: lines of a `watch` go out, what comes in is thrown away.
+    Watching,
+    /// No more of them: the connection is about to close.
+    Closing,
+}
+
+/// How a command leaves the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// On to the next one.
+    Next,
+    /// A long `get` paused; this many bytes at the end of what the command consumed were not executed.
+    Paused { rest: usize },
+    /// Close.
+    Close(After),
+}
+
 /// One connection's protocol state.
 pub struct Session {
+    decoder: Decoder,
+    rare: Option<Box<Rare>>,
     peer: Peer,
+    stage: Stage,
 }
 
 impl Session {
     /// A session for a connection just accepted.
     pub fn new(peer: Peer) -> Self {
-        Self { peer }
+        Self { decoder: Decoder::new(Protocol::Any, 0), rare: None, peer, stage: Stage::New }
     }
 
     /// Tells watchers that the connection is there. Call once, before the first [`Session::receive`].
     pub fn opened<S: Store>(&self, worker: &Worker<S>) {
-        let _ = (worker, self.peer);
+        if worker.node.watchers.wants(watch::CONNEVENTS) {
+            worker.node.watchers.connection_opened(&self.peer);
+        }
     }
 
     /// Ends the session: tells watchers and lets go of what it holds in the node. Call once, last.
     pub fn closed<S: Store>(&mut self, worker: &Worker<S>, reason: CloseReason) {
-        let _ = (worker, reason);
+        self.stage = Stage::Closing;
+        if let Some(rare) = self.rare.take()
+            && let Some(watcher) = rare.watcher
+        {
+            watcher.leave(&worker.node.watchers, &worker.store);
+        }
+        if worker.node.watchers.wants(watch::CONNEVENTS) {
+            worker.node.watchers.connection_closed(&self.peer, reason);
+        }
     }
 
     /// Executes what `input` holds and appends the replies to `output`. Stops early when `output` has grown past
@@ -97,8 +168,43 @@ impl Session {
         output: &mut Vec<u8>,
         high_water: usize,
     ) -> Received {
-        let _ = (worker, output, high_water);
-        Received { consumed: input.len(), needed: 1, after: After::CloseNow }
+        if self.stage != Stage::Open
+            && let Some(received) = self.before_commands(worker, input, output)
+        {
+            return received;
+        }
+        let mut consumed = 0;
+        let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
+        loop {
+            if output.len() >= high_water || self.is_held_up(high_water) {
+                return Received { consumed, needed: 0, after: After::Continue };
+            }
+            stopwatch.begin();
+            match self.decoder.decode(&input[consumed..]) {
+                Decoded::Command { command, consumed: taken } => {
+                    let end = consumed + taken;
+                    let kind = execute::kind_of(&command);
+                    let flow = self.execute(worker, &command, &input[..end], output, high_water);
+                    stopwatch.end(kind);
+                    consumed = end;
+                    match flow {
+                        Flow::Next => {}
+                        Flow::Paused { rest } => consumed -= rest,
+                        Flow::Close(after) => return self.close(consumed, after),
+                    }
+                }
+                Decoded::Partial { needed } => return Received { consumed, needed, after: After::Continue },
+                Decoded::Refused { refusal, consumed: taken } => {
+                    consumed += taken;
+                    self.refuse(worker, &refusal, output);
+                    if refusal.close {
+                        return self.close(consumed, After::CloseWhenFlushed);
+                    }
+                }
+                Decoded::Swallowed { consumed: taken } => consumed += taken,
+                Decoded::Close => return self.close(consumed, After::CloseNow),
+            }
+        }
     }
 
     /// Polls parked requests, dumps and watchers; appends what became ready, in order, to `output`.
@@ -109,17 +215,102 @@ impl Session {
         output: &mut Vec<u8>,
         high_water: usize,
     ) -> Polled {
-        let _ = (worker, cx, output, high_water);
-        Polled { receive_again: false, after: After::Continue }
+        if let Some(rare) = &mut self.rare {
+            rare.parked.poll(worker, &self.peer, cx);
+            rare.parked.drain(output, high_water);
+            if rare.parked.is_empty() {
+                if let Some(dump) = &mut rare.dump
+                    && dump.write(worker, output, high_water)
+                {
+                    rare.dump = None;
+                }
+                if let Some(watcher) = &mut rare.watcher {
+                    watcher.poll(cx, output, high_water);
+                }
+            }
+            // Whoever drives the session waits for this waker: it must come back for what only lacked room.
+            if rare.dump.is_some() || rare.parked.is_ready() {
+                cx.waker().wake_by_ref();
+            }
+            if rare.parked.is_empty() && rare.dump.is_none() && rare.watcher.is_none() {
+                self.rare = None;
+            }
+        }
+        Polled { receive_again: !self.is_held_up(high_water), after: After::Continue }
     }
 
     /// Whether [`Session::poll`] has anything to do: something is parked, dumped or watched.
     pub fn is_waiting(&self) -> bool {
-        false
+        self.rare.is_some()
     }
 
     /// Whether the idle timeout may close it. Watchers are exempt.
     pub fn may_time_out(&self) -> bool {
-        true
+        self.rare.as_ref().is_none_or(|rare| rare.watcher.is_none())
+    }
+
+    /// Whether something parked or a dump has to go on before more is started.
+    #[inline]
+    fn is_held_up(&self, high_water: usize) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.dump.is_some() || rare.parked.is_full(high_water))
+    }
+
+    fn close(&mut self, consumed: usize, after: After) -> Received {
+        self.stage = Stage::Closing;
+        Received { consumed, needed: 0, after }
+    }
+
+    /// Sees to whatever stands before the first command; `None` when commands can be decoded.
+    #[cold]
+    fn before_commands<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Option<Received> {
+        if self.stage == Stage::New {
+            let settings = &worker.node.settings;
+            let (protocol, stage) = match worker.node.authenticator.mode() {
+                AuthMode::Off => (Protocol::Any, Stage::Open),
+                AuthMode::Text => (Protocol::Text, Stage::TextLogin),
+                AuthMode::Sasl => (Protocol::Binary, Stage::SaslLogin { started: false }),
+            };
+            self.stage = stage;
+            self.decoder = Decoder::new(protocol, settings.item_max);
+            self.decoder.require_login(matches!(stage, Stage::SaslLogin { .. }));
+        }
+        match self.stage {
+            Stage::TextLogin => self.log_in_by_text(worker, input, output),
+            Stage::Watching => Some(Received { consumed: input.len(), needed: 1, after: After::Continue }),
+            Stage::Closing => Some(self.close(input.len(), After::CloseWhenFlushed)),
+            _ => None,
+        }
+    }
+
+    /// Where replies go: behind whatever is parked.
+    #[inline]
+    fn out<'a>(&'a mut self, output: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
+        match &mut self.rare {
+            Some(rare) if !rare.parked.is_empty() => rare.parked.tail(),
+            _ => output,
+        }
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    #[cold]
+    fn refuse<S: Store>(&mut self, worker: &Worker<S>, refusal: &Refusal<'_>, output: &mut Vec<u8>) {
+        worker.counters.protocol_errors.bump();
+        if refusal.too_large {
+            worker.counters.store_too_large.bump();
+        }
+        if let Some(forget) = refusal.forget {
+            self.forget(worker, forget);
+        }
+        if let Some(message) = refusal.message {
+            encode::message(message, self.out(output));
+        }
     }
 }

@@ -1,0 +1,168 @@
+//! The commands of operators: `verbosity`, `cache_memlimit`, `watch`, `lru_crawler`, `slabs`, `lru`, `shutdown`, `stats`.
+
+use moneta_protocol::command::{Command, Style};
+use moneta_protocol::encode;
+use moneta_protocol::reply::Reply;
+use moneta_protocol::status::Status;
+use moneta_store::Store;
+
+use super::{After, Flow, Session, Stage, Worker};
+use crate::dump::{Dump, DumpKind};
+use crate::stats;
+use crate::watch;
+
+/// Highest verbosity; higher ones are taken as this.
+const VERBOSITY_MAX: u32 = 2;
+/// Least memory a node can be set to, in MiB.
+const MEMORY_MIN: u64 = 8;
+/// From here on a limit was meant in bytes, in MiB.
+const MEMORY_ABSURD: u64 = 1_000_000_000;
+
+const ERROR: &str = "ERROR";
+const CRAWLER_DISABLED: &str = "CLIENT_ERROR lru crawler disabled";
+const REASSIGNMENT_DISABLED: &str = "CLIENT_ERROR slab reassignment disabled";
+
+/// Answers a command that the settings forbid.
+pub(super) fn not_allowed(style: &Style<'_>, what: &str, out: &mut Vec<u8>) {
+    match style {
+        Style::Binary(style) => encode::binary_error(*style, Status::AuthError, out),
+        _ => encode::reply(style, &[], Reply::Line(&format!("CLIENT_ERROR {what} not allowed")), 0, out),
+    }
+}
+
+fn words(arguments: &[u8]) -> impl Iterator<Item = &[u8]> {
+    arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty())
+}
+
+impl Session {
+    pub(super) fn administer<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        command: &Command<'_>,
+        output: &mut Vec<u8>,
+    ) -> Flow {
+        let node = &worker.node;
+        let text = Style::Text(Default::default());
+        let (style, line) = match *command {
+            Command::Verbosity { level, style } => {
+                node.set_verbosity(level.min(VERBOSITY_MAX));
+                (style, "OK")
+            }
+            Command::CacheMemlimit { mebibytes, style } => (style, memlimit(worker, mebibytes)),
+            Command::Stats { arguments, style } => {
+                stats::write(worker, arguments, &style, self.out(output));
+                return Flow::Next;
+            }
+            Command::Watch { arguments } => (text, self.watch(worker, arguments)),
+            Command::LruCrawler { arguments, style } => match self.crawl(worker, arguments) {
+                Some(line) => (style, line),
+                None => return Flow::Next,
+            },
+            Command::Lru { style, .. } => (style, ERROR),
+            Command::Slabs { arguments, style } => (style, slabs(arguments)),
+            Command::Shutdown { arguments } => match shutdown(worker, arguments) {
+                Some(line) => (text, line),
+                None => return Flow::Close(After::CloseNow),
+            },
+            _ => (text, ERROR),
+        };
+        encode::reply(&style, &[], Reply::Line(line), 0, self.out(output));
+        Flow::Next
+    }
+
+    fn watch<S: Store>(&mut self, worker: &Worker<S>, arguments: &[u8]) -> &'static str {
+        if !worker.node.settings.watch_enabled {
+            return "CLIENT_ERROR watch commands not allowed";
+        }
+        let Some(streams) = watch::streams(words(arguments)) else {
+            return ERROR;
+        };
+        match worker.node.watchers.join(streams, &worker.store) {
+            Some(watcher) => {
+                self.rare().watcher = Some(watcher);
+                self.stage = Stage::Watching;
+                "OK"
+            }
+            None => "WATCHER_TOO_MANY log watcher limit reached",
+        }
+    }
+
+    /// `lru_crawler`; `None` when a dump answers.
+    fn crawl<S: Store>(&mut self, worker: &Worker<S>, arguments: &[u8]) -> Option<&'static str> {
+        let node = &worker.node;
+        let mut words = words(arguments);
+        let line = match (words.next(), words.next(), words.next()) {
+            (Some(b"enable"), None, _) => match node.enable_crawler(true) {
+                true => "ERROR failed to start lru crawler thread",
+                false => "OK",
+            },
+            (Some(b"disable"), None, _) => {
+                node.enable_crawler(false);
+                "OK"
+            }
+            (Some(b"crawl" | b"metadump" | b"mgdump"), Some(_), None) if !node.is_crawler_enabled() => CRAWLER_DISABLED,
+            (Some(b"crawl"), Some(classes), None) => {
+                // Engines take back the room of the expired all the time: there is nothing to start.
+                if names_everything(classes) { "OK" } else { "BADCLASS invalid class id" }
+            }
+            (Some(dump @ (b"metadump" | b"mgdump")), Some(classes), None) => {
+                let kind = if dump == b"mgdump" { DumpKind::Keys } else { DumpKind::Metadata };
+                return self.dump(worker, kind, classes);
+            }
+            _ => ERROR,
+        };
+        Some(line)
+    }
+
+    fn dump<S: Store>(&mut self, worker: &Worker<S>, kind: DumpKind, classes: &[u8]) -> Option<&'static str> {
+        if !worker.node.settings.dump_enabled {
+            return Some("ERROR metadump not allowed");
+        }
+        if !names_everything(classes) {
+            return Some("BADCLASS invalid class id");
+        }
+        self.rare().dump = Some(Dump::new(kind));
+        None
+    }
+}
+
+/// Whether a list of classes holds all items: there is one class, number 1.
+fn names_everything(classes: &[u8]) -> bool {
+    matches!(classes, b"all" | b"hash") || classes.split(|&byte| byte == b',').all(|class| class == b"1")
+}
+
+fn memlimit<S: Store>(worker: &Worker<S>, mebibytes: u64) -> &'static str {
+    if mebibytes < MEMORY_MIN {
+        "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"
+    } else if mebibytes > MEMORY_ABSURD {
+        "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"
+    } else if worker.store.resize(mebibytes << 20) {
+        "OK"
+    } else {
+        "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"
+    }
+}
+
+/// There are no slab classes, so nothing can be moved between them; turning the automatic moving off changes nothing.
+fn slabs(arguments: &[u8]) -> &'static str {
+    let mut words = words(arguments);
+    match (words.next(), words.next(), words.next(), words.next()) {
+        (Some(b"reassign"), Some(_), Some(_), None) => REASSIGNMENT_DISABLED,
+        (Some(b"automove"), Some(b"0"), ..) => "OK",
+        (Some(b"automove"), Some(_), ..) => REASSIGNMENT_DISABLED,
+        _ => ERROR,
+    }
+}
+
+/// `None` when the node stops.
+fn shutdown<S: Store>(worker: &Worker<S>, arguments: &[u8]) -> Option<&'static str> {
+    if !worker.node.settings.shutdown_enabled {
+        return Some("ERROR: shutdown not enabled");
+    }
+    let graceful = match arguments {
+        b"" => false,
+        b"graceful" => true,
+        _ => return Some("CLIENT_ERROR invalid shutdown mode"),
+    };
+    if worker.node.request_shutdown(graceful) { None } else { Some(ERROR) }
+}

@@ -1,0 +1,298 @@
+//! `set`, `delete`, `incr` and everything else that changes an item.
+
+use moneta_protocol::command::Style;
+use moneta_protocol::encode;
+use moneta_protocol::refusal::Forget;
+use moneta_protocol::reply::Reply;
+use moneta_protocol::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
+use moneta_store::{Deleted, Key, Number, Step, Store, StoreError, Written};
+
+use super::execute::stored_key;
+use super::parked::Waiting;
+use super::ticket::Ticket;
+use super::{Session, Worker};
+use crate::counters::Counters;
+use crate::node::Peer;
+use crate::prefixes::Use;
+use crate::watch;
+
+/// What was asked of one key.
+pub(super) struct Asked<'a, R> {
+    /// The key, as sent.
+    pub(super) key: &'a [u8],
+    pub(super) request: &'a R,
+    pub(super) style: &'a Style<'a>,
+}
+
+fn count_meta(counters: &Counters, style: &Style<'_>) {
+    if matches!(style, Style::Meta(_)) {
+        counters.cmd_meta.bump();
+    }
+}
+
+#[cold]
+fn failed(counters: &Counters, style: &Style<'_>, error: &StoreError, out: &mut Vec<u8>) {
+    counters.store_errors.bump();
+    encode::reply(style, &[], Reply::Failed(&error.to_string()), 0, out);
+}
+
+#[inline]
+fn count_write(counters: &Counters, request: &Write, written: Written) {
+    counters.cmd_set.bump();
+    if request.compare.is_some() && matches!(request.mode, WriteMode::Set | WriteMode::Replace) {
+        match written {
+            Written::Stored { .. } => counters.cas_hits.bump(),
+            Written::Exists => counters.cas_badval.bump(),
+            Written::NotFound => counters.cas_misses.bump(),
+            _ => {}
+        }
+    }
+    match written {
+        Written::TooLarge => counters.store_too_large.bump(),
+        Written::OutOfMemory => counters.store_no_memory.bump(),
+        _ => {}
+    }
+}
+
+/// Answers a write; `size` is that of the value now.
+#[inline]
+pub(super) fn answer_write<S: Store>(
+    worker: &Worker<S>,
+    peer: &Peer,
+    asked: Asked<'_, Write>,
+    size: usize,
+    outcome: Result<Written, StoreError>,
+    out: &mut Vec<u8>,
+) {
+    let written = match outcome {
+        Ok(written) => written,
+        Err(error) => return failed(&worker.counters, asked.style, &error, out),
+    };
+    count_write(&worker.counters, asked.request, written);
+    if worker.node.watchers.wants(watch::MUTATIONS) {
+        worker.node.watchers.stored(peer, asked.key, asked.request, written, size);
+    }
+    if worker.node.prefixes.is_enabled() {
+        worker.node.prefixes.count(asked.key, Use::Set);
+    }
+    let reply = match written {
+        Written::Stored { cas } => Reply::Stored { cas, size },
+        Written::NotStored => Reply::NotStored,
+        Written::Exists => Reply::Exists,
+        Written::NotFound => Reply::NotFound,
+        // What would grow an item over the limit is not stored, as memcached says it.
+        Written::TooLarge if matches!(asked.request.mode, WriteMode::Append | WriteMode::Prepend) => Reply::NotStored,
+        Written::TooLarge => Reply::TooLarge,
+        Written::OutOfMemory => Reply::OutOfMemory,
+    };
+    encode::reply(asked.style, asked.key, reply, worker.node.clock.now(), out);
+}
+
+/// Answers a delete.
+pub(super) fn answer_delete<S: Store>(
+    worker: &Worker<S>,
+    asked: Asked<'_, Delete>,
+    outcome: Result<Deleted, StoreError>,
+    out: &mut Vec<u8>,
+) {
+    let counters = &worker.counters;
+    if worker.node.prefixes.is_enabled() {
+        worker.node.prefixes.count(asked.key, Use::Delete);
+    }
+    let reply = match outcome {
+        Ok(Deleted::Deleted) => {
+            // What is only marked as stale is not counted as deleted.
+            if !asked.request.invalidate {
+                counters.delete_hits.bump();
+            }
+            Reply::Deleted
+        }
+        Ok(Deleted::Exists) => {
+            if matches!(asked.style, Style::Meta(_)) {
+                counters.delete_misses.bump();
+            }
+            Reply::Exists
+        }
+        Ok(Deleted::NotFound) => {
+            counters.delete_misses.bump();
+            Reply::NotFound
+        }
+        Err(error) => return failed(counters, asked.style, &error, out),
+    };
+    encode::reply(asked.style, asked.key, reply, 0, out);
+}
+
+/// Answers `incr`, `decr`, `ma`.
+pub(super) fn answer_arithmetic<S: Store>(
+    worker: &Worker<S>,
+    asked: Asked<'_, Arithmetic>,
+    outcome: Result<Number, StoreError>,
+    out: &mut Vec<u8>,
+) {
+    let counters = &worker.counters;
+    let (hits, misses) = if asked.request.decrement {
+        (&counters.decr_hits, &counters.decr_misses)
+    } else {
+        (&counters.incr_hits, &counters.incr_misses)
+    };
+    let reply = match outcome {
+        Ok(Number::Value { number, meta, created }) => {
+            if !created {
+                hits.bump();
+            }
+            Reply::Number { number, meta }
+        }
+        Ok(Number::NotFound) => {
+            misses.bump();
+            Reply::NotFound
+        }
+        Ok(Number::NonNumeric) => Reply::NonNumeric,
+        Ok(Number::Exists) => Reply::Exists,
+        Ok(Number::OutOfMemory) => {
+            counters.store_no_memory.bump();
+            Reply::OutOfMemory
+        }
+        Err(error) => return failed(counters, asked.style, &error, out),
+    };
+    encode::reply(asked.style, asked.key, reply, worker.node.clock.now(), out);
+}
+
+/// Answers `flush_all`.
+pub(super) fn answer_flush<S: Store>(
+    worker: &Worker<S>,
+    style: &Style<'_>,
+    outcome: Result<(), StoreError>,
+    out: &mut Vec<u8>,
+) {
+    match outcome {
+        Ok(()) => encode::reply(style, &[], Reply::Ok, 0, out),
+        Err(error) => failed(&worker.counters, style, &error, out),
+    }
+}
+
+impl Session {
+    /// Writes an item and answers.
+    #[inline]
+    pub(super) fn write<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        asked: Asked<'_, Write>,
+        value: &[u8],
+        output: &mut Vec<u8>,
+    ) {
+        let mut buffer;
+        let key = match asked.style {
+            Style::Meta(style) => {
+                worker.counters.cmd_meta.bump();
+                if style.base64_key {
+                    buffer = Self::key_buffer();
+                    stored_key(asked.key, asked.style, &mut buffer)
+                } else {
+                    asked.key
+                }
+            }
+            _ => asked.key,
+        };
+        let key = Key::new(key, worker.store.seed());
+        match worker.store.set(&key, value, asked.request) {
+            Step::Done(outcome) => {
+                let size = grown_size(worker, &key, &asked, value.len(), &outcome);
+                let peer = self.peer;
+                answer_write(worker, &peer, asked, size, outcome, self.out(output));
+            }
+            Step::Wait(future) => {
+                let waiting = Waiting::Write { request: *asked.request, size: value.len(), future };
+                self.rare().parked.park(waiting, Ticket::new(asked.key, asked.style));
+            }
+        }
+    }
+
+    pub(super) fn delete<S: Store>(&mut self, worker: &Worker<S>, asked: Asked<'_, Delete>, output: &mut Vec<u8>) {
+        count_meta(&worker.counters, asked.style);
+        let mut buffer = Self::key_buffer();
+        let key = Key::new(stored_key(asked.key, asked.style, &mut buffer), worker.store.seed());
+        match worker.store.delete(&key, asked.request) {
+            Step::Done(outcome) => answer_delete(worker, asked, outcome, self.out(output)),
+            Step::Wait(future) => {
+                let waiting = Waiting::Delete { request: *asked.request, future };
+                self.rare().parked.park(waiting, Ticket::new(asked.key, asked.style));
+            }
+        }
+    }
+
+    pub(super) fn arithmetic<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        asked: Asked<'_, Arithmetic>,
+        output: &mut Vec<u8>,
+    ) {
+        count_meta(&worker.counters, asked.style);
+        let mut buffer = Self::key_buffer();
+        let key = Key::new(stored_key(asked.key, asked.style, &mut buffer), worker.store.seed());
+        match worker.store.arithmetic(&key, asked.request) {
+            Step::Done(outcome) => answer_arithmetic(worker, asked, outcome, self.out(output)),
+            Step::Wait(future) => {
+                let waiting = Waiting::Arithmetic { request: *asked.request, future };
+                self.rare().parked.park(waiting, Ticket::new(asked.key, asked.style));
+            }
+        }
+    }
+
+    pub(super) fn flush_all<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        delay: Exptime,
+        style: &Style<'_>,
+        output: &mut Vec<u8>,
+    ) {
+        worker.counters.cmd_flush.bump();
+        if !worker.node.settings.flush_enabled {
+            return super::admin::not_allowed(style, "flush_all", self.out(output));
+        }
+        match worker.store.flush(delay) {
+            Step::Done(outcome) => answer_flush(worker, style, outcome, self.out(output)),
+            Step::Wait(future) => self.rare().parked.park(Waiting::Flush { future }, Ticket::new(&[], style)),
+        }
+    }
+
+    /// Drops what a key held before a write that was too large.
+    #[cold]
+    pub(super) fn forget<S: Store>(&mut self, worker: &Worker<S>, forget: Forget<'_>) {
+        let mut buffer = Self::key_buffer();
+        let bytes = if forget.base64 {
+            moneta_protocol::base64::decode_key(forget.key, &mut buffer).unwrap_or_default()
+        } else {
+            forget.key
+        };
+        let key = Key::new(bytes, worker.store.seed());
+        match worker.store.delete(&key, &Delete::default()) {
+            Step::Done(Ok(_)) => {}
+            Step::Done(Err(_)) => worker.counters.store_errors.bump(),
+            Step::Wait(future) => {
+                let style = Style::Text(Default::default());
+                self.rare().parked.park(Waiting::Forget { future }, Ticket::new(&[], &style));
+            }
+        }
+    }
+}
+
+/// The size of the value after a write. What append and prepend made of it is looked up, and only if meta `s` asks.
+#[inline]
+fn grown_size<S: Store>(
+    worker: &Worker<S>,
+    key: &Key<'_>,
+    asked: &Asked<'_, Write>,
+    size: usize,
+    outcome: &Result<Written, StoreError>,
+) -> usize {
+    if !matches!(asked.request.mode, WriteMode::Append | WriteMode::Prepend) {
+        return size;
+    }
+    let Style::Meta(style) = asked.style else { return size };
+    if !matches!(outcome, Ok(Written::Stored { .. })) || !style.flags.contains(&b's') {
+        return size;
+    }
+    let mut grown = size;
+    let _ = worker.store.peek(key, &mut |item: &moneta_store::ItemRef<'_>| grown = item.value.len());
+    grown
+}

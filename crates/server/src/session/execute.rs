@@ -1,0 +1,96 @@
+//! From a command to what does it.
+
+use moneta_protocol::base64::{KeyBuffer, decode_key};
+use moneta_protocol::command::{Command, Keys, ReadVerb, Style};
+use moneta_protocol::encode;
+use moneta_protocol::request::KEY_MAX;
+use moneta_store::Store;
+
+use super::{After, Flow, Session, Worker, change, read};
+use crate::VERSION;
+use crate::latency::Kind;
+use moneta_protocol::Reply;
+
+/// Under which name a command's time is kept.
+#[inline]
+pub(super) fn kind_of(command: &Command<'_>) -> Kind {
+    match command {
+        Command::Get { verb: ReadVerb::Get | ReadVerb::Meta, .. } => Kind::Get,
+        Command::Get { .. } => Kind::Touch,
+        Command::Set { .. } => Kind::Set,
+        Command::Delete { .. } => Kind::Delete,
+        Command::Arithmetic { .. } => Kind::Arithmetic,
+        _ => Kind::Other,
+    }
+}
+
+/// The key as the store knows it. Only a meta key can have come as base64; the decoder has checked that it decodes.
+#[inline]
+pub(super) fn stored_key<'a>(key: &'a [u8], style: &Style<'_>, buffer: &'a mut KeyBuffer) -> &'a [u8] {
+    match style {
+        Style::Meta(style) if style.base64_key => decode_key(key, buffer).unwrap_or_default(),
+        _ => key,
+    }
+}
+
+impl Session {
+    /// Executes one command. `input` ends with what it consumed.
+    #[inline]
+    pub(super) fn execute<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        command: &Command<'_>,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        high_water: usize,
+    ) -> Flow {
+        match *command {
+            Command::Get { keys: Keys::One(key), request, verb, style } => {
+                self.read_one(worker, read::Asked { key, request: &request, verb, style: &style }, output);
+                Flow::Next
+            }
+            Command::Get { keys, request, verb, style } => {
+                let asked = read::Asked { key: &[], request: &request, verb, style: &style };
+                self.read_many(worker, keys, asked, input, output, high_water)
+            }
+            Command::Set { key, value, request, style } => {
+                self.write(worker, change::Asked { key, request: &request, style: &style }, value, output);
+                Flow::Next
+            }
+            _ => self.execute_other(worker, command, output),
+        }
+    }
+
+    /// The commands that nobody sends by the million.
+    #[inline(never)]
+    fn execute_other<S: Store>(&mut self, worker: &Worker<S>, command: &Command<'_>, output: &mut Vec<u8>) -> Flow {
+        match *command {
+            Command::Delete { key, request, style } => {
+                self.delete(worker, change::Asked { key, request: &request, style: &style }, output);
+            }
+            Command::Arithmetic { key, request, style } => {
+                self.arithmetic(worker, change::Asked { key, request: &request, style: &style }, output);
+            }
+            Command::MetaDebug { key, style } => self.debug(worker, key, &style, output),
+            Command::FlushAll { delay, style } => self.flush_all(worker, delay, &style, output),
+            Command::Noop(style) => encode::reply(&style, &[], Reply::Noop, 0, self.out(output)),
+            Command::Version(style) => encode::reply(&style, &[], Reply::Version(VERSION), 0, self.out(output)),
+            Command::Quit(style) => {
+                // Binary QUIT is answered, text `quit` is not.
+                if matches!(style, Style::Binary(_)) {
+                    encode::reply(&style, &[], Reply::Ok, 0, self.out(output));
+                }
+                return Flow::Close(After::CloseWhenFlushed);
+            }
+            Command::Sasl { step, mechanism, data, style } => self.sasl(worker, step, mechanism, data, style, output),
+            _ => return self.administer(worker, command, output),
+        }
+        Flow::Next
+    }
+
+    /// Makes room on the stack for a key that has to be decoded.
+    #[inline]
+    pub(super) fn key_buffer() -> KeyBuffer {
+        [0; KEY_MAX]
+    }
+}

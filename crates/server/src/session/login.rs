@@ -1,0 +1,151 @@
+//! Logging in: the text way (`-Y`), where the first command is a `set` whose value is user and password, and SASL PLAIN.
+
+use moneta_protocol::command::{BinaryStyle, SaslStep};
+use moneta_protocol::encode;
+use moneta_protocol::status::Status;
+use moneta_store::Store;
+
+use super::{After, Received, Session, Stage, Worker};
+use crate::auth::AuthMode;
+
+/// Most bytes of a line, and of user and password together: a client that has not logged in gets no more room.
+const LOGIN_MAX: usize = 2048;
+
+/// Why a text log-in did not come about, in memcached's words.
+const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
+const BAD_TERMINATION: &str = "CLIENT_ERROR bad command line termination";
+const BAD_FORMAT: &str = "CLIENT_ERROR bad authentication token format";
+const FAILURE: &str = "CLIENT_ERROR authentication failure";
+
+/// What the front of the input of a client that has to log in holds.
+enum Attempt<'a> {
+    Partial { needed: usize },
+    TooLong,
+    Refused { why: &'static str, consumed: usize },
+    Credentials { user: &'a [u8], password: &'a [u8], consumed: usize },
+}
+
+fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| byte == b' ').filter(|token| !token.is_empty())
+}
+
+/// The length that `set KEY FLAGS EXPTIME LENGTH` announces; the key and the other numbers may be anything.
+fn announced_length(line: &[u8]) -> Option<usize> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let mut tokens = tokens(line);
+    if tokens.next()? != b"set" {
+        return None;
+    }
+    std::str::from_utf8(tokens.nth(3)?).ok()?.parse().ok()
+}
+
+fn attempt(input: &[u8]) -> Attempt<'_> {
+    let Some(end) = input.iter().take(LOGIN_MAX + 1).position(|&byte| byte == b'\n') else {
+        return if input.len() > LOGIN_MAX { Attempt::TooLong } else { Attempt::Partial { needed: input.len() + 1 } };
+    };
+    let line = end + 1;
+    let Some(length) = announced_length(&input[..end]) else {
+        return Attempt::Refused { why: UNAUTHENTICATED, consumed: line };
+    };
+    if length > LOGIN_MAX {
+        return Attempt::TooLong;
+    }
+    let consumed = line + length + 2;
+    let Some(block) = input.get(line..consumed) else {
+        return Attempt::Partial { needed: consumed };
+    };
+    let Some(block) = block.strip_suffix(b"\r\n") else {
+        return Attempt::Refused { why: BAD_TERMINATION, consumed };
+    };
+    let mut tokens = tokens(block);
+    match (tokens.next(), tokens.next()) {
+        (Some(user), Some(password)) => Attempt::Credentials { user, password, consumed },
+        _ => Attempt::Refused { why: BAD_FORMAT, consumed },
+    }
+}
+
+impl Session {
+    /// Takes attempts to log in until one succeeds; what follows it is left for the next call.
+    pub(super) fn log_in_by_text<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Option<Received> {
+        let mut consumed = 0;
+        let counters = &worker.counters;
+        loop {
+            let answer = match attempt(&input[consumed..]) {
+                Attempt::Partial { needed } => return Some(Received { consumed, needed, after: After::Continue }),
+                Attempt::TooLong => return Some(self.close(input.len(), After::CloseNow)),
+                Attempt::Refused { why, consumed: taken } => {
+                    consumed += taken;
+                    why
+                }
+                Attempt::Credentials { user, password, consumed: taken } => {
+                    consumed += taken;
+                    counters.auth_cmds.bump();
+                    if worker.node.authenticator.check(user, password) {
+                        output.extend_from_slice(b"STORED\r\n");
+                        self.stage = Stage::Open;
+                        let needed = usize::from(consumed == input.len());
+                        return Some(Received { consumed, needed, after: After::Continue });
+                    }
+                    counters.auth_errors.bump();
+                    FAILURE
+                }
+            };
+            output.extend_from_slice(answer.as_bytes());
+            output.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// One of the SASL opcodes.
+    pub(super) fn sasl<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        step: SaslStep,
+        mechanism: &[u8],
+        data: &[u8],
+        style: BinaryStyle,
+        output: &mut Vec<u8>,
+    ) {
+        if worker.node.authenticator.mode() != AuthMode::Sasl {
+            return encode::binary_error(style, Status::UnknownCommand, self.out(output));
+        }
+        if step == SaslStep::List {
+            return encode::binary_packet(style, Status::Ok, &[], &[], b"PLAIN", 0, self.out(output));
+        }
+        let may_go_on = step == SaslStep::Auth || self.stage == (Stage::SaslLogin { started: true });
+        let known = may_go_on && mechanism == b"PLAIN";
+        if known && step == SaslStep::Auth && data.is_empty() {
+            self.require_login(true);
+            return encode::binary_packet(style, Status::AuthContinue, &[], &[], &[], 0, self.out(output));
+        }
+        worker.counters.auth_cmds.bump();
+        let accepted = known
+            && plain_credentials(data).is_some_and(|(user, password)| worker.node.authenticator.check(user, password));
+        if accepted {
+            self.stage = Stage::Open;
+            self.decoder.require_login(false);
+            encode::binary_packet(style, Status::Ok, &[], &[], b"Authenticated", 0, self.out(output));
+        } else {
+            worker.counters.auth_errors.bump();
+            self.require_login(false);
+            encode::binary_error(style, Status::AuthError, self.out(output));
+        }
+    }
+
+    /// Whoever tries to log in again is logged out until that succeeds.
+    fn require_login(&mut self, started: bool) {
+        self.stage = Stage::SaslLogin { started };
+        self.decoder.require_login(true);
+    }
+}
+
+/// User and password of a PLAIN message (RFC 4616): authorization identity, NUL, user, NUL, password.
+fn plain_credentials(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut parts = data.splitn(3, |&byte| byte == 0);
+    let _identity = parts.next()?;
+    Some((parts.next()?, parts.next()?))
+}

@@ -1,0 +1,268 @@
+//! `get` and everything else that reads.
+
+use moneta_protocol::command::{Keys, ReadVerb, Style};
+use moneta_protocol::encode;
+use moneta_protocol::item::ItemRef;
+use moneta_protocol::reply::Reply;
+use moneta_protocol::request::Retrieve;
+use moneta_store::{Key, Lookup, Step, Store, StoreError};
+
+use super::execute::stored_key;
+use super::parked::Waiting;
+use super::ticket::Ticket;
+use super::{Flow, Session, Worker};
+use crate::counters::Counters;
+use crate::node::Peer;
+use crate::prefixes::Use;
+use crate::watch;
+
+/// Keys of a multi-get that the store is told of at once, before the first of them is read.
+const GROUP: usize = 16;
+
+/// What was asked of one key.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// The key, as sent.
+    pub(super) key: &'a [u8],
+    pub(super) request: &'a Retrieve,
+    pub(super) verb: ReadVerb,
+    pub(super) style: &'a Style<'a>,
+}
+
+impl Asked<'_> {
+    /// Text `touch` says only that it touched.
+    #[inline]
+    fn is_text_touch(&self) -> bool {
+        self.verb == ReadVerb::Touch && matches!(self.style, Style::Text(_))
+    }
+
+    #[inline]
+    fn item(&self, item: &ItemRef<'_>, now: u32, out: &mut Vec<u8>) {
+        if self.is_text_touch() {
+            encode::reply(self.style, self.key, Reply::Line("TOUCHED"), now, out);
+        } else {
+            encode::item(self.style, self.key, item, now, out);
+        }
+    }
+
+    #[inline]
+    fn miss(&self, now: u32, out: &mut Vec<u8>) {
+        let reply = if self.is_text_touch() { Reply::NotFound } else { Reply::Miss };
+        encode::reply(self.style, self.key, reply, now, out);
+    }
+
+    /// A failure to look. Classic text has no error inside a list of values, so there it is a miss.
+    #[cold]
+    fn failed(&self, counters: &Counters, error: &StoreError, now: u32, out: &mut Vec<u8>) {
+        counters.store_errors.bump();
+        if matches!(self.style, Style::Text(_)) {
+            self.miss(now, out);
+        } else {
+            encode::reply(self.style, self.key, Reply::Failed(&error.to_string()), now, out);
+        }
+    }
+
+    /// Counts a hit or a miss as memcached does: whatever touches counts as a touch and not as a get.
+    #[inline]
+    fn count(&self, counters: &Counters, outcome: &Result<Lookup, StoreError>) {
+        let (commands, hits, misses) = match self.request.touch {
+            None => (&counters.cmd_get, &counters.get_hits, &counters.get_misses),
+            Some(_) => (&counters.cmd_touch, &counters.touch_hits, &counters.touch_misses),
+        };
+        commands.bump();
+        if self.verb == ReadVerb::Meta {
+            counters.cmd_meta.bump();
+        }
+        match outcome {
+            Ok(Lookup::Visited | Lookup::Found(_)) => hits.bump(),
+            Ok(Lookup::Miss { expired }) => {
+                misses.bump();
+                counters.get_expired.add(u64::from(*expired));
+            }
+            Err(_) => misses.bump(),
+        }
+    }
+
+    #[inline]
+    fn tell<S>(&self, worker: &Worker<S>, peer: &Peer, found: &watch::Fetched) {
+        if worker.node.watchers.wants(watch::FETCHERS) {
+            worker.node.watchers.fetched(peer, self.key, found);
+        }
+        if worker.node.prefixes.is_enabled() {
+            worker.node.prefixes.count(self.key, Use::Get { hit: matches!(found, watch::Fetched::Found { .. }) });
+        }
+    }
+}
+
+/// Answers a read that had to wait.
+pub(super) fn answer_late<S: Store>(
+    worker: &Worker<S>,
+    peer: &Peer,
+    asked: Asked<'_>,
+    outcome: Result<Lookup, StoreError>,
+    out: &mut Vec<u8>,
+) {
+    asked.count(&worker.counters, &outcome);
+    let now = worker.node.clock.now();
+    match outcome {
+        Ok(Lookup::Found(item)) => {
+            asked.tell(worker, peer, &watch::Fetched::Found { size: item.value.len() });
+            asked.item(&item.as_ref(), now, out);
+        }
+        Ok(Lookup::Miss { expired }) => {
+            asked.tell(worker, peer, &watch::Fetched::Missed { expired });
+            asked.miss(now, out);
+        }
+        // A store that waited has no visitor left to show an item to.
+        Ok(Lookup::Visited) => asked.miss(now, out),
+        Err(error) => asked.failed(&worker.counters, &error, now, out),
+    }
+}
+
+/// Answers `me` after a wait.
+pub(super) fn answer_debug_late<S: Store>(
+    worker: &Worker<S>,
+    key: &[u8],
+    style: &Style<'_>,
+    outcome: Result<Lookup, StoreError>,
+    out: &mut Vec<u8>,
+) {
+    let now = worker.node.clock.now();
+    match outcome {
+        Ok(Lookup::Found(item)) => debug_line(key, &item.as_ref(), now, out),
+        Ok(_) => encode::reply(style, key, Reply::Miss, now, out),
+        Err(error) => encode::reply(style, key, Reply::Failed(&error.to_string()), now, out),
+    }
+}
+
+/// The reply to `me`: `size` is that of key and value, `cls` always 1, since there are no slab classes.
+fn debug_line(key: &[u8], item: &ItemRef<'_>, now: u32, out: &mut Vec<u8>) {
+    let meta = &item.meta;
+    let exp = meta.expiry.remaining(now).map_or(-1, i64::from);
+    let la = now.saturating_sub(meta.last_access);
+    let fetch = if meta.fetched { "yes" } else { "no" };
+    let size = key.len() + item.value.len();
+    out.extend_from_slice(b"ME ");
+    out.extend_from_slice(key);
+    let rest = format!(" exp={exp} la={la} cas={} fetch={fetch} cls=1 size={size}\r\n", meta.cas);
+    out.extend_from_slice(rest.as_bytes());
+}
+
+impl Session {
+    /// Reads one key and answers.
+    #[inline]
+    pub(super) fn read_one<S: Store>(&mut self, worker: &Worker<S>, asked: Asked<'_>, output: &mut Vec<u8>) {
+        let mut buffer;
+        let key = match asked.style {
+            Style::Meta(style) if style.base64_key => {
+                buffer = Self::key_buffer();
+                stored_key(asked.key, asked.style, &mut buffer)
+            }
+            _ => asked.key,
+        };
+        self.look_up(worker, &Key::new(key, worker.store.seed()), asked, output);
+        if asked.verb == ReadVerb::Get {
+            encode::reply(asked.style, &[], Reply::End, 0, self.out(output));
+        }
+    }
+
+    /// Reads one key of however many.
+    #[inline]
+    fn look_up<S: Store>(&mut self, worker: &Worker<S>, key: &Key<'_>, asked: Asked<'_>, output: &mut Vec<u8>) {
+        let now = worker.node.clock.now();
+        let out = self.out(output);
+        let mut size = 0;
+        let mut visitor = |item: &ItemRef<'_>| {
+            size = item.value.len();
+            asked.item(item, now, out);
+        };
+        match worker.store.get(key, asked.request, &mut visitor) {
+            Step::Done(outcome) => {
+                asked.count(&worker.counters, &outcome);
+                match outcome {
+                    Ok(Lookup::Visited) => asked.tell(worker, &self.peer, &watch::Fetched::Found { size }),
+                    Ok(Lookup::Found(item)) => {
+                        asked.tell(worker, &self.peer, &watch::Fetched::Found { size: item.value.len() });
+                        asked.item(&item.as_ref(), now, self.out(output));
+                    }
+                    Ok(Lookup::Miss { expired }) => {
+                        asked.tell(worker, &self.peer, &watch::Fetched::Missed { expired });
+                        asked.miss(now, self.out(output));
+                    }
+                    Err(error) => asked.failed(&worker.counters, &error, now, self.out(output)),
+                }
+            }
+            Step::Wait(future) => {
+                let waiting = Waiting::Read { verb: asked.verb, request: *asked.request, future };
+                self.rare().parked.park(waiting, Ticket::new(asked.key, asked.style));
+            }
+        }
+    }
+
+    /// Reads the keys of a line, group by group, until they are done or there is no room for their answers.
+    pub(super) fn read_many<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        mut keys: Keys<'_>,
+        asked: Asked<'_>,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        high_water: usize,
+    ) -> Flow {
+        let Style::Text(style) = *asked.style else {
+            return Flow::Next;
+        };
+        let seed = worker.store.seed();
+        loop {
+            let group_start = keys;
+            let mut group = [Key { bytes: &[], hash: 0 }; GROUP];
+            let mut count = 0;
+            while count < GROUP
+                && let Some(key) = keys.split_first()
+            {
+                group[count] = Key::new(key, seed);
+                count += 1;
+            }
+            let group = &group[..count];
+            worker.store.prefetch(group);
+            let mut executed = group_start;
+            for key in group {
+                if output.len() >= high_water || self.is_held_up(high_water) {
+                    return self.pause(executed, asked, style.with_cas, style.more, input);
+                }
+                self.look_up(worker, key, Asked { key: key.bytes, ..asked }, output);
+                executed.split_first();
+            }
+            if count < GROUP {
+                break;
+            }
+        }
+        if !style.more {
+            encode::reply(asked.style, &[], Reply::End, 0, self.out(output));
+        }
+        Flow::Next
+    }
+
+    /// Leaves the rest of a line for the next call.
+    fn pause(&mut self, rest: Keys<'_>, asked: Asked<'_>, with_cas: bool, more: bool, input: &[u8]) -> Flow {
+        let (Keys::One(keys) | Keys::Line(keys)) = rest;
+        // The keys lie in the input: their distance from its end is what this command leaves over.
+        let rest = input.as_ptr_range().end as usize - keys.as_ptr() as usize;
+        self.decoder.resume_get(with_cas, asked.request.touch, more, rest);
+        Flow::Paused { rest }
+    }
+
+    /// `me`.
+    pub(super) fn debug<S: Store>(&mut self, worker: &Worker<S>, key: &[u8], style: &Style<'_>, output: &mut Vec<u8>) {
+        worker.counters.cmd_meta.bump();
+        let now = worker.node.clock.now();
+        let mut buffer = Self::key_buffer();
+        let stored = Key::new(stored_key(key, style, &mut buffer), worker.store.seed());
+        let out = self.out(output);
+        match worker.store.peek(&stored, &mut |item: &ItemRef<'_>| debug_line(key, item, now, out)) {
+            Step::Done(Ok(Lookup::Visited)) => {}
+            Step::Done(outcome) => answer_debug_late(worker, key, style, outcome, self.out(output)),
+            Step::Wait(future) => self.rare().parked.park(Waiting::Debug { future }, Ticket::new(key, style)),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The groups of the `stats` command.
+//!
+//! Names are memcached's wherever the engine has the thing they name. Slabs are reported as one class, number 1, so that
+//! tools that read `stats items` and `stats slabs` find their totals.
+
+use std::fmt::Display;
+
+use moneta_protocol::command::Style;
+use moneta_protocol::encode;
+use moneta_protocol::refusal::Message;
+use moneta_protocol::reply::Reply;
+use moneta_protocol::status::Status;
+use moneta_store::{Store, StoreStats};
+
+use crate::VERSION;
+use crate::auth::AuthMode;
+use crate::session::Worker;
+use crate::usage::ProcessorTime;
+
+/// Appends one statistic after the other.
+struct Lister<'a> {
+    style: &'a Style<'a>,
+    out: &'a mut Vec<u8>,
+}
+
+impl Lister<'_> {
+    fn put(&mut self, name: &str, value: impl Display) {
+        encode::stat(self.style, name.as_bytes(), value.to_string().as_bytes(), self.out);
+    }
+
+    fn put_flag(&mut self, name: &str, value: bool) {
+        self.put(name, if value { "yes" } else { "no" });
+    }
+}
+
+/// Answers `stats` with the group its arguments name.
+pub fn write<S: Store>(worker: &Worker<S>, arguments: &[u8], style: &Style<'_>, out: &mut Vec<u8>) {
+    let mut words = arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    let mut lister = Lister { style, out };
+    match words.next() {
+        None => general(worker, &mut lister),
+        Some(b"settings") => settings(worker, &mut lister),
+        Some(b"items") => items(&worker.store.stats(), &mut lister),
+        Some(b"slabs") => slabs(worker, &mut lister),
+        Some(b"sizes") => lister.put("sizes_status", "disabled"),
+        Some(b"conns") => connections(worker, &mut lister),
+        Some(b"reset") => {
+            worker.node.registry.reset();
+            return done(style, "RESET", out);
+        }
+        Some(b"detail") => return detail(worker, words.next(), style, out),
+        Some(_) => return unknown(style, out),
+    }
+    encode::stat_end(style, out);
+}
+
+/// Binary answers what is no list with the empty packet, text with a word.
+fn done(style: &Style<'_>, word: &str, out: &mut Vec<u8>) {
+    match style {
+        Style::Binary(_) => encode::stat_end(style, out),
+        _ => encode::reply(style, &[], Reply::Line(word), 0, out),
+    }
+}
+
+fn unknown(style: &Style<'_>, out: &mut Vec<u8>) {
+    match style {
+        Style::Binary(style) => encode::message(Message::Binary(*style, Status::NotFound), out),
+        _ => encode::message(Message::Text("ERROR"), out),
+    }
+}
+
+fn detail<S: Store>(worker: &Worker<S>, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec<u8>) {
+    let prefixes = &worker.node.prefixes;
+    match what {
+        Some(b"on") => prefixes.enable(true),
+        Some(b"off") => prefixes.enable(false),
+        Some(b"dump") => {
+            match style {
+                Style::Binary(_) => {
+                    encode::stat(style, b"detailed", &prefixes.dump(), out);
+                    encode::stat_end(style, out);
+                }
+                _ => out.extend_from_slice(&prefixes.dump()),
+            }
+            return;
+        }
+        _ => {
+            return match style {
+                Style::Binary(_) => unknown(style, out),
+                _ => encode::message(Message::Text("CLIENT_ERROR usage: stats detail on|off|dump"), out),
+            };
+        }
+    }
+    done(style, "OK", out);
+}
+
+fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
+    let node = &worker.node;
+    let settings = &node.settings;
+    let now = node.clock.now();
+    let counters = node.registry.since_reset();
+    let times = ProcessorTime::now();
+    let store = worker.store.stats();
+    lister.put("pid", std::process::id());
+    lister.put("uptime", now.saturating_sub(node.started));
+    lister.put("time", now);
+    lister.put("version", VERSION);
+    lister.put("pointer_size", usize::BITS);
+    for (name, time) in [("rusage_user", times.user), ("rusage_system", times.system)] {
+        lister.put(name, format_args!("{}.{:06}", time.as_secs(), time.subsec_micros()));
+    }
+    lister.put("max_connections", settings.max_connections);
+    lister.put("curr_connections", counters.curr_connections);
+    lister.put("total_connections", counters.total_connections);
+    lister.put("rejected_connections", counters.rejected_connections);
+    lister.put("connection_structures", counters.curr_connections);
+    counters.each(|name, value| {
+        if !name.ends_with("_connections") && !INTERNAL.contains(&name) {
+            lister.put(name, value);
+        }
+    });
+    let watchers = node.watchers.stats();
+    lister.put("log_watcher_skipped", watchers.skipped);
+    lister.put("log_watcher_sent", watchers.sent);
+    lister.put("log_watchers", watchers.watchers);
+    let limit = if store.limit > 0 { store.limit } else { settings.memory };
+    lister.put("limit_maxbytes", limit);
+    lister.put("accepting_conns", u8::from(counters.curr_connections < settings.max_connections));
+    lister.put("threads", settings.threads);
+    lister.put("hash_bytes", store.index_bytes);
+    lister.put("curr_items", store.items);
+    general_store(&store, lister);
+}
+
+/// Counters that memcached does not have, left to the metrics page.
+const INTERNAL: [&str; 3] = ["store_errors", "protocol_errors", "log_watcher_skipped"];
+
+fn general_store(store: &StoreStats, lister: &mut Lister<'_>) {
+    lister.put("total_items", store.total_items);
+    lister.put("bytes", store.bytes);
+    lister.put("evictions", store.evictions);
+    lister.put("reclaimed", store.reclaimed);
+    lister.put("expired_unfetched", store.expired_unfetched);
+    lister.put("evicted_unfetched", store.evicted_unfetched);
+    lister.put("log_bytes", store.log_bytes);
+    lister.put("ghost_bytes", store.ghost_bytes);
+    lister.put("dead_bytes", store.dead_bytes);
+    lister.put("promotions", store.promotions);
+    lister.put("ghost_hits", store.ghost_hits);
+    lister.put("evicted_small", store.evicted_small);
+}
+
+fn settings<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
+    let node = &worker.node;
+    let settings = &node.settings;
+    let limit = worker.store.stats().limit;
+    lister.put("maxbytes", if limit > 0 { limit } else { settings.memory });
+    lister.put("maxconns", settings.max_connections);
+    lister.put("tcpport", settings.tcp_port);
+    lister.put("udpport", 0);
+    lister.put("inter", if settings.interface.is_empty() { "NULL" } else { &settings.interface });
+    lister.put("verbosity", node.verbosity());
+    lister.put("oldest", 0);
+    lister.put("evictions", if settings.evictions { "on" } else { "off" });
+    lister.put("domain_socket", settings.unix_socket.as_deref().unwrap_or("NULL"));
+    lister.put("umask", format_args!("{:o}", settings.unix_mode));
+    lister.put_flag("shutdown_command", settings.shutdown_enabled);
+    lister.put("num_threads", settings.threads);
+    lister.put("stat_key_prefix", ":");
+    lister.put_flag("detail_enabled", node.prefixes.is_enabled());
+    lister.put("reqs_per_event", settings.requests_per_event);
+    lister.put_flag("cas_enabled", true);
+    lister.put("tcp_backlog", settings.backlog);
+    let mode = node.authenticator.mode();
+    lister.put(
+        "binding_protocol",
+        match mode {
+            AuthMode::Off => "auto-negotiate",
+            AuthMode::Text => "ascii",
+            AuthMode::Sasl => "binary",
+        },
+    );
+    lister.put_flag("auth_enabled_sasl", mode == AuthMode::Sasl);
+    lister.put_flag("auth_enabled_ascii", mode == AuthMode::Text);
+    lister.put("item_size_max", settings.item_max);
+    lister.put_flag("maxconns_fast", true);
+    lister.put_flag("slab_reassign", false);
+    lister.put("slab_automove", 0);
+    lister.put_flag("lru_crawler", node.is_crawler_enabled());
+    lister.put_flag("flush_enabled", settings.flush_enabled);
+    lister.put_flag("dump_enabled", settings.dump_enabled);
+    lister.put_flag("watch_enabled", settings.watch_enabled);
+    lister.put("hash_algorithm", "xxh3");
+    lister.put("idle_timeout", settings.idle_timeout);
+    lister.put_flag("track_sizes", false);
+    lister.put_flag("ssl_enabled", false);
+}
+
+fn items(store: &StoreStats, lister: &mut Lister<'_>) {
+    if store.items == 0 && store.total_items == 0 {
+        return;
+    }
+    lister.put("items:1:number", store.items);
+    lister.put("items:1:mem_requested", store.bytes);
+    lister.put("items:1:evicted", store.evictions);
+    lister.put("items:1:evicted_unfetched", store.evicted_unfetched);
+    lister.put("items:1:outofmemory", store.out_of_memory);
+    lister.put("items:1:reclaimed", store.reclaimed);
+    lister.put("items:1:expired_unfetched", store.expired_unfetched);
+}
+
+fn slabs<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
+    let store = worker.store.stats();
+    let counters = worker.node.registry.since_reset();
+    let has_items = store.items > 0 || store.total_items > 0;
+    if has_items {
+        lister.put("1:used_chunks", store.items);
+        lister.put("1:mem_requested", store.bytes);
+        lister.put("1:get_hits", counters.get_hits);
+        lister.put("1:cmd_set", counters.cmd_set);
+        lister.put("1:delete_hits", counters.delete_hits);
+        lister.put("1:incr_hits", counters.incr_hits);
+        lister.put("1:decr_hits", counters.decr_hits);
+        lister.put("1:cas_hits", counters.cas_hits);
+        lister.put("1:cas_badval", counters.cas_badval);
+        lister.put("1:touch_hits", counters.touch_hits);
+    }
+    lister.put("active_slabs", u8::from(has_items));
+    lister.put("total_malloced", store.log_bytes + store.index_bytes + store.ghost_bytes);
+}
+
+fn connections<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
+    for view in worker.node.connections() {
+        lister.put(&format!("{}:addr", view.id), &view.address);
+        lister.put(&format!("{}:listen_addr", view.id), &view.listener);
+        lister.put(&format!("{}:state", view.id), view.state);
+        lister.put(&format!("{}:secs_since_last_cmd", view.id), view.idle_seconds);
+    }
+}
