@@ -1,9 +1,14 @@
 //! The one binary. It only assembles: options become settings ([`options`]), settings become a store ([`stack`]) and a
 //! server ([`commands::serve`]).
 
+mod banner;
 mod commands;
+mod endpoints;
 mod logging;
 mod options;
+mod reload;
+mod stack;
+mod users;
 
 use std::process::ExitCode;
 
@@ -18,13 +23,17 @@ fn cli() -> Command {
         .about("A cache server that speaks the memcached protocols")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .subcommand(commands::serve::command())
         .subcommand(commands::config::command())
+        .subcommand(commands::bench::command())
 }
 
 fn main() -> ExitCode {
     let matches = cli().get_matches();
     let result = match matches.subcommand() {
+        Some(("serve", matches)) => commands::serve::run(matches),
         Some(("config", matches)) => commands::config::run(matches),
+        Some(("bench", matches)) => commands::bench::run(matches),
         _ => unreachable!("clap lets only known subcommands through"),
     };
     match result {

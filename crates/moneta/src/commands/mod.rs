@@ -1,3 +1,5 @@
 //! The subcommands, a thin file each.
 
+pub mod bench;
 pub mod config;
+pub mod serve;

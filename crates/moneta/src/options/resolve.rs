@@ -81,6 +81,12 @@ impl Resolved {
         &self.entry(id).value
     }
 
+    /// Puts another value of the same option in force.
+    pub fn replace(&mut self, entry: Entry) {
+        let id = entry.spec.id;
+        self.entries[id as usize] = entry;
+    }
+
     /// Whether anybody set it.
     pub fn is_set(&self, id: Id) -> bool {
         self.entry(id).origin != Origin::Default

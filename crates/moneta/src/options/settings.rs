@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use moneta_memory::MemoryConfig;
+
 use crate::options::address::{HostPort, ListenAddress};
 use crate::options::listener::ExtraListener;
 use crate::options::report::{Refusal, Refused};
 use crate::options::resolve::Resolved;
 use crate::options::table::Id;
-use crate::options::value::Value;
+use crate::options::value::{MIB, Value};
 
 /// Everything `moneta serve` was asked for.
 #[derive(Clone, Debug)]
@@ -120,9 +122,16 @@ impl Settings {
                 format!("{}: `{}` ({}) is refused: it must be {range}", entry.spec.key, entry.value, entry.origin);
             refusals.push(Refusal::sentence(sentence));
         };
-        if self.max_item_size as u64 > self.memory / 2 {
+        let needed = MemoryConfig::limit_min(self.max_item_size);
+        if needed > self.memory {
             let memory = resolved.entry(Id::Memory);
-            refuse(Id::MaxItemSize, &format!("at most half of memory, which is {} ({})", memory.value, memory.origin));
+            let range = format!(
+                "so that two such values and their bookkeeping, {}, fit into memory, which is {} ({})",
+                Value::Size(needed.next_multiple_of(MIB)),
+                memory.value,
+                memory.origin
+            );
+            refuse(Id::MaxItemSize, &range);
         }
         if self.sasl && self.auth_file.is_none() {
             refuse(Id::EnableSasl, "given together with auth_file, the file of users who may log in");

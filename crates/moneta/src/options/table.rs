@@ -206,7 +206,7 @@ pub const TABLE: &[OptionSpec] = &[
     OptionSpec {
         short: Some('I'),
         summary: "Largest value; a number without a suffix is in bytes",
-        when: "When values over 1 MiB have to be stored. At most half of --memory.",
+        when: "When values over 1 MiB have to be stored. Two of them and some bookkeeping have to fit into --memory.",
         ..option(Id::MaxItemSize, "max_item_size", Group::Memory, Kind::Size { unit: 1, min: KIB, max: GIB }, "1m")
     },
     OptionSpec {
@@ -233,7 +233,7 @@ pub const TABLE: &[OptionSpec] = &[
         change: Change::Reload,
         summary: "File of `user:password` lines; clients have to log in, by the text protocol's `set` or, with --enable-sasl, \
                   by SASL PLAIN",
-        when: "When others can reach the port. SIGHUP reads the file again; naming another file needs a restart.",
+        when: "When others can reach the port. SIGHUP reads the file again; turning logins on or off needs a restart.",
         ..option(Id::AuthFile, "auth_file", Group::Access, Kind::Path, "")
     },
     OptionSpec {

@@ -127,18 +127,19 @@ impl Kind {
     }
 
     /// What stands for the value in a usage line.
-    pub fn placeholder(&self) -> &'static str {
-        match self {
+    pub fn placeholder(&self) -> String {
+        let word = match self {
             Kind::Switch => "BOOL",
             Kind::Number { .. } => "N",
             Kind::Size { .. } => "SIZE",
             Kind::Seconds { .. } => "SECONDS",
             Kind::Mode => "OCTAL",
-            Kind::Choice(_) => "WORD",
+            Kind::Choice(words) => return words.join("|"),
             Kind::Path => "FILE",
             Kind::Addresses => "ADDRESSES",
             Kind::Admin => "ADDRESS",
-        }
+        };
+        word.into()
     }
 }
 

@@ -1,0 +1,81 @@
+//! The screen a node begins with: what it listens on, what it has, and how to try it.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use moneta_server::config::{ListenAddress, Policy};
+
+use crate::options::settings::Settings;
+use crate::options::value::Value;
+
+/// Where a running node can be reached, with the ports the kernel picked.
+#[derive(Debug)]
+pub struct Reachable {
+    /// Listeners for clients.
+    pub data: Vec<(ListenAddress, Policy)>,
+    /// The admin listener.
+    pub admin: Option<SocketAddr>,
+}
+
+/// Writes the screen. The lines that begin with `listening on` are for programs, too.
+///
+/// # Errors
+/// If `out` does not take it.
+pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -> io::Result<()> {
+    writeln!(out, "moneta {}", env!("CARGO_PKG_VERSION"))?;
+    for (address, policy) in &reachable.data {
+        let policy = if *policy == Policy::Batch { " (batch)" } else { "" };
+        writeln!(out, "listening on {}{policy}", plain(address))?;
+    }
+    match reachable.admin {
+        Some(address) => writeln!(out, "admin on     http://{address} (/metrics, /healthz, /readyz, /stats)")?,
+        None => writeln!(out, "admin        off")?,
+    }
+    let full = if settings.evictions { "evicts when full" } else { "refuses to store when full" };
+    let item = Value::Size(settings.max_item_size as u64);
+    writeln!(out, "memory       {}, values up to {item}, {full}", Value::Size(settings.memory))?;
+    writeln!(out, "threads      {}, for up to {} connections", settings.threads, settings.max_connections)?;
+    if let Some(path) = &settings.auth_file {
+        let way =
+            if settings.sasl { "SASL PLAIN on the binary protocol" } else { "`set` with `user password` as its value" };
+        writeln!(out, "log in       by {way}, users from {}", path.display())?;
+    }
+    if let Some(line) = try_it(settings, reachable) {
+        writeln!(out, "try it       {line}")?;
+    }
+    writeln!(out, "stop         Ctrl-C or SIGTERM; `moneta config` prints all options")?;
+    out.flush()
+}
+
+/// The address without the transport, but for `unix:`.
+fn plain(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Tcp(address) => address.to_string(),
+        ListenAddress::Unix { path, .. } => format!("unix:{}", path.display()),
+    }
+}
+
+/// A shell line that stores and reads an item: bash alone is enough over TCP. None where clients have to log in first,
+/// as the line would show a password.
+fn try_it(settings: &Settings, reachable: &Reachable) -> Option<String> {
+    if settings.auth_file.is_some() {
+        return None;
+    }
+    const REQUESTS: &str = r"printf 'set greeting 0 60 5\r\nhello\r\nget greeting\r\nquit\r\n'";
+    match &reachable.data.first()?.0 {
+        ListenAddress::Tcp(address) => {
+            let host = dialable(address.ip());
+            Some(format!("exec 3<>/dev/tcp/{host}/{} && {REQUESTS} >&3 && cat <&3   (in bash)", address.port()))
+        }
+        ListenAddress::Unix { path, .. } => Some(format!("{REQUESTS} | nc -U {}   (netcat-openbsd)", path.display())),
+    }
+}
+
+/// An address to connect to, for one that stands for all interfaces.
+fn dialable(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    }
+}

@@ -1,0 +1,17 @@
+//! `moneta bench`: puts a load on any memcached server; all of it is the bench crate's.
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_bench::cli::{self, BenchArgs};
+
+/// The subcommand.
+pub fn command() -> Command {
+    BenchArgs::augment_args(Command::new("bench").about("Put a load on a memcached server and measure it"))
+}
+
+/// Runs it.
+///
+/// # Errors
+/// As the bench crate says.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    Ok(cli::run(BenchArgs::from_arg_matches(matches)?)?)
+}

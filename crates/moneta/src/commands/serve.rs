@@ -1,0 +1,94 @@
+//! `moneta serve`: one node, from options to a running server.
+
+use std::io::stdout;
+use std::sync::Arc;
+
+use clap::{ArgMatches, Command};
+use moneta_server::config::ServerConfig;
+use moneta_server::node::{Node, NodeSettings};
+use moneta_server::server::{RunningServer, Server};
+use moneta_store::Clock;
+
+use crate::banner::{self, Reachable};
+use crate::options::flags;
+use crate::options::resolve::Resolved;
+use crate::options::settings::Settings;
+use crate::options::table::Id;
+use crate::reload::Reload;
+use crate::{endpoints, logging, stack, users};
+
+/// The subcommand.
+pub fn command() -> Command {
+    flags::add_to(Command::new("serve").about("Run a node").after_help(
+        "Flags mean what they mean to memcached where they have its letters. docs/options.md says more on each option.",
+    ))
+}
+
+/// Runs a node until it is told to stop.
+///
+/// # Errors
+/// If an option is refused, an address is taken, or a part of the node fails.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let resolved = Resolved::gather(matches, |name| std::env::var_os(name))?;
+    let settings = Settings::new(&resolved)?;
+    let config = server_config(&settings)?;
+    let authenticator = users::authenticator(&settings)?;
+
+    let log_level = logging::start(settings.log)?;
+    let clock = Arc::new(Clock::system());
+    let store = stack::assemble(&settings, &clock)?;
+    let node = Arc::new(Node::new(node_settings(&settings, &resolved), clock, authenticator));
+    let reload = Reload::new(matches.clone(), resolved, log_level, Arc::clone(&node), store.clone());
+    let server = Server::start(&config, store, node, Box::new(move || reload.run()))?;
+
+    greet(&settings, &config, &server);
+    server.join()?;
+    Ok(())
+}
+
+fn server_config(settings: &Settings) -> anyhow::Result<ServerConfig> {
+    Ok(ServerConfig {
+        listeners: endpoints::listeners(settings)?,
+        workers: settings.threads,
+        max_connections: settings.max_connections,
+        backlog: settings.backlog,
+        idle_timeout: settings.idle_timeout,
+        output_limit: settings.output_limit,
+        admin: endpoints::admin(settings)?,
+        drain_timeout: settings.drain_timeout,
+        handle_signals: true,
+    })
+}
+
+/// What sessions obey and `stats settings` shows.
+fn node_settings(settings: &Settings, resolved: &Resolved) -> NodeSettings {
+    NodeSettings {
+        item_max: settings.max_item_size,
+        memory: settings.memory,
+        max_connections: settings.max_connections as u64,
+        threads: settings.threads,
+        tcp_port: if settings.listen.is_empty() { 0 } else { settings.port },
+        interface: if settings.listen.is_empty() { String::new() } else { resolved.value(Id::Listen).to_string() },
+        unix_socket: settings.unix_socket.as_ref().map(|path| path.display().to_string()),
+        unix_mode: settings.unix_mask,
+        verbosity: settings.log.verbosity,
+        evictions: settings.evictions,
+        flush_enabled: settings.flush_enabled,
+        dump_enabled: settings.dump_enabled,
+        watch_enabled: settings.watch_enabled,
+        shutdown_enabled: settings.shutdown_enabled,
+        requests_per_event: settings.requests_per_event,
+        backlog: settings.backlog,
+        idle_timeout: settings.idle_timeout.map_or(0, |timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
+    }
+}
+
+/// Prints the first screen. A node whose standard output is gone serves all the same.
+fn greet(settings: &Settings, config: &ServerConfig, server: &RunningServer) {
+    let policies = config.listeners.iter().map(|listener| listener.policy);
+    let data = server.listen_addresses().iter().cloned().zip(policies).collect();
+    let reachable = Reachable { data, admin: server.admin_address() };
+    if let Err(error) = banner::write(&mut stdout().lock(), settings, &reachable) {
+        tracing::warn!(%error, "the first screen could not be written");
+    }
+}

@@ -1,0 +1,96 @@
+//! Where the node listens: names looked up, ports filled in.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use anyhow::{Context, ensure};
+use moneta_server::config::{ListenAddress, Listener, Policy};
+
+use crate::options::listener::{ExtraAddress, ExtraListener};
+use crate::options::settings::Settings;
+
+/// Every listener that `settings` ask for: the TCP addresses, the Unix socket, then those of the file.
+///
+/// # Errors
+/// If a host name is not known.
+pub fn listeners(settings: &Settings) -> anyhow::Result<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    for address in &settings.listen {
+        let port = address.port.unwrap_or(settings.port);
+        add_tcp(&mut listeners, &address.host, port, Policy::Online).with_context(|| format!("listen: `{address}`"))?;
+    }
+    if let Some(path) = &settings.unix_socket {
+        let address = ListenAddress::Unix { path: path.clone(), mode: settings.unix_mask };
+        listeners.push(Listener { address, policy: Policy::Online });
+    }
+    for extra in &settings.extra_listeners {
+        add_extra(&mut listeners, extra, settings.unix_mask).with_context(|| format!("listener: `{extra}`"))?;
+    }
+    Ok(listeners)
+}
+
+/// The address of the admin listener, unless it is off.
+///
+/// # Errors
+/// If its host name is not known.
+pub fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
+    let Some(address) = &settings.admin else { return Ok(None) };
+    let addresses = look_up(&address.host, address.port).with_context(|| format!("admin: `{address}`"))?;
+    Ok(addresses.into_iter().next())
+}
+
+fn add_extra(listeners: &mut Vec<Listener>, extra: &ExtraListener, mask: u32) -> anyhow::Result<()> {
+    match &extra.address {
+        ExtraAddress::Tcp(address) => add_tcp(listeners, &address.host, address.port, extra.policy)?,
+        ExtraAddress::Unix { path, mode } => {
+            let address = ListenAddress::Unix { path: path.clone(), mode: mode.unwrap_or(mask) };
+            listeners.push(Listener { address, policy: extra.policy });
+        }
+    }
+    Ok(())
+}
+
+/// Listens on every address of a name, once: `localhost` is often both 127.0.0.1 and ::1.
+fn add_tcp(listeners: &mut Vec<Listener>, host: &str, port: u16, policy: Policy) -> anyhow::Result<()> {
+    for address in look_up(host, port)? {
+        let listener = Listener { address: ListenAddress::Tcp(address), policy };
+        // A port the kernel picks is another one each time, so such listeners are never the same.
+        if port == 0 || !listeners.contains(&listener) {
+            listeners.push(listener);
+        }
+    }
+    Ok(())
+}
+
+fn look_up(host: &str, port: u16) -> anyhow::Result<Vec<SocketAddr>> {
+    let found: Vec<SocketAddr> = (host, port).to_socket_addrs().context("the host name cannot be looked up")?.collect();
+    ensure!(!found.is_empty(), "the host name has no address");
+    let mut addresses = Vec::with_capacity(found.len());
+    for address in found {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_given_twice_is_listened_on_once() {
+        let mut listeners = Vec::new();
+        add_tcp(&mut listeners, "127.0.0.1", 11_211, Policy::Online).unwrap();
+        add_tcp(&mut listeners, "127.0.0.1", 11_211, Policy::Online).unwrap();
+        add_tcp(&mut listeners, "127.0.0.1", 11_300, Policy::Online).unwrap();
+        assert_eq!(listeners.len(), 2);
+    }
+
+    #[test]
+    fn ports_for_the_kernel_to_pick_are_all_kept() {
+        let mut listeners = Vec::new();
+        add_tcp(&mut listeners, "127.0.0.1", 0, Policy::Online).unwrap();
+        add_tcp(&mut listeners, "127.0.0.1", 0, Policy::Online).unwrap();
+        assert_eq!(listeners.len(), 2);
+    }
+}

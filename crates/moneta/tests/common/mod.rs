@@ -1,0 +1,157 @@
+//! The binary under test: run to its end, or as a node that is stopped whatever happens to the test.
+
+// Each test file is a program of its own and uses its own part of this one.
+#![allow(dead_code)]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long anything may take; far more than it takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(10);
+/// First word of the first screen's last line.
+const LAST_LINE: &str = "stop ";
+
+/// The binary, with none of the test's own environment variables for it.
+pub fn moneta(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moneta"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MONETA_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Standard output of a run that must succeed.
+pub fn printed(command: &mut Command) -> String {
+    let output = command.output().expect("the binary runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Standard error of a run that must be refused with exit status `status`.
+pub fn refused(command: &mut Command, status: i32) -> String {
+    let Output { status: ended, stdout, stderr } = command.output().expect("the binary runs");
+    assert_eq!(ended.code(), Some(status), "stdout: {}, stderr: {}", text(&stdout), text(&stderr));
+    text(&stderr)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A node that serves; killed when dropped.
+pub struct Node {
+    child: Child,
+    /// The lines of its first screen.
+    pub screen: Vec<String>,
+    log: tempfile::NamedTempFile,
+}
+
+impl Node {
+    /// Starts `moneta serve` on a free port of 127.0.0.1 and waits for its first screen.
+    pub fn start(arguments: &[&str]) -> Self {
+        Self::run(moneta(&["serve", "-p", "0", "--admin", "127.0.0.1:0"]).args(arguments))
+    }
+
+    /// Starts `command`, which must be a `serve`.
+    pub fn run(command: &mut Command) -> Self {
+        let log = tempfile::NamedTempFile::new().expect("a file for the log");
+        let stderr = File::create(log.path()).expect("the log opens");
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary runs");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let mut node = Self { child, screen: Vec::new(), log };
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        while let Ok(line) = lines.recv_timeout(PATIENCE) {
+            node.screen.push(line);
+            if node.screen.last().is_some_and(|line| line.starts_with(LAST_LINE)) {
+                return node;
+            }
+        }
+        panic!("no whole first screen: {:?}, log: {}", node.screen, node.log());
+    }
+
+    /// What its log holds by now.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log.path()).unwrap_or_default()
+    }
+
+    /// Waits until a line of the log holds `part`.
+    pub fn wait_for_log(&self, part: &str) {
+        let start = Instant::now();
+        while !self.log().contains(part) {
+            assert!(start.elapsed() < PATIENCE, "the log never says `{part}`: {}", self.log());
+            thread::sleep(POLL);
+        }
+    }
+
+    /// The addresses it says it listens on.
+    pub fn listening(&self) -> Vec<String> {
+        let lines = self.screen.iter().filter_map(|line| line.strip_prefix("listening on "));
+        lines.map(String::from).collect()
+    }
+
+    /// Its first TCP address.
+    pub fn address(&self) -> SocketAddr {
+        self.listening().iter().find_map(|address| address.parse().ok()).expect("it listens on TCP")
+    }
+
+    /// Sends `requests` and `quit` to its first TCP address, and returns all that comes back.
+    pub fn exchange(&self, requests: &str) -> String {
+        let stream = TcpStream::connect(self.address()).expect("the node accepts");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        exchange(stream, requests)
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("the node runs");
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "the node does not end: {}", self.log());
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends `requests` and `quit`, and returns all that comes back.
+pub fn exchange(mut stream: impl Read + Write, requests: &str) -> String {
+    stream.write_all(requests.as_bytes()).and_then(|()| stream.write_all(b"quit\r\n")).expect("the node reads");
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).expect("the node answers and closes");
+    text(&reply)
+}
+
+/// A file with `content` in `folder`, as an argument.
+pub fn file(folder: &Path, name: &str, content: &str) -> String {
+    let path = folder.join(name);
+    fs::write(&path, content).expect("the file can be written");
+    path.to_str().expect("temporary folders have plain names").into()
+}

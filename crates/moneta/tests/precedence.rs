@@ -1,0 +1,137 @@
+//! Guards against an option that reads the wrong source, and against `moneta config` naming another than it read.
+
+mod common;
+
+use common::{file, moneta, printed};
+use serde_json::Value;
+
+/// What `moneta config --json` says of `option`: value and origin.
+fn in_force(command: &mut std::process::Command, option: &str) -> (String, String) {
+    let all: Vec<Value> = serde_json::from_str(&printed(command)).expect("it prints JSON");
+    let row = all.iter().find(|row| row["option"] == option).expect("the option is printed");
+    let field = |name: &str| row[name].as_str().expect("fields are strings").to_owned();
+    (field("value"), field("from"))
+}
+
+fn says(value: &str, from: &str) -> (String, String) {
+    (value.into(), from.into())
+}
+
+#[test]
+fn a_default_is_said_to_be_one() {
+    assert_eq!(in_force(&mut moneta(&["config", "--json"]), "memory"), says("64MiB", "default"));
+}
+
+#[test]
+fn the_file_wins_over_the_default_the_environment_over_the_file_and_the_flag_over_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "moneta.toml", "# comment\nmemory = 128\n");
+    let from_file = ["config", "--json", "--config", &path];
+    let from_flag = [&from_file[..], &["-m", "512"]].concat();
+    let set = |arguments: &[&str]| {
+        let mut command = moneta(arguments);
+        command.env("MONETA_MEMORY", "256MiB");
+        command
+    };
+    assert_eq!(in_force(&mut moneta(&from_file), "memory"), says("128MiB", &format!("{path}:2")));
+    assert_eq!(in_force(&mut set(&from_file), "memory"), says("256MiB", "environment MONETA_MEMORY"));
+    assert_eq!(in_force(&mut set(&from_flag), "memory"), says("512MiB", "flag --memory"));
+}
+
+#[test]
+fn each_option_is_resolved_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "moneta.toml", "threads = 2\nport = 11300\n");
+    let arguments = ["config", "--json", "--config", &path, "-p", "11400"];
+    assert_eq!(in_force(&mut moneta(&arguments), "threads"), says("2", &format!("{path}:1")));
+    assert_eq!(in_force(&mut moneta(&arguments), "port"), says("11400", "flag --port"));
+}
+
+#[test]
+fn the_environment_may_name_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "moneta.toml", "threads = 3\n");
+    let mut command = moneta(&["config", "--json"]);
+    assert_eq!(in_force(command.env("MONETA_CONFIG", &path), "threads"), says("3", &format!("{path}:1")));
+}
+
+#[test]
+fn a_switch_that_is_on_in_the_environment_can_be_turned_off_by_a_flag() {
+    let mut command = moneta(&["config", "--json", "--no-evict=false"]);
+    assert_eq!(in_force(command.env("MONETA_NO_EVICT", "true"), "no_evict"), says("false", "flag --no-evict"));
+}
+
+#[test]
+fn every_option_can_be_set_by_its_environment_variable() {
+    let other = |option: &str| match option {
+        "port" | "verbose" | "threads" | "backlog" | "max_connections" | "requests_per_event" => "3",
+        "listen" | "unix_socket" | "auth_file" => "elsewhere",
+        "unix_mask" => "666",
+        "idle_timeout" | "drain_timeout" => "7s",
+        "output_limit" | "max_item_size" => "30KiB",
+        "memory" => "77MiB",
+        "admin" => "off",
+        "log_format" => "json",
+        "log_level" => "warn",
+        _ => "true",
+    };
+    let all: Vec<Value> = serde_json::from_str(&printed(&mut moneta(&["config", "--json"]))).unwrap();
+    assert!(all.len() > 20, "the table is printed whole");
+    for row in all {
+        let option = row["option"].as_str().unwrap();
+        let variable = format!("MONETA_{}", option.to_uppercase());
+        // SASL alone is refused for want of users.
+        let mut command =
+            moneta(if option == "enable_sasl" { &["config", "--json", "-Y", "f"] } else { &["config", "--json"] });
+        command.env(&variable, other(option));
+        assert_eq!(in_force(&mut command, option), says(other(option), &format!("environment {variable}")));
+    }
+}
+
+#[test]
+fn memcacheds_short_and_long_flags_are_understood() {
+    let cases: &[(&[&str], &str, &str)] = &[
+        (&["-p", "1"], "port", "1"),
+        (&["-l", "127.0.0.1,::1", "-l", "127.0.0.2:7"], "listen", "127.0.0.1,[::1],127.0.0.2:7"),
+        (&["-s", "/run/x"], "unix_socket", "/run/x"),
+        (&["-a", "0770"], "unix_mask", "770"),
+        (&["-m", "100"], "memory", "100MiB"),
+        (&["--memory-limit=100"], "memory", "100MiB"),
+        (&["-c", "10"], "max_connections", "10"),
+        (&["--conn-limit", "10"], "max_connections", "10"),
+        (&["-t", "1", "-t", "2"], "threads", "2"),
+        (&["-I", "2m"], "max_item_size", "2MiB"),
+        (&["-I", "2048"], "max_item_size", "2KiB"),
+        (&["-M"], "no_evict", "true"),
+        (&["--disable-evictions"], "no_evict", "true"),
+        (&["-R", "5"], "requests_per_event", "5"),
+        (&["--max-reqs-per-event", "5"], "requests_per_event", "5"),
+        (&["-b", "9"], "backlog", "9"),
+        (&["--listen-backlog", "9"], "backlog", "9"),
+        (&["-Y", "/etc/users"], "auth_file", "/etc/users"),
+        (&["-AFXW"], "disable_watch", "true"),
+        (&["-vv"], "verbose", "2"),
+        (&["-vvvvv"], "verbose", "3"),
+        (&["-o", "idle_timeout=9"], "idle_timeout", "9s"),
+        (&["-U", "0", "-B", "auto"], "port", "11211"),
+    ];
+    for (flags, option, value) in cases {
+        let arguments = [&["config", "--json"], *flags].concat();
+        assert_eq!(in_force(&mut moneta(&arguments), option).0, *value, "{flags:?}");
+    }
+}
+
+#[test]
+fn the_table_shows_option_value_and_origin() {
+    let table = printed(&mut moneta(&["config", "-t", "7"]));
+    let line = table.lines().find(|line| line.starts_with("threads ")).expect("threads has a line");
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["threads", "7", "flag", "--threads"]);
+}
+
+#[test]
+fn listeners_of_the_file_are_shown_with_their_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "moneta.toml", "[[listener]]\naddress = \"[::1]:7\"\npolicy = \"batch\"\n");
+    let row = in_force(&mut moneta(&["config", "--json", "--config", &path]), "listener");
+    assert_eq!(row, says("[::1]:7 (batch)", &format!("{path}:1")));
+}

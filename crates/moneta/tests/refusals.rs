@@ -1,0 +1,141 @@
+//! Guards against a value that is silently clamped, ignored or half understood: every refusal names the option, the
+//! value, where it came from and what would be accepted.
+
+mod common;
+
+use common::{file, moneta, refused};
+
+/// Exit status for a refused option.
+const USAGE: i32 = 2;
+
+fn assert_says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is missing in: {message}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused_by_name_value_origin_and_range() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["-p", "65536"], &["port", "`65536`", "flag --port", "from 0 to 65535"]),
+        (&["-p", "-1"], &["port", "`-1`", "flag --port", "from 0 to 65535"]),
+        (&["-t", "0"], &["threads", "`0`", "flag --threads", "from 1 to 512"]),
+        (&["-c", "0"], &["max_connections", "`0`", "from 1 to 1000000"]),
+        (&["-R", "0"], &["requests_per_event", "`0`", "from 1"]),
+        (&["-b", "many"], &["backlog", "`many`", "from 1 to 65535"]),
+        (&["-m", "1"], &["memory", "`1`", "from 8MiB to 16TiB", "MiB"]),
+        (&["-m", "4GB"], &["memory", "`4GB`", "suffix"]),
+        (&["-I", "1023"], &["max_item_size", "`1023`", "from 1KiB to 1GiB", "bytes"]),
+        (&["-I", "40m"], &["max_item_size", "`40MiB`", "fit into memory", "64MiB (default)"]),
+        (&["-a", "778"], &["unix_mask", "`778`", "octal"]),
+        (&["-l", "here:there"], &["listen", "`here:there`", "addresses"]),
+        (&["-l", ""], &["listen", "flag --listen", "at least one address"]),
+        (&["-S"], &["enable_sasl", "`true`", "flag --enable-sasl", "auth_file"]),
+        (&["--no-evict=maybe"], &["no_evict", "`maybe`", "true or false"]),
+        (&["--admin", "11280"], &["admin", "`11280`", "127.0.0.1:11280", "off"]),
+        (&["--idle-timeout", "soon"], &["idle_timeout", "`soon`", "seconds"]),
+        (&["-o", "idle_timeout=-3"], &["idle_timeout", "`-3`", "flag -o idle_timeout", "from 0s to 365d"]),
+        (&["--drain-timeout", "2h"], &["drain_timeout", "`2h`", "from 0s to 1h"]),
+        (&["--output-limit", "1"], &["output_limit", "`1`", "from 16KiB to 1GiB"]),
+        (&["--log-format", "xml"], &["log_format", "`xml`", "text, json"]),
+        (&["--log-level", "loud"], &["log_level", "`loud`", "error, warn, info, debug, trace"]),
+    ];
+    for (flags, parts) in cases {
+        for subcommand in ["serve", "config"] {
+            let arguments = [&[subcommand], *flags].concat();
+            assert_says(&refused(&mut moneta(&arguments), USAGE), parts);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_environment_variable_is_named() {
+    let message = refused(moneta(&["serve"]).env("MONETA_THREADS", "lots"), USAGE);
+    assert_says(&message, &["threads", "`lots`", "environment MONETA_THREADS", "from 1 to 512"]);
+}
+
+#[test]
+fn a_wrong_value_is_refused_even_under_a_right_flag() {
+    let message = refused(moneta(&["serve", "-t", "1"]).env("MONETA_THREADS", "lots"), USAGE);
+    assert_says(&message, &["`lots`", "environment MONETA_THREADS"]);
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    let message = refused(moneta(&["serve", "-t", "0", "-d"]).env("MONETA_PORT", "x"), USAGE);
+    assert_says(&message, &["threads", "port", "-d (--daemon)"]);
+}
+
+#[test]
+fn a_wrong_file_is_refused_by_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: &[(&str, &[&str])] = &[
+        ("\nthreads = 0\n", &["threads", "`0`", "bad.toml:2", "from 1 to 512"]),
+        ("threads = 1.5\n", &["threads", "`1.5`", "bad.toml:1"]),
+        ("threads = { a = 1 }\n", &["threads", "bad.toml:1", "from 1 to 512"]),
+        ("\n\nmemroy = 1\n", &["`memroy`", "bad.toml:3", "did you mean `memory`?"]),
+        ("max-item-size = 1\n", &["`max-item-size`", "did you mean `max_item_size`?"]),
+        ("zzz = 1\n", &["`zzz`", "there is no such key\n"]),
+        ("port = \n", &["bad.toml:1", "not TOML"]),
+        ("listener = 1\n", &["listener", "bad.toml:1", "[[listener]]"]),
+        ("[[listener]]\n", &["listener", "bad.toml:1", "needs an address"]),
+        ("[[listener]]\naddress = \"127.0.0.1\"\n", &["listener.address", "`127.0.0.1`", "with its port"]),
+        ("[[listener]]\naddress = \"/x\"\npolicy = \"slow\"\n", &["listener.policy", "`slow`", "online or batch"]),
+        ("[[listener]]\naddress = \"/x\"\nunix_mask = \"9\"\n", &["listener.unix_mask", "`9`", "octal"]),
+        ("[[listener]]\naddress = \"[::1]:5\"\nunix_mask = \"700\"\n", &["listener.unix_mask", "not a Unix socket"]),
+        ("[[listener]]\nadress = \"/x\"\n", &["`adress`", "did you mean `address`?"]),
+    ];
+    for (content, parts) in cases {
+        let path = file(folder.path(), "bad.toml", content);
+        assert_says(&refused(&mut moneta(&["serve", "--config", &path]), USAGE), parts);
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_refused() {
+    let message = refused(&mut moneta(&["serve", "--config", "/nonexistent/moneta.toml"]), 1);
+    assert_says(&message, &["/nonexistent/moneta.toml", "--config", "No such file"]);
+}
+
+#[test]
+fn memcacheds_other_flags_are_refused_with_what_to_do_instead() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["-U", "11211"], "UDP is not offered"),
+        (&["-d"], "deploy/moneta.service"),
+        (&["--daemon"], "deploy/moneta.service"),
+        (&["-u", "nobody"], "User="),
+        (&["-P", "/run/x.pid"], "no pid file"),
+        (&["-r"], "LimitCORE="),
+        (&["-k"], "not locked"),
+        (&["-f", "1.25"], "no slab classes"),
+        (&["-n", "48"], "no slab classes"),
+        (&["-L"], "large pages"),
+        (&["-D", "/"], "stats detail"),
+        (&["-C"], "CAS"),
+        (&["-B", "ascii"], "one port"),
+        (&["-e", "/mnt/x"], "not kept over a restart"),
+        (&["-Z"], "TLS is not offered"),
+        (&["-N", "2"], "network card"),
+        (&["-i"], "Apache-2.0"),
+        (&["-o", "modern"], "-o modern"),
+        (&["-o", "idle_timeout=1,hashpower=20"], "-o hashpower"),
+    ];
+    for (flags, part) in cases {
+        let arguments = [&["serve"], *flags].concat();
+        assert_says(&refused(&mut moneta(&arguments), USAGE), &[part, &flags[0][..2]]);
+    }
+}
+
+#[test]
+fn an_unknown_flag_is_refused_with_the_nearest_one() {
+    assert_says(&refused(&mut moneta(&["serve", "--memroy", "1"]), USAGE), &["--memroy", "--memory"]);
+}
+
+#[test]
+fn a_file_of_users_that_cannot_be_used_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = refused(&mut moneta(&["serve", "-Y", "/nonexistent/users"]), 1);
+    assert_says(&missing, &["auth_file", "`/nonexistent/users`", "No such file"]);
+    let path = file(folder.path(), "users", "ann:secret\nnonsense\n");
+    assert_says(&refused(&mut moneta(&["serve", "-Y", &path]), 1), &["auth_file", "users`", "line 2"]);
+}

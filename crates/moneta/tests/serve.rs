@@ -1,0 +1,240 @@
+//! Guards the life of a node as a process: what it says when it starts, where it really listens, how it ends, and that it
+//! refuses in a sentence what it cannot have.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use common::{Node, exchange, file, moneta, refused};
+use rustix::process::Signal;
+
+const HELLO: &str = "set greeting 0 60 5\r\nhello\r\nget greeting\r\n";
+const HELLO_REPLY: &str = "STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n";
+
+fn screen_line<'a>(node: &'a Node, start: &str) -> &'a str {
+    node.screen.iter().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no {start}: {:?}", node.screen))
+}
+
+#[test]
+fn a_node_serves_where_its_first_screen_says() {
+    let node = Node::start(&[]);
+    assert_eq!(node.listening().len(), 1);
+    assert_ne!(node.address().port(), 0, "the port the kernel picked is shown");
+    assert_eq!(node.exchange(HELLO), HELLO_REPLY);
+}
+
+#[test]
+fn the_first_screen_fits_one_and_says_what_there_is() {
+    let node = Node::start(&["-m", "128", "-I", "2m", "-M", "-t", "3", "-c", "99"]);
+    assert!(node.screen.len() <= 24, "{:?}", node.screen);
+    assert!(screen_line(&node, "moneta ").contains(env!("CARGO_PKG_VERSION")));
+    let memory = screen_line(&node, "memory ");
+    assert!(memory.contains("128MiB") && memory.contains("2MiB") && memory.contains("refuses"), "{memory}");
+    let threads = screen_line(&node, "threads ");
+    assert!(threads.contains('3') && threads.contains("99 connections"), "{threads}");
+}
+
+#[test]
+fn the_line_to_try_works_in_bash() {
+    let node = Node::start(&[]);
+    let line =
+        screen_line(&node, "try it").trim_start_matches("try it").trim_end_matches("(in bash)").trim().to_owned();
+    let output = std::process::Command::new("bash").args(["-c", &line]).output().expect("bash runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), HELLO_REPLY, "{line}");
+}
+
+#[test]
+fn the_options_reach_the_node() {
+    let node = Node::start(&["-m", "100", "-c", "77", "-t", "2", "-I", "2m", "-M", "-v", "-o", "idle_timeout=1000"]);
+    let settings = node.exchange("stats settings\r\n");
+    for setting in ["maxbytes 104857600", "maxconns 77", "num_threads 2", "item_size_max 2097152", "evictions off"] {
+        assert!(settings.contains(&format!("STAT {setting}\r\n")), "{setting}: {settings}");
+    }
+    assert!(settings.contains("STAT verbosity 1\r\n") && settings.contains("STAT idle_timeout 1000\r\n"), "{settings}");
+}
+
+#[test]
+fn a_value_over_the_limit_is_refused_and_one_at_it_is_not() {
+    let node = Node::start(&["-I", "2k"]);
+    let set = |size: usize| node.exchange(&format!("set k 0 0 {size}\r\n{}\r\n", "x".repeat(size)));
+    assert_eq!(set(1000), "STORED\r\n");
+    assert_eq!(set(2049), "SERVER_ERROR object too large for cache\r\n");
+}
+
+#[test]
+fn commands_that_are_switched_off_are_refused() {
+    let open = Node::start(&["-A"]);
+    let closed = Node::start(&["-FXW"]);
+    for command in ["flush_all", "lru_crawler metadump all", "watch fetchers", "shutdown"] {
+        let reply = closed.exchange(&format!("{command}\r\n"));
+        assert!(reply.contains("ERROR"), "{command}: {reply}");
+    }
+    assert_eq!(open.exchange("flush_all\r\n"), "OK\r\n");
+}
+
+#[test]
+fn the_shutdown_command_ends_a_node_that_allows_it() {
+    let mut node = Node::start(&["-A"]);
+    let mut stream = TcpStream::connect(node.address()).unwrap();
+    stream.write_all(b"shutdown\r\n").unwrap();
+    assert!(node.wait().success());
+}
+
+#[test]
+fn a_signal_to_end_drains_and_leaves_status_0() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut node = Node::start(&[]);
+        let mut idle = TcpStream::connect(node.address()).unwrap();
+        idle.write_all(HELLO.as_bytes()).unwrap();
+        let mut reply = vec![0; HELLO_REPLY.len()];
+        idle.read_exact(&mut reply).unwrap();
+        node.signal(signal);
+        assert!(node.wait().success(), "{}", node.log());
+        assert_eq!(idle.read(&mut reply).unwrap_or(0), 0, "the connection is closed");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_refused_by_address() {
+    let node = Node::start(&[]);
+    let port = node.address().port().to_string();
+    let message = refused(&mut moneta(&["serve", "-p", &port, "--admin", "off"]), 1);
+    assert!(message.contains(&format!("127.0.0.1:{port}")) && message.contains("in use"), "{message}");
+    assert_eq!(node.exchange(HELLO), HELLO_REPLY, "the first one still serves");
+}
+
+#[test]
+fn an_admin_port_that_is_taken_is_refused_by_address() {
+    let node = Node::start(&[]);
+    let address = node.address().to_string();
+    let message = refused(&mut moneta(&["serve", "-p", "0", "--admin", &address]), 1);
+    assert!(message.contains(&address) && message.contains("in use"), "{message}");
+}
+
+#[test]
+fn several_addresses_and_ports_are_all_served() {
+    let node = Node::start(&["-l", "127.0.0.1,127.0.0.2:0", "-l", "127.0.0.3"]);
+    let addresses = node.listening();
+    assert_eq!(addresses.len(), 3, "{addresses:?}");
+    for address in addresses {
+        let stream = TcpStream::connect(&address).unwrap();
+        assert_eq!(exchange(stream, HELLO), HELLO_REPLY, "{address}");
+    }
+}
+
+#[test]
+fn a_unix_socket_takes_the_place_of_tcp_and_has_its_permissions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let mut node = Node::start(&["-s", path.to_str().unwrap(), "-a", "0640"]);
+    assert_eq!(node.listening(), [format!("unix:{}", path.display())]);
+    let metadata = fs::symlink_metadata(&path).unwrap();
+    assert!(metadata.file_type().is_socket());
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o640);
+    assert_eq!(exchange(UnixStream::connect(&path).unwrap(), HELLO), HELLO_REPLY);
+    node.signal(Signal::TERM);
+    assert!(node.wait().success());
+    assert!(!path.exists(), "a clean end removes the socket");
+}
+
+#[test]
+fn a_unix_socket_and_tcp_are_both_served_when_both_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let node = Node::start(&["-s", path.to_str().unwrap(), "-l", "127.0.0.1"]);
+    assert_eq!(node.exchange(HELLO), HELLO_REPLY);
+    assert_eq!(exchange(UnixStream::connect(&path).unwrap(), "version\r\n").get(..8), Some("VERSION "));
+}
+
+#[test]
+fn a_unix_socket_that_cannot_be_made_is_refused_by_path() {
+    for path in ["/nonexistent/folder/socket", "/proc/socket"] {
+        let message = refused(&mut moneta(&["serve", "-s", path, "--admin", "off"]), 1);
+        assert!(message.contains("cannot listen on") && message.contains(path), "{message}");
+    }
+}
+
+#[test]
+fn a_unix_socket_somebody_serves_is_refused_and_one_left_behind_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let path_text = path.to_str().unwrap();
+    let mut first = Node::start(&["-s", path_text]);
+    let message = refused(&mut moneta(&["serve", "-s", path_text, "--admin", "off"]), 1);
+    assert!(message.contains(path_text) && message.contains("another process"), "{message}");
+    first.signal(Signal::KILL);
+    first.wait();
+    assert!(path.exists(), "a killed node leaves its socket");
+    let second = Node::start(&["-s", path_text]);
+    assert_eq!(second.listening().len(), 1);
+}
+
+#[test]
+fn what_is_no_socket_is_never_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "precious", "data");
+    let message = refused(&mut moneta(&["serve", "-s", &path, "--admin", "off"]), 1);
+    assert!(message.contains(&path), "{message}");
+    assert_eq!(fs::read_to_string(Path::new(&path)).unwrap(), "data");
+}
+
+#[test]
+fn listeners_of_the_file_are_served_with_their_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("batch");
+    let content = format!(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\npolicy = \"batch\"\n[[listener]]\naddress = \"{}\"\nunix_mask = \"600\"\n",
+        socket.display()
+    );
+    let path = file(folder.path(), "moneta.toml", &content);
+    let node = Node::start(&["--config", &path]);
+    let listening = node.listening();
+    assert_eq!(listening.len(), 3, "{listening:?}");
+    let batch = listening[1].strip_suffix(" (batch)").expect("the policy is shown");
+    assert_eq!(exchange(TcpStream::connect(batch).unwrap(), HELLO), HELLO_REPLY);
+    assert_eq!(exchange(UnixStream::connect(&socket).unwrap(), HELLO), HELLO_REPLY);
+    assert_eq!(fs::symlink_metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_node_whose_first_screen_nobody_reads_serves_all_the_same() {
+    // The reading end of standard output is closed at once, as by `moneta serve | true`.
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let mut child = moneta(&["serve", "-s", socket.to_str().unwrap(), "--admin", "off"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut reply = None;
+    for _ in 0..6_000 {
+        if let Ok(stream) = UnixStream::connect(&socket) {
+            reply = Some(exchange(stream, HELLO));
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(reply.as_deref(), Some(HELLO_REPLY));
+}
+
+#[test]
+fn admin_is_served_where_the_first_screen_says_or_not_at_all() {
+    let node = Node::start(&[]);
+    let line = screen_line(&node, "admin on");
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    let silent = Node::start(&["--admin", "off"]);
+    assert!(screen_line(&silent, "admin ").ends_with("off"));
+}
