@@ -17,6 +17,7 @@ mod log;
 mod read;
 mod reclaim;
 mod record;
+mod relocate;
 mod segments;
 mod shard;
 mod write;

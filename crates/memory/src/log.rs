@@ -165,7 +165,7 @@ impl Shard {
     }
 
     /// Opens a new segment if a page can be had without reclaiming.
-    fn open_segment(&mut self, log: Log) -> Result<(), NoRoom> {
+    pub(crate) fn open_segment(&mut self, log: Log) -> Result<(), NoRoom> {
         if self.pages_left() == 0 {
             return Err(NoRoom);
         }

@@ -11,10 +11,10 @@
 use moneta_store::Key;
 
 use crate::ghosts::PAGE_GHOSTS;
-use crate::log::{Cas, Draft, pages_for};
-use crate::record::{Header, NO_FRAGMENT, mark};
+use crate::log::pages_for;
+use crate::record::{Header, NO_FRAGMENT};
 use crate::segments::{CAPACITY, Entry, FIRST, Location, Log};
-use crate::shard::{Found, Shard, hits_of, location_of, payload};
+use crate::shard::{Found, Shard, hits_of, location_of};
 
 /// Pages kept free when memory is full: one to write into next, one for records that eviction moves.
 const SPARE_PAGES: usize = 2;
@@ -182,40 +182,6 @@ impl Shard {
         let hash = Key::new(key, self.shared.seed).hash;
         let (position, payload) = self.index.find(hash, |payload| location_of(payload) == location)?;
         Some((Found { position, location, hits: hits_of(payload), header }, hash))
-    }
-
-    /// Moves an item to the young end of a log. False if there is no room for it there.
-    pub(crate) fn relocate(&mut self, found: &Found, hash: u64, log: Log, hits: u64) -> bool {
-        let header = found.header;
-        let cas = self.cas(found);
-        let mut value = std::mem::take(&mut self.scratch);
-        value.clear();
-        // The key goes along: the draft cannot borrow from the segments that are about to change.
-        value.extend_from_slice(self.key(found));
-        self.copy_value(found, &mut value);
-        let (key, bytes) = value.split_at(header.key_length as usize);
-        let draft = Draft {
-            key,
-            hash,
-            value_length: bytes.len(),
-            marks: header.marks & (mark::FETCHED | mark::STALE | mark::TOKEN),
-            cas: Cas::Full(cas),
-            expiry: header.expiry,
-            flags: header.flags,
-            last_access: header.last_access,
-            all_fields: false,
-        };
-        let moved = match self.take_room(log, &draft) {
-            Ok(room) => {
-                self.fill(&room, bytes, &[]);
-                self.index.replace(found.position, payload(room.location, hits));
-                self.segments.kill(found.location);
-                true
-            }
-            Err(_) => false,
-        };
-        self.scratch = value;
-        moved
     }
 
     /// Keeps the hash of an evicted key, with room for about as many ghosts as there are items.

@@ -175,19 +175,21 @@ impl Segments {
     /// Gives up a sealed segment in which nothing lives and nobody is at work.
     fn release_if_empty(&mut self, number: u32) {
         let segment = self.segment(number);
-        let log = segment.log;
+        if segment.live != 0 || segment.pins != 0 || self.queues[segment.log as usize].newest == number {
+            return;
+        }
         if segment.is_orphan {
-            if segment.pins == 0 {
-                self.table[number as usize] = None;
-                self.vacant.push(number);
-                self.orphans -= 1;
-            }
-            return;
+            self.orphans -= 1;
+        } else {
+            self.unlink(number);
         }
-        if segment.live != 0 || segment.pins != 0 || self.queues[log as usize].newest == number {
-            return;
-        }
-        let (newer, older) = (segment.newer, segment.older);
+        self.table[number as usize] = None;
+        self.vacant.push(number);
+    }
+
+    /// Takes a segment that is not its log's newest out of its log.
+    fn unlink(&mut self, number: u32) {
+        let &Segment { newer, older, log, .. } = self.segment(number);
         if newer != NONE {
             self.segment_mut(newer).older = older;
         }
@@ -200,8 +202,33 @@ impl Segments {
             queue.oldest = newer;
             queue.scanned = FIRST;
         }
-        self.table[number as usize] = None;
-        self.vacant.push(number);
+    }
+
+    /// Whether a fragment is all that lives in a sealed segment.
+    pub(crate) fn holds_only(&self, location: Location) -> bool {
+        let segment = self.segment(location.segment());
+        let open = self.queues[segment.log as usize].newest == location.segment();
+        !open && segment.live as usize == self.fragment(location).0.size()
+    }
+
+    /// Moves a sealed segment to the young end of a log that has an open segment, just behind that one.
+    pub(crate) fn rejuvenate(&mut self, number: u32, log: Log) {
+        self.unlink(number);
+        let newest = self.queues[log as usize].newest;
+        let older = self.segment(newest).older;
+        let segment = self.segment_mut(number);
+        segment.log = log;
+        segment.newer = newest;
+        segment.older = older;
+        self.segment_mut(newest).older = number;
+        let queue = &mut self.queues[log as usize];
+        queue.segments += 1;
+        if older == NONE {
+            queue.oldest = number;
+            queue.scanned = FIRST;
+        } else {
+            self.segment_mut(older).newer = number;
+        }
     }
 
     /// Gives up all segments. Those in which somebody is at work leave their logs now and go when the pins do.
@@ -317,8 +344,9 @@ impl Segments {
         }
     }
 
+    /// Marks one record or fragment dead, without what it points to.
     #[inline]
-    fn bury(&mut self, location: Location, size: usize) {
+    pub(crate) fn bury(&mut self, location: Location, size: usize) {
         let segment = self.segment_mut(location.segment());
         segment.page.slice_mut(location.offset()..location.offset() + 1)[0] |= mark::DEAD;
         segment.live -= size as u32;
