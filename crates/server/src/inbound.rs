@@ -38,6 +38,9 @@ pub(crate) enum Read {
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
     private: Vec<u8>,
+    /// Bytes at the front of the private buffer that are executed. They stay until the next read, so that a long run of
+    /// requests executed a few at a time is not moved each time.
+    executed: usize,
     /// Bytes the session needs before it can go on; 0 when it waits for something else.
     needed: usize,
     /// The bytes are in the worker's buffer; only within a turn.
@@ -47,22 +50,28 @@ pub(crate) struct Inbound {
 impl Inbound {
     /// Whether nothing is left over from earlier turns.
     pub(crate) fn is_empty(&self) -> bool {
-        self.private.is_empty()
+        self.left() == 0
+    }
+
+    /// Private bytes not executed.
+    fn left(&self) -> usize {
+        self.private.len() - self.executed
     }
 
     /// Whether what is left over can be executed without another read.
     pub(crate) fn is_executable(&self) -> bool {
-        !self.private.is_empty() && self.private.len() >= self.needed
+        !self.is_empty() && self.left() >= self.needed
     }
 
     /// Reads once, behind what is there, into `buffer` or the private one.
     pub(crate) fn read(&mut self, socket: impl AsFd, buffer: &mut Vec<u8>) -> Result<Read, Errno> {
-        self.shared = self.private.len() <= SMALL && self.needed <= buffer.capacity();
+        self.shared = self.left() <= SMALL && self.needed <= buffer.capacity();
         let target = if self.shared {
             buffer.clear();
-            buffer.extend_from_slice(&self.private);
+            buffer.extend_from_slice(&self.private[self.executed..]);
             buffer
         } else {
+            self.private.drain(..std::mem::take(&mut self.executed));
             let lacking = self.needed.saturating_sub(self.private.len());
             self.private.reserve_exact(lacking.min(self.private.len().max(TRUST)) + SLACK);
             &mut self.private
@@ -92,33 +101,28 @@ impl Inbound {
     pub(crate) fn is_enough(&mut self, buffer: &[u8]) -> bool {
         let enough = self.bytes(buffer).len() >= self.needed;
         if !enough {
-            self.keep(buffer, 0, self.needed);
+            self.consume(buffer, 0, self.needed);
         }
         enough
     }
 
     /// All bytes received and not consumed.
     pub(crate) fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
-        if self.shared { buffer } else { &self.private }
+        if self.shared { buffer } else { &self.private[self.executed..] }
     }
 
     /// Drops `consumed` bytes from the front and keeps the rest; `needed` of them must be there for the next step.
     pub(crate) fn consume(&mut self, buffer: &[u8], consumed: usize, needed: usize) {
-        self.keep(buffer, consumed, needed);
-    }
-
-    fn keep(&mut self, buffer: &[u8], consumed: usize, needed: usize) {
         if self.shared {
             self.private = buffer[consumed..].to_vec();
+            self.executed = 0;
             self.shared = false;
         } else {
-            self.private.drain(..consumed);
+            self.executed += consumed;
         }
         self.needed = needed;
-        if self.private.is_empty() {
+        if self.is_empty() {
             *self = Self::default();
-        } else if self.needed <= self.private.len() && self.private.capacity() > 2 * self.private.len() + TRUST {
-            self.private.shrink_to_fit();
         }
     }
 }

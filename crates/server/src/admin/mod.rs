@@ -15,13 +15,16 @@ use std::thread::JoinHandle;
 
 use axum::Router;
 use axum::routing::get;
-use moneta_store::StoreStats;
+use moneta_protocol::command::{Style, TextStyle};
+use moneta_store::{Store, StoreStats};
 use tokio::sync::oneshot;
 
 use crate::config::ListenAddress;
 use crate::error::ServerError;
 use crate::lifecycle::Stopper;
 use crate::node::Node;
+use crate::session::Worker;
+use crate::stats;
 
 /// Everything the admin side reads.
 pub(crate) struct Observed {
@@ -29,10 +32,29 @@ pub(crate) struct Observed {
     pub(crate) node: Arc<Node>,
     /// Reads the store's numbers.
     pub(crate) store: Box<dyn Fn() -> StoreStats + Send + Sync>,
+    /// What the `stats` command says, in classic text.
+    pub(crate) stats: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
     /// The server's phase.
     pub(crate) stopper: Arc<Stopper>,
     /// Where clients connect.
     pub(crate) addresses: Vec<ListenAddress>,
+}
+
+impl Observed {
+    /// Everything of a server that answers `worker`'s commands.
+    pub(crate) fn new<S>(worker: Worker<S>, stopper: Arc<Stopper>, addresses: Vec<ListenAddress>) -> Self
+    where
+        S: Store + Clone + Send + Sync + 'static,
+    {
+        let node = Arc::clone(&worker.node);
+        let store = worker.store.clone();
+        let stats = move || {
+            let mut text = Vec::new();
+            stats::write(&worker, b"", &Style::Text(TextStyle::default()), &mut text);
+            text
+        };
+        Self { node, store: Box::new(move || store.stats()), stats: Box::new(stats), stopper, addresses }
+    }
 }
 
 impl std::fmt::Debug for Observed {
@@ -94,6 +116,7 @@ fn routes(observed: Arc<Observed>) -> Router {
         .route("/metrics", get(pages::metrics))
         .route("/healthz", get(pages::healthz))
         .route("/readyz", get(pages::readyz))
+        .route("/stats", get(pages::stats))
         .with_state(observed)
 }
 

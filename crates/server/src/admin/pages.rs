@@ -42,6 +42,26 @@ pub(super) async fn readyz(State(observed): State<Arc<Observed>>) -> Response {
     json_page(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &detail)
 }
 
+/// What the `stats` command says, as one JSON object with the same keys.
+pub(super) async fn stats(State(observed): State<Arc<Observed>>) -> Response {
+    observed.node.clock.refresh();
+    let text = String::from_utf8_lossy(&(observed.stats)()).into_owned();
+    let page: serde_json::Map<_, _> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '))
+        .map(|(name, value)| (name.to_owned(), number_or_text(value)))
+        .collect();
+    json_page(StatusCode::OK, &page.into())
+}
+
+/// Numbers as numbers, so that tools can reckon with them.
+fn number_or_text(value: &str) -> serde_json::Value {
+    match value.parse::<u64>() {
+        Ok(number) => number.into(),
+        Err(_) => value.into(),
+    }
+}
+
 fn json_page(status: StatusCode, page: &serde_json::Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{page}\n")).into_response()
 }
