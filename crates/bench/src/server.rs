@@ -22,6 +22,8 @@ use crate::process::Process;
 const STARTUP: Duration = Duration::from_secs(60);
 /// How long a server may take to end after SIGTERM; then it is killed.
 const SHUTDOWN: Duration = Duration::from_secs(3);
+/// How many free ports are tried.
+const PORT_ATTEMPTS: usize = 5;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Where a server comes from.
@@ -101,8 +103,19 @@ impl Server {
                 control.version()?;
                 Ok(Self { address: address.clone(), process: local_process(&mut control), started: None })
             }
-            Origin::Started(line) => Self::start(line, memory, cpus),
+            Origin::Started(line) => Self::start_with_retries(line, memory, cpus),
         }
+    }
+
+    /// Another program may take the free port between its choice and the server's start; then a new one is chosen.
+    fn start_with_retries(line: &str, memory: Option<u64>, cpus: &[usize]) -> Result<Self> {
+        for _ in 1..PORT_ATTEMPTS {
+            match Self::start(line, memory, cpus) {
+                Err(BenchError::Start { reason, .. }) if reason.to_lowercase().contains("in use") => {}
+                result => return result,
+            }
+        }
+        Self::start(line, memory, cpus)
     }
 
     fn start(line: &str, memory: Option<u64>, cpus: &[usize]) -> Result<Self> {
@@ -129,14 +142,14 @@ impl Server {
         let start = Instant::now();
         loop {
             interrupt::check()?;
-            match Control::connect(&self.address).and_then(|mut control| control.version()) {
-                Ok(_) => return Ok(()),
-                Err(error) if start.elapsed() > STARTUP => return Err(self.not_ready(error.to_string())),
-                Err(_) => {}
-            }
+            let answer = Control::connect(&self.address).and_then(|mut control| control.version());
+            // Looked at after the answer, which may have come from another program on the same port.
             let ended = self.started.as_mut().and_then(|started| started.child.try_wait().ok().flatten());
-            if let Some(status) = ended {
-                return Err(self.not_ready(format!("it ended with {status}")));
+            match (answer, ended) {
+                (_, Some(status)) => return Err(self.not_ready(format!("it ended with {status}"))),
+                (Ok(_), None) => return Ok(()),
+                (Err(error), None) if start.elapsed() > STARTUP => return Err(self.not_ready(error.to_string())),
+                (Err(_), None) => {}
             }
             std::thread::sleep(TICK);
         }
