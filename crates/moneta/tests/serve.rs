@@ -52,7 +52,7 @@ fn the_line_to_try_works_in_bash() {
 fn the_options_reach_the_node() {
     let node = Node::start(&["-m", "100", "-c", "77", "-t", "2", "-I", "2m", "-M", "-v", "-o", "idle_timeout=1000"]);
     let settings = node.exchange("stats settings\r\n");
-    for setting in ["maxbytes 104857600", "maxconns 77", "num_threads 2", "item_size_max 2097152", "evictions off"] {
+    for setting in ["maxconns 77", "num_threads 2", "item_size_max 2097152", "evictions off"] {
         assert!(settings.contains(&format!("STAT {setting}\r\n")), "{setting}: {settings}");
     }
     assert!(settings.contains("STAT verbosity 1\r\n") && settings.contains("STAT idle_timeout 1000\r\n"), "{settings}");

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
@@ -107,11 +107,14 @@ impl Node {
         self.listening().iter().find_map(|address| address.parse().ok()).expect("it listens on TCP")
     }
 
-    /// Sends `requests` and `quit` to its first TCP address, and returns all that comes back.
+    /// Sends `requests` to its first TCP address, and returns all that comes back.
     pub fn exchange(&self, requests: &str) -> String {
-        let stream = TcpStream::connect(self.address()).expect("the node accepts");
+        let mut stream = TcpStream::connect(self.address()).expect("the node accepts");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        exchange(stream, requests)
+        stream.write_all(requests.as_bytes()).expect("the node reads");
+        // Not by `quit`, which a node answers only to those who have logged in.
+        stream.shutdown(Shutdown::Write).expect("the connection is open");
+        read_all(stream)
     }
 
     /// Sends a signal.
@@ -144,6 +147,10 @@ impl Drop for Node {
 /// Sends `requests` and `quit`, and returns all that comes back.
 pub fn exchange(mut stream: impl Read + Write, requests: &str) -> String {
     stream.write_all(requests.as_bytes()).and_then(|()| stream.write_all(b"quit\r\n")).expect("the node reads");
+    read_all(stream)
+}
+
+fn read_all(mut stream: impl Read) -> String {
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply).expect("the node answers and closes");
     text(&reply)
