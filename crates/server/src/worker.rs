@@ -109,8 +109,9 @@ impl<S: Store> EventLoop<S> {
                 // An event of a connection that closed in this very batch finds nobody, or a newcomer whom it does not
                 // harm: at worst its socket is asked once in vain.
                 if let Some(connection) = self.connections.get_mut(slot) {
+                    // An error is found by whichever call comes first.
                     let lost = event.is_error();
-                    connection.note(event.is_readable(), event.is_writable(), event.is_read_closed() || lost);
+                    connection.note(event.is_readable(), event.is_writable() || lost, event.is_read_closed() || lost);
                     self.turn(slot);
                 }
             }

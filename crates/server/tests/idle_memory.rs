@@ -35,5 +35,6 @@ fn an_idle_connection_costs_at_most_four_kibibytes() {
     }
     let growth = resident().saturating_sub(before);
     assert_eq!(server.node.registry.totals().curr_connections, count as u64 + 1);
+    println!("{} bytes per idle connection", growth / count);
     assert!(growth <= count * LIMIT, "{} bytes per connection", growth / count);
 }
