@@ -237,13 +237,7 @@ impl<'a> Keys<'a> {
                     *self = Self::Line(line);
                     return None;
                 }
-                let end = crate::scan::find_at_most_space(line);
-                // Only a space separates; any other control byte is part of the key.
-                let end = match line.get(end) {
-                    None | Some(b' ') => end,
-                    Some(_) => end + memchr::memchr(b' ', &line[end..]).unwrap_or(line.len() - end),
-                };
-                let (key, rest) = line.split_at(end);
+                let (key, rest) = line.split_at(crate::text::token_end(line));
                 *self = Self::Line(rest);
                 Some(key)
             }

@@ -1,40 +1,32 @@
 //! The short way: `get KEY` and `set KEY FLAGS EXPTIME LENGTH [noreply]` as clients send them, read in one pass from left to
 //! right without first looking for the end of the line. Whatever looks the least unusual goes the long way.
 
-use super::write::{Header, with_block};
-use crate::command::{Command, Keys, ReadVerb, Style, TextStyle};
-use crate::decoder::{Decoded, Decoder};
-use crate::request::{Exptime, KEY_MAX, Retrieve, Write, WriteMode};
+use crate::decoder::Shortcut;
+use crate::request::{Exptime, KEY_MAX};
 use crate::scan::find_at_most_space;
 
-/// Decodes a command in its usual form; `None` says nothing about it.
+/// Decodes a command in its usual form whose value, if any, is there and not over `item_max` bytes.
 #[inline]
-pub(super) fn decode<'a>(decoder: &mut Decoder, input: &'a [u8]) -> Option<Decoded<'a>> {
+pub(crate) fn decode(input: &[u8], item_max: usize) -> Option<Shortcut<'_>> {
     match input.first_chunk::<4>()? {
         b"get " => get(input),
-        b"set " => set(decoder, input),
+        b"set " => set(input, item_max),
         _ => None,
     }
 }
 
 #[inline]
-fn get(input: &[u8]) -> Option<Decoded<'_>> {
+fn get(input: &[u8]) -> Option<Shortcut<'_>> {
     let rest = &input[4..];
     let length = find_at_most_space(rest);
     if length == 0 || length > KEY_MAX || rest.get(length..length + 2)? != b"\r\n" {
         return None;
     }
-    let command = Command::Get {
-        keys: Keys::One(&rest[..length]),
-        request: Retrieve::default(),
-        verb: ReadVerb::Get,
-        style: Style::Text(TextStyle::default()),
-    };
-    Some(Decoded::Command { command, consumed: length + 6 })
+    Some(Shortcut::Get { key: &rest[..length], consumed: length + 6 })
 }
 
 #[inline]
-fn set<'a>(decoder: &mut Decoder, input: &'a [u8]) -> Option<Decoded<'a>> {
+fn set(input: &[u8], item_max: usize) -> Option<Shortcut<'_>> {
     let rest = &input[4..];
     let length = find_at_most_space(rest);
     if length == 0 || length > KEY_MAX {
@@ -49,28 +41,30 @@ fn set<'a>(decoder: &mut Decoder, input: &'a [u8]) -> Option<Decoded<'a>> {
         None => (false, rest),
     };
     let rest = rest.strip_prefix(b"\r\n")?;
-    let flags = u32::try_from(flags).ok()?;
-    let exptime = Exptime(exptime as i64);
-    let request = Write { mode: WriteMode::Set, flags, exptime, ..Write::default() };
-    let line = input.len() - rest.len();
-    Some(with_block(decoder, input, Header { key, request, length, noreply, line }))
+    let length = length as usize;
+    if length > item_max || rest.get(length..length + 2)? != b"\r\n" {
+        return None;
+    }
+    let consumed = input.len() - rest.len() + length + 2;
+    let exptime = Exptime(i64::from(exptime));
+    Some(Shortcut::Set { key, value: &rest[..length], flags, exptime, noreply, consumed })
 }
 
 /// One to nine digits, so that every number fits every field.
 #[inline]
-fn digits(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut number = 0;
+fn digits(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let mut number: u32 = 0;
     let mut count = 0;
     while let Some(&byte) = bytes.get(count) {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             break;
         }
-        number = number * 10 + u64::from(digit);
-        count += 1;
-        if count > 9 {
+        if count == 9 {
             return None;
         }
+        number = number * 10 + u32::from(digit);
+        count += 1;
     }
     if count == 0 { None } else { Some((number, &bytes[count..])) }
 }

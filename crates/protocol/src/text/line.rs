@@ -1,5 +1,7 @@
 //! Lines and their tokens: separated by one or more spaces, never by anything else.
 
+use crate::scan::find_at_most_space;
+
 /// Most tokens looked at behind the command word; memcached stops there too. A line with more is never a valid one of the
 /// commands that count their tokens.
 const TOKENS_MAX: usize = 23;
@@ -39,10 +41,19 @@ pub(crate) fn next_token<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
     if line.is_empty() {
         return None;
     }
-    let end = memchr::memchr(b' ', line).unwrap_or(line.len());
-    let (token, rest) = line.split_at(end);
+    let (token, rest) = line.split_at(token_end(line));
     *line = rest;
     Some(token)
+}
+
+/// Where the token at the front of `line` ends. Only a space ends it; other control bytes are part of it.
+#[inline]
+pub(crate) fn token_end(line: &[u8]) -> usize {
+    let end = find_at_most_space(line);
+    match line.get(end) {
+        None | Some(b' ') => end,
+        Some(_) => end + memchr::memchr(b' ', &line[end..]).unwrap_or(line.len() - end),
+    }
 }
 
 /// The tokens of a short line.

@@ -1,6 +1,6 @@
-//! Decoding of classic text: a short way for what nearly every request looks like, the whole grammar for the rest.
+//! Decoding of classic text: the whole grammar here, and a short way ([`fast`]) for what nearly every request looks like.
 
-mod fast;
+pub(crate) mod fast;
 mod get;
 mod line;
 mod write;
@@ -13,7 +13,7 @@ use crate::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, WriteMode};
 use crate::{command::Keys, command::ReadVerb, meta};
 use line::{Tokens, strip_line_end};
 
-pub(crate) use line::next_token;
+pub(crate) use line::{next_token, token_end};
 pub(crate) use write::length_of;
 
 /// A line without an end within this many bytes closes the connection, unless it is a `get`.
@@ -22,19 +22,7 @@ const LINE_MAX: usize = 2048;
 pub(crate) const WHOLE_LINE_MAX: usize = 64 * 1024;
 
 /// Decodes the front of `input`, which is not empty.
-#[inline]
 pub(crate) fn decode<'a>(decoder: &mut Decoder, input: &'a [u8]) -> Decoded<'a> {
-    if decoder.searched == 0
-        && decoder.long_get().is_none()
-        && let Some(decoded) = fast::decode(decoder, input)
-    {
-        return decoded;
-    }
-    decode_any(decoder, input)
-}
-
-#[inline(never)]
-fn decode_any<'a>(decoder: &mut Decoder, input: &'a [u8]) -> Decoded<'a> {
     if let Some(long_get) = decoder.long_get() {
         return get::resume(decoder, input, long_get);
     }

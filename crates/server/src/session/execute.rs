@@ -1,14 +1,15 @@
 //! From a command to what does it.
 
 use moneta_protocol::base64::{KeyBuffer, decode_key};
-use moneta_protocol::command::{Command, Keys, ReadVerb, Style};
+use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle};
+use moneta_protocol::decoder::Shortcut;
 use moneta_protocol::encode;
-use moneta_protocol::request::KEY_MAX;
+use moneta_protocol::request::{KEY_MAX, Retrieve, Write};
 use moneta_store::Store;
 
 use super::{After, Flow, Session, Worker, change, read};
 use crate::VERSION;
-use crate::latency::Kind;
+use crate::latency::{Kind, Stopwatch};
 use moneta_protocol::Reply;
 
 /// Under which name a command's time is kept.
@@ -34,8 +35,35 @@ pub(super) fn stored_key<'a>(key: &'a [u8], style: &Style<'_>, buffer: &'a mut K
 }
 
 impl Session {
-    /// Executes one command. `input` ends with what it consumed.
+    /// Executes a command in its plainest form; returns the bytes it took.
     #[inline]
+    pub(super) fn execute_shortcut<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        shortcut: Shortcut<'_>,
+        output: &mut Vec<u8>,
+        stopwatch: &mut Stopwatch<'_>,
+    ) -> usize {
+        match shortcut {
+            Shortcut::Get { key, consumed } => {
+                let style = Style::Text(TextStyle::default());
+                let asked = read::Asked { key, request: &Retrieve::default(), verb: ReadVerb::Get, style: &style };
+                self.read_one(worker, asked, output);
+                stopwatch.end(Kind::Get);
+                consumed
+            }
+            Shortcut::Set { key, value, flags, exptime, noreply, consumed } => {
+                let style = Style::Text(TextStyle { noreply, ..TextStyle::default() });
+                let request = Write { flags, exptime, ..Write::default() };
+                self.write(worker, change::Asked { key, request: &request, style: &style }, value, output);
+                stopwatch.end(Kind::Set);
+                consumed
+            }
+        }
+    }
+
+    /// Executes one command. `input` ends with what it consumed.
+    #[inline(never)]
     pub(super) fn execute<S: Store>(
         &mut self,
         worker: &Worker<S>,

@@ -180,6 +180,10 @@ impl Session {
                 return Received { consumed, needed: 0, after: After::Continue };
             }
             stopwatch.begin();
+            if let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
+                consumed += self.execute_shortcut(worker, shortcut, output, &mut stopwatch);
+                continue;
+            }
             match self.decoder.decode(&input[consumed..]) {
                 Decoded::Command { command, consumed: taken } => {
                     let end = consumed + taken;
