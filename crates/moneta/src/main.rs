@@ -10,6 +10,7 @@ mod reload;
 mod stack;
 mod users;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Command;
@@ -38,9 +39,15 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // As in `moneta config | head`: whoever reads has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("moneta: {error:#}");
             ExitCode::from(if error.is::<options::report::Refused>() { USAGE } else { 1 })
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use common::{Node, exchange, file, moneta, refused};
+use common::{Node, exchange, file, moneta, printed, refused};
 use rustix::process::Signal;
 
 const HELLO: &str = "set greeting 0 60 5\r\nhello\r\nget greeting\r\n";
@@ -46,6 +46,47 @@ fn the_line_to_try_works_in_bash() {
         screen_line(&node, "try it").trim_start_matches("try it").trim_end_matches("(in bash)").trim().to_owned();
     let output = std::process::Command::new("bash").args(["-c", &line]).output().expect("bash runs");
     assert_eq!(String::from_utf8_lossy(&output.stdout), HELLO_REPLY, "{line}");
+}
+
+#[test]
+fn the_first_screen_says_how_to_log_in_and_shows_no_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = file(folder.path(), "users", "ann:secret\n");
+    let node = Node::start(&["-Y", &users]);
+    assert!(screen_line(&node, "log in ").contains(&users));
+    assert!(!node.screen.iter().any(|line| line.starts_with("try it") || line.contains("secret")), "{:?}", node.screen);
+}
+
+#[test]
+fn sasl_is_offered_on_the_binary_protocol_where_it_is_enabled() {
+    /// Opcode 0x20, "which mechanisms are there", with nothing else.
+    const LIST_MECHANISMS: [u8; 24] = [0x80, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let folder = tempfile::tempdir().unwrap();
+    let users = file(folder.path(), "users", "ann:secret\n");
+    let node = Node::start(&["-S", "-Y", &users]);
+    let mut stream = TcpStream::connect(node.address()).unwrap();
+    stream.write_all(&LIST_MECHANISMS).unwrap();
+    let mut reply = [0; 29];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply[24..], b"PLAIN");
+    assert_eq!(node.exchange("get k\r\n").find("END"), None, "the text protocol is refused");
+}
+
+#[test]
+fn a_misspelt_environment_variable_is_warned_of() {
+    let node = Node::run(moneta(&["serve", "-p", "0", "--admin", "off"]).env("MONETA_MEMROY", "128"));
+    node.wait_for_log("MONETA_MEMROY");
+    assert!(node.log().contains("did you mean MONETA_MEMORY?"), "{}", node.log());
+}
+
+#[test]
+fn bench_puts_a_load_on_a_node() {
+    let node = Node::start(&[]);
+    let address = node.address().to_string();
+    printed(&mut moneta(&["bench", "--server", &address, "-n", "100", "-c", "2", "--warmup", "0", "--quiet"]));
+    let stats = node.exchange("stats\r\n");
+    let gets = stats.lines().find_map(|line| line.strip_prefix("STAT cmd_get ")).expect("gets are counted");
+    assert!(gets.parse::<u32>().unwrap() >= 50, "{gets}");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! `moneta serve`: one node, from options to a running server.
 
-use std::io::stdout;
+use std::io::{ErrorKind, stdout};
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use clap::{ArgMatches, Command};
 use moneta_server::config::ServerConfig;
+use moneta_server::error::ServerError;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::server::{RunningServer, Server};
 use moneta_store::Clock;
@@ -13,6 +15,7 @@ use crate::banner::{self, Reachable};
 use crate::options::flags;
 use crate::options::resolve::Resolved;
 use crate::options::settings::Settings;
+use crate::options::stray;
 use crate::options::table::Id;
 use crate::reload::Reload;
 use crate::{endpoints, logging, stack, users};
@@ -35,15 +38,34 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let authenticator = users::authenticator(&settings)?;
 
     let log_level = logging::start(settings.log)?;
+    for (variable, option) in stray::misspelt(std::env::vars_os().map(|(name, _)| name)) {
+        tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
+    }
     let clock = Arc::new(Clock::system());
     let store = stack::assemble(&settings, &clock)?;
     let node = Arc::new(Node::new(node_settings(&settings, &resolved), clock, authenticator));
     let reload = Reload::new(matches.clone(), resolved, log_level, Arc::clone(&node), store.clone());
-    let server = Server::start(&config, store, node, Box::new(move || reload.run()))?;
+    let server = Server::start(&config, store, node, Box::new(move || reload.run())).map_err(explain)?;
 
     greet(&settings, &config, &server);
-    server.join()?;
-    Ok(())
+    server.join().map_err(explain)
+}
+
+/// The error as one sentence, which already holds its source, and what to do about it where that is known.
+fn explain(error: ServerError) -> anyhow::Error {
+    let advice = match &error {
+        ServerError::Admin { .. } => "; --admin takes another address, or `off`",
+        ServerError::Listen { source, .. } => match source.kind() {
+            ErrorKind::AddrInUse => "; is another server running? --port and --listen take another address",
+            ErrorKind::PermissionDenied => {
+                "; a port below 1024 needs CAP_NET_BIND_SERVICE, a Unix socket a folder to write to"
+            }
+            ErrorKind::AddrNotAvailable => "; it is not an address of this machine",
+            _ => "",
+        },
+        _ => "",
+    };
+    anyhow!("{error}{advice}")
 }
 
 fn server_config(settings: &Settings) -> anyhow::Result<ServerConfig> {
@@ -90,5 +112,30 @@ fn greet(settings: &Settings, config: &ServerConfig, server: &RunningServer) {
     let reachable = Reachable { data, admin: server.admin_address() };
     if let Err(error) = banner::write(&mut stdout().lock(), settings, &reachable) {
         tracing::warn!(%error, "the first screen could not be written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_defaults_are_the_tables() {
+        let matches = command().get_matches_from(["serve"]);
+        let resolved = Resolved::gather(&matches, |_| None).expect("the defaults are allowed");
+        let settings = Settings::new(&resolved).expect("the defaults fit together");
+        let (ours, theirs) = (server_config(&settings).expect("they can be had"), ServerConfig::default());
+        assert_eq!(ours.listeners, theirs.listeners);
+        assert_eq!(ours.workers, theirs.workers);
+        assert_eq!(ours.max_connections, theirs.max_connections);
+        assert_eq!(ours.backlog, theirs.backlog);
+        assert_eq!(ours.idle_timeout, theirs.idle_timeout);
+        assert_eq!(ours.output_limit, theirs.output_limit);
+        assert_eq!(ours.drain_timeout, theirs.drain_timeout);
+        let (ours, theirs) = (node_settings(&settings, &resolved), NodeSettings::default());
+        assert_eq!(
+            (ours.item_max, ours.memory, ours.requests_per_event),
+            (theirs.item_max, theirs.memory, theirs.requests_per_event)
+        );
     }
 }

@@ -6,18 +6,15 @@ use anyhow::Context;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::options::listener::{self, ExtraListener};
+use crate::options::flags::Written;
+use crate::options::listener::{self, ExtraAddress, ExtraListener};
+use crate::options::nearest::nearest;
 use crate::options::report::{Origin, Refusal};
 use crate::options::table::{Id, OptionSpec, TABLE};
 use moneta_server::config::Policy;
 
-use super::flags::Written;
-use super::listener::ExtraAddress;
-
 /// Key of the array of listeners.
 const LISTENER: &str = "listener";
-/// How alike (Jaro-Winkler, 0 to 1) an unknown key has to be to a known one for the hint to name it.
-const ALIKE: f64 = 0.8;
 
 /// What the file says.
 #[derive(Debug, Default)]
@@ -136,11 +133,8 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
 }
 
 fn unknown<'a>(origin: &Origin, name: &str, known: impl Iterator<Item = &'a str>) -> Refusal {
-    let nearest = known
-        .map(|key| (strsim::jaro_winkler(key, &name.replace('-', "_")), key))
-        .filter(|(alike, _)| *alike >= ALIKE)
-        .max_by(|left, right| left.0.total_cmp(&right.0));
-    let hint = nearest.map_or_else(String::new, |(_, key)| format!("; did you mean `{key}`?"));
+    let hint =
+        nearest(&name.replace('-', "_"), known).map_or_else(String::new, |key| format!("; did you mean `{key}`?"));
     Refusal::sentence(format!("`{name}` ({origin}) is refused: there is no such key{hint}"))
 }
 

@@ -13,7 +13,7 @@ const EXTENDED: &str = "extended";
 /// Name of the `--config` argument.
 const CONFIG: &str = "config";
 /// The environment variable that names the TOML file.
-const CONFIG_ENVIRONMENT: &str = "MONETA_CONFIG";
+pub const CONFIG_ENVIRONMENT: &str = "MONETA_CONFIG";
 
 /// A value as somebody wrote it.
 #[derive(Clone, Debug)]
