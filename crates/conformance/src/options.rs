@@ -48,7 +48,7 @@ impl Options {
         let mut line = Line::default();
         match kind {
             Kind::Memcached => line.add("-u").add("root").add("-U").add("0"),
-            Kind::Moneta => line.add("serve").add("--admin-port").add("0"),
+            Kind::Moneta => line.add("serve").add("--admin").add("off"),
         };
         match &self.unix_socket {
             Some((path, mode)) => line.add("-s").add(path).add("-a").add(mode),

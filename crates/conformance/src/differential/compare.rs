@@ -10,38 +10,32 @@ use std::collections::HashMap;
 pub enum Part {
     /// Must be equal byte for byte.
     Exact(Vec<u8>),
-    /// A CAS value, as the place of its first appearance in the transcript.
-    Cas(usize),
+    /// A CAS value; each server counts its own.
+    Cas(u64),
     /// Seconds; may differ by one.
     Seconds(i64),
     /// The server's own business; only that it is there is compared.
     Own,
 }
 
-impl Part {
-    fn matches(&self, other: &Self) -> bool {
-        match (self, other) {
-            // -1 says "never expires", which is not near to anything.
-            (Self::Seconds(one), Self::Seconds(two)) if *one >= 0 && *two >= 0 => one.abs_diff(*two) <= 1,
-            _ => self == other,
-        }
-    }
-}
-
-/// Maps CAS values to the order in which a transcript shows them.
+/// Which CAS value of the reference stands for which of the subject. 0 is no CAS value and stands for itself.
 #[derive(Debug, Default)]
-pub struct CasOrder {
-    seen: HashMap<u64, usize>,
+struct CasPairs {
+    to_subject: HashMap<u64, u64>,
+    to_reference: HashMap<u64, u64>,
 }
 
-impl CasOrder {
-    /// The place of `value`; 0 is no CAS value and stays 0.
-    pub fn place(&mut self, value: u64) -> Part {
-        if value == 0 {
-            return Part::Cas(0);
+impl CasPairs {
+    fn agree(&mut self, reference: &Part, subject: &Part) -> bool {
+        match (reference, subject) {
+            (Part::Cas(0), _) | (_, Part::Cas(0)) => reference == subject,
+            (Part::Cas(one), Part::Cas(two)) => {
+                *self.to_subject.entry(*one).or_insert(*two) == *two && *self.to_reference.entry(*two).or_insert(*one) == *one
+            }
+            // -1 says "never expires", which is not near to anything.
+            (Part::Seconds(one), Part::Seconds(two)) if *one >= 0 && *two >= 0 => one.abs_diff(*two) <= 1,
+            _ => reference == subject,
         }
-        let next = self.seen.len() + 1;
-        Part::Cas(*self.seen.entry(value).or_insert(next))
     }
 }
 
@@ -58,35 +52,35 @@ pub struct Mismatch {
 
 /// The first difference that no rule allows, or `None`.
 pub fn compare(stream: &Stream, reference: &Transcript, subject: &Transcript) -> Option<Mismatch> {
-    let (mut reference_order, mut subject_order) = (CasOrder::default(), CasOrder::default());
+    let mut pairs_of_cas = CasPairs::default();
     let pairs = reference.batches.iter().zip(&subject.batches);
     for (index, (one, two)) in pairs.enumerate() {
-        let one_parts = normalise(stream.protocol, &one.bytes, &mut reference_order);
-        let two_parts = normalise(stream.protocol, &two.bytes, &mut subject_order);
-        if !agree((one.end, &one_parts), (two.end, &two_parts)) {
+        let one_parts = normalise(stream.protocol, &one.bytes);
+        let two_parts = normalise(stream.protocol, &two.bytes);
+        if !agree(&mut pairs_of_cas, (one.end, &one_parts), (two.end, &two_parts)) {
             return Some(mismatch(Some(index), one, two));
         }
     }
-    let one_parts = normalise(Protocol::Text, &reference.afterwards.bytes, &mut reference_order);
-    let two_parts = normalise(Protocol::Text, &subject.afterwards.bytes, &mut subject_order);
+    let one_parts = normalise(Protocol::Text, &reference.afterwards.bytes);
+    let two_parts = normalise(Protocol::Text, &subject.afterwards.bytes);
     let ends = (reference.afterwards.end, subject.afterwards.end);
-    (!agree((ends.0, &one_parts), (ends.1, &two_parts))).then(|| mismatch(None, &reference.afterwards, &subject.afterwards))
+    (!agree(&mut pairs_of_cas, (ends.0, &one_parts), (ends.1, &two_parts))).then(|| mismatch(None, &reference.afterwards, &subject.afterwards))
 }
 
-fn normalise(protocol: Protocol, bytes: &[u8], order: &mut CasOrder) -> Vec<Part> {
+fn normalise(protocol: Protocol, bytes: &[u8]) -> Vec<Part> {
     match protocol {
-        Protocol::Text | Protocol::Meta => normalise_text::parts(bytes, order),
-        Protocol::Binary => normalise_binary::parts(bytes, order),
+        Protocol::Text | Protocol::Meta => normalise_text::parts(bytes),
+        Protocol::Binary => normalise_binary::parts(bytes),
     }
 }
 
 /// Rule `replies pending at a close`: of two closed connections, one may have lost replies the other got.
-fn agree(reference: (End, &[Part]), subject: (End, &[Part])) -> bool {
+fn agree(cas: &mut CasPairs, reference: (End, &[Part]), subject: (End, &[Part])) -> bool {
     let (one, two) = (reference.1, subject.1);
     if reference.0 != subject.0 || (reference.0 != End::Closed && one.len() != two.len()) {
         return false;
     }
-    one.iter().zip(two).all(|(one, two)| one.matches(two))
+    one.iter().zip(two).all(|(one, two)| cas.agree(one, two))
 }
 
 fn mismatch(batch: Option<usize>, reference: &Replies, subject: &Replies) -> Mismatch {

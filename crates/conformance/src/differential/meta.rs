@@ -55,7 +55,7 @@ fn get(rng: &mut Rng) -> Command {
     choices.dedup();
     choices.push(opaque(rng));
     if rng.u32(..3) == 0 {
-        // The reference forgets that the key of an item it creates was base64 (rule `mg N with a base64 key`).
+        // The reference forgets that the key of an item it creates was base64 (rule `N with a base64 key`).
         if base64.is_empty() {
             choices.push(format!("N{}", ["0", "100", "1000"][rng.usize(..3)]));
         }
@@ -115,12 +115,12 @@ fn arithmetic(rng: &mut Rng) -> Command {
     let (key, base64) = key(rng);
     let modes = ["MI", "M+", "Mincr", "MD", "M-", "Mdecr"];
     let mut choices = vec![
-        "N100".to_owned(),
+        // See `get`.
+        if base64.is_empty() { "N100".to_owned() } else { "k".to_owned() },
         format!("J{}", words::number(rng)),
         format!("D{}", words::number(rng)),
         format!("T{}", words::exptime(rng)),
         modes[rng.usize(..modes.len())].to_owned(),
-        "k".to_owned(),
         "q".to_owned(),
         "t".to_owned(),
         "c".to_owned(),

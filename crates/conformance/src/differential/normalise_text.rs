@@ -1,16 +1,16 @@
 //! Cuts text replies into the parts that are compared, applying the rules on the way.
 
-use super::compare::{CasOrder, Part};
+use super::compare::Part;
 
 /// The parts of `bytes`, which may end within a reply.
-pub fn parts(bytes: &[u8], order: &mut CasOrder) -> Vec<Part> {
+pub fn parts(bytes: &[u8]) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {
         let length = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |place| place + 1);
         let (line, after) = rest.split_at(length);
         let block = block_length(line).min(after.len());
-        push_line(line, order, &mut parts);
+        push_line(line, &mut parts);
         if block > 0 {
             parts.push(Part::Exact(after[..block].to_vec()));
         }
@@ -41,29 +41,29 @@ fn number<T: std::str::FromStr>(token: &[u8]) -> Option<T> {
     std::str::from_utf8(token).ok()?.parse().ok()
 }
 
-fn push_line(line: &[u8], order: &mut CasOrder, parts: &mut Vec<Part>) {
+fn push_line(line: &[u8], parts: &mut Vec<Part>) {
     let tokens = tokens(line);
     match tokens[0] {
         b"VALUE" if tokens.len() == 5 => match number(tokens[4]) {
             Some(cas) => {
                 parts.push(Part::Exact(tokens[..4].join(&b' ')));
-                parts.push(order.place(cas));
+                parts.push(Part::Cas(cas));
             }
             None => parts.push(Part::Exact(line.to_vec())),
         },
         b"VERSION" => parts.extend([Part::Exact(b"VERSION".to_vec()), Part::Own]),
         b"ME" => push_debug(&tokens, parts),
-        b"HD" | b"VA" => push_flags(line, &tokens, order, parts),
+        b"HD" | b"VA" => push_flags(line, &tokens, parts),
         _ => parts.push(Part::Exact(line.to_vec())),
     }
 }
 
 /// Rules `CAS values`, `remaining TTL`, `time since last access` on the flags of a meta reply. The opaque and the key are
 /// compared exactly: they begin with O and k.
-fn push_flags(line: &[u8], tokens: &[&[u8]], order: &mut CasOrder, parts: &mut Vec<Part>) {
+fn push_flags(line: &[u8], tokens: &[&[u8]], parts: &mut Vec<Part>) {
     for token in tokens {
         let normalised = match token.split_first() {
-            Some((b'c', rest)) => number(rest).map(|cas| ("c", order.place(cas))),
+            Some((b'c', rest)) => number(rest).map(|cas| ("c", Part::Cas(cas))),
             Some((b't', rest)) => number(rest).map(|seconds| ("t", Part::Seconds(seconds))),
             Some((b'l', rest)) => number(rest).map(|seconds| ("l", Part::Seconds(seconds))),
             _ => None,
@@ -87,11 +87,16 @@ fn push_debug(tokens: &[&[u8]], parts: &mut Vec<Part>) {
         };
         let (name, value) = token.split_at(place + 1);
         parts.push(Part::Exact(name.to_vec()));
-        parts.push(match name {
-            b"exp=" | b"la=" => number(value).map_or_else(|| Part::Exact(value.to_vec()), Part::Seconds),
-            b"cas=" | b"cls=" | b"size=" => Part::Own,
-            _ => Part::Exact(value.to_vec()),
-        });
+        let seconds: Option<i64> = number(value);
+        match (name, seconds) {
+            (b"cas=" | b"cls=" | b"size=", _) => parts.push(Part::Own),
+            // memcached counts from the expiry to now, so a time to come is negative; -1 is never.
+            (b"exp=" | b"la=", Some(seconds)) if seconds != -1 => {
+                let sign: &[u8] = if seconds < 0 { b"-" } else { b"" };
+                parts.extend([Part::Exact(sign.to_vec()), Part::Seconds(seconds.abs())]);
+            }
+            _ => parts.push(Part::Exact(value.to_vec())),
+        }
     }
 }
 
@@ -101,23 +106,23 @@ mod tests {
 
     #[test]
     fn a_value_that_looks_like_a_reply_is_not_read_as_one() {
-        let parts = parts(b"VALUE k 0 11\r\nVERSION 1.6\r\nEND\r\n", &mut CasOrder::default());
+        let parts = parts(b"VALUE k 0 11\r\nVERSION 1.6\r\nEND\r\n");
         let expected: [&[u8]; 3] = [b"VALUE k 0 11\r\n", b"VERSION 1.6\r\n", b"END\r\n"];
         assert_eq!(parts, expected.map(|bytes| Part::Exact(bytes.to_vec())));
     }
 
     #[test]
     fn meta_flags_are_told_apart_from_keys_and_opaques() {
-        let parts = parts(b"HD c7 kc7 Ot5 t5\r\n", &mut CasOrder::default());
+        let parts = parts(b"HD c7 kc7 Ot5 t5\r\n");
         let exact = |text: &str| Part::Exact(text.as_bytes().to_vec());
         let expected =
-            [exact("HD"), exact("c"), Part::Cas(1), exact("kc7"), exact("Ot5"), exact("t"), Part::Seconds(5), exact("\r\n")];
+            [exact("HD"), exact("c"), Part::Cas(7), exact("kc7"), exact("Ot5"), exact("t"), Part::Seconds(5), exact("\r\n")];
         assert_eq!(parts, expected);
     }
 
     #[test]
     fn the_end_of_a_line_is_compared() {
-        let of = |bytes: &[u8]| parts(bytes, &mut CasOrder::default());
+        let of = |bytes: &[u8]| parts(bytes);
         assert_ne!(of(b"HD c7\r\n"), of(b"HD c7\n"));
         assert_ne!(of(b"HD \r\n"), of(b"HD\r\n"));
     }

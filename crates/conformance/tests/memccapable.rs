@@ -1,0 +1,49 @@
+//! libmemcached's `memccapable` knows what clients rely on; every one of its tests must pass.
+
+use anyhow::{Context, Result, ensure};
+use moneta_conformance::client::Address;
+use moneta_conformance::options::{Kind, Options};
+use moneta_conformance::server::Server;
+use std::process::Command;
+
+/// `-a` runs this many text tests, `-b` this many binary ones; fewer would mean that its output was not understood.
+const TEXT_TESTS: usize = 27;
+const BINARY_TESTS: usize = 27;
+
+/// Runs `memccapable` and returns its lines, one a test.
+fn run(server: &Server, protocol: &str) -> Result<Vec<String>> {
+    let Address::Tcp(address) = server.address() else { unreachable!("started on TCP") };
+    let output = Command::new("memccapable")
+        .args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-t", "30", protocol])
+        .output()
+        .context("cannot run memccapable; it is in Debian's package libmemcached-tools")?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    print!("{text}");
+    Ok(text.lines().filter(|line| line.contains("[pass]") || line.contains("[FAIL]") || line.contains("[fail]")).map(str::to_owned).collect())
+}
+
+fn every_test_passes(server: &Server, protocol: &str, least: usize) -> Result<()> {
+    let lines = run(server, protocol)?;
+    let failed: Vec<&String> = lines.iter().filter(|line| !line.contains("[pass]")).collect();
+    ensure!(failed.is_empty(), "memccapable {protocol}: {failed:#?}");
+    ensure!(lines.len() >= least, "memccapable {protocol} ran only {} tests: {lines:#?}", lines.len());
+    Ok(())
+}
+
+#[test]
+fn every_text_test_passes() -> Result<()> {
+    every_test_passes(&Server::start_subject(&Options::default())?, "-a", TEXT_TESTS)
+}
+
+#[test]
+fn every_binary_test_passes() -> Result<()> {
+    every_test_passes(&Server::start_subject(&Options::default())?, "-b", BINARY_TESTS)
+}
+
+#[test]
+fn memcached_itself_passes_so_the_reading_of_the_output_is_right() -> Result<()> {
+    let server = Server::start(Kind::Memcached, &Options::default())?;
+    every_test_passes(&server, "-a", TEXT_TESTS)?;
+    every_test_passes(&server, "-b", BINARY_TESTS)
+}
