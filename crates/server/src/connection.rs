@@ -194,23 +194,22 @@ impl Connection {
 
     fn flush<S>(&mut self, turn: &Turn<'_, S>) -> Result<(), Errno> {
         let sent = self.backlog.flush(&self.socket)?;
-        self.note_sent(sent, turn);
+        if sent > 0 {
+            self.entry.touch(turn.worker.node.clock.now());
+            turn.worker.counters.bytes_written.add(sent as u64);
+        }
         Ok(())
     }
 
     fn send<S>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), Errno> {
-        if !turn.output.is_empty() {
-            let sent = self.backlog.send(&self.socket, turn.output)?;
-            self.note_sent(sent, turn);
+        if turn.output.is_empty() {
+            return Ok(());
         }
+        // Before the client can see the reply, so that it is never seen to be silent since longer than it is.
+        self.entry.touch(turn.worker.node.clock.now());
+        let sent = self.backlog.send(&self.socket, turn.output)?;
+        turn.worker.counters.bytes_written.add(sent as u64);
         Ok(())
-    }
-
-    fn note_sent<S>(&self, sent: usize, turn: &Turn<'_, S>) {
-        if sent > 0 {
-            turn.worker.counters.bytes_written.add(sent as u64);
-            self.entry.touch(turn.worker.node.clock.now());
-        }
     }
 
     fn verdict<S>(&self, turn: &Turn<'_, S>, moved: bool) -> Verdict {
