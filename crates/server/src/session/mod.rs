@@ -179,6 +179,9 @@ impl Session {
             if output.len() >= high_water || self.is_held_up(high_water) {
                 return Received { consumed, needed: 0, after: After::Continue };
             }
+            if consumed == input.len() {
+                return Received { consumed, needed: 1, after: After::Continue };
+            }
             stopwatch.begin();
             if let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
                 consumed += self.execute_shortcut(worker, shortcut, output, &mut stopwatch);
