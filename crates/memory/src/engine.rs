@@ -1,6 +1,7 @@
 //! The engine as a store: shards behind locks, chosen by the top bits of a key's hash.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
@@ -32,6 +33,8 @@ pub struct Memory {
     shift: u32,
     seed: u64,
     item_max: usize,
+    /// The limit as it was asked for; shards divide it in whole pages.
+    limit: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Memory {
@@ -61,7 +64,8 @@ impl Memory {
             .collect::<std::io::Result<Arc<[Slot]>>>()
             .map_err(ConfigError::Memory)?;
         let shift = 64 - count.trailing_zeros();
-        Ok(Self { shards, shift, seed: config.seed, item_max: config.item_max })
+        let limit = Arc::new(AtomicU64::new(config.limit));
+        Ok(Self { shards, shift, seed: config.seed, item_max: config.item_max, limit })
     }
 
     #[inline]
@@ -196,7 +200,7 @@ impl Store for Memory {
     }
 
     fn stats(&self) -> StoreStats {
-        let mut sum = StoreStats::default();
+        let mut sum = StoreStats { limit: self.limit.load(Ordering::Relaxed), ..StoreStats::default() };
         self.shards.iter().for_each(|slot| sum.add(&slot.0.lock().census()));
         sum
     }
@@ -206,6 +210,7 @@ impl Store for Memory {
         if quota < MemoryConfig::quota_min(self.item_max) {
             return false;
         }
+        self.limit.store(limit, Ordering::Relaxed);
         for slot in self.shards.iter() {
             slot.0.lock().quota = quota;
             // A piece at a time, so that other commands get their turn at the lock.
@@ -245,7 +250,6 @@ impl Shard {
         StoreStats {
             items: self.index.len() as u64,
             bytes: live,
-            limit: (self.quota * PAGE_BYTES) as u64,
             index_bytes: (self.index.pages() * PAGE_BYTES) as u64,
             log_bytes: (self.segments.len() * PAGE_BYTES) as u64,
             ghost_bytes: (self.ghosts.pages() * PAGE_BYTES) as u64,
