@@ -29,6 +29,7 @@ pub struct Server {
     child: Child,
     address: Address,
     messages: NamedTempFile,
+    speaks_text: bool,
 }
 
 impl Server {
@@ -66,7 +67,7 @@ impl Server {
             Some((path, _)) => Address::Unix(path.clone()),
             None => Address::Tcp(([127, 0, 0, 1], port).into()),
         };
-        let mut server = Self { kind, child, address, messages };
+        let mut server = Self { kind, child, address, messages, speaks_text: options.sasl_file.is_none() };
         server.wait_until_ready().with_context(|| format!("{} {arguments:?}", program.display()))?;
         Ok(server)
     }
@@ -87,10 +88,11 @@ impl Server {
         }
     }
 
-    /// Any whole line in reply to `version` will do: a server that wants a password answers with an error.
+    /// Any whole line in reply to `version` will do: a server that wants a password answers with an error. One that wants
+    /// SASL speaks the binary protocol only, and being let in is all there is to see.
     fn answers(&self) -> bool {
         let Ok(mut client) = Client::connect(&self.address) else { return false };
-        client.send(b"version\r\n").is_ok() && client.line().is_ok_and(|line| !line.is_empty())
+        !self.speaks_text || client.send(b"version\r\n").is_ok() && client.line().is_ok_and(|line| !line.is_empty())
     }
 
     /// Which server this is.

@@ -92,7 +92,7 @@ fn a_client_that_reads_late_gets_every_reply() -> Result<()> {
 
 #[test]
 fn connections_over_the_limit_are_told_so_and_closed() -> Result<()> {
-    const LIMIT: usize = 20;
+    const LIMIT: usize = 100;
     let server = Server::start_subject(&Options { max_connections: Some(LIMIT as u32), ..Options::default() })?;
     let mut open: Vec<Client> = Vec::new();
     let mut refused = None;

@@ -1,0 +1,57 @@
+# What a developer runs, and CI runs the same: `make lint test test-clients`.
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+
+# Where cargo puts what it builds; the tests of real clients take the server from there.
+TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
+SERVER := $(TARGET)/debug/moneta
+
+.PHONY: help run build test test-python test-clients test-go test-java lint fuzz bench
+
+help:
+	@echo 'make run           start a node on 127.0.0.1:11211'
+	@echo 'make test          everything but the Go and Java clients; installs what it needs'
+	@echo 'make test-clients  real clients in Go and Java; installs what they need'
+	@echo 'make lint          formatting, clippy, dependencies'
+	@echo 'make fuzz          fuzz the decoder and the session for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
+	@echo 'make bench         how to compare with memcached'
+
+run:
+	@scripts/install-test-deps.sh build
+	$(CARGO) run --release -p moneta -- serve
+
+# The same packages, profile and features as the tests, so that nothing is built twice.
+build:
+	@scripts/install-test-deps.sh test
+	$(CARGO) build --workspace --all-targets
+
+test: build
+	$(CARGO) test --workspace --no-fail-fast
+	$(MAKE) test-python
+
+test-python: build
+	MONETA_BIN=$(SERVER) tests/clients/python/run.sh
+
+test-clients: test-go test-java
+
+test-go: build
+	@scripts/install-test-deps.sh clients
+	cd tests/clients/go && MONETA_BIN=$(SERVER) go test -count=1 ./...
+
+test-java: build
+	@scripts/install-test-deps.sh clients
+	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn -q -B test -Dsurefire.printSummary=true
+
+lint:
+	@scripts/install-test-deps.sh build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	scripts/check-dependencies.sh
+
+fuzz:
+	fuzz/run.sh $(FUZZ_SECONDS)
+
+bench:
+	@echo 'docs/benchmarks.md has the commands; a first one:'
+	@echo '  cargo run --release -p moneta -- bench compare --help'
