@@ -148,7 +148,10 @@ impl Client {
         lines
             .iter()
             .map(|line| {
-                let (name, value) = line.strip_prefix("STAT ").and_then(|rest| rest.split_once(' ')).with_context(|| format!("odd line {line:?}"))?;
+                let (name, value) = line
+                    .strip_prefix("STAT ")
+                    .and_then(|rest| rest.split_once(' '))
+                    .with_context(|| format!("odd line {line:?}"))?;
                 Ok((name.to_owned(), value.to_owned()))
             })
             .collect()
@@ -157,7 +160,8 @@ impl Client {
     /// One value of `stats`, as a number.
     pub fn stat(&mut self, name: &str) -> Result<u64> {
         let stats = self.stats("")?;
-        let (_, value) = stats.into_iter().find(|(key, _)| key == name).with_context(|| format!("no statistic {name}"))?;
+        let (_, value) =
+            stats.into_iter().find(|(key, _)| key == name).with_context(|| format!("no statistic {name}"))?;
         Ok(value.parse()?)
     }
 

@@ -7,7 +7,7 @@ use crate::options::{Kind, Options};
 use crate::process;
 use anyhow::{Context, Result, bail};
 use std::env;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -26,7 +26,8 @@ const POLL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Server {
     kind: Kind,
-    child: Child,
+    /// None for a server that something else started.
+    child: Option<Child>,
     address: Address,
     messages: NamedTempFile,
     speaks_text: bool,
@@ -52,6 +53,16 @@ impl Server {
         Err(last_error.expect("at least one attempt was made"))
     }
 
+    /// A server that already listens; it goes on when this value is dropped.
+    pub fn attach(kind: Kind, address: SocketAddr) -> Result<Self> {
+        let messages = NamedTempFile::new()?;
+        Ok(Self { kind, child: None, address: Address::Tcp(address), messages, speaks_text: true })
+    }
+
+    fn child(&mut self) -> Result<&mut Child> {
+        self.child.as_mut().context("this server was started by something else")
+    }
+
     fn start_at(kind: Kind, options: &Options, port: u16) -> Result<Self> {
         let program = program(kind)?;
         let arguments = options.arguments(kind, port);
@@ -67,7 +78,7 @@ impl Server {
             Some((path, _)) => Address::Unix(path.clone()),
             None => Address::Tcp(([127, 0, 0, 1], port).into()),
         };
-        let mut server = Self { kind, child, address, messages, speaks_text: options.sasl_file.is_none() };
+        let mut server = Self { kind, child: Some(child), address, messages, speaks_text: options.sasl_file.is_none() };
         server.wait_until_ready().with_context(|| format!("{} {arguments:?}", program.display()))?;
         Ok(server)
     }
@@ -75,7 +86,7 @@ impl Server {
     fn wait_until_ready(&mut self) -> Result<()> {
         let start = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.child()?.try_wait()? {
                 bail!("the server left before it answered: {status}; it said: {}", self.messages());
             }
             if self.answers() {
@@ -105,9 +116,9 @@ impl Server {
         &self.address
     }
 
-    /// The process id.
+    /// The process id; 0 if something else started the server.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().map_or(0, Child::id)
     }
 
     /// A new connection.
@@ -127,7 +138,7 @@ impl Server {
 
     /// Whether the process has not ended.
     pub fn is_running(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait()?.is_none())
+        Ok(self.child()?.try_wait()?.is_none())
     }
 
     /// Asks the process to end by `signal`, and returns how it ended.
@@ -140,7 +151,7 @@ impl Server {
     pub fn wait_for_exit(&mut self) -> Result<ExitStatus> {
         let start = Instant::now();
         while start.elapsed() < STOP_LIMIT {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.child()?.try_wait()? {
                 return Ok(status);
             }
             sleep(POLL);
@@ -152,10 +163,11 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // Both fail only when the process is already gone, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let Some(child) = &mut self.child else { return };
+        let _ = child.kill();
+        let _ = child.wait();
         if std::thread::panicking() {
-            eprintln!("--- what {:?} {} printed:\n{}", self.kind, self.child.id(), self.messages());
+            eprintln!("--- what {:?} {} printed:\n{}", self.kind, self.pid(), self.messages());
         }
     }
 }

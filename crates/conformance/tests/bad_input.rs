@@ -18,7 +18,18 @@ fn start(options: &Options) -> Result<Server> {
 /// Random bytes, with the words and the magic byte that lead deeper into a parser.
 fn garbage(rng: &mut fastrand::Rng) -> Vec<u8> {
     let words: [&[u8]; 12] = [
-        b"get ", b"set k 0 0 5\r\n", b"ms k 5 ", b"\r\n", b"\n", b"\0", b" noreply", b"mg k v ", b"incr k ", b"\x80\x01", b"-1", b"99999999999",
+        b"get ",
+        b"set k 0 0 5\r\n",
+        b"ms k 5 ",
+        b"\r\n",
+        b"\n",
+        b"\0",
+        b" noreply",
+        b"mg k v ",
+        b"incr k ",
+        b"\x80\x01",
+        b"-1",
+        b"99999999999",
     ];
     let mut bytes = if rng.bool() { vec![0x80] } else { Vec::new() };
     while bytes.len() < GARBAGE_BYTES && rng.u32(..200) != 0 {
@@ -46,7 +57,10 @@ fn garbage_disturbs_no_other_connection() -> Result<()> {
         let (key, value) = (format!("healthy{number}"), number.to_string());
         let stored = healthy.set(&key, value.as_bytes())?;
         ensure!(stored == "STORED", "seed {seed}: after {number} connections of garbage: {stored}");
-        ensure!(healthy.get(&key)?.as_deref() == Some(value.as_bytes()), "seed {seed}: after {number} connections of garbage");
+        ensure!(
+            healthy.get(&key)?.as_deref() == Some(value.as_bytes()),
+            "seed {seed}: after {number} connections of garbage"
+        );
     }
     drop(open);
     ensure!(server.is_running()?, "seed {seed}: the server is gone");

@@ -67,7 +67,10 @@ fn a_client_that_never_reads_is_held_at_a_bounded_buffer_while_others_are_served
         ensure!(other.get("small")?.as_deref() == Some(value.as_bytes()));
         most = most.max(server.resident_bytes()?);
     }
-    println!("resident memory went from {before} to at most {most} for {} MB asked for", UNREAD_REQUESTS * LARGE_VALUE / 1_000_000);
+    println!(
+        "resident memory went from {before} to at most {most} for {} MB asked for",
+        UNREAD_REQUESTS * LARGE_VALUE / 1_000_000
+    );
     ensure!(most - before <= UNREAD_BYTES, "one unread connection took the server from {before} to {most}");
     Ok(())
 }
@@ -106,7 +109,8 @@ fn connections_over_the_limit_are_told_so_and_closed() -> Result<()> {
         }
         open.push(client);
     }
-    let (mut client, reply) = refused.ok_or_else(|| anyhow::anyhow!("{} connections are open over a limit of {LIMIT}", open.len()))?;
+    let (mut client, reply) =
+        refused.ok_or_else(|| anyhow::anyhow!("{} connections are open over a limit of {LIMIT}", open.len()))?;
     ensure!(reply == "ERROR Too many open connections", "{reply}");
     client.until_closed()?;
     ensure!(open.len() >= LIMIT / 2, "only {} connections were let in", open.len());
@@ -144,7 +148,8 @@ fn a_silent_connection_is_closed_and_a_talking_one_is_not() -> Result<()> {
 fn a_unix_socket_serves_with_the_mode_asked_for() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("socket");
-    let server = Server::start_subject(&Options { unix_socket: Some((path.clone(), "0700".into())), ..Options::default() })?;
+    let server =
+        Server::start_subject(&Options { unix_socket: Some((path.clone(), "0700".into())), ..Options::default() })?;
     ensure!(server.address() == &Address::Unix(path.clone()));
     let mut client = server.connect()?;
     ensure!(client.set("k", b"v")? == "STORED");

@@ -15,7 +15,13 @@ const SMALL_ITEMS_KIBIBYTES: u32 = 512;
 const LARGE_ITEM_COMMANDS: usize = 3_000;
 
 fn options(item_kibibytes: Option<u32>) -> Options {
-    Options { memory_mebibytes: Some(1024), threads: Some(1), item_kibibytes, no_background_work: true, ..Options::default() }
+    Options {
+        memory_mebibytes: Some(1024),
+        threads: Some(1),
+        item_kibibytes,
+        no_background_work: true,
+        ..Options::default()
+    }
 }
 
 fn answers_are_equal(protocol: Protocol) -> Result<()> {

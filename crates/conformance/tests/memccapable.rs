@@ -20,7 +20,11 @@ fn run(server: &Server, protocol: &str) -> Result<Vec<String>> {
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     print!("{text}");
-    Ok(text.lines().filter(|line| line.contains("[pass]") || line.contains("[FAIL]") || line.contains("[fail]")).map(str::to_owned).collect())
+    Ok(text
+        .lines()
+        .filter(|line| line.contains("[pass]") || line.contains("[FAIL]") || line.contains("[fail]"))
+        .map(str::to_owned)
+        .collect())
 }
 
 fn every_test_passes(server: &Server, protocol: &str, least: usize) -> Result<()> {

@@ -40,7 +40,16 @@ fn stats_count_what_happened() -> Result<()> {
     client.ask("incr k 1\r\n")?;
     client.ask("delete k\r\n")?;
     client.ask("touch missing 0\r\n")?;
-    let expected = [("cmd_get", 2), ("cmd_set", 1), ("get_hits", 1), ("get_misses", 1), ("incr_hits", 1), ("delete_hits", 1), ("touch_misses", 1), ("curr_items", 0)];
+    let expected = [
+        ("cmd_get", 2),
+        ("cmd_set", 1),
+        ("get_hits", 1),
+        ("get_misses", 1),
+        ("incr_hits", 1),
+        ("delete_hits", 1),
+        ("touch_misses", 1),
+        ("curr_items", 0),
+    ];
     for (name, value) in expected {
         let counted = client.stat(name)?;
         ensure!(counted == value, "{name} is {counted}, not {value}");
@@ -148,10 +157,15 @@ fn fetchers_see_gets() -> Result<()> {
 
 #[test]
 fn mutations_see_sets() -> Result<()> {
-    watched(&Options::default(), "mutations", &["type=item_store", "key=written", "status=stored", "cmd=set"], |server| {
-        server.connect()?.set("written", b"v")?;
-        Ok(())
-    })
+    watched(
+        &Options::default(),
+        "mutations",
+        &["type=item_store", "key=written", "status=stored", "cmd=set"],
+        |server| {
+            server.connect()?.set("written", b"v")?;
+            Ok(())
+        },
+    )
 }
 
 #[test]

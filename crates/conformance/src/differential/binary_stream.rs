@@ -53,7 +53,8 @@ pub fn near_valid(rng: &mut Rng, item_limit: usize) -> Command {
 /// The packet, with the CAS field for one item in a few commands.
 fn command(rng: &mut Rng, request: &Request) -> Command {
     let mut pieces = vec![Piece::Bytes(request.head())];
-    let takes_cas = [&STORES[..], &CONCATENATIONS, &DELETES, &ARITHMETIC].iter().any(|group| group.contains(&request.opcode));
+    let takes_cas =
+        [&STORES[..], &CONCATENATIONS, &DELETES, &ARITHMETIC].iter().any(|group| group.contains(&request.opcode));
     if takes_cas && request.key.len() < words::KEY_LIMIT && !request.key.is_empty() && rng.u32(..6) == 0 {
         let offset = if rng.u32(..3) == 0 { 1_000_000 } else { 0 };
         pieces.push(Piece::CasOf { key: request.key.clone(), offset, binary: true });

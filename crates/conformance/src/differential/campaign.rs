@@ -43,7 +43,8 @@ impl Plan {
         Ok(Self {
             protocol,
             seed: number_from("MONETA_SEED")?.unwrap_or_else(|| fastrand::u64(..)),
-            commands: number_from("MONETA_DIFF_COMMANDS")?.unwrap_or(DEFAULT_COMMANDS as u64) as usize / Protocol::ALL.len(),
+            commands: number_from("MONETA_DIFF_COMMANDS")?.unwrap_or(DEFAULT_COMMANDS as u64) as usize
+                / Protocol::ALL.len(),
             item_limit,
             differences: number_from("MONETA_DIFF_DIFFERENCES")?.unwrap_or(DEFAULT_DIFFERENCES as u64) as usize,
         })
@@ -195,7 +196,10 @@ impl Outcome {
             for command in &difference.stream.commands {
                 let _ = writeln!(text, "    send  {command}");
             }
-            let place = difference.mismatch.batch.map_or("reading all keys back".to_owned(), |batch| format!("batch {}", batch + 1));
+            let place = difference
+                .mismatch
+                .batch
+                .map_or("reading all keys back".to_owned(), |batch| format!("batch {}", batch + 1));
             let _ = writeln!(text, "  {place}:");
             let _ = writeln!(text, "    reference  {}", difference.mismatch.reference);
             let _ = writeln!(text, "    subject    {}", difference.mismatch.subject);

@@ -4,6 +4,11 @@ use super::exchange::{End, Replies, Transcript};
 use super::stream::{Protocol, Stream, printable};
 use super::{normalise_binary, normalise_text};
 use std::collections::HashMap;
+use std::fmt;
+
+/// How much of a difference is shown: parts before it, and parts in all.
+const SHOWN_BEFORE: usize = 3;
+const SHOWN_PARTS: usize = 8;
 
 /// A reply, or a part of one, in the form that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +30,24 @@ struct CasPairs {
     to_reference: HashMap<u64, u64>,
 }
 
+impl fmt::Display for Part {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(bytes) => write!(formatter, "{}", printable(bytes)),
+            Self::Cas(value) => write!(formatter, "<cas {value}>"),
+            Self::Seconds(seconds) => write!(formatter, "<{seconds} s>"),
+            Self::Own => formatter.write_str("<its own>"),
+        }
+    }
+}
+
 impl CasPairs {
     fn agree(&mut self, reference: &Part, subject: &Part) -> bool {
         match (reference, subject) {
             (Part::Cas(0), _) | (_, Part::Cas(0)) => reference == subject,
             (Part::Cas(one), Part::Cas(two)) => {
-                *self.to_subject.entry(*one).or_insert(*two) == *two && *self.to_reference.entry(*two).or_insert(*one) == *one
+                *self.to_subject.entry(*one).or_insert(*two) == *two
+                    && *self.to_reference.entry(*two).or_insert(*one) == *one
             }
             // -1 says "never expires", which is not near to anything.
             (Part::Seconds(one), Part::Seconds(two)) if *one >= 0 && *two >= 0 => one.abs_diff(*two) <= 1,
@@ -55,16 +72,37 @@ pub fn compare(stream: &Stream, reference: &Transcript, subject: &Transcript) ->
     let mut pairs_of_cas = CasPairs::default();
     let pairs = reference.batches.iter().zip(&subject.batches);
     for (index, (one, two)) in pairs.enumerate() {
-        let one_parts = normalise(stream.protocol, &one.bytes);
-        let two_parts = normalise(stream.protocol, &two.bytes);
-        if !agree(&mut pairs_of_cas, (one.end, &one_parts), (two.end, &two_parts)) {
-            return Some(mismatch(Some(index), one, two));
+        if let Some((reference, subject)) = first_difference(&mut pairs_of_cas, stream.protocol, one, two) {
+            return Some(Mismatch { batch: Some(index), reference, subject });
         }
     }
-    let one_parts = normalise(Protocol::Text, &reference.afterwards.bytes);
-    let two_parts = normalise(Protocol::Text, &subject.afterwards.bytes);
-    let ends = (reference.afterwards.end, subject.afterwards.end);
-    (!agree(&mut pairs_of_cas, (ends.0, &one_parts), (ends.1, &two_parts))).then(|| mismatch(None, &reference.afterwards, &subject.afterwards))
+    first_difference(&mut pairs_of_cas, Protocol::Text, &reference.afterwards, &subject.afterwards)
+        .map(|(reference, subject)| Mismatch { batch: None, reference, subject })
+}
+
+/// What the two servers said at the first place where they do not agree.
+fn first_difference(
+    cas: &mut CasPairs,
+    protocol: Protocol,
+    reference: &Replies,
+    subject: &Replies,
+) -> Option<(String, String)> {
+    let (one, two) = (normalise(protocol, &reference.bytes), normalise(protocol, &subject.bytes));
+    let place = one.iter().zip(&two).position(|(one, two)| !cas.agree(one, two));
+    // Rule `replies pending at a close`: of two closed connections, one may have lost replies the other got.
+    let lengths_agree = one.len() == two.len() || (reference.end, subject.end) == (End::Closed, End::Closed);
+    if place.is_none() && lengths_agree && reference.end == subject.end {
+        return None;
+    }
+    let place = place.unwrap_or(one.len().min(two.len()));
+    Some((show(&one, place, reference.end), show(&two, place, subject.end)))
+}
+
+/// The parts around `place`.
+fn show(parts: &[Part], place: usize, end: End) -> String {
+    let first = place.saturating_sub(SHOWN_BEFORE);
+    let shown: Vec<String> = parts.iter().skip(first).take(SHOWN_PARTS).map(ToString::to_string).collect();
+    format!("{} [{end:?}]", shown.join(" "))
 }
 
 fn normalise(protocol: Protocol, bytes: &[u8]) -> Vec<Part> {
@@ -72,24 +110,6 @@ fn normalise(protocol: Protocol, bytes: &[u8]) -> Vec<Part> {
         Protocol::Text | Protocol::Meta => normalise_text::parts(bytes),
         Protocol::Binary => normalise_binary::parts(bytes),
     }
-}
-
-/// Rule `replies pending at a close`: of two closed connections, one may have lost replies the other got.
-fn agree(cas: &mut CasPairs, reference: (End, &[Part]), subject: (End, &[Part])) -> bool {
-    let (one, two) = (reference.1, subject.1);
-    if reference.0 != subject.0 || (reference.0 != End::Closed && one.len() != two.len()) {
-        return false;
-    }
-    one.iter().zip(two).all(|(one, two)| cas.agree(one, two))
-}
-
-fn mismatch(batch: Option<usize>, reference: &Replies, subject: &Replies) -> Mismatch {
-    // Equal replies before the difference only hide it; the cut is made at a line end.
-    let common = reference.bytes.iter().zip(&subject.bytes).take_while(|(one, two)| one == two).count();
-    let line_start = reference.bytes[..common].iter().rposition(|&byte| byte == b'\n').map_or(0, |place| place + 1);
-    let start = if reference.bytes.is_ascii() { line_start } else { 0 };
-    let show = |replies: &Replies| format!("{} [{:?}]", printable(&replies.bytes[start..]), replies.end);
-    Mismatch { batch, reference: show(reference), subject: show(subject) }
 }
 
 #[cfg(test)]

@@ -134,7 +134,14 @@ impl<'a> Player<'a> {
         }
         let sentinel = close_batch(&mut bytes, Protocol::Text, &[]);
         let mut client = self.server.connect()?;
-        drive(&mut client, &bytes, Splits { seed: 0, mean_bytes: 0 }, &mut Rng::with_seed(0), sentinel.as_deref(), self.batch_limit)
+        drive(
+            &mut client,
+            &bytes,
+            Splits { seed: 0, mean_bytes: 0 },
+            &mut Rng::with_seed(0),
+            sentinel.as_deref(),
+            self.batch_limit,
+        )
     }
 }
 
@@ -170,7 +177,14 @@ fn close_batch(bytes: &mut Vec<u8>, protocol: Protocol, commands: &[Command]) ->
 
 /// Writes all bytes, split as asked, and reads until the sentinel's reply, a close or the limit. Reading and writing take
 /// turns, so neither side can block the other by full buffers.
-fn drive(client: &mut Client, bytes: &[u8], splits: Splits, rng: &mut Rng, sentinel: Option<&[u8]>, limit: Duration) -> Result<Replies> {
+fn drive(
+    client: &mut Client,
+    bytes: &[u8],
+    splits: Splits,
+    rng: &mut Rng,
+    sentinel: Option<&[u8]>,
+    limit: Duration,
+) -> Result<Replies> {
     client.set_nonblocking(true)?;
     let start = Instant::now();
     let mut received = Vec::new();

@@ -182,8 +182,20 @@ fn wrong_set(rng: &mut Rng) -> Command {
 
 fn unknown(rng: &mut Rng) -> Command {
     let lines = [
-        "mg\r\n", "ms\r\n", "ms k1\r\n", "md\r\n", "ma\r\n", "me\r\n", "mx k1\r\n", "MG k1 v\r\n", "m\r\n", "mgx k1\r\n", "mn k1\r\n",
-        "mg \r\n", "mnx\r\n", "me k1 k2\r\n",
+        "mg\r\n",
+        "ms\r\n",
+        "ms k1\r\n",
+        "md\r\n",
+        "ma\r\n",
+        "me\r\n",
+        "mx k1\r\n",
+        "MG k1 v\r\n",
+        "m\r\n",
+        "mgx k1\r\n",
+        "mn k1\r\n",
+        "mg \r\n",
+        "mnx\r\n",
+        "me k1 k2\r\n",
     ];
     Command::new(lines[rng.usize(..lines.len())])
 }

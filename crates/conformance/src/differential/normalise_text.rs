@@ -115,8 +115,16 @@ mod tests {
     fn meta_flags_are_told_apart_from_keys_and_opaques() {
         let parts = parts(b"HD c7 kc7 Ot5 t5\r\n");
         let exact = |text: &str| Part::Exact(text.as_bytes().to_vec());
-        let expected =
-            [exact("HD"), exact("c"), Part::Cas(7), exact("kc7"), exact("Ot5"), exact("t"), Part::Seconds(5), exact("\r\n")];
+        let expected = [
+            exact("HD"),
+            exact("c"),
+            Part::Cas(7),
+            exact("kc7"),
+            exact("Ot5"),
+            exact("t"),
+            Part::Seconds(5),
+            exact("\r\n"),
+        ];
         assert_eq!(parts, expected);
     }
 

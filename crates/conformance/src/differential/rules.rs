@@ -36,7 +36,10 @@ const fn avoided(name: &'static str, reason: &'static str) -> Rule {
 pub const RULES: &[Rule] = &[
     compared("CAS values", "each server counts its own; both must give equal and different values at the same places"),
     compared("remaining TTL", "the servers are asked at different moments; one second of difference is allowed"),
-    compared("time since last access", "the servers are asked at different moments; one second of difference is allowed"),
+    compared(
+        "time since last access",
+        "the servers are asked at different moments; one second of difference is allowed",
+    ),
     compared("version", "each server tells its own"),
     compared("me internals", "slab class, size in memory and CAS of an item are the engine's own"),
     compared(
@@ -44,12 +47,21 @@ pub const RULES: &[Rule] = &[
         "memcached drops replies not yet written when an error closes the connection; how many depends on timing",
     ),
     avoided("near the item limit", "what counts towards -I includes the engine's bookkeeping for the item"),
-    avoided("data block of a refused line", "memcached 1.6.45 swallows it after a too long key, 1.6.18 takes it for commands"),
+    avoided(
+        "data block of a refused line",
+        "memcached 1.6.45 swallows it after a too long key, 1.6.18 takes it for commands",
+    ),
     avoided("newer meta flags", "C on mg, E, x, and N on ms came after 1.6.18"),
     avoided("N with a base64 key", "1.6.18 stores the item as if its key were text, and shows it raw"),
-    avoided("numbers from 2^63 on", "memcached looks for a minus sign beyond the end of such a value, so its answer is chance"),
+    avoided(
+        "numbers from 2^63 on",
+        "memcached looks for a minus sign beyond the end of such a value, so its answer is chance",
+    ),
     avoided("leading space", "an error in 1.6.45, ignored by 1.6.18"),
-    avoided("lines over 2048 bytes", "refused by memcached only if no newline has arrived yet, which depends on timing"),
+    avoided(
+        "lines over 2048 bytes",
+        "refused by memcached only if no newline has arrived yet, which depends on timing",
+    ),
     avoided(
         "replies before a refused get",
         "a too long key in get, gets, gat or gats makes memcached drop the replies it has not yet written",
@@ -59,8 +71,14 @@ pub const RULES: &[Rule] = &[
         "memcached changes a number in place unless an unwritten reply refers to its item; padding and TTL depend on it",
     ),
     avoided("flush_all with a delay", "in memcached a delayed flush_all brings back what an earlier one removed"),
-    avoided("numbers wider than their field", "memcached cuts flags and expiry times above 32 bits off and stores the rest"),
-    avoided("dumps", "the order of lru_crawler metadump and mgdump is the engine's own, and 1.6.18 has no first line OK"),
+    avoided(
+        "numbers wider than their field",
+        "memcached cuts flags and expiry times above 32 bits off and stores the rest",
+    ),
+    avoided(
+        "dumps",
+        "the order of lru_crawler metadump and mgdump is the engine's own, and 1.6.18 has no first line OK",
+    ),
     avoided("statistics", "names and values are the engine's own; those that clients read are tested for presence"),
     avoided("slab and LRU tuning", "slabs and lru set up memcached's own engine"),
 ];

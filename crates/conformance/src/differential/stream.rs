@@ -64,7 +64,13 @@ pub struct Command {
 impl Command {
     /// A command of fixed bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { pieces: vec![Piece::Bytes(bytes.into())], role: Role::Other, starts_batch: false, awaits_close: false, may_swallow: false }
+        Self {
+            pieces: vec![Piece::Bytes(bytes.into())],
+            role: Role::Other,
+            starts_batch: false,
+            awaits_close: false,
+            may_swallow: false,
+        }
     }
 
     /// About how many bytes it has; a CAS value counts as eight.

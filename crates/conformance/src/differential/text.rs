@@ -29,7 +29,10 @@ pub fn near_valid(rng: &mut Rng, item_limit: usize) -> Command {
         850..900 => odd_line_end(rng),
         900..903 => Command::new("quit\r\n"),
         903..905 => Command { starts_batch: true, awaits_close: true, ..Command::new(vec![b'x'; 3000]) },
-        905..940 => Command { role: Role::Retrieval, ..Command::new(format!("get {} k1\r\n", "k2 ".repeat(rng.usize(1..1200)))) },
+        905..940 => Command {
+            role: Role::Retrieval,
+            ..Command::new(format!("get {} k1\r\n", "k2 ".repeat(rng.usize(1..1200))))
+        },
         _ => valid(rng, item_limit),
     }
 }
@@ -76,7 +79,9 @@ fn storage(rng: &mut Rng, item_limit: usize) -> Command {
 fn cas(rng: &mut Rng, item_limit: usize) -> Command {
     let value = words::value(rng, item_limit);
     let key = words::key(rng);
-    let head = [&b"cas "[..], &key, format!(" {} {} {} ", words::flags(rng), words::exptime(rng), value.len()).as_bytes()].concat();
+    let head =
+        [&b"cas "[..], &key, format!(" {} {} {} ", words::flags(rng), words::exptime(rng), value.len()).as_bytes()]
+            .concat();
     let offset = if rng.u32(..3) == 0 { 1_000_000 } else { 0 };
     let tail: &[u8] = if rng.u32(..6) == 0 { b" noreply\r\n" } else { b"\r\n" };
     let mut command = Command::new(head);

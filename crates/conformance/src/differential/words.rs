@@ -106,7 +106,8 @@ pub fn bad_flags(rng: &mut Rng) -> &'static str {
 
 /// A length no server takes.
 pub fn bad_length(rng: &mut Rng) -> &'static str {
-    let words = ["-1", "x", "1x", "2147483646", "2147483647", "2147483648", "4294967296", "99999999999999999999", "1.5"];
+    let words =
+        ["-1", "x", "1x", "2147483646", "2147483647", "2147483648", "4294967296", "99999999999999999999", "1.5"];
     words[rng.usize(..words.len())]
 }
 

@@ -96,11 +96,17 @@ impl Model for Item {
         let unchanged = || Some(state.clone());
         let after = |value: String| Some(state.replaced_by(Some(value)));
         match (input, state.value(), output) {
-            (Input::Gets, Some(held), Output::Value(value, cas)) if held == value && state.may_have(*cas) => Some(state.seen_with(*cas)),
+            (Input::Gets, Some(held), Output::Value(value, cas)) if held == value && state.may_have(*cas) => {
+                Some(state.seen_with(*cas))
+            }
             (Input::Set(value), _, Output::Done) | (Input::Add(value), None, Output::Done) => after(value.clone()),
-            (Input::Cas(value, cas), Some(_), Output::Done) if state.may_have(*cas) => Some(state.seen_with(*cas).replaced_by(Some(value.clone()))),
+            (Input::Cas(value, cas), Some(_), Output::Done) if state.may_have(*cas) => {
+                Some(state.seen_with(*cas).replaced_by(Some(value.clone())))
+            }
             // An item not yet seen may have any other CAS value, so a refusal tells nothing about it.
-            (Input::Cas(_, cas), Some(_), Output::Exists) if !matches!(&state.item, Some((_, Cas::Seen(seen))) if seen == cas) => unchanged(),
+            (Input::Cas(_, cas), Some(_), Output::Exists) if !matches!(&state.item, Some((_, Cas::Seen(seen))) if seen == cas) => {
+                unchanged()
+            }
             (Input::Append(tail), Some(held), Output::Done) => after(format!("{held}{tail}")),
             (Input::Increment(delta), Some(held), output) => {
                 let number = held.parse::<u64>().ok().map(|number| number.wrapping_add(*delta));

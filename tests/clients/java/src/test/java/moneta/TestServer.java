@@ -18,7 +18,8 @@ final class TestServer implements AutoCloseable {
 
     TestServer(String... arguments) throws IOException, InterruptedException {
         int port = freePort();
-        address = new InetSocketAddress("127.0.0.1", port);
+        // By name: xmemcached finds the login of a server by its host name, which it asks the system for.
+        address = new InetSocketAddress("localhost", port);
         List<String> command = new ArrayList<>(List.of(program()));
         command.addAll(isMemcached() ? List.of("-u", "root", "-U", "0") : List.of("serve", "--admin", "off"));
         command.addAll(List.of("-p", Integer.toString(port), "-l", "127.0.0.1"));
