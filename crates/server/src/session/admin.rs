@@ -67,7 +67,7 @@ impl Session {
             _ => (text, ERROR),
         };
         encode::reply(&style, &[], Reply::Line(line), 0, self.out(output));
-        Flow::Next
+        if self.stage == Stage::Watching { Flow::Deaf } else { Flow::Next }
     }
 
     fn watch<S: Store>(&mut self, worker: &Worker<S>, arguments: &[u8]) -> &'static str {
@@ -143,7 +143,7 @@ fn memlimit<S: Store>(worker: &Worker<S>, mebibytes: u64) -> &'static str {
     }
 }
 
-/// There are no slab classes, so nothing can be moved between them; turning the automatic moving off changes nothing.
+/// There are no slab classes, so nothing can be moved between them; moving them automatically can only be off.
 fn slabs(arguments: &[u8]) -> &'static str {
     let mut words = words(arguments);
     match (words.next(), words.next(), words.next(), words.next()) {

@@ -10,8 +10,6 @@ mod execute;
 mod login;
 mod parked;
 mod read;
-#[cfg(test)]
-mod tests;
 mod ticket;
 
 use std::sync::Arc;
@@ -120,6 +118,8 @@ enum Flow {
     Next,
     /// A long `get` paused; this many bytes at the end of what the command consumed were not executed.
     Paused { rest: usize },
+    /// Nothing that the client sends is listened to any more.
+    Deaf,
     /// Close.
     Close(After),
 }
@@ -197,6 +197,9 @@ impl Session {
                     match flow {
                         Flow::Next => {}
                         Flow::Paused { rest } => consumed -= rest,
+                        Flow::Deaf => {
+                            return Received { consumed: input.len(), needed: 1, after: After::Continue };
+                        }
                         Flow::Close(after) => return self.close(consumed, after),
                     }
                 }

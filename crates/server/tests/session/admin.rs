@@ -1,0 +1,158 @@
+//! The commands of operators.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use moneta_server::auth::Authenticator;
+use moneta_server::node::{ConnectionView, Lifecycle, ListConnections, NodeSettings};
+use moneta_server::session::After;
+
+use crate::talk::{Talk, expect, worker};
+
+#[test]
+fn settings_are_changed_or_refused() {
+    expect(&[
+        ("cache_memlimit\r\ncache_memlimit x\r\n", "ERROR\r\nERROR\r\n"),
+        ("cache_memlimit 1\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
+        ("cache_memlimit 2000000000\r\n", "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"),
+        ("cache_memlimit 64\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"),
+        ("slabs\r\nslabs reassign 1 2\r\n", "ERROR\r\nCLIENT_ERROR slab reassignment disabled\r\n"),
+        ("slabs automove 0\r\nslabs automove 1\r\n", "OK\r\nCLIENT_ERROR slab reassignment disabled\r\n"),
+        ("lru\r\nlru mode flat\r\n", "ERROR\r\nERROR\r\n"),
+        ("watch nonsense\r\n", "ERROR\r\n"),
+        ("shutdown\r\n", "ERROR: shutdown not enabled\r\n"),
+    ]);
+}
+
+#[test]
+fn the_crawler_can_be_turned_off() {
+    expect(&[
+        ("lru_crawler enable\r\n", "ERROR failed to start lru crawler thread\r\n"),
+        ("lru_crawler crawl all\r\nlru_crawler crawl x\r\n", "OK\r\nBADCLASS invalid class id\r\n"),
+        ("lru_crawler disable\r\nlru_crawler metadump all\r\n", "OK\r\nCLIENT_ERROR lru crawler disabled\r\n"),
+        ("lru_crawler enable\r\nlru_crawler metadump all\r\n", "OK\r\nOK\r\nEND\r\n"),
+        ("lru_crawler\r\nlru_crawler metadump\r\nlru_crawler foo bar\r\n", "ERROR\r\nERROR\r\nERROR\r\n"),
+    ]);
+}
+
+#[test]
+fn what_the_settings_forbid_is_refused() {
+    let settings =
+        NodeSettings { flush_enabled: false, dump_enabled: false, watch_enabled: false, ..NodeSettings::default() };
+    let worker = worker(settings, Authenticator::off());
+    let answer = Talk::new().say(&worker, b"flush_all\r\nlru_crawler metadump all\r\nwatch\r\n");
+    let expected = "CLIENT_ERROR flush_all not allowed\r\nERROR metadump not allowed\r\nCLIENT_ERROR watch commands not allowed\r\n";
+    assert_eq!(String::from_utf8(answer).unwrap(), expected);
+}
+
+/// Remembers what it was asked: 1 at once, 2 gracefully.
+struct Asked(Arc<AtomicU32>);
+
+impl Lifecycle for Asked {
+    fn request_shutdown(&self, graceful: bool) {
+        self.0.store(if graceful { 2 } else { 1 }, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn shutdown_asks_the_node_and_closes() {
+    for (line, expected) in [("shutdown\r\n", 1), ("shutdown graceful\r\n", 2)] {
+        let worker = worker(NodeSettings { shutdown_enabled: true, ..NodeSettings::default() }, Authenticator::off());
+        let asked = Arc::new(AtomicU32::new(0));
+        worker.node.set_lifecycle(Box::new(Asked(Arc::clone(&asked))));
+        let mut talk = Talk::new();
+        assert_eq!(talk.say(&worker, b"shutdown now\r\n"), b"CLIENT_ERROR invalid shutdown mode\r\n");
+        assert_eq!(talk.say(&worker, line.as_bytes()), b"");
+        assert_eq!((talk.after, asked.load(Ordering::SeqCst)), (After::CloseNow, expected));
+    }
+}
+
+#[test]
+fn quit_closes_without_a_word_and_nothing_behind_it_is_executed() {
+    let worker = worker(NodeSettings::default(), Authenticator::off());
+    let mut talk = Talk::new();
+    assert_eq!(talk.say(&worker, b"mn\r\nquit\r\nset a 0 0 1\r\nx\r\n"), b"MN\r\n");
+    assert_eq!(talk.after, After::CloseWhenFlushed);
+    assert_eq!(worker.counters.cmd_set.get(), 0);
+}
+
+struct One;
+
+impl ListConnections for One {
+    fn connections(&self) -> Vec<ConnectionView> {
+        vec![ConnectionView {
+            id: 9,
+            address: "tcp:127.0.0.1:4000".to_owned(),
+            listener: "tcp:127.0.0.1:11211".to_owned(),
+            state: "conn_read",
+            idle_seconds: 3,
+        }]
+    }
+}
+
+#[test]
+fn every_stats_group_answers_and_ends() {
+    let worker = worker(NodeSettings::default(), Authenticator::off());
+    worker.node.set_connections(Box::new(One));
+    let mut talk = Talk::new();
+    let mut say = |line: &str| String::from_utf8(talk.say(&worker, line.as_bytes())).unwrap();
+    say("set a 0 0 1\r\nx\r\nget a b\r\nmg a\r\ntouch a 0\r\n");
+    let general = say("stats\r\n");
+    for line in [
+        "STAT cmd_get 3",
+        "STAT cmd_set 1",
+        "STAT cmd_meta 1",
+        "STAT get_hits 2",
+        "STAT get_misses 1",
+        "STAT touch_hits 1",
+        "STAT curr_items 1",
+    ] {
+        assert!(general.contains(&format!("{line}\r\n")), "{line} in {general}");
+    }
+    for name in REQUIRED.split_whitespace() {
+        assert!(general.contains(&format!("STAT {name} ")), "{name} in {general}");
+    }
+    assert!(general.ends_with("END\r\n"));
+    let settings = say("stats settings\r\n");
+    for line in [
+        "maxconns 1024",
+        "evictions on",
+        "cas_enabled yes",
+        "flush_enabled yes",
+        "item_size_max 1048576",
+        "domain_socket NULL",
+        "tcpport 11211",
+        "num_threads 4",
+    ] {
+        assert!(settings.contains(&format!("STAT {line}\r\n")), "{line} in {settings}");
+    }
+    for group in ["items", "slabs", "sizes", "conns"] {
+        let answer = say(&format!("stats {group}\r\n"));
+        assert!(answer.starts_with("STAT ") && answer.ends_with("END\r\n"), "{answer}");
+    }
+    assert!(say("stats conns\r\n").contains("STAT 9:secs_since_last_cmd 3\r\n"));
+    assert_eq!(say("stats nonsense\r\n"), "ERROR\r\n");
+    assert_eq!(say("stats reset\r\n"), "RESET\r\n");
+    assert!(say("stats\r\n").contains("STAT cmd_get 0\r\n"));
+    assert_eq!(worker.node.registry.totals().cmd_get, 3, "metrics only grow");
+}
+
+/// What clients and exporters read.
+const REQUIRED: &str = "pid uptime time version pointer_size rusage_user rusage_system max_connections curr_connections
+    total_connections rejected_connections connection_structures cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits
+    get_misses get_expired get_flushed delete_misses delete_hits incr_misses incr_hits decr_misses decr_hits cas_misses
+    cas_hits cas_badval touch_hits touch_misses auth_cmds auth_errors bytes_read bytes_written limit_maxbytes
+    accepting_conns threads curr_items total_items bytes evictions reclaimed expired_unfetched evicted_unfetched";
+
+#[test]
+fn details_are_counted_by_prefix_while_asked_for() {
+    expect(&[
+        ("set p:a 0 0 1\r\nx\r\nstats detail on\r\n", "STORED\r\nOK\r\n"),
+        (
+            "set p:a 0 0 1\r\nx\r\nget p:a p:b q:a\r\ndelete p:a\r\n",
+            "STORED\r\nVALUE p:a 0 1\r\nx\r\nEND\r\nDELETED\r\n",
+        ),
+        ("stats detail dump\r\n", "PREFIX p get 2 hit 1 set 1 del 1\r\nPREFIX q get 1 hit 0 set 0 del 0\r\nEND\r\n"),
+        ("stats detail off\r\nstats detail\r\n", "OK\r\nCLIENT_ERROR usage: stats detail on|off|dump\r\n"),
+    ]);
+}

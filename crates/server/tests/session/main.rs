@@ -1,0 +1,11 @@
+//! Sessions from bytes alone: what a client sends, what it gets, without a socket.
+
+mod admin;
+mod binary;
+mod limits;
+mod login;
+mod observe;
+mod parking;
+mod splits;
+mod talk;
+mod text;

@@ -1,0 +1,154 @@
+//! `watch` and the dumps: output that goes on while other things happen.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use moneta_server::auth::Authenticator;
+use moneta_server::node::{NodeSettings, Peer};
+use moneta_server::session::{CloseReason, Session, Worker};
+use moneta_store::model::ModelStore;
+use moneta_store::{Departed, Departure, ItemMeta, Observer};
+
+use crate::talk::{Talk, worker};
+
+fn plain() -> Worker<ModelStore> {
+    worker(NodeSettings::default(), Authenticator::off())
+}
+
+/// What a watcher sees, without the time in front.
+fn watched(talk: &mut Talk, worker: &Worker<ModelStore>) -> Vec<String> {
+    let mut output = Vec::new();
+    talk.poll(worker, &mut output);
+    let text = String::from_utf8(output).unwrap();
+    text.lines().map(|line| line.split_once("type=").map_or(line, |(_, rest)| rest).to_owned()).collect()
+}
+
+#[test]
+fn watchers_see_what_they_asked_for_and_nothing_else() {
+    let worker = plain();
+    let (mut reads, mut writes) = (Talk::new(), Talk::new());
+    assert_eq!(reads.say(&worker, b"watch\r\n"), b"OK\r\n");
+    assert_eq!(writes.say(&worker, b"watch mutations\r\nget ignored\r\n"), b"OK\r\n");
+    assert!(reads.session().is_waiting() && !reads.session().may_time_out());
+    Talk::new()
+        .say(&worker, b"get a:\r\nset a: 0 9 2\r\nxy\r\nget a:\r\nadd a: 0 0 1\r\nx\r\ncas a: 0 0 1 99\r\nx\r\n");
+    assert_eq!(
+        watched(&mut reads, &worker),
+        [
+            "item_get key=a%3A status=not_found clsid=0 cfd=7 size=0",
+            "item_get key=a%3A status=found clsid=1 cfd=7 size=2"
+        ]
+    );
+    assert_eq!(
+        watched(&mut writes, &worker),
+        [
+            "item_store key=a%3A status=stored cmd=set ttl=9 clsid=1 cfd=7 size=2",
+            "item_store key=a%3A status=not_stored cmd=add ttl=0 clsid=1 cfd=7 size=1",
+            "item_store key=a%3A status=exists cmd=cas ttl=0 clsid=1 cfd=7 size=1",
+        ]
+    );
+    reads.session().closed(&worker, CloseReason::Normal);
+    writes.session().closed(&worker, CloseReason::Normal);
+    assert_eq!(worker.node.watchers.stats().watchers, 0);
+}
+
+#[test]
+fn connections_and_evictions_are_told() {
+    let worker = plain();
+    let mut talk = Talk::new();
+    talk.say(&worker, b"watch connevents evictions\r\n");
+    let address = Some("127.0.0.1:4000".parse().unwrap());
+    let mut session = Session::new(Peer { id: 3, address, ..Peer::default() });
+    session.opened(&worker);
+    session.closed(&worker, CloseReason::IdleTimeout);
+    let item = Departed { key: b"k", meta: ItemMeta::default(), value_bytes: 5, why: Departure::Evicted };
+    worker.node.watchers.departed(&item);
+    worker.node.watchers.departed(&Departed { why: Departure::Expired, ..item });
+    let lines = watched(&mut talk, &worker);
+    assert_eq!(lines[0], "conn_new rip=127.0.0.1 rport=4000 transport=tcp cfd=3");
+    assert_eq!(lines[1], "conn_close rip=127.0.0.1 rport=4000 transport=tcp reason=idle_timeout cfd=3");
+    assert!(lines[2].starts_with("eviction key=k fetch=no ttl=-1 la="), "{}", lines[2]);
+    assert_eq!(lines.len(), 3);
+}
+
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Without the bound a watcher that does not read would make the node grow; without the wake it would sleep on.
+#[test]
+fn a_slow_watcher_is_woken_loses_lines_and_is_told_how_many() {
+    let worker = plain();
+    let mut talk = Talk::new();
+    talk.say(&worker, b"watch\r\n");
+    let count = Arc::new(Count(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let mut output = Vec::new();
+    talk.session().poll(&worker, &mut Context::from_waker(&waker), &mut output, 1 << 20);
+    let reads = 10_000;
+    let mut client = Talk::new();
+    for _ in 0..reads {
+        client.say(&worker, b"get a\r\n");
+    }
+    assert_eq!(count.0.load(Ordering::SeqCst), 1, "woken once, at the first line");
+    talk.session().poll(&worker, &mut Context::from_waker(&waker), &mut output, 1 << 20);
+    assert!(output.len() <= 256 * 1024);
+    client.say(&worker, b"get a\r\n");
+    talk.session().poll(&worker, &mut Context::from_waker(&waker), &mut output, 1 << 20);
+    let text = String::from_utf8(output).unwrap();
+    let told: usize =
+        text.lines().find_map(|line| line.strip_prefix("[skipped: ")?.strip_suffix(']')?.parse().ok()).unwrap();
+    let seen = text.lines().filter(|line| line.contains("item_get")).count();
+    assert_eq!(told + seen, reads + 1);
+}
+
+#[test]
+fn only_so_many_may_watch() {
+    let worker = plain();
+    let mut watchers: Vec<Talk> = (0..20).map(|_| Talk::new()).collect();
+    for watcher in &mut watchers {
+        assert_eq!(watcher.say(&worker, b"watch\r\n"), b"OK\r\n");
+    }
+    assert_eq!(Talk::new().say(&worker, b"watch\r\n"), b"WATCHER_TOO_MANY log watcher limit reached\r\n");
+}
+
+#[test]
+fn dumps_show_every_item_once() {
+    let worker = plain();
+    let mut talk = Talk::new();
+    talk.say(&worker, b"set a:b 7 0 1\r\nx\r\nms AP8= 1 b T60\r\nx\r\nget a:b\r\n");
+    let now = crate::talk::NOW;
+    let text = String::from_utf8(talk.say(&worker, b"lru_crawler metadump all\r\nmn\r\n")).unwrap();
+    let lines: Vec<&str> = text.split('\n').collect();
+    assert_eq!(lines[0], "OK\r");
+    assert_eq!(lines[1], format!("key=a%3Ab exp=-1 la={now} cas=1 fetch=yes cls=1 size=4 flags=7 "));
+    assert_eq!(lines[2], format!("key=%00%FF exp={} la={now} cas=2 fetch=no cls=1 size=3 flags=0 ", now + 60));
+    assert_eq!(&lines[3..], ["END\r", "MN\r", ""]);
+    assert_eq!(talk.say(&worker, b"lru_crawler mgdump hash\r\n"), b"OK\r\nmg a:b\r\nmg AP8= b\r\nEN\r\n");
+}
+
+/// A dump of any size must not be built in memory: it goes on only as its output drains.
+#[test]
+fn a_dump_stops_at_the_high_water_mark() {
+    let worker = plain();
+    let mut talk = Talk::new();
+    for index in 0..5000 {
+        talk.say(&worker, format!("set key:{index} 0 0 1 noreply\r\nx\r\n").as_bytes());
+    }
+    let mut session = Session::new(Peer::default());
+    let mut output = Vec::new();
+    session.receive(&worker, b"lru_crawler mgdump all\r\n", &mut output, 1000);
+    let mut keys = 0;
+    while session.is_waiting() {
+        output.clear();
+        session.poll(&worker, &mut Context::from_waker(Waker::noop()), &mut output, 1000);
+        assert!(output.len() < 2000, "{}", output.len());
+        keys += output.iter().filter(|&&byte| byte == b':').count();
+    }
+    assert_eq!(keys, 5000);
+}

@@ -1,0 +1,162 @@
+//! Classic text and meta, as transcripts. The replies to what both know were read from memcached 1.6.18.
+
+use crate::talk::expect;
+
+#[test]
+fn values_are_stored_and_read() {
+    expect(&[
+        ("set a 5 0 3\r\nabc\r\n", "STORED\r\n"),
+        ("get a\r\n", "VALUE a 5 3\r\nabc\r\nEND\r\n"),
+        ("gets a missing a\r\n", "VALUE a 5 3 1\r\nabc\r\nVALUE a 5 3 1\r\nabc\r\nEND\r\n"),
+        ("get  a \n", "VALUE a 5 3\r\nabc\r\nEND\r\n"),
+        ("set e 0 0 0\r\n\r\nget e\r\n", "STORED\r\nVALUE e 0 0\r\n\r\nEND\r\n"),
+        ("get a\r\r\n", "END\r\n"),
+        ("set a 0 -1 1\r\nx\r\nget a\r\n", "STORED\r\nEND\r\n"),
+        ("set a +1 +0 +1\r\nx\r\nget a\r\n", "STORED\r\nVALUE a 1 1\r\nx\r\nEND\r\n"),
+        ("set a 0 0 1 other\r\ny\r\nget a\r\n", "STORED\r\nVALUE a 0 1\r\ny\r\nEND\r\n"),
+    ]);
+}
+
+#[test]
+fn conditions_decide_what_is_stored() {
+    expect(&[
+        ("add a 0 0 1\r\n1\r\nadd a 0 0 1\r\n2\r\n", "STORED\r\nNOT_STORED\r\n"),
+        ("replace a 0 0 1\r\n3\r\nreplace b 0 0 1\r\n3\r\n", "STORED\r\nNOT_STORED\r\n"),
+        ("append a 0 0 1\r\n4\r\nprepend a 0 0 1\r\n2\r\n", "STORED\r\nSTORED\r\n"),
+        ("append b 0 0 1\r\n4\r\nprepend b 0 0 1\r\n2\r\n", "NOT_STORED\r\nNOT_STORED\r\n"),
+        ("gets a\r\n", "VALUE a 0 3 4\r\n234\r\nEND\r\n"),
+        ("cas a 0 0 1 9\r\n5\r\ncas a 0 0 1 4\r\n5\r\ncas b 0 0 1 4\r\n5\r\n", "EXISTS\r\nSTORED\r\nNOT_FOUND\r\n"),
+        ("cas a 0 0 1 x\r\n", "CLIENT_ERROR bad command line format\r\n"),
+        ("cas a 0 0 1\r\n", "ERROR\r\n"),
+    ]);
+}
+
+#[test]
+fn numbers_wrap_up_and_stop_at_zero() {
+    expect(&[
+        ("set n 0 0 1\r\n5\r\nincr n 1\r\ndecr n 100\r\n", "STORED\r\n6\r\n0\r\n"),
+        ("set n 0 0 20\r\n18446744073709551615\r\nincr n 2\r\n", "STORED\r\n1\r\n"),
+        ("incr n x\r\nincr n -1\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n".repeat(2).as_str()),
+        ("incr n 18446744073709551616\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n"),
+        ("incr missing 1\r\ndecr missing 1\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n"),
+        ("incr n\r\nincr\r\nincr n 1 2 3\r\n", "ERROR\r\nERROR\r\nERROR\r\n"),
+        (
+            "set s 0 0 1\r\na\r\nincr s 1\r\n",
+            "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+        ),
+    ]);
+}
+
+#[test]
+fn deletes_touches_and_their_usage() {
+    let usage = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
+    expect(&[
+        ("set a 0 0 1\r\nx\r\ntouch a 10\r\ntouch b 10\r\n", "STORED\r\nTOUCHED\r\nNOT_FOUND\r\n"),
+        ("touch a x\r\ntouch a\r\n", "CLIENT_ERROR invalid exptime argument\r\nERROR\r\n"),
+        ("gat 0 a b\r\ngats 0 a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\nVALUE a 0 1 1\r\nx\r\nEND\r\n"),
+        ("gat x a\r\ngat 0\r\ngat\r\n", "CLIENT_ERROR invalid exptime argument\r\nEND\r\nERROR\r\n"),
+        ("delete a 0\r\ndelete a\r\n", "DELETED\r\nNOT_FOUND\r\n"),
+        ("delete a 1\r\n", usage),
+        ("delete a b\r\n", usage),
+        ("delete a b c d e\r\ndelete\r\n", "ERROR\r\nERROR\r\n"),
+        ("touch a -1 noreply\r\nget a\r\n", "END\r\n"),
+    ]);
+}
+
+#[test]
+fn noreply_is_the_last_token_and_hides_everything() {
+    expect(&[
+        ("set a 0 0 1 noreply\r\n1\r\nadd a 0 0 1 noreply\r\n2\r\nincr a 1 noreply\r\nmn\r\n", "MN\r\n"),
+        ("set a 0 0 1 noreply x\r\nx\r\n", "ERROR\r\nERROR\r\n"),
+        ("set a 0 0 x noreply\r\nincr a x noreply\r\nmn\r\n", "MN\r\n"),
+        ("set a 0 0 3 noreply\r\nabcde\r\nmn\r\n", "ERROR\r\nMN\r\n"),
+        ("delete a noreply\r\ndelete a 0 noreply\r\ntouch a 0 noreply\r\nflush_all noreply\r\nmn\r\n", "MN\r\n"),
+        ("verbosity 0 noreply\r\ncache_memlimit 64 noreply\r\nmn\r\n", "MN\r\n"),
+    ]);
+}
+
+#[test]
+fn what_is_no_command_is_an_error() {
+    expect(&[
+        ("foo\r\nGET a\r\n get a\r\n\r\n\nget\r\nget \r\na\r\n", "ERROR\r\n".repeat(8).as_str()),
+        ("version\r\n", "VERSION 1.6.45-moneta-0.1.0\r\n"),
+        ("verbosity\r\nverbosity 1 2 3\r\n", "ERROR\r\nERROR\r\n"),
+        ("verbosity x\r\nverbosity 1\r\n", "CLIENT_ERROR bad command line format\r\nOK\r\n"),
+        ("flush_all x\r\n", "CLIENT_ERROR invalid exptime argument\r\n"),
+        ("flush_all 1 2 3\r\n", "ERROR\r\n"),
+        ("set a -1 0 1\r\n", "CLIENT_ERROR bad command line format\r\n"),
+        ("set a 4294967296 0 1\r\n", "CLIENT_ERROR bad command line format\r\n"),
+        ("set a 0 0 -1\r\nset a 0 0 2147483646\r\n", "CLIENT_ERROR bad command line format\r\n".repeat(2).as_str()),
+        ("set a 0 0 3\r\nabcde\r\nmn\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"),
+    ]);
+}
+
+#[test]
+fn meta_reads_return_what_is_asked_in_the_order_asked() {
+    expect(&[
+        ("set a 5 0 3\r\nabc\r\n", "STORED\r\n"),
+        ("mg a s v t f c h l k Oabc q\r\n", "VA 3 s3 t-1 f5 c1 h0 l0 ka Oabc\r\nabc\r\n"),
+        ("mg a h\r\nmg a\r\nmg a v\r\n", "HD h1\r\nHD\r\nVA 3\r\nabc\r\n"),
+        ("mg a v C1 c\r\nmg a v C2 c\r\n", "HD c1\r\nVA 3 c1\r\nabc\r\n"),
+        ("mg x k O1\r\nmg x q k O1\r\nmn\r\n", "EN kx O1\r\nMN\r\n"),
+        ("mg YQ== b k v\r\n", "VA 3 kYQ== b\r\nabc\r\n"),
+        ("mg eA== b k\r\n", "EN keA== b\r\n"),
+        ("mg n N30 v t\r\nmg n t\r\n", "VA 0 t30 W\r\n\r\nHD t30 Z\r\n"),
+        ("mg n t T300\r\nmg n T200 t\r\n", "HD t30 Z\r\nHD t200 Z\r\n"),
+        ("md n I T30\r\nmg n t\r\nmg n\r\n", "HD\r\nHD t30 X W\r\nHD Z X\r\n"),
+    ]);
+}
+
+#[test]
+fn meta_writes_deletes_and_numbers() {
+    expect(&[
+        ("ms a 1 c k O9 s\r\nx\r\n", "HD c1 ka O9 s1\r\n"),
+        ("ms a 1 q\r\ny\r\nms a 1 q ME\r\nz\r\n", "NS\r\n"),
+        ("ms a 2 MA s\r\nzz\r\nms a 1 MP s\r\nx\r\nmg a v\r\n", "HD s3\r\nHD s4\r\nVA 4\r\nxyzz\r\n"),
+        ("ms b 1 MR\r\nx\r\nms b 1 MA\r\nx\r\nms b 1 MA N0\r\nx\r\n", "NS\r\nNS\r\nHD\r\n"),
+        ("ms a 1 C99\r\nx\r\nms c 1 C1\r\nx\r\nms a 1 E77 c\r\nx\r\n", "EX\r\nNF\r\nHD c77\r\n"),
+        ("ms YWI= 1 b k\r\nx\r\nmg ab v\r\n", "HD kYWI= b\r\nVA 1\r\nx\r\n"),
+        ("md a C1 k O1\r\nmd a C77 q\r\nmd a q k\r\n", "EX ka O1\r\nNF ka\r\n"),
+        (
+            "ma n\r\nma n N0 J13 v\r\nma n v c\r\nma n MD D3 v\r\n",
+            "NF\r\nVA 2\r\n13\r\nVA 2 c8\r\n14\r\nVA 2\r\n11\r\n",
+        ),
+        ("ma n q\r\nma n M- D100 v t k O1\r\n", "VA 1 t-1 kn O1\r\n0\r\n"),
+        ("mn\r\nme\r\nme x\r\n", "MN\r\nCLIENT_ERROR bad command line format\r\nEN\r\n"),
+        ("me n\r\n", "ME n exp=-1 la=0 cas=11 fetch=no cls=1 size=3\r\n"),
+    ]);
+}
+
+#[test]
+fn meta_flags_are_checked() {
+    let long = "O".repeat(33);
+    expect(&[
+        ("mg a s s\r\nmd a s s\r\n", "CLIENT_ERROR duplicate flag\r\n".repeat(2).as_str()),
+        ("mg a Z\r\n", "CLIENT_ERROR invalid flag\r\n"),
+        ("md a Z\r\nma a Dx\r\n", "CLIENT_ERROR invalid or duplicate flag\r\n".repeat(2).as_str()),
+        ("mg a Tx\r\nms a 1 Cx\r\nx\r\n", "CLIENT_ERROR bad token in command line format\r\n".repeat(2).as_str()),
+        ("ms a 1 Fx\r\nx\r\n", "CLIENT_ERROR bad command line format\r\n"),
+        (
+            &format!("mg a {long}\r\nms a 1 {long}\r\nx\r\n"),
+            "CLIENT_ERROR opaque token too long\r\n".repeat(2).as_str(),
+        ),
+        ("mg !!! b\r\n", "CLIENT_ERROR error decoding key\r\n"),
+        ("ms a 1 MX\r\nx\r\n", "CLIENT_ERROR invalid mode for ms M token\r\n"),
+        ("ms a 1 MEE\r\nx\r\n", "CLIENT_ERROR incorrect length for M token\r\n"),
+        ("ma a MX\r\n", "CLIENT_ERROR invalid mode for ma M token\r\n"),
+        ("ms a x\r\nms a\r\n", "CLIENT_ERROR bad command line format\r\n".repeat(2).as_str()),
+        ("mg\r\nms\r\nmx a\r\n", "ERROR\r\nERROR\r\nERROR\r\n"),
+        ("ms a 2 q\r\nabcd", "CLIENT_ERROR bad data chunk\r\n"),
+        (&format!("mg a{}\r\n", " s".repeat(19)), "CLIENT_ERROR duplicate flag\r\n"),
+        ("mg a b c f h k l q s t u v C1 E1 I N1 O1 P1 L1 R1 T1\r\n", "CLIENT_ERROR options flags are too long\r\n"),
+    ]);
+}
+
+#[test]
+fn a_flush_takes_what_was_there() {
+    expect(&[
+        ("set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n", "STORED\r\nOK\r\nEND\r\n"),
+        ("set a 0 0 1\r\nx\r\nflush_all 10\r\nget a\r\n", "STORED\r\nOK\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
+        ("flush_all 0\r\nflush_all -1\r\n", "OK\r\nOK\r\n"),
+    ]);
+}
