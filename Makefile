@@ -37,11 +37,11 @@ test-clients: test-go test-java
 
 test-go: build
 	@scripts/install-test-deps.sh clients
-	cd tests/clients/go && MONETA_BIN=$(SERVER) go test -count=1 ./...
+	cd tests/clients/go && GOTOOLCHAIN=local MONETA_BIN=$(SERVER) go test -count=1 ./...
 
 test-java: build
 	@scripts/install-test-deps.sh clients
-	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn -q -B test -Dsurefire.printSummary=true
+	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn --batch-mode --no-transfer-progress test
 
 lint:
 	@scripts/install-test-deps.sh build

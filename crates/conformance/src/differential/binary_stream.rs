@@ -30,7 +30,8 @@ pub fn near_valid(rng: &mut Rng, item_limit: usize) -> Command {
     request.value.truncate(40);
     let body = request.body().len() as u32;
     match rng.u32(..12) {
-        0 => request.opcode = rng.u8(0x25..0xff),
+        // Without a body (rule `body of an unknown opcode`).
+        0 => request = Request { opaque: request.opaque, ..Request::new(rng.u8(0x50..0xff), b"", b"", b"") },
         1 => request.extras.push(0),
         2 => drop(request.extras.pop()),
         3 => request.key.clear(),

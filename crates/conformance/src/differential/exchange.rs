@@ -130,7 +130,7 @@ impl<'a> Player<'a> {
             bytes.extend_from_slice(&[b"mg ", key.as_slice(), b" k c f t s v\r\n"].concat());
         }
         for key in words::base64_keys() {
-            bytes.extend_from_slice(&[b"mg ", key.as_slice(), b" b k c f t s v\r\n"].concat());
+            bytes.extend_from_slice(&[b"mg ", key.as_slice(), b" b c f t s v\r\n"].concat());
         }
         let sentinel = close_batch(&mut bytes, Protocol::Text, &[]);
         let mut client = self.server.connect()?;

@@ -49,10 +49,19 @@ fn some(rng: &mut Rng, choices: &mut [String]) -> String {
     choices[..count].iter().map(|choice| format!(" {choice}")).collect()
 }
 
+/// A TTL for items that a command may create: the reference shows one in the past as a number near 2^32.
+fn lasting(rng: &mut Rng) -> &'static str {
+    ["0", "100", "1000", "2592000", "2147483647"][rng.usize(..5)]
+}
+
 fn get(rng: &mut Rng) -> Command {
     let (key, base64) = key(rng);
-    let mut choices: Vec<String> = ["c", "f", "h", "k", "l", "q", "s", "t", "v", "v", "v"].map(String::from).to_vec();
+    let mut choices: Vec<String> = ["c", "f", "h", "l", "q", "s", "t", "v", "v", "v"].map(String::from).to_vec();
     choices.dedup();
+    // The reference echoes the key as the item was stored (rule `how a key is echoed`).
+    if base64.is_empty() {
+        choices.push("k".to_owned());
+    }
     choices.push(opaque(rng));
     if rng.u32(..3) == 0 {
         // The reference forgets that the key of an item it creates was base64 (rule `N with a base64 key`).
@@ -60,7 +69,7 @@ fn get(rng: &mut Rng) -> Command {
             choices.push(format!("N{}", ["0", "100", "1000"][rng.usize(..3)]));
         }
         choices.push(format!("R{}", ["0", "30", "500", "100000"][rng.usize(..4)]));
-        choices.push(format!("T{}", words::exptime(rng)));
+        choices.push(format!("T{}", lasting(rng)));
     }
     let flags = some(rng, &mut choices);
     Command { role: Role::Retrieval, ..Command::new(format!("mg {key}{base64}{flags}\r\n")) }
@@ -116,18 +125,23 @@ fn arithmetic(rng: &mut Rng) -> Command {
     let modes = ["MI", "M+", "Mincr", "MD", "M-", "Mdecr"];
     let mut choices = vec![
         // See `get`.
-        if base64.is_empty() { "N100".to_owned() } else { "k".to_owned() },
+        if base64.is_empty() { "N100".to_owned() } else { opaque(rng) },
+        if base64.is_empty() { "k".to_owned() } else { "c".to_owned() },
         format!("J{}", words::number(rng)),
         format!("D{}", words::number(rng)),
-        format!("T{}", words::exptime(rng)),
+        format!("T{}", lasting(rng)),
         modes[rng.usize(..modes.len())].to_owned(),
-        "q".to_owned(),
         "t".to_owned(),
-        "c".to_owned(),
         "v".to_owned(),
-        opaque(rng),
     ];
-    let flags = some(rng, &mut choices);
+    if base64.is_empty() {
+        choices.extend(["c".to_owned(), opaque(rng)]);
+    }
+    let mut flags = some(rng, &mut choices);
+    // The reference forgets the q of a counter it creates (rule `q on a counter that is created`).
+    if !flags.contains(" N") && rng.bool() {
+        flags.push_str(" q");
+    }
     Command { role: Role::Arithmetic, ..Command::new(format!("ma {key}{base64}{flags}\r\n")) }
 }
 
@@ -135,13 +149,11 @@ fn debug(rng: &mut Rng) -> Command {
     Command::new(format!("me {}\r\n", String::from_utf8(words::key(rng)).expect("text keys are UTF-8")))
 }
 
+/// Of mg only: 1.6.18 words the refusal of the others in another way (rule `newer meta flags`).
 fn repeated_flag(rng: &mut Rng) -> Command {
     let flag = ["k", "v", "t", "c", "q", "O1", "T30"][rng.usize(..7)];
     let (key, _) = key(rng);
-    let name = ["mg", "md", "ma"][rng.usize(..3)];
-    // md takes no v, t or c; a flag it does not take and a repeated one are told apart by nobody.
-    let flag = if name == "md" { ["k", "q", "O1"][rng.usize(..3)] } else { flag };
-    Command { role: Role::Arithmetic, ..Command::new(format!("{name} {key} {flag} {flag}\r\n")) }
+    Command { role: Role::Retrieval, ..Command::new(format!("mg {key} {flag} {flag}\r\n")) }
 }
 
 fn wrong_token(rng: &mut Rng) -> Command {
@@ -203,6 +215,6 @@ fn unknown(rng: &mut Rng) -> Command {
 /// More tokens than a meta line may have.
 fn long_lists(rng: &mut Rng) -> Command {
     let (key, _) = key(rng);
-    let flags: String = ('a'..'z').take(rng.usize(18..25)).map(|letter| format!(" {letter}")).collect();
+    let flags: String = ('a'..='z').take(rng.usize(18..26)).map(|letter| format!(" {letter}")).collect();
     Command::new(format!("mg {key}{flags}\r\n"))
 }

@@ -51,7 +51,16 @@ pub const RULES: &[Rule] = &[
         "data block of a refused line",
         "memcached 1.6.45 swallows it after a too long key, 1.6.18 takes it for commands",
     ),
-    avoided("newer meta flags", "C on mg, E, x, and N on ms came after 1.6.18"),
+    avoided(
+        "newer meta flags",
+        "C on mg, E, x, and N on ms came after 1.6.18, and so did one wording for a repeated flag",
+    ),
+    avoided(
+        "how a key is echoed",
+        "memcached echoes a key as text or base64 as the item was stored, Moneta as the command wrote it",
+    ),
+    avoided("body of an unknown opcode", "memcached does not skip it and loses step; Moneta skips it"),
+    avoided("q on a counter that is created", "q hides HD; memcached shows it when ma creates the counter"),
     avoided("N with a base64 key", "1.6.18 stores the item as if its key were text, and shows it raw"),
     avoided(
         "numbers from 2^63 on",
@@ -73,7 +82,7 @@ pub const RULES: &[Rule] = &[
     avoided("flush_all with a delay", "in memcached a delayed flush_all brings back what an earlier one removed"),
     avoided(
         "numbers wider than their field",
-        "memcached cuts flags and expiry times above 32 bits off and stores the rest",
+        "memcached cuts lengths, flags and expiry times above 32 bits off and takes the rest",
     ),
     avoided(
         "dumps",

@@ -26,9 +26,9 @@ pub fn keys() -> Vec<Vec<u8>> {
     keys
 }
 
-/// Keys the meta commands write in base64: two of bytes no text key can hold, and the base64 names of plain keys.
+/// Keys the meta commands write in base64; none is also written as text (rule `how a key is echoed`).
 pub fn base64_keys() -> Vec<Vec<u8>> {
-    let raw: [&[u8]; 4] = [b"\x00\x01 \r\n\xff", b"two words", b"k0", b"k1"];
+    let raw: [&[u8]; 4] = [b"\x00\x01 \r\n\xff", b"two words", b"base64-0", b"base64-1"];
     raw.iter().map(|key| STANDARD.encode(key).into_bytes()).collect()
 }
 
@@ -106,8 +106,7 @@ pub fn bad_flags(rng: &mut Rng) -> &'static str {
 
 /// A length no server takes.
 pub fn bad_length(rng: &mut Rng) -> &'static str {
-    let words =
-        ["-1", "x", "1x", "2147483646", "2147483647", "2147483648", "4294967296", "99999999999999999999", "1.5"];
+    let words = ["-1", "x", "1x", "2147483646", "2147483647", "99999999999999999999", "1.5"];
     words[rng.usize(..words.len())]
 }
 
