@@ -8,6 +8,7 @@ mod admin;
 mod change;
 mod execute;
 mod login;
+mod lookahead;
 mod parked;
 mod read;
 mod ticket;
@@ -174,6 +175,8 @@ impl Session {
             return received;
         }
         let mut consumed = 0;
+        // The first request may be all there is; what lies behind it was sent without waiting for its answer.
+        let mut looked_ahead = 1;
         let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
         loop {
             if output.len() >= high_water || self.is_held_up(high_water) {
@@ -181,6 +184,9 @@ impl Session {
             }
             if consumed == input.len() {
                 return Received { consumed, needed: 1, after: After::Continue };
+            }
+            if consumed >= looked_ahead {
+                looked_ahead = consumed + lookahead::prefetch(&worker.store, &input[consumed..]).max(1);
             }
             stopwatch.begin();
             if let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {

@@ -59,10 +59,10 @@ fn sasl_lists_plain_and_lets_in_who_knows_the_password() {
     let mut talk = Talk::new();
     assert_eq!(statuses(&mut talk, &worker, &[packet(0x20, b"", b"", b"", 0)]), [(0, "PLAIN".to_owned())]);
     assert_eq!(statuses(&mut talk, &worker, &[packet(0x0b, b"", b"", b"", 0)])[0].0, 0);
-    let failure = (0x20, "Auth failure.".to_owned());
-    assert_eq!(statuses(&mut talk, &worker, &[auth(b"\0ann\0wrong")]), [failure.clone()]);
-    assert_eq!(statuses(&mut talk, &worker, &[packet(0x21, b"SCRAM", b"", b"\0ann\0secret", 0)]), [failure.clone()]);
-    assert_eq!(statuses(&mut talk, &worker, &[packet(0x22, b"PLAIN", b"", b"\0ann\0secret", 0)]), [failure]);
+    let failure = [(0x20, "Auth failure.".to_owned())];
+    assert_eq!(statuses(&mut talk, &worker, &[auth(b"\0ann\0wrong")]), failure);
+    assert_eq!(statuses(&mut talk, &worker, &[packet(0x21, b"SCRAM", b"", b"\0ann\0secret", 0)]), failure);
+    assert_eq!(statuses(&mut talk, &worker, &[packet(0x22, b"PLAIN", b"", b"\0ann\0secret", 0)]), failure);
     assert_eq!(
         statuses(&mut talk, &worker, &[auth(b"\0ann\0secret"), get()]),
         [(0, "Authenticated".to_owned()), (1, "Not found".to_owned())]
