@@ -66,7 +66,7 @@ impl Shard {
         };
         let mut meta = self.meta(&found);
         let mut found = found;
-        if request.touch.is_some() || request.recache.is_some() || meta.stale {
+        if request.touch.is_some() || request.recache.is_some() || (request.claim && meta.stale) {
             found = self.apply(key, found, request, now, &mut meta)?;
         }
         if request.bump {
@@ -143,7 +143,7 @@ impl Shard {
         let ends_soon = request
             .recache
             .is_some_and(|exptime| before != Expiry::NEVER && before.0 < Expiry::resolve(exptime, now).0);
-        meta.won = !meta.token_sent && (meta.stale || ends_soon);
+        meta.won = request.claim && !meta.token_sent && (meta.stale || ends_soon);
         if meta.won {
             found.header.set(mark::TOKEN, true);
             self.write_header(found.location, &found.header);

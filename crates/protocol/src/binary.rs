@@ -162,7 +162,7 @@ fn well_formed(request: &Request) -> bool {
         }
         opcode::APPEND | opcode::PREPEND | opcode::APPEND_QUIET | opcode::PREPEND_QUIET => extras == 0 && key > 0,
         opcode::TOUCH..=opcode::GET_AND_TOUCH_QUIET | opcode::GET_AND_TOUCH_KEY | opcode::GET_AND_TOUCH_KEY_QUIET => {
-            extras == 4 && key > 0 && value == 0
+            extras == 4 && key > 0
         }
         opcode::FLUSH | opcode::FLUSH_QUIET => (extras == 0 || extras == 4) && key == 0 && value == 0,
         opcode::NOOP | opcode::VERSION | opcode::QUIT | opcode::QUIT_QUIET | opcode::SASL_LIST => {

@@ -27,6 +27,8 @@ struct Flags {
     client_flags: u32,
     touch: Option<Exptime>,
     vivify: Option<Exptime>,
+    /// Expiration time of an item that the command creates: of `T` and `N` the later one.
+    created: Option<Exptime>,
     recache: Option<Exptime>,
     compare: Option<u64>,
     new_cas: Option<u64>,
@@ -35,12 +37,13 @@ struct Flags {
 }
 
 /// Reads the flags. A doubled or unknown flag ends it at once; of several bad arguments the last is told, as memcached does.
-fn parse(mut line: &[u8], key: &[u8], tokens: usize) -> Result<Flags, &'static str> {
+fn parse(line: &[u8], key: &[u8], tokens: usize) -> Result<Flags, &'static str> {
     let mut flags = Flags::default();
     let mut error = None;
     let mut seen: u128 = 0;
     let mut count = tokens;
-    while let Some(token) = next_token(&mut line) {
+    let mut rest = line;
+    while let Some(token) = next_token(&mut rest) {
         count += 1;
         if count > TOKENS_MAX {
             return Err(lines::TOO_MANY_FLAGS);
@@ -52,7 +55,8 @@ fn parse(mut line: &[u8], key: &[u8], tokens: usize) -> Result<Flags, &'static s
         seen |= 1 << letter;
         if let Err(line) = parse_flag(&mut flags, letter, &token[1..], key) {
             if line == lines::INVALID_FLAG {
-                return Err(line);
+                let too_many = count + std::iter::from_fn(|| next_token(&mut rest)).count() > TOKENS_MAX;
+                return Err(if too_many { lines::TOO_MANY_FLAGS } else { line });
             }
             error = Some(line);
         }
@@ -77,8 +81,14 @@ fn parse_flag(flags: &mut Flags, letter: u8, argument: &[u8], key: &[u8]) -> Res
         b'I' => flags.invalidate = true,
         b'x' => flags.drop_value = true,
         b'O' => flags.opaque_too_long = argument.len() + 1 > OPAQUE_MAX,
-        b'T' => flags.touch = exptime(argument)?,
-        b'N' => flags.vivify = exptime(argument)?,
+        b'T' => {
+            flags.touch = exptime(argument)?;
+            flags.created = flags.touch;
+        }
+        b'N' => {
+            flags.vivify = exptime(argument)?;
+            flags.created = flags.vivify;
+        }
         b'R' => flags.recache = exptime(argument)?,
         b'C' => flags.compare = Some(unsigned(argument, lines::BAD_TOKEN)?),
         b'E' => flags.new_cas = Some(unsigned(argument, lines::BAD_TOKEN)?),
@@ -147,10 +157,11 @@ fn get<'a>(key: &'a [u8], rest: &'a [u8]) -> Result<Command<'a>, &'static str> {
     let style = MetaStyle { unless_cas: flags.compare, ..flags.style(rest) };
     let request = Retrieve {
         touch: flags.touch,
-        vivify: flags.vivify,
+        vivify: flags.vivify.and(flags.created),
         recache: flags.recache,
         new_cas: flags.new_cas,
         bump: !flags.no_bump,
+        claim: true,
     };
     Ok(Command::Get { keys: Keys::One(key), request, verb: ReadVerb::Meta, style: Style::Meta(style) })
 }
@@ -179,14 +190,14 @@ fn delete<'a>(key: &'a [u8], rest: &'a [u8]) -> Result<Command<'a>, &'static str
 fn arithmetic<'a>(key: &'a [u8], rest: &'a [u8]) -> Result<Command<'a>, &'static str> {
     let flags = parse_change(rest, key)?;
     let decrement = match flags.mode {
-        None | Some(b'I' | b'i' | b'+') => false,
-        Some(b'D' | b'd' | b'-') => true,
+        None | Some(b'I' | b'+') => false,
+        Some(b'D' | b'-') => true,
         Some(_) => return Err(lines::BAD_ARITHMETIC_MODE),
     };
     let request = Arithmetic {
         delta: flags.delta.unwrap_or(1),
         decrement,
-        create: flags.vivify.map(|exptime| Create { initial: flags.initial, exptime }),
+        create: flags.vivify.and(flags.created).map(|exptime| Create { initial: flags.initial, exptime }),
         touch: flags.touch,
         compare: flags.compare.filter(|&cas| cas != 0),
         new_cas: flags.new_cas,
@@ -239,11 +250,11 @@ fn set_request<'a>(key: &[u8], rest: &'a [u8]) -> Result<(Write, MetaStyle<'a>),
     }
     let flags = parse(rest, key, 3)?;
     let mode = match flags.mode {
-        None | Some(b'S' | b's') => WriteMode::Set,
-        Some(b'E' | b'e') => WriteMode::Add,
-        Some(b'A' | b'a') => WriteMode::Append,
-        Some(b'P' | b'p') => WriteMode::Prepend,
-        Some(b'R' | b'r') => WriteMode::Replace,
+        None | Some(b'S') => WriteMode::Set,
+        Some(b'E') => WriteMode::Add,
+        Some(b'A') => WriteMode::Append,
+        Some(b'P') => WriteMode::Prepend,
+        Some(b'R') => WriteMode::Replace,
         Some(_) => return Err(lines::BAD_SET_MODE),
     };
     if flags.opaque_too_long {

@@ -33,11 +33,14 @@ pub struct Retrieve {
     pub new_cas: Option<u64>,
     /// Whether the read counts: last access, fetched, eviction order. False under meta `u`.
     pub bump: bool,
+    /// Whether this read may win the recache of a stale or soon expiring item (`mg`). Classic reads leave that to readers
+    /// who can be told that they won.
+    pub claim: bool,
 }
 
 impl Default for Retrieve {
     fn default() -> Self {
-        Self { touch: None, vivify: None, recache: None, new_cas: None, bump: true }
+        Self { touch: None, vivify: None, recache: None, new_cas: None, bump: true, claim: false }
     }
 }
 
@@ -85,7 +88,7 @@ pub struct Delete {
     pub new_cas: Option<u64>,
     /// Keep the item, mark it stale and let the next reader win its recache (meta `I`).
     pub invalidate: bool,
-    /// With `invalidate`: the item's new expiration time (meta `T`).
+    /// With `invalidate` or `drop_value`: the item's new expiration time (meta `T`).
     pub touch: Option<Exptime>,
     /// Keep the item but drop its value and client flags (meta `x`).
     pub drop_value: bool,

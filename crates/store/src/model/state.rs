@@ -203,7 +203,7 @@ impl State {
         let ends_soon = request
             .recache
             .is_some_and(|exptime| before.expiry != Expiry::NEVER && before.expiry.0 < Expiry::resolve(exptime, now).0);
-        let won = !item.token_sent && (item.stale || ends_soon);
+        let won = request.claim && !item.token_sent && (item.stale || ends_soon);
         item.token_sent |= won;
         if request.bump {
             item.fetched = true;

@@ -118,6 +118,7 @@ impl Generator {
             recache: self.sometimes(15, Self::exptime),
             new_cas: if vivify.is_some() { self.sometimes(30, Self::explicit_cas) } else { None },
             bump: !self.chance(20),
+            claim: self.chance(50),
         }
     }
 

@@ -137,7 +137,9 @@ impl Operation {
     /// Whether it may change more of an item than a counted read does.
     pub(super) fn changes(&self) -> bool {
         match self {
-            Self::Get { request, .. } => *request != Retrieve { bump: request.bump, ..Retrieve::default() },
+            Self::Get { request, .. } => {
+                *request != Retrieve { bump: request.bump, claim: request.claim, ..Retrieve::default() }
+            }
             Self::Set { .. } | Self::Delete { .. } | Self::Arithmetic { .. } => true,
             _ => false,
         }
@@ -176,7 +178,8 @@ impl fmt::Display for Operation {
                 option(out, "vivify", seconds(request.vivify))?;
                 option(out, "recache", seconds(request.recache))?;
                 option(out, "new_cas", request.new_cas)?;
-                switch(out, "without bump", !request.bump)
+                switch(out, "without bump", !request.bump)?;
+                switch(out, "with claim", request.claim)
             }
             Self::Set { key, value, request, compare } => {
                 write!(out, "{:?} key {key} to {value} flags={}", request.mode, request.flags)?;

@@ -62,7 +62,12 @@ impl Table {
         }
     }
 
+    /// `mg k`.
     fn get(&self, request: &Retrieve) -> Result<Item, Lookup> {
+        self.classic_get(&Retrieve { claim: true, ..*request })
+    }
+
+    fn classic_get(&self, request: &Retrieve) -> Result<Item, Lookup> {
         let mut seen = None;
         let mut visitor = |item: &ItemRef<'_>| seen = Some(Item { meta: item.meta, value: item.value.to_vec() });
         let lookup = self.store.get(&key(), request, &mut visitor).now().unwrap();

@@ -131,3 +131,11 @@ fn a_look_leaves_no_trace() {
     assert_eq!(table.peek(), first);
     assert!(table.read().meta.won);
 }
+
+#[test]
+fn a_classic_read_leaves_the_recache_of_a_stale_item_to_a_meta_read() {
+    let table = Table::with("old");
+    table.invalidate();
+    assert!(!table.classic_get(&Retrieve::default()).unwrap().meta.won);
+    assert!(table.read().meta.won);
+}
