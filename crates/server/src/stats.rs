@@ -215,7 +215,6 @@ fn slabs<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     let has_items = store.items > 0 || store.total_items > 0;
     if has_items {
         lister.put("1:used_chunks", store.items);
-        lister.put("1:mem_requested", store.bytes);
         lister.put("1:get_hits", counters.get_hits);
         lister.put("1:cmd_set", counters.cmd_set);
         lister.put("1:delete_hits", counters.delete_hits);

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Every comparison with memcached that docs/benchmarks.md tells of, in turn. Needs two idle cores and about half an hour.
+#   scripts/benchmarks.sh [speed|latency|threads|capacity|misses]...
+# ROUNDS (5) and SECONDS_EACH (5) set the length. Reports go to standard output.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+moneta=${MONETA_BIN:-target/release/moneta}
+[ -x "$moneta" ] || { echo "build it first: cargo build --release -p moneta" >&2; exit 1; }
+moneta=$(realpath "$moneta")
+rounds=${ROUNDS:-5}
+seconds=${SECONDS_EACH:-5}
+user=$([ "$(id -u)" = 0 ] && echo '-u root' || true)
+memcached="memcached -U 0 -p {port} -t 1 -m 1024 $user"
+node="$moneta serve -p {port} -t 1 -m 1024 --admin off"
+
+compare() {
+    echo
+    echo "### moneta bench compare $*"
+    "$moneta" bench compare --quiet "$@"
+}
+
+load() {
+    compare --a "$memcached" --b "$node" --rounds "$rounds" --duration "$seconds" --warmup 1 \
+        --key-size 30 --connections 50 --fill "$@"
+}
+
+speed() {
+    load --keys 1000000 --value-size 100
+    load --keys 1000000 --value-size 100 --mix set
+    load --keys 500000 --value-size 1024
+    load --keys 500000 --value-size 1024 --mix set
+    load --keys 1000000 --value-size 100 --multiget 100
+    load --keys 1000000 --value-size 100 --pipeline 10
+}
+
+latency() {
+    load --keys 1000000 --value-size 100 --rate-from-peak 0.5
+}
+
+threads() {
+    # One worker against two, with both cores for either: the cost of a request must not grow with the second.
+    compare --a "$node" --b "${node/-t 1/-t 2}" --rounds "$rounds" --duration "$seconds" --warmup 1 \
+        --server-cpus 0,1 --client-cpus 0,1 --keys 1000000 --key-size 30 --value-size 100 --connections 50 --fill
+}
+
+capacity() {
+    compare --a "${memcached/1024/\{memory\}}" --b "${node/1024/\{memory\}}" -m 1024 --capacity \
+        --key-size 30 --value-size 100
+}
+
+replay() {
+    local memory=$1
+    shift
+    compare --a "${memcached/1024/\{memory\}}" --b "${node/1024/\{memory\}}" -m "$memory" --replay "$@"
+}
+
+misses() {
+    if [ -n "${MONETA_WORKLOADS:-}" ]; then
+        local trace memory
+        for memory in 16 32 64; do replay "$memory" "$MONETA_WORKLOADS/arc/OLTP.lis.zst" --window 16; done
+        for memory in 32 64; do replay "$memory" "$MONETA_WORKLOADS/arc/P3.lis.zst" --window 16; done
+        for trace in "$MONETA_WORKLOADS"/cloudphysics/*.bin; do replay 64 "$trace" --window 16; done
+    else
+        echo "MONETA_WORKLOADS is not set: no traces to replay" >&2
+    fi
+    replay 64 profile --profile meta-kvcache --keys 500000 --limit 2000000 --window 16
+    replay 64 profile --profile twitter-12 --keys 300000 --limit 1000000 --rate 20000 --ttl-scale 0.05 --window 4
+    replay 64 profile --profile twitter-26 --keys 100000 --limit 1000000 --rate 20000 --ttl-scale 0.05 --window 4
+    replay 64 profile --profile twitter-19 --keys 500000 --limit 1000000 --rate 20000 --ttl-scale 0.001 --window 4
+    replay 64 profile --profile twitter-52 --keys 300000 --limit 1000000 --rate 20000 --ttl-scale 0.0005 --window 4
+}
+
+for part in "${@:-speed}"; do "$part"; done
