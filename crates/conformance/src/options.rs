@@ -61,9 +61,9 @@ impl Options {
             .flag("-M", self.refuse_when_full);
         if let Some(kibibytes) = self.item_kibibytes {
             line.add("-I").add(format!("{kibibytes}k"));
-            // memcached refuses to start when a slab chunk could be larger than an item.
-            if kind == Kind::Memcached && kibibytes < 1024 {
-                line.add("-o").add(format!("slab_chunk_max={}", kibibytes.min(512)));
+            // memcached refuses to start when a slab chunk, 512 KiB by default, could be larger than an item; in bytes.
+            if kind == Kind::Memcached && kibibytes < 512 {
+                line.add("-o").add(format!("slab_chunk_max={}", kibibytes * 1024));
             }
         }
         if self.no_background_work && kind == Kind::Memcached {

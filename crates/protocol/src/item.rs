@@ -58,6 +58,15 @@ pub struct ItemMeta {
     pub won: bool,
 }
 
+impl ItemMeta {
+    /// Whether the read that shows this item created it (meta `N`). Its reader has won the recache of an item that was
+    /// never to expire and is not stale, and of an item that was there before nobody could.
+    #[inline]
+    pub fn is_created_by_read(&self) -> bool {
+        self.won && !self.stale && self.expiry_before == Expiry::NEVER
+    }
+}
+
 /// A value as it lies in an engine: one run of bytes, or a first run and the rest elsewhere.
 #[derive(Clone, Copy)]
 pub struct Value<'a> {

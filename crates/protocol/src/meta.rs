@@ -264,10 +264,17 @@ fn set_request<'a>(key: &[u8], rest: &'a [u8]) -> Result<(Write, MetaStyle<'a>),
         mode,
         flags: flags.client_flags,
         exptime: flags.touch.unwrap_or_default(),
-        // An add never meets an item to compare with.
-        compare: flags.compare.filter(|_| mode != WriteMode::Add),
+        // An add never meets an item to compare with; append and prepend take 0 for no wish to compare.
+        compare: flags.compare.filter(|&cas| match mode {
+            WriteMode::Add => false,
+            WriteMode::Append | WriteMode::Prepend => cas != 0,
+            WriteMode::Set | WriteMode::Replace => true,
+        }),
         new_cas: flags.new_cas,
-        invalidate: flags.invalidate && matches!(mode, WriteMode::Set | WriteMode::Replace),
+        // 0 is no version that the writer could have seen, so nothing is older than it.
+        invalidate: flags.invalidate
+            && flags.compare != Some(0)
+            && matches!(mode, WriteMode::Set | WriteMode::Replace),
         vivify: flags.vivify.filter(|_| matches!(mode, WriteMode::Append | WriteMode::Prepend)),
     };
     Ok((request, flags.style(rest)))

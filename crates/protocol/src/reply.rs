@@ -30,6 +30,8 @@ pub enum Reply<'a> {
         number: u64,
         /// The item it is in.
         meta: ItemMeta,
+        /// The item was not there before.
+        created: bool,
     },
     /// `incr` of something that is no number.
     NonNumeric,

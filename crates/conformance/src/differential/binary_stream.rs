@@ -29,7 +29,10 @@ pub fn near_valid(rng: &mut Rng, item_limit: usize) -> Command {
     let mut request = valid_request(rng, item_limit.min(20_000));
     request.value.truncate(40);
     let body = request.body().len() as u32;
+    let is_touch = TOUCHES.contains(&request.opcode);
     match rng.u32(..12) {
+        // Rule `body of a touch`.
+        5 | 7 | 8 if is_touch => drop(request.extras.pop()),
         // Without a body (rule `body of an unknown opcode`).
         0 => request = Request { opaque: request.opaque, ..Request::new(rng.u8(0x50..0xff), b"", b"", b"") },
         1 => request.extras.push(0),

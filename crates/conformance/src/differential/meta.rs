@@ -71,7 +71,14 @@ fn get(rng: &mut Rng) -> Command {
         choices.push(format!("R{}", ["0", "30", "500", "100000"][rng.usize(..4)]));
         choices.push(format!("T{}", lasting(rng)));
     }
-    let flags = some(rng, &mut choices);
+    let mut flags = some(rng, &mut choices);
+    // Rule `R behind T`.
+    if let (Some(touch), Some(recache)) = (flags.find(" T"), flags.find(" R"))
+        && touch < recache
+    {
+        let end = flags[recache + 1..].find(' ').map_or(flags.len(), |length| recache + 1 + length);
+        flags.replace_range(recache..end, "");
+    }
     Command { role: Role::Retrieval, ..Command::new(format!("mg {key}{base64}{flags}\r\n")) }
 }
 

@@ -90,11 +90,8 @@ fn push_debug(tokens: &[&[u8]], parts: &mut Vec<Part>) {
         let seconds: Option<i64> = number(value);
         match (name, seconds) {
             (b"cas=" | b"cls=" | b"size=", _) => parts.push(Part::Own),
-            // memcached counts from the expiry to now, so a time to come is negative; -1 is never.
-            (b"exp=" | b"la=", Some(seconds)) if seconds != -1 => {
-                let sign: &[u8] = if seconds < 0 { b"-" } else { b"" };
-                parts.extend([Part::Exact(sign.to_vec()), Part::Seconds(seconds.abs())]);
-            }
+            // 1.6.18 counts from the expiry to now, so a time to come is negative there; -1 is never.
+            (b"exp=" | b"la=", Some(seconds)) if seconds != -1 => parts.push(Part::Seconds(seconds.abs())),
             _ => parts.push(Part::Exact(value.to_vec())),
         }
     }

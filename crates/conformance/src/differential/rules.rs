@@ -41,7 +41,10 @@ pub const RULES: &[Rule] = &[
         "the servers are asked at different moments; one second of difference is allowed",
     ),
     compared("version", "each server tells its own"),
-    compared("me internals", "slab class, size in memory and CAS of an item are the engine's own"),
+    compared(
+        "me internals",
+        "slab class, size in memory and CAS of an item are the engine's own; 1.6.18 shows exp as the negative of the time left, later versions as the time left",
+    ),
     compared(
         "replies pending at a close",
         "memcached drops replies not yet written when an error closes the connection; how many depends on timing",
@@ -60,6 +63,14 @@ pub const RULES: &[Rule] = &[
         "memcached echoes a key as text or base64 as the item was stored, Moneta as the command wrote it",
     ),
     avoided("body of an unknown opcode", "memcached does not skip it and loses step; Moneta skips it"),
+    avoided(
+        "body of a touch",
+        "memcached executes TOUCH and GAT that claim a value, takes the value for the next request and loses step; Moneta skips it",
+    ),
+    avoided(
+        "R behind T",
+        "memcached judges R by what a T in front of it has just set; Moneta always by what the item had left when it was read",
+    ),
     avoided("q on a counter that is created", "q hides HD; memcached shows it when ma creates the counter"),
     avoided("N with a base64 key", "1.6.18 stores the item as if its key were text, and shows it raw"),
     avoided(

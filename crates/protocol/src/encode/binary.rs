@@ -76,7 +76,7 @@ pub(super) fn reply(style: BinaryStyle, key: &[u8], reply: Reply<'_>, out: &mut 
         Reply::Stored { .. } | Reply::Deleted | Reply::Ok | Reply::Number { .. } if style.quiet => {}
         Reply::Stored { cas, .. } => packet(style, Status::Ok, &[], &[], &[], cas, out),
         Reply::Deleted | Reply::Ok | Reply::Noop => packet(style, Status::Ok, &[], &[], &[], 0, out),
-        Reply::Number { number, meta } => {
+        Reply::Number { number, meta, .. } => {
             packet(style, Status::Ok, &[], &[], &number.to_be_bytes(), meta.cas, out);
         }
         Reply::Exists => error(style, Status::Exists, out),

@@ -5,6 +5,7 @@ use crate::command::MetaStyle;
 use crate::item::{Expiry, ItemMeta, ItemRef};
 use crate::refusal::lines;
 use crate::reply::Reply;
+use crate::request::Exptime;
 use crate::text::next_token;
 
 /// Room for the codes and numbers of a reply line.
@@ -47,17 +48,29 @@ pub(super) fn item(style: &MetaStyle<'_>, key: &[u8], item: &ItemRef<'_>, now: u
     }
 }
 
+/// The expiry that a `T` sets, and an `N` if it created the item; `None` for every other flag. A `t` shows what the last
+/// such flag in front of it has set.
+fn expiry_set_by(token: &[u8], created: bool, now: u32) -> Option<Expiry> {
+    match token[0] {
+        b'T' => {}
+        b'N' if created => {}
+        _ => return None,
+    }
+    crate::number::signed(&token[1..]).map(|seconds| Expiry::resolve(Exptime(seconds), now))
+}
+
 /// The flags that return something of an item. A `t` before `T` shows what was left before this request, one behind it
 /// what is left now.
 fn return_flags(style: &MetaStyle<'_>, shown: &Shown<'_>, out: &mut Vec<u8>) {
     let meta = shown.meta;
+    let created = meta.is_created_by_read();
     let mut expiry = meta.expiry_before;
     let mut flags = style.flags;
     while let Some(token) = next_token(&mut flags) {
         let letter = token[0];
         match letter {
             b'T' | b'N' => {
-                expiry = meta.expiry;
+                expiry = expiry_set_by(token, created, shown.now).unwrap_or(expiry);
                 continue;
             }
             b'O' | b'k' => {
@@ -134,8 +147,17 @@ fn stored(style: &MetaStyle<'_>, key: &[u8], cas: u64, size: usize, out: &mut Ve
     out.extend_from_slice(b"\r\n");
 }
 
+/// What `ma` made of an item.
+struct Computed<'a> {
+    number: u64,
+    meta: &'a ItemMeta,
+    created: bool,
+    now: u32,
+}
+
 /// `ma` shows CAS value and time to live, and the number itself under `v`.
-fn arithmetic(style: &MetaStyle<'_>, key: &[u8], value: u64, meta: &ItemMeta, now: u32, out: &mut Vec<u8>) {
+fn arithmetic(style: &MetaStyle<'_>, key: &[u8], computed: &Computed<'_>, out: &mut Vec<u8>) {
+    let Computed { number: value, meta, created, now } = *computed;
     let mut buffer = itoa::Buffer::new();
     let digits = buffer.format(value).as_bytes();
     if style.value {
@@ -148,7 +170,7 @@ fn arithmetic(style: &MetaStyle<'_>, key: &[u8], value: u64, meta: &ItemMeta, no
     let mut flags = style.flags;
     while let Some(token) = next_token(&mut flags) {
         match token[0] {
-            b'T' | b'N' => expiry = meta.expiry,
+            b'T' | b'N' => expiry = expiry_set_by(token, created, now).unwrap_or(expiry),
             b'c' => {
                 out.extend_from_slice(b" c");
                 number(meta.cas, out);
@@ -178,7 +200,9 @@ pub(super) fn reply(style: &MetaStyle<'_>, key: &[u8], reply: Reply<'_>, now: u3
         Reply::Exists => bare(style, b"EX", key, out),
         Reply::NotFound => bare(style, b"NF", key, out),
         Reply::Deleted => bare(style, b"HD", key, out),
-        Reply::Number { number, meta } => arithmetic(style, key, number, &meta, now, out),
+        Reply::Number { number, meta, created } => {
+            arithmetic(style, key, &Computed { number, meta: &meta, created, now }, out);
+        }
         Reply::Noop => out.extend_from_slice(b"MN\r\n"),
         Reply::NonNumeric => super::text::line(lines::NON_NUMERIC, out),
         Reply::TooLarge => super::text::line(lines::TOO_LARGE, out),

@@ -140,7 +140,7 @@ pub(super) fn answer_arithmetic<S: Store>(
             if !created {
                 hits.bump();
             }
-            Reply::Number { number, meta }
+            Reply::Number { number, meta, created }
         }
         Ok(Number::NotFound) => {
             misses.bump();
