@@ -19,6 +19,9 @@ pub const PAGE_BYTES: usize = 64 << 10;
 /// Bytes mapped at a time. Only what is touched becomes resident.
 const CHUNK_BYTES: usize = 32 << 20;
 
+/// Free pages handed to the system at a time, so that nobody who needs one waits for long.
+const GIVE_BACK_BATCH: usize = 64;
+
 /// Where pages come from and go back to.
 #[derive(Debug, Default)]
 pub struct PagePool {
@@ -33,7 +36,10 @@ struct PoolState {
     newest: Option<PagePointer>,
     /// Bytes handed out of the newest chunk.
     used_of_newest: usize,
+    /// Free, and resident: taken first.
     free: Vec<PagePointer>,
+    /// Free, and given back to the system.
+    returned: Vec<PagePointer>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,17 +60,53 @@ impl PagePool {
     /// When the system gives no more memory.
     pub fn take(self: &Arc<Self>) -> std::io::Result<Page> {
         let mut state = self.state.lock();
-        let pointer = match state.free.pop() {
+        let free = state.free.pop().or_else(|| state.returned.pop());
+        let pointer = match free {
             Some(pointer) => pointer,
             None => state.carve()?,
         };
         Ok(Page { pointer, pool: Arc::clone(self) })
     }
 
-    /// Pages that were given back and wait to be taken again; they stay resident.
+    /// Pages that wait to be taken again.
     pub fn free_pages(&self) -> usize {
-        self.state.lock().free.len()
+        let state = self.state.lock();
+        state.free.len() + state.returned.len()
     }
+
+    /// Gives the memory of free pages back to the system: for a limit that has sunk. Else they stay resident, because
+    /// they will soon be taken again. The pages stay in the pool, and are zero when they are taken again.
+    pub fn give_back(&self) {
+        let mut left = self.state.lock().free.len();
+        while left > 0 {
+            let mut batch = {
+                let free = &mut self.state.lock().free;
+                let keep = free.len().saturating_sub(GIVE_BACK_BATCH);
+                free.split_off(keep)
+            };
+            left = if batch.is_empty() { 0 } else { left.saturating_sub(batch.len()) };
+            // Out of the list these pages are nobody's but ours, so the lock is not held meanwhile.
+            batch.sort_unstable_by_key(|page| page.0);
+            for run in batch.chunk_by(|page, next| page.0.addr().get() + PAGE_BYTES == next.0.addr().get()) {
+                discard(run);
+            }
+            self.state.lock().returned.append(&mut batch);
+        }
+    }
+}
+
+/// Drops the memory behind a run of neighbouring pages that nobody owns; it is zero when it is next touched.
+fn discard(run: &[PagePointer]) {
+    let Some(first) = run.first() else { return };
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: the range lies in a private anonymous map of ours, and nobody refers to its bytes: its pages are in no
+    // list and in nobody's hands.
+    let _ = unsafe {
+        // If the system refuses, the memory stays resident, and that is all.
+        rustix::mm::madvise(first.0.as_ptr().cast(), run.len() * PAGE_BYTES, rustix::mm::Advice::LinuxDontNeed)
+    };
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = first;
 }
 
 impl PoolState {
@@ -254,6 +296,23 @@ mod tests {
         assert_eq!(pool.free_pages(), 1);
         let page = pool.take().expect("memory");
         assert_eq!(page.slice(0..3), b"abc");
+        assert_eq!(pool.free_pages(), 0);
+    }
+
+    #[test]
+    fn memory_given_back_is_zero_and_taken_again() {
+        let pool = PagePool::new();
+        let mut pages: Vec<Page> = (0..200).map(|_| pool.take().expect("memory")).collect();
+        pages.iter_mut().for_each(|page| page.words_mut().fill(u64::MAX));
+        let kept = pages.split_off(100);
+        drop(pages);
+        pool.give_back();
+        assert_eq!(pool.free_pages(), 100);
+        assert!(kept.iter().all(|page| page.words().iter().all(|&word| word == u64::MAX)));
+        let again: Vec<Page> = (0..100).map(|_| pool.take().expect("memory")).collect();
+        if cfg!(all(target_os = "linux", not(miri))) {
+            assert!(again.iter().all(|page| page.words().iter().all(|&word| word == 0)));
+        }
         assert_eq!(pool.free_pages(), 0);
     }
 
