@@ -45,6 +45,21 @@ impl Extent {
         1 << (COLUMN_BITS + self.level)
     }
 
+    /// One bucket more.
+    pub(crate) fn after(self) -> Self {
+        let split = self.split + 1;
+        if split == self.round() { Self { level: self.level + 1, split: 0 } } else { Self { split, ..self } }
+    }
+
+    /// One bucket less. Not for the initial extent.
+    pub(crate) fn before(self) -> Self {
+        if self.split > 0 {
+            return Self { split: self.split - 1, ..self };
+        }
+        let before = Self { level: self.level - 1, split: 0 };
+        Self { split: before.round() - 1, ..before }
+    }
+
     /// The bucket of a column and a row word.
     #[inline]
     pub(crate) fn bucket(self, column: u32, row_word: u32) -> usize {
@@ -96,6 +111,17 @@ mod tests {
                     assert!(new == old || (old == split && new == split + 1024));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn before_undoes_after() {
+        let mut extent = Extent::INITIAL;
+        for _ in 0..5000 {
+            let grown = extent.after();
+            assert_eq!(grown.buckets(), extent.buckets() + 1);
+            assert_eq!(grown.before(), extent);
+            extent = grown;
         }
     }
 

@@ -15,6 +15,9 @@ const PAGE_BUCKETS: usize = PAGE_BYTES / 64;
 /// The index asks to grow when this share of its slots is taken, in 1024ths. At 7/8 an insert finds a free slot or one to
 /// displace within two steps practically always; a slot then costs 9.14 bytes an entry.
 const FILL_LIMIT: usize = 896;
+/// The index is worth shrinking by a page when that leaves no more than this share of its slots taken, in 1024ths: low
+/// enough that the entries of the buckets that go find room in those that stay, and that it does not grow again at once.
+const SHRINK_LIMIT: usize = 768;
 /// Displacement looks this many steps far before it gives up.
 const DISPLACEMENT_STEPS: usize = 64;
 
@@ -191,9 +194,50 @@ impl<const TAG_BITS: u32> Index<TAG_BITS> {
                 self.put(Position { bucket: to, slot }, entry);
             }
         }
-        self.extent.split += 1;
-        if self.extent.split == self.extent.round() {
-            self.extent = Extent { level: level + 1, split: 0 };
+        self.extent = self.extent.after();
+    }
+
+    /// Whether the index could do with a page less.
+    #[inline]
+    pub fn wants_shrinking(&self) -> bool {
+        let buckets = (self.pages.len() - 1) * PAGE_BUCKETS;
+        self.entries * 1024 <= buckets * BUCKET_SLOTS * SHRINK_LIMIT
+    }
+
+    /// Gives back the last page: merges buckets, in the reverse of the order in which they were split. Entries for which
+    /// there is no room, practically none after [`Index::wants_shrinking`], leave the index and are told to `lost`. False
+    /// if it is not possible now: the first page stays, and nothing shrinks while a walk is under way.
+    pub fn shrink(&mut self, mut lost: impl FnMut(u64)) -> bool {
+        let buckets = (self.pages.len() - 1) * PAGE_BUCKETS;
+        // Merging takes many displacements, which a walk forbids, and would mix the walk's classes.
+        if buckets < PAGE_BUCKETS || self.walks.iter().any(|walk| walk.strong_count() > 0) {
+            return false;
+        }
+        while self.extent.buckets() > buckets {
+            self.merge_last(&mut lost);
+        }
+        self.pages.pop();
+        true
+    }
+
+    /// Merges the last bucket into the one it was split from.
+    fn merge_last(&mut self, lost: &mut impl FnMut(u64)) {
+        let last = self.extent.buckets() - 1;
+        let mut entries = [Slot::<TAG_BITS>(0); BUCKET_SLOTS];
+        for (slot, entry) in entries.iter_mut().enumerate() {
+            *entry = Slot(self.bucket(last)[slot]);
+            self.put(Position { bucket: last, slot }, Slot(0));
+        }
+        self.extent = self.extent.before();
+        let into = self.extent.split;
+        for entry in entries.into_iter().filter(|entry| !entry.is_empty()) {
+            match self.free_slot(into).or_else(|| self.displace(into)) {
+                Some(slot) => self.put(Position { bucket: into, slot }, entry),
+                None => {
+                    self.entries -= 1;
+                    lost(entry.payload());
+                }
+            }
         }
     }
 

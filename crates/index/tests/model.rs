@@ -94,6 +94,58 @@ fn a_walk_shows_each_old_entry_once_while_the_index_grows_and_displaces() {
     }
 }
 
+#[test]
+fn shrinking_loses_nothing_and_gives_pages_back() {
+    let pool = PagePool::new();
+    let mut index = SmallTag::new(pool.take().expect("memory"));
+    let most = if cfg!(miri) { 9_000 } else { 200_000u64 };
+    for number in 1..=most {
+        insert(&mut index, &pool, mix(number), number).expect("room");
+    }
+    for keep in [most / 2, most / 3, most / 10, 100, 0] {
+        let mut number = most;
+        while index.len() as u64 > keep {
+            if let Some((position, _)) = index.find(mix(number), |payload| payload == number) {
+                index.remove(position);
+            }
+            number -= 1;
+        }
+        while index.wants_shrinking() && index.shrink(|_| panic!("an entry found no room")) {}
+        for number in 1..=keep {
+            assert!(index.find(mix(number), |payload| payload == number).is_some(), "entry {number} is lost");
+        }
+        let bytes = index.pages() as u64 * 65536;
+        assert!(bytes <= 13 * keep + 2 * 65536, "{bytes} bytes for {keep} entries");
+    }
+    assert_eq!(index.pages(), 1);
+    for number in 1..=most {
+        insert(&mut index, &pool, mix(number), number).expect("room after growing again");
+    }
+    assert!((1..=most).all(|number| index.find(mix(number), |payload| payload == number).is_some()));
+}
+
+#[test]
+fn nothing_shrinks_under_a_walk() {
+    let pool = PagePool::new();
+    let mut index = SmallTag::new(pool.take().expect("memory"));
+    let most = if cfg!(miri) { 9_000 } else { 60_000u64 };
+    for number in 1..=most {
+        insert(&mut index, &pool, mix(number), number).expect("room");
+    }
+    let walk = index.begin_walk();
+    index.walk(&walk, |_, _| {});
+    for number in most / 5..=most {
+        let (position, _) = index.find(mix(number), |payload| payload == number).expect("each entry");
+        index.remove(position);
+    }
+    assert!(index.wants_shrinking());
+    assert!(!index.shrink(|_| {}));
+    drop(walk);
+    let before = index.pages();
+    assert!(index.shrink(|_| panic!("an entry found no room")));
+    assert_eq!(index.pages(), before - 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
