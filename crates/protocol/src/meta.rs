@@ -50,18 +50,24 @@ fn parse(line: &[u8], key: &[u8], tokens: usize) -> Result<Flags, &'static str> 
         }
         let letter = token[0];
         if letter >= 127 || seen & (1 << letter) != 0 {
-            return Err(lines::DUPLICATE_FLAG);
+            return Err(unless_too_many(lines::DUPLICATE_FLAG, count, rest));
         }
         seen |= 1 << letter;
         if let Err(line) = parse_flag(&mut flags, letter, &token[1..], key) {
             if line == lines::INVALID_FLAG {
-                let too_many = count + std::iter::from_fn(|| next_token(&mut rest)).count() > TOKENS_MAX;
-                return Err(if too_many { lines::TOO_MANY_FLAGS } else { line });
+                return Err(unless_too_many(line, count, rest));
             }
             error = Some(line);
         }
     }
     error.map_or(Ok(flags), Err)
+}
+
+/// An error that ends the reading of flags, or what is told before it: that the line has too many tokens.
+#[cold]
+fn unless_too_many(error: &'static str, count: usize, mut rest: &[u8]) -> &'static str {
+    let all = count + std::iter::from_fn(|| next_token(&mut rest)).count();
+    if all > TOKENS_MAX { lines::TOO_MANY_FLAGS } else { error }
 }
 
 fn exptime(argument: &[u8]) -> Result<Option<Exptime>, &'static str> {
@@ -272,9 +278,7 @@ fn set_request<'a>(key: &[u8], rest: &'a [u8]) -> Result<(Write, MetaStyle<'a>),
         }),
         new_cas: flags.new_cas,
         // 0 is no version that the writer could have seen, so nothing is older than it.
-        invalidate: flags.invalidate
-            && flags.compare != Some(0)
-            && matches!(mode, WriteMode::Set | WriteMode::Replace),
+        invalidate: flags.invalidate && flags.compare != Some(0) && matches!(mode, WriteMode::Set | WriteMode::Replace),
         vivify: flags.vivify.filter(|_| matches!(mode, WriteMode::Append | WriteMode::Prepend)),
     };
     Ok((request, flags.style(rest)))

@@ -149,7 +149,13 @@ fn arithmetic(rng: &mut Rng) -> Command {
     if !flags.contains(" N") && rng.bool() {
         flags.push_str(" q");
     }
-    Command { role: Role::Arithmetic, ..Command::new(format!("ma {key}{base64}{flags}\r\n")) }
+    // Rule `T on a number that grows`: the item is new, or holds more digits than any number here has.
+    let before = match flags.contains(" T") {
+        true if flags.contains(" N") && rng.bool() => format!("md {key}{base64} q\r\n"),
+        true => format!("ms {key} 20{base64} q\r\n00000000000000000001\r\n"),
+        false => String::new(),
+    };
+    Command { role: Role::Arithmetic, ..Command::new(format!("{before}ma {key}{base64}{flags}\r\n")) }
 }
 
 fn debug(rng: &mut Rng) -> Command {
@@ -176,7 +182,8 @@ fn wrong_token(rng: &mut Rng) -> Command {
         6 => format!("ma {key} D{}", words::bad_number(rng)),
         7 => format!("ma {key} N0 J{}", words::bad_number(rng)),
         8 => format!("ma {key} M{}", ["X", "", "S", "E"][rng.usize(..4)]),
-        9 => format!("mg {key} O{}", "o".repeat(rng.usize(28..40))),
+        // Rule `opaque that is too long`: no item has this key.
+        9 => format!("mg absent O{}", "o".repeat(rng.usize(28..40))),
         10 => "mg not*base64 b v".to_owned(),
         _ => format!("md {key} C{}", words::bad_number(rng)),
     };
@@ -219,9 +226,10 @@ fn unknown(rng: &mut Rng) -> Command {
     Command::new(lines[rng.usize(..lines.len())])
 }
 
-/// More tokens than a meta line may have.
+/// About as many tokens as a meta line may have, and more (but for the rule `20 tokens on a meta line`).
 fn long_lists(rng: &mut Rng) -> Command {
     let (key, _) = key(rng);
-    let flags: String = ('a'..='z').take(rng.usize(18..26)).map(|letter| format!(" {letter}")).collect();
+    let count = [15, 16, 17, 19, 20, 21, 26][rng.usize(..7)];
+    let flags: String = ('a'..='z').take(count).map(|letter| format!(" {letter}")).collect();
     Command::new(format!("mg {key}{flags}\r\n"))
 }

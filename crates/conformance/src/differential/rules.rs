@@ -71,6 +71,15 @@ pub const RULES: &[Rule] = &[
         "R behind T",
         "memcached judges R by what a T in front of it has just set; Moneta always by what the item had left when it was read",
     ),
+    avoided(
+        "20 tokens on a meta line",
+        "refused by 1.6.18, which counts the end of the line as one more; the most that Moneta takes",
+    ),
+    avoided(
+        "T on a number that grows",
+        "memcached stores a longer number as a new item and gives the T to the one it has just replaced",
+    ),
+    avoided("opaque that is too long", "memcached refuses mg only after it has counted the item as fetched"),
     avoided("q on a counter that is created", "q hides HD; memcached shows it when ma creates the counter"),
     avoided("N with a base64 key", "1.6.18 stores the item as if its key were text, and shows it raw"),
     avoided(

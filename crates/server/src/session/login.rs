@@ -91,7 +91,7 @@ impl Session {
                         let needed = usize::from(consumed == input.len());
                         return Some(Received { consumed, needed, after: After::Continue });
                     }
-                    counters.auth_errors.bump();
+                    self.login_failed(worker);
                     FAILURE
                 }
             };
@@ -130,10 +130,18 @@ impl Session {
             self.decoder.require_login(false);
             encode::binary_packet(style, Status::Ok, &[], &[], b"Authenticated", 0, self.out(output));
         } else {
-            worker.counters.auth_errors.bump();
+            self.login_failed(worker);
             self.require_login(false);
             encode::binary_error(style, Status::AuthError, self.out(output));
         }
+    }
+
+    /// Counts and logs an attempt that failed. Neither user nor password is logged: people type one for the other.
+    #[cold]
+    fn login_failed<S: Store>(&self, worker: &Worker<S>) {
+        worker.counters.auth_errors.bump();
+        let address = self.peer.address.map_or_else(|| "a Unix socket".to_owned(), |address| address.to_string());
+        tracing::warn!(connection = self.peer.id, address, "log-in failed");
     }
 
     /// Whoever tries to log in again is logged out until that succeeds.

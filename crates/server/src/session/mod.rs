@@ -161,7 +161,8 @@ impl Session {
 
     /// Executes what `input` holds and appends the replies to `output`. Stops early when `output` has grown past
     /// `high_water` bytes or when [`MAX_PARKED`] requests wait; call again with the rest when output has drained, or when
-    /// [`Session::poll`] says so.
+    /// [`Session::poll`] says so. Stops too after `requests_per_event` requests, however many keys each reads; call again
+    /// when others have had their turn.
     pub fn receive<S: Store>(
         &mut self,
         worker: &Worker<S>,
@@ -178,6 +179,7 @@ impl Session {
         // The first request may be all there is; what lies behind it was sent without waiting for its answer.
         let mut looked_ahead = 1;
         let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
+        let mut requests_left = worker.node.settings.requests_per_event;
         loop {
             if output.len() >= high_water || self.is_held_up(high_water) {
                 return Received { consumed, needed: 0, after: After::Continue };
@@ -185,6 +187,10 @@ impl Session {
             if consumed == input.len() {
                 return Received { consumed, needed: 1, after: After::Continue };
             }
+            if requests_left == 0 {
+                return Received { consumed, needed: 0, after: After::Continue };
+            }
+            requests_left -= 1;
             if consumed >= looked_ahead {
                 looked_ahead = consumed + lookahead::prefetch(&worker.store, &input[consumed..]).max(1);
             }

@@ -163,3 +163,57 @@ fn a_partial_request_says_how_much_it_needs() {
 fn a_session_at_rest_is_small() {
     assert!(std::mem::size_of::<Session>() <= 200, "{}", std::mem::size_of::<Session>());
 }
+
+#[test]
+fn only_set_and_meta_set_drop_the_old_value_when_the_new_one_is_too_large() {
+    let big = "x".repeat(1025);
+    let refused = "SERVER_ERROR object too large for cache\r\n";
+    let kept = "VALUE a 0 1\r\nx\r\nEND\r\n";
+    for (line, after) in [
+        ("set a 0 0 1025", "END\r\n"),
+        ("add a 0 0 1025", kept),
+        ("append a 0 0 1025", kept),
+        ("prepend a 0 0 1025", kept),
+        ("replace a 0 0 1025", kept),
+        ("cas a 0 0 1025 1", kept),
+        ("ms a 1025", "END\r\n"),
+        ("ms a 1025 ME", "END\r\n"),
+        ("ms a 1025 MA", "END\r\n"),
+        ("ms a 1025 MP", "END\r\n"),
+        ("ms a 1025 MR", "END\r\n"),
+        ("ms a 1025 C1", "END\r\n"),
+    ] {
+        let asked = format!("set a 0 0 1\r\nx\r\n{line}\r\n{big}\r\nget a\r\n");
+        assert_eq!(say(asked.as_bytes()).0, format!("STORED\r\n{refused}{after}"), "{line}");
+    }
+}
+
+#[test]
+fn an_append_that_grows_an_item_over_the_limit_leaves_it_as_it_was() {
+    let half = "x".repeat(600);
+    for (line, answer) in [("append a 0 0 600", "NOT_STORED"), ("ms a 600 MP", "NS")] {
+        let asked = format!("set a 0 0 600\r\n{half}\r\n{line}\r\n{half}\r\nmg a s\r\n");
+        assert_eq!(say(asked.as_bytes()).0, format!("STORED\r\n{answer}\r\nHD s600\r\n"), "{line}");
+    }
+}
+
+#[test]
+fn a_connection_gives_way_after_so_many_requests_and_then_goes_on() {
+    let settings = NodeSettings { requests_per_event: 3, ..NodeSettings::default() };
+    let worker = worker(settings, Authenticator::off());
+    let mut session = Session::new(Peer::default());
+    // One request each, whatever its protocol form and however many keys it reads.
+    let requests =
+        ["get a b c d e f g\r\n", "get a\r\n", "set a 0 0 1\r\nx\r\n", "nonsense\r\n", "mn\r\n", "get a\r\n"];
+    let input = requests.concat();
+    let mut rest = input.as_bytes();
+    for expected in ["END\r\nEND\r\nSTORED\r\n", "ERROR\r\nMN\r\nVALUE a 0 1\r\nx\r\nEND\r\n"] {
+        let mut output = Vec::new();
+        let received = session.receive(&worker, rest, &mut output, 1 << 20);
+        assert_eq!(String::from_utf8(output).unwrap(), expected);
+        rest = &rest[received.consumed..];
+        // What was all there is asks for more bytes; what gave way asks for nothing but another call.
+        assert_eq!((received.needed, received.after), (usize::from(rest.is_empty()), After::Continue));
+    }
+    assert!(rest.is_empty());
+}

@@ -120,7 +120,9 @@ fn parking() -> (Worker<ParkingStore>, Gates) {
     let clock = Arc::new(Clock::manual(NOW));
     let gates = Gates::default();
     let store = ParkingStore { model: ModelStore::new(Arc::clone(&clock), 1 << 20), gates: Rc::clone(&gates) };
-    (worker_on(store, &clock, NodeSettings::default(), Authenticator::off()), gates)
+    // However much is sent at once is received at once.
+    let settings = NodeSettings { requests_per_event: u32::MAX, ..NodeSettings::default() };
+    (worker_on(store, &clock, settings, Authenticator::off()), gates)
 }
 
 fn poll(session: &mut Session, worker: &Worker<ParkingStore>, output: &mut Vec<u8>) {

@@ -147,7 +147,8 @@ fn meta_flags_are_checked() {
         ("ms a x\r\nms a\r\n", "CLIENT_ERROR bad command line format\r\n".repeat(2).as_str()),
         ("mg\r\nms\r\nmx a\r\n", "ERROR\r\nERROR\r\nERROR\r\n"),
         ("ms a 2 q\r\nabcd", "CLIENT_ERROR bad data chunk\r\n"),
-        (&format!("mg a{}\r\n", " s".repeat(19)), "CLIENT_ERROR duplicate flag\r\n"),
+        (&format!("mg a{}\r\n", " s".repeat(18)), "CLIENT_ERROR duplicate flag\r\n"),
+        (&format!("mg a{}\r\n", " s".repeat(19)), "CLIENT_ERROR options flags are too long\r\n"),
         ("mg a b c f h k l q s t u v C1 E1 I N1 O1 P1 L1 R1 T1\r\n", "CLIENT_ERROR options flags are too long\r\n"),
     ]);
 }
@@ -159,4 +160,35 @@ fn a_flush_takes_what_was_there() {
         ("set a 0 0 1\r\nx\r\nflush_all 10\r\nget a\r\n", "STORED\r\nOK\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
         ("flush_all 0\r\nflush_all -1\r\n", "OK\r\nOK\r\n"),
     ]);
+}
+
+#[test]
+fn each_meta_flag_that_sets_an_expiry_is_shown_by_the_t_behind_it() {
+    expect(&[
+        ("mg a N50 t T500\r\nmg a t\r\n", "HD t50 W\r\nHD t500 Z\r\n"),
+        ("mg b T500 t N50\r\nmg b t\r\n", "HD t500 W\r\nHD t50 Z\r\n"),
+        ("mg c t T500 N50\r\n", "HD t-1 W\r\n"),
+        // N says nothing about an item that is there.
+        ("set d 0 100 1\r\n1\r\nmg d N50 t T500\r\n", "STORED\r\nHD t100\r\n"),
+        ("ma e N50 t T500\r\nma e t\r\n", "HD t50\r\nHD t500\r\n"),
+        ("ma f T500 t N50\r\nma f t\r\n", "HD t500\r\nHD t50\r\n"),
+        ("ma f N70 t T500\r\n", "HD t50\r\n"),
+    ]);
+}
+
+#[test]
+fn cas_zero_compares_where_memcached_compares() {
+    for (command, answer) in [
+        ("md a C0", "EX\r\n"),
+        ("ma a C0 v", "VA 1\r\n2\r\n"),
+        ("ms a 1 C0\r\n7", "EX\r\n"),
+        ("ms a 1 C0 I\r\n7", "EX\r\n"),
+        ("ms a 1 C0 I MR\r\n7", "EX\r\n"),
+        ("ms a 1 C0 ME\r\n7", "NS\r\n"),
+        ("ms a 1 C0 MA\r\n7", "HD\r\n"),
+        ("ms a 1 C0 MP\r\n7", "HD\r\n"),
+        ("cas a 0 0 1 0\r\n7", "EXISTS\r\n"),
+    ] {
+        expect(&[("set a 0 0 1\r\n1\r\n", "STORED\r\n"), (&format!("{command}\r\n"), answer)]);
+    }
 }
