@@ -16,13 +16,12 @@ impl Shard {
     pub(crate) fn arithmetic(&mut self, key: &Key<'_>, request: &Arithmetic) -> Number {
         let now = self.settle();
         let old_length = self.find(key, now).map_or(0, |found| found.header.value_length as usize);
-        if !self.make_room(HEADER_MAX + key.bytes.len() + old_length.max(DIGITS_MAX), now) {
-            self.stats.out_of_memory += 1;
-            return Number::OutOfMemory;
-        }
+        // Without room a number can still be changed where it lies.
+        let has_room = self.make_room(HEADER_MAX + key.bytes.len() + old_length.max(DIGITS_MAX), now);
         let Ok(found) = self.find(key, now) else {
             return match &request.create {
-                Some(create) => self.create_number(key, create, request, now),
+                Some(create) if has_room => self.create_number(key, create, request, now),
+                Some(_) => self.refuse_number(),
                 None => Number::NotFound,
             };
         };
@@ -37,7 +36,14 @@ impl Shard {
         let Some(number) = self.number(&found) else { return Number::NonNumeric };
         let number =
             if request.decrement { number.saturating_sub(request.delta) } else { number.wrapping_add(request.delta) };
-        self.store_number(key, &found, number, request, now)
+        let place = has_room.then_some(key);
+        self.store_number(place, &found, number, request, now)
+    }
+
+    #[cold]
+    fn refuse_number(&mut self) -> Number {
+        self.stats.out_of_memory += 1;
+        Number::OutOfMemory
     }
 
     fn number(&self, found: &Found) -> Option<u64> {
@@ -57,14 +63,21 @@ impl Shard {
         let version = Version { marks: 0, flags: 0, expiry, last_access: now, new_cas: request.new_cas };
         let mut text = itoa::Buffer::new();
         let text = text.format(create.initial).as_bytes();
-        let Ok(cas) = self.place(key, None, [text, &[]], &version) else { return Number::OutOfMemory };
+        let Ok(cas) = self.place(key, None, [text, &[]], &version) else { return self.refuse_number() };
         let meta = ItemMeta { cas, expiry, last_access: now, ..ItemMeta::default() };
         Number::Value { number: create.initial, meta, created: true }
     }
 
     /// A number that fits the old text's length is padded with spaces to it, and the item stays as fetched and as stale as
-    /// it was; a longer one makes a fresh version.
-    fn store_number(&mut self, key: &Key<'_>, found: &Found, number: u64, request: &Arithmetic, now: u32) -> Number {
+    /// it was; a longer one makes a fresh version. The key is given if there is room to write it anew.
+    fn store_number(
+        &mut self,
+        key: Option<&Key<'_>>,
+        found: &Found,
+        number: u64,
+        request: &Arithmetic,
+        now: u32,
+    ) -> Number {
         let mut text = itoa::Buffer::new();
         let text = text.format(number).as_bytes();
         let old = &found.header;
@@ -74,7 +87,11 @@ impl Shard {
         let expiry = request.touch.map_or(old.expiry, |exptime| Expiry::resolve(exptime, now));
         let version =
             Version { marks: old.marks & kept, flags: old.flags, expiry, last_access: now, new_cas: request.new_cas };
-        let Ok(cas) = self.place(key, Some(found), [text, &padding], &version) else { return Number::OutOfMemory };
+        let placed = match key {
+            Some(key) => self.place(key, Some(found), [text, &padding], &version),
+            None => self.overwrite(found, [text, &padding], &version),
+        };
+        let Ok(cas) = placed else { return self.refuse_number() };
         let meta = ItemMeta {
             flags: old.flags,
             cas,

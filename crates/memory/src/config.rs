@@ -52,10 +52,12 @@ pub enum ConfigError {
         needed: u64,
     },
     /// More memory than the engine's locations can name.
-    #[error("a memory limit of {limit} bytes is too large: at most 32 TiB")]
+    #[error("a memory limit of {limit} bytes is too large for {shards} shards: at most 128 GiB each")]
     TooLarge {
         /// The limit asked for.
         limit: u64,
+        /// The shards asked for, or the most there can be.
+        shards: usize,
     },
     /// The number of shards is not a power of two up to 256.
     #[error("{0} shards: must be a power of two up to 256")]
@@ -90,16 +92,19 @@ impl MemoryConfig {
             return Err(ConfigError::TooSmall { limit: self.limit, item_max: self.item_max, needed });
         }
         if let Some(shards) = self.shards {
-            let valid = shards.is_power_of_two() && shards <= 1 << SHARD_BITS_MAX;
-            return if valid { Ok(shards) } else { Err(ConfigError::Shards(shards)) };
+            if !shards.is_power_of_two() || shards > 1 << SHARD_BITS_MAX {
+                return Err(ConfigError::Shards(shards));
+            }
+            // Locations name only so many segments of a shard.
+            let nameable = Self::quota(self.limit, shards) <= Location::SEGMENTS_MAX;
+            return if nameable { Ok(shards) } else { Err(ConfigError::TooLarge { limit: self.limit, shards }) };
         }
-        // Locations name only so many segments of a shard.
         let least = Self::quota(self.limit, 1).div_ceil(Location::SEGMENTS_MAX).next_power_of_two();
         let wanted = (self.threads.max(1) * SHARDS_PER_THREAD).next_power_of_two().max(least);
         let roomy = usize::try_from(self.limit / SHARD_BYTES_MIN).unwrap_or(usize::MAX).max(1);
         let most = possible.min(roomy).min(1 << SHARD_BITS_MAX);
         if least > most {
-            return Err(ConfigError::TooLarge { limit: self.limit });
+            return Err(ConfigError::TooLarge { limit: self.limit, shards: 1 << SHARD_BITS_MAX });
         }
         Ok(wanted.min(1 << most.ilog2()))
     }

@@ -10,13 +10,14 @@ use moneta_store::{
     Clock, Cursor, Deleted, ItemRef, Key, Lookup, Number, Observer, Rest, Step, Store, StoreStats, Value, Visit,
     Walked, Written,
 };
-use parking_lot::Mutex;
 
 use crate::config::{ConfigError, MemoryConfig};
 use crate::large::Published;
 use crate::read::{LARGE, Pinned, Read};
 use crate::record::Header;
+use crate::segments::Location;
 use crate::shard::{Found, Shard, Shared, location_of};
+use crate::sync::Mutex;
 
 /// Classes of the index that one batch of a walk visits.
 const WALK_CLASSES: usize = 64;
@@ -35,6 +36,9 @@ pub struct Memory {
     item_max: usize,
     /// The limit as it was asked for; shards divide it in whole pages.
     limit: Arc<AtomicU64>,
+    /// Two limits at once would leave some shards with one and some with the other.
+    resizing: Arc<Mutex<()>>,
+    pool: Arc<PagePool>,
 }
 
 impl std::fmt::Debug for Memory {
@@ -59,13 +63,32 @@ impl Memory {
             evict: config.evict,
         });
         let quota = MemoryConfig::quota(config.limit, count);
+        let pool = Arc::clone(&shared.pool);
         let shards = (0..count)
             .map(|number| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&shared), number as u64, quota)?))))
             .collect::<std::io::Result<Arc<[Slot]>>>()
             .map_err(ConfigError::Memory)?;
         let shift = 64 - count.trailing_zeros();
         let limit = Arc::new(AtomicU64::new(config.limit));
-        Ok(Self { shards, shift, seed: config.seed, item_max: config.item_max, limit })
+        Ok(Self {
+            shards,
+            shift,
+            seed: config.seed,
+            item_max: config.item_max,
+            limit,
+            resizing: Arc::new(Mutex::new(())),
+            pool,
+        })
+    }
+
+    /// Checks the books of all shards: every record, every segment and every entry of the index accounts for the others.
+    /// For a moment at which no request is under way.
+    ///
+    /// # Errors
+    /// Says what does not add up.
+    #[cfg(feature = "testing")]
+    pub fn verify(&self) -> Result<(), String> {
+        self.shards.iter().try_for_each(|slot| slot.0.lock().verify())
     }
 
     #[inline]
@@ -207,14 +230,19 @@ impl Store for Memory {
 
     fn resize(&self, limit: u64) -> bool {
         let quota = MemoryConfig::quota(limit, self.shards.len());
-        if quota < MemoryConfig::quota_min(self.item_max) {
+        if quota < MemoryConfig::quota_min(self.item_max) || quota > Location::SEGMENTS_MAX {
             return false;
         }
-        self.limit.store(limit, Ordering::Relaxed);
+        let _one_at_a_time = self.resizing.lock();
+        let before = self.limit.swap(limit, Ordering::Relaxed);
         for slot in self.shards.iter() {
-            slot.0.lock().quota = quota;
             // A piece at a time, so that other commands get their turn at the lock.
-            while slot.0.lock().shrink() {}
+            while slot.0.lock().approach(quota) {
+                std::thread::yield_now();
+            }
+        }
+        if limit < before {
+            self.pool.give_back();
         }
         true
     }

@@ -35,6 +35,12 @@ impl Ghosts {
         self.clear();
     }
 
+    /// Gives back all pages but `pages`. All ghosts are forgotten, as in [`Ghosts::grow`].
+    pub(crate) fn shrink(&mut self, pages: usize) {
+        self.pages.truncate(pages);
+        self.clear();
+    }
+
     /// Forgets all ghosts.
     pub(crate) fn clear(&mut self) {
         self.pages.iter_mut().for_each(Page::zero);

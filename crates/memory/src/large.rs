@@ -15,10 +15,10 @@ use moneta_store::request::{Write, WriteMode};
 use moneta_store::{Expiry, Key, Written};
 
 use crate::log::{Cas, Draft, Room};
-use crate::read::Pinned;
+use crate::read::{LARGE, Pinned};
 use crate::record::{FRAGMENT_HEADER_BYTES, Header, NO_FRAGMENT, mark};
 use crate::segments::Location;
-use crate::shard::Shard;
+use crate::shard::{Found, Shard};
 use crate::write::{HEADER_MAX, Plan, Version};
 
 /// Room for a large value, and the old value that goes into it.
@@ -27,7 +27,23 @@ pub(crate) struct Reserved {
     parts: Vec<Part>,
     segments: Vec<u32>,
     flushes: u64,
-    old: Option<(Pinned, Location, bool)>,
+    old: Option<Joined>,
+}
+
+/// The old value that goes into a new one.
+struct Joined {
+    value: OldValue,
+    location: Location,
+    cas: u64,
+    append: bool,
+}
+
+/// Where the old value is while the lock is not held.
+enum OldValue {
+    /// Too large to be overwritten where it lies: pinned there.
+    Pinned(Pinned),
+    /// A shorter one may be overwritten at any moment, under a CAS value of the client's choice even.
+    Copied(Vec<u8>),
 }
 
 /// How an attempt to publish ends.
@@ -46,6 +62,11 @@ impl Shard {
             let old = if joins { shard.find(key, now).ok() } else { None };
             value.len() + old.map_or(0, |old| old.header.value_length as usize)
         };
+        // What is refused anyway must not push anybody out.
+        let old = self.find(key, now).ok();
+        if let Plan::Refuse(written) = self.plan(old.as_ref(), value.len(), request, now) {
+            return Err(written);
+        }
         let wanted = length_now(self);
         if !self.make_room(HEADER_MAX + key.bytes.len() + wanted, now) {
             return Err(self.refuse_for_memory(key, request, now));
@@ -70,11 +91,20 @@ impl Shard {
         };
         let log = self.log_for(key, old.as_ref(), draft.value_length);
         let Ok(room) = self.take_room(log, &draft) else { return Err(self.refuse_for_memory(key, request, now)) };
-        let old = joined.map(|(old, append)| (self.pin(&old, self.meta(&old)), old.location, append));
+        let old = joined.map(|(old, append)| {
+            let value = if old.header.value_length as usize > LARGE {
+                OldValue::Pinned(self.pin(&old, self.meta(&old)))
+            } else {
+                let mut bytes = Vec::new();
+                self.copy_value(&old, &mut bytes);
+                OldValue::Copied(bytes)
+            };
+            Joined { value, location: old.location, cas: self.cas(&old), append }
+        });
         Ok(self.hide(room, old))
     }
 
-    fn hide(&mut self, room: Room, old: Option<(Pinned, Location, bool)>) -> Reserved {
+    fn hide(&mut self, room: Room, old: Option<Joined>) -> Reserved {
         let (start, length) = room.first;
         let mut parts = vec![self.segments.part(room.location, start..start + length)];
         let mut segments = vec![room.location.segment()];
@@ -100,9 +130,8 @@ impl Shard {
             return Published::Again;
         }
         let old = self.find(key, now).ok();
-        let joined_is_there = reserved.old.as_ref().is_none_or(|(pinned, location, _)| {
-            old.as_ref().is_some_and(|old| old.location == *location && self.cas(old) == pinned.meta.cas)
-        });
+        let joined_is_there =
+            reserved.old.as_ref().is_none_or(|joined| old.as_ref().is_some_and(|old| self.is_still(joined, old)));
         let plan = self.plan(old.as_ref(), value_length, request, now);
         let version = match (plan, &reserved.old) {
             (Plan::Refuse(written), _) => {
@@ -120,6 +149,17 @@ impl Shard {
         self.publish(key, old.as_ref(), reserved.location);
         self.unpin_reserved(reserved);
         Published::Done(Written::Stored { cas })
+    }
+
+    /// Whether the item has not changed since its value was joined.
+    fn is_still(&self, joined: &Joined, old: &Found) -> bool {
+        if old.location != joined.location || self.cas(old) != joined.cas {
+            return false;
+        }
+        let OldValue::Copied(bytes) = &joined.value else { return true };
+        let mut now = Vec::with_capacity(bytes.len());
+        self.copy_value(old, &mut now);
+        *bytes == now
     }
 
     /// Takes the hiding mark off a record and its fragments.
@@ -149,7 +189,7 @@ impl Shard {
     }
 
     fn unpin_reserved(&mut self, reserved: &Reserved) {
-        if let Some((pinned, ..)) = &reserved.old {
+        if let Some(Joined { value: OldValue::Pinned(pinned), .. }) = &reserved.old {
             self.unpin(pinned);
         }
         reserved.segments.iter().for_each(|&number| self.segments.unpin(number));
@@ -162,14 +202,16 @@ impl Reserved {
         let mut runs: Vec<&[u8]> = Vec::with_capacity(2 + self.parts.len());
         match &self.old {
             None => runs.push(value),
-            Some((pinned, _, append)) => {
-                if !append {
+            Some(joined) => {
+                if !joined.append {
                     runs.push(value);
                 }
-                // SAFETY: the old item's segments are pinned, and live records are not written while pinned ones of
-                // their size are read: records of this size are never overwritten in place.
-                runs.extend(pinned.parts.iter().map(|part| unsafe { part.as_slice() }));
-                if *append {
+                match &joined.value {
+                    OldValue::Copied(bytes) => runs.push(bytes),
+                    // SAFETY: the old item's segments are pinned, and a record of this size is never written in place.
+                    OldValue::Pinned(pinned) => runs.extend(pinned.parts.iter().map(|part| unsafe { part.as_slice() })),
+                }
+                if joined.append {
                     runs.push(value);
                 }
             }

@@ -20,6 +20,9 @@ mod record;
 mod relocate;
 mod segments;
 mod shard;
+mod sync;
+#[cfg(feature = "testing")]
+mod verify;
 mod write;
 
 pub use config::{ConfigError, MemoryConfig};

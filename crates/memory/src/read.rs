@@ -7,7 +7,7 @@ use moneta_store::{ErrorKind, Expiry, ItemMeta, ItemRef, Key, Rest, StoreError, 
 use crate::record::{FRAGMENT_HEADER_BYTES, NO_FRAGMENT, mark};
 use crate::segments::{Location, Segments};
 use crate::shard::{Found, Missing, Shard};
-use crate::write::Version;
+use crate::write::{HEADER_MAX, Version};
 
 /// Values larger than this, in bytes, are never copied while a shard is locked.
 pub(crate) const LARGE: usize = 64 << 10;
@@ -67,7 +67,12 @@ impl Shard {
         let mut meta = self.meta(&found);
         let mut found = found;
         if request.touch.is_some() || request.recache.is_some() || (request.claim && meta.stale) {
-            found = self.apply(key, found, request, now, &mut meta)?;
+            found = match self.apply(key, found, request, now, &mut meta) {
+                Ok(found) => found,
+                // It went to make room for its own touch.
+                Err(_) if self.find(key, now).is_err() => return Ok(Read::Missing(Missing { expired: false })),
+                Err(error) => return Err(error),
+            };
         }
         if request.bump {
             self.bump(&found, now);
@@ -166,7 +171,7 @@ impl Shard {
     }
 
     fn with_expiry_field(&mut self, key: &Key<'_>, found: &Found, now: u32) -> Option<Found> {
-        let size = found.header.value_start() + found.header.value_length as usize + 16;
+        let size = HEADER_MAX + key.bytes.len() + found.header.value_length as usize;
         if !self.make_room(size, now) {
             return None;
         }

@@ -24,8 +24,17 @@ const SMALL_SHARE: usize = 10;
 const PROMOTE_HITS: u64 = 1;
 /// A segment is cleaned when at least one in this many of its bytes is dead.
 const CLEAN_SHARE: usize = 2;
-/// Segments looked at for cleaning each time a page is needed.
-const CLEAN_LOOKS: u32 = 8;
+/// Segments looked at for cleaning before eviction goes on; a look is one cache line.
+const CLEAN_LOOKS: u32 = 256;
+/// Sweeps that may turn out to gain no page, for each segment's worth of eviction. Where lives of all lengths are mixed,
+/// something dies in every segment in every second, and looking for it must not take the place of eviction.
+const VAIN_SWEEPS: u32 = 4;
+/// A store that must not evict cleans segments of which one in this many bytes is dead, once nothing deader is left.
+const CLEAN_SHARE_STRICT: usize = 8;
+/// Segments that such a store cleans for one write: each gives at least an eighth, so these are enough for a page.
+const CLEANS_STRICT: usize = 12;
+/// Bytes by which records may grow when a segment is cleaned into the room left in another.
+const MOVED_HEADERS: usize = 1024;
 /// Segments that a write which cannot go on without a page evicts by the rules; after that it evicts whatever is oldest.
 const PATIENCE: usize = 4;
 
@@ -38,11 +47,28 @@ enum Mercy {
     None,
 }
 
+/// What came of looking at a segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tidied {
+    /// There was nothing to do.
+    Untouched,
+    /// Something was done, and the segment is still there.
+    InVain,
+    /// The segment was given up.
+    Gained,
+}
+
 impl Shard {
+    /// Pages that index, logs and ghosts take.
+    #[inline]
+    pub(crate) fn pages_used(&self) -> usize {
+        self.index.pages() + self.segments.len() + self.ghosts.pages()
+    }
+
     /// Pages that index, logs and ghosts may still take.
     #[inline]
     pub(crate) fn pages_left(&self) -> usize {
-        self.quota.saturating_sub(self.index.pages() + self.segments.len() + self.ghosts.pages())
+        self.quota.saturating_sub(self.pages_used())
     }
 
     /// Sees to it that a record of `bytes` can be written to either log. May evict or move any item: what was found
@@ -58,10 +84,17 @@ impl Shard {
 
     #[cold]
     fn make_room_by_reclaiming(&mut self, bytes: usize, needed: usize, now: u32) -> bool {
+        // Where nothing may be evicted, the last page is for cleaning: without it the dead could never be parted from the
+        // living again.
+        let reserve = usize::from(!self.shared.evict);
         let fits = |shard: &Self| {
             let open = bytes <= shard.segments.room(Log::Small) && bytes <= shard.segments.room(Log::Main);
-            shard.pages_left() >= if open { usize::from(shard.index.growth_needs_page()) } else { needed }
+            let taken = if open { usize::from(shard.index.growth_needs_page()) } else { needed };
+            taken == 0 || shard.pages_left() >= taken + reserve
         };
+        if self.shared.evict {
+            self.trim();
+        }
         if self.shared.evict {
             let mut budget = 2 * bytes + 128;
             while budget > 0 && self.pages_left() < needed + SPARE_PAGES {
@@ -81,12 +114,9 @@ impl Shard {
 
     /// A small piece of work towards a free page; its size in bytes looked at, or `None` if there is nothing to do.
     fn reclaim_step(&mut self, now: u32, mercy: Mercy) -> Option<usize> {
-        let number = self.victim()?;
-        let offset = self.segments.scanned(number);
-        if offset == FIRST && mercy == Mercy::Earned && self.tidy(now) {
+        if mercy == Mercy::Earned && self.vain_sweeps > 0 && self.tidy(now) {
             return Some(CAPACITY);
         }
-        // Tidying may have given up the victim.
         let number = self.victim()?;
         let offset = self.segments.scanned(number);
         let Some((entry, next)) = self.segments.entry(number, offset) else {
@@ -97,22 +127,51 @@ impl Shard {
         self.segments.set_scanned(number, next);
         match entry {
             Entry::Live(location, header) => self.judge(location, header, now, mercy),
-            Entry::Fragment { live: true } => self.judge_owner(number, offset),
+            Entry::Fragment { live: true } => self.judge_owner(number, offset, now, mercy),
             Entry::Fragment { live: false } | Entry::Dead => {}
+        }
+        self.scanned_since_tidying += next - offset;
+        if self.scanned_since_tidying >= CAPACITY {
+            self.scanned_since_tidying = 0;
+            self.vain_sweeps = VAIN_SWEEPS;
         }
         Some(next - offset)
     }
 
-    /// A piece of the way down to a smaller quota; false when there.
-    pub(crate) fn shrink(&mut self) -> bool {
-        let over = |shard: &Self| shard.index.pages() + shard.segments.len() + shard.ghosts.pages() > shard.quota;
+    /// A piece of the way to another quota; false when there. On the way down the quota follows what is in use, so that
+    /// no write meanwhile has to make up for the whole difference; it sinks by a page at least, or writes that take what
+    /// was freed could hold it up for ever.
+    pub(crate) fn approach(&mut self, quota: usize) -> bool {
         let now = self.settle();
         let mut budget = CAPACITY;
-        while budget > 0 && over(self) {
-            let Some(cost) = self.reclaim_step(now, Mercy::Earned) else { return false };
-            budget = budget.saturating_sub(cost.max(1));
+        while budget > 0 && self.pages_used() > quota {
+            let cost = if self.trim() { Some(CAPACITY) } else { self.reclaim_step(now, Mercy::Earned) };
+            let Some(cost) = cost else {
+                self.quota = quota;
+                return false;
+            };
+            budget = budget.saturating_sub(cost);
         }
-        over(self)
+        let used = self.pages_used();
+        self.quota = if used <= quota { quota } else { (self.quota - 1).min(used + SPARE_PAGES).max(quota) };
+        used > quota
+    }
+
+    /// Gives back a page of an index or of ghosts that were made for far more items. True if there was one.
+    fn trim(&mut self) -> bool {
+        let ghosts = self.index.len().div_ceil(PAGE_GHOSTS).max(1);
+        if self.ghosts.pages() > 2 * ghosts {
+            self.ghosts.shrink(ghosts);
+            return true;
+        }
+        let mut lost = Vec::new();
+        if !self.index.wants_shrinking() || !self.index.shrink(|payload| lost.push(payload)) {
+            return false;
+        }
+        for payload in lost {
+            self.evict_unindexed(location_of(payload));
+        }
+        true
     }
 
     /// The segment eviction works on.
@@ -129,31 +188,39 @@ impl Shard {
             debug_assert!(false, "a live record is in the index");
             return self.segments.kill(location);
         };
-        if header.expiry.is_dead(now) {
-            return self.expire(&found);
+        self.judge_item(&found, hash, now, mercy);
+    }
+
+    fn judge_item(&mut self, found: &Found, hash: u64, now: u32, mercy: Mercy) {
+        if found.header.expiry.is_dead(now) {
+            return self.expire(found);
         }
-        let log = self.segments.log(location);
+        let log = self.segments.log(found.location);
         let (stays, hits) = match log {
             Log::Small => (found.hits >= PROMOTE_HITS, 0),
             Log::Main => (found.hits > 0, found.hits.saturating_sub(1)),
         };
-        if stays && mercy == Mercy::Earned && self.relocate(&found, hash, Log::Main, hits) {
+        if stays && mercy == Mercy::Earned && self.relocate(found, hash, Log::Main, hits) {
             self.stats.promotions += 1;
             return;
         }
         if log == Log::Small && !stays {
             self.remember(hash);
         }
-        self.evict(&found);
+        self.evict(found);
     }
 
-    /// A fragment outlived the record it belongs to at the old end of the log: the record is in a younger segment, or
-    /// was passed over because somebody was reading it. The whole item goes.
-    fn judge_owner(&mut self, number: u32, offset: usize) {
+    /// A fragment came to the old end of the log before the record it belongs to: a large item that moved lies with its
+    /// record behind its fragments. It is judged as a whole.
+    fn judge_owner(&mut self, number: u32, offset: usize, now: u32, mercy: Mercy) {
         let location = Location::new(number, offset);
-        let hash = self.segments.fragment(location).0.hash;
-        if let Some(found) = self.owner_of_fragment(hash, location) {
-            self.evict(&found);
+        let (fragment, _) = self.segments.fragment(location);
+        match self.owner_of_fragment(fragment.hash, location) {
+            Some(found) => self.judge_item(&found, fragment.hash, now, mercy),
+            None => {
+                debug_assert!(false, "a live fragment belongs to an item");
+                self.segments.bury(location, fragment.size());
+            }
         }
     }
 
@@ -196,44 +263,75 @@ impl Shard {
         self.ghosts.add(hash);
     }
 
-    /// Looks at a few segments; sweeps or cleans one that is worth it. True if it did something.
+    /// Looks at some segments; sweeps or cleans what is worth it. True if that gained room.
     fn tidy(&mut self, now: u32) -> bool {
         for _ in 0..CLEAN_LOOKS.min(self.segments.numbers()) {
             let number = self.clean_next % self.segments.numbers();
             self.clean_next = number + 1;
-            if self.tidy_segment(number, now) {
-                return true;
+            match self.tidy_segment(number, now, CLEAN_SHARE) {
+                Tidied::Untouched => {}
+                Tidied::Gained => return true,
+                Tidied::InVain => {
+                    self.vain_sweeps -= 1;
+                    if self.vain_sweeps == 0 {
+                        return false;
+                    }
+                }
             }
         }
+        // Nothing more is worth it until eviction has come a segment further.
+        self.vain_sweeps = 0;
         false
     }
 
     /// All that can be had without evicting: tidies until one page more is free. `None` if there is nothing to tidy.
     fn tidy_all(&mut self, now: u32) -> Option<usize> {
+        // What was in vain a moment ago need not be tried for every write that is refused.
+        if self.tidied_in_vain == (now, self.index.len()) {
+            return None;
+        }
         let before = self.pages_left();
         for number in 0..self.segments.numbers() {
-            self.tidy_segment(number, now);
+            self.tidy_segment(number, now, CLEAN_SHARE);
             if self.pages_left() > before {
                 return Some(CAPACITY);
             }
         }
+        for _ in 0..CLEANS_STRICT {
+            let Some(number) = self.deadest() else { break };
+            self.tidy_segment(number, now, CLEAN_SHARE_STRICT);
+            if self.pages_left() > before {
+                return Some(CAPACITY);
+            }
+        }
+        self.tidied_in_vain = (now, self.index.len());
         None
     }
 
-    fn tidy_segment(&mut self, number: u32, now: u32) -> bool {
-        let Some(census) = self.segments.census(number) else { return false };
-        let mut done = false;
+    /// The sealed segment with the most dead bytes.
+    fn deadest(&self) -> Option<u32> {
+        let live = |&number: &u32| self.segments.census(number).map(|census| census.live);
+        (0..self.segments.numbers()).filter(|number| live(number).is_some()).min_by_key(live)
+    }
+
+    fn tidy_segment(&mut self, number: u32, now: u32, share: usize) -> Tidied {
+        let Some(census) = self.segments.census(number) else { return Tidied::Untouched };
+        let mut tidied = Tidied::Untouched;
         let mut live = census.live;
         if census.soonest != 0 && census.soonest <= now {
             self.sweep(number, now);
-            done = true;
-            live = self.segments.census(number).map_or(0, |census| census.live);
+            match self.segments.census(number) {
+                Some(census) => live = census.live,
+                None => return Tidied::Gained,
+            }
+            tidied = Tidied::InVain;
         }
-        if live > 0 && (CAPACITY - live) * CLEAN_SHARE >= CAPACITY && self.pages_left() > 0 {
-            self.clean(number);
-            done = true;
+        let log = self.segments.log_of(number);
+        let can_move = self.pages_left() > 0 || live + MOVED_HEADERS <= self.segments.room(log);
+        if (CAPACITY - live) * share >= CAPACITY && can_move {
+            tidied = if self.clean(number) { Tidied::Gained } else { Tidied::InVain };
         }
-        done
+        tidied
     }
 
     /// Takes out what has expired in a segment.
@@ -257,9 +355,11 @@ impl Shard {
         self.segments.unpin(number);
     }
 
-    /// Moves what lives in a segment to the young end of its log, so that the segment is given up.
-    fn clean(&mut self, number: u32) {
+    /// Moves what lives in a segment to the young end of its log, so that the segment is given up. False if it was not,
+    /// for want of room.
+    fn clean(&mut self, number: u32) -> bool {
         self.segments.pin(number);
+        let mut complete = true;
         let mut offset = FIRST;
         while let Some((entry, next)) = self.segments.entry(number, offset) {
             let place = Location::new(number, offset);
@@ -274,9 +374,11 @@ impl Shard {
             };
             let Some((found, hash)) = owner else { continue };
             if !self.relocate(&found, hash, self.segments.log(found.location), found.hits) {
+                complete = false;
                 break;
             }
         }
         self.segments.unpin(number);
+        complete
     }
 }

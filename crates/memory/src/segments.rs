@@ -10,6 +10,9 @@
 //!
 //! There is no edge from sealed back to open: a sealed segment only loses records.
 
+#[cfg(feature = "testing")]
+mod verify;
+
 use std::ops::Range;
 
 use moneta_pages::{PAGE_BYTES, Page};
@@ -75,6 +78,8 @@ pub(crate) struct Segment {
     base: u64,
     /// Earliest moment at which one of its records may die; 0 if none will.
     soonest: u32,
+    /// How far eviction has come in it.
+    scanned: u32,
     /// In no log any more: dropped by a flush while pinned.
     is_orphan: bool,
     newer: u32,
@@ -86,8 +91,6 @@ struct Queue {
     oldest: u32,
     newest: u32,
     segments: usize,
-    /// How far eviction has come in the oldest segment.
-    scanned: usize,
 }
 
 /// All segments of a shard.
@@ -101,7 +104,7 @@ pub(crate) struct Segments {
 }
 
 impl Queue {
-    const EMPTY: Self = Self { oldest: NONE, newest: NONE, segments: 0, scanned: FIRST };
+    const EMPTY: Self = Self { oldest: NONE, newest: NONE, segments: 0 };
 }
 
 impl Segments {
@@ -145,6 +148,7 @@ impl Segments {
             pins: 0,
             base,
             soonest: 0,
+            scanned: FIRST as u32,
             is_orphan: false,
             newer: NONE,
             older: before,
@@ -164,7 +168,6 @@ impl Segments {
         queue.segments += 1;
         if before == NONE {
             queue.oldest = number;
-            queue.scanned = FIRST;
         } else {
             self.segment_mut(before).newer = number;
             self.release_if_empty(before);
@@ -200,15 +203,14 @@ impl Segments {
         queue.segments -= 1;
         if queue.oldest == number {
             queue.oldest = newer;
-            queue.scanned = FIRST;
         }
     }
 
-    /// Whether a fragment is all that lives in a sealed segment.
+    /// Whether a fragment is all that lives in a sealed segment, and fills enough of it to keep a page for it.
     pub(crate) fn holds_only(&self, location: Location) -> bool {
         let segment = self.segment(location.segment());
         let open = self.queues[segment.log as usize].newest == location.segment();
-        !open && segment.live as usize == self.fragment(location).0.size()
+        !open && segment.live as usize == self.fragment(location).0.size() && segment.live as usize > CAPACITY / 2
     }
 
     /// Moves a sealed segment to the young end of a log that has an open segment, just behind that one.
@@ -218,6 +220,7 @@ impl Segments {
         let older = self.segment(newest).older;
         let segment = self.segment_mut(number);
         segment.log = log;
+        segment.scanned = FIRST as u32;
         segment.newer = newest;
         segment.older = older;
         self.segment_mut(newest).older = number;
@@ -225,7 +228,6 @@ impl Segments {
         queue.segments += 1;
         if older == NONE {
             queue.oldest = number;
-            queue.scanned = FIRST;
         } else {
             self.segment_mut(older).newer = number;
         }
@@ -295,6 +297,11 @@ impl Segments {
     #[inline]
     pub(crate) fn log(&self, location: Location) -> Log {
         self.segment(location.segment()).log
+    }
+
+    /// The log a segment belongs to.
+    pub(crate) fn log_of(&self, number: u32) -> Log {
+        self.segment(number).log
     }
 
     /// The segment's written bytes from `location` on.
@@ -389,19 +396,14 @@ impl Segments {
         None
     }
 
-    /// How far eviction has come in the oldest segment of a log; `FIRST` for any other segment.
+    /// How far eviction has come in a segment. Each keeps its own: while the oldest is pinned, eviction works in another.
     pub(crate) fn scanned(&self, number: u32) -> usize {
-        let queue = &self.queues[self.segment(number).log as usize];
-        if queue.oldest == number { queue.scanned } else { FIRST }
+        self.segment(number).scanned as usize
     }
 
-    /// Notes how far eviction has come. Forgotten for a segment that is not its log's oldest: it is scanned again.
+    /// Notes how far eviction has come.
     pub(crate) fn set_scanned(&mut self, number: u32, offset: usize) {
-        let log = self.segment(number).log;
-        let queue = &mut self.queues[log as usize];
-        if queue.oldest == number {
-            queue.scanned = offset;
-        }
+        self.segment_mut(number).scanned = offset as u32;
     }
 
     /// Whether a number names a segment in use.

@@ -51,6 +51,11 @@ pub(crate) struct Shard {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// Where the search for segments worth cleaning goes on.
     pub(crate) clean_next: u32,
+    /// Sweeps in vain that are left until eviction has come a segment further, and how far it has come.
+    pub(crate) vain_sweeps: u32,
+    pub(crate) scanned_since_tidying: usize,
+    /// The second and the number of items at which tidying all gained nothing.
+    pub(crate) tidied_in_vain: (u32, usize),
     /// Times everything was dropped.
     pub(crate) flushes: u64,
     /// Values on their way from one place to another.
@@ -99,6 +104,9 @@ impl Shard {
             stats: StoreStats::default(),
             observer: None,
             clean_next: 0,
+            vain_sweeps: 1,
+            scanned_since_tidying: 0,
+            tidied_in_vain: (0, 0),
             flushes: 0,
             scratch: Vec::new(),
         })
@@ -161,17 +169,28 @@ impl Shard {
     pub(crate) fn expire(&mut self, found: &Found) {
         self.stats.reclaimed += 1;
         self.stats.expired_unfetched += u64::from(!found.header.is(mark::FETCHED));
-        self.tell_departure(found, Departure::Expired);
+        self.tell_departure(found.location, &found.header, Departure::Expired);
         self.remove(found);
     }
 
     /// Takes out an item to make room.
     pub(crate) fn evict(&mut self, found: &Found) {
-        self.stats.evictions += 1;
-        self.stats.evicted_unfetched += u64::from(!found.header.is(mark::FETCHED));
-        self.stats.evicted_small += u64::from(self.segments.log(found.location) == Log::Small);
-        self.tell_departure(found, Departure::Evicted);
+        self.note_eviction(found.location, &found.header);
         self.remove(found);
+    }
+
+    /// Takes out an item that the index has no room for any more.
+    pub(crate) fn evict_unindexed(&mut self, location: Location) {
+        let header = Header::read(self.segments.bytes(location));
+        self.note_eviction(location, &header);
+        self.segments.kill(location);
+    }
+
+    fn note_eviction(&mut self, location: Location, header: &Header) {
+        self.stats.evictions += 1;
+        self.stats.evicted_unfetched += u64::from(!header.is(mark::FETCHED));
+        self.stats.evicted_small += u64::from(self.segments.log(location) == Log::Small);
+        self.tell_departure(location, header, Departure::Evicted);
     }
 
     /// Takes out an item.
@@ -181,20 +200,24 @@ impl Shard {
         self.segments.kill(found.location);
     }
 
-    fn tell_departure(&self, found: &Found, why: Departure) {
+    fn tell_departure(&self, location: Location, header: &Header, why: Departure) {
         let Some(observer) = &self.observer else { return };
         observer.departed(&Departed {
-            key: self.key(found),
-            meta: self.meta(found),
-            value_bytes: found.header.value_length as usize,
+            key: self.key_at(location, header),
+            meta: self.meta_at(location, header),
+            value_bytes: header.value_length as usize,
             why,
         });
     }
 
     /// The key of an item.
     pub(crate) fn key(&self, found: &Found) -> &[u8] {
-        let start = found.header.bytes();
-        &self.segments.bytes(found.location)[start..start + found.header.key_length as usize]
+        self.key_at(found.location, &found.header)
+    }
+
+    fn key_at(&self, location: Location, header: &Header) -> &[u8] {
+        let start = header.bytes();
+        &self.segments.bytes(location)[start..start + header.key_length as usize]
     }
 
     /// Counts a read: hit bits, last access, fetched.
@@ -213,10 +236,14 @@ impl Shard {
     /// What is known of an item besides key and value, as no request has touched it.
     #[inline]
     pub(crate) fn meta(&self, found: &Found) -> ItemMeta {
-        let header = &found.header;
+        self.meta_at(found.location, &found.header)
+    }
+
+    #[inline]
+    fn meta_at(&self, location: Location, header: &Header) -> ItemMeta {
         ItemMeta {
             flags: header.flags,
-            cas: self.cas(found),
+            cas: self.cas_at(location, header),
             expiry: header.expiry,
             expiry_before: header.expiry,
             last_access: header.last_access,
@@ -230,10 +257,15 @@ impl Shard {
     /// An item's CAS value.
     #[inline]
     pub(crate) fn cas(&self, found: &Found) -> u64 {
-        if found.header.marks & mark::CAS == 0 {
-            self.cas_of(self.segments.base(found.location) + found.header.cas_field)
+        self.cas_at(found.location, &found.header)
+    }
+
+    #[inline]
+    fn cas_at(&self, location: Location, header: &Header) -> u64 {
+        if header.marks & mark::CAS == 0 {
+            self.cas_of(self.segments.base(location) + header.cas_field)
         } else {
-            found.header.cas_field
+            header.cas_field
         }
     }
 

@@ -49,7 +49,7 @@ impl Shard {
 
     fn set_small(&mut self, key: &Key<'_>, value: &[u8], old_length: usize, request: &Write, now: u32) -> Written {
         if !self.make_room(HEADER_MAX + key.bytes.len() + old_length + value.len(), now) {
-            return self.refuse_for_memory(key, request, now);
+            return self.set_without_room(key, value, request, now);
         }
         let old = self.find(key, now).ok();
         let written = match self.plan(old.as_ref(), value.len(), request, now) {
@@ -71,6 +71,22 @@ impl Shard {
             Ok(cas) => Written::Stored { cas },
             Err(NoRoom) => self.refuse_for_memory(key, request, now),
         }
+    }
+
+    /// There is no room for a record, but what is to be stored may fit over the old one.
+    #[cold]
+    fn set_without_room(&mut self, key: &Key<'_>, value: &[u8], request: &Write, now: u32) -> Written {
+        let old = self.find(key, now).ok();
+        match (self.plan(old.as_ref(), value.len(), request, now), &old) {
+            (Plan::Refuse(written), _) => return written,
+            (Plan::Value(version), Some(old)) => {
+                if let Ok(cas) = self.overwrite(old, [value, &[]], &version) {
+                    return Written::Stored { cas };
+                }
+            }
+            _ => {}
+        }
+        self.refuse_for_memory(key, request, now)
     }
 
     /// A value too large for the store: what the key had before would be stale, so it goes.
@@ -168,6 +184,16 @@ impl Shard {
         Ok(cas)
     }
 
+    /// As [`Shard::place`], where there is no room but that of the old record.
+    pub(crate) fn overwrite(&mut self, old: &Found, runs: [&[u8]; 2], version: &Version) -> Result<u64, NoRoom> {
+        let cas = self.new_cas(version.new_cas);
+        if !self.place_over(old, runs, version, cas) {
+            return Err(NoRoom);
+        }
+        self.stats.total_items += 1;
+        Ok(cas)
+    }
+
     /// Makes a written record the item of its key, in place of `old`.
     pub(crate) fn publish(&mut self, key: &Key<'_>, old: Option<&Found>, location: crate::segments::Location) {
         self.stats.total_items += 1;
@@ -254,28 +280,29 @@ impl Shard {
 
     pub(crate) fn delete(&mut self, key: &Key<'_>, request: &Delete) -> Deleted {
         let now = self.settle();
-        if (request.drop_value || request.invalidate) && !self.make_room_to_rewrite(key, now) {
-            return Deleted::NotFound;
-        }
+        let rewrites = request.drop_value || request.invalidate;
+        let has_room = !rewrites || self.make_room_to_rewrite(key, now);
         let Ok(found) = self.find(key, now) else { return Deleted::NotFound };
         let cas = self.cas(&found);
         if request.compare.is_some_and(|compare| compare != cas) {
             return Deleted::Exists;
         }
-        if !request.drop_value && !request.invalidate {
+        if !rewrites {
             self.remove(&found);
             return Deleted::Deleted;
         }
-        if self.mark_deleted(key, &found, cas, request, now).is_err() {
+        let old = has_room.then_some(key);
+        if self.mark_deleted(old, &found, cas, request, now).is_err() {
             self.remove(&found);
         }
         Deleted::Deleted
     }
 
-    /// Meta delete with `I` or `x`: the item stays, stale, or empty, or both.
+    /// Meta delete with `I` or `x`: the item stays, stale, or empty, or both. The key is given if there is room to write it
+    /// anew.
     fn mark_deleted(
         &mut self,
-        key: &Key<'_>,
+        key: Option<&Key<'_>>,
         found: &Found,
         cas: u64,
         request: &Delete,
@@ -292,7 +319,7 @@ impl Shard {
                 last_access: now,
                 new_cas: if request.invalidate { request.new_cas } else { request.new_cas.or(Some(cas)) },
             };
-            return self.place(key, Some(found), [&[], &[]], &version).map(|_| ());
+            return self.rewrite(key, found, &[], &version);
         }
         let mut header = found.header;
         let cas = self.new_cas(request.new_cas);
@@ -315,7 +342,15 @@ impl Shard {
         };
         let mut value = Vec::new();
         self.copy_value(found, &mut value);
-        self.place(key, Some(found), [&value, &[]], &version).map(|_| ())
+        self.rewrite(key, found, &value, &version)
+    }
+
+    fn rewrite(&mut self, key: Option<&Key<'_>>, found: &Found, value: &[u8], version: &Version) -> Result<(), NoRoom> {
+        match key {
+            Some(key) => self.place(key, Some(found), [value, &[]], version),
+            None => self.overwrite(found, [value, &[]], version),
+        }
+        .map(|_| ())
     }
 
     /// Room to write an item anew as large as it is.

@@ -1,0 +1,67 @@
+//! Guards the one number that bounds everything: pages taken and not counted, limits of a few pages that lock up, and items
+//! that a tiny store accepts and then cannot show.
+
+mod common;
+
+use common::{Node, config, signed, stored, version_of};
+use moneta_memory::MemoryConfig;
+use moneta_store::Store;
+
+#[test]
+fn index_logs_and_ghosts_stay_within_the_limit_after_every_write() {
+    for item_max in [1024, 64 << 10, 1 << 20] {
+        let limit = MemoryConfig::limit_min(item_max);
+        let node = Node::new(&MemoryConfig { item_max, ..config(limit) });
+        let mut random = fastrand::Rng::with_seed(common::seed());
+        for version in 0..20_000u64 {
+            let key = random.u64(0..2_000);
+            let most = [100, 1000, item_max][random.usize(0..3)];
+            let value = signed(key, version, random.usize(24..=most));
+            assert!(stored(node.set(&format!("{key}"), &value)), "write {version}: {:?}", node.memory.stats());
+            let stats = node.memory.stats();
+            let used = stats.index_bytes + stats.log_bytes + stats.ghost_bytes;
+            assert!(used <= limit, "{used} bytes of {limit}");
+            assert_eq!(node.get(&format!("{key}")).expect("just stored"), value);
+            let other = random.u64(0..2_000);
+            if let Some(value) = node.get(&format!("{other}")) {
+                version_of(other, &value);
+            }
+        }
+        node.verify();
+    }
+}
+
+#[test]
+fn nothing_but_keys_fills_a_store_and_it_goes_on() {
+    let node = Node::new(&MemoryConfig { item_max: 1024, ..config(2 << 20) });
+    for number in 0..500_000 {
+        assert!(stored(node.set(&format!("{number}"), b"")), "{:?}", node.memory.stats());
+    }
+    let held = (490_000..500_000).filter(|number| node.get(&format!("{number}")).is_some()).count();
+    assert!(held > 5_000, "{held} of the last 10,000");
+    node.verify();
+}
+
+#[test]
+fn versions_of_a_key_never_share_a_cas_value_however_long_a_segment_stays_open() {
+    use moneta_store::request::Write;
+    use moneta_store::{Key, Written};
+    let node = Node::new(&config(8 << 20));
+    node.set("seldom", b"0");
+    let mut last = std::collections::HashMap::new();
+    let mut random = fastrand::Rng::with_seed(common::seed());
+    // Overwrites in place use up the sequence and no room: the open segment's base falls far behind.
+    for round in 0..300_000u64 {
+        let key = random.u64(0..100);
+        let name = if round % 5000 == 0 { format!("new {round}") } else { format!("{key}") };
+        let Written::Stored { cas } = node.write(&name, b"value", &Write::default()) else { panic!("refused") };
+        if let Some(before) = last.insert(name.clone(), cas) {
+            assert!(cas > before, "{cas} after {before}");
+        }
+        let mut shown = 0;
+        let mut show = |item: &moneta_store::ItemRef<'_>| shown = item.meta.cas;
+        let _ = node.memory.peek(&Key::new(name.as_bytes(), 0), &mut show).now();
+        assert_eq!(shown, cas);
+    }
+    node.verify();
+}

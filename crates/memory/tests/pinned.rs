@@ -1,0 +1,134 @@
+//! Guards against a shard that stops for ever: a write that needs room while the oldest segments are pinned by a reader
+//! cannot wait for them under the lock that the reader needs to let go. And against torn reads of what is pinned.
+
+mod common;
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use common::{Node, config, signed, stored, version_of};
+use moneta_store::request::{Retrieve, Write, WriteMode};
+use moneta_store::{ItemRef, Key, Lookup, Store};
+
+/// Far longer than any of this takes; a hang must end as a failure.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs `body` on a thread of its own; fails if it does not come back.
+fn without_hanging(body: impl FnOnce() + Send + 'static) {
+    let (done, finished) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        body();
+        let _ = done.send(());
+    });
+    match finished.recv_timeout(PATIENCE) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the shard hangs"),
+        _ => thread.join().expect("the body found no fault"),
+    }
+}
+
+/// Reads a large item, and while its segments are pinned does something else with the store.
+fn while_reading(node: &Node, key: &str, mut other: impl FnMut()) -> Vec<u8> {
+    let mut value = Vec::new();
+    let mut show = |item: &ItemRef<'_>| {
+        other();
+        value = item.value.to_vec();
+    };
+    let lookup = node.memory.get(&Key::new(key.as_bytes(), 0), &Retrieve::default(), &mut show).now();
+    assert_eq!(lookup.expect("RAM does not fail"), Lookup::Visited);
+    value
+}
+
+#[test]
+fn writes_go_on_while_the_oldest_segments_are_being_read() {
+    without_hanging(|| {
+        let node = Node::new(&config(8 << 20));
+        assert!(stored(node.set("large", &signed(0, 1, 300_000))));
+        let value = while_reading(&node, "large", || {
+            for number in 0..40_000 {
+                assert!(stored(node.set(&format!("small {number}"), &[b'v'; 1000])), "write {number} is refused");
+            }
+        });
+        assert_eq!(version_of(0, &value), 1);
+        node.verify();
+    });
+}
+
+#[test]
+fn a_flush_and_new_writes_leave_what_is_being_read_alone() {
+    without_hanging(|| {
+        let node = Node::new(&config(8 << 20));
+        assert!(stored(node.set("large", &signed(0, 1, 500_000))));
+        let value = while_reading(&node, "large", || {
+            for round in 0..3 {
+                node.memory.flush(moneta_store::request::Exptime(0)).now().expect("RAM does not fail");
+                for number in 0..8_000 {
+                    assert!(stored(node.set(&format!("{round} {number}"), &[b'v'; 1000])));
+                }
+            }
+            assert!(node.get("large").is_none());
+        });
+        assert_eq!(version_of(0, &value), 1);
+        node.verify();
+    });
+}
+
+#[test]
+fn overwriting_and_deleting_what_is_being_read_leaves_the_reader_alone() {
+    without_hanging(|| {
+        let node = Node::new(&config(8 << 20));
+        for version in 1..20 {
+            assert!(stored(node.set("large", &signed(0, version, 200_000))));
+            let value = while_reading(&node, "large", || {
+                assert!(stored(node.set("large", &signed(0, version + 1, 210_000))));
+                node.delete("large");
+                for number in 0..3_000 {
+                    assert!(stored(node.set(&format!("small {number}"), &[b'v'; 1000])));
+                }
+            });
+            assert_eq!(version_of(0, &value), version);
+        }
+        node.verify();
+    });
+}
+
+#[test]
+fn the_limit_sinks_while_the_oldest_segments_are_being_read() {
+    without_hanging(|| {
+        let node = Node::new(&config(16 << 20));
+        assert!(stored(node.set("large", &signed(0, 1, 900_000))));
+        for number in 0..20_000 {
+            node.set(&format!("small {number}"), &[b'v'; 1000]);
+        }
+        // Promoted or not: it must be there to be read.
+        if !stored(node.set("large", &signed(0, 2, 900_000))) {
+            return;
+        }
+        while_reading(&node, "large", || assert!(node.memory.resize(6 << 20)));
+        assert!(node.memory.resize(6 << 20));
+        node.verify();
+    });
+}
+
+#[test]
+fn an_append_takes_the_value_that_is_there_when_it_takes_effect() {
+    // A short value overwritten in place under the CAS value it had, while a long one is being put behind it.
+    let node = Node::new(&config(8 << 20));
+    let fixed = Write { new_cas: Some(1 << 60), ..Write::default() };
+    let tail = vec![b'-'; 500_000];
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..4_000u32 {
+                let letter = b'a' + (round % 26) as u8;
+                assert!(stored(node.write("key", &vec![letter; 30_000], &fixed)));
+            }
+        });
+        while !writer.is_finished() {
+            let append = Write { mode: WriteMode::Append, new_cas: Some(1 << 60), ..Write::default() };
+            node.write("key", &tail, &append);
+            let Some(value) = node.get("key") else { continue };
+            let letter = value[0];
+            assert!(value[..30_000].iter().all(|&byte| byte == letter), "halves of two values");
+        }
+    });
+    node.verify();
+}

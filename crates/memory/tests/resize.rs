@@ -1,0 +1,117 @@
+//! Guards `cache_memlimit`: a limit that is told but not kept, memory that stays with the process, or a node that refuses
+//! every write afterwards because its index or its ghosts alone are larger than the new limit.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Node, config, signed, stored, version_of};
+use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::{Clock, Store};
+
+/// Pages by all parts of the store, in bytes.
+fn used(node: &Node) -> u64 {
+    let stats = node.memory.stats();
+    stats.index_bytes + stats.log_bytes + stats.ghost_bytes
+}
+
+#[test]
+fn a_store_of_small_items_works_on_under_a_far_smaller_limit() {
+    let small = MemoryConfig { item_max: 64 << 10, ..config(64 << 20) };
+    let node = Node::new(&small);
+    for number in 0..1_500_000 {
+        assert!(stored(node.set(&format!("{number}"), b"")));
+    }
+    assert!(node.memory.resize(2 << 20));
+    assert!(used(&node) <= 2 << 20, "{:?}", node.memory.stats());
+    node.verify();
+    for number in 0..100_000 {
+        assert!(stored(node.set(&format!("new {number}"), &[b'v'; 100])), "{:?}", node.memory.stats());
+    }
+    let held = (90_000..100_000).filter(|number| node.get(&format!("new {number}")).is_some()).count();
+    assert!(held > 2_000, "{held} of the last 10,000 under 2 MiB: {:?}", node.memory.stats());
+    node.verify();
+}
+
+#[test]
+fn memory_goes_back_to_the_system() {
+    let resident = || {
+        let statm = std::fs::read_to_string("/proc/self/smaps_rollup").expect("Linux");
+        let line = statm.lines().find(|line| line.starts_with("Rss:")).expect("a line of it");
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") << 10
+    };
+    let node = Node::new(&config(256 << 20));
+    for number in 0..250_000 {
+        node.set(&format!("{number}"), &[b'v'; 1000]);
+    }
+    let before = resident();
+    assert!(before > 240 << 20);
+    assert!(node.memory.resize(16 << 20));
+    let after = resident();
+    // Other tests of this file share the process: what counts is that most of 240 MiB is gone.
+    assert!(before.saturating_sub(after) > 150 << 20, "{} MiB before, {} MiB after", before >> 20, after >> 20);
+    for number in 0..20_000 {
+        assert!(stored(node.set(&format!("new {number}"), &[b'v'; 1000])));
+    }
+    assert!(node.memory.resize(64 << 20));
+    for number in 0..50_000u64 {
+        assert!(stored(node.set(&format!("signed {number}"), &signed(number, 1, 1000))));
+    }
+    for number in 40_000..50_000u64 {
+        let value = node.get(&format!("signed {number}")).expect("64 MiB hold these");
+        assert_eq!(version_of(number, &value), 1);
+    }
+    node.verify();
+}
+
+#[test]
+fn under_load_the_limit_is_kept_and_values_stay_whole() {
+    let node = Node::new(&MemoryConfig { shards: Some(2), ..config(32 << 20) });
+    let stop = AtomicBool::new(false);
+    let seed = common::seed();
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (node, stop) = (&node, &stop);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed + thread);
+                while !stop.load(Ordering::Relaxed) {
+                    let key = random.u64(0..20_000);
+                    let length =
+                        if random.u8(0..100) == 0 { random.usize(24..300_000) } else { random.usize(24..3000) };
+                    if random.bool() {
+                        node.set(&format!("{key}"), &signed(key, 1, length));
+                    } else if let Some(value) = node.get(&format!("{key}")) {
+                        version_of(key, &value);
+                    }
+                }
+            });
+        }
+        for round in 0..40u64 {
+            let limit = if round % 2 == 0 { 8 << 20 } else { 32 << 20 };
+            assert!(node.memory.resize(limit));
+            assert!(used(&node) <= limit, "over the limit after resize {round}");
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    node.verify();
+}
+
+#[test]
+fn a_limit_beyond_what_locations_can_name_is_refused() {
+    // 128 GiB a shard; nothing is mapped before it is used.
+    let clock = || std::sync::Arc::new(Clock::manual(common::START));
+    assert!(Memory::new(&config(1 << 40), clock()).is_err(), "one shard cannot name a tebibyte");
+    let node = Node::new(&config(8 << 20));
+    assert!(!node.memory.resize(1 << 40));
+    assert!(node.memory.resize(64 << 30));
+}
+
+#[test]
+fn a_limit_too_small_for_the_largest_item_is_refused() {
+    let node = Node::new(&config(8 << 20));
+    assert!(!node.memory.resize(MemoryConfig::limit_min(1 << 20) - 1));
+    assert!(node.memory.resize(MemoryConfig::limit_min(1 << 20)));
+    assert!(stored(node.set("large", &vec![b'v'; 1 << 20])));
+    node.verify();
+}
