@@ -28,6 +28,7 @@ build:
 
 test: build
 	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) test -p moneta-memory --features shuttle --test shuttle
 	$(MAKE) test-python
 
 test-python: build
