@@ -150,12 +150,16 @@ fn arithmetic(rng: &mut Rng) -> Command {
         flags.push_str(" q");
     }
     // Rule `T on a number that grows`: the item is new, or holds more digits than any number here has.
-    let before = match flags.contains(" T") {
-        true if flags.contains(" N") && rng.bool() => format!("md {key}{base64} q\r\n"),
-        true => format!("ms {key} 20{base64} q\r\n00000000000000000001\r\n"),
-        false => String::new(),
+    // The many digits go again: with one more appended they would be too many for Moneta (rule `numbers`).
+    let (before, after) = match flags.contains(" T") {
+        true if flags.contains(" N") && rng.bool() => (format!("md {key}{base64} q\r\n"), String::new()),
+        true => (
+            format!("ms {key} 20{base64} q\r\n00000000000000000001\r\n"),
+            format!("mg {key}{base64} t\r\nms {key} 1{base64} q\r\n0\r\n"),
+        ),
+        false => Default::default(),
     };
-    Command { role: Role::Arithmetic, ..Command::new(format!("{before}ma {key}{base64}{flags}\r\n")) }
+    Command { role: Role::Arithmetic, ..Command::new(format!("{before}ma {key}{base64}{flags}\r\n{after}")) }
 }
 
 fn debug(rng: &mut Rng) -> Command {

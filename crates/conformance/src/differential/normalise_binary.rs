@@ -1,7 +1,7 @@
 //! Cuts binary replies into the parts that are compared, applying the rules on the way.
 
 use super::compare::Part;
-use crate::binary::{HEADER_BYTES, Reply, opcode};
+use crate::binary::{HEADER_BYTES, REPLY_MAGIC, Reply, opcode};
 
 const CAS_AT: usize = 16;
 
@@ -19,7 +19,12 @@ pub fn parts(bytes: &[u8]) -> Vec<Part> {
         }
         rest = &rest[length..];
     }
-    if !rest.is_empty() {
+    // A reply that a close has cut short still has a CAS value of its server's own.
+    if let (Some(&REPLY_MAGIC), Some(header)) = (rest.first(), rest.first_chunk::<HEADER_BYTES>()) {
+        let cas = header[CAS_AT..].iter().fold(0, |cas, &byte| cas << 8 | u64::from(byte));
+        parts.extend([Part::Exact(header[..CAS_AT].to_vec()), Part::Cas(cas)]);
+        parts.push(Part::Exact(rest[HEADER_BYTES..].to_vec()));
+    } else if !rest.is_empty() {
         parts.push(Part::Exact(rest.to_vec()));
     }
     parts
@@ -28,7 +33,7 @@ pub fn parts(bytes: &[u8]) -> Vec<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::binary::{REPLY_MAGIC, Request};
+    use crate::binary::Request;
 
     fn reply(opcode: u8, cas: u64, value: &[u8]) -> Vec<u8> {
         let mut reply = Request::new(opcode, b"", b"", value);
@@ -46,9 +51,10 @@ mod tests {
     }
 
     #[test]
-    fn half_a_reply_is_compared_as_it_is() {
-        let whole = reply(0, 7, b"v");
-        let half = &whole[..30.min(whole.len() - 1)];
-        assert_eq!(parts(half), [Part::Exact(half.to_vec())]);
+    fn half_a_reply_is_compared_as_it_is_but_for_its_cas_value() {
+        let whole = reply(0, 7, b"value");
+        assert_eq!(parts(&whole[..20]), [Part::Exact(whole[..20].to_vec())]);
+        let cut = [Part::Exact(whole[..16].to_vec()), Part::Cas(7), Part::Exact(b"va".to_vec())];
+        assert_eq!(parts(&whole[..26]), cut);
     }
 }

@@ -35,7 +35,10 @@ const fn avoided(name: &'static str, reason: &'static str) -> Rule {
 /// Every rule.
 pub const RULES: &[Rule] = &[
     compared("CAS values", "each server counts its own; both must give equal and different values at the same places"),
-    compared("remaining TTL", "the servers are asked at different moments; one second of difference is allowed"),
+    compared(
+        "remaining TTL",
+        "the servers are asked at different moments; one second of difference is allowed, two for an absolute time, since memcached rounds the second of its start",
+    ),
     compared(
         "time since last access",
         "the servers are asked at different moments; one second of difference is allowed",
@@ -85,6 +88,10 @@ pub const RULES: &[Rule] = &[
     avoided(
         "numbers from 2^63 on",
         "memcached looks for a minus sign beyond the end of such a value, so its answer is chance",
+    ),
+    avoided(
+        "numbers",
+        "Moneta takes 1 to 20 digits and white space behind them, memcached any number of leading zeros, a sign, leading space",
     ),
     avoided("leading space", "an error in 1.6.45, ignored by 1.6.18"),
     avoided(
