@@ -9,8 +9,6 @@ use crate::write::{HEADER_MAX, Version};
 
 /// Digits of 2^64 - 1.
 const DIGITS_MAX: usize = 20;
-/// Longest value looked at for a number. Text beyond the digits can only be white space and what follows it.
-const NUMBER_MAX: usize = DIGITS_MAX + 1;
 
 impl Shard {
     pub(crate) fn arithmetic(&mut self, key: &Key<'_>, request: &Arithmetic) -> Number {
@@ -50,12 +48,13 @@ impl Shard {
         if found.header.value_length as usize > NUMBER_VALUE_MAX {
             return None;
         }
-        let mut start = [0u8; NUMBER_MAX];
+        if found.header.split {
+            let mut value = Vec::new();
+            self.copy_value(found, &mut value);
+            return parse_number(&value);
+        }
         let from = found.header.value_start();
-        let bytes = &self.segments.bytes(found.location)[from..from + found.header.first_length as usize];
-        let length = bytes.len().min(NUMBER_MAX);
-        start[..length].copy_from_slice(&bytes[..length]);
-        parse_number(&start[..length])
+        parse_number(&self.segments.bytes(found.location)[from..from + found.header.value_length as usize])
     }
 
     fn create_number(&mut self, key: &Key<'_>, create: &Create, request: &Arithmetic, now: u32) -> Number {

@@ -1,20 +1,17 @@
 //! Which values `incr` and `decr` take for a number.
 
-/// Most digits that a number's text may have: those of 2^64 - 1.
-const DIGITS_MAX: usize = 20;
-
 /// Longest value, in bytes, that can be taken for a number. memcached refuses values it keeps in chunks; stores here refuse
 /// those they would not copy while others wait.
 pub const NUMBER_VALUE_MAX: usize = 64 << 10;
 
-/// The number a value holds: 1 to 20 decimal digits, below 2^64, then nothing or white space and whatever follows it.
+/// The number a value holds: decimal digits that make less than 2^64, then nothing or white space and whatever follows it.
 ///
 /// White space is taken because `decr` itself pads with it. memcached hands the value to C's `strtoull` and so also takes
-/// leading white space, a sign and more leading zeros; no client can mean those.
+/// leading white space and a sign; no client can mean those.
 pub fn parse_number(value: &[u8]) -> Option<u64> {
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let ends_well = value.get(digits).is_none_or(|byte| is_space(*byte));
-    if value.len() > NUMBER_VALUE_MAX || digits == 0 || digits > DIGITS_MAX || !ends_well {
+    if value.len() > NUMBER_VALUE_MAX || digits == 0 || !ends_well {
         return None;
     }
     value[..digits].iter().try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
@@ -30,13 +27,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_up_to_twenty_digits_below_two_to_the_64th() {
+    fn takes_digits_that_make_less_than_two_to_the_64th() {
         assert_eq!(parse_number(b"0"), Some(0));
         assert_eq!(parse_number(b"007"), Some(7));
         assert_eq!(parse_number(b"18446744073709551615"), Some(u64::MAX));
         assert_eq!(parse_number(b"18446744073709551616"), None);
         assert_eq!(parse_number(b"99999999999999999999"), None);
-        assert_eq!(parse_number(b"000000000000000000007"), None);
+        assert_eq!(parse_number(b"000000000000000000007"), Some(7));
+        assert_eq!(parse_number(&[b"0".repeat(1000).as_slice(), b"12"].concat()), Some(12));
+        assert_eq!(parse_number(&b"9".repeat(1000)), None);
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub enum Number {
         /// It was created by this request.
         created: bool,
     },
-    /// The item's value is not a decimal number of at most 20 digits below 2^64.
+    /// The item's value is not a decimal number below 2^64.
     NonNumeric,
     /// The CAS value to compare with is not the item's.
     Exists,
