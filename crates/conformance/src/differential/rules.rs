@@ -91,7 +91,7 @@ pub const RULES: &[Rule] = &[
     ),
     avoided(
         "numbers",
-        "Moneta takes 1 to 20 digits and white space behind them, memcached any number of leading zeros, a sign, leading space",
+        "Moneta takes digits and white space behind them, memcached also a sign and white space in front",
     ),
     avoided("leading space", "an error in 1.6.45, ignored by 1.6.18"),
     avoided(
