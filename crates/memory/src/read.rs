@@ -9,7 +9,8 @@ use crate::segments::{Location, Segments};
 use crate::shard::{Found, Missing, Shard};
 use crate::write::{HEADER_MAX, Version};
 
-/// Values larger than this, in bytes, are never copied while a shard is locked.
+/// Values larger than this, in bytes, are never copied while a shard is locked; but for `incr` and `decr` of one, which no
+/// client has a use for.
 pub(crate) const LARGE: usize = 64 << 10;
 
 /// How a read under the lock ends.

@@ -1,8 +1,8 @@
 //! Which values `incr` and `decr` take for a number.
 
-/// Longest value, in bytes, that can be taken for a number. memcached refuses values it keeps in chunks; stores here refuse
-/// those they would not copy while others wait.
-pub const NUMBER_VALUE_MAX: usize = 64 << 10;
+/// Longest value, in bytes, that can be taken for a number. memcached refuses values it keeps in chunks, which are those
+/// over 512 KiB unless it was told otherwise.
+pub const NUMBER_VALUE_MAX: usize = 512 << 10;
 
 /// The number a value holds: decimal digits that make less than 2^64, then nothing or white space and whatever follows it.
 ///
