@@ -26,22 +26,22 @@ load() {
 }
 
 speed() {
-    load --keys 1000000 --value-size 100
-    load --keys 1000000 --value-size 100 --mix set
-    load --keys 500000 --value-size 1024
-    load --keys 500000 --value-size 1024 --mix set
-    load --keys 1000000 --value-size 100 --multiget 100
-    load --keys 1000000 --value-size 100 --pipeline 10
+    load --keys 300000 --value-size 100
+    load --keys 300000 --value-size 100 --mix set
+    load --keys 200000 --value-size 1024
+    load --keys 200000 --value-size 1024 --mix set
+    load --keys 300000 --value-size 100 --multiget 100
+    load --keys 300000 --value-size 100 --pipeline 10
 }
 
 latency() {
-    load --keys 1000000 --value-size 100 --rate-from-peak 0.5
+    load --keys 300000 --value-size 100 --rate-from-peak 0.5
 }
 
 threads() {
     # One worker against two, with both cores for either: the cost of a request must not grow with the second.
     compare --a "$node" --b "${node/-t 1/-t 2}" --rounds "$rounds" --duration "$seconds" --warmup 1 \
-        --server-cpus 0,1 --client-cpus 0,1 --keys 1000000 --key-size 30 --value-size 100 --connections 50 --fill
+        --server-cpus 0,1 --client-cpus 0,1 --keys 300000 --key-size 30 --value-size 100 --connections 50 --fill
 }
 
 capacity() {
@@ -65,10 +65,11 @@ misses() {
         echo "MONETA_WORKLOADS is not set: no traces to replay" >&2
     fi
     replay 64 profile --profile meta-kvcache --keys 500000 --limit 2000000 --window 16
-    replay 64 profile --profile twitter-12 --keys 300000 --limit 1000000 --rate 20000 --ttl-scale 0.05 --window 4
-    replay 64 profile --profile twitter-26 --keys 100000 --limit 1000000 --rate 20000 --ttl-scale 0.05 --window 4
-    replay 64 profile --profile twitter-19 --keys 500000 --limit 1000000 --rate 20000 --ttl-scale 0.001 --window 4
-    replay 64 profile --profile twitter-52 --keys 300000 --limit 1000000 --rate 20000 --ttl-scale 0.0005 --window 4
+    local timed=(--limit 600000 --rate 20000 --window 4)
+    replay 64 profile --profile twitter-26 --keys 100000 --ttl-scale 0.05 "${timed[@]}"
+    replay 64 profile --profile twitter-7 --keys 100000 --ttl-scale 0.01 "${timed[@]}"
+    replay 16 profile --profile twitter-52 --keys 300000 --ttl-scale 0.0005 "${timed[@]}"
+    replay 16 profile --profile twitter-19 --keys 500000 --ttl-scale 0.01 "${timed[@]}"
 }
 
 for part in "${@:-speed}"; do "$part"; done
