@@ -8,7 +8,7 @@ use moneta_pages::{PAGE_BYTES, PagePool, Part};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
     Clock, Cursor, Deleted, ItemRef, Key, Lookup, Number, Observer, Rest, Step, Store, StoreStats, Value, Visit,
-    Walked, Written,
+    Walked, Walking, Written,
 };
 
 use crate::config::{ConfigError, MemoryConfig};
@@ -207,8 +207,8 @@ impl Store for Memory {
         Step::done(())
     }
 
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> bool {
-        let Some(slot) = self.shards.get(cursor.shard) else { return false };
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        let Some(slot) = self.shards.get(cursor.shard) else { return Walking::End };
         let mut shard = slot.0.lock();
         shard.settle();
         let token = cursor.token.take().and_then(|token| token.downcast::<Walk>().ok());
@@ -219,7 +219,7 @@ impl Store for Memory {
         } else {
             cursor.shard += 1;
         }
-        more || cursor.shard < self.shards.len()
+        if more || cursor.shard < self.shards.len() { Walking::More } else { Walking::End }
     }
 
     fn stats(&self) -> StoreStats {

@@ -85,7 +85,10 @@ fn grow_and_shrink(node: &Node, thread: u64, random: &mut fastrand::Rng) {
 
 fn walk(node: &Node) {
     let mut cursor = moneta_store::Cursor::default();
-    while node.memory.walk(&mut cursor, &mut |item| assert!(!item.key.is_empty())) {}
+    while !matches!(
+        node.memory.walk(&mut cursor, &mut |item| assert!(!item.key.is_empty())),
+        moneta_store::Walking::End
+    ) {}
 }
 
 #[test]

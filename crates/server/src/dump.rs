@@ -1,6 +1,8 @@
 //! `lru_crawler metadump` and `mgdump`: every item as a line, written batch by batch as the output drains.
 
-use moneta_store::{Cursor, Store, Walked};
+use std::task::{Context, Poll};
+
+use moneta_store::{Cursor, Pending, Store, Walked, Walking};
 
 use crate::escape::{is_text_key, percent_encode};
 use crate::session::Worker;
@@ -18,35 +20,68 @@ pub enum DumpKind {
 pub struct Dump {
     kind: DumpKind,
     cursor: Cursor,
+    /// What the store has to do before it can show more.
+    waiting: Option<Pending<()>>,
     begun: bool,
+}
+
+/// How far a dump came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dumped {
+    /// The last line is out.
+    All,
+    /// The output is full.
+    Some,
+    /// The store is not ready to show more; the waker will be called when it is.
+    Waiting,
 }
 
 impl Dump {
     /// A dump that has not begun.
     pub fn new(kind: DumpKind) -> Self {
-        Self { kind, cursor: Cursor::default(), begun: false }
+        Self { kind, cursor: Cursor::default(), waiting: None, begun: false }
     }
 
-    /// Appends lines until `output` has grown past `high_water`; true when the last line is out. One batch of the store's
-    /// may go beyond the mark.
-    pub fn write<S: Store>(&mut self, worker: &Worker<S>, output: &mut Vec<u8>, high_water: usize) -> bool {
+    /// Appends lines until `output` has grown past `high_water`. One batch of the store's may go beyond the mark. A store
+    /// that fails ends the dump early, with an error in place of its last line.
+    pub fn write<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        cx: &mut Context<'_>,
+        output: &mut Vec<u8>,
+        high_water: usize,
+    ) -> Dumped {
         if !self.begun {
             output.extend_from_slice(b"OK\r\n");
             self.begun = true;
         }
         let kind = self.kind;
         while output.len() < high_water {
+            if let Some(pending) = &mut self.waiting {
+                match pending.as_mut().poll(cx) {
+                    Poll::Pending => return Dumped::Waiting,
+                    Poll::Ready(Ok(())) => self.waiting = None,
+                    Poll::Ready(Err(error)) => {
+                        output.extend_from_slice(format!("SERVER_ERROR {error}\r\n").as_bytes());
+                        return Dumped::All;
+                    }
+                }
+            }
             let mut show = |item: &Walked<'_>| match kind {
                 DumpKind::Metadata => metadata_line(item, output),
                 DumpKind::Keys => key_line(item, output),
             };
-            if !worker.store.walk(&mut self.cursor, &mut show) {
-                let end: &[u8] = if kind == DumpKind::Metadata { b"END\r\n" } else { b"EN\r\n" };
-                output.extend_from_slice(end);
-                return true;
+            match worker.store.walk(&mut self.cursor, &mut show) {
+                Walking::More => {}
+                Walking::Wait(pending) => self.waiting = Some(pending),
+                Walking::End => {
+                    let end: &[u8] = if kind == DumpKind::Metadata { b"END\r\n" } else { b"EN\r\n" };
+                    output.extend_from_slice(end);
+                    return Dumped::All;
+                }
             }
         }
-        false
+        Dumped::Some
     }
 }
 

@@ -22,6 +22,6 @@ pub use moneta_protocol::item::{Expiry, Item, ItemMeta, ItemRef, Rest, Value};
 pub use moneta_protocol::request;
 pub use number::{NUMBER_VALUE_MAX, parse_number};
 pub use outcome::{Deleted, Lookup, Number, Pending, Step, Written};
-pub use stats::StoreStats;
-pub use store::{Cursor, Departed, Departure, Observer, Store, Visit, Walked};
+pub use stats::{FlashStats, Latency, StoreStats, TierStats};
+pub use store::{Cursor, Departed, Departure, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
 pub use time::Clock;

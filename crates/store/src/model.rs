@@ -13,7 +13,7 @@ use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use crate::key::Key;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::StoreStats;
-use crate::store::{Cursor, Observer, Store, Visit, Walked};
+use crate::store::{Cursor, Observer, Store, Visit, Walked, Walking};
 use crate::time::Clock;
 use state::{Missing, ModelItem, State};
 
@@ -102,19 +102,19 @@ impl Store for ModelStore {
 
     /// Shows live items in the order their keys came in. `position` is the next to show; `level` is where the walk ends,
     /// fixed by its first batch so that a walk among steady writes comes to an end.
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> bool {
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         let state = self.settled();
         if cursor.level == 0 {
             cursor.level = state.next_serial();
         }
         let batch = state.batch(cursor.position, cursor.level, WALK_BATCH);
         drop(state);
-        let Some(last) = batch.last() else { return false };
+        let Some(last) = batch.last() else { return Walking::End };
         cursor.position = last.serial + 1;
         for entry in &batch {
             show(&entry.walked());
         }
-        true
+        Walking::More
     }
 
     fn stats(&self) -> StoreStats {

@@ -35,10 +35,136 @@ pub struct StoreStats {
     pub expired_unfetched: u64,
     /// Writes refused for want of room.
     pub out_of_memory: u64,
+    /// What an engine on devices says of itself; of a tiered store its lower tier, while everything above is of its RAM.
+    pub flash: Option<FlashStats>,
+    /// What lies between two tiers.
+    pub tiers: Option<TierStats>,
+}
+
+/// Gauges and counters of an engine that keeps its items on devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlashStats {
+    /// Items that can be read now (dead ones not yet noticed included).
+    pub items: u64,
+    /// Bytes of memory: index.
+    pub index_bytes: u64,
+    /// Bytes of memory: region tables and buffers of regions being filled or written.
+    pub buffer_bytes: u64,
+    /// Bytes of the devices that regions take.
+    pub device_bytes: u64,
+    /// Bytes of a region.
+    pub region_bytes: u64,
+    /// Regions that hold nothing.
+    pub regions_free: u64,
+    /// Regions being filled.
+    pub regions_open: u64,
+    /// Regions full and being written.
+    pub regions_sealed: u64,
+    /// Regions written.
+    pub regions_closed: u64,
+    /// Regions being emptied.
+    pub regions_reclaiming: u64,
+    /// Unix second in which the oldest region that holds something was begun; 0 without one.
+    pub oldest_second: u64,
+    /// Lookups that found an entry in the index.
+    pub lookups: u64,
+    /// Of these, answered from the buffer of a region not yet written.
+    pub buffer_reads: u64,
+    /// Reads of a device for requests.
+    pub device_reads: u64,
+    /// Bytes read from devices for requests.
+    pub device_read_bytes: u64,
+    /// Time from asking for a read to having it.
+    pub read_latency: Latency,
+    /// Bytes of keys and values stored by clients.
+    pub item_bytes_written: u64,
+    /// Bytes of keys and values carried forward out of regions that were emptied.
+    pub carried_bytes: u64,
+    /// Items carried forward.
+    pub carried_items: u64,
+    /// Bytes of tombstones written.
+    pub tombstone_bytes: u64,
+    /// Bytes written to devices, everything included.
+    pub device_written_bytes: u64,
+    /// Live items that went with their region.
+    pub evictions: u64,
+    /// Of these, never read since they were written.
+    pub evicted_unfetched: u64,
+    /// Items whose time was up when their region was emptied or somebody asked for them.
+    pub expired: u64,
+    /// Items not stored because writing would have been too much for the device.
+    pub rejected: u64,
+    /// Entries of the index whose record turned out to be another key's.
+    pub false_matches: u64,
+    /// Records, footers and headers whose checksum did not fit.
+    pub checksum_failures: u64,
+    /// Reads and writes that a device failed.
+    pub io_errors: u64,
+    /// Whether devices are off after an error: nothing is read or written until they answer again.
+    pub off: bool,
+    /// How long the last recovery took, in microseconds; of one under way, how long so far.
+    pub recovery_microseconds: u64,
+    /// Items found by it.
+    pub recovered_items: u64,
+    /// Regions it is through with.
+    pub recovered_regions: u64,
+    /// Bytes of device it read.
+    pub recovery_read_bytes: u64,
+    /// Whether it is under way.
+    pub recovering: bool,
+    /// Whether it began from a snapshot of the index.
+    pub from_snapshot: bool,
+}
+
+/// Gauges and counters of a store of two tiers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TierStats {
+    /// Reads answered by the upper tier.
+    pub upper_hits: u64,
+    /// Reads answered by the lower tier.
+    pub lower_hits: u64,
+    /// Reads answered by neither.
+    pub misses: u64,
+    /// Items brought from the lower into the upper tier.
+    pub promotions: u64,
+    /// Promotions given up because the key was written meanwhile.
+    pub promotions_overtaken: u64,
+    /// Promotions not begun because the policy was against it.
+    pub promotions_declined: u64,
+    /// Writes kept out of the lower tier to spare its device.
+    pub writes_withheld: u64,
+    /// Writes that the lower tier failed.
+    pub lower_failures: u64,
+    /// Requests that waited for another one on the same key.
+    pub key_waits: u64,
+}
+
+/// A histogram of times: powers of two of microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// How many took less than 2^n microseconds and no less than half of it; the last also everything longer.
+    pub buckets: [u64; Latency::BUCKETS],
+    /// Their sum, in microseconds.
+    pub sum_microseconds: u64,
+}
+
+impl Latency {
+    /// Buckets: up to 8 s, and longer.
+    pub const BUCKETS: usize = 24;
+
+    /// The bucket of a time in microseconds.
+    pub fn bucket(microseconds: u64) -> usize {
+        ((u64::BITS - microseconds.leading_zeros()) as usize).min(Self::BUCKETS - 1)
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
 }
 
 impl StoreStats {
-    /// Adds another store's numbers, as over shards.
+    /// Adds another shard's numbers; what is not of a shard stays as it is.
     pub fn add(&mut self, other: &Self) {
         self.items += other.items;
         self.total_items += other.total_items;

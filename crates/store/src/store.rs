@@ -3,7 +3,7 @@
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::key::Key;
-use crate::outcome::{Deleted, Lookup, Number, Step, Written};
+use crate::outcome::{Deleted, Lookup, Number, Pending, Step, Written};
 use crate::stats::StoreStats;
 use moneta_protocol::item::{ItemMeta, ItemRef};
 
@@ -53,9 +53,9 @@ pub trait Store {
     /// What is stored between the call and that moment goes too. A later call replaces an earlier one that still waits.
     fn flush(&self, delay: Exptime) -> Step<()>;
 
-    /// Walks a bounded batch of items and moves `cursor`; false when there are no more. Items stored before the walk
-    /// began and neither changed nor evicted meanwhile are each shown once, whatever reads go on.
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> bool;
+    /// Walks a bounded batch of items and moves `cursor`. Items stored before the walk began and neither changed nor evicted
+    /// meanwhile are each shown once, whatever reads go on.
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking;
 
     /// Gauges and counters, summed over shards.
     fn stats(&self) -> StoreStats;
@@ -66,6 +66,67 @@ pub trait Store {
 
     /// Reports departures to `observer` from now on; `None` stops. Costs nothing while nobody observes.
     fn observe(&self, observer: Option<std::sync::Arc<dyn Observer>>);
+
+    /// What does this store's I/O on the calling thread, for a thread that turns an event loop. Called once by each worker,
+    /// before its first request; threads without a driver are served too, by other means. `None`: no need of one.
+    fn driver(&self) -> Option<Box<dyn Driver>> {
+        None
+    }
+
+    /// Whether the store is fit to serve, for readiness checks and operators.
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    /// Brings everything accepted so far to rest: what a store keeps on a device is written out. The last call before the
+    /// store is dropped; nothing may be asked of it afterwards.
+    fn close(&self) {}
+}
+
+/// A store that can be handed whole items: what a tier has to do for the layer above it.
+pub trait Tier: Store {
+    /// Stores `item` as it is, marks and all, whatever the key held before; or, with [`Install::Replace`], only over an item
+    /// that is there. `meta.cas` becomes the item's CAS value; where it is 0 the store picks one. `meta.expiry_before` and
+    /// `meta.won` are not kept. A failure leaves nothing under the key.
+    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written>;
+}
+
+/// Over what [`Tier::install`] stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Install {
+    /// Over anything or nothing.
+    Set,
+    /// Only over a live item; else the answer is [`Written::NotStored`].
+    Replace,
+}
+
+/// A store's I/O on one thread: what its futures wait for there is begun and ended by [`Driver::turn`].
+pub trait Driver {
+    /// A descriptor that becomes readable when [`Driver::turn`] has something to end. Lives as long as the driver.
+    fn descriptor(&self) -> std::os::fd::RawFd;
+
+    /// Begins what was asked for since the last turn, ends what is done and wakes who waits for it. Never blocks.
+    fn turn(&mut self);
+}
+
+/// Whether a store is fit to serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// It answers, but not yet or no longer as it should: not the time to send it traffic that can go elsewhere.
+    pub unready: bool,
+    /// One sentence on everything out of the ordinary.
+    pub notes: Vec<String>,
+}
+
+/// How far a walk came.
+#[must_use]
+pub enum Walking {
+    /// There may be more: call again.
+    More,
+    /// That was the last batch.
+    End,
+    /// Nothing was shown: call again when this is done.
+    Wait(Pending<()>),
 }
 
 /// Where a walk stands. Begin with the default.

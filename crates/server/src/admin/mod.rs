@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use axum::Router;
 use axum::routing::get;
 use moneta_protocol::command::{Style, TextStyle};
-use moneta_store::{Store, StoreStats};
+use moneta_store::{Health, Store, StoreStats};
 use tokio::sync::oneshot;
 
 use crate::config::ListenAddress;
@@ -32,6 +32,8 @@ pub(crate) struct Observed {
     pub(crate) node: Arc<Node>,
     /// Reads the store's numbers.
     pub(crate) store: Box<dyn Fn() -> StoreStats + Send + Sync>,
+    /// Asks the store whether it is fit to serve.
+    pub(crate) health: Box<dyn Fn() -> Health + Send + Sync>,
     /// What the `stats` command says, in classic text.
     pub(crate) stats: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
     /// The server's phase.
@@ -47,13 +49,20 @@ impl Observed {
         S: Store + Clone + Send + Sync + 'static,
     {
         let node = Arc::clone(&worker.node);
-        let store = worker.store.clone();
+        let (store, asked) = (worker.store.clone(), worker.store.clone());
         let stats = move || {
             let mut text = Vec::new();
             stats::write(&worker, b"", &Style::Text(TextStyle::default()), &mut text);
             text
         };
-        Self { node, store: Box::new(move || store.stats()), stats: Box::new(stats), stopper, addresses }
+        Self {
+            node,
+            store: Box::new(move || store.stats()),
+            health: Box::new(move || asked.health()),
+            stats: Box::new(stats),
+            stopper,
+            addresses,
+        }
     }
 }
 

@@ -30,11 +30,13 @@ pub(super) async fn healthz() -> &'static str {
 /// Whether clients may be sent here, and why not.
 pub(super) async fn readyz(State(observed): State<Arc<Observed>>) -> Response {
     let phase = observed.stopper.phase();
-    let ready = phase == Phase::Running;
+    let health = (observed.health)();
+    let ready = phase == Phase::Running && !health.unready;
     let totals = observed.node.registry.totals();
     let detail = json!({
         "ready": ready,
         "phase": phase.name(),
+        "notes": health.notes,
         "listeners": observed.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "connections": totals.curr_connections,
         "max_connections": observed.node.settings.max_connections,

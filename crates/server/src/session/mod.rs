@@ -23,7 +23,7 @@ use moneta_store::Store;
 
 use crate::auth::AuthMode;
 use crate::counters::Counters;
-use crate::dump::Dump;
+use crate::dump::{Dump, Dumped};
 use crate::latency::Stopwatch;
 use crate::node::{Node, Peer};
 use crate::watch::{self, Watcher};
@@ -237,21 +237,24 @@ impl Session {
         output: &mut Vec<u8>,
         high_water: usize,
     ) -> Polled {
+        let mut dump_can_go_on = false;
         if let Some(rare) = &mut self.rare {
             rare.parked.poll(worker, &self.peer, cx);
             rare.parked.drain(output, high_water);
             if rare.parked.is_empty() {
-                if let Some(dump) = &mut rare.dump
-                    && dump.write(worker, output, high_water)
-                {
-                    rare.dump = None;
+                if let Some(dump) = &mut rare.dump {
+                    match dump.write(worker, cx, output, high_water) {
+                        Dumped::All => rare.dump = None,
+                        Dumped::Some => dump_can_go_on = true,
+                        Dumped::Waiting => {}
+                    }
                 }
                 if let Some(watcher) = &mut rare.watcher {
                     watcher.poll(cx, output, high_water);
                 }
             }
             // Whoever drives the session waits for this waker: it must come back for what only lacked room.
-            if rare.dump.is_some() || rare.parked.is_ready() {
+            if dump_can_go_on || rare.parked.is_ready() {
                 cx.waker().wake_by_ref();
             }
             if rare.parked.is_empty() && rare.dump.is_none() && rare.watcher.is_none() {

@@ -15,7 +15,7 @@ use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
     Clock, Cursor, Deleted, ErrorKind, Item, ItemRef, Key, Lookup, Number, Observer, Pending, Step, Store, StoreError,
-    StoreStats, Visit, Walked, Written,
+    StoreStats, Visit, Walked, Walking, Written,
 };
 use proptest::prelude::*;
 
@@ -102,7 +102,7 @@ impl Store for ParkingStore {
     fn flush(&self, delay: Exptime) -> Step<()> {
         self.model.flush(delay)
     }
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> bool {
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         self.model.walk(cursor, show)
     }
     fn stats(&self) -> StoreStats {

@@ -7,7 +7,8 @@ use std::task::{Poll, Waker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Cursor, Deleted, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Visit, Walked, Written,
+    Cursor, Deleted, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Visit, Walked, Walking,
+    Written,
 };
 
 /// Keys that begin like this wait.
@@ -119,7 +120,7 @@ impl Store for GatedStore {
         self.inner.flush(delay)
     }
 
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> bool {
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         self.inner.walk(cursor, show)
     }
 

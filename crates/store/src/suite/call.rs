@@ -11,7 +11,7 @@ use super::operation::Operation;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
-use crate::store::Store;
+use crate::store::{Cursor, Store, Walked, Walking};
 
 /// What a store made of an operation on a key.
 #[derive(Debug)]
@@ -45,6 +45,17 @@ impl<S: Store> Driven<'_, S> {
             Step::Wait(pending) => self.block_on(pending),
         };
         ended.map_err(|error: StoreError| format!("the store failed: {error}"))
+    }
+
+    /// Walks a batch, waiting as often as the store wants to; false when there are no more.
+    pub(super) fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Result<bool, String> {
+        loop {
+            match self.store.walk(cursor, show) {
+                Walking::More => return Ok(true),
+                Walking::End => return Ok(false),
+                Walking::Wait(pending) => self.finish(Step::Wait(pending))?,
+            }
+        }
     }
 
     fn block_on<F: Future + Unpin>(&self, mut future: F) -> F::Output {

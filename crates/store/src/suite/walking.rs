@@ -55,10 +55,10 @@ impl Walk {
     /// Walks a batch; false when there are no more.
     pub(super) fn batch<S: Store>(&mut self, runner: &mut Runner<'_, S>) -> Result<bool, String> {
         let mut batch = Vec::new();
-        let more = runner.driven.store.walk(&mut self.cursor, &mut |item| {
+        let more = runner.driven.walk(&mut self.cursor, &mut |item| {
             let (meta, value_bytes, size) = (item.meta, item.value_bytes, item.size);
             batch.push(Shown { key: item.key.to_vec(), meta, value_bytes, size });
-        });
+        })?;
         for shown in &batch {
             self.show(runner, shown)?;
         }

@@ -8,7 +8,7 @@ use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
     Clock, Cursor, Deleted, Departed, Departure, Expiry, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store,
-    StoreStats, Value, Visit, Walked, Written,
+    StoreStats, Value, Visit, Walked, Walking, Written,
 };
 
 /// What is wrong with a store.
@@ -307,7 +307,7 @@ impl Store for Faulty {
         self.inner.flush(delay)
     }
 
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> bool {
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         let began = cursor.position != 0;
         let mut first = true;
         let mut memory = self.memory.lock().unwrap();

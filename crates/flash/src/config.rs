@@ -1,0 +1,77 @@
+//! What the engine is told at its start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Configuration of the flash engine.
+#[derive(Clone, Debug)]
+pub struct FlashConfig {
+    /// Where regions lie, at least one.
+    pub devices: Vec<DeviceConfig>,
+    /// Bytes of a region: a multiple of 4 KiB, at least 256 KiB and four times the largest item. A tier keeps the one it was
+    /// made with.
+    pub region_bytes: usize,
+    /// Largest value, in bytes.
+    pub item_max: usize,
+    /// How long a write may wait in RAM before it is on its way to the device.
+    pub flush_interval: Duration,
+    /// When a write is acknowledged.
+    pub durability: Durability,
+    /// How requests read devices.
+    pub io: Io,
+    /// Whether to go round the page cache where the file system lets us.
+    pub direct: bool,
+    /// Threads that read for requests when `io` is [`Io::Threads`] or a thread has no ring.
+    pub io_threads: usize,
+    /// Share of the bytes written that may be records carried forward out of emptied regions, in percent.
+    pub carry_percent: u8,
+    /// Threads that will use the engine; recovery uses as many.
+    pub threads: usize,
+}
+
+/// A place for regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceConfig {
+    /// A directory, in which the file `moneta.flash` is made; a file, made if it is not there; or a block device.
+    pub path: PathBuf,
+    /// Bytes to use, everything included.
+    pub bytes: u64,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is in RAM; it is on the device within the flush interval.
+    Interval,
+    /// When it is on the device. Writes of all connections share syncs (group commit).
+    EveryWrite,
+}
+
+/// How requests read devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// io_uring where the kernel allows it, else threads.
+    Auto,
+    /// io_uring, or refuse to start.
+    Uring,
+    /// A pool of threads.
+    Threads,
+}
+
+impl FlashConfig {
+    /// Defaults for the devices given.
+    pub fn new(devices: Vec<DeviceConfig>) -> Self {
+        Self {
+            devices,
+            region_bytes: 8 << 20,
+            item_max: 1 << 20,
+            flush_interval: Duration::from_secs(1),
+            durability: Durability::Interval,
+            io: Io::Auto,
+            direct: true,
+            io_threads: 8,
+            carry_percent: 5,
+            threads: 4,
+        }
+    }
+}
