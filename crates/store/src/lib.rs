@@ -4,6 +4,7 @@
 //! wrapped round a store. The request types are the protocol crate's [`moneta_protocol::request`]; the protocol itself is
 //! not known here.
 
+pub mod change;
 mod error;
 mod key;
 #[cfg(feature = "testing")]

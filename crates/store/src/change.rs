@@ -1,0 +1,87 @@
+//! What every request makes of an item: pure functions from the version that is there to the one that is to be, for engines
+//! and layers that read and store whole items.
+//!
+//! Nothing here allocates. The semantics are those of the model (the `model` module), which is written for itself so that
+//! `tests/change.rs` can hold the two against each other.
+
+mod content;
+mod read;
+mod write;
+
+use moneta_protocol::item::{Expiry, ItemMeta, ItemRef};
+
+pub use content::Content;
+pub use read::{Reading, read};
+pub use write::{Computed, Removal, arithmetic, delete, needs_old, write};
+
+/// The live item that a request meets. What is dead counts as nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Old<'a> {
+    /// All but key and value, as nothing has touched it: `expiry_before` and `won` are not looked at.
+    pub meta: ItemMeta,
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// The version of an item that a request makes: what is to be stored, whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'a> {
+    /// The value.
+    pub value: Content<'a>,
+    /// Opaque client flags.
+    pub flags: u32,
+    /// When it dies. May be in the past: then it is dead from the start, and what it replaces is gone.
+    pub expiry: Expiry,
+    /// Unix second of the last access.
+    pub last_access: u32,
+    /// Whether it has been read.
+    pub fetched: bool,
+    /// Whether it is old and someone is to fetch a new one.
+    pub stale: bool,
+    /// Whether some reader has won the right to recache it.
+    pub token_sent: bool,
+    /// Its CAS value; `None`: the store picks the next.
+    pub cas: Option<u64>,
+}
+
+impl<'a> Version<'a> {
+    /// A version as a write makes it: not yet read, not stale.
+    fn fresh(value: Content<'a>, flags: u32, expiry: Expiry, now: u32, cas: Option<u64>) -> Self {
+        Self { value, flags, expiry, last_access: now, fetched: false, stale: false, token_sent: false, cas }
+    }
+
+    /// The item that is there, unchanged, with its CAS value.
+    fn same(old: &Old<'a>) -> Self {
+        let meta = &old.meta;
+        Self {
+            value: Content::whole(old.value),
+            flags: meta.flags,
+            expiry: meta.expiry,
+            last_access: meta.last_access,
+            fetched: meta.fetched,
+            stale: meta.stale,
+            token_sent: meta.token_sent,
+            cas: Some(meta.cas),
+        }
+    }
+
+    /// All but key and value once the version has this CAS value.
+    pub fn meta(&self, cas: u64) -> ItemMeta {
+        ItemMeta {
+            flags: self.flags,
+            cas,
+            expiry: self.expiry,
+            expiry_before: self.expiry,
+            last_access: self.last_access,
+            fetched: self.fetched,
+            stale: self.stale,
+            token_sent: self.token_sent,
+            won: false,
+        }
+    }
+
+    /// The version as [`crate::Tier::install`] takes it. Its CAS value is 0, the store's choice, where it has none yet.
+    pub fn item(&self) -> ItemRef<'_> {
+        ItemRef { meta: self.meta(self.cas.unwrap_or(0)), value: self.value.value() }
+    }
+}

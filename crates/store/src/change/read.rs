@@ -1,0 +1,64 @@
+//! What a read makes of an item: it may touch it, win its recache, or create it.
+
+use moneta_protocol::item::{Expiry, ItemMeta};
+use moneta_protocol::request::Retrieve;
+
+use super::content::Content;
+use super::{Old, Version};
+
+/// A read that found something, or made it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading<'a> {
+    /// The item as the reader is to see it. For an item that the read creates, `cas` is still to be filled in: see
+    /// [`Reading::shown`].
+    pub meta: ItemMeta,
+    /// The value as the reader is to see it.
+    pub value: &'a [u8],
+    /// What must be stored before the item is shown, because the read changes more than when the item was last read.
+    pub rewrite: Option<Version<'a>>,
+    /// The read creates the item.
+    pub created: bool,
+}
+
+impl Reading<'_> {
+    /// The item as the reader is to see it, `cas` being the CAS value under which [`Reading::rewrite`] was stored.
+    pub fn shown(&self, cas: u64) -> ItemMeta {
+        if self.created { ItemMeta { cas, ..self.meta } } else { self.meta }
+    }
+}
+
+/// What a read of `old` shows and stores; `None` is a miss.
+pub fn read<'a>(old: Option<&Old<'a>>, request: &Retrieve, now: u32) -> Option<Reading<'a>> {
+    match old {
+        Some(old) => Some(hit(old, request, now)),
+        None => vivify(request, now),
+    }
+}
+
+fn hit<'a>(old: &Old<'a>, request: &Retrieve, now: u32) -> Reading<'a> {
+    let before = old.meta;
+    let expiry = request.touch.map_or(before.expiry, |exptime| Expiry::resolve(exptime, now));
+    // Judged by the time left before this very request's touch.
+    let ends_soon = request
+        .recache
+        .is_some_and(|exptime| before.expiry != Expiry::NEVER && before.expiry.0 < Expiry::resolve(exptime, now).0);
+    let won = request.claim && !before.token_sent && (before.stale || ends_soon);
+    let meta = ItemMeta { expiry, expiry_before: before.expiry, won, ..before };
+    let rewrite = (won || expiry != before.expiry).then(|| Version {
+        expiry,
+        token_sent: before.token_sent || won,
+        fetched: before.fetched || request.bump,
+        last_access: if request.bump { now } else { before.last_access },
+        ..Version::same(old)
+    });
+    Reading { meta, value: old.value, rewrite, created: false }
+}
+
+/// A miss that creates an empty item, whose recache this reader wins. The reader sees it as it was when it came to be.
+fn vivify<'a>(request: &Retrieve, now: u32) -> Option<Reading<'a>> {
+    let expiry = Expiry::resolve(request.vivify?, now);
+    let fresh = Version::fresh(Content::whole(&[]), 0, expiry, now, request.new_cas);
+    let meta = ItemMeta { expiry_before: Expiry::NEVER, won: true, ..fresh.meta(0) };
+    let rewrite = Version { token_sent: true, fetched: request.bump, ..fresh };
+    Some(Reading { meta, value: &[], rewrite: Some(rewrite), created: true })
+}
