@@ -73,6 +73,15 @@ impl<'a> Content<'a> {
         }
     }
 
+    /// Both runs, for whoever writes them one after the other; `None` for a number that is filled up with spaces.
+    pub fn runs(&self) -> Option<[&[u8]; 2]> {
+        match self.tail {
+            Tail::Borrowed(tail) => Some([self.first(), tail]),
+            Tail::Spaces(0) => Some([self.first(), &[]]),
+            Tail::Spaces(_) => None,
+        }
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.first().len() + self.tail.len()
