@@ -7,8 +7,8 @@ use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, ItemRef, Key, Lookup, Number, Observer, Rest, Step, Store, StoreStats, Value, Visit,
-    Walked, Walking, Written,
+    Clock, Cursor, Deleted, Install, ItemRef, Key, Lookup, Number, Observer, Rest, Step, Store, StoreStats, Tier,
+    Value, Visit, Walked, Walking, Written,
 };
 
 use crate::config::{ConfigError, MemoryConfig};
@@ -18,6 +18,7 @@ use crate::record::Header;
 use crate::segments::Location;
 use crate::shard::{Found, Shard, Shared, location_of};
 use crate::sync::Mutex;
+use crate::write::{Order, Version};
 
 /// Classes of the index that one batch of a walk visits.
 const WALK_CLASSES: usize = 64;
@@ -98,17 +99,27 @@ impl Memory {
         &self.shards[number as usize].0
     }
 
+    #[inline]
+    fn store(&self, key: &Key<'_>, value: &[u8], order: &Order<'_>) -> Written {
+        let shard = self.shard(key.hash);
+        if value.len() > self.item_max {
+            return shard.lock().drop_for_oversize(key);
+        }
+        let small = if value.len() > LARGE { None } else { shard.lock().set(key, value, order) };
+        small.unwrap_or_else(|| self.set_large(key, value, order))
+    }
+
     /// A write whose result is large: reserve, copy without the lock, publish.
     #[cold]
-    fn set_large(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Written {
+    fn set_large(&self, key: &Key<'_>, value: &[u8], order: &Order<'_>) -> Written {
         let shard = self.shard(key.hash);
         loop {
-            let reserved = match shard.lock().reserve(key, value, request) {
+            let reserved = match shard.lock().reserve(key, value, order) {
                 Ok(reserved) => reserved,
                 Err(written) => return written,
             };
             reserved.fill(value);
-            if let Published::Done(written) = shard.lock().publish_reserved(key, value.len(), request, &reserved) {
+            if let Published::Done(written) = shard.lock().publish_reserved(key, value.len(), order, &reserved) {
                 return written;
             }
         }
@@ -179,12 +190,7 @@ impl Store for Memory {
 
     #[inline]
     fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        let shard = self.shard(key.hash);
-        if value.len() > self.item_max {
-            return Step::done(shard.lock().drop_for_oversize(key));
-        }
-        let small = if value.len() > LARGE { None } else { shard.lock().set(key, value, request) };
-        Step::done(small.unwrap_or_else(|| self.set_large(key, value, request)))
+        Step::done(self.store(key, value, &Order::Write(request)))
     }
 
     #[inline]
@@ -249,6 +255,17 @@ impl Store for Memory {
 
     fn observe(&self, observer: Option<Arc<dyn Observer>>) {
         self.shards.iter().for_each(|slot| slot.0.lock().observer.clone_from(&observer));
+    }
+}
+
+impl Tier for Memory {
+    #[inline]
+    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+        let order = Order::Install(Version::of(&item.meta), how);
+        Step::done(match item.value.as_slice() {
+            Some(value) => self.store(key, value, &order),
+            None => self.store(key, &item.value.to_vec(), &order),
+        })
     }
 }
 

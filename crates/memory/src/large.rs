@@ -11,7 +11,6 @@
 //! The write takes effect at its publication.
 
 use moneta_pages::Part;
-use moneta_store::request::{Write, WriteMode};
 use moneta_store::{Expiry, Key, Written};
 
 use crate::log::{Cas, Draft, Room};
@@ -19,7 +18,7 @@ use crate::read::{LARGE, Pinned};
 use crate::record::{FRAGMENT_HEADER_BYTES, Header, NO_FRAGMENT, mark};
 use crate::segments::Location;
 use crate::shard::{Found, Shard};
-use crate::write::{HEADER_MAX, Plan, Version};
+use crate::write::{HEADER_MAX, Order, Plan, Version};
 
 /// Room for a large value, and the old value that goes into it.
 pub(crate) struct Reserved {
@@ -55,24 +54,23 @@ pub(crate) enum Published {
 
 impl Shard {
     /// Takes room for a large result.
-    pub(crate) fn reserve(&mut self, key: &Key<'_>, value: &[u8], request: &Write) -> Result<Reserved, Written> {
+    pub(crate) fn reserve(&mut self, key: &Key<'_>, value: &[u8], order: &Order<'_>) -> Result<Reserved, Written> {
         let now = self.settle();
-        let joins = matches!(request.mode, WriteMode::Append | WriteMode::Prepend);
         let length_now = |shard: &mut Self| {
-            let old = if joins { shard.find(key, now).ok() } else { None };
+            let old = if order.joins() { shard.find(key, now).ok() } else { None };
             value.len() + old.map_or(0, |old| old.header.value_length as usize)
         };
         // What is refused anyway must not push anybody out.
         let old = self.find(key, now).ok();
-        if let Plan::Refuse(written) = self.plan(old.as_ref(), value.len(), request, now) {
+        if let Plan::Refuse(written) = self.plan(old.as_ref(), value.len(), order, now) {
             return Err(written);
         }
         let wanted = length_now(self);
         if !self.make_room(HEADER_MAX + key.bytes.len() + wanted, now) {
-            return Err(self.refuse_for_memory(key, request, now));
+            return Err(self.refuse_for_memory(key, order, now));
         }
         let old = self.find(key, now).ok();
-        let joined = match self.plan(old.as_ref(), value.len(), request, now) {
+        let joined = match self.plan(old.as_ref(), value.len(), order, now) {
             Plan::Refuse(written) => return Err(written),
             Plan::Value(_) => None,
             Plan::Join { append, .. } => old.as_ref().map(|old| (*old, append)),
@@ -90,7 +88,7 @@ impl Shard {
             all_fields: true,
         };
         let log = self.log_for(key, old.as_ref(), draft.value_length);
-        let Ok(room) = self.take_room(log, &draft) else { return Err(self.refuse_for_memory(key, request, now)) };
+        let Ok(room) = self.take_room(log, &draft) else { return Err(self.refuse_for_memory(key, order, now)) };
         let old = joined.map(|(old, append)| {
             let value = if old.header.value_length as usize > LARGE {
                 OldValue::Pinned(self.pin(&old, self.meta(&old)))
@@ -121,7 +119,7 @@ impl Shard {
         &mut self,
         key: &Key<'_>,
         value_length: usize,
-        request: &Write,
+        order: &Order<'_>,
         reserved: &Reserved,
     ) -> Published {
         let now = self.settle();
@@ -132,7 +130,7 @@ impl Shard {
         let old = self.find(key, now).ok();
         let joined_is_there =
             reserved.old.as_ref().is_none_or(|joined| old.as_ref().is_some_and(|old| self.is_still(joined, old)));
-        let plan = self.plan(old.as_ref(), value_length, request, now);
+        let plan = self.plan(old.as_ref(), value_length, order, now);
         let version = match (plan, &reserved.old) {
             (Plan::Refuse(written), _) => {
                 self.give_back(reserved);

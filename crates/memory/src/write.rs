@@ -1,7 +1,7 @@
 //! Writing and deleting items.
 
 use moneta_store::request::{Delete, Exptime, Write, WriteMode};
-use moneta_store::{Deleted, Expiry, Key, Written};
+use moneta_store::{Deleted, Expiry, Install, ItemMeta, Key, Written};
 
 use crate::log::{Cas, Draft, NoRoom, pages_for};
 use crate::read::LARGE;
@@ -27,6 +27,15 @@ pub(crate) struct Version {
     pub(crate) new_cas: Option<u64>,
 }
 
+/// What is to be done with a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order<'a> {
+    /// A client's write.
+    Write(&'a Write),
+    /// The value is that of an item handed over whole.
+    Install(Version, Install),
+}
+
 /// How a write goes on after its conditions were looked at.
 pub(crate) enum Plan {
     /// Store the value as this version.
@@ -37,22 +46,51 @@ pub(crate) enum Plan {
     Refuse(Written),
 }
 
+impl Version {
+    /// An item's version as it comes from another store.
+    pub(crate) fn of(meta: &ItemMeta) -> Self {
+        let mark_if = |set: bool, mark: u8| if set { mark } else { 0 };
+        Self {
+            marks: mark_if(meta.fetched, mark::FETCHED)
+                | mark_if(meta.stale, mark::STALE)
+                | mark_if(meta.token_sent, mark::TOKEN),
+            flags: meta.flags,
+            expiry: meta.expiry,
+            last_access: meta.last_access,
+            new_cas: (meta.cas != 0).then_some(meta.cas),
+        }
+    }
+}
+
+impl Order<'_> {
+    /// Whether the result holds the old value too.
+    pub(crate) fn joins(&self) -> bool {
+        matches!(self, Self::Write(Write { mode: WriteMode::Append | WriteMode::Prepend, .. }))
+    }
+
+    /// Whether the old item has to go where there is no room for the new one: what replaces it without a condition says that
+    /// it is out of date.
+    fn leaves_nothing_old(&self) -> bool {
+        matches!(self, Self::Write(Write { mode: WriteMode::Set, .. }) | Self::Install(..))
+    }
+}
+
 impl Shard {
     /// Writes an item; `None` if the result would be large, which is not for a locked shard to copy.
     #[inline]
-    pub(crate) fn set(&mut self, key: &Key<'_>, value: &[u8], request: &Write) -> Option<Written> {
+    pub(crate) fn set(&mut self, key: &Key<'_>, value: &[u8], order: &Order<'_>) -> Option<Written> {
         let now = self.settle();
-        let joins = matches!(request.mode, WriteMode::Append | WriteMode::Prepend);
-        let old_length = if joins { self.find(key, now).map_or(0, |old| old.header.value_length as usize) } else { 0 };
-        (old_length + value.len() <= LARGE).then(|| self.set_small(key, value, old_length, request, now))
+        let old_length =
+            if order.joins() { self.find(key, now).map_or(0, |old| old.header.value_length as usize) } else { 0 };
+        (old_length + value.len() <= LARGE).then(|| self.set_small(key, value, old_length, order, now))
     }
 
-    fn set_small(&mut self, key: &Key<'_>, value: &[u8], old_length: usize, request: &Write, now: u32) -> Written {
+    fn set_small(&mut self, key: &Key<'_>, value: &[u8], old_length: usize, order: &Order<'_>, now: u32) -> Written {
         if !self.make_room(HEADER_MAX + key.bytes.len() + old_length + value.len(), now) {
-            return self.set_without_room(key, value, request, now);
+            return self.set_without_room(key, value, order, now);
         }
         let old = self.find(key, now).ok();
-        let written = match self.plan(old.as_ref(), value.len(), request, now) {
+        let written = match self.plan(old.as_ref(), value.len(), order, now) {
             Plan::Refuse(written) => return written,
             Plan::Value(version) => self.place(key, old.as_ref(), [value, &[]], &version),
             Plan::Join { version, append } => {
@@ -69,15 +107,15 @@ impl Shard {
         };
         match written {
             Ok(cas) => Written::Stored { cas },
-            Err(NoRoom) => self.refuse_for_memory(key, request, now),
+            Err(NoRoom) => self.refuse_for_memory(key, order, now),
         }
     }
 
     /// There is no room for a record, but what is to be stored may fit over the old one.
     #[cold]
-    fn set_without_room(&mut self, key: &Key<'_>, value: &[u8], request: &Write, now: u32) -> Written {
+    fn set_without_room(&mut self, key: &Key<'_>, value: &[u8], order: &Order<'_>, now: u32) -> Written {
         let old = self.find(key, now).ok();
-        match (self.plan(old.as_ref(), value.len(), request, now), &old) {
+        match (self.plan(old.as_ref(), value.len(), order, now), &old) {
             (Plan::Refuse(written), _) => return written,
             (Plan::Value(version), Some(old)) => {
                 if let Ok(cas) = self.overwrite(old, [value, &[]], &version) {
@@ -86,7 +124,7 @@ impl Shard {
             }
             _ => {}
         }
-        self.refuse_for_memory(key, request, now)
+        self.refuse_for_memory(key, order, now)
     }
 
     /// A value too large for the store: what the key had before would be stale, so it goes.
@@ -99,9 +137,9 @@ impl Shard {
     }
 
     /// No room: as with a value too large, a plain set leaves nothing old behind.
-    pub(crate) fn refuse_for_memory(&mut self, key: &Key<'_>, request: &Write, now: u32) -> Written {
+    pub(crate) fn refuse_for_memory(&mut self, key: &Key<'_>, order: &Order<'_>, now: u32) -> Written {
         self.stats.out_of_memory += 1;
-        if request.mode == WriteMode::Set
+        if order.leaves_nothing_old()
             && let Ok(old) = self.find(key, now)
         {
             self.remove(&old);
@@ -110,7 +148,12 @@ impl Shard {
     }
 
     /// What a write comes to, given what is there.
-    pub(crate) fn plan(&self, old: Option<&Found>, value_length: usize, request: &Write, now: u32) -> Plan {
+    pub(crate) fn plan(&self, old: Option<&Found>, value_length: usize, order: &Order<'_>, now: u32) -> Plan {
+        let request = match order {
+            Order::Write(request) => request,
+            Order::Install(_, Install::Replace) if old.is_none() => return Plan::Refuse(Written::NotStored),
+            Order::Install(version, _) => return Plan::Value(*version),
+        };
         let fresh = |exptime: Exptime| Version {
             marks: 0,
             flags: request.flags,

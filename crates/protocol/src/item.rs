@@ -104,12 +104,6 @@ impl<'a> Value<'a> {
         self.rest.is_none().then_some(self.first)
     }
 
-    /// The value, if it lies in one run.
-    #[inline]
-    pub fn as_slice(&self) -> Option<&'a [u8]> {
-        self.rest.is_none().then_some(self.first)
-    }
-
     /// Length in bytes.
     #[inline]
     pub fn len(&self) -> usize {

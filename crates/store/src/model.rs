@@ -7,13 +7,13 @@ mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use moneta_protocol::item::{ItemRef, Value};
+use moneta_protocol::item::{Item, ItemRef, Value};
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::key::Key;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::StoreStats;
-use crate::store::{Cursor, Observer, Store, Visit, Walked, Walking};
+use crate::store::{Cursor, Install, Observer, Store, Tier, Visit, Walked, Walking};
 use crate::time::Clock;
 use state::{Missing, ModelItem, State};
 
@@ -128,4 +128,11 @@ impl Store for ModelStore {
 
     /// Takes no note of the observer: nothing ever leaves the model by itself.
     fn observe(&self, _observer: Option<Arc<dyn Observer>>) {}
+}
+
+impl Tier for ModelStore {
+    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+        let item = Item { meta: item.meta, value: item.value.to_vec() };
+        Step::done(self.settled().install(key.bytes, item, how))
+    }
 }

@@ -89,6 +89,12 @@ pub trait Tier: Store {
     /// that is there. `meta.cas` becomes the item's CAS value; where it is 0 the store picks one. `meta.expiry_before` and
     /// `meta.won` are not kept. A failure leaves nothing under the key.
     fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written>;
+
+    /// Tells the tier that the tier above it answers reads of this key, so that it does not take the item for one that
+    /// nobody wants. Called for few of those reads. Changes nothing that a client can see.
+    fn note_hit(&self, key: &Key<'_>) {
+        let _ = key;
+    }
 }
 
 /// Over what [`Tier::install`] stores.

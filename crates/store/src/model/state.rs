@@ -8,7 +8,7 @@ use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write, Wri
 use crate::number::parse_number;
 use crate::outcome::{Deleted, Number, Written};
 use crate::stats::StoreStats;
-use crate::store::Walked;
+use crate::store::{Install, Walked};
 
 /// What the map holds under a key.
 #[derive(Clone, Debug)]
@@ -283,6 +283,26 @@ impl State {
             return Written::NotStored;
         }
         Written::Stored { cas: self.store(key, joined, old.flags, old.expiry, request.new_cas) }
+    }
+
+    /// Stores an item handed over whole.
+    pub(super) fn install(&mut self, key: &[u8], item: Item, how: Install) -> Written {
+        if item.value.len() > self.value_max {
+            self.items.remove(key);
+            return Written::TooLarge;
+        }
+        if how == Install::Replace && self.live(key).is_err() {
+            return Written::NotStored;
+        }
+        let Item { meta, value } = item;
+        let new_cas = (meta.cas != 0).then_some(meta.cas);
+        let cas = self.store(key, value, meta.flags, meta.expiry, new_cas);
+        let stored = self.items.get_mut(key).expect("just stored");
+        stored.last_access = meta.last_access;
+        stored.fetched = meta.fetched;
+        stored.stale = meta.stale;
+        stored.token_sent = meta.token_sent;
+        Written::Stored { cas }
     }
 
     pub(super) fn delete(&mut self, key: &[u8], request: &Delete) -> Deleted {
