@@ -5,7 +5,12 @@
 //! its recently read records carried forward. So a device writes what clients write, once.
 
 mod config;
+mod devices;
 mod error;
+mod io;
 
 pub use config::{DeviceConfig, Durability, FlashConfig, Io};
 pub use error::FlashError;
+pub use io::Media;
+#[cfg(feature = "testing")]
+pub use io::testing;

@@ -1,0 +1,91 @@
+//! What reads for requests add up to.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use moneta_store::Latency;
+
+/// Counters of reads for requests, shared by all threads that read.
+#[derive(Debug, Default)]
+pub struct ReadCounters {
+    /// Reads that ended, well or not.
+    pub reads: AtomicU64,
+    /// Bytes they brought.
+    pub bytes: AtomicU64,
+    /// Of the reads, failed.
+    pub errors: AtomicU64,
+    /// Reads by the time they took, in the buckets of [`Latency`].
+    pub latency: [AtomicU64; Latency::BUCKETS],
+    /// Sum of these times, in microseconds.
+    pub latency_sum: AtomicU64,
+}
+
+impl ReadCounters {
+    /// The histogram of times.
+    pub fn latency(&self) -> Latency {
+        Latency {
+            buckets: std::array::from_fn(|bucket| self.latency[bucket].load(Relaxed)),
+            sum_microseconds: self.latency_sum.load(Relaxed),
+        }
+    }
+
+    /// Counts what a [`Tally`] holds and empties it.
+    pub(super) fn add(&self, tally: &mut Tally) {
+        if tally.reads == 0 {
+            return;
+        }
+        self.reads.fetch_add(tally.reads, Relaxed);
+        self.bytes.fetch_add(tally.bytes, Relaxed);
+        if tally.errors > 0 {
+            self.errors.fetch_add(tally.errors, Relaxed);
+        }
+        self.latency_sum.fetch_add(tally.latency.sum_microseconds, Relaxed);
+        for (shared, &own) in self.latency.iter().zip(&tally.latency.buckets) {
+            if own > 0 {
+                shared.fetch_add(own, Relaxed);
+            }
+        }
+        *tally = Tally::default();
+    }
+}
+
+/// Reads that ended on one thread and are not counted yet: the shared counters are touched once for a batch.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    reads: u64,
+    bytes: u64,
+    errors: u64,
+    latency: Latency,
+}
+
+impl Tally {
+    /// A read ended after `took`, with so many bytes or with a failure.
+    pub(super) fn note(&mut self, bytes: Option<usize>, took: Duration) {
+        let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.reads += 1;
+        self.bytes += bytes.unwrap_or(0) as u64;
+        self.errors += u64::from(bytes.is_none());
+        self.latency.buckets[Latency::bucket(microseconds)] += 1;
+        self.latency.sum_microseconds = self.latency.sum_microseconds.saturating_add(microseconds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_counted_once() {
+        let (counters, mut tally) = (ReadCounters::default(), Tally::default());
+        tally.note(Some(4096), Duration::from_micros(90));
+        tally.note(None, Duration::from_micros(3));
+        counters.add(&mut tally);
+        counters.add(&mut tally);
+        assert_eq!(counters.reads.load(Relaxed), 2);
+        assert_eq!(counters.bytes.load(Relaxed), 4096);
+        assert_eq!(counters.errors.load(Relaxed), 1);
+        let latency = counters.latency();
+        assert_eq!((latency.count(), latency.sum_microseconds), (2, 93));
+        assert_eq!((latency.buckets[7], latency.buckets[2]), (1, 1));
+    }
+}

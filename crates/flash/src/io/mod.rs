@@ -1,0 +1,18 @@
+//! Reading and writing devices: aligned buffers, the device trait, and what reads for requests (a ring a thread, or a pool).
+
+mod aligned;
+mod counters;
+mod media;
+mod pool;
+mod reader;
+mod ring;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use aligned::Aligned;
+pub use counters::ReadCounters;
+pub use media::{FileMedia, Media};
+pub use reader::{Read, Reader};
+
+/// What offsets, lengths and addresses of device reads and writes are multiples of, in bytes.
+pub const BLOCK_BYTES: usize = 4096;

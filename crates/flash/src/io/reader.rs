@@ -1,0 +1,121 @@
+//! What requests read devices with: the ring of their thread, or the pool.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use moneta_store::Driver;
+
+use super::BLOCK_BYTES;
+use super::aligned::Aligned;
+use super::counters::ReadCounters;
+use super::media::Media;
+use super::pool::{Pool, Task};
+use super::ring::{self, Ring, RingRead};
+use crate::config::Io;
+use crate::error::FlashError;
+
+/// Reads devices for requests. Clones are handles of the same reader.
+#[derive(Clone)]
+pub struct Reader {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) media: Vec<Arc<dyn Media>>,
+    pub(super) counters: Arc<ReadCounters>,
+    pool: Pool,
+    rings: bool,
+}
+
+impl Reader {
+    /// A reader of `media`, with `threads` threads for what does not go through a ring.
+    ///
+    /// # Errors
+    /// When threads cannot be started, or a ring is demanded and the kernel refuses it.
+    pub fn new(
+        media: Vec<Arc<dyn Media>>,
+        io: Io,
+        threads: usize,
+        counters: Arc<ReadCounters>,
+    ) -> Result<Self, FlashError> {
+        let rings = match io {
+            Io::Threads => false,
+            Io::Uring => {
+                ring::probe().map_err(|source| FlashError::Start {
+                    what: "io_uring (where the kernel or a sandbox forbids it, choose threads)",
+                    source,
+                })?;
+                true
+            }
+            Io::Auto => {
+                ring::probe().inspect_err(|error| tracing::info!(%error, "no io_uring: reading with threads")).is_ok()
+            }
+        };
+        let pool = Pool::start(media.clone(), threads, Arc::clone(&counters))?;
+        Ok(Self { inner: Arc::new(Inner { media, counters, pool, rings }) })
+    }
+
+    /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB.
+    ///
+    /// # Panics
+    /// If there is no such device.
+    pub fn read(&self, device: usize, offset: u64, bytes: usize) -> Read {
+        debug_assert!(bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64));
+        if self.inner.rings
+            && let Some(read) = Ring::read(&self.inner, device, offset, bytes)
+        {
+            return Read { way: Way::Ring(read) };
+        }
+        Read { way: Way::Pool(self.inner.pool.read(device, offset, bytes)) }
+    }
+
+    /// A ring for the calling thread: from now on its reads go through it, until the driver is dropped. `None` where reads
+    /// go through threads, or where the thread has a ring already.
+    pub fn driver(&self) -> Option<Box<dyn Driver>> {
+        if !self.inner.rings {
+            return None;
+        }
+        Ring::install(&self.inner)
+            .inspect_err(|error| tracing::warn!(%error, "no io_uring for a worker: it reads with threads"))
+            .ok()
+            .flatten()
+    }
+
+    /// How workers read: `io_uring` or `threads`.
+    pub fn kind(&self) -> &'static str {
+        if self.inner.rings { "io_uring" } else { "threads" }
+    }
+}
+
+/// A read under way. Dropping it early is fine.
+#[must_use]
+pub struct Read {
+    way: Way,
+}
+
+enum Way {
+    Ring(RingRead),
+    Pool(Arc<Task>),
+}
+
+impl Future for Read {
+    type Output = io::Result<Aligned>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.way {
+            Way::Ring(read) => read.poll(context),
+            Way::Pool(task) => task.poll(context),
+        }
+    }
+}
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        if let Way::Pool(task) = &self.way {
+            task.abandon();
+        }
+    }
+}
