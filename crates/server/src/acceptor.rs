@@ -18,6 +18,7 @@ use rustix::net::{SendFlags, SocketFlags, acceptfrom_with, send};
 
 use crate::config::ListenAddress;
 use crate::counters::Counters;
+use crate::entrance::Entrance;
 use crate::error::ServerError;
 use crate::lifecycle::{Phase, Stopper};
 use crate::listener::Bound;
@@ -35,7 +36,7 @@ pub(crate) const WAKE: Token = Token(usize::MAX);
 /// The accepting thread's state.
 pub(crate) struct Acceptor {
     poll: Poll,
-    listeners: Vec<(Bound, Arc<str>)>,
+    listeners: Vec<(Bound, Arc<Entrance>)>,
     workers: Vec<Arc<Mailbox>>,
     counters: Arc<Counters>,
     stopper: Arc<Stopper>,
@@ -45,25 +46,20 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// An acceptor for `listeners` that spreads connections over `workers`; `poll` has its waker under [`WAKE`].
+    /// An acceptor for `listeners` with their entrances that spreads connections over `workers`; `poll` has its waker under [`WAKE`].
     pub(crate) fn new(
         poll: Poll,
-        listeners: Vec<Bound>,
+        listeners: Vec<(Bound, Arc<Entrance>)>,
         workers: Vec<Arc<Mailbox>>,
         counters: Arc<Counters>,
         stopper: Arc<Stopper>,
         max_connections: usize,
     ) -> Result<Self, ServerError> {
-        for (index, bound) in listeners.iter().enumerate() {
+        for (index, (bound, _)) in listeners.iter().enumerate() {
             poll.registry()
                 .register(&mut SourceFd(&bound.as_fd().as_raw_fd()), Token(index), Interest::READABLE)
                 .map_err(|source| ServerError::Start { what: "the acceptor", source })?;
         }
-        let listeners = listeners.into_iter().map(|bound| {
-            let name = Arc::from(bound.address.to_string());
-            (bound, name)
-        });
-        let listeners = listeners.collect();
         Ok(Self { poll, listeners, workers, counters, stopper, max_connections, next_id: 1, next_worker: 0 })
     }
 
@@ -117,23 +113,22 @@ impl Acceptor {
     }
 
     fn hand_over(&mut self, index: usize, socket: OwnedFd, address: Option<SocketAddr>) {
-        let (bound, listener) = &self.listeners[index];
+        let (bound, entrance) = &self.listeners[index];
         let open: usize = self.workers.iter().map(|worker| worker.open()).sum();
-        if open >= self.max_connections {
+        let Some(place) = (open < self.max_connections).then(|| entrance.admit()).flatten() else {
             self.counters.rejected_connections.bump();
             // A fresh socket has room for one line; if not, the client sees the close all the same.
             let _ = send(&socket, TOO_MANY, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
             return;
-        }
+        };
         let transport = match bound.address {
             ListenAddress::Tcp(_) => Transport::Tcp,
             ListenAddress::Unix { .. } => Transport::Unix,
         };
         let peer = Peer { id: self.next_id, transport, policy: bound.policy, address };
-        let listener = Arc::clone(listener);
         self.next_id += 1;
         self.counters.total_connections.bump();
-        self.pick_worker().deliver(Accepted { socket, peer, listener });
+        self.pick_worker().deliver(Accepted { socket, peer, place });
     }
 
     /// The worker with the fewest connections; among equals they take turns.

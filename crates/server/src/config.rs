@@ -64,17 +64,35 @@ pub struct Listener {
     pub address: ListenAddress,
     /// How requests that come through it treat the tiers.
     pub policy: Policy,
+    /// Limits of its own, where the server's are not meant for it.
+    pub limits: ListenerLimits,
+}
+
+/// What a listener has in place of the server's limits; `None` leaves the server's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerLimits {
+    /// Most connections through it at once, at least 1. They count among the server's too, whose limit stays above all.
+    pub max_connections: Option<usize>,
+    /// As [`ServerConfig::idle_timeout`]; zero: never, even where the server has one.
+    pub idle_timeout: Option<Duration>,
+    /// As [`ServerConfig::output_limit`].
+    pub output_limit: Option<usize>,
 }
 
 impl Listener {
+    /// A listener with the server's limits.
+    pub fn new(address: ListenAddress, policy: Policy) -> Self {
+        Self { address, policy, limits: ListenerLimits::default() }
+    }
+
     /// Interactive traffic over TCP.
     pub fn tcp(address: SocketAddr) -> Self {
-        Self { address: ListenAddress::Tcp(address), policy: Policy::Online }
+        Self::new(ListenAddress::Tcp(address), Policy::Online)
     }
 
     /// Interactive traffic over a Unix socket with memcached's default mode, 0700.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
-        Self { address: ListenAddress::Unix { path: path.into(), mode: 0o700 }, policy: Policy::Online }
+        Self::new(ListenAddress::Unix { path: path.into(), mode: 0o700 }, Policy::Online)
     }
 }
 

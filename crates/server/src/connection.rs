@@ -15,6 +15,7 @@ use moneta_store::Store;
 use rustix::io::Errno;
 
 use crate::backlog::Backlog;
+use crate::entrance::Place;
 use crate::inbound::{Inbound, Read};
 use crate::roster::{Activity, Entry};
 use crate::session::{After, CloseReason, Session, Worker};
@@ -27,8 +28,6 @@ pub(crate) struct Turn<'a, S> {
     pub(crate) input: &'a mut Vec<u8>,
     /// The worker's output buffer, empty between turns.
     pub(crate) output: &'a mut Vec<u8>,
-    /// Unsent bytes at which a connection's requests are no longer executed.
-    pub(crate) output_limit: usize,
     /// Close the connection as soon as nothing is in flight.
     pub(crate) draining: bool,
 }
@@ -49,6 +48,7 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     session: Session,
     entry: Arc<Entry>,
+    place: Place,
     inbound: Inbound,
     backlog: Backlog,
     waker: Waker,
@@ -67,11 +67,19 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A connection that has not been read from.
-    pub(crate) fn new(id: u64, socket: OwnedFd, session: Session, entry: Arc<Entry>, waker: Waker) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        socket: OwnedFd,
+        session: Session,
+        entry: Arc<Entry>,
+        place: Place,
+        waker: Waker,
+    ) -> Self {
         Self {
             socket,
             session,
             entry,
+            place,
             inbound: Inbound::default(),
             backlog: Backlog::default(),
             waker,
@@ -111,9 +119,10 @@ impl Connection {
         self.backlog.writable |= writable;
     }
 
-    /// Whether it has been silent for `seconds`.
-    pub(crate) fn is_idle(&self, now: u32, seconds: u32) -> bool {
-        self.session.may_time_out() && self.entry.idle_seconds(now) >= seconds
+    /// Whether it has been silent for as long as its listener allows.
+    pub(crate) fn is_idle(&self, now: u32) -> bool {
+        let silent = |seconds| self.session.may_time_out() && self.entry.idle_seconds(now) >= seconds;
+        self.place.idle_seconds().is_some_and(silent)
     }
 
     /// Reads, executes and sends once.
@@ -131,7 +140,7 @@ impl Connection {
         self.flush(turn)?;
         let mut moved = false;
         let mut after = After::Continue;
-        let room = turn.output_limit.saturating_sub(self.backlog.len());
+        let room = self.place.output_limit().saturating_sub(self.backlog.len());
         if room > 0 {
             if self.session.is_waiting() {
                 after = self.poll(turn, room);
@@ -226,7 +235,7 @@ impl Connection {
         if self.closing {
             return if unsent || waiting { Verdict::Wait } else { Verdict::Close(CloseReason::Normal) };
         }
-        if self.backlog.len() >= turn.output_limit {
+        if self.backlog.len() >= self.place.output_limit() {
             return Verdict::Wait;
         }
         let executable = self.inbound.is_executable();

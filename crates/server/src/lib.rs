@@ -23,6 +23,7 @@ mod admin;
 mod backlog;
 mod connection;
 mod descriptors;
+mod entrance;
 mod escape;
 mod inbound;
 mod lifecycle;
@@ -32,7 +33,7 @@ mod roster;
 mod signals;
 mod worker;
 
-pub use config::{ListenAddress, Listener, ServerConfig};
+pub use config::{ListenAddress, Listener, ListenerLimits, ServerConfig};
 pub use error::ServerError;
 pub use server::{RunningServer, Server};
 

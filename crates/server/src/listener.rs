@@ -12,7 +12,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
 };
 
-use crate::config::{ListenAddress, Listener, Policy};
+use crate::config::{ListenAddress, Listener, ListenerLimits, Policy};
 use crate::error::ServerError;
 
 /// A socket that is listened on. Dropping it closes it and removes a Unix socket's file.
@@ -23,6 +23,8 @@ pub(crate) struct Bound {
     pub(crate) address: ListenAddress,
     /// How its requests treat the tiers.
     pub(crate) policy: Policy,
+    /// Its own limits.
+    pub(crate) limits: ListenerLimits,
     _file: Option<SocketFile>,
 }
 
@@ -42,7 +44,7 @@ impl Bound {
                 (socket, listener.address.clone(), Some(file))
             }
         };
-        Ok(Self { socket, address, policy: listener.policy, _file: file })
+        Ok(Self { socket, address, policy: listener.policy, limits: listener.limits, _file: file })
     }
 }
 

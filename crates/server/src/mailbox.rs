@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
 use std::thread::ThreadId;
 
+use crate::entrance::Place;
 use crate::lifecycle::wake;
 use crate::node::Peer;
 
@@ -17,8 +18,8 @@ pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
     /// Who is there.
     pub(crate) peer: Peer,
-    /// Address of the listener it came through.
-    pub(crate) listener: Arc<str>,
+    /// Its place behind the listener it came through.
+    pub(crate) place: Place,
 }
 
 /// Names a connection of a worker. Slots are used again, numbers are not.

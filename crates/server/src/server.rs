@@ -9,8 +9,9 @@ use moneta_store::Store;
 
 use crate::acceptor::{Acceptor, WAKE};
 use crate::admin::{AdminListener, AdminThread, Observed};
-use crate::config::{ListenAddress, ServerConfig};
+use crate::config::{ListenAddress, Listener, ServerConfig};
 use crate::descriptors;
+use crate::entrance::Entrance;
 use crate::error::ServerError;
 use crate::lifecycle::{Phase, StopOnPanic, Stopper};
 use crate::listener::Bound;
@@ -48,12 +49,15 @@ impl Server {
         let listeners: Vec<_> =
             config.listeners.iter().map(|listener| Bound::new(listener, config.backlog)).collect::<Result<_, _>>()?;
         let addresses: Vec<_> = listeners.iter().map(|bound| bound.address.clone()).collect();
+        let listeners = with_entrances(listeners, config);
+        let closes_idle = listeners.iter().any(|(_, entrance)| entrance.closes_idle());
+        let limits = Limits { closes_idle, drain_timeout: config.drain_timeout };
         let admin = config.admin.map(AdminListener::bind).transpose()?;
 
         node.set_lifecycle(Box::new(Arc::clone(&stopper)));
         node.set_connections(Box::new(RosterView { roster: Arc::clone(&roster), clock: Arc::clone(&node.clock) }));
         let mut threads = Threads { stopper: Arc::clone(&stopper), running: Vec::new() };
-        let mailboxes = start_workers(config, &store, &node, &roster, &mut threads)?;
+        let mailboxes = start_workers(config, &limits, &store, &node, &roster, &mut threads)?;
         // It only looks: what it would count is nobody's traffic.
         let onlooker = Worker { store, node: Arc::clone(&node), counters: Arc::default() };
         let observed = Observed::new(onlooker, Arc::clone(&stopper), addresses.clone());
@@ -76,7 +80,21 @@ fn check(config: &ServerConfig) -> Result<(), ServerError> {
     if config.workers == 0 || config.max_connections == 0 || config.backlog == 0 || config.output_limit == 0 {
         return wrong("workers, connections, backlog and output limit must be at least 1");
     }
+    let zero = |limit: Option<usize>| limit == Some(0);
+    if config.listeners.iter().any(|Listener { limits, .. }| zero(limits.max_connections) || zero(limits.output_limit))
+    {
+        return wrong("a listener's connections and output limit must be at least 1");
+    }
     Ok(())
+}
+
+/// Each listener with what its connections share.
+fn with_entrances(listeners: Vec<Bound>, config: &ServerConfig) -> Vec<(Bound, Arc<Entrance>)> {
+    let pair = |bound: Bound| {
+        let entrance = Entrance::new(&bound.address.to_string(), &bound.limits, config);
+        (bound, entrance)
+    };
+    listeners.into_iter().map(pair).collect()
 }
 
 /// A poll with a waker that changes of phase wake.
@@ -90,6 +108,7 @@ fn event_queue(stopper: &Stopper) -> Result<(Poll, Arc<Waker>), ServerError> {
 
 fn start_workers<S>(
     config: &ServerConfig,
+    limits: &Limits,
     store: &S,
     node: &Arc<Node>,
     roster: &Arc<Roster>,
@@ -98,11 +117,6 @@ fn start_workers<S>(
 where
     S: Store + Clone + Send + Sync + 'static,
 {
-    let limits = Limits {
-        output_limit: config.output_limit,
-        idle_seconds: config.idle_timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1)),
-        drain_timeout: config.drain_timeout,
-    };
     let mut mailboxes = Vec::new();
     for index in 0..config.workers {
         let (poll, waker) = event_queue(&threads.stopper)?;
@@ -119,7 +133,7 @@ where
 
 fn start_acceptor(
     config: &ServerConfig,
-    listeners: Vec<Bound>,
+    listeners: Vec<(Bound, Arc<Entrance>)>,
     workers: Vec<Arc<Mailbox>>,
     node: &Node,
     threads: &mut Threads,

@@ -33,10 +33,8 @@ const IDLE_SCAN: Duration = Duration::from_secs(1);
 /// What every worker of a server is told.
 #[derive(Clone)]
 pub(crate) struct Limits {
-    /// Unsent bytes at which a connection's requests are no longer executed.
-    pub(crate) output_limit: usize,
-    /// Seconds of silence after which a connection is closed.
-    pub(crate) idle_seconds: Option<u32>,
+    /// Whether a listener's connections are closed when they are silent for too long.
+    pub(crate) closes_idle: bool,
     /// How long draining may take.
     pub(crate) drain_timeout: Duration,
 }
@@ -150,7 +148,7 @@ impl<S: Store> EventLoop<S> {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
-        let scan = self.limits.idle_seconds.map(|_| self.next_scan.saturating_duration_since(now));
+        let scan = self.limits.closes_idle.then(|| self.next_scan.saturating_duration_since(now));
         let drain = self.drain_until.map(|until| until.saturating_duration_since(now));
         match (scan, drain) {
             (Some(scan), Some(drain)) => Some(scan.min(drain)),
@@ -159,12 +157,12 @@ impl<S: Store> EventLoop<S> {
     }
 
     fn open(&mut self, accepted: Accepted) {
-        let Accepted { socket, peer, listener } = accepted;
-        let entry = self.roster.enter(&peer, listener, self.worker.node.clock.now());
+        let Accepted { socket, peer, place } = accepted;
+        let entry = self.roster.enter(&peer, Arc::clone(place.name()), self.worker.node.clock.now());
         let slot = self.connections.vacant_entry();
         let handle = Handle { slot: slot.key(), id: peer.id };
         let waker = connection_waker(&self.mailbox, handle);
-        let connection = slot.insert(Connection::new(peer.id, socket, Session::new(peer), entry, waker));
+        let connection = slot.insert(Connection::new(peer.id, socket, Session::new(peer), entry, place, waker));
         let descriptor = connection.descriptor();
         connection.session().opened(&self.worker);
         self.worker.counters.curr_connections.bump();
@@ -202,7 +200,6 @@ impl<S: Store> EventLoop<S> {
             worker: &self.worker,
             input: &mut self.input,
             output: &mut self.output,
-            output_limit: self.limits.output_limit,
             draining: self.drain_until.is_some(),
         });
         self.output.clear();
@@ -222,14 +219,13 @@ impl<S: Store> EventLoop<S> {
 
     /// Looks for connections that were silent for too long, once a second and only where that matters.
     fn close_idle(&mut self) {
-        let Some(seconds) = self.limits.idle_seconds else { return };
         let now = Instant::now();
-        if now < self.next_scan {
+        if !self.limits.closes_idle || now < self.next_scan {
             return;
         }
         self.next_scan = now + IDLE_SCAN;
         let second = self.worker.node.clock.now();
-        let idle = self.connections.iter().filter(|(_, connection)| connection.is_idle(second, seconds));
+        let idle = self.connections.iter().filter(|(_, connection)| connection.is_idle(second));
         for slot in idle.map(|(slot, _)| slot).collect::<Vec<_>>() {
             self.worker.counters.idle_kicks.bump();
             self.close(slot, CloseReason::IdleTimeout);

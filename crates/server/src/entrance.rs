@@ -1,0 +1,83 @@
+//! What a listener keeps while connections that came through it live: its limits, and how many there are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::config::{ListenerLimits, ServerConfig};
+
+/// A listener as its connections know it.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    /// Its address, for lists of connections.
+    pub(crate) name: Arc<str>,
+    /// Unsent bytes at which a connection's requests are no longer executed.
+    output_limit: usize,
+    /// Seconds of silence after which a connection is closed.
+    idle_seconds: Option<u32>,
+    /// Most connections at once, where it has a limit of its own.
+    max_connections: Option<usize>,
+    // Counted up by the acceptor alone, so that its comparison with the limit holds; down by whoever drops a place.
+    open: AtomicUsize,
+}
+
+impl Entrance {
+    /// The entrance of a listener called `name`, with the server's limits where it has none of its own.
+    pub(crate) fn new(name: &str, limits: &ListenerLimits, config: &ServerConfig) -> Arc<Self> {
+        let idle_timeout = limits.idle_timeout.or(config.idle_timeout);
+        Arc::new(Self {
+            name: Arc::from(name),
+            output_limit: limits.output_limit.unwrap_or(config.output_limit),
+            idle_seconds: idle_timeout.filter(|timeout| !timeout.is_zero()).map(whole_seconds),
+            max_connections: limits.max_connections,
+            open: AtomicUsize::new(0),
+        })
+    }
+
+    /// A place for one more connection, unless the listener's own limit is reached.
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<Place> {
+        if self.max_connections.is_some_and(|most| self.open.load(Ordering::Relaxed) >= most) {
+            return None;
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Some(Place(Arc::clone(self)))
+    }
+
+    /// Whether its connections can time out.
+    pub(crate) fn closes_idle(&self) -> bool {
+        self.idle_seconds.is_some()
+    }
+}
+
+/// Seconds are what idle times are kept in; less than one would close everybody.
+fn whole_seconds(timeout: Duration) -> u32 {
+    u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1)
+}
+
+/// A connection's place behind the listener it came through; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Entrance>);
+
+impl Place {
+    /// The listener's address.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    /// Unsent bytes at which the connection's requests are no longer executed.
+    #[inline]
+    pub(crate) fn output_limit(&self) -> usize {
+        self.0.output_limit
+    }
+
+    /// Seconds of silence after which the connection is closed.
+    pub(crate) fn idle_seconds(&self) -> Option<u32> {
+        self.0.idle_seconds
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
