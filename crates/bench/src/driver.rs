@@ -3,7 +3,8 @@
 //! *Closed loop*: every connection sends `pipeline` requests together, and the next ones when all are answered; or, sliding, each
 //! answer brings the next request.
 //! *Open loop*: requests are due at times that do not depend on the answers. A request that is due while every connection is
-//! busy waits, and its latency counts from the time it was due: there is no coordinated omission.
+//! busy waits, and its latency counts from the time it was due: there is no coordinated omission. Between requests the thread
+//! polls without sleep, which needs a core of its own, or, with an alarm, sleeps.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::address::Address;
+use crate::alarm::{self, Alarm};
 use crate::connection::{Connection, Context};
 use crate::error::{BenchError, Result};
 use crate::recorder::{Recorder, SharedTally};
@@ -54,7 +56,12 @@ pub enum Pace {
         sliding: bool,
     },
     /// When the schedule says so.
-    Open(Schedule),
+    Open {
+        /// The times at which requests are due.
+        schedule: Schedule,
+        /// What wakes the thread for the next one; without it the thread does not sleep.
+        alarm: Option<Alarm>,
+    },
 }
 
 /// What a thread hands back.
@@ -96,6 +103,9 @@ impl<S: Source> Driver<S> {
         pipeline: usize,
     ) -> Result<Self> {
         let poll = Poll::new().map_err(|source| BenchError::system("open an epoll instance", source))?;
+        if let Pace::Open { alarm: Some(alarm), .. } = &pace {
+            alarm.register(poll.registry())?;
+        }
         let mut connections = Vec::with_capacity(count);
         for index in 0..count {
             let mut connection = Connection::open(address)?;
@@ -126,7 +136,7 @@ impl<S: Source> Driver<S> {
         while self.follow(phase) {
             self.send_due()?;
             self.wait(&mut events)?;
-            for event in &events {
+            for event in events.iter().filter(|event| event.token() != alarm::TOKEN) {
                 self.serve(event.token().0, event.is_readable(), event.is_writable())?;
             }
             self.tally.publish(&self.context.recorder.tally);
@@ -160,7 +170,7 @@ impl<S: Source> Driver<S> {
 
     /// Open loop: sends every request that is due and finds a free connection.
     fn send_due(&mut self) -> Result<()> {
-        let Pace::Open(schedule) = &mut self.pace else { return Ok(()) };
+        let Pace::Open { schedule, .. } = &mut self.pace else { return Ok(()) };
         let now = self.context.clock.now();
         while !self.free.is_empty() && !self.exhausted {
             let Some(intended) = schedule.due(now) else { break };
@@ -174,9 +184,16 @@ impl<S: Source> Driver<S> {
 
     fn wait(&mut self, events: &mut Events) -> Result<()> {
         let timeout = match &self.pace {
-            Pace::Open(schedule) if !self.free.is_empty() && !self.exhausted => {
+            Pace::Open { schedule, alarm } if !self.free.is_empty() && !self.exhausted => {
                 let left = schedule.next().saturating_sub(self.context.clock.now());
-                if left < TIMER { Duration::ZERO } else { Duration::from_nanos(left - TIMER / 2).min(NAP) }
+                match alarm {
+                    Some(alarm) if left > 0 => {
+                        alarm.set(Duration::from_nanos(left))?;
+                        NAP
+                    }
+                    None if left >= TIMER => Duration::from_nanos(left - TIMER / 2).min(NAP),
+                    _ => Duration::ZERO,
+                }
             }
             _ => NAP,
         };

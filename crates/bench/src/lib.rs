@@ -14,6 +14,7 @@
 
 pub mod address;
 mod affinity;
+mod alarm;
 mod capacity;
 pub mod cli;
 pub mod compare;
@@ -25,6 +26,7 @@ mod interrupt;
 pub mod keys;
 pub mod load;
 pub mod operation;
+mod placement;
 pub mod popularity;
 pub mod process;
 pub mod profiles;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::address::Address;
 use crate::affinity::pin_this_thread;
+use crate::alarm::{Alarm, run_first};
 use crate::connection::Context;
 use crate::driver::{Driver, Finished, Pace, Phase};
 use crate::error::{BenchError, Result};
@@ -20,7 +21,7 @@ use crate::recorder::{LatencySummary, Recorder, SharedTally, Tally};
 use crate::schedule::{Arrivals, Clock, Schedule};
 use crate::value::Values;
 use crate::wire::Protocol;
-use crate::workload::{FillSource, MixedSource, Source, Workload};
+use crate::workload::{FillSource, MixedSource, Passes, Source, Workload};
 
 /// Requests each connection keeps on their way during a fill.
 const FILL_PIPELINE: usize = 16;
@@ -43,6 +44,9 @@ pub struct Rate {
     pub per_second: f64,
     /// How they are spaced.
     pub arrivals: Arrivals,
+    /// Whether the client sleeps until a request is due, and runs ahead of other programs where the operating system allows it,
+    /// instead of keeping a core busy: for a client that shares its cores.
+    pub sleeps: bool,
 }
 
 /// How a workload is put on a server.
@@ -130,17 +134,8 @@ impl Outcome {
 /// # Errors
 /// What goes wrong on a connection, or [`BenchError::Fill`] when the server refuses a set.
 pub fn fill(plan: &Plan, address: &Address) -> Result<()> {
-    let endless = Plan {
-        warmup: Duration::ZERO,
-        rate: None,
-        pipeline: FILL_PIPELINE,
-        sliding: true,
-        multiget: 1,
-        ..plan.clone()
-    };
-    let endless = Plan { length: Length::Duration(Duration::MAX), verify: false, ..endless };
-    let source = |stream, streams| Ok(FillSource::new(&plan.workload, stream, streams));
-    let filled = run_sources(&endless, address, None, "fill", source)?;
+    let plan = Plan { length: Length::Duration(Duration::MAX), ..plan.clone() };
+    let filled = write_all(&plan, address, None, Passes { first: 0, count: Some(1) })?;
     match filled.tally.failed {
         0 => Ok(()),
         failed => {
@@ -148,6 +143,25 @@ pub fn fill(plan: &Plan, address: &Address) -> Result<()> {
             Err(BenchError::Fill { failed, sets: filled.tally.requests, example })
         }
     }
+}
+
+/// Sets every key of the workload once in each pass, as fast as the server takes it, until the passes are done or the plan's
+/// length is over. Sets that are refused are counted in the outcome.
+///
+/// # Errors
+/// What goes wrong on a connection, or [`BenchError::Interrupted`].
+pub fn write_all(plan: &Plan, address: &Address, server: Option<Process>, passes: Passes) -> Result<Outcome> {
+    let sets = Plan {
+        warmup: Duration::ZERO,
+        rate: None,
+        pipeline: FILL_PIPELINE,
+        sliding: true,
+        multiget: 1,
+        verify: false,
+        ..plan.clone()
+    };
+    let source = |stream, streams| Ok(FillSource::new(&plan.workload, passes, stream, streams));
+    run_sources(&sets, address, server, "fill", source)
 }
 
 /// Runs the load; `server` is watched if given.
@@ -180,7 +194,11 @@ fn run_sources<S: Source + Send + 'static>(
     let started = if plan.warmup.is_zero() { Some(running.start_measuring()?) } else { None };
     for driver in drivers {
         let (phase, cpus) = (Arc::clone(&phase), plan.cpus.clone());
+        let first = plan.rate.is_some_and(|rate| rate.sleeps);
         running.handles.push(thread::spawn(move || {
+            if first {
+                run_first();
+            }
             let finished = pin_this_thread(&cpus).and_then(|()| driver.run(&phase));
             if finished.is_err() {
                 phase.stop();
@@ -220,7 +238,9 @@ fn driver<S: Source>(
             let own = rate.per_second / streams as f64;
             // Threads take turns: their schedules start a fraction of an interval apart.
             let start = clock.now() + (1e9 / rate.per_second * stream as f64) as u64;
-            Pace::Open(Schedule::new(own, rate.arrivals, start, plan.workload.seed, stream))
+            let schedule = Schedule::new(own, rate.arrivals, start, plan.workload.seed, stream);
+            let alarm = rate.sleeps.then(Alarm::new).transpose()?;
+            Pace::Open { schedule, alarm }
         }
     };
     Driver::connect(address, share(plan.connections as u64) as usize, context, pace, plan.pipeline)

@@ -144,13 +144,14 @@ impl Sampler {
 /// Spreads popular ranks over the key numbers, one to one, so that a fill in the order of the numbers does not write the
 /// popular keys first.
 #[derive(Debug)]
-struct Scramble {
+pub(crate) struct Scramble {
     keys: u64,
     factor: u64,
 }
 
 impl Scramble {
-    fn new(keys: u64) -> Self {
+    /// A permutation of the numbers below `keys`, at least one.
+    pub(crate) fn new(keys: u64) -> Self {
         // Any factor without a common divisor with `keys` permutes; near the golden ratio it spreads evenly.
         let mut factor = ((keys as f64 * 0.618_033_988_749_895) as u64).max(1);
         while greatest_common_divisor(factor, keys) != 1 {
@@ -160,7 +161,8 @@ impl Scramble {
     }
 
     #[inline]
-    fn apply(&self, rank: u64) -> u64 {
+    /// Where `rank` goes.
+    pub(crate) fn apply(&self, rank: u64) -> u64 {
         match rank.checked_mul(self.factor) {
             Some(product) => product % self.keys,
             None => (u128::from(rank) * u128::from(self.factor) % u128::from(self.keys)) as u64,

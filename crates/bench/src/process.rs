@@ -26,6 +26,15 @@ pub struct Split {
     pub system: Duration,
 }
 
+/// Bytes a process has caused to move between memory and devices, as the kernel counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Read from devices on its behalf.
+    pub read: u64,
+    /// Written: past the page cache when they were handed over, into the page cache when a page became dirty.
+    pub written: u64,
+}
+
 /// A process to watch, by its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
@@ -88,6 +97,19 @@ impl Process {
         Ok(Memory { resident: bytes("VmRSS:"), peak: bytes("VmHWM:") })
     }
 
+    /// Bytes it has read from and written to devices, from /proc/PID/io.
+    ///
+    /// # Errors
+    /// [`BenchError::System`] when the process is gone or belongs to another user.
+    pub fn traffic(self) -> Result<Traffic> {
+        let io = self.proc_file("io")?;
+        let bytes = |name: &str| {
+            let line = io.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
+        };
+        Ok(Traffic { read: bytes("read_bytes:"), written: bytes("write_bytes:") })
+    }
+
     fn proc_file(self, name: &str) -> Result<String> {
         let path = format!("/proc/{}/{name}", self.id);
         std::fs::read_to_string(&path).map_err(|error| BenchError::system(format!("read {path}"), error))
@@ -138,6 +160,15 @@ mod tests {
     fn memory_of_this_process_is_plausible() {
         let memory = Process::new(std::process::id()).memory().unwrap();
         assert!(memory.resident > 100 * 1024 && memory.peak >= memory.resident, "{memory:?}");
+    }
+
+    #[test]
+    fn what_this_process_writes_is_counted() {
+        let before = Process::new(std::process::id()).traffic().unwrap().written;
+        // A temporary folder may be in memory, and then nothing is written to a device.
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        std::fs::write(folder.path().join("file"), vec![1; 1 << 20]).unwrap();
+        assert!(Process::new(std::process::id()).traffic().unwrap().written >= before + (1 << 20));
     }
 
     #[test]

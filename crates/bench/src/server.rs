@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::fs::File;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use crate::affinity::pin_this_thread;
 use crate::control::Control;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
+use crate::placement::{Placement, place};
 use crate::process::Process;
 
 /// How long a server may take until it answers `version`.
@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_millis(10);
 pub enum Origin {
     /// It runs already, here.
     Running(Address),
-    /// It is started with this command line; `{port}` or `{socket}`, and `{memory}`, are replaced.
+    /// It is started with this command line; `{port}` or `{socket}`, `{batch_port}`, `{admin_port}` and `{memory}` are replaced.
     Started(String),
 }
 
@@ -79,7 +79,7 @@ impl Origin {
 /// A server that answers.
 #[derive(Debug)]
 pub struct Server {
-    address: Address,
+    placement: Placement,
     process: Option<Process>,
     started: Option<Started>,
 }
@@ -101,7 +101,8 @@ impl Server {
             Origin::Running(address) => {
                 let mut control = Control::connect(address)?;
                 control.version()?;
-                Ok(Self { address: address.clone(), process: local_process(&mut control), started: None })
+                let process = local_process(&mut control);
+                Ok(Self { placement: Placement::only(address.clone()), process, started: None })
             }
             Origin::Started(line) => Self::start_with_retries(line, memory, cpus),
         }
@@ -121,7 +122,7 @@ impl Server {
     fn start(line: &str, memory: Option<u64>, cpus: &[usize]) -> Result<Self> {
         let failed = |reason: String| BenchError::Start { command: line.to_owned(), reason };
         let directory = TempDir::new().map_err(|error| BenchError::system("create a temporary folder", error))?;
-        let (address, line) = place(line, memory, &directory)?;
+        let (placement, line) = place(line, memory, directory.path())?;
         let words = shlex::split(&line).filter(|words| !words.is_empty());
         let words = words.ok_or_else(|| failed("its quotes do not match".to_owned()))?;
         let messages = File::create(directory.path().join("stderr"))
@@ -130,7 +131,7 @@ impl Server {
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages);
         let child = spawn_pinned(command, cpus)?.map_err(|error| failed(error.to_string()))?;
         let process = Process::new(child.id());
-        let mut server = Self { address, process: Some(process), started: Some(Started { child, directory }) };
+        let mut server = Self { placement, process: Some(process), started: Some(Started { child, directory }) };
         server.wait_until_ready().map_err(|error| match error {
             BenchError::Start { reason, .. } => failed(reason),
             other => other,
@@ -142,7 +143,7 @@ impl Server {
         let start = Instant::now();
         loop {
             interrupt::check()?;
-            let answer = Control::connect(&self.address).and_then(|mut control| control.version());
+            let answer = Control::connect(self.address()).and_then(|mut control| control.version());
             // Looked at after the answer, which may have come from another program on the same port.
             let ended = self.started.as_mut().and_then(|started| started.child.try_wait().ok().flatten());
             match (answer, ended) {
@@ -164,7 +165,38 @@ impl Server {
 
     /// Where it listens.
     pub fn address(&self) -> &Address {
-        &self.address
+        &self.placement.online
+    }
+
+    /// Where its listener with the batch policy is; the only one of a server that has none.
+    pub fn batch(&self) -> &Address {
+        self.placement.batch.as_ref().unwrap_or(&self.placement.online)
+    }
+
+    /// Where its admin listener is, if its command line says so with `{admin_port}`.
+    pub fn admin(&self) -> Option<&Address> {
+        self.placement.admin.as_ref()
+    }
+
+    /// Ends a server that was started here with `signal` and waits until it is gone, killing it after `patience`; how long it
+    /// took.
+    ///
+    /// # Errors
+    /// [`BenchError::System`] when it cannot be waited for, or had to be killed.
+    pub fn end(mut self, signal: Signal, patience: Duration) -> Result<Duration> {
+        let Some(Started { child, .. }) = &mut self.started else { return Ok(Duration::ZERO) };
+        let start = Instant::now();
+        // The child has not been waited for, so its id cannot belong to another process.
+        let pid = Pid::from_raw(child.id() as i32);
+        kill(pid, signal).map_err(|error| BenchError::system(format!("signal process {pid}"), error))?;
+        while start.elapsed() < patience {
+            let ended = child.try_wait().map_err(|error| BenchError::system("wait for a server", error))?;
+            if ended.is_some() {
+                return Ok(start.elapsed());
+            }
+            std::thread::sleep(TICK);
+        }
+        Err(BenchError::system(format!("wait {patience:?} for the end of process {pid}"), std::io::ErrorKind::TimedOut))
     }
 
     /// Its process, when it runs on this machine.
@@ -176,6 +208,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let Some(Started { child, .. }) = &mut self.started else { return };
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
         // The child has not been waited for, so its id cannot belong to another process.
         let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
         let start = Instant::now();
@@ -188,26 +223,6 @@ impl Drop for Server {
         let _ = child.kill();
         let _ = child.wait();
     }
-}
-
-/// Chooses an address and puts it, and the memory limit, into the command line.
-fn place(line: &str, memory: Option<u64>, directory: &TempDir) -> Result<(Address, String)> {
-    let line = memory.map_or(line.to_owned(), |memory| line.replace("{memory}", &memory.to_string()));
-    if line.contains("{memory}") {
-        return Err(BenchError::option(
-            "memory",
-            "",
-            "the command line has {memory} in it: write the limit there, or give compare -m",
-        ));
-    }
-    if line.contains("{socket}") {
-        let socket = directory.path().join("socket");
-        let line = line.replace("{socket}", &socket.display().to_string());
-        return Ok((Address::Unix(socket), line));
-    }
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let port = port.map_err(|error| BenchError::system("find a free port", error))?.port();
-    Ok((Address::Tcp(format!("127.0.0.1:{port}")), line.replace("{port}", &port.to_string())))
 }
 
 /// Spawns from a thread of its own, pinned first: a child inherits the CPUs of the thread that starts it.

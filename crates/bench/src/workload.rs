@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use crate::error::{BenchError, Result};
 use crate::keys::{Key, KeySpace, shortest_length};
 use crate::operation::Operation;
-use crate::popularity::{Popularity, Sampler};
+use crate::popularity::{Popularity, Sampler, Scramble};
 use crate::random::{generator, mix2, unit};
 use crate::value::Values;
 use crate::weighted::Weighted;
@@ -208,32 +208,56 @@ impl Source for MixedSource {
     }
 }
 
-/// Sets every key once, in the order of their numbers.
+/// How often every key is set.
+#[derive(Debug, Clone, Copy)]
+pub struct Passes {
+    /// The number of the first pass. Pass 0 goes in the order of the keys' numbers, each later one in an order of its own.
+    pub first: u32,
+    /// How many there are; none means without end.
+    pub count: Option<u32>,
+}
+
+/// Sets every key once in each pass; the number of the pass is the number of the write.
 #[derive(Debug)]
 pub struct FillSource {
     spaces: Vec<KeySpace>,
     keys: u64,
+    scramble: Scramble,
+    passes: Passes,
+    /// Passes done.
+    done: u32,
+    /// Position within the pass, over all spaces.
     next: u64,
-    step: u64,
+    stream: u64,
+    streams: u64,
 }
 
 impl FillSource {
     /// The share of stream `stream` of `streams`.
-    pub fn new(workload: &Workload, stream: u64, streams: u64) -> Self {
-        Self { spaces: workload.spaces(), keys: workload.keys, next: stream, step: streams }
+    pub fn new(workload: &Workload, passes: Passes, stream: u64, streams: u64) -> Self {
+        let scramble = Scramble::new(workload.keys);
+        Self { spaces: workload.spaces(), keys: workload.keys, scramble, passes, done: 0, next: stream, stream, streams }
+    }
+
+    fn pass(&self) -> u32 {
+        self.passes.first.wrapping_add(self.done)
     }
 }
 
 impl Source for FillSource {
     fn next(&mut self) -> Option<Request> {
-        while self.next >= self.keys {
-            self.spaces.pop()?;
-            self.next -= self.keys;
+        let all = self.keys * self.spaces.len() as u64;
+        if self.next >= all {
+            self.done = self.done.wrapping_add(1);
+            self.next = self.stream;
         }
-        let space = *self.spaces.last()?;
-        let key = Key { space, number: self.next };
-        self.next += self.step;
-        Some(Request { operation: Operation::Set, key, version: 0 })
+        if self.passes.count.is_some_and(|count| self.done >= count) || self.next >= all {
+            return None;
+        }
+        let space = self.spaces[(self.next / self.keys) as usize];
+        let number = (0..self.pass()).fold(self.next % self.keys, |number, _| self.scramble.apply(number));
+        self.next += self.streams;
+        Some(Request { operation: Operation::Set, key: Key { space, number }, version: self.pass() })
     }
 
     fn another_key(&mut self) -> Key {
@@ -241,6 +265,62 @@ impl Source for FillSource {
     }
 
     fn next_version(&mut self) -> u32 {
-        0
+        self.pass()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(keys: u64) -> Workload {
+        Workload {
+            seed: 1,
+            keys,
+            key_length: 10,
+            popularity: Popularity::Uniform,
+            sizes: Weighted::only(10),
+            random_sizes: false,
+            ttls: Weighted::only(0),
+            mix: Weighted::only(Operation::Get),
+            once_share: 0.0,
+            lookaside: false,
+        }
+    }
+
+    fn numbers(passes: Passes, streams: u64) -> Vec<u64> {
+        let workload = workload(1000);
+        let stream = |stream| {
+            let mut source = FillSource::new(&workload, passes, stream, streams);
+            std::iter::from_fn(move || source.next()).map(|request| request.key.number)
+        };
+        (0..streams).flat_map(stream).collect()
+    }
+
+    #[test]
+    fn every_pass_sets_every_key_once() {
+        for passes in [Passes { first: 0, count: Some(1) }, Passes { first: 3, count: Some(2) }] {
+            for streams in [1, 3] {
+                let mut all = numbers(passes, streams);
+                all.sort_unstable();
+                let expected: Vec<u64> = (0..1000).flat_map(|key| vec![key; passes.count.unwrap() as usize]).collect();
+                assert_eq!(all, expected, "{passes:?} in {streams} streams");
+            }
+        }
+    }
+
+    #[test]
+    fn passes_go_in_different_orders() {
+        let orders: Vec<_> = (0..3).map(|first| numbers(Passes { first, count: Some(1) }, 1)).collect();
+        assert!(orders[0].is_sorted());
+        assert!(orders[0] != orders[1] && orders[1] != orders[2] && orders[0] != orders[2]);
+    }
+
+    #[test]
+    fn passes_without_end_go_on() {
+        let workload = workload(10);
+        let mut source = FillSource::new(&workload, Passes { first: 1, count: None }, 0, 1);
+        let versions: Vec<u32> = (0..35).map(|_| source.next().unwrap().version).collect();
+        assert_eq!((versions[0], versions[9], versions[10], versions[34]), (1, 1, 2, 4));
     }
 }

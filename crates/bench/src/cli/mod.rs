@@ -212,7 +212,7 @@ fn rate(per_second: Option<f64>, arrivals: Arrivals) -> Result<Option<Rate>> {
     /// More a second than any one client machine can send.
     const MOST: f64 = 1e9;
     match per_second {
-        Some(per_second) if per_second > 0.0 && per_second <= MOST => Ok(Some(Rate { per_second, arrivals })),
+        Some(per_second) if per_second > 0.0 && per_second <= MOST => Ok(Some(Rate { per_second, arrivals, sleeps: false })),
         Some(wrong) => {
             Err(BenchError::option("rate", wrong, format!("expected above 0 and up to {MOST} requests a second")))
         }

@@ -135,7 +135,7 @@ fn settle_rate(settings: &Settings, job: Job, kept: &mut [Option<Server>; 2]) ->
         load::fill(&plan, server.address())?;
     }
     let peak = load::run(&plan, server.address(), server.process())?.requests_per_second;
-    plan.rate = Some(Rate { per_second: peak * fraction, arrivals });
+    plan.rate = Some(Rate { per_second: peak * fraction, arrivals, sleeps: false });
     if settings.keep {
         kept[0] = Some(server);
     }
