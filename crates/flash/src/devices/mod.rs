@@ -1,18 +1,43 @@
 //! The devices of a tier: opening, checking and locking them, and what their superblocks say of the tier.
+//!
+//! Everything that may be refused is looked at before anything is written. A tier that starts empty is a new tier with an
+//! identity of its own, so that what still lies in the regions passes for nothing.
 
+mod place;
+mod size;
+mod superblock;
+mod superblocks;
+#[cfg(test)]
+mod tests;
+mod tier;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::config::FlashConfig;
 use crate::error::FlashError;
-use crate::io::Media;
+use crate::io::{BLOCK_BYTES, Media};
+use place::Place;
+use superblock::{FIRST_REGION, Head, Superblock};
+use superblocks::Superblocks;
+use tier::{Candidate, Plan};
 
-/// The devices of a tier, opened and locked.
+/// The devices of a tier, opened and locked for as long as one of its [`Media`] lives.
 pub struct Devices {
     media: Vec<Arc<dyn Media>>,
-    places: Vec<(usize, u64)>,
+    /// Device and offset of each region.
+    places: Vec<(u32, u64)>,
     region_bytes: usize,
+    superblocks: Mutex<Superblocks>,
+    tier: u64,
+    seed: u64,
+    layout: u64,
+    snapshot_path: Option<PathBuf>,
 }
 
 /// What [`Devices::open`] found.
@@ -21,7 +46,7 @@ pub struct Opened {
     pub devices: Devices,
     /// Nothing is on any of them that counts: the tier starts empty.
     pub fresh: bool,
-    /// Why it starts empty although something was there, in a sentence.
+    /// Why it does although something was there, in a sentence.
     pub why_fresh: Option<String>,
 }
 
@@ -32,7 +57,7 @@ pub struct TierState {
     pub flushed_below: u64,
     /// Second at which a flush is due; 0: none.
     pub flush_at: u32,
-    /// Sequence numbers begin above this one.
+    /// Sequence numbers begin above this one. The only thing that a tier that starts empty takes over.
     pub sequence_floor: u64,
     /// Identity of the index snapshot that fits; 0: none.
     pub clean_stop: u64,
@@ -46,8 +71,28 @@ impl Devices {
     /// # Errors
     /// A sentence that says what to do; the devices are then as they were.
     pub fn open(config: &FlashConfig) -> Result<Opened, FlashError> {
-        let _ = config;
-        unimplemented!()
+        let region_bytes = check(config)?;
+        let mut places = Vec::with_capacity(config.devices.len());
+        for device in &config.devices {
+            places.push(Place::open(device, &places)?);
+        }
+        let candidates = places
+            .iter()
+            .map(|place| {
+                let (bytes, bytes_before) = (place.bytes, place.length_before);
+                Ok(Candidate { path: place.path.clone(), bytes, bytes_before, head: place.head()? })
+            })
+            .collect::<Result<Vec<_>, FlashError>>()?;
+        let plan = tier::plan(&candidates, region_bytes, random)?;
+        places.iter().try_for_each(Place::allocate)?;
+        let snapshot_path = places[0].snapshot_path();
+        let media = places
+            .iter_mut()
+            .map(|place| Ok(Arc::new(place.accept(config.direct)?) as Arc<dyn Media>))
+            .collect::<Result<Vec<_>, FlashError>>()?;
+        let opened = Self::assemble(media, &candidates, plan, snapshot_path)?;
+        places.iter().try_for_each(Place::cut)?;
+        Ok(opened)
     }
 
     /// The same with devices that a test made.
@@ -56,8 +101,42 @@ impl Devices {
     /// As [`Devices::open`].
     #[cfg(feature = "testing")]
     pub fn on(media: Vec<Arc<dyn Media>>, config: &FlashConfig) -> Result<Opened, FlashError> {
-        let _ = (media, config);
-        unimplemented!()
+        let region_bytes = check(config)?;
+        let candidates = media
+            .iter()
+            .enumerate()
+            .map(|(number, media)| {
+                let path = PathBuf::from(format!("device {number}"));
+                let head = Head::read(|buffer, offset| media.read_at(buffer, offset))
+                    .map_err(|source| FlashError::Io { path: path.clone(), what: "read its superblock", source })?;
+                Ok(Candidate { path, bytes: media.bytes(), bytes_before: media.bytes(), head })
+            })
+            .collect::<Result<Vec<_>, FlashError>>()?;
+        let plan = tier::plan(&candidates, region_bytes, random)?;
+        Self::assemble(media, &candidates, plan, None)
+    }
+
+    /// Carries a plan out.
+    fn assemble(
+        media: Vec<Arc<dyn Media>>,
+        candidates: &[Candidate],
+        plan: Plan,
+        snapshot_path: Option<PathBuf>,
+    ) -> Result<Opened, FlashError> {
+        let (fresh, why_fresh) = (plan.fresh, plan.why_fresh.clone());
+        let superblocks = Superblocks::carry_out(plan, candidates, &media)?;
+        let all: Vec<&Superblock> = superblocks.all().collect();
+        let devices = Self {
+            region_bytes: all[0].region_bytes as usize,
+            places: places(&all),
+            tier: all[0].tier,
+            seed: all[0].seed,
+            layout: layout(&all),
+            superblocks: Mutex::new(superblocks),
+            media,
+            snapshot_path,
+        };
+        Ok(Opened { devices, fresh, why_fresh })
     }
 
     /// Regions of all devices.
@@ -72,18 +151,19 @@ impl Devices {
 
     /// Identity of the tier, random: another one each time a tier starts empty.
     pub fn tier(&self) -> u64 {
-        unimplemented!()
+        self.tier
     }
 
     /// Seed under which keys are hashed, random, kept for the life of the tier.
     pub fn seed(&self) -> u64 {
-        unimplemented!()
+        self.seed
     }
 
     /// Device and offset of a region.
     #[inline]
     pub fn place(&self, region: usize) -> (usize, u64) {
-        self.places[region]
+        let (device, offset) = self.places[region];
+        (device as usize, offset)
     }
 
     /// One device.
@@ -99,7 +179,7 @@ impl Devices {
 
     /// The tier's state as it was saved last.
     pub fn state(&self) -> TierState {
-        unimplemented!()
+        self.superblocks.lock().state()
     }
 
     /// Writes the tier's state to all devices and waits until it is there.
@@ -107,17 +187,58 @@ impl Devices {
     /// # Errors
     /// The first device's that failed; the others were written nevertheless.
     pub fn save(&self, state: &TierState) -> io::Result<()> {
-        let _ = state;
-        unimplemented!()
+        self.superblocks.lock().save(state, &self.media)
     }
 
     /// Fingerprint of the tier, its devices, their order and sizes: equal ones number regions alike.
     pub fn layout(&self) -> u64 {
-        unimplemented!()
+        self.layout
     }
 
     /// Where an index snapshot is kept: next to the first device's file; `None` where that is a block device.
     pub fn snapshot_path(&self) -> Option<PathBuf> {
-        unimplemented!()
+        self.snapshot_path.clone()
     }
+}
+
+/// Refuses what makes no sense whatever the devices are; the bytes of a region.
+fn check(config: &FlashConfig) -> Result<u64, FlashError> {
+    let bytes = config.region_bytes;
+    if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
+        return Err(FlashError::Config(format!("regions of {bytes} bytes: give a multiple of 4 KiB")));
+    }
+    if config.devices.is_empty() {
+        return Err(FlashError::Config("no device: give at least one path and size".into()));
+    }
+    Ok(bytes as u64)
+}
+
+/// Regions are dealt to the devices in turn, so that neighbours lie on different ones; the larger ones get the rest.
+fn places(superblocks: &[&Superblock]) -> Vec<(u32, u64)> {
+    let most = superblocks.iter().map(|superblock| superblock.regions).max().unwrap_or(0);
+    let row = |index: u64| {
+        let has = move |(_, superblock): &(usize, &&Superblock)| index < superblock.regions;
+        let place = move |(device, superblock): (usize, &&Superblock)| {
+            (device as u32, FIRST_REGION + index * superblock.region_bytes)
+        };
+        superblocks.iter().enumerate().filter(has).map(place)
+    };
+    (0..most).flat_map(row).collect()
+}
+
+fn layout(superblocks: &[&Superblock]) -> u64 {
+    let first = superblocks[0];
+    let mut bytes = Vec::new();
+    bytes.extend(first.tier.to_le_bytes());
+    bytes.extend(first.region_bytes.to_le_bytes());
+    for superblock in superblocks {
+        bytes.extend(superblock.device.to_le_bytes());
+        bytes.extend(superblock.regions.to_le_bytes());
+    }
+    xxh3_64(&bytes)
+}
+
+/// Identities and seeds: the standard library seeds its hashers from the system's random numbers.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

@@ -1,0 +1,266 @@
+//! One place of a tier: finding the file or block device behind a path, locking it, giving it its size.
+//!
+//! Nothing here outlives a refusal: a file that was made is removed again, one that was extended is cut back.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, fstatvfs};
+use rustix::io::Errno;
+
+use super::size::Size;
+use super::superblock::Head;
+use super::tier::refused;
+use crate::config::DeviceConfig;
+use crate::error::FlashError;
+use crate::io::{Aligned, BLOCK_BYTES, FileMedia};
+
+/// Name of the file in a directory that is named as a device.
+const FILE_NAME: &str = "moneta.flash";
+/// Where `st_blocks` is counted in.
+const SECTOR_BYTES: u64 = 512;
+
+/// An open and locked place.
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    /// Bytes to use.
+    pub(super) bytes: u64,
+    /// Holds the lock; reads and writes through the page cache.
+    file: File,
+    is_block: bool,
+    /// Bytes it had when it was opened.
+    pub(super) length_before: u64,
+    /// This run made it.
+    created: bool,
+    /// It is accepted: nothing is undone any more.
+    accepted: bool,
+}
+
+impl Place {
+    /// Opens what is behind the path, or makes a file, and locks it. `earlier` are the places named before it.
+    pub(super) fn open(device: &DeviceConfig, earlier: &[Self]) -> Result<Self, FlashError> {
+        let path = file_path(&device.path);
+        let existing = std::fs::metadata(&path);
+        let is_block = existing.as_ref().is_ok_and(|found| found.file_type().is_block_device());
+        if let Ok(found) = &existing
+            && !found.is_file()
+            && !is_block
+        {
+            return Err(refused(&path, "is neither a file, a directory nor a block device; name one of these".into()));
+        }
+        let created = matches!(&existing, Err(error) if error.kind() == io::ErrorKind::NotFound);
+        // Of a block device, exclusive means that nobody has it mounted.
+        let flags = if is_block { OFlags::EXCL } else { OFlags::empty() };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(created)
+            .custom_flags(flags.bits() as i32)
+            .open(&path)
+            .map_err(|error| open_refused(&path, error))?;
+        let mut place =
+            Self { path, bytes: device.bytes, file, is_block, length_before: 0, created: false, accepted: false };
+        place.lock(earlier)?;
+        // Only whoever holds the lock may remove it again.
+        place.created = created;
+        place.length_before = place.length().map_err(|source| place.failed("find the size", source))?;
+        if is_block && place.length_before < place.bytes {
+            return Err(place.refused(format!(
+                "has {}, not {}; give a size that it has",
+                Size(place.length_before),
+                Size(place.bytes)
+            )));
+        }
+        Ok(place)
+    }
+
+    fn lock(&self, earlier: &[Self]) -> Result<(), FlashError> {
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(()),
+            Err(Errno::WOULDBLOCK) => Err(match earlier.iter().find(|place| place.is_same(self)) {
+                Some(other) => self.refused(format!("is the same as {}; name it once", other.path.display())),
+                None => self.refused(
+                    "is in use by another process; stop that one first, or give this one a place of its own".into(),
+                ),
+            }),
+            Err(error) => Err(self.failed("lock it", error.into())),
+        }
+    }
+
+    /// Two paths may lead to one place.
+    fn is_same(&self, other: &Self) -> bool {
+        let identity = |place: &Self| {
+            let found = place.file.metadata().ok()?;
+            Some(if place.is_block { (0, found.rdev()) } else { (found.dev(), found.ino()) })
+        };
+        identity(self).is_some() && identity(self) == identity(other)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0)).map_err(io::Error::from)
+    }
+
+    /// What its first MiB says.
+    pub(super) fn head(&self) -> Result<Head, FlashError> {
+        let read = |buffer: &mut [u8], offset: u64| {
+            let mut filled = 0;
+            while filled < buffer.len() {
+                match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                    Ok(0) => break,
+                    Ok(count) => filled += count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            buffer[filled..].fill(0);
+            Ok(())
+        };
+        Head::read(read).map_err(|source| self.failed("read its superblock", source))
+    }
+
+    /// Gives a file its size, all of it allocated, so that no later write can find the disk full.
+    pub(super) fn allocate(&self) -> Result<(), FlashError> {
+        if self.is_block {
+            return Ok(());
+        }
+        let found = self.file.metadata().map_err(|source| self.failed("look at it", source))?;
+        let missing = self.bytes.saturating_sub(found.blocks() * SECTOR_BYTES);
+        let free = self.free_bytes()?;
+        if free < missing {
+            return Err(self.no_room(missing, free));
+        }
+        match fallocate(&self.file, FallocateFlags::empty(), 0, self.bytes) {
+            Ok(()) => Ok(()),
+            Err(Errno::NOSPC | Errno::DQUOT) => Err(self.no_room(missing, self.free_bytes()?)),
+            Err(Errno::FBIG) => {
+                Err(self.refused(format!("cannot be as large as {} on this file system; give less", Size(self.bytes))))
+            }
+            Err(Errno::OPNOTSUPP) => {
+                tracing::warn!(path = %self.path.display(), "the file system cannot set room aside: writes may find it full");
+                let length = self.bytes.max(self.length_before);
+                self.file.set_len(length).map_err(|source| self.failed("give it its size", source))
+            }
+            Err(error) => Err(self.failed("set room aside", error.into())),
+        }
+    }
+
+    fn free_bytes(&self) -> Result<u64, FlashError> {
+        let system = fstatvfs(&self.file).map_err(|error| self.failed("find the free space", error.into()))?;
+        Ok(system.f_bavail * system.f_frsize)
+    }
+
+    fn no_room(&self, missing: u64, free: u64) -> FlashError {
+        self.refused(format!(
+            "needs {} more on its file system, where {} are free; give it less, or make room",
+            Size(missing.next_multiple_of(1 << 20)),
+            Size(free & !((1 << 20) - 1))
+        ))
+    }
+
+    /// Opens it for the engine. From here on what was made of it stays.
+    pub(super) fn accept(&mut self, direct: bool) -> Result<FileMedia, FlashError> {
+        let (file, direct) = self.open_again(direct)?;
+        let lock = self.file.try_clone().map_err(|source| self.failed("open it", source))?;
+        if self.created {
+            self.sync_directory().map_err(|source| self.failed("write its directory", source))?;
+        }
+        self.accepted = true;
+        let (path, way) = (self.path.display(), if direct { "direct" } else { "buffered" });
+        tracing::info!(%path, bytes = self.bytes, io = way, "opened a device");
+        Ok(FileMedia::new(file, lock, self.bytes))
+    }
+
+    /// Gives back what a file has beyond its size; once its superblock says so, not before.
+    pub(super) fn cut(&self) -> Result<(), FlashError> {
+        if self.is_block || self.length_before <= self.bytes {
+            return Ok(());
+        }
+        self.file.set_len(self.bytes).map_err(|source| self.failed("cut it to its size", source))
+    }
+
+    /// A second description of the same file, direct if that is wanted and works.
+    fn open_again(&self, direct: bool) -> Result<(File, bool), FlashError> {
+        let open = |flags: OFlags| {
+            OpenOptions::new().read(true).write(true).custom_flags(flags.bits() as i32).open(&self.path)
+        };
+        let direct = direct.then(|| open(OFlags::DIRECT).and_then(|file| read_directly(&file).map(|()| file)));
+        let (file, direct) = match direct {
+            Some(Ok(file)) => (file, true),
+            Some(Err(error)) => {
+                tracing::warn!(path = %self.path.display(), %error, "no direct I/O here: going through the page cache");
+                (open(OFlags::empty()).map_err(|source| self.failed("open it", source))?, false)
+            }
+            None => (open(OFlags::empty()).map_err(|source| self.failed("open it", source))?, false),
+        };
+        let same = |one: &std::fs::Metadata, other: &std::fs::Metadata| {
+            (one.dev(), one.ino(), one.rdev()) == (other.dev(), other.ino(), other.rdev())
+        };
+        match (self.file.metadata(), file.metadata()) {
+            (Ok(one), Ok(other)) if same(&one, &other) => Ok((file, direct)),
+            _ => Err(self.refused("was replaced while it was being opened; start again".into())),
+        }
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(directory)?.sync_all()
+    }
+
+    /// Where an index snapshot goes.
+    pub(super) fn snapshot_path(&self) -> Option<PathBuf> {
+        let mut name = self.path.file_name()?.to_owned();
+        name.push(".snapshot");
+        (!self.is_block).then(|| self.path.with_file_name(name))
+    }
+
+    pub(super) fn refused(&self, reason: String) -> FlashError {
+        refused(&self.path, reason)
+    }
+
+    pub(super) fn failed(&self, what: &'static str, source: io::Error) -> FlashError {
+        FlashError::Io { path: self.path.clone(), what, source }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.accepted || self.is_block {
+            return;
+        }
+        // Where even this fails, an empty or zero file is left: the next start takes it as new.
+        if self.created {
+            let _ = std::fs::remove_file(&self.path);
+        } else if self.length().is_ok_and(|length| length > self.length_before) {
+            let _ = self.file.set_len(self.length_before);
+        }
+    }
+}
+
+fn file_path(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() }
+}
+
+/// Some file systems only say at the first read that they cannot.
+fn read_directly(file: &File) -> io::Result<()> {
+    file.read_at(&mut Aligned::recycled(BLOCK_BYTES), 0).map(drop)
+}
+
+fn open_refused(path: &Path, error: io::Error) -> FlashError {
+    let reason = match Errno::from_io_error(&error) {
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "this user may not read and write it; change its owner or mode, or run as a user who may"
+        }
+        Some(Errno::ROFS) => {
+            "lies on a file system that is mounted read-only; mount it for writing, or name another place"
+        }
+        Some(Errno::BUSY) => "is mounted or in use by another process; unmount it or stop that one first",
+        Some(Errno::NOENT) => "lies in a directory that does not exist; make the directory, or correct the path",
+        Some(Errno::NOSPC | Errno::DQUOT) => {
+            "cannot be made: its file system is full; make room, or name another place"
+        }
+        _ => return FlashError::Io { path: path.to_owned(), what: "open it", source: error },
+    };
+    refused(path, reason.into())
+}

@@ -1,0 +1,328 @@
+//! The superblock: what a device says of itself and of its tier.
+//!
+//! There are two copies, at 0 and at 4 KiB, written in turn, so that a write cut short leaves the one before it. The newest
+//! one that is whole counts. Regions begin at 1 MiB; what lies between is kept zero.
+//!
+//! ```text
+//!       0                4                8                12               16
+//!       +----------------+----------------+----------------+----------------+
+//!    0  | magic                           | version        | devices        |
+//!       +----------------+----------------+----------------+----------------+
+//!   16  | checksum                        | generation                      |
+//!       +----------------+----------------+----------------+----------------+
+//!   32  | tier                            | device                          |
+//!       +----------------+----------------+----------------+----------------+
+//!   48  | seed                            | region bytes                    |
+//!       +----------------+----------------+----------------+----------------+
+//!   64  | regions                         | number         | flags          |
+//!       +----------------+----------------+----------------+----------------+
+//!   80  | flushed below                   | flush at       | 0              |
+//!       +----------------+----------------+----------------+----------------+
+//!   96  | sequence floor                  | clean stop                      |
+//!       +----------------+----------------+----------------+----------------+
+//!  112  | 0 up to 4096                                                      |
+//!       +-------------------------------------------------------------------+
+//! ```
+//! Numbers are little-endian. The checksum is XXH3 of all 4096 bytes with the checksum's own as 0. Every version keeps
+//! magic, version and checksum where they are.
+
+use std::io;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::TierState;
+use crate::io::{Aligned, BLOCK_BYTES, Media};
+
+/// First bytes of a device of ours.
+const MAGIC: [u8; 8] = *b"MONETASB";
+/// The version written, and the newest one read.
+const VERSION: u32 = 1;
+/// Where the first region begins, in bytes.
+pub(super) const FIRST_REGION: u64 = 1 << 20;
+/// Flag: what is on the tier counts no longer.
+const ABANDONED: u32 = 1;
+/// Bytes of the fields; the rest of the block is zero.
+const FIELD_BYTES: usize = 112;
+const CHECKSUM: std::ops::Range<usize> = 16..24;
+
+const _: () = assert!(2 * BLOCK_BYTES as u64 <= FIRST_REGION && FIRST_REGION.is_multiple_of(BLOCK_BYTES as u64));
+const _: () = assert!(FIELD_BYTES <= 512, "one sector, which devices write whole");
+
+/// The fields of a superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Superblock {
+    /// Grows with every write to any device of the tier.
+    pub(super) generation: u64,
+    /// Identity of the tier.
+    pub(super) tier: u64,
+    /// Devices of the tier.
+    pub(super) devices: u32,
+    /// Identity of this device.
+    pub(super) device: u64,
+    /// Which of the tier's devices this is, from 0.
+    pub(super) number: u32,
+    /// Seed under which keys are hashed.
+    pub(super) seed: u64,
+    /// Bytes of a region.
+    pub(super) region_bytes: u64,
+    /// Regions of this device.
+    pub(super) regions: u64,
+    /// The tier's state.
+    pub(super) state: TierState,
+}
+
+/// What lies where one copy of a superblock should be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Copied {
+    /// Zeros.
+    Blank,
+    /// Something else's.
+    Foreign,
+    /// Ours, by its magic, but cut short or damaged.
+    Damaged,
+    /// A whole one of this later version.
+    Newer(u32),
+    /// A whole one.
+    Whole(Superblock),
+}
+
+impl Superblock {
+    /// The block to write.
+    pub(super) fn encode(&self) -> Aligned {
+        let mut block = Aligned::zeroed(BLOCK_BYTES);
+        let mut fields = Vec::with_capacity(FIELD_BYTES);
+        fields.extend(MAGIC);
+        fields.extend(VERSION.to_le_bytes());
+        fields.extend(self.devices.to_le_bytes());
+        fields.extend(0u64.to_le_bytes());
+        fields.extend(self.generation.to_le_bytes());
+        fields.extend(self.tier.to_le_bytes());
+        fields.extend(self.device.to_le_bytes());
+        fields.extend(self.seed.to_le_bytes());
+        fields.extend(self.region_bytes.to_le_bytes());
+        fields.extend(self.regions.to_le_bytes());
+        fields.extend(self.number.to_le_bytes());
+        fields.extend((if self.state.abandoned { ABANDONED } else { 0 }).to_le_bytes());
+        fields.extend(self.state.flushed_below.to_le_bytes());
+        fields.extend(self.state.flush_at.to_le_bytes());
+        fields.extend(0u32.to_le_bytes());
+        fields.extend(self.state.sequence_floor.to_le_bytes());
+        fields.extend(self.state.clean_stop.to_le_bytes());
+        block[..FIELD_BYTES].copy_from_slice(&fields);
+        let checksum = xxh3_64(&block);
+        block[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        block
+    }
+
+    /// Reads a block of 4 KiB.
+    pub(super) fn decode(block: &[u8]) -> Copied {
+        if block.iter().all(|&byte| byte == 0) {
+            return Copied::Blank;
+        }
+        if block[..8] != MAGIC {
+            return Copied::Foreign;
+        }
+        let mut unsigned = block.to_vec();
+        unsigned[CHECKSUM].fill(0);
+        if xxh3_64(&unsigned).to_le_bytes() != block[CHECKSUM] {
+            return Copied::Damaged;
+        }
+        match number32(block, 8) {
+            VERSION => Copied::Whole(Self::fields(block)),
+            later => Copied::Newer(later),
+        }
+    }
+
+    fn fields(block: &[u8]) -> Self {
+        Self {
+            devices: number32(block, 12),
+            generation: number64(block, 24),
+            tier: number64(block, 32),
+            device: number64(block, 40),
+            seed: number64(block, 48),
+            region_bytes: number64(block, 56),
+            regions: number64(block, 64),
+            number: number32(block, 72),
+            state: TierState {
+                abandoned: number32(block, 76) & ABANDONED != 0,
+                flushed_below: number64(block, 80),
+                flush_at: number32(block, 88),
+                sequence_floor: number64(block, 96),
+                clean_stop: number64(block, 104),
+            },
+        }
+    }
+
+    /// Writes it as copy `slot` and waits until it is on the device.
+    pub(super) fn write(&self, media: &dyn Media, slot: usize) -> io::Result<()> {
+        media.write_at(&self.encode(), (slot * BLOCK_BYTES) as u64)?;
+        media.sync()
+    }
+}
+
+fn number32(block: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(block[offset..offset + 4].try_into().expect("four bytes"))
+}
+
+fn number64(block: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(block[offset..offset + 8].try_into().expect("eight bytes"))
+}
+
+/// What the head of a device says, both copies taken together.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// Nothing was ever on it, or no more than the first write of a superblock, cut short.
+    Blank,
+    /// Something that is not ours.
+    Foreign,
+    /// Ours, but no copy is whole.
+    Damaged,
+    /// Of this later version.
+    Newer(u32),
+    /// Ours; this copy is the newest.
+    Ours(Superblock, usize),
+}
+
+impl Head {
+    /// Looks at the first MiB of a device: at its superblocks, and whether the rest is zero where there is none.
+    /// `read` fills a buffer from an offset, with zeros beyond the end.
+    pub(super) fn read(mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>) -> io::Result<Self> {
+        let mut block = Aligned::zeroed(BLOCK_BYTES);
+        read(&mut block, 0)?;
+        let first = Superblock::decode(&block);
+        read(&mut block, BLOCK_BYTES as u64)?;
+        let head = Self::of(first, Superblock::decode(&block));
+        if head == Self::Blank {
+            let mut rest = Aligned::zeroed(FIRST_REGION as usize - 2 * BLOCK_BYTES);
+            read(&mut rest, 2 * BLOCK_BYTES as u64)?;
+            if rest.iter().any(|&byte| byte != 0) {
+                return Ok(Self::Foreign);
+            }
+        }
+        Ok(head)
+    }
+
+    fn of(first: Copied, second: Copied) -> Self {
+        use Copied::{Blank, Damaged, Foreign, Newer, Whole};
+        match (first, second) {
+            (Newer(version), _) | (_, Newer(version)) => Self::Newer(version),
+            (Whole(first), Whole(second)) if second.generation > first.generation => Self::Ours(second, 1),
+            (Whole(first), _) => Self::Ours(first, 0),
+            (_, Whole(second)) => Self::Ours(second, 1),
+            // Regions are written only once both copies are there.
+            (Blank, Blank) | (Damaged, Blank) => Self::Blank,
+            (Damaged, _) | (_, Damaged) => Self::Damaged,
+            (Foreign, _) | (_, Foreign) => Self::Foreign,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock(generation: u64) -> Superblock {
+        Superblock {
+            generation,
+            tier: 0x1122_3344_5566_7788,
+            devices: 3,
+            device: 0x99AA_BBCC_DDEE_FF00,
+            number: 2,
+            seed: 0x0102_0304_0506_0708,
+            region_bytes: 8 << 20,
+            regions: 1234,
+            state: TierState {
+                flushed_below: 77,
+                flush_at: 88,
+                sequence_floor: 99,
+                clean_stop: 111,
+                abandoned: generation.is_multiple_of(2),
+            },
+        }
+    }
+
+    fn head(copies: [&[u8]; 2]) -> Head {
+        Head::read(|buffer, offset| {
+            buffer.fill(0);
+            if let Some(copy) = copies.get(offset as usize / BLOCK_BYTES) {
+                buffer[..copy.len()].copy_from_slice(copy);
+            }
+            Ok(())
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn every_field_comes_back() {
+        for generation in [1, 2] {
+            let written = superblock(generation);
+            assert_eq!(Superblock::decode(&written.encode()), Copied::Whole(written));
+        }
+    }
+
+    #[test]
+    fn the_layout_is_the_one_drawn() {
+        let block = superblock(5).encode();
+        assert_eq!(&block[..16], b"MONETASB\x01\0\0\0\x03\0\0\0");
+        assert_eq!(block[24], 5);
+        assert_eq!(&block[32..40], 0x1122_3344_5566_7788u64.to_le_bytes());
+        assert_eq!(&block[40..48], 0x99AA_BBCC_DDEE_FF00u64.to_le_bytes());
+        assert_eq!(&block[48..56], 0x0102_0304_0506_0708u64.to_le_bytes());
+        assert_eq!((block[58], block[64], block[72], block[76]), (0x80, 1234u64 as u8, 2, 0));
+        assert_eq!((block[80], block[88], block[96], block[104]), (77, 88, 99, 111));
+        assert!(block[FIELD_BYTES..].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn any_flipped_bit_is_noticed() {
+        let whole = superblock(3).encode();
+        for bit in 0..8 * BLOCK_BYTES {
+            let mut block = whole.to_vec();
+            block[bit / 8] ^= 1 << (bit % 8);
+            let found = Superblock::decode(&block);
+            assert!(matches!(found, Copied::Damaged | Copied::Foreign), "bit {bit}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_newest_whole_copy_counts() {
+        let (old, new) = (superblock(6).encode(), superblock(7).encode());
+        let mut torn = new.to_vec();
+        torn[60..].fill(0);
+        assert_eq!(head([&old, &new]), Head::Ours(superblock(7), 1));
+        assert_eq!(head([&new, &old]), Head::Ours(superblock(7), 0));
+        assert_eq!(head([&old, &torn]), Head::Ours(superblock(6), 0));
+        assert_eq!(head([&torn, &old]), Head::Ours(superblock(6), 1));
+        assert_eq!(head([&torn, &torn]), Head::Damaged);
+    }
+
+    #[test]
+    fn a_first_write_cut_short_leaves_a_blank_device() {
+        let first = superblock(1).encode();
+        assert_eq!(head([&first[..100], &[]]), Head::Blank);
+        assert_eq!(head([&[], &[]]), Head::Blank);
+        assert_eq!(head([&first, &[]]), Head::Ours(superblock(1), 0));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_told_apart_from_what_is_blank() {
+        assert_eq!(head([b"#!/bin/sh\n", &[]]), Head::Foreign);
+        assert_eq!(head([&[], b"later"]), Head::Foreign);
+        let beyond = Head::read(|buffer, offset| {
+            buffer.fill(u8::from(offset > BLOCK_BYTES as u64));
+            Ok(())
+        });
+        assert_eq!(beyond.unwrap(), Head::Foreign);
+    }
+
+    #[test]
+    fn a_newer_version_is_told_if_its_checksum_holds() {
+        let mut block = superblock(3).encode().to_vec();
+        block[8] = 2;
+        assert_eq!(Superblock::decode(&block), Copied::Damaged);
+        block[CHECKSUM].fill(0);
+        let checksum = xxh3_64(&block);
+        block[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(head([&superblock(3).encode(), &block]), Head::Newer(2));
+    }
+}

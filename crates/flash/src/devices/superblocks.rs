@@ -1,0 +1,124 @@
+//! The superblocks of all devices of a tier, and the order in which they are written.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::TierState;
+use super::superblock::{Head, Superblock};
+use super::tier::{Candidate, Plan};
+use crate::error::FlashError;
+use crate::io::Media;
+
+/// Superblocks as they were written last, one for each device.
+pub(super) struct Superblocks {
+    generation: u64,
+    members: Vec<Member>,
+}
+
+struct Member {
+    superblock: Superblock,
+    /// The copy to write next: never the newest whole one.
+    copy: usize,
+}
+
+impl Superblocks {
+    /// Writes what `plan` wants of the devices. At every moment the devices are what they were, or a tier that is kept, or
+    /// one that starts empty: never a mixture that would be refused.
+    pub(super) fn carry_out(
+        plan: Plan,
+        candidates: &[Candidate],
+        media: &[Arc<dyn Media>],
+    ) -> Result<Self, FlashError> {
+        let mut superblocks = Self { generation: plan.generation, members: Vec::with_capacity(candidates.len()) };
+        if plan.fresh {
+            give_up(candidates, media, plan.generation + 1)?;
+            superblocks.generation += 1;
+        }
+        for (wanted, candidate) in plan.superblocks.into_iter().zip(candidates) {
+            let given_up = usize::from(plan.fresh && is_alive(candidate));
+            superblocks.members.push(Member { superblock: wanted, copy: next_copy(candidate) ^ given_up });
+        }
+        let is_new = |number: usize| !superblocks.members[number].superblock.is_of_device(&candidates[number].head);
+        let newcomers: Vec<usize> = (0..candidates.len()).filter(|&number| is_new(number)).collect();
+        let changed: Vec<usize> = (0..candidates.len())
+            .filter(|number| !newcomers.contains(number))
+            .filter(|&number| !superblocks.members[number].superblock.is_on(&candidates[number].head))
+            .collect();
+        // Newcomers get both copies, and first: until the others know of them the tier is whole without them.
+        for number in newcomers.iter().chain(&newcomers).chain(&changed) {
+            superblocks.generation += 1;
+            superblocks
+                .write(*number, &media[*number])
+                .map_err(|error| cannot_write(&candidates[*number].path, error))?;
+        }
+        Ok(superblocks)
+    }
+
+    /// One device's superblock as it was written last.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Superblock> {
+        self.members.iter().map(|member| &member.superblock)
+    }
+
+    /// The tier's state.
+    pub(super) fn state(&self) -> TierState {
+        self.members[0].superblock.state
+    }
+
+    /// Writes another state to all devices that take it; the first failure is returned.
+    pub(super) fn save(&mut self, state: &TierState, media: &[Arc<dyn Media>]) -> io::Result<()> {
+        self.generation += 1;
+        let mut outcome = Ok(());
+        for (number, media) in media.iter().enumerate() {
+            self.members[number].superblock.state = *state;
+            outcome = outcome.and(self.write(number, media));
+        }
+        outcome
+    }
+
+    fn write(&mut self, number: usize, media: &Arc<dyn Media>) -> io::Result<()> {
+        let member = &mut self.members[number];
+        member.superblock.generation = self.generation;
+        member.superblock.write(media.as_ref(), member.copy)?;
+        member.copy ^= 1;
+        Ok(())
+    }
+}
+
+impl Superblock {
+    fn is_of_device(&self, head: &Head) -> bool {
+        matches!(head, Head::Ours(found, _) if (found.tier, found.device) == (self.tier, self.device))
+    }
+
+    /// Whether `head` says the same, whenever it was written.
+    fn is_on(&self, head: &Head) -> bool {
+        matches!(head, Head::Ours(found, _) if Self { generation: self.generation, ..found.clone() } == *self)
+    }
+}
+
+/// Says on every device of a tier that what is there counts no longer, so that a start cut short never finds a part of it
+/// beside a part of its successor.
+fn give_up(candidates: &[Candidate], media: &[Arc<dyn Media>], generation: u64) -> Result<(), FlashError> {
+    for (candidate, media) in candidates.iter().zip(media).filter(|(candidate, _)| is_alive(candidate)) {
+        let Head::Ours(found, _) = &candidate.head else { continue };
+        let state = TierState { abandoned: true, ..found.state };
+        let given_up = Superblock { generation, state, ..found.clone() };
+        given_up.write(media.as_ref(), next_copy(candidate)).map_err(|error| cannot_write(&candidate.path, error))?;
+    }
+    Ok(())
+}
+
+fn is_alive(candidate: &Candidate) -> bool {
+    matches!(&candidate.head, Head::Ours(found, _) if !found.state.abandoned)
+}
+
+fn next_copy(candidate: &Candidate) -> usize {
+    match candidate.head {
+        Head::Ours(_, copy) => copy ^ 1,
+        _ => 0,
+    }
+}
+
+fn cannot_write(path: &Path, source: io::Error) -> FlashError {
+    FlashError::Io { path: path.to_owned(), what: "write its superblock", source }
+}

@@ -1,0 +1,225 @@
+//! What several devices make together: a tier that is kept, or one that starts empty, or a mixture that is refused.
+//!
+//! Pure: it sees what the heads of the devices say and how many regions each is to have, and touches nothing.
+
+use std::path::{Path, PathBuf};
+
+use super::TierState;
+use super::size::Size;
+use super::superblock::{FIRST_REGION, Head, Superblock};
+use crate::error::FlashError;
+
+/// Regions without which a tier is not begun: fewer leave none to empty while others are filled and written.
+const LEAST_REGIONS: u64 = 16;
+
+/// A device that is to be part of the tier.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    /// What it is called.
+    pub(super) path: PathBuf,
+    /// Bytes to use.
+    pub(super) bytes: u64,
+    /// Bytes that were there before.
+    pub(super) bytes_before: u64,
+    /// What it says of itself.
+    pub(super) head: Head,
+}
+
+/// What is to be made of the candidates.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// The tier starts empty.
+    pub(super) fresh: bool,
+    /// Why it does although something was there.
+    pub(super) why_fresh: Option<String>,
+    /// Generation of the newest superblock found; 0 without one.
+    pub(super) generation: u64,
+    /// The superblocks to be, one for each candidate, of the next generation.
+    pub(super) superblocks: Vec<Superblock>,
+}
+
+impl Candidate {
+    fn regions(&self, region_bytes: u64) -> u64 {
+        regions_in(self.bytes, region_bytes)
+    }
+
+    fn superblock(&self) -> Option<&Superblock> {
+        match &self.head {
+            Head::Ours(superblock, _) => Some(superblock),
+            _ => None,
+        }
+    }
+
+    fn refused(&self, reason: String) -> FlashError {
+        refused(&self.path, reason)
+    }
+}
+
+/// Decides what becomes of `candidates`; `random` gives identities.
+pub(super) fn plan(
+    candidates: &[Candidate],
+    region_bytes: u64,
+    mut random: impl FnMut() -> u64,
+) -> Result<Plan, FlashError> {
+    candidates.iter().try_for_each(recognise)?;
+    let newest_of = |tier: u64| {
+        let of_tier = candidates.iter().filter_map(Candidate::superblock).filter(move |found| found.tier == tier);
+        of_tier.max_by_key(|found| found.generation).expect("the tier is one that was found")
+    };
+    let counts = |found: &Superblock| !newest_of(found.tier).state.abandoned;
+    let kept: Vec<Option<&Superblock>> =
+        candidates.iter().map(|candidate| candidate.superblock().filter(|found| counts(found))).collect();
+    one_tier(candidates, &kept)?;
+    same_region_size(candidates, &kept, region_bytes)?;
+    enough_room(candidates, region_bytes)?;
+
+    let found = || candidates.iter().filter_map(Candidate::superblock);
+    let generation = found().map(|found| found.generation).max().unwrap_or(0);
+    let tier = kept.iter().flatten().next().map(|found| newest_of(found.tier));
+    let why_fresh = match tier {
+        Some(newest) => missing(newest, &kept).or_else(|| smaller(candidates, &kept, region_bytes)),
+        None => found().next().map(|_| {
+            "the tier was given up while its devices failed, and what is on them may be out of date".to_string()
+        }),
+    };
+    let keeps = tier.filter(|_| why_fresh.is_none());
+    let count = candidates.len() as u32;
+    let shared = match keeps {
+        Some(newest) => Superblock { generation: generation + 1, devices: count, ..newest.clone() },
+        None => Superblock {
+            generation: generation + 1,
+            tier: random(),
+            devices: count,
+            device: 0,
+            number: 0,
+            seed: random(),
+            region_bytes,
+            regions: 0,
+            state: TierState {
+                sequence_floor: found().map(|found| found.state.sequence_floor).max().unwrap_or(0),
+                ..TierState::default()
+            },
+        },
+    };
+    let members = kept.iter().map(|found| found.filter(|_| keeps.is_some()));
+    let mut next_number = members.clone().flatten().count() as u32;
+    let superblocks = candidates.iter().zip(members).map(|(candidate, member)| {
+        let (device, number) = member.map(|member| (member.device, member.number)).unwrap_or_else(|| {
+            next_number += 1;
+            (random(), next_number - 1)
+        });
+        Superblock { device, number, regions: candidate.regions(region_bytes), ..shared.clone() }
+    });
+    Ok(Plan { fresh: keeps.is_none(), why_fresh, generation, superblocks: superblocks.collect() })
+}
+
+fn regions_in(bytes: u64, region_bytes: u64) -> u64 {
+    bytes.saturating_sub(FIRST_REGION) / region_bytes
+}
+
+/// Refuses what is not ours or not to be read by us.
+fn recognise(candidate: &Candidate) -> Result<(), FlashError> {
+    let reason = match &candidate.head {
+        Head::Blank | Head::Ours(..) => return Ok(()),
+        Head::Foreign => "holds something that is not Moneta's; name another place, or empty this one first \
+             (remove the file; wipe the first MiB of a block device)"
+            .to_string(),
+        Head::Damaged => "is Moneta's, but both copies of its superblock are damaged; restore it, or begin anew \
+             with an empty one (remove the file; wipe the first MiB of a block device)"
+            .to_string(),
+        Head::Newer(version) => format!(
+            "was written by a newer Moneta (format {version}); start that version, or begin anew with an empty one \
+             (remove the file; wipe the first MiB of a block device)"
+        ),
+    };
+    Err(candidate.refused(reason))
+}
+
+/// Refuses devices of several tiers, and copies.
+fn one_tier(candidates: &[Candidate], kept: &[Option<&Superblock>]) -> Result<(), FlashError> {
+    let mut seen: Vec<(&Candidate, &Superblock)> = Vec::new();
+    for (candidate, found) in candidates.iter().zip(kept) {
+        let Some(found) = found else { continue };
+        if let Some((other, _)) = seen.iter().find(|(_, other)| other.tier != found.tier) {
+            return Err(candidate.refused(format!(
+                "belongs to another tier than {}; give the devices of one tier, or empty this one first (remove the \
+                 file; wipe the first MiB of a block device)",
+                other.path.display()
+            )));
+        }
+        if let Some((other, _)) = seen.iter().find(|(_, other)| other.number == found.number) {
+            return Err(candidate.refused(format!("is a copy of {}; give only one of them", other.path.display())));
+        }
+        seen.push((candidate, found));
+    }
+    Ok(())
+}
+
+fn same_region_size(
+    candidates: &[Candidate],
+    kept: &[Option<&Superblock>],
+    region_bytes: u64,
+) -> Result<(), FlashError> {
+    for (candidate, found) in candidates.iter().zip(kept) {
+        if let Some(found) = found.filter(|found| found.region_bytes != region_bytes) {
+            return Err(candidate.refused(format!(
+                "was made with regions of {}, not {}; give a region size of {}, or begin anew with an empty one",
+                Size(found.region_bytes),
+                Size(region_bytes),
+                Size(found.region_bytes)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn enough_room(candidates: &[Candidate], region_bytes: u64) -> Result<(), FlashError> {
+    let regions = |candidate: &Candidate| candidate.regions(region_bytes);
+    let total: u64 = candidates.iter().map(regions).sum();
+    let lacking = LEAST_REGIONS.saturating_sub(total);
+    // The first is told to make up for all; a device must hold one region at least.
+    for (candidate, lacking) in candidates.iter().zip(std::iter::once(lacking).chain(std::iter::repeat(0))) {
+        let needed = (regions(candidate) + lacking).max(1);
+        if needed > regions(candidate) {
+            return Err(candidate.refused(format!(
+                "{} is too small: a tier needs at least {LEAST_REGIONS} regions of {}; give it at least {}, or \
+                 smaller regions",
+                Size(candidate.bytes),
+                Size(region_bytes),
+                Size(FIRST_REGION + needed * region_bytes)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Why a tier cannot be kept: some of its devices are not here, and the newest version of anything may have lain there.
+fn missing(newest: &Superblock, kept: &[Option<&Superblock>]) -> Option<String> {
+    let here = |number| kept.iter().flatten().any(|found| found.number == number);
+    let missing = (0..newest.devices).filter(|&number| !here(number)).count();
+    (missing > 0).then(|| {
+        format!(
+            "{missing} of the {} devices of the tier {} missing, and newer versions may lie there",
+            newest.devices,
+            if missing == 1 { "is" } else { "are" }
+        )
+    })
+}
+
+/// The same for a device that is to be smaller than it was.
+fn smaller(candidates: &[Candidate], kept: &[Option<&Superblock>], region_bytes: u64) -> Option<String> {
+    candidates.iter().zip(kept).find_map(|(candidate, found)| {
+        let left = regions_in(candidate.bytes.min(candidate.bytes_before), region_bytes);
+        let found = found.filter(|found| left < found.regions)?;
+        Some(format!(
+            "{} has become smaller ({} before), and newer versions may have lain on what is cut off",
+            candidate.path.display(),
+            Size(FIRST_REGION + found.regions * found.region_bytes)
+        ))
+    })
+}
+
+/// A device that is refused.
+pub(super) fn refused(path: &Path, reason: String) -> FlashError {
+    FlashError::Device { path: path.to_owned(), reason }
+}
