@@ -267,6 +267,10 @@ impl Tier for Memory {
             None => self.store(key, &item.value.to_vec(), &order),
         })
     }
+
+    fn next_cas(&self, key: &Key<'_>) -> u64 {
+        self.shard(key.hash).lock().new_cas(None)
+    }
 }
 
 impl Shard {

@@ -11,7 +11,7 @@ mod write;
 use moneta_protocol::item::{Expiry, ItemMeta, ItemRef};
 
 pub use content::Content;
-pub use read::{Reading, read};
+pub use read::{Reading, read, wins_recache};
 pub use write::{Computed, Removal, arithmetic, delete, needs_old, write};
 
 /// The live item that a request meets. What is dead counts as nothing.

@@ -135,4 +135,8 @@ impl Tier for ModelStore {
         let item = Item { meta: item.meta, value: item.value.to_vec() };
         Step::done(self.settled().install(key.bytes, item, how))
     }
+
+    fn next_cas(&self, _key: &Key<'_>) -> u64 {
+        self.settled().new_cas(None)
+    }
 }

@@ -90,6 +90,26 @@ pub trait Tier: Store {
     /// `meta.won` are not kept. A failure leaves nothing under the key.
     fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written>;
 
+    /// A CAS value for a version of `key` that the tier is not given: higher than that of any version of the key it was given
+    /// or told so before, and never picked again. 0: the tier keeps no such count.
+    fn next_cas(&self, key: &Key<'_>) -> u64 {
+        let _ = key;
+        0
+    }
+
+    /// The Unix second of a delayed flush that was asked for before this process and is still to come.
+    fn pending_flush(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether it has an item under `key`, as far as it knows without waiting; where it would have to wait, yes.
+    fn holds(&self, key: &Key<'_>) -> bool {
+        matches!(
+            self.peek(key, &mut |_: &ItemRef<'_>| ()),
+            Step::Wait(_) | Step::Done(Ok(Lookup::Visited | Lookup::Found(_)))
+        )
+    }
+
     /// Tells the tier that the tier above it answers reads of this key, so that it does not take the item for one that
     /// nobody wants. Called for few of those reads. Changes nothing that a client can see.
     fn note_hit(&self, key: &Key<'_>) {

@@ -35,14 +35,22 @@ pub fn read<'a>(old: Option<&Old<'a>>, request: &Retrieve, now: u32) -> Option<R
     }
 }
 
+/// Whether a read of this item wins its recache: it asks for it, nobody has it, and the item is stale or has less left to
+/// live than the read wants.
+#[inline]
+pub fn wins_recache(meta: &ItemMeta, request: &Retrieve, now: u32) -> bool {
+    // Judged by the time left before this very request's touch.
+    let ends_soon = || {
+        let wanted = request.recache.map(|exptime| Expiry::resolve(exptime, now));
+        wanted.is_some_and(|wanted| meta.expiry != Expiry::NEVER && meta.expiry.0 < wanted.0)
+    };
+    request.claim && !meta.token_sent && (meta.stale || ends_soon())
+}
+
 fn hit<'a>(old: &Old<'a>, request: &Retrieve, now: u32) -> Reading<'a> {
     let before = old.meta;
     let expiry = request.touch.map_or(before.expiry, |exptime| Expiry::resolve(exptime, now));
-    // Judged by the time left before this very request's touch.
-    let ends_soon = request
-        .recache
-        .is_some_and(|exptime| before.expiry != Expiry::NEVER && before.expiry.0 < Expiry::resolve(exptime, now).0);
-    let won = request.claim && !before.token_sent && (before.stale || ends_soon);
+    let won = wins_recache(&before, request, now);
     let meta = ItemMeta { expiry, expiry_before: before.expiry, won, ..before };
     let rewrite = (won || expiry != before.expiry).then(|| Version {
         expiry,

@@ -150,7 +150,7 @@ impl State {
     }
 
     /// The CAS value of a new version: the client's own, or the next of a sequence that only grows.
-    fn new_cas(&mut self, explicit: Option<u64>) -> u64 {
+    pub(super) fn new_cas(&mut self, explicit: Option<u64>) -> u64 {
         explicit.unwrap_or_else(|| {
             self.last_cas += 1;
             self.last_cas
