@@ -10,7 +10,8 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use thread_priority::{
-    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
 };
 
 use crate::error::{BenchError, Result};

@@ -9,6 +9,7 @@
 //! | [`wire`] | the client's side of the three protocols |
 //! | [`load`] | a load on one server: threads, phases, what was measured |
 //! | [`compare`] | two servers in turn on the same load |
+//! | [`ssd`] | a whole campaign on servers that keep their items on an SSD |
 //! | [`trace`], [`replay`] | recorded requests, and their replay for hit ratios |
 //! | [`process`] | CPU time and memory of a server, as the operating system counts them |
 
@@ -37,6 +38,7 @@ pub mod replay;
 mod schedule;
 mod server;
 pub mod sizes;
+pub mod ssd;
 mod table;
 pub mod trace;
 pub mod value;

@@ -1,4 +1,4 @@
-//! Tables in plain text.
+//! Tables in plain text, and how numbers are put into them.
 
 /// Rows of cells; the first column is aligned to the left, the others to the right.
 #[derive(Debug, Default)]
@@ -47,6 +47,17 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// The middle value, or the mean of the two in the middle.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +67,11 @@ mod tests {
         let mut table = Table::new(["name", "value"]);
         table.row(["a long name".to_owned(), "1".to_owned()]);
         assert_eq!(table.render(), "name         value\na long name      1\n");
+    }
+
+    #[test]
+    fn an_even_number_of_rounds_takes_the_mean_of_the_middle_two() {
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(vec![]), None);
     }
 }

@@ -236,7 +236,16 @@ impl FillSource {
     /// The share of stream `stream` of `streams`.
     pub fn new(workload: &Workload, passes: Passes, stream: u64, streams: u64) -> Self {
         let scramble = Scramble::new(workload.keys);
-        Self { spaces: workload.spaces(), keys: workload.keys, scramble, passes, done: 0, next: stream, stream, streams }
+        Self {
+            spaces: workload.spaces(),
+            keys: workload.keys,
+            scramble,
+            passes,
+            done: 0,
+            next: stream,
+            stream,
+            streams,
+        }
     }
 
     fn pass(&self) -> u32 {

@@ -1,8 +1,9 @@
-//! The command line of `moneta bench`: one server by default, two with `compare`, a trace with `replay`.
+//! The command line of `moneta bench`: one server by default, two with `compare`, a trace with `replay`, SSD tiers with `ssd`.
 
 mod compare_args;
 mod output;
 mod replay_args;
+mod ssd_args;
 mod workload_args;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use clap::{Args, Subcommand};
 
 pub use compare_args::CompareArgs;
 pub use replay_args::ReplayArgs;
+pub use ssd_args::SsdArgs;
 pub use workload_args::WorkloadArgs;
 
 use crate::affinity::parse_cpus;
@@ -38,6 +40,8 @@ enum Mode {
     Compare(Box<CompareArgs>),
     /// Replay a trace, or a profile's stream, for its hit ratio.
     Replay(Box<ReplayArgs>),
+    /// Measure servers that keep their items on an SSD: fill, reads, a bulk load, restarts, overwrites.
+    Ssd(Box<SsdArgs>),
     /// List the named profiles.
     Profiles,
 }
@@ -133,6 +137,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         None => run_single(&args.single),
         Some(Mode::Compare(compare)) => compare.run(),
         Some(Mode::Replay(replay)) => replay.run(),
+        Some(Mode::Ssd(ssd)) => ssd.run(),
         Some(Mode::Profiles) => {
             for (name, about) in profiles::list() {
                 println!("{name:<14} {about}");
@@ -212,7 +217,9 @@ fn rate(per_second: Option<f64>, arrivals: Arrivals) -> Result<Option<Rate>> {
     /// More a second than any one client machine can send.
     const MOST: f64 = 1e9;
     match per_second {
-        Some(per_second) if per_second > 0.0 && per_second <= MOST => Ok(Some(Rate { per_second, arrivals, sleeps: false })),
+        Some(per_second) if per_second > 0.0 && per_second <= MOST => {
+            Ok(Some(Rate { per_second, arrivals, sleeps: false }))
+        }
         Some(wrong) => {
             Err(BenchError::option("rate", wrong, format!("expected above 0 and up to {MOST} requests a second")))
         }

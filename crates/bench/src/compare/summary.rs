@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Run, Side};
-use crate::table::{Table, figure};
+use crate::table::{Table, figure, median};
 
 /// One figure over all rounds.
 #[derive(Debug, Clone, Serialize)]
@@ -83,17 +83,6 @@ fn metric(name: &'static str, unit: &'static str, runs: &[Run]) -> Option<Metric
     })
 }
 
-/// The middle value, or the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(values[middle]),
-        _ => Some((values[middle - 1] + values[middle]) / 2.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,11 +119,5 @@ mod tests {
     fn a_figure_of_zero_has_no_ratio() {
         let comparison = Comparison::new(&sides(), None, vec![run(0, 1, 0.0), run(1, 1, 5.0)]);
         assert_eq!(comparison.metrics[0].ratio, None);
-    }
-
-    #[test]
-    fn an_even_number_of_rounds_takes_the_mean_of_the_middle_two() {
-        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), Some(2.5));
-        assert_eq!(median(vec![]), None);
     }
 }

@@ -1,0 +1,119 @@
+//! What a server says of its tiers in `stats`: memcached with extstore and Moneta count the same things under different names.
+
+use std::collections::BTreeMap;
+
+use crate::address::Address;
+use crate::control::Control;
+use crate::error::Result;
+
+/// Counters and gauges of one moment. What a server does not report is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Keys read that were there.
+    pub hits: u64,
+    /// Of these, answered from the SSD tier.
+    pub ssd_hits: u64,
+    /// Items that can be read.
+    pub items: u64,
+    /// Items that were let go to make room, of either tier, and lost.
+    pub lost: u64,
+    /// Bytes written to the device, as the server counts them.
+    pub device_written: u64,
+    /// Bytes of RAM that finding an item on SSD takes: index, or headers with their hash table.
+    pub index: u64,
+    /// Bytes of RAM for fixed buffers of the SSD tier.
+    pub buffers: u64,
+    /// Duration of the recovery at start in microseconds.
+    pub recovery_microseconds: u64,
+    /// Bytes it read.
+    pub recovery_read: u64,
+    /// Bytes of the device it answered for.
+    pub recovery_covered: u64,
+}
+
+impl Counters {
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// As [`Control::stats`].
+    pub fn read(address: &Address) -> Result<Self> {
+        Ok(Self::parse(&Control::connect(address)?.stats()?))
+    }
+
+    fn parse(stats: &BTreeMap<String, String>) -> Self {
+        let number = |name: &str| stats.get(name).and_then(|value| value.parse::<u64>().ok());
+        let either = |names: [&str; 2]| names.into_iter().find_map(number).unwrap_or(0);
+        let moneta = number("flash_items").is_some();
+        let region = number("flash_region_bytes").unwrap_or(0);
+        Self {
+            hits: either(["get_hits", "get_hits"]),
+            ssd_hits: either(["tier_lower_hits", "get_extstore"]),
+            items: either(["flash_items", "curr_items"]),
+            // Moneta's evictions from RAM lose nothing: the item is on SSD.
+            lost: if moneta { number("flash_evictions").unwrap_or(0) } else { lost_by_memcached(&number) },
+            device_written: either(["flash_device_written_bytes", "extstore_bytes_written"]),
+            // memcached's `bytes` are its headers and keys, and the values not yet moved to the file.
+            index: number("flash_index_bytes")
+                .unwrap_or_else(|| either(["bytes", "bytes"]) + either(["hash_bytes", "hash_bytes"])),
+            buffers: number("flash_buffer_bytes").unwrap_or(0),
+            recovery_microseconds: number("flash_recovery_microseconds").unwrap_or(0),
+            recovery_read: number("flash_recovery_read_bytes").unwrap_or(0),
+            recovery_covered: number("flash_recovered_regions").unwrap_or(0) * region,
+        }
+    }
+
+    /// The share of the hits since `earlier` that the SSD tier answered, 0 to 1.
+    pub fn ssd_share_since(&self, earlier: &Self) -> f64 {
+        let hits = self.hits.saturating_sub(earlier.hits);
+        self.ssd_hits.saturating_sub(earlier.ssd_hits) as f64 / hits.max(1) as f64
+    }
+}
+
+/// Evicted while in RAM, and gone with a page of the file.
+fn lost_by_memcached(number: &impl Fn(&str) -> Option<u64>) -> u64 {
+    ["evictions", "extstore_objects_evicted", "extstore_compact_lost"].into_iter().filter_map(number).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(stats: &[(&str, &str)]) -> Counters {
+        Counters::parse(&stats.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    #[test]
+    fn both_programs_names_are_known() {
+        let peer = parse(&[
+            ("get_hits", "100"),
+            ("get_extstore", "90"),
+            ("curr_items", "7"),
+            ("bytes", "1000"),
+            ("hash_bytes", "24"),
+            ("evictions", "3"),
+            ("extstore_objects_evicted", "2"),
+        ]);
+        assert_eq!((peer.ssd_hits, peer.items, peer.index, peer.lost), (90, 7, 1024, 5));
+        let node = parse(&[
+            ("get_hits", "100"),
+            ("get_extstore", "80"),
+            ("curr_items", "3"),
+            ("flash_items", "9"),
+            ("bytes", "1000"),
+            ("evictions", "3"),
+            ("flash_index_bytes", "50"),
+            ("flash_region_bytes", "8"),
+            ("flash_recovered_regions", "4"),
+        ]);
+        assert_eq!((node.ssd_hits, node.items, node.index, node.lost), (80, 9, 50, 0));
+        assert_eq!(node.recovery_covered, 32);
+    }
+
+    #[test]
+    fn the_share_of_the_ssd_is_of_the_hits_in_between() {
+        let before = Counters { hits: 100, ssd_hits: 100, ..Counters::default() };
+        let after = Counters { hits: 200, ssd_hits: 125, ..Counters::default() };
+        assert_eq!(after.ssd_share_since(&before), 0.25);
+        assert_eq!(before.ssd_share_since(&before), 0.0);
+    }
+}

@@ -1,0 +1,29 @@
+//! A campaign on servers that keep their items on an SSD: everything docs/benchmarks.md tells of the SSD tier, in one run.
+//!
+//! The servers are started once, each with a folder of its own on the same disk, and measured in turn: A fills, B fills; then in
+//! every round A reads, B reads, and so on. While one is measured the other is idle. Before each load that reads, the page cache
+//! is dropped, so that reads are the disk's.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`subject`] | a server under test with its folder |
+//! | [`counters`] | what a server says of its tiers in `stats`, under the names of either program |
+//! | [`fill`], [`reads`], [`nightly`], [`overwrites`], [`restart`] | the parts of the campaign |
+//! | [`fio`], [`page_cache`] | what the disk itself can do; emptying the page cache |
+//! | [`report`] | the results as a table |
+
+mod campaign;
+mod counters;
+mod fill;
+mod fio;
+mod nightly;
+mod overwrites;
+mod page_cache;
+mod readiness;
+mod reads;
+mod report;
+mod restart;
+mod subject;
+
+pub use campaign::{Part, Scale, Settings, check, run};
+pub use report::{Report, Row};

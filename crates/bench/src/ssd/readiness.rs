@@ -1,0 +1,43 @@
+//! Whether a server that answers is ready: what its `/readyz` says.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use crate::address::Address;
+use crate::error::{BenchError, Result};
+use crate::interrupt;
+use crate::server::Server;
+
+/// How long a server may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+const TICK: Duration = Duration::from_millis(5);
+
+/// Waits until the server says that it is ready; one without an admin listener is ready when it answers.
+///
+/// # Errors
+/// [`BenchError::System`] when it is not within five minutes, or [`BenchError::Interrupted`].
+pub fn wait(server: &Server) -> Result<()> {
+    let Some(admin) = server.admin() else { return Ok(()) };
+    let start = Instant::now();
+    while !says_ready(admin) {
+        interrupt::check()?;
+        if start.elapsed() > PATIENCE {
+            return Err(BenchError::system(format!("wait for {admin}/readyz"), std::io::ErrorKind::TimedOut));
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(())
+}
+
+fn says_ready(admin: &Address) -> bool {
+    let ask = || -> Result<String> {
+        let mut stream = admin.connect()?;
+        let mut answer = String::new();
+        let exchange = stream
+            .write_all(b"GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+            .and_then(|()| stream.read_to_string(&mut answer));
+        exchange.map_err(|source| admin.failed(source))?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.split_whitespace().nth(1) == Some("200"))
+}
