@@ -4,12 +4,34 @@
 //! changes the index and appends; what is overwritten stays where it is until its region is the oldest and is emptied whole,
 //! its recently read records carried forward. So a device writes what clients write, once.
 
+mod attempt;
+mod buffer;
 mod config;
+mod counters;
 mod devices;
+mod engine;
 mod error;
+mod flush;
+mod flusher;
+mod format;
 mod io;
+mod listing;
+mod location;
+mod log;
+mod lookup;
+mod operate;
+mod reclaim;
+mod recovery;
+mod regions;
+mod report;
+mod sequence;
+mod shard;
+mod snapshot;
+mod threads;
+mod walk;
 
 pub use config::{DeviceConfig, Durability, FlashConfig, Io};
+pub use engine::Flash;
 pub use error::FlashError;
 pub use io::Media;
 #[cfg(feature = "testing")]

@@ -8,6 +8,8 @@ mod reader;
 mod ring;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use aligned::Aligned;
 pub use counters::ReadCounters;

@@ -1,0 +1,105 @@
+//! How a request that cannot be answered at once goes on.
+//!
+//! An operation is a function that is tried under the lock of its key's shard. It either ends, or says what it lacks: the
+//! record, which lies on a device; room to write; its write on the device. Without the lock that is waited for, and the
+//! operation is tried again, with the record that was read. If the index means something else by then, it is read anew. So
+//! every operation takes effect in one piece, though no lock is held while a device works.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use moneta_store::{Key, Pending, Step, StoreError};
+
+use crate::engine::Inner;
+use crate::flusher::Goal;
+use crate::lookup::{Fetched, Place};
+
+/// How a try ends.
+pub(crate) enum Attempt<T> {
+    /// For good.
+    Done(Result<T, StoreError>),
+    /// For good, once that append is on the devices.
+    Durable(T, u64),
+    /// It needs what lies there.
+    Read(Place),
+    /// It needs room, of which so much had been made before the try.
+    Full(u64),
+}
+
+impl<T> Attempt<T> {
+    /// Ended well.
+    pub(crate) fn done(outcome: T) -> Self {
+        Self::Done(Ok(outcome))
+    }
+
+    /// The same with another outcome.
+    pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Attempt<U> {
+        match self {
+            Self::Done(ended) => Attempt::Done(ended.map(with)),
+            Self::Durable(outcome, number) => Attempt::Durable(with(outcome), number),
+            Self::Read(place) => Attempt::Read(place),
+            Self::Full(before) => Attempt::Full(before),
+        }
+    }
+}
+
+/// A key that outlives its request's bytes.
+struct OwnedKey {
+    bytes: Box<[u8]>,
+    hash: u64,
+}
+
+impl OwnedKey {
+    fn borrow(&self) -> Key<'_> {
+        Key { bytes: &self.bytes, hash: self.hash }
+    }
+}
+
+impl Inner {
+    /// Ends a request whose first try was `first`; `again` makes what tries it again.
+    pub(crate) fn step<T, A>(self: &Arc<Self>, key: &Key<'_>, first: Attempt<T>, again: impl FnOnce() -> A) -> Step<T>
+    where
+        T: 'static,
+        A: FnMut(&Arc<Inner>, &Key<'_>, Option<&Fetched>) -> Attempt<T> + 'static,
+    {
+        match first {
+            Attempt::Done(ended) => Step::Done(ended),
+            first => {
+                let key = OwnedKey { bytes: key.bytes.into(), hash: key.hash };
+                Step::Wait(pend(Arc::clone(self).drive(key, first, again())))
+            }
+        }
+    }
+
+    async fn drive<T>(
+        self: Arc<Self>,
+        key: OwnedKey,
+        first: Attempt<T>,
+        mut again: impl FnMut(&Arc<Inner>, &Key<'_>, Option<&Fetched>) -> Attempt<T>,
+    ) -> Result<T, StoreError> {
+        let mut attempt = first;
+        loop {
+            attempt = match attempt {
+                Attempt::Done(ended) => return ended,
+                Attempt::Durable(outcome, number) => {
+                    self.log.queue.wait(Goal::Durable(number)).await?;
+                    return Ok(outcome);
+                }
+                Attempt::Read(place) => {
+                    let fetched = self.fetch(place, &key.bytes).await?;
+                    again(&self, &key.borrow(), Some(&fetched))
+                }
+                Attempt::Full(before) => {
+                    self.reclaim.need();
+                    self.log.queue.wait(Goal::Room(before)).await?;
+                    again(&self, &key.borrow(), None)
+                }
+            };
+        }
+    }
+}
+
+/// A boxed future, as stores give them out.
+pub(crate) fn pend<T>(future: impl Future<Output = Result<T, StoreError>> + 'static) -> Pending<T> {
+    Box::pin(future)
+}

@@ -1,0 +1,124 @@
+//! The memory of a region that is being filled or written.
+//!
+//! One thread at a time appends, under its group's lock; others read what was published before, without any lock. This is
+//! the module with `unsafe` for that: bytes up to `published` never change any more, bytes beyond belong to the appender.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use memmap2::MmapMut;
+use parking_lot::Mutex;
+
+/// A region in RAM.
+pub(crate) struct Buffer {
+    start: *mut u8,
+    length: usize,
+    /// Bytes from the start that are written for good.
+    published: AtomicUsize,
+    /// What the buffer holds is not wanted any more: its region was flushed away.
+    discarded: AtomicBool,
+    /// Keeps the memory.
+    map: Option<MmapMut>,
+    pool: Arc<BufferPool>,
+}
+
+// SAFETY: the pointer is to memory that the buffer owns; who may touch which part of it is said at each function.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Writes behind everything published. Nobody sees it until [`Buffer::publish`].
+    ///
+    /// # Safety
+    /// The caller is the only one to append to this buffer now, and `offset` is not below what is published.
+    pub(crate) unsafe fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset >= self.published.load(Ordering::Relaxed) && offset + bytes.len() <= self.length);
+        // SAFETY: inside the map by the assertion; nobody reads beyond `published`, and the caller alone writes there.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(offset), bytes.len()) };
+    }
+
+    /// Makes everything up to `end` readable.
+    pub(crate) fn publish(&self, end: usize) {
+        debug_assert!(end >= self.published.load(Ordering::Relaxed) && end <= self.length);
+        self.published.store(end, Ordering::Release);
+    }
+
+    /// Everything published so far.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let end = self.published.load(Ordering::Acquire);
+        // SAFETY: these bytes were written before they were published and are never written again while the buffer is out
+        // of the pool.
+        unsafe { std::slice::from_raw_parts(self.start, end) }
+    }
+
+    /// Part of what is published.
+    pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
+        &self.bytes()[range]
+    }
+
+    pub(crate) fn discard(&self) {
+        self.discarded.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_discarded(&self) -> bool {
+        self.discarded.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(map) = self.map.take() {
+            self.pool.free.lock().push(map);
+            self.pool.out.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+/// Where buffers come from: at most so many are out at once.
+#[derive(Debug)]
+pub(crate) struct BufferPool {
+    bytes: usize,
+    most: usize,
+    out: AtomicUsize,
+    made: AtomicUsize,
+    // Held for a push or a pop.
+    free: Mutex<Vec<MmapMut>>,
+}
+
+impl BufferPool {
+    /// A pool of up to `most` buffers of `bytes` bytes, made when they are first needed.
+    pub(crate) fn new(bytes: usize, most: usize) -> Arc<Self> {
+        Arc::new(Self { bytes, most, out: AtomicUsize::new(0), made: AtomicUsize::new(0), free: Mutex::default() })
+    }
+
+    /// A buffer; `None` if all are out or the system has no memory.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Arc<Buffer>> {
+        let taken = |out: usize| (out < self.most).then_some(out + 1);
+        self.out.fetch_update(Ordering::Acquire, Ordering::Relaxed, taken).ok()?;
+        let reused = self.free.lock().pop();
+        let map = reused.or_else(|| {
+            let map = MmapMut::map_anon(self.bytes).ok()?;
+            self.made.fetch_add(1, Ordering::Relaxed);
+            Some(map)
+        });
+        let Some(mut map) = map else {
+            self.out.fetch_sub(1, Ordering::Release);
+            return None;
+        };
+        Some(Arc::new(Buffer {
+            start: map.as_mut_ptr(),
+            length: self.bytes,
+            published: AtomicUsize::new(0),
+            discarded: AtomicBool::new(false),
+            map: Some(map),
+            pool: Arc::clone(self),
+        }))
+    }
+
+    /// Bytes of all buffers made so far.
+    pub(crate) fn memory(&self) -> usize {
+        self.made.load(Ordering::Relaxed) * self.bytes
+    }
+}

@@ -1,0 +1,54 @@
+//! What the engine counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of the engine; they only grow.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $($(#[$doc])* pub(crate) $name: AtomicU64,)*
+        }
+    };
+}
+
+counters! {
+    /// Items stored.
+    total_items,
+    /// Lookups that found an entry in the index.
+    lookups,
+    /// Of these, answered from a region in RAM.
+    buffer_reads,
+    /// Bytes of keys and values stored by clients.
+    item_bytes,
+    /// Bytes of keys and values carried forward.
+    carried_bytes,
+    carried_items,
+    tombstone_bytes,
+    /// Bytes written to devices.
+    device_bytes,
+    regions_filled,
+    evictions,
+    evicted_unfetched,
+    expired,
+    expired_unfetched,
+    false_matches,
+    checksum_failures,
+    io_errors,
+    recovery_microseconds,
+    recovered_items,
+    recovered_regions,
+    recovery_bytes,
+}
+
+/// Adds to a counter.
+#[inline]
+pub(crate) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// Reads a counter.
+#[inline]
+pub(crate) fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}

@@ -1,0 +1,343 @@
+//! The engine as a store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+use moneta_pages::PagePool;
+use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::{
+    Clock, Cursor, Deleted, Driver, Expiry, Health, Install, Item, ItemRef, Key, Lookup, Number, Observer, Pending,
+    Step, Store, StoreStats, Tier, Visit, Walked, Walking, Written,
+};
+use parking_lot::{Mutex, RwLock};
+
+use crate::attempt::pend;
+use crate::config::FlashConfig;
+use crate::counters::Counters;
+use crate::devices::{Devices, Opened};
+use crate::error::FlashError;
+use crate::flusher::{Flusher, Goal};
+use crate::io::{ReadCounters, Reader};
+use crate::log::{GROUPS, Log, RESERVE};
+use crate::operate::{found, keep};
+use crate::reclaim::{Reclaim, Reclaimer};
+use crate::recovery;
+use crate::regions::Regions;
+use crate::sequence::floor_at;
+use crate::shard::Shard;
+use crate::threads::Threads;
+use crate::walk::Walks;
+
+/// A shard of the index for so many bytes of device.
+const SHARD_BYTES: u64 = 256 << 20;
+/// Shards, at least: so that threads seldom meet at a lock.
+const SHARDS_MIN: u64 = 16;
+
+/// A shard on cache lines of its own: its neighbours' locks are busy too.
+#[repr(align(128))]
+struct Slot(Mutex<Shard>);
+
+/// Everything that handles share.
+pub(crate) struct Inner {
+    shards: Box<[Slot]>,
+    /// Shift that leaves of a hash the bits which choose the shard.
+    shift: u32,
+    pub(crate) config: FlashConfig,
+    pub(crate) devices: Arc<Devices>,
+    pub(crate) regions: Arc<Regions>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) reader: Reader,
+    pub(crate) reads: Arc<ReadCounters>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) reclaim: Arc<Reclaim>,
+    pub(crate) walks: Walks,
+    pub(crate) observer: RwLock<Option<Arc<dyn Observer>>>,
+    /// The moment of a flush that waits, 0 without one.
+    pub(crate) flush_at: AtomicU32,
+    // Held while a flush takes effect: two at once would give regions back twice.
+    pub(crate) flushing: Mutex<()>,
+    pub(crate) changed_while_off: AtomicBool,
+    pub(crate) from_snapshot: AtomicBool,
+    threads: Threads,
+}
+
+/// The SSD engine. Clones are handles on the same store; when the last one goes, what is in RAM is written out.
+#[derive(Clone)]
+pub struct Flash {
+    pub(crate) inner: Arc<Inner>,
+    // Ends the threads when the last handle goes; they hold `inner` themselves.
+    _end: Arc<End>,
+}
+
+struct End(Arc<Inner>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.shut_down(true);
+    }
+}
+
+impl std::fmt::Debug for Flash {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Flash").field("regions", &self.inner.regions.len()).finish_non_exhaustive()
+    }
+}
+
+impl Flash {
+    /// Opens a tier, or makes one where nothing is yet, and brings back its index. Returns when all of it can be served.
+    ///
+    /// # Errors
+    /// If a device cannot be used or the system has no room. Data on devices is not touched then.
+    pub fn open(config: &FlashConfig, clock: Arc<Clock>) -> Result<Self, FlashError> {
+        Self::start(Devices::open(config)?, config, clock)
+    }
+
+    /// Opens a tier on devices of a test's own.
+    ///
+    /// # Errors
+    /// As [`Flash::open`].
+    #[cfg(feature = "testing")]
+    pub fn open_on(
+        media: Vec<Arc<dyn crate::io::Media>>,
+        config: &FlashConfig,
+        clock: Arc<Clock>,
+    ) -> Result<Self, FlashError> {
+        Self::start(Devices::on(media, config)?, config, clock)
+    }
+
+    fn start(opened: Opened, config: &FlashConfig, clock: Arc<Clock>) -> Result<Self, FlashError> {
+        let Opened { devices, fresh, why_fresh } = opened;
+        if let Some(why) = why_fresh {
+            tracing::warn!("the SSD tier starts empty: {why}");
+        }
+        let devices = Arc::new(devices);
+        let region_bytes = devices.region_bytes();
+        let regions = Arc::new(Regions::new(devices.regions(), region_bytes));
+        let counters = Arc::new(Counters::default());
+        let reclaim = Arc::<Reclaim>::default();
+        let state = devices.state();
+        let floor = if fresh { state.sequence_floor } else { state.sequence_floor.max(floor_at(clock.now())) };
+        let (tier, table) = (devices.tier(), Arc::clone(&regions));
+        let log = Arc::new(Log::new(table, Arc::clone(&counters), Arc::clone(&reclaim), tier, region_bytes, floor));
+        let reads = Arc::new(ReadCounters::default());
+        let reader = Reader::new(devices.all().to_vec(), config.io, config.io_threads, Arc::clone(&reads))?;
+        let (shards, shift) = make_shards(regions.len() as u64 * region_bytes as u64)?;
+        let inner = Arc::new(Inner {
+            shards,
+            shift,
+            config: config.clone(),
+            devices,
+            regions,
+            log,
+            reader,
+            reads,
+            counters,
+            clock,
+            reclaim,
+            walks: Walks::default(),
+            observer: RwLock::new(None),
+            flush_at: AtomicU32::new(state.flush_at),
+            flushing: Mutex::new(()),
+            changed_while_off: AtomicBool::new(false),
+            from_snapshot: AtomicBool::new(false),
+            threads: Threads::default(),
+        });
+        let started = Instant::now();
+        recovery::recover(&inner, fresh)?;
+        let took = started.elapsed().as_micros() as u64;
+        inner.counters.recovery_microseconds.store(took, Ordering::Relaxed);
+        inner.settle();
+        inner.start_threads()?;
+        tracing::info!(
+            regions = inner.regions.len(),
+            free = inner.regions.free(),
+            items = inner.items(),
+            milliseconds = took / 1000,
+            io = inner.reader.kind(),
+            "the SSD tier is open"
+        );
+        Ok(Self { _end: Arc::new(End(Arc::clone(&inner))), inner })
+    }
+
+    /// Ends when everything accepted so far is on the devices.
+    pub fn sync(&self) -> Pending<()> {
+        let inner = Arc::clone(&self.inner);
+        pend(async move { inner.log.queue.wait(Goal::Durable(inner.log.appended())).await })
+    }
+
+    /// Stops as a killed process does: nothing more is written.
+    #[cfg(feature = "testing")]
+    pub fn crash(self) {
+        self.inner.shut_down(false);
+    }
+}
+
+fn make_shards(device_bytes: u64) -> Result<(Box<[Slot]>, u32), FlashError> {
+    let most = 1 << crate::format::footer::SHARD_BITS;
+    let count = (device_bytes / SHARD_BYTES).next_power_of_two().clamp(SHARDS_MIN, most);
+    let pool = PagePool::new();
+    let slot = |_| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&pool))?)));
+    let shards: std::io::Result<_> = (0..count).map(slot).collect();
+    let shards = shards.map_err(|source| FlashError::Start { what: "the index", source })?;
+    Ok((shards, 64 - count.trailing_zeros()))
+}
+
+impl Inner {
+    #[inline]
+    pub(crate) fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        &self.shards[(hash >> self.shift) as usize].0
+    }
+
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
+        self.shards.iter().map(|slot| &slot.0)
+    }
+
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub(crate) fn shard_number(&self, hash: u64) -> usize {
+        (hash >> self.shift) as usize
+    }
+
+    pub(crate) fn items(&self) -> u64 {
+        self.shards().map(|shard| shard.lock().index.len() as u64).sum()
+    }
+
+    fn start_threads(self: &Arc<Self>) -> Result<(), FlashError> {
+        let inner = Arc::downgrade(self);
+        let flusher = Flusher {
+            log: Arc::clone(&self.log),
+            devices: Arc::clone(&self.devices),
+            counters: Arc::clone(&self.counters),
+            interval: self.config.flush_interval,
+            came_back: Box::new(move || {
+                if let Some(inner) = inner.upgrade() {
+                    inner.came_back();
+                }
+            }),
+        };
+        self.threads.start("flash-flush", move || flusher.run())?;
+        let reclaimer = Reclaimer::new(Arc::clone(self));
+        self.threads.start("flash-reclaim", move || reclaimer.run())
+    }
+
+    /// Ends the threads; with `flush`, after everything is written and a snapshot of the index is kept.
+    fn shut_down(&self, flush: bool) {
+        self.reclaim.stop();
+        self.log.queue.stop(flush);
+        if self.threads.join() && flush {
+            recovery::save_snapshot(self);
+        }
+    }
+
+    /// Fewest free regions below which some are emptied.
+    pub(crate) fn free_wanted(&self) -> usize {
+        RESERVE + GROUPS.min(self.regions.len() / 8)
+    }
+}
+
+impl Store for Flash {
+    fn seed(&self) -> u64 {
+        self.inner.devices.seed()
+    }
+
+    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
+        let first = self.inner.try_get(key, request, None, visitor);
+        let request = *request;
+        self.inner.step(key, first, move || {
+            move |inner, key, fetched| {
+                let mut item: Option<Item> = None;
+                let attempt = inner.try_get(key, &request, fetched, &mut keep(&mut item));
+                attempt.map(|lookup| found(lookup, item))
+            }
+        })
+    }
+
+    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
+        let first = self.inner.try_set(key, value, request, None);
+        let request = *request;
+        self.inner.step(key, first, || {
+            let value = value.to_vec();
+            move |inner, key, fetched| inner.try_set(key, &value, &request, fetched)
+        })
+    }
+
+    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
+        let first = self.inner.try_delete(key, request, None);
+        let request = *request;
+        self.inner.step(key, first, || move |inner, key, fetched| inner.try_delete(key, &request, fetched))
+    }
+
+    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
+        let first = self.inner.try_arithmetic(key, request, None);
+        let request = *request;
+        self.inner.step(key, first, || move |inner, key, fetched| inner.try_arithmetic(key, &request, fetched))
+    }
+
+    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
+        let first = self.inner.try_peek(key, None, visitor);
+        self.inner.step(key, first, || {
+            |inner, key, fetched| {
+                let mut item: Option<Item> = None;
+                let attempt = inner.try_peek(key, fetched, &mut keep(&mut item));
+                attempt.map(|lookup| found(lookup, item))
+            }
+        })
+    }
+
+    fn flush(&self, delay: Exptime) -> Step<()> {
+        let now = self.inner.clock.now();
+        let moment = Expiry::resolve(delay, now).0;
+        self.inner.flush(if moment <= now { 0 } else { moment })
+    }
+
+    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        self.inner.walk(cursor, show)
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.inner.stats()
+    }
+
+    /// Refuses: what limits this store is the size of its devices.
+    fn resize(&self, _limit: u64) -> bool {
+        false
+    }
+
+    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
+        *self.inner.observer.write() = observer;
+    }
+
+    fn driver(&self) -> Option<Box<dyn Driver>> {
+        self.inner.reader.driver()
+    }
+
+    fn health(&self) -> Health {
+        let mut health = Health::default();
+        if self.inner.log.queue.is_off() {
+            health.notes.push("the SSD tier is off after a device error; RAM goes on serving".into());
+        }
+        health
+    }
+
+    fn close(&self) {
+        self.inner.shut_down(true);
+    }
+}
+
+impl Tier for Flash {
+    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+        let first = self.inner.try_install(key, item, how, None);
+        self.inner.step(key, first, || {
+            let item = Item { meta: item.meta, value: item.value.to_vec() };
+            move |inner, key, fetched| inner.try_install(key, &item.as_ref(), how, fetched)
+        })
+    }
+
+    fn note_hit(&self, key: &Key<'_>) {
+        self.inner.mark_hit(key);
+    }
+}

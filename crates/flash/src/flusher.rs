@@ -1,0 +1,379 @@
+//! Writing regions to devices: one thread, large aligned writes, one sync for all that waits for it.
+//!
+//! A round writes the regions that are sealed, and what was appended to open ones if the flush interval is over, somebody
+//! waits for durability, or a megabyte has piled up. The block in which an open region ends is written as far as it is
+//! filled, and again with the next round; until a device has the whole block its first part never changes, so a torn write
+//! of it costs no record that was written before.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use moneta_store::{ErrorKind, StoreError};
+use parking_lot::{Condvar, Mutex};
+
+use crate::buffer::Buffer;
+use crate::counters::{Counters, count};
+use crate::devices::Devices;
+use crate::format::BLOCK;
+use crate::io::Aligned;
+use crate::log::{GROUPS, Log, Sealed};
+use crate::regions::State;
+
+/// How long after a failed write devices are tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// Bytes of one write.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// What the flusher has to do, and what it has done.
+pub(crate) struct FlushQueue {
+    state: Mutex<QueueState>,
+    work: Condvar,
+    /// Appends up to this number are on the devices.
+    durable: AtomicU64,
+    nudged: AtomicBool,
+    /// A write failed, and none has succeeded since.
+    off: AtomicBool,
+    // Held for a push or a swap.
+    waiting: Mutex<Vec<(Goal, Waker)>>,
+    /// Rounds of reclaiming that ended with a region free; who waits for room looks at it.
+    freed: AtomicU64,
+}
+
+#[derive(Default)]
+struct QueueState {
+    sealed: VecDeque<Sealed>,
+    /// Somebody waits for everything appended so far.
+    commit: bool,
+    jobs: Vec<Job>,
+    stop: Stop,
+}
+
+/// Something to be done between rounds by the thread that may block.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stop {
+    #[default]
+    No,
+    /// Write everything, then end.
+    AfterFlush,
+    /// End at once.
+    Now,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// That append and all before it are on the devices.
+    Durable(u64),
+    /// Room has been made since so many regions were freed.
+    Room(u64),
+}
+
+impl FlushQueue {
+    /// Bytes that an open region may pile up before they are written early.
+    pub(crate) const EAGER_BYTES: usize = WRITE_BYTES;
+
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            durable: AtomicU64::new(0),
+            nudged: AtomicBool::new(false),
+            off: AtomicBool::new(false),
+            waiting: Mutex::default(),
+            freed: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn push(&self, sealed: Sealed) {
+        self.state.lock().sealed.push_back(sealed);
+        self.work.notify_one();
+    }
+
+    /// Asks for a round soon.
+    pub(crate) fn nudge(&self) {
+        if !self.nudged.swap(true, Ordering::AcqRel) {
+            // Under the lock, so that it cannot fall between the flusher's look and its sleep.
+            let _state = self.state.lock();
+            self.work.notify_one();
+        }
+    }
+
+    /// Has the flusher do something.
+    pub(crate) fn run(&self, job: Job) {
+        self.state.lock().jobs.push(job);
+        self.work.notify_one();
+    }
+
+    /// Stops the flusher, after it has written everything or at once.
+    pub(crate) fn stop(&self, flush: bool) {
+        self.state.lock().stop = if flush { Stop::AfterFlush } else { Stop::Now };
+        self.work.notify_one();
+        self.wake(|_| true);
+    }
+
+    pub(crate) fn is_off(&self) -> bool {
+        self.off.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Acquire)
+    }
+
+    /// Says that there is room again.
+    pub(crate) fn note_room(&self) {
+        self.freed.fetch_add(1, Ordering::AcqRel);
+        self.wake(|goal| matches!(goal, Goal::Room(_)));
+    }
+
+    /// Waits for `goal`.
+    pub(crate) fn wait(self: &Arc<Self>, goal: Goal) -> Wait {
+        if matches!(goal, Goal::Durable(_)) {
+            self.state.lock().commit = true;
+            self.work.notify_one();
+        }
+        Wait { queue: Arc::clone(self), goal }
+    }
+
+    fn is_reached(&self, goal: Goal) -> Option<Result<(), StoreError>> {
+        let reached = match goal {
+            Goal::Durable(number) => self.durable.load(Ordering::Acquire) >= number,
+            Goal::Room(before) => self.freed() > before,
+        };
+        if reached {
+            return Some(Ok(()));
+        }
+        self.is_off().then(|| Err(off()))
+    }
+
+    fn wake(&self, mut whom: impl FnMut(Goal) -> bool) {
+        let woken: Vec<Waker> = {
+            let mut waiting = self.waiting.lock();
+            let (woken, rest) = std::mem::take(&mut *waiting).into_iter().partition(|(goal, _)| whom(*goal));
+            *waiting = rest;
+            let woken: Vec<(Goal, Waker)> = woken;
+            woken.into_iter().map(|(_, waker)| waker).collect()
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The error of requests that need a device while devices are off.
+pub(crate) fn off() -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "the SSD tier is off after a device error")
+}
+
+/// Waits for a [`Goal`].
+pub(crate) struct Wait {
+    queue: Arc<FlushQueue>,
+    goal: Goal,
+}
+
+impl Future for Wait {
+    type Output = Result<(), StoreError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(ended) = self.queue.is_reached(self.goal) {
+            return Poll::Ready(ended);
+        }
+        self.queue.waiting.lock().push((self.goal, cx.waker().clone()));
+        // It may have been reached before the waker was there.
+        match self.queue.is_reached(self.goal) {
+            Some(ended) => Poll::Ready(ended),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// The thread that writes.
+pub(crate) struct Flusher {
+    pub(crate) log: Arc<Log>,
+    pub(crate) devices: Arc<Devices>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) interval: Duration,
+    /// Called when devices answer again after an error.
+    pub(crate) came_back: Box<dyn Fn() + Send>,
+}
+
+/// What woke the flusher.
+struct Round {
+    sealed: VecDeque<Sealed>,
+    jobs: Vec<Job>,
+    /// Write open regions and sync.
+    commit: bool,
+    /// Write what open regions have piled up.
+    eager: bool,
+    stop: Stop,
+}
+
+impl Flusher {
+    pub(crate) fn run(mut self) {
+        let queue = Arc::clone(&self.log.queue);
+        let mut next_tick = Instant::now() + self.interval;
+        loop {
+            let round = self.next_round(&mut next_tick);
+            if round.stop == Stop::Now {
+                return;
+            }
+            let number = self.log.appended();
+            let mut sealed = round.sealed;
+            let ended = self.write(&mut sealed, round.commit, round.eager);
+            match ended {
+                Ok(()) => self.succeeded(number, round.commit),
+                Err(error) => {
+                    let mut state = queue.state.lock();
+                    for left in sealed.into_iter().rev() {
+                        state.sealed.push_front(left);
+                    }
+                    drop(state);
+                    self.failed(&error);
+                }
+            }
+            round.jobs.into_iter().for_each(|job| job());
+            if round.stop == Stop::AfterFlush {
+                return;
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn next_round(&self, next_tick: &mut Instant) -> Round {
+        let queue = &self.log.queue;
+        let mut state = queue.state.lock();
+        loop {
+            let is_off = queue.is_off();
+            let eager = queue.nudged.swap(false, Ordering::AcqRel) && !is_off;
+            let tick = Instant::now() >= *next_tick;
+            let sealed = !state.sealed.is_empty() && !is_off;
+            let commit = state.commit && !is_off;
+            if tick || eager || sealed || commit || !state.jobs.is_empty() || state.stop != Stop::No {
+                if tick {
+                    *next_tick = Instant::now() + if is_off { RETRY } else { self.interval };
+                }
+                state.commit = false;
+                return Round {
+                    sealed: std::mem::take(&mut state.sealed),
+                    jobs: std::mem::take(&mut state.jobs),
+                    commit: commit || tick || state.stop == Stop::AfterFlush,
+                    eager,
+                    stop: state.stop,
+                };
+            }
+            queue.work.wait_until(&mut state, *next_tick);
+        }
+    }
+
+    fn write(&mut self, sealed: &mut VecDeque<Sealed>, commit: bool, eager: bool) -> io::Result<()> {
+        while let Some(first) = sealed.front() {
+            self.write_sealed(first)?;
+            sealed.pop_front();
+        }
+        if commit || eager {
+            let mut wrote = false;
+            for group in 0..GROUPS {
+                wrote |= self.write_open(group, commit)?;
+            }
+            if commit && (wrote || self.log.queue.durable.load(Ordering::Relaxed) < self.log.appended()) {
+                self.devices.all().iter().try_for_each(|media| media.sync())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left of a full region, footer and all, and lets go of its memory.
+    fn write_sealed(&self, sealed: &Sealed) -> io::Result<()> {
+        if !sealed.buffer.is_discarded() {
+            let whole = sealed.end / BLOCK * BLOCK;
+            self.write_blocks(sealed.region, &sealed.buffer, sealed.written, whole)?;
+            let region_bytes = self.devices.region_bytes();
+            let tail_start = region_bytes - sealed.tail.len();
+            let tail_block = tail_start / BLOCK * BLOCK;
+            let mut tail = Aligned::zeroed(region_bytes - tail_block);
+            tail[tail_start - tail_block..].copy_from_slice(&sealed.tail);
+            let rest = sealed.buffer.slice(whole..sealed.end);
+            if tail_block == whole {
+                tail[..rest.len()].copy_from_slice(rest);
+            } else if !rest.is_empty() {
+                self.write_partial(sealed.region, whole, rest)?;
+            }
+            self.write_at(sealed.region, tail_block, &tail)?;
+        }
+        let region = self.log.regions.get(sealed.region);
+        if region.sequence() == sealed.sequence && region.change_state(State::Sealed, State::Closed) {
+            *region.resident.write() = None;
+        }
+        Ok(())
+    }
+
+    /// Writes what was appended to an open region since the last time; all of it, or only whole blocks. Tells whether there
+    /// was anything.
+    fn write_open(&self, group: usize, all: bool) -> io::Result<bool> {
+        let found = self.log.with_open(group, |open| {
+            open.map(|open| (open.region, open.sequence, Arc::clone(&open.buffer), open.end, open.written))
+        });
+        let Some((region, sequence, buffer, end, written)) = found else { return Ok(false) };
+        let whole = end / BLOCK * BLOCK;
+        self.write_blocks(region, &buffer, written, whole)?;
+        let rest = buffer.slice(whole..end);
+        if all && !rest.is_empty() {
+            self.write_partial(region, whole, rest)?;
+        }
+        self.log.with_open(group, |open| {
+            if let Some(open) = open.filter(|open| open.sequence == sequence) {
+                open.written = whole;
+            }
+        });
+        Ok(end > written)
+    }
+
+    fn write_blocks(&self, region: usize, buffer: &Buffer, from: usize, to: usize) -> io::Result<()> {
+        for start in (from..to).step_by(WRITE_BYTES) {
+            self.write_at(region, start, buffer.slice(start..to.min(start + WRITE_BYTES)))?;
+        }
+        Ok(())
+    }
+
+    fn write_partial(&self, region: usize, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        let mut block = Aligned::zeroed(BLOCK);
+        block[..bytes.len()].copy_from_slice(bytes);
+        self.write_at(region, offset, &block)
+    }
+
+    fn write_at(&self, region: usize, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        let (device, start) = self.devices.place(region);
+        self.devices.media(device).write_at(bytes, start + offset as u64)?;
+        count(&self.counters.device_bytes, bytes.len() as u64);
+        Ok(())
+    }
+
+    fn succeeded(&self, number: u64, committed: bool) {
+        let queue = &self.log.queue;
+        if queue.off.load(Ordering::Acquire) && committed {
+            queue.off.store(false, Ordering::Release);
+            tracing::warn!("the devices of the SSD tier answer again");
+            (self.came_back)();
+        }
+        if committed {
+            queue.durable.fetch_max(number, Ordering::AcqRel);
+            queue.wake(|goal| matches!(goal, Goal::Durable(waited) if waited <= number));
+        }
+        // A buffer may have come back.
+        queue.note_room();
+    }
+
+    fn failed(&self, error: &io::Error) {
+        count(&self.counters.io_errors, 1);
+        let queue = &self.log.queue;
+        if !queue.off.swap(true, Ordering::AcqRel) {
+            tracing::error!(%error, "cannot write to a device: the SSD tier is off until it answers again");
+        }
+        queue.wake(|_| true);
+    }
+}

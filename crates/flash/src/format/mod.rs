@@ -1,0 +1,31 @@
+//! What lies on a device, byte by byte.
+//!
+//! ```text
+//!  device: | superblock A | superblock B | ... | region 0 | region 1 | ...           (see the `devices` module)
+//!                                        1 MiB
+//!  region: | header, 64 B | record | record | ...  free  ... | footer | trailer, 64 B |
+//! ```
+//!
+//! All integers are little-endian. A region's *sequence number* grows from one region begun to the next and is part of
+//! every checksum in it, so that what an earlier use of the same room left behind never passes for something new.
+
+pub(crate) mod footer;
+pub(crate) mod record;
+pub(crate) mod region;
+
+/// Version of everything in here; a tier with a higher one is refused.
+pub(crate) const VERSION: u16 = 1;
+
+/// Bytes of a block: what devices are read and written in, and what the index counts in.
+pub(crate) const BLOCK: usize = 4096;
+
+/// Reads a little-endian integer at `offset`.
+macro_rules! read_int {
+    ($type:ty, $bytes:expr, $offset:expr) => {{
+        let offset = $offset;
+        <$type>::from_le_bytes(
+            $bytes[offset..offset + size_of::<$type>()].try_into().expect("the length is the type's"),
+        )
+    }};
+}
+pub(crate) use read_int;

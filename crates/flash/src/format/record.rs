@@ -1,0 +1,307 @@
+//! A record: one version of an item, or a tombstone.
+//!
+//! ```text
+//!   0          4              8                 14        15       16
+//!  +----------+--------------+-----------------+---------+--------+--------------------------------------+
+//!  | checksum | value length | sequence, 48 b  | key len | marks  | expiry? flags? cas? | key | value    |
+//!  +----------+--------------+-----------------+---------+--------+--------------------------------------+
+//! ```
+//!
+//! `sequence` counts from the base sequence of the region. Of the fields with a question mark those are there that the
+//! marks name: 4 bytes of expiry (Unix second), 4 of client flags, 8 of CAS value; without the last the CAS value is the
+//! record's sequence number. Records follow each other without padding.
+//!
+//! The checksum is the low half of XXH3-64 over the region's sequence number, the record's offset in the region, the
+//! header behind the checksum, and a hash of all that follows the header: so a record read where it does not lie, or out of
+//! an earlier use of its region, does not pass.
+
+use moneta_store::{Expiry, ItemMeta};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use super::read_int;
+
+/// Bytes before the optional fields.
+pub(crate) const HEADER_BYTES: usize = 16;
+/// Bytes in front of the key, at most.
+pub(crate) const OVERHEAD_MAX: usize = HEADER_BYTES + 16;
+/// Sequence numbers of a region differ by less than this.
+pub(crate) const SEQUENCE_SPAN: u64 = 1 << 48;
+
+const _: () = assert!(HEADER_BYTES == 4 + 4 + 6 + 1 + 1);
+
+/// Marks of a record.
+pub(crate) mod mark {
+    pub(crate) const FETCHED: u8 = 1;
+    pub(crate) const STALE: u8 = 2;
+    pub(crate) const TOKEN: u8 = 4;
+    pub(crate) const EXPIRY: u8 = 8;
+    pub(crate) const FLAGS: u8 = 16;
+    pub(crate) const CAS: u8 = 32;
+    /// The key holds nothing: what older records say of it is over.
+    pub(crate) const TOMBSTONE: u8 = 64;
+}
+
+/// A record to be written, but for its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draft<'a> {
+    pub(crate) key: &'a [u8],
+    /// The value in two runs.
+    pub(crate) value: [&'a [u8]; 2],
+    pub(crate) marks: u8,
+    pub(crate) expiry: Expiry,
+    pub(crate) flags: u32,
+    /// CAS value, unless it is to be the sequence number.
+    pub(crate) cas: Option<u64>,
+}
+
+impl Draft<'_> {
+    fn all_marks(&self) -> u8 {
+        self.marks
+            | if self.expiry == Expiry::NEVER { 0 } else { mark::EXPIRY }
+            | if self.flags == 0 { 0 } else { mark::FLAGS }
+            | if self.cas.is_some() { mark::CAS } else { 0 }
+    }
+
+    /// Bytes the record takes.
+    pub(crate) fn len(&self) -> usize {
+        HEADER_BYTES + fields_len(self.all_marks()) + self.key.len() + self.value_len()
+    }
+
+    fn value_len(&self) -> usize {
+        self.value[0].len() + self.value[1].len()
+    }
+
+    fn fields(&self) -> ([u8; 16], usize) {
+        let (mut fields, mut end) = ([0; 16], 0);
+        let mut put = |bytes: &[u8]| {
+            fields[end..end + bytes.len()].copy_from_slice(bytes);
+            end += bytes.len();
+        };
+        if self.expiry != Expiry::NEVER {
+            put(&self.expiry.0.to_le_bytes());
+        }
+        if self.flags != 0 {
+            put(&self.flags.to_le_bytes());
+        }
+        if let Some(cas) = self.cas {
+            put(&cas.to_le_bytes());
+        }
+        (fields, end)
+    }
+
+    /// Hash of everything behind the header. Long for a long value, so it is taken before any lock.
+    pub(crate) fn content_hash(&self) -> u64 {
+        let (fields, end) = self.fields();
+        let mut hasher = Xxh3::new();
+        hasher.update(&fields[..end]);
+        hasher.update(self.key);
+        hasher.update(self.value[0]);
+        hasher.update(self.value[1]);
+        hasher.digest()
+    }
+
+    /// Writes the record, whose sequence number is `sequence` more than its region's base, piece by piece through `put`.
+    pub(crate) fn write(&self, place: Salt, sequence: u64, content_hash: u64, mut put: impl FnMut(usize, &[u8])) {
+        let mut header = [0; HEADER_BYTES];
+        header[4..8].copy_from_slice(&(self.value_len() as u32).to_le_bytes());
+        header[8..14].copy_from_slice(&sequence.to_le_bytes()[..6]);
+        header[14] = self.key.len() as u8;
+        header[15] = self.all_marks();
+        let checksum = checksum(place, &header, content_hash);
+        header[..4].copy_from_slice(&checksum.to_le_bytes());
+        let (fields, end) = self.fields();
+        let mut offset = 0;
+        for run in [&header[..], &fields[..end], self.key, self.value[0], self.value[1]] {
+            put(offset, run);
+            offset += run.len();
+        }
+    }
+}
+
+/// What makes checksums differ from place to place and from use to use of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Salt {
+    /// Sequence number of the region.
+    pub(crate) region: u64,
+    /// Offset of the record in the region.
+    pub(crate) offset: u32,
+}
+
+fn checksum(place: Salt, header: &[u8; HEADER_BYTES], content_hash: u64) -> u32 {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&place.region.to_le_bytes());
+    bytes[8..12].copy_from_slice(&place.offset.to_le_bytes());
+    bytes[12..24].copy_from_slice(&header[4..]);
+    bytes[24..].copy_from_slice(&content_hash.to_le_bytes());
+    xxh3_64(&bytes) as u32
+}
+
+fn fields_len(marks: u8) -> usize {
+    let if_marked = |mark: u8, bytes: usize| if marks & mark == 0 { 0 } else { bytes };
+    if_marked(mark::EXPIRY, 4) + if_marked(mark::FLAGS, 4) + if_marked(mark::CAS, 8)
+}
+
+/// A record's header with its optional fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    checksum: u32,
+    pub(crate) value_length: u32,
+    /// From the base sequence of the region.
+    pub(crate) sequence: u64,
+    pub(crate) key_length: u8,
+    pub(crate) marks: u8,
+}
+
+impl Header {
+    /// Reads a header; `None` if fewer bytes are there.
+    #[inline]
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..HEADER_BYTES)?;
+        let mut sequence = [0; 8];
+        sequence[..6].copy_from_slice(&bytes[8..14]);
+        Some(Self {
+            checksum: read_int!(u32, bytes, 0),
+            value_length: read_int!(u32, bytes, 4),
+            sequence: u64::from_le_bytes(sequence),
+            key_length: bytes[14],
+            marks: bytes[15],
+        })
+    }
+
+    #[inline]
+    pub(crate) fn is(&self, mark: u8) -> bool {
+        self.marks & mark != 0
+    }
+
+    #[inline]
+    pub(crate) fn key_start(&self) -> usize {
+        HEADER_BYTES + fields_len(self.marks)
+    }
+
+    #[inline]
+    pub(crate) fn value_start(&self) -> usize {
+        self.key_start() + usize::from(self.key_length)
+    }
+
+    /// Bytes of the whole record.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.value_start() + self.value_length as usize
+    }
+}
+
+/// A record in memory, as far as it is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) header: Header,
+    bytes: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// The record that begins `bytes`; `None` if not even its key is all there.
+    #[inline]
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let header = Header::read(bytes)?;
+        (header.value_start() <= bytes.len()).then_some(Self { header, bytes })
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &'a [u8] {
+        &self.bytes[self.header.key_start()..self.header.value_start()]
+    }
+
+    /// Whether its value is there to the end.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.header.len() <= self.bytes.len()
+    }
+
+    /// The value. Only of a whole record.
+    #[inline]
+    pub(crate) fn value(&self) -> &'a [u8] {
+        &self.bytes[self.header.value_start()..self.header.len()]
+    }
+
+    /// Whether the checksum fits. Only of a whole record.
+    pub(crate) fn is_sound(&self, place: Salt) -> bool {
+        let header: &[u8; HEADER_BYTES] = self.bytes[..HEADER_BYTES].try_into().expect("a view has a header");
+        let content = xxh3_64(&self.bytes[HEADER_BYTES..self.header.len()]);
+        checksum(place, header, content) == self.header.checksum
+    }
+
+    pub(crate) fn expiry(&self) -> Expiry {
+        let there = self.header.is(mark::EXPIRY);
+        Expiry(if there { read_int!(u32, self.bytes, HEADER_BYTES) } else { 0 })
+    }
+
+    pub(crate) fn flags(&self) -> u32 {
+        let offset = HEADER_BYTES + fields_len(self.header.marks & mark::EXPIRY);
+        if self.header.is(mark::FLAGS) { read_int!(u32, self.bytes, offset) } else { 0 }
+    }
+
+    /// The item's CAS value, given its region's base sequence.
+    pub(crate) fn cas(&self, base: u64) -> u64 {
+        let offset = HEADER_BYTES + fields_len(self.header.marks & (mark::EXPIRY | mark::FLAGS));
+        if self.header.is(mark::CAS) { read_int!(u64, self.bytes, offset) } else { base + self.header.sequence }
+    }
+
+    /// The item's meta data, given its region's base sequence and whether it was read since it was written.
+    pub(crate) fn meta(&self, base: u64, read_since: bool) -> ItemMeta {
+        let expiry = self.expiry();
+        ItemMeta {
+            flags: self.flags(),
+            cas: self.cas(base),
+            expiry,
+            expiry_before: expiry,
+            last_access: crate::sequence::second_of(base + self.header.sequence),
+            fetched: read_since || self.header.is(mark::FETCHED),
+            stale: self.header.is(mark::STALE),
+            token_sent: self.header.is(mark::TOKEN),
+            won: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(draft: &Draft<'_>, place: Salt) -> Vec<u8> {
+        let mut bytes = vec![0; draft.len()];
+        draft.write(place, 77, draft.content_hash(), |offset, run| {
+            bytes[offset..offset + run.len()].copy_from_slice(run);
+        });
+        bytes
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was_written() {
+        let place = Salt { region: 9, offset: 64 };
+        for (expiry, flags, cas) in [(0, 0, None), (5, 0, None), (0, 6, Some(7)), (5, 6, Some(7)), (0, 0, Some(1))] {
+            let draft =
+                Draft { key: b"key", value: [b"val", b"ue"], marks: mark::STALE, expiry: Expiry(expiry), flags, cas };
+            let bytes = written(&draft, place);
+            let view = View::read(&bytes).unwrap();
+            assert!(view.is_whole() && view.is_sound(place));
+            assert_eq!((view.key(), view.value()), (&b"key"[..], &b"value"[..]));
+            assert_eq!((view.expiry(), view.flags(), view.cas(1000)), (Expiry(expiry), flags, cas.unwrap_or(1077)));
+            assert!(view.meta(1000, false).stale);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_or_another_place_does_not_pass() {
+        let place = Salt { region: 9, offset: 64 };
+        let draft = Draft { key: b"key", value: [b"value", b""], marks: 0, expiry: Expiry(5), flags: 6, cas: None };
+        let mut bytes = written(&draft, place);
+        for elsewhere in [Salt { region: 8, ..place }, Salt { offset: 65, ..place }] {
+            assert!(!View::read(&bytes).unwrap().is_sound(elsewhere));
+        }
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let passes = View::read(&bytes).is_some_and(|view| view.is_whole() && view.is_sound(place));
+            assert!(!passes, "bit {bit} does not matter");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Reads through rings and through threads: the same bytes, the same errors, nothing lost and no one left waiting.
+//!
+//! What would go wrong silently: a buffer freed while the kernel still writes into it, a completion that wakes nobody, a
+//! read beyond the ring's capacity that is never handed over.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+use moneta_store::Driver;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::testing::{Faults, FaultyMedia, MemoryMedia};
+use super::{Aligned, FileMedia, Media, Read, ReadCounters, Reader};
+use crate::config::Io;
+
+const BLOCK: usize = 4096;
+
+/// Counts how often it was woken and, on another thread's wake, unparks its own.
+struct Count(AtomicUsize, std::thread::Thread);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+        self.1.unpark();
+    }
+}
+
+fn counting() -> (Arc<Count>, Waker) {
+    let count = Arc::new(Count(AtomicUsize::new(0), std::thread::current()));
+    (Arc::clone(&count), Waker::from(count))
+}
+
+/// A file in which every block begins with its number, opened as a device.
+struct Device {
+    _folder: tempfile::TempDir,
+    media: Arc<dyn Media>,
+}
+
+fn device(blocks: usize) -> Device {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("device");
+    let file = File::create_new(&path).unwrap();
+    for block in 0..blocks {
+        file.write_all_at(&content(block), (block * BLOCK) as u64).unwrap();
+    }
+    let open = || File::options().read(true).write(true).open(&path).unwrap();
+    let media = Arc::new(FileMedia::new(open(), open(), (blocks * BLOCK) as u64));
+    Device { _folder: folder, media }
+}
+
+fn content(block: usize) -> Vec<u8> {
+    (0..BLOCK / 8).flat_map(|word| (block as u64 * 1_000_003 + word as u64).to_le_bytes()).collect()
+}
+
+fn reader(media: &Arc<dyn Media>, io: Io) -> (Reader, Arc<ReadCounters>) {
+    let counters = Arc::new(ReadCounters::default());
+    (Reader::new(vec![Arc::clone(media)], io, 2, Arc::clone(&counters)).unwrap(), counters)
+}
+
+/// Waits for reads as a worker does: turns the driver, then sleeps until its descriptor is readable.
+fn finish(driver: &mut Option<Box<dyn Driver>>, reads: Vec<Read>) -> Vec<io::Result<Aligned>> {
+    let (_, waker) = counting();
+    let mut context = Context::from_waker(&waker);
+    let mut reads: Vec<Result<io::Result<Aligned>, Read>> = reads.into_iter().map(Err).collect();
+    loop {
+        for slot in &mut reads {
+            if let Err(read) = slot
+                && let Poll::Ready(outcome) = Pin::new(read).poll(&mut context)
+            {
+                *slot = Ok(outcome);
+            }
+        }
+        if reads.iter().all(Result::is_ok) {
+            return reads.into_iter().map(|slot| slot.ok().unwrap()).collect();
+        }
+        match driver {
+            Some(driver) => {
+                driver.turn();
+                // Nothing is lost if it became readable between the turn and the wait.
+                wait_readable(driver.as_ref());
+                driver.turn();
+            }
+            None => std::thread::park(),
+        }
+    }
+}
+
+/// Waits until the driver has something to end; if a turn has just ended everything, there is nothing to wait for.
+fn wait_readable(driver: &dyn Driver) -> bool {
+    // SAFETY: the descriptor lives as long as the driver.
+    let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(driver.descriptor()) };
+    let limit = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit)).unwrap() > 0
+}
+
+/// Runs a test through a ring, and through threads.
+fn both_ways(test: impl Fn(Io)) {
+    test(Io::Uring);
+    test(Io::Threads);
+}
+
+#[test]
+fn reads_bring_the_bytes_that_are_there_in_whatever_order_they_were_asked_for() {
+    both_ways(|io| {
+        let device = device(64);
+        let (reader, counters) = reader(&device.media, io);
+        let mut driver = reader.driver();
+        assert_eq!(driver.is_some(), io == Io::Uring);
+        let asked: Vec<(usize, usize)> = (0..200).map(|n| (n * 37 % 60, 1 + n % 4)).collect();
+        let reads = asked.iter().map(|&(block, count)| reader.read(0, (block * BLOCK) as u64, count * BLOCK)).collect();
+        for (&(block, count), outcome) in asked.iter().zip(finish(&mut driver, reads)) {
+            let expected: Vec<u8> = (block..block + count).flat_map(content).collect();
+            assert_eq!(outcome.unwrap()[..], expected[..]);
+        }
+        assert_eq!(counters.reads.load(Relaxed), 200);
+        assert_eq!(counters.bytes.load(Relaxed), asked.iter().map(|&(_, count)| (count * BLOCK) as u64).sum());
+        assert_eq!((counters.errors.load(Relaxed), counters.latency().count()), (0, 200));
+    });
+}
+
+#[test]
+fn far_more_reads_than_the_kernel_takes_at_once_all_end() {
+    let device = device(16);
+    let (reader, _) = reader(&device.media, Io::Uring);
+    let mut driver = reader.driver();
+    assert!(driver.is_some());
+    let reads = (0..5000).map(|n| reader.read(0, (n % 16 * BLOCK) as u64, BLOCK)).collect();
+    for (n, outcome) in finish(&mut driver, reads).into_iter().enumerate() {
+        assert_eq!(outcome.unwrap()[..], content(n % 16)[..]);
+    }
+}
+
+#[test]
+fn a_read_beyond_the_end_fails_whole() {
+    both_ways(|io| {
+        let device = device(4);
+        let (reader, counters) = reader(&device.media, io);
+        let mut driver = reader.driver();
+        let reads = vec![reader.read(0, 3 * BLOCK as u64, 2 * BLOCK), reader.read(0, 3 * BLOCK as u64, BLOCK)];
+        let outcomes = finish(&mut driver, reads);
+        assert_eq!(outcomes[0].as_ref().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(outcomes[1].is_ok());
+        assert_eq!((counters.reads.load(Relaxed), counters.errors.load(Relaxed)), (2, 1));
+    });
+}
+
+#[test]
+fn a_read_may_be_dropped_at_any_moment() {
+    both_ways(|io| {
+        let device = device(32);
+        let (reader, counters) = reader(&device.media, io);
+        let mut driver = reader.driver();
+        drop(reader.read(0, 0, BLOCK));
+        let (_, waker) = counting();
+        let mut context = Context::from_waker(&waker);
+        for round in 0..50 {
+            let mut reads: Vec<Read> =
+                (0..20).map(|n| reader.read(0, ((round + n) % 32 * BLOCK) as u64, BLOCK)).collect();
+            for read in &mut reads {
+                let _ = Pin::new(read).poll(&mut context);
+            }
+            if let Some(driver) = &mut driver {
+                driver.turn();
+            }
+            let last = reads.split_off(19);
+            drop(reads);
+            let outcome = finish(&mut driver, last).remove(0).unwrap();
+            assert_eq!(outcome[..], content((round + 19) % 32)[..]);
+        }
+        // Some of the dropped were read all the same, none failed.
+        assert_eq!(counters.errors.load(Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_dropped_driver_ends_what_is_under_way_and_later_reads_take_threads() {
+    let device = device(32);
+    let (reader, counters) = reader(&device.media, Io::Uring);
+    let mut driver = reader.driver();
+    assert!(reader.driver().is_none(), "the thread has one");
+    let mut reads: Vec<Read> = (0..8).map(|n| reader.read(0, (n * BLOCK) as u64, BLOCK)).collect();
+    driver.as_mut().unwrap().turn();
+    reads.extend((8..16).map(|n| reader.read(0, (n * BLOCK) as u64, BLOCK)));
+    let (count, waker) = counting();
+    for read in &mut reads {
+        let _ = Pin::new(read).poll(&mut Context::from_waker(&waker));
+    }
+    drop(driver);
+    assert!(count.0.load(Relaxed) >= 8, "those not handed over yet were woken");
+    reads.push(reader.read(0, 31 * BLOCK as u64, BLOCK));
+    for (n, outcome) in finish(&mut None, reads).into_iter().enumerate() {
+        assert_eq!(outcome.unwrap()[..], content(if n == 16 { 31 } else { n })[..]);
+    }
+    assert_eq!(counters.reads.load(Relaxed), 17);
+    assert!(reader.driver().is_some(), "the thread can have another");
+}
+
+#[test]
+fn a_thread_without_a_ring_and_a_device_without_a_descriptor_are_served_by_threads() {
+    let device = device(8);
+    let (reader, _) = reader(&device.media, Io::Auto);
+    let outcome = finish(&mut None, vec![reader.read(0, BLOCK as u64, BLOCK)]).remove(0).unwrap();
+    assert_eq!(outcome[..], content(1)[..]);
+
+    let memory: Arc<dyn Media> = MemoryMedia::of(content(5));
+    let reader = Reader::new(vec![device.media.clone(), memory], Io::Uring, 1, Arc::default()).unwrap();
+    assert_eq!(reader.kind(), "io_uring");
+    let _driver = reader.driver().unwrap();
+    assert_eq!(finish(&mut None, vec![reader.read(1, 0, BLOCK)]).remove(0).unwrap()[..], content(5)[..]);
+}
+
+#[test]
+fn errors_of_a_device_reach_who_asked_and_are_counted() {
+    let faulty = FaultyMedia::new(MemoryMedia::of(content(1)));
+    let media: Arc<dyn Media> = faulty.clone();
+    let (reader, counters) = reader(&media, Io::Threads);
+    faulty.set(Faults { reads: true, ..Faults::default() });
+    assert!(finish(&mut None, vec![reader.read(0, 0, BLOCK)]).remove(0).is_err());
+    faulty.set(Faults::default());
+    assert!(finish(&mut None, vec![reader.read(0, 0, BLOCK)]).remove(0).is_ok());
+    assert_eq!((counters.reads.load(Relaxed), counters.errors.load(Relaxed)), (2, 1));
+}
+
+#[test]
+fn many_threads_read_through_rings_of_their_own() {
+    let device = device(64);
+    let (reader, counters) = reader(&device.media, Io::Uring);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let reader = reader.clone();
+            scope.spawn(move || {
+                let mut driver = reader.driver();
+                assert!(driver.is_some());
+                for round in 0..20 {
+                    let reads = (0..32).map(|n| reader.read(0, ((n + thread + round) % 64 * BLOCK) as u64, BLOCK));
+                    for (n, outcome) in finish(&mut driver, reads.collect()).into_iter().enumerate() {
+                        assert_eq!(outcome.unwrap()[..], content((n + thread + round) % 64)[..]);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(counters.reads.load(Relaxed), 4 * 20 * 32);
+}
+
+#[test]
+fn a_waker_may_ask_for_more() {
+    thread_local! {
+        static MORE: RefCell<Vec<Read>> = const { RefCell::new(Vec::new()) };
+    }
+    struct Asks(Reader);
+    impl Wake for Asks {
+        fn wake(self: Arc<Self>) {
+            let read = self.0.read(0, 3 * BLOCK as u64, BLOCK);
+            MORE.with(|more| more.borrow_mut().push(read));
+        }
+    }
+    let device = device(8);
+    let (reader, _) = reader(&device.media, Io::Uring);
+    let mut driver = reader.driver();
+    let waker = Waker::from(Arc::new(Asks(reader.clone())));
+    let mut first = reader.read(0, 0, BLOCK);
+    while Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending() {
+        driver.as_mut().unwrap().turn();
+    }
+    let more = MORE.with(|more| more.borrow_mut().split_off(0));
+    assert_eq!(more.len(), 1);
+    assert_eq!(finish(&mut driver, more).remove(0).unwrap()[..], content(3)[..]);
+}

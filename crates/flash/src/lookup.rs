@@ -1,0 +1,201 @@
+//! From a key to its record: in the index, in the RAM of a region being filled or written, on a device.
+
+use std::sync::Arc;
+
+use moneta_index::Position;
+use moneta_store::{ErrorKind, ItemMeta, Key, StoreError};
+
+use crate::buffer::Buffer;
+use crate::counters::count;
+use crate::engine::Inner;
+use crate::format::BLOCK;
+use crate::format::record::{Salt, View, mark};
+use crate::io::Aligned;
+use crate::location::Location;
+use crate::shard::Shard;
+
+/// Where a record lies on a device, for as long as its region is what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) region: usize,
+    /// The region's sequence number.
+    pub(crate) sequence: u64,
+    pub(crate) block: usize,
+    pub(crate) blocks: usize,
+}
+
+/// What was read from a place.
+pub(crate) struct Fetched {
+    pub(crate) place: Place,
+    bytes: Aligned,
+    base: u64,
+    found: Result<usize, NotFound>,
+}
+
+/// Why a place did not have the record that was sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotFound {
+    /// Its records are of other keys.
+    Other,
+    /// The record is damaged.
+    Damaged,
+}
+
+/// What a look at a key finds.
+pub(crate) enum Look<'f> {
+    /// Nothing.
+    Absent,
+    /// An entry of another key that cannot be told from this one's in the index.
+    Foreign,
+    /// Its record.
+    Present(Present<'f>),
+    /// Its record, probably, on a device.
+    On(Place),
+}
+
+/// A key's record.
+pub(crate) struct Present<'f> {
+    pub(crate) position: Position,
+    pub(crate) location: Location,
+    source: Source<'f>,
+    /// Where the record begins in the source.
+    start: usize,
+    base: u64,
+}
+
+enum Source<'f> {
+    Buffer(Arc<Buffer>),
+    Fetched(&'f Fetched),
+}
+
+impl Present<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
+        let bytes = match &self.source {
+            Source::Buffer(buffer) => buffer.bytes(),
+            Source::Fetched(fetched) => &fetched.bytes,
+        };
+        View::read(&bytes[self.start..]).expect("it was read before")
+    }
+
+    /// The item's meta data as of `now`.
+    pub(crate) fn meta(&self, now: u32) -> ItemMeta {
+        let meta = self.view().meta(self.base, self.location.hits() > 0);
+        // The sequence numbers of a node that has just started run ahead of the clock by up to a second.
+        ItemMeta { last_access: meta.last_access.min(now), ..meta }
+    }
+}
+
+/// The last record of `key` that begins in the part of a region from `first` to `end`. `bytes` begins at `start`.
+pub(crate) fn find_record(bytes: &[u8], start: usize, first: usize, end: usize, key: &[u8]) -> Option<usize> {
+    let mut at = first;
+    let mut found = None;
+    while at < end {
+        let Some(view) = bytes.get(at - start..).and_then(View::read) else { break };
+        if view.key() == key {
+            found = (!view.header.is(mark::TOMBSTONE)).then_some(at - start);
+        }
+        at += view.header.len();
+    }
+    found
+}
+
+impl Inner {
+    /// Looks for a key, under the lock of its shard. What was read from a device before is taken if it is still what the
+    /// index means.
+    pub(crate) fn look<'f>(&self, shard: &Shard, key: &Key<'_>, fetched: Option<&'f Fetched>) -> Look<'f> {
+        let Some((position, location)) = shard.find(key.hash) else { return Look::Absent };
+        let block = location.block();
+        let number = self.regions.region_of(block);
+        // While an entry points to it, a region stays what it is.
+        let region = self.regions.get(number);
+        if let Some(buffer) = region.resident.read().as_ref() {
+            count(&self.counters.buffer_reads, 1);
+            let Some(first) = self.regions.first_record(block) else { return Look::Foreign };
+            let bytes = buffer.bytes();
+            let end = bytes.len().min(self.regions.offset_of(block) + BLOCK);
+            let Some(start) = find_record(bytes, 0, first, end, key.bytes) else { return Look::Foreign };
+            let source = Source::Buffer(Arc::clone(buffer));
+            return Look::Present(Present { position, location, source, start, base: region.base() });
+        }
+        let place = Place { region: number, sequence: region.sequence(), block, blocks: location.blocks() };
+        match fetched.filter(|fetched| fetched.place == place) {
+            None => Look::On(place),
+            Some(fetched) => match fetched.found {
+                Ok(start) => {
+                    let source = Source::Fetched(fetched);
+                    Look::Present(Present { position, location, source, start, base: fetched.base })
+                }
+                Err(NotFound::Other | NotFound::Damaged) => Look::Foreign,
+            },
+        }
+    }
+
+    /// Reads what the index means by `place` and looks for `key` in it.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) async fn fetch(&self, place: Place, key: &[u8]) -> Result<Fetched, StoreError> {
+        let region = self.regions.get(place.region);
+        let base = region.base();
+        let start = self.regions.offset_of(place.block);
+        let bytes = self.read(&place, place.blocks * BLOCK).await?;
+        let end = (start + BLOCK).min(region.records_end() as usize);
+        let first = self.regions.first_record(place.block);
+        let is_current = || region.sequence() == place.sequence;
+        let mut fetched = Fetched { place, bytes, base, found: Err(NotFound::Other) };
+        let Some(first) = first.filter(|_| is_current()) else { return Ok(fetched) };
+        let found = find_record(&fetched.bytes, start, first, end, key);
+        if let Some(at) = found {
+            let length = at + View::read(&fetched.bytes[at..]).map_or(0, |view| view.header.len());
+            if length > fetched.bytes.len() && start + length <= self.devices.region_bytes() {
+                fetched.bytes = self.read(&place, length.next_multiple_of(BLOCK)).await?;
+            }
+        }
+        fetched.found = match found {
+            Some(at) if is_sound(&fetched, at, start) => Ok(at),
+            Some(_) => Err(NotFound::Damaged),
+            None if is_undamaged(&fetched, first, start, end) => Err(NotFound::Other),
+            None => Err(NotFound::Damaged),
+        };
+        // What was read while the region began a new use says nothing.
+        if is_current() {
+            match fetched.found {
+                Ok(_) => {}
+                Err(NotFound::Other) => count(&self.counters.false_matches, 1),
+                Err(NotFound::Damaged) => {
+                    count(&self.counters.checksum_failures, 1);
+                    tracing::warn!(region = place.region, block = place.block, "a record is damaged: it is a miss");
+                }
+            }
+        }
+        Ok(fetched)
+    }
+
+    async fn read(&self, place: &Place, bytes: usize) -> Result<Aligned, StoreError> {
+        let (device, region_start) = self.devices.place(place.region);
+        let start = self.regions.offset_of(place.block);
+        let bytes = bytes.min(self.devices.region_bytes() - start);
+        self.reader.read(device, region_start + start as u64, bytes).await.map_err(|error| {
+            tracing::error!(%error, region = place.region, "cannot read from a device");
+            StoreError::new(ErrorKind::Device, "the device cannot be read").with_source(error)
+        })
+    }
+}
+
+fn is_sound(fetched: &Fetched, at: usize, start: usize) -> bool {
+    let salt = Salt { region: fetched.place.sequence, offset: (start + at) as u32 };
+    View::read(&fetched.bytes[at..]).is_some_and(|view| view.is_whole() && view.is_sound(salt))
+}
+
+/// Whether all records that begin between `first` and `end`, as far as they were read, are sound.
+fn is_undamaged(fetched: &Fetched, first: usize, start: usize, end: usize) -> bool {
+    let mut at = first;
+    while at < end {
+        let Some(view) = fetched.bytes.get(at - start..).and_then(View::read) else { break };
+        if view.is_whole() && !is_sound(fetched, at - start, start) {
+            return false;
+        }
+        at += view.header.len();
+    }
+    true
+}

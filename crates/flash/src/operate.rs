@@ -1,0 +1,415 @@
+//! What requests do to a key, each as one try under the lock of the key's shard.
+
+use std::sync::atomic::Ordering;
+
+use moneta_store::change::{self, Content, Old, Removal, Version};
+use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_store::{
+    Deleted, ErrorKind, Expiry, Install, ItemMeta, ItemRef, Key, Lookup, Number, StoreError, Visit, Written,
+};
+
+use crate::attempt::Attempt;
+use crate::config::Durability;
+use crate::counters::count;
+use crate::engine::Inner;
+use crate::flusher::off;
+use crate::format::record::{Draft, mark};
+use crate::log::{Full, Log};
+use crate::lookup::{Fetched, Look, Present};
+use crate::shard::Shard;
+
+/// Why an operation cannot end now.
+enum Halt {
+    Full(u64),
+    Failed(StoreError),
+}
+
+/// What was stored.
+struct Stored {
+    cas: u64,
+    number: u64,
+}
+
+/// A live item, or what there is instead.
+enum State<'f> {
+    Live(Present<'f>),
+    /// Nothing, or another key's record; whether something had been there whose time is up.
+    Gone {
+        expired: bool,
+    },
+    Elsewhere(crate::lookup::Place),
+}
+
+impl Inner {
+    pub(crate) fn try_get(
+        &self,
+        key: &Key<'_>,
+        request: &Retrieve,
+        fetched: Option<&Fetched>,
+        visitor: &mut impl Visit,
+    ) -> Attempt<Lookup> {
+        let now = self.settle();
+        let room = self.log.queue.freed();
+        let mut shard = self.shard(key.hash).lock();
+        let state = self.state(&mut shard, key, fetched, now);
+        let (expired, present) = match state {
+            State::Elsewhere(place) => return Attempt::Read(place),
+            State::Gone { expired } => (expired, None),
+            State::Live(present) => (false, Some(present)),
+        };
+        let view = present.as_ref().map(|present| (present.meta(now), present.view().value()));
+        let old = view.map(|(meta, value)| Old { meta, value });
+        let Some(reading) = change::read(old.as_ref(), request, now) else {
+            return Attempt::done(Lookup::Miss { expired });
+        };
+        let mut number = None;
+        let mut cas = 0;
+        if let Some(version) = &reading.rewrite {
+            match self.store(&mut shard, key, version, now, room) {
+                Ok(stored) => (cas, number) = (stored.cas, Some(stored.number)),
+                Err(halt) => return halt.into(),
+            }
+        } else if request.bump
+            && let Some(present) = &present
+        {
+            shard.index.replace(present.position, present.location.hit().0);
+        }
+        visitor.item(&ItemRef { meta: reading.shown(cas), value: moneta_store::Value::whole(reading.value) });
+        self.ended(Lookup::Visited, number)
+    }
+
+    pub(crate) fn try_peek(
+        &self,
+        key: &Key<'_>,
+        fetched: Option<&Fetched>,
+        visitor: &mut impl Visit,
+    ) -> Attempt<Lookup> {
+        let now = self.settle();
+        let mut shard = self.shard(key.hash).lock();
+        match self.state(&mut shard, key, fetched, now) {
+            State::Elsewhere(place) => Attempt::Read(place),
+            State::Gone { expired } => Attempt::done(Lookup::Miss { expired }),
+            State::Live(present) => {
+                let value = moneta_store::Value::whole(present.view().value());
+                visitor.item(&ItemRef { meta: present.meta(now), value });
+                Attempt::done(Lookup::Visited)
+            }
+        }
+    }
+
+    pub(crate) fn try_set(
+        &self,
+        key: &Key<'_>,
+        value: &[u8],
+        request: &Write,
+        fetched: Option<&Fetched>,
+    ) -> Attempt<Written> {
+        if value.len() > self.config.item_max {
+            return match self.forget(key) {
+                Attempt::Durable(_, number) => Attempt::Durable(Written::TooLarge, number),
+                other => other.map(|_| Written::TooLarge),
+            };
+        }
+        if self.log.queue.is_off() {
+            return self.refuse(key);
+        }
+        let now = self.settle();
+        let room = self.log.queue.freed();
+        if !change::needs_old(request) {
+            return match change::write(None, value, request, now, self.config.item_max) {
+                Ok(version) => self.try_store(key, &version, now, room),
+                Err(written) => Attempt::done(written),
+            };
+        }
+        let mut shard = self.shard(key.hash).lock();
+        let present = match self.state(&mut shard, key, fetched, now) {
+            State::Elsewhere(place) => return Attempt::Read(place),
+            State::Gone { .. } => None,
+            State::Live(present) => Some(present),
+        };
+        let old = present.as_ref().map(|present| Old { meta: present.meta(now), value: present.view().value() });
+        match change::write(old.as_ref(), value, request, now, self.config.item_max) {
+            Err(written) => Attempt::done(written),
+            Ok(version) => match self.store(&mut shard, key, &version, now, room) {
+                Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
+                Err(halt) => halt.into(),
+            },
+        }
+    }
+
+    /// Stores a version whatever was there.
+    fn try_store(&self, key: &Key<'_>, version: &Version<'_>, now: u32, room: u64) -> Attempt<Written> {
+        let mut scratch = Vec::new();
+        let draft = draft(key, version, &mut scratch);
+        // The one part that is long for a long value, before anything is locked.
+        let hash = draft.content_hash();
+        let mut shard = self.shard(key.hash).lock();
+        match self.put(&mut shard, key, &draft, hash, Log::group_of(version.expiry, now), now, room) {
+            Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
+            Err(halt) => halt.into(),
+        }
+    }
+
+    pub(crate) fn try_delete(&self, key: &Key<'_>, request: &Delete, fetched: Option<&Fetched>) -> Attempt<Deleted> {
+        if self.log.queue.is_off() {
+            return self.refuse(key);
+        }
+        let now = self.settle();
+        let room = self.log.queue.freed();
+        let mut shard = self.shard(key.hash).lock();
+        if fetched.is_none() && *request == Delete::default() {
+            // Most often the region says whether the record can be dead, and it need not be read.
+            let Some((_, location)) = shard.find(key.hash) else { return Attempt::done(Deleted::NotFound) };
+            let region = self.regions.get(self.regions.region_of(location.block()));
+            let summary = region.summary();
+            if region.resident.read().is_none() && (summary.expiry_min > now || summary.expiry_max <= now) {
+                let dead = summary.expiry_max <= now;
+                return self.remove(&mut shard, key, now, room).map_or_else(Attempt::from, |number| {
+                    self.ended(if dead { Deleted::NotFound } else { Deleted::Deleted }, number)
+                });
+            }
+        }
+        let present = match self.state(&mut shard, key, fetched, now) {
+            State::Elsewhere(place) => return Attempt::Read(place),
+            State::Gone { .. } => None,
+            State::Live(present) => Some(present),
+        };
+        let old = present.as_ref().map(|present| Old { meta: present.meta(now), value: present.view().value() });
+        match change::delete(old.as_ref(), request, now) {
+            Err(deleted) => Attempt::done(deleted),
+            Ok(Removal::Remove) => self
+                .remove(&mut shard, key, now, room)
+                .map_or_else(Attempt::from, |number| self.ended(Deleted::Deleted, number)),
+            Ok(Removal::Rewrite(version)) => match self.store(&mut shard, key, &version, now, room) {
+                Ok(stored) => self.ended(Deleted::Deleted, Some(stored.number)),
+                Err(halt) => halt.into(),
+            },
+        }
+    }
+
+    pub(crate) fn try_arithmetic(
+        &self,
+        key: &Key<'_>,
+        request: &Arithmetic,
+        fetched: Option<&Fetched>,
+    ) -> Attempt<Number> {
+        if self.log.queue.is_off() {
+            return self.refuse(key);
+        }
+        let now = self.settle();
+        let room = self.log.queue.freed();
+        let mut shard = self.shard(key.hash).lock();
+        let present = match self.state(&mut shard, key, fetched, now) {
+            State::Elsewhere(place) => return Attempt::Read(place),
+            State::Gone { .. } => None,
+            State::Live(present) => Some(present),
+        };
+        let old = present.as_ref().map(|present| Old { meta: present.meta(now), value: present.view().value() });
+        match change::arithmetic(old.as_ref(), request, now) {
+            Err(number) => Attempt::done(number),
+            Ok(computed) => match self.store(&mut shard, key, &computed.version, now, room) {
+                Ok(stored) => self.ended(computed.answer(stored.cas), Some(stored.number)),
+                Err(halt) => halt.into(),
+            },
+        }
+    }
+
+    pub(crate) fn try_install(
+        &self,
+        key: &Key<'_>,
+        item: &ItemRef<'_>,
+        how: Install,
+        fetched: Option<&Fetched>,
+    ) -> Attempt<Written> {
+        let mut copied = Vec::new();
+        let value = item.value.as_slice().unwrap_or_else(|| {
+            item.value.copy_to(&mut copied);
+            &copied
+        });
+        if value.len() > self.config.item_max {
+            return self.forget(key).map(|_| Written::TooLarge);
+        }
+        if self.log.queue.is_off() {
+            return self.refuse(key);
+        }
+        let now = self.settle();
+        let room = self.log.queue.freed();
+        let ItemMeta { flags, cas, expiry, last_access, fetched: read, stale, token_sent, .. } = item.meta;
+        let content = Content::whole(value);
+        let cas = (cas != 0).then_some(cas);
+        let version = Version { value: content, flags, expiry, last_access, fetched: read, stale, token_sent, cas };
+        if how == Install::Set {
+            return self.try_store(key, &version, now, room);
+        }
+        let mut shard = self.shard(key.hash).lock();
+        match self.state(&mut shard, key, fetched, now) {
+            State::Elsewhere(place) => Attempt::Read(place),
+            State::Gone { .. } => Attempt::done(Written::NotStored),
+            State::Live(_) => match self.store(&mut shard, key, &version, now, room) {
+                Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
+                Err(halt) => halt.into(),
+            },
+        }
+    }
+
+    /// Removes whatever a key holds.
+    fn forget(&self, key: &Key<'_>) -> Attempt<()> {
+        if self.log.queue.is_off() {
+            return self.refuse(key);
+        }
+        let now = self.settle();
+        let room = self.log.queue.freed();
+        let mut shard = self.shard(key.hash).lock();
+        self.remove(&mut shard, key, now, room).map_or_else(Attempt::from, |number| self.ended((), number))
+    }
+
+    /// What a change ends in while devices are off: an error, and what the key holds there must never be seen again.
+    #[cold]
+    fn refuse<T>(&self, key: &Key<'_>) -> Attempt<T> {
+        let mut shard = self.shard(key.hash).lock();
+        if let Some((position, _)) = shard.find(key.hash) {
+            shard.index.remove(position);
+            // A restart would find it again: there can be no tombstone now.
+            self.changed_while_off.store(true, Ordering::Release);
+        }
+        Attempt::Done(Err(off()))
+    }
+
+    fn ended<T>(&self, outcome: T, number: Option<u64>) -> Attempt<T> {
+        match number {
+            Some(number) if self.config.durability == Durability::EveryWrite => Attempt::Durable(outcome, number),
+            _ => Attempt::done(outcome),
+        }
+    }
+
+    /// Looks for a live item. A dead one leaves the index.
+    fn state<'f>(&self, shard: &mut Shard, key: &Key<'_>, fetched: Option<&'f Fetched>, now: u32) -> State<'f> {
+        let present = match self.look(shard, key, fetched) {
+            Look::Absent | Look::Foreign => return State::Gone { expired: false },
+            Look::On(place) => return State::Elsewhere(place),
+            Look::Present(present) => present,
+        };
+        count(&self.counters.lookups, 1);
+        if !present.view().expiry().is_dead(now) {
+            return State::Live(present);
+        }
+        shard.index.remove(present.position);
+        count(&self.counters.expired, 1);
+        if !present.meta(now).fetched {
+            count(&self.counters.expired_unfetched, 1);
+        }
+        State::Gone { expired: true }
+    }
+
+    fn store(
+        &self,
+        shard: &mut Shard,
+        key: &Key<'_>,
+        version: &Version<'_>,
+        now: u32,
+        room: u64,
+    ) -> Result<Stored, Halt> {
+        if self.log.queue.is_off() {
+            return Err(Halt::Failed(off()));
+        }
+        let mut scratch = Vec::new();
+        let draft = draft(key, version, &mut scratch);
+        let hash = draft.content_hash();
+        self.put(shard, key, &draft, hash, Log::group_of(version.expiry, now), now, room)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a record is, where it goes, and when")]
+    fn put(
+        &self,
+        shard: &mut Shard,
+        key: &Key<'_>,
+        draft: &Draft<'_>,
+        content_hash: u64,
+        group: usize,
+        now: u32,
+        room: u64,
+    ) -> Result<Stored, Halt> {
+        if draft.len() > self.log.record_max() {
+            let reason = "the item does not fit into a region";
+            return Err(Halt::Failed(StoreError::new(ErrorKind::OutOfMemory, reason)));
+        }
+        let over = shard.find(key.hash).map(|(_, location)| self.regions.region_of(location.block()));
+        let Ok(appended) = self.log.append(draft, key.hash, content_hash, group, over, now) else {
+            return Err(Halt::Full(room));
+        };
+        if shard.put(key.hash, appended.location) {
+            count(&self.counters.evictions, 1);
+        }
+        count(&self.counters.total_items, 1);
+        count(&self.counters.item_bytes, (draft.key.len() + draft.value[0].len() + draft.value[1].len()) as u64);
+        Ok(Stored { cas: draft.cas.unwrap_or(appended.sequence), number: appended.number })
+    }
+
+    /// Takes a key's entry out of the index and appends a tombstone. Without an entry there is nothing to do.
+    fn remove(&self, shard: &mut Shard, key: &Key<'_>, now: u32, room: u64) -> Result<Option<u64>, Halt> {
+        let Some((position, location)) = shard.find(key.hash) else { return Ok(None) };
+        let region = self.regions.region_of(location.block());
+        // It has to be known only for as long as the record it is about can live.
+        let expiry = match self.regions.get(region).summary().expiry_max {
+            u32::MAX => Expiry::NEVER,
+            moment => Expiry(moment),
+        };
+        let tombstone =
+            Draft { key: key.bytes, value: [&[], &[]], marks: mark::TOMBSTONE, expiry, flags: 0, cas: None };
+        let group = Log::group_of(expiry, now);
+        let hash = tombstone.content_hash();
+        match self.log.append(&tombstone, key.hash, hash, group, Some(region), now) {
+            Err(Full) => Err(Halt::Full(room)),
+            Ok(appended) => {
+                shard.index.remove(position);
+                count(&self.counters.tombstone_bytes, tombstone.len() as u64);
+                Ok(Some(appended.number))
+            }
+        }
+    }
+
+    /// Counts a read that another tier answered.
+    pub(crate) fn mark_hit(&self, key: &Key<'_>) {
+        let mut shard = self.shard(key.hash).lock();
+        if let Some((position, location)) = shard.find(key.hash) {
+            shard.index.replace(position, location.hit().0);
+        }
+    }
+}
+
+impl<T> From<Halt> for Attempt<T> {
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Full(room) => Self::Full(room),
+            Halt::Failed(error) => Self::Done(Err(error)),
+        }
+    }
+}
+
+fn draft<'a>(key: &Key<'a>, version: &'a Version<'_>, scratch: &'a mut Vec<u8>) -> Draft<'a> {
+    let if_so = |so: bool, mark: u8| if so { mark } else { 0 };
+    let marks = if_so(version.fetched, mark::FETCHED)
+        | if_so(version.stale, mark::STALE)
+        | if_so(version.token_sent, mark::TOKEN);
+    let value = match version.value.runs() {
+        Some(runs) => runs,
+        None => {
+            version.value.value().copy_to(scratch);
+            [&scratch[..], &[]]
+        }
+    };
+    Draft { key: key.bytes, value, marks, expiry: version.expiry, flags: version.flags, cas: version.cas }
+}
+
+/// Keeps an item that is shown.
+pub(crate) fn keep(into: &mut Option<moneta_store::Item>) -> impl FnMut(&ItemRef<'_>) {
+    |item| *into = Some(moneta_store::Item { meta: item.meta, value: item.value.to_vec() })
+}
+
+/// A read's end after a wait: the item goes with it.
+pub(crate) fn found(lookup: Lookup, item: Option<moneta_store::Item>) -> Lookup {
+    match (lookup, item) {
+        (Lookup::Visited, Some(item)) => Lookup::Found(item),
+        (lookup, _) => lookup,
+    }
+}

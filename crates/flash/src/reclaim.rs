@@ -1,0 +1,338 @@
+//! Emptying regions: the oldest goes, or one in which all is dead; what was read lately is carried forward.
+//!
+//! The oldest region may go because everything that is older than its records is gone already. A region whose records have
+//! all expired may go early, unless older versions of its keys lie in regions that are still there ([`Summary::behind`]).
+//! Records carried forward are on the devices before their region is wiped, and a region is wiped at both ends, and the
+//! wipe synced, before it is used again: whenever the node dies, a restart finds of every key its newest version or none.
+//!
+//! [`Summary::behind`]: crate::format::footer::Summary
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use moneta_store::{Departed, Departure, Key, StoreError};
+use parking_lot::{Condvar, Mutex};
+
+use crate::counters::count;
+use crate::engine::Inner;
+use crate::flusher::Goal;
+use crate::format::BLOCK;
+use crate::format::record::{Draft, Salt, View, mark};
+use crate::io::Aligned;
+use crate::listing::{Listed, Survey, list, survey};
+use crate::location::Location;
+use crate::log::{CARRIED, GROUPS};
+use crate::regions::State;
+
+/// How often regions are looked for that have expired, and how long a device that failed is left alone.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How the reclaimer is told that there is work.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    state: Mutex<ReclaimState>,
+    work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct ReclaimState {
+    needed: bool,
+    stop: bool,
+}
+
+impl Reclaim {
+    /// A free region was taken, or could not be.
+    pub(crate) fn need(&self) {
+        let mut state = self.state.lock();
+        if !state.needed {
+            state.needed = true;
+            self.work.notify_one();
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.work.notify_one();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    /// Sleeps until there may be work; false at the end.
+    fn wait(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.needed && !state.stop {
+            self.work.wait_for(&mut state, PAUSE);
+        }
+        state.needed = false;
+        !state.stop
+    }
+}
+
+/// The thread that empties regions.
+pub(crate) struct Reclaimer {
+    inner: Arc<Inner>,
+    /// Bytes that may be carried forward.
+    credit: usize,
+}
+
+/// A region being emptied.
+struct Victim {
+    region: usize,
+    sequence: u64,
+    base: u64,
+    /// All of it, once something of it is wanted.
+    bytes: Option<Aligned>,
+    /// Records may be carried forward out of it.
+    may_carry: bool,
+    /// Somebody is to be told of what goes.
+    observed: bool,
+}
+
+impl Reclaimer {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner, credit: 0 }
+    }
+
+    pub(crate) fn run(mut self) {
+        let reclaim = Arc::clone(&self.inner.reclaim);
+        while reclaim.wait() {
+            while !reclaim.is_stopping() && !self.inner.log.queue.is_off() && self.is_wanted() {
+                match self.choose() {
+                    Some(region) => {
+                        if let Err(error) = self.empty(region) {
+                            tracing::warn!(region, %error, "a region cannot be emptied now");
+                            break;
+                        }
+                    }
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.inner.regions.free() < self.inner.free_wanted()
+    }
+
+    /// The region to empty: one in which everything is dead if it may go, else the oldest.
+    fn choose(&self) -> Option<usize> {
+        let inner = &self.inner;
+        let now = inner.settle();
+        let in_use = || inner.regions.iter().filter(|(_, region)| region.sequence() != 0);
+        let (oldest, region) = in_use().min_by_key(|(_, region)| region.sequence())?;
+        let dead = in_use().find(|(_, other)| {
+            let summary = other.summary();
+            other.state() == State::Closed && summary.expiry_max <= now && summary.behind < region.sequence()
+        });
+        let chosen = match (dead, region.state()) {
+            (Some((dead, _)), _) => dead,
+            (None, State::Closed) => oldest,
+            (None, State::Open) => {
+                // A region that fills slowly is the oldest by now. It has to be written before it can go.
+                (0..GROUPS).filter(|group| self.is_open(*group, oldest)).for_each(|group| inner.log.rotate(group));
+                return None;
+            }
+            (None, _) => return None,
+        };
+        inner.regions.get(chosen).change_state(State::Closed, State::Reclaiming).then_some(chosen)
+    }
+
+    fn is_open(&self, group: usize, region: usize) -> bool {
+        self.inner.log.with_open(group, |open| open.is_some_and(|open| open.region == region))
+    }
+
+    fn empty(&mut self, region: usize) -> io::Result<()> {
+        match self.try_empty(region) {
+            Ok(()) => {
+                self.inner.regions.give_back(region);
+                self.inner.log.queue.note_room();
+                Ok(())
+            }
+            Err(error) => {
+                count(&self.inner.counters.io_errors, 1);
+                self.inner.regions.get(region).set_state(State::Closed);
+                std::thread::sleep(PAUSE);
+                Err(error)
+            }
+        }
+    }
+
+    fn try_empty(&mut self, region: usize) -> io::Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let entry = inner.regions.get(region);
+        let sequence = entry.sequence();
+        let mut victim = Victim {
+            region,
+            sequence,
+            base: entry.base(),
+            bytes: None,
+            may_carry: !inner.walks.need(sequence),
+            observed: inner.observer.read().is_some(),
+        };
+        let share = usize::from(inner.config.carry_percent);
+        let region_bytes = inner.devices.region_bytes();
+        self.credit = (self.credit + region_bytes * share / 100).min(region_bytes);
+        let mut last_carried = None;
+        let mut is_whole = false;
+        if let Survey::InUse(used) = survey(&inner.devices, region)? {
+            let listing = list(&inner.devices, region, &used, inner.devices.seed())?;
+            is_whole = listing.damaged == 0;
+            for record in listing.records.iter().rev().filter(|record| !record.is_tombstone) {
+                if let Some(number) = self.let_go(&mut victim, record)? {
+                    last_carried = Some(number);
+                }
+            }
+        }
+        if !is_whole {
+            self.sweep(region);
+        }
+        if let Some(number) = last_carried {
+            block_on(inner.log.queue.wait(Goal::Durable(number))).map_err(io::Error::other)?;
+        }
+        wipe(&inner, region)?;
+        entry.end();
+        Ok(())
+    }
+
+    /// Lets a record go if it is still what the index means: carries it forward, or takes it out of the index. Tells the
+    /// number of the append if it was carried.
+    fn let_go(&mut self, victim: &mut Victim, record: &Listed) -> io::Result<Option<u64>> {
+        let inner = Arc::clone(&self.inner);
+        let block = inner.regions.block_at(victim.region, record.offset as usize);
+        let hits = {
+            let mut shard = inner.shard(record.hash).lock();
+            let Some((position, location)) = shard.find(record.hash).filter(|(_, found)| found.block() == block) else {
+                return Ok(None);
+            };
+            let carried = location.hits() > 0 && victim.may_carry && self.credit >= record.length as usize;
+            if !carried && !victim.observed {
+                shard.index.remove(position);
+                count(&inner.counters.evictions, 1);
+                count(&inner.counters.evicted_unfetched, u64::from(location.hits() == 0));
+                return Ok(None);
+            }
+            if carried { location.hits() } else { 0 }
+        };
+        let (base, salt) = (victim.base, Salt { region: victim.sequence, offset: record.offset });
+        let bytes = victim.read(&inner)?;
+        let view = bytes.get(record.offset as usize..).and_then(View::read).filter(View::is_whole);
+        match view.filter(|view| view.is_sound(salt)) {
+            Some(view) => Ok(self.carry_or_evict(base, block, hits, view)),
+            None => {
+                count(&inner.counters.checksum_failures, 1);
+                let mut shard = inner.shard(record.hash).lock();
+                if let Some((position, _)) = shard.find(record.hash).filter(|(_, found)| found.block() == block) {
+                    shard.index.remove(position);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn carry_or_evict(&mut self, base: u64, block: usize, hits: u64, view: View<'_>) -> Option<u64> {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        let key = Key::new(view.key(), inner.devices.seed());
+        let value = view.value();
+        let meta = view.meta(base, hits > 0);
+        let mut shard = inner.shard(key.hash).lock();
+        let (position, location) = shard.find(key.hash).filter(|(_, found)| found.block() == block)?;
+        if hits > 0 && !meta.expiry.is_dead(now) {
+            let draft = Draft {
+                key: key.bytes,
+                value: [value, &[]],
+                marks: view.header.marks & (mark::STALE | mark::TOKEN) | mark::FETCHED,
+                expiry: meta.expiry,
+                flags: meta.flags,
+                cas: Some(meta.cas),
+            };
+            let over = inner.regions.region_of(block);
+            let hash = draft.content_hash();
+            if let Ok(appended) = inner.log.append(&draft, key.hash, hash, CARRIED, Some(over), now) {
+                shard.put(key.hash, appended.location);
+                count(&inner.counters.carried_items, 1);
+                count(&inner.counters.carried_bytes, (key.bytes.len() + value.len()) as u64);
+                self.credit -= draft.len().min(self.credit);
+                return Some(appended.number);
+            }
+        }
+        shard.index.remove(position);
+        let unfetched = u64::from(!meta.fetched && location.hits() == 0);
+        let why = if meta.expiry.is_dead(now) {
+            count(&inner.counters.expired, 1);
+            count(&inner.counters.expired_unfetched, unfetched);
+            Departure::Expired
+        } else {
+            count(&inner.counters.evictions, 1);
+            count(&inner.counters.evicted_unfetched, unfetched);
+            Departure::Evicted
+        };
+        if let Some(observer) = inner.observer.read().as_ref() {
+            observer.departed(&Departed { key: key.bytes, meta, value_bytes: value.len(), why });
+        }
+        None
+    }
+
+    /// Takes every entry out of the index that still points into the region: those of records that a damaged region does
+    /// not list.
+    fn sweep(&self, region: usize) {
+        let inner = &self.inner;
+        for shard in inner.shards() {
+            let points_here = |location: Location| inner.regions.region_of(location.block()) == region;
+            let lost = shard.lock().remove_where(points_here);
+            count(&inner.counters.evictions, lost);
+        }
+    }
+}
+
+impl Victim {
+    /// The region's bytes.
+    fn read(&mut self, inner: &Inner) -> io::Result<&[u8]> {
+        if self.bytes.is_none() {
+            let (device, start) = inner.devices.place(self.region);
+            let mut bytes = Aligned::zeroed(inner.devices.region_bytes());
+            inner.devices.media(device).read_at(&mut bytes, start)?;
+            self.bytes = Some(bytes);
+        }
+        Ok(self.bytes.as_deref().unwrap_or_default())
+    }
+}
+
+/// Zeroes both ends of a region, so that nothing takes it for one in use.
+fn wipe(inner: &Inner, region: usize) -> io::Result<()> {
+    let (device, start) = inner.devices.place(region);
+    let media = inner.devices.media(device);
+    let zeros = Aligned::zeroed(BLOCK);
+    media.write_at(&zeros, start)?;
+    media.write_at(&zeros, start + (inner.devices.region_bytes() - BLOCK) as u64)?;
+    count(&inner.counters.device_bytes, 2 * BLOCK as u64);
+    media.sync()
+}
+
+/// Wakes a thread that waits for a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future on this thread.
+fn block_on(future: impl Future<Output = Result<(), StoreError>>) -> Result<(), StoreError> {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(ended) => return ended,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Bringing the index back: from the snapshot of a clean stop, else from the footers of all regions.
+//!
+//! Regions are taken newest first and the records of each last first, so that the first record met of a key is its newest:
+//! what the index has already is not looked at again, and a tombstone keeps everything older out. Devices are read by all
+//! threads at once; each thread then enters the records of the shards that are its own, so that no lock is waited for.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::counters::count;
+use crate::engine::Inner;
+use crate::error::FlashError;
+use crate::format::BLOCK;
+use crate::listing::{Listing, Survey, Use, enter, list, survey};
+use crate::location::Location;
+use crate::snapshot;
+
+/// Regions whose footers are in memory at once.
+const BATCH: usize = 256;
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Fills the index, the table of regions and the list of free ones.
+///
+/// # Errors
+/// If the superblocks cannot be written.
+pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
+    if fresh {
+        (0..inner.regions.len()).for_each(|region| inner.regions.give_back(region));
+        return Ok(());
+    }
+    if snapshot::load(inner) {
+        inner.from_snapshot.store(true, Ordering::Relaxed);
+    } else {
+        from_footers(inner);
+    }
+    snapshot::invalidate(inner).map_err(|source| FlashError::Start { what: "with the superblocks", source })?;
+    let newest = inner.regions.iter().map(|(_, region)| region.sequence()).max().unwrap_or(0);
+    inner.regions.raise_sequence(newest.max(inner.devices.state().flushed_below));
+    let last = inner.regions.iter().map(|(_, region)| region.summary().last.max(region.base())).max();
+    inner.log.sequence.raise(last.unwrap_or(0));
+    count(&inner.counters.recovered_items, inner.items());
+    Ok(())
+}
+
+/// Keeps the index where the next start finds it.
+pub(crate) fn save_snapshot(inner: &Inner) {
+    snapshot::save(inner);
+}
+
+fn from_footers(inner: &Inner) {
+    let started = Instant::now();
+    let mut used = survey_all(inner);
+    used.sort_unstable_by_key(|(_, used)| std::cmp::Reverse(used.sequence));
+    let mut dead: Vec<Mutex<HashSet<u64>>> = Vec::new();
+    dead.resize_with(inner.shard_count(), Mutex::default);
+    let mut told = Instant::now();
+    for (number, batch) in used.chunks(BATCH).enumerate() {
+        let listings = list_all(inner, batch);
+        enter_all(inner, &listings, &dead);
+        if listings.len() < batch.len() {
+            let unread = &used[number * BATCH + listings.len()..];
+            return distrust(inner, unread);
+        }
+        count(&inner.counters.recovered_regions, batch.len() as u64);
+        if told.elapsed() >= TELL_EVERY {
+            told = Instant::now();
+            let (done, all) = (number * BATCH + batch.len(), used.len());
+            tracing::info!(done, all, seconds = started.elapsed().as_secs(), "reading footers of regions");
+        }
+    }
+}
+
+/// A region that cannot be read may hold newer versions of what older regions hold: nothing as old as it is served.
+fn distrust(inner: &Inner, unread: &[(usize, Use)]) {
+    tracing::error!(regions = unread.len(), "a region cannot be read: all that is as old as it is dropped");
+    let below = unread.first().map_or(0, |(_, used)| used.sequence + 1);
+    let state = inner.devices.state();
+    let state = crate::devices::TierState { flushed_below: state.flushed_below.max(below), ..state };
+    if let Err(error) = inner.devices.save(&state) {
+        tracing::error!(%error, "the superblocks cannot be written");
+    }
+    for (region, _) in unread {
+        inner.regions.get(*region).end();
+        inner.regions.give_back(*region);
+    }
+}
+
+fn threads(inner: &Inner) -> usize {
+    inner.config.threads.clamp(1, 64)
+}
+
+/// Runs `work` for every number below `count`, on all threads.
+fn in_parallel(inner: &Inner, count: usize, work: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads(inner) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        break;
+                    }
+                    work(number);
+                }
+            });
+        }
+    });
+}
+
+/// Looks at all regions; puts the free ones on their list.
+fn survey_all(inner: &Inner) -> Vec<(usize, Use)> {
+    let flushed_below = inner.devices.state().flushed_below;
+    let surveys: Vec<Mutex<Option<Survey>>> = (0..inner.regions.len()).map(|_| Mutex::default()).collect();
+    in_parallel(inner, surveys.len(), |region| match survey(&inner.devices, region) {
+        Ok(survey) => *surveys[region].lock() = Some(survey),
+        Err(error) => {
+            count(&inner.counters.io_errors, 1);
+            tracing::error!(region, %error, "a region cannot be read");
+        }
+    });
+    count(&inner.counters.recovery_bytes, (surveys.len() * 2 * BLOCK) as u64);
+    let mut found = Vec::new();
+    for (region, survey) in surveys.into_iter().map(Mutex::into_inner).enumerate() {
+        match survey {
+            Some(Survey::InUse(used)) if used.sequence >= flushed_below => found.push((region, used)),
+            Some(_) => inner.regions.give_back(region),
+            // How new it is nobody knows: as new as can be.
+            None => found.push((region, Use { sequence: u64::MAX - 1, base: 0, trailer: None, damaged: true })),
+        }
+    }
+    let damaged = found.iter().filter(|(_, used)| used.damaged).count();
+    count(&inner.counters.checksum_failures, damaged as u64);
+    found
+}
+
+/// Lists the records of a batch of regions, in the batch's order, up to the first that cannot be read.
+fn list_all(inner: &Inner, batch: &[(usize, Use)]) -> Vec<(usize, Listing)> {
+    let listings: Vec<Mutex<Option<Listing>>> = batch.iter().map(|_| Mutex::default()).collect();
+    in_parallel(inner, batch.len(), |number| {
+        let (region, used) = &batch[number];
+        match list(&inner.devices, *region, used, inner.devices.seed()) {
+            Ok(listing) => *listings[number].lock() = Some(listing),
+            Err(error) => {
+                count(&inner.counters.io_errors, 1);
+                tracing::error!(region, %error, "a region cannot be read");
+            }
+        }
+    });
+    let readable = listings.into_iter().map_while(Mutex::into_inner);
+    let listings: Vec<(usize, Listing)> = batch.iter().map(|(region, _)| *region).zip(readable).collect();
+    for ((region, listing), (_, used)) in listings.iter().zip(batch) {
+        enter(&inner.regions, *region, used, listing);
+        count(&inner.counters.checksum_failures, listing.damaged);
+        count(&inner.counters.recovery_bytes, listing.bytes);
+    }
+    listings
+}
+
+/// Enters the records of a batch into the index, each thread those of its own shards.
+fn enter_all(inner: &Inner, listings: &[(usize, Listing)], dead: &[Mutex<HashSet<u64>>]) {
+    let threads = threads(inner).min(inner.shard_count());
+    in_parallel(inner, threads, |thread| {
+        for (region, listing) in listings {
+            for record in listing.records.iter().rev() {
+                let number = inner.shard_number(record.hash);
+                if number % threads != thread {
+                    continue;
+                }
+                let mut shard = inner.shard(record.hash).lock();
+                if shard.find(record.hash).is_some() || dead[number].lock().contains(&record.hash) {
+                    continue;
+                }
+                if record.is_tombstone {
+                    dead[number].lock().insert(record.hash);
+                } else {
+                    let block = inner.regions.block_at(*region, record.offset as usize);
+                    shard.put(record.hash, Location::new(block, record.blocks()));
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,261 @@
+//! The table of regions: what each holds, and where in its blocks records begin.
+//!
+//! ```text
+//!            begin             seal              written
+//!   free ───────────▶ open ───────────▶ sealed ───────────▶ closed
+//!    ▲                 │                  │                    │ chosen
+//!    │     wiped       │ flush_all        │ flush_all          ▼
+//!    └─────────────────┴──────────────────┴───────────── reclaiming
+//! ```
+//!
+//! A region's sequence number is set before anything of its new use is visible and to 0 when it is free; whoever read from a
+//! device compares it afterwards.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::buffer::Buffer;
+use crate::format::BLOCK;
+use crate::format::footer::Summary;
+
+/// What a region is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    Free,
+    Open,
+    Sealed,
+    Closed,
+    Reclaiming,
+}
+
+impl State {
+    const ALL: [Self; 5] = [Self::Free, Self::Open, Self::Sealed, Self::Closed, Self::Reclaiming];
+}
+
+/// One region.
+#[derive(Default)]
+pub(crate) struct Region {
+    state: AtomicU8,
+    sequence: AtomicU64,
+    base: AtomicU64,
+    expiry_min: AtomicU32,
+    expiry_max: AtomicU32,
+    behind: AtomicU64,
+    last: AtomicU64,
+    records_end: AtomicU32,
+    records: AtomicU32,
+    /// The region in RAM, while it is being filled or written. Read-locked for a lookup, write-locked to set it.
+    pub(crate) resident: RwLock<Option<Arc<Buffer>>>,
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Region").field("state", &self.state()).field("sequence", &self.sequence()).finish()
+    }
+}
+
+impl Region {
+    pub(crate) fn state(&self) -> State {
+        State::ALL[usize::from(self.state.load(Ordering::Acquire))]
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// Goes from one state to another if it is in the first.
+    pub(crate) fn change_state(&self, from: State, to: State) -> bool {
+        self.state.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Its sequence number; 0 if it is free.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Acquire)
+    }
+
+    /// Base of its records' sequence numbers.
+    pub(crate) fn base(&self) -> u64 {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        Summary {
+            expiry_min: self.expiry_min.load(Ordering::Relaxed),
+            expiry_max: self.expiry_max.load(Ordering::Relaxed),
+            behind: self.behind.load(Ordering::Relaxed),
+            last: self.last.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn set_summary(&self, summary: Summary) {
+        self.expiry_min.store(summary.expiry_min, Ordering::Relaxed);
+        self.expiry_max.store(summary.expiry_max, Ordering::Relaxed);
+        self.behind.store(summary.behind, Ordering::Relaxed);
+        self.last.store(summary.last, Ordering::Relaxed);
+    }
+
+    /// Where its records end.
+    pub(crate) fn records_end(&self) -> u32 {
+        self.records_end.load(Ordering::Relaxed)
+    }
+
+    /// How many records it has.
+    pub(crate) fn records(&self) -> u32 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_extent(&self, records_end: u32, records: u32) {
+        self.records_end.store(records_end, Ordering::Relaxed);
+        self.records.store(records, Ordering::Relaxed);
+    }
+
+    /// Gives it a new use.
+    pub(crate) fn begin(&self, sequence: u64, base: u64, state: State) {
+        self.base.store(base, Ordering::Relaxed);
+        self.set_summary(Summary::EMPTY);
+        self.set_extent(0, 0);
+        self.sequence.store(sequence, Ordering::Release);
+        self.set_state(state);
+    }
+
+    /// Ends its use.
+    pub(crate) fn end(&self) {
+        self.sequence.store(0, Ordering::Release);
+        *self.resident.write() = None;
+        self.set_state(State::Free);
+    }
+}
+
+/// No record begins in the block.
+const NONE: u16 = u16::MAX;
+
+/// All regions of a tier.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    regions: Box<[Region]>,
+    blocks_per_region: usize,
+    /// For each block the offset in it at which the first record begins that begins in it.
+    firsts: Box<[AtomicU16]>,
+    /// Free regions; taken from the front. Held for a push or a pop.
+    free: Mutex<VecDeque<u32>>,
+    /// The sequence number of the next region to be begun.
+    next_sequence: AtomicU64,
+}
+
+impl Regions {
+    /// A table of `count` regions in no use, none of them on the list of free ones.
+    pub(crate) fn new(count: usize, region_bytes: usize) -> Self {
+        let blocks_per_region = region_bytes / BLOCK;
+        Self {
+            regions: (0..count).map(|_| Region::default()).collect(),
+            blocks_per_region,
+            firsts: (0..count * blocks_per_region).map(|_| AtomicU16::new(NONE)).collect(),
+            free: Mutex::default(),
+            next_sequence: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.regions.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, region: usize) -> &Region {
+        &self.regions[region]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Region)> {
+        self.regions.iter().enumerate()
+    }
+
+    /// The region a block is in.
+    #[inline]
+    pub(crate) fn region_of(&self, block: usize) -> usize {
+        block / self.blocks_per_region
+    }
+
+    /// Where a block begins in its region.
+    #[inline]
+    pub(crate) fn offset_of(&self, block: usize) -> usize {
+        block % self.blocks_per_region * BLOCK
+    }
+
+    /// The block in which an offset of a region lies.
+    #[inline]
+    pub(crate) fn block_at(&self, region: usize, offset: usize) -> usize {
+        region * self.blocks_per_region + offset / BLOCK
+    }
+
+    /// Offset in the region of the first record that begins in `block`.
+    #[inline]
+    pub(crate) fn first_record(&self, block: usize) -> Option<usize> {
+        match self.firsts[block].load(Ordering::Acquire) {
+            NONE => None,
+            first => Some(self.offset_of(block) + usize::from(first)),
+        }
+    }
+
+    /// Notes that a record begins at an offset of a region.
+    pub(crate) fn note_record(&self, region: usize, offset: usize) {
+        let first = &self.firsts[self.block_at(region, offset)];
+        let within = (offset % BLOCK) as u16;
+        if within < first.load(Ordering::Relaxed) {
+            first.store(within, Ordering::Release);
+        }
+    }
+
+    /// Forgets where a region's records begin.
+    pub(crate) fn forget_records(&self, region: usize) {
+        let start = region * self.blocks_per_region;
+        self.firsts[start..start + self.blocks_per_region]
+            .iter()
+            .for_each(|first| first.store(NONE, Ordering::Relaxed));
+    }
+
+    /// The table of where records begin, for a snapshot.
+    pub(crate) fn firsts(&self) -> &[AtomicU16] {
+        &self.firsts
+    }
+
+    /// A free region to fill, if more than `reserve` are free.
+    pub(crate) fn take_free(&self, reserve: usize) -> Option<usize> {
+        let mut free = self.free.lock();
+        if free.len() <= reserve {
+            return None;
+        }
+        free.pop_front().map(|region| region as usize)
+    }
+
+    /// Puts a region on the list of free ones.
+    pub(crate) fn give_back(&self, region: usize) {
+        self.free.lock().push_back(region as u32);
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.free.lock().len()
+    }
+
+    /// A sequence number for a region to be begun.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The sequence number that the next region will have.
+    pub(crate) fn upcoming_sequence(&self) -> u64 {
+        self.next_sequence.load(Ordering::Relaxed)
+    }
+
+    /// Makes all further regions' sequence numbers greater than `floor`.
+    pub(crate) fn raise_sequence(&self, floor: u64) {
+        self.next_sequence.fetch_max(floor + 1, Ordering::Relaxed);
+    }
+
+    /// Bytes of memory the table takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.firsts.len() * size_of::<AtomicU16>() + self.regions.len() * size_of::<Region>()
+    }
+}
