@@ -130,8 +130,8 @@ impl Options {
         Self { keys_per_hash, ..self }
     }
 
-    /// By how many seconds a store's last access may lie behind the true one; 0 unless told. For engines that write it
-    /// down only now and then.
+    /// By how many seconds a store's last access may differ from the true one; 0 unless told. For engines that write it
+    /// down only now and then, or take the time of a write for it.
     #[must_use]
     pub fn last_access_slack(self, seconds: u32) -> Self {
         Self { last_access_slack: seconds, ..self }

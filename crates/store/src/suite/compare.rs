@@ -63,10 +63,10 @@ impl Comparison {
     /// Compares everything of an item but key and value.
     pub(super) fn metas(&mut self, expected: &ItemMeta, actual: &ItemMeta) -> Result<(), String> {
         self.versions.observe(expected.cas, actual.cas)?;
-        let behind = expected.last_access.checked_sub(actual.last_access);
+        let apart = expected.last_access.abs_diff(actual.last_access);
         let mut alike = *expected;
         alike.cas = actual.cas;
-        if behind.is_some_and(|behind| behind <= self.last_access_slack) {
+        if apart <= self.last_access_slack {
             alike.last_access = actual.last_access;
         }
         if alike == *actual { Ok(()) } else { Err(metas_differ(&alike, actual)) }
