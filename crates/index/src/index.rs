@@ -9,7 +9,7 @@ use crate::slot::Slot;
 use crate::walk::{Progress, Walk};
 
 /// Slots in a bucket: one cache line.
-const BUCKET_SLOTS: usize = 8;
+pub(crate) const BUCKET_SLOTS: usize = 8;
 /// Buckets in a page.
 const PAGE_BUCKETS: usize = PAGE_BYTES / 64;
 /// The index asks to grow when this share of its slots is taken, in 1024ths. At 7/8 an insert finds a free slot or one to
@@ -37,12 +37,12 @@ pub struct Position {
 /// A lookup by hash finds an entry of another key with a probability of about 7 / 2^(TAG_BITS - log2(rows)).
 #[derive(Debug)]
 pub struct Index<const TAG_BITS: u32> {
-    pages: Vec<Page>,
-    extent: Extent,
-    entries: usize,
+    pub(crate) pages: Vec<Page>,
+    pub(crate) extent: Extent,
+    pub(crate) entries: usize,
     /// Spreads displacement over slots.
-    turn: usize,
-    walks: Vec<Weak<Progress>>,
+    pub(crate) turn: usize,
+    pub(crate) walks: Vec<Weak<Progress>>,
 }
 
 impl<const TAG_BITS: u32> Index<TAG_BITS> {

@@ -13,6 +13,7 @@
 //!   splitting nor displacing ever reads a record. That matters where records are on an SSD.
 
 mod address;
+mod image;
 mod index;
 mod slot;
 mod walk;
