@@ -1,5 +1,6 @@
 //! Where the node listens: names looked up, ports filled in.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, ensure};
@@ -8,7 +9,7 @@ use moneta_server::config::{ListenAddress, Listener, Policy};
 use crate::options::listener::{ExtraAddress, ExtraListener};
 use crate::options::settings::Settings;
 
-/// Every listener that `settings` ask for: the TCP addresses, the Unix socket, then those of the file.
+/// Every listener that `settings` ask for: the TCP addresses, the Unix socket, the batch port, then those of the file.
 ///
 /// # Errors
 /// If a host name is not known.
@@ -16,11 +17,18 @@ pub fn listeners(settings: &Settings) -> anyhow::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     for address in &settings.listen {
         let port = address.port.unwrap_or(settings.port);
-        add_tcp(&mut listeners, &address.host, port, Policy::Online).with_context(|| format!("listen: `{address}`"))?;
+        add_tcp(&mut listeners, &address.host, port, online).with_context(|| format!("listen: `{address}`"))?;
     }
     if let Some(path) = &settings.unix_socket {
         let address = ListenAddress::Unix { path: path.clone(), mode: settings.unix_mask };
-        listeners.push(Listener { address, policy: Policy::Online });
+        listeners.push(online(address));
+    }
+    if let Some(port) = settings.batch_port {
+        // A host may stand there several times, with a port each; its batch port is one.
+        let hosts: BTreeSet<&str> = settings.listen.iter().map(|address| address.host.as_str()).collect();
+        for host in hosts {
+            add_tcp(&mut listeners, host, port, batch).with_context(|| format!("batch_port: `{host}`"))?;
+        }
     }
     for extra in &settings.extra_listeners {
         add_extra(&mut listeners, extra, settings.unix_mask).with_context(|| format!("listener: `{extra}`"))?;
@@ -39,20 +47,36 @@ pub fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
 }
 
 fn add_extra(listeners: &mut Vec<Listener>, extra: &ExtraListener, mask: u32) -> anyhow::Result<()> {
+    let like = |address| Listener { address, policy: extra.policy, limits: extra.limits };
     match &extra.address {
-        ExtraAddress::Tcp(address) => add_tcp(listeners, &address.host, address.port, extra.policy)?,
+        ExtraAddress::Tcp(address) => add_tcp(listeners, &address.host, address.port, like)?,
         ExtraAddress::Unix { path, mode } => {
             let address = ListenAddress::Unix { path: path.clone(), mode: mode.unwrap_or(mask) };
-            listeners.push(Listener { address, policy: extra.policy });
+            listeners.push(like(address));
         }
     }
     Ok(())
 }
 
+/// A listener for interactive traffic, with the server's limits.
+fn online(address: ListenAddress) -> Listener {
+    Listener::new(address, Policy::Online)
+}
+
+/// One for bulk traffic.
+fn batch(address: ListenAddress) -> Listener {
+    Listener::new(address, Policy::Batch)
+}
+
 /// Listens on every address of a name, once: `localhost` is often both 127.0.0.1 and ::1.
-fn add_tcp(listeners: &mut Vec<Listener>, host: &str, port: u16, policy: Policy) -> anyhow::Result<()> {
+fn add_tcp(
+    listeners: &mut Vec<Listener>,
+    host: &str,
+    port: u16,
+    make: impl Fn(ListenAddress) -> Listener,
+) -> anyhow::Result<()> {
     for address in look_up(host, port)? {
-        let listener = Listener { address: ListenAddress::Tcp(address), policy };
+        let listener = make(ListenAddress::Tcp(address));
         // A port the kernel picks is another one each time, so such listeners are never the same.
         if port == 0 || !listeners.contains(&listener) {
             listeners.push(listener);
@@ -80,17 +104,17 @@ mod tests {
     #[test]
     fn an_address_given_twice_is_listened_on_once() {
         let mut listeners = Vec::new();
-        add_tcp(&mut listeners, "127.0.0.1", 11_211, Policy::Online).unwrap();
-        add_tcp(&mut listeners, "127.0.0.1", 11_211, Policy::Online).unwrap();
-        add_tcp(&mut listeners, "127.0.0.1", 11_300, Policy::Online).unwrap();
+        add_tcp(&mut listeners, "127.0.0.1", 11_211, online).unwrap();
+        add_tcp(&mut listeners, "127.0.0.1", 11_211, online).unwrap();
+        add_tcp(&mut listeners, "127.0.0.1", 11_300, online).unwrap();
         assert_eq!(listeners.len(), 2);
     }
 
     #[test]
     fn ports_for_the_kernel_to_pick_are_all_kept() {
         let mut listeners = Vec::new();
-        add_tcp(&mut listeners, "127.0.0.1", 0, Policy::Online).unwrap();
-        add_tcp(&mut listeners, "127.0.0.1", 0, Policy::Online).unwrap();
+        add_tcp(&mut listeners, "127.0.0.1", 0, online).unwrap();
+        add_tcp(&mut listeners, "127.0.0.1", 0, online).unwrap();
         assert_eq!(listeners.len(), 2);
     }
 }

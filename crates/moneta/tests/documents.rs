@@ -47,7 +47,7 @@ fn the_example_with_its_comments_taken_off_still_starts() {
         .collect();
     let path = file(folder.path(), "example.toml", &uncommented.join("\n"));
     let table = printed(&mut moneta(&["config", "--config", &path]));
-    assert!(table.contains("127.0.0.1:11300 (batch)"), "the example's listener is read: {table}");
+    assert!(table.contains("127.0.0.1:11300 (batch, max_connections 100)"), "the example's listener is read: {table}");
 }
 
 #[test]

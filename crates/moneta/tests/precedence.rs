@@ -64,7 +64,8 @@ fn a_switch_that_is_on_in_the_environment_can_be_turned_off_by_a_flag() {
 #[test]
 fn every_option_can_be_set_by_its_environment_variable() {
     let other = |option: &str| match option {
-        "port" | "verbose" | "threads" | "backlog" | "max_connections" | "requests_per_event" => "3",
+        "port" | "verbose" | "threads" | "backlog" | "max_connections" | "requests_per_event" | "batch_port"
+        | "flash_io_threads" => "3",
         "listen" | "unix_socket" | "auth_file" => "elsewhere",
         "unix_mask" => "666",
         "idle_timeout" | "drain_timeout" => "7s",
@@ -73,6 +74,15 @@ fn every_option_can_be_set_by_its_environment_variable() {
         "admin" => "off",
         "log_format" => "json",
         "log_level" => "warn",
+        "flash" => "/x:1GiB,./y:70MiB",
+        "flash_region_size" => "32MiB",
+        "flash_flush_interval" => "250ms",
+        "flash_durability" => "every-write",
+        "flash_direct" => "false",
+        "flash_io" => "threads",
+        "flash_carry" => "12%",
+        "flash_write_budget" => "3TiB",
+        "promote" => "25%",
         _ => "true",
     };
     let all: Vec<Value> = serde_json::from_str(&printed(&mut moneta(&["config", "--json"]))).unwrap();
@@ -80,16 +90,20 @@ fn every_option_can_be_set_by_its_environment_variable() {
     for row in all {
         let option = row["option"].as_str().unwrap();
         let variable = format!("MONETA_{}", option.to_uppercase());
-        // SASL alone is refused for want of users.
-        let mut command =
-            moneta(if option == "enable_sasl" { &["config", "--json", "-Y", "f"] } else { &["config", "--json"] });
+        // SASL alone is refused for want of users, and what is said of an SSD tier for want of one.
+        let mut command = moneta(match option {
+            "enable_sasl" => &["config", "--json", "-Y", "f"],
+            "promote" => &["config", "--json", "--flash", "x:1g"],
+            _ if option.starts_with("flash_") => &["config", "--json", "--flash", "x:1g"],
+            _ => &["config", "--json"],
+        });
         command.env(&variable, other(option));
         assert_eq!(in_force(&mut command, option), says(other(option), &format!("environment {variable}")));
     }
 }
 
 #[test]
-fn memcacheds_short_and_long_flags_are_understood() {
+fn flags_are_understood_in_memcacheds_spellings_and_ours() {
     let cases: &[(&[&str], &str, &str)] = &[
         (&["-p", "1"], "port", "1"),
         (&["-l", "127.0.0.1,::1", "-l", "127.0.0.2:7"], "listen", "127.0.0.1,[::1],127.0.0.2:7"),
@@ -114,6 +128,10 @@ fn memcacheds_short_and_long_flags_are_understood() {
         (&["-vvvvv"], "verbose", "3"),
         (&["-o", "idle_timeout=9"], "idle_timeout", "9s"),
         (&["-U", "0", "-B", "auto"], "port", "11211"),
+        (&["--flash", "/a:1g", "--flash", "b:1536m,c:1t"], "flash", "/a:1GiB,b:1536MiB,c:1TiB"),
+        (&["--flash", "/a:1g", "--flash-direct=off"], "flash_direct", "false"),
+        (&["--flash", "/a:1g", "--flash-flush-interval", "2"], "flash_flush_interval", "2s"),
+        (&["--batch-port", "0"], "batch_port", "0"),
     ];
     for (flags, option, value) in cases {
         let arguments = [&["config", "--json"], *flags].concat();
@@ -134,4 +152,21 @@ fn listeners_of_the_file_are_shown_with_their_policy() {
     let path = file(folder.path(), "moneta.toml", "[[listener]]\naddress = \"[::1]:7\"\npolicy = \"batch\"\n");
     let row = in_force(&mut moneta(&["config", "--json", "--config", &path]), "listener");
     assert_eq!(row, says("[::1]:7 (batch)", &format!("{path}:1")));
+    let limits = "max_connections = 5\nidle_timeout = \"2m\"\noutput_limit = \"1m\"\n";
+    let path = file(folder.path(), "moneta.toml", &format!("[[listener]]\naddress = \"[::1]:7\"\n{limits}"));
+    let row = in_force(&mut moneta(&["config", "--json", "--config", &path]), "listener");
+    let listener = "[::1]:7 (online, max_connections 5, idle_timeout 2m, output_limit 1MiB)";
+    assert_eq!(row, says(listener, &format!("{path}:1")));
+}
+
+#[test]
+fn devices_may_be_an_array_in_the_file_and_flags_replace_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "moneta.toml", "flash = [\"/a:1g\",\n  \"/b:2g\"]\n");
+    let arguments = ["config", "--json", "--config", &path];
+    assert_eq!(in_force(&mut moneta(&arguments), "flash"), says("/a:1GiB,/b:2GiB", &format!("{path}:1")));
+    let flagged = [&arguments[..], &["--flash", "/c:3g"]].concat();
+    assert_eq!(in_force(&mut moneta(&flagged), "flash"), says("/c:3GiB", "flag --flash"));
+    let mut without = moneta(&arguments);
+    assert_eq!(in_force(without.env("MONETA_FLASH", ""), "flash"), says("", "environment MONETA_FLASH"));
 }

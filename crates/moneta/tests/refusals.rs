@@ -39,6 +39,32 @@ fn values_out_of_range_are_refused_by_name_value_origin_and_range() {
         (&["--output-limit", "1"], &["output_limit", "`1`", "from 16KiB to 1GiB"]),
         (&["--log-format", "xml"], &["log_format", "`xml`", "text, json"]),
         (&["--log-level", "loud"], &["log_level", "`loud`", "error, warn, info, debug, trace"]),
+        (&["--batch-port", "70000"], &["batch_port", "`70000`", "from 0 to 65535"]),
+        (&["--batch-port", "11211"], &["batch_port", "`11211`", "another port"]),
+        (&["--batch-port", "5", "-l", "127.0.0.1:5"], &["batch_port", "`5`", "another port"]),
+        (&["--batch-port", "11212", "-s", "/x"], &["batch_port", "`11212`", "a host in listen"]),
+        (&["--flash", "/x"], &["flash", "`/x`", "flag --flash", "PATH:SIZE"]),
+        (&["--flash", "/x:1gb"], &["flash", "`/x:1gb`", "GiB"]),
+        (&["--flash", "/x:1g", "--flash", "/x:2g"], &["flash", "`/x:1GiB,/x:2GiB`", "/x stands there twice"]),
+        (&["--flash-region-size", "100"], &["flash_region_size", "`100`", "from 256KiB to 256MiB"]),
+        (
+            &["--flash", "/x:1g", "--flash-region-size", "9000001"],
+            &["flash_region_size", "`9000001B`", "a multiple of 4KiB"],
+        ),
+        (
+            &["--flash", "/x:1g", "-I", "4m"],
+            &["flash_region_size", "`8MiB` (default)", "at least 16MiB", "4MiB (flag --max-item-size)"],
+        ),
+        (&["--flash-flush-interval", "1ms"], &["flash_flush_interval", "`1ms`", "from 10ms to 1m", "suffix ms"]),
+        (&["--flash-durability", "never"], &["flash_durability", "`never`", "interval, every-write"]),
+        (&["--flash-io", "aio"], &["flash_io", "`aio`", "auto, uring, threads"]),
+        (&["--flash-io-threads", "0"], &["flash_io_threads", "`0`", "from 1 to 1024"]),
+        (&["--flash-carry", "91"], &["flash_carry", "`91`", "from 0% to 90%"]),
+        (&["--flash-direct=sometimes"], &["flash_direct", "`sometimes`", "true or false"]),
+        (&["--flash-write-budget", "-1"], &["flash_write_budget", "`-1`", "bytes"]),
+        (&["--promote", "25"], &["promote", "`25`", "always, second or a share"]),
+        (&["--promote", "25%"], &["promote", "`25%`", "together with flash"]),
+        (&["--flash-direct=false"], &["flash_direct", "`false`", "together with flash"]),
     ];
     for (flags, parts) in cases {
         for subcommand in ["serve", "config"] {
@@ -84,6 +110,19 @@ fn a_wrong_file_is_refused_by_line() {
         ("[[listener]]\naddress = \"/x\"\nunix_mask = \"9\"\n", &["listener.unix_mask", "`9`", "octal"]),
         ("[[listener]]\naddress = \"[::1]:5\"\nunix_mask = \"700\"\n", &["listener.unix_mask", "not a Unix socket"]),
         ("[[listener]]\nadress = \"/x\"\n", &["`adress`", "did you mean `address`?"]),
+        (
+            "[[listener]]\naddress = \"/x\"\nmax_connections = 0\n",
+            &["listener.max_connections", "`0`", "from 1 to 1000000"],
+        ),
+        ("[[listener]]\naddress = \"/x\"\nidle_timeout = \"soon\"\n", &["listener.idle_timeout", "`soon`", "seconds"]),
+        ("[[listener]]\naddress = \"/x\"\noutput_limit = 1\n", &["listener.output_limit", "`1`", "from 16KiB to 1GiB"]),
+        ("flash = [\"/x:1g\", \"/y\"]\n", &["flash", "`/x:1g,/y`", "bad.toml:1", "PATH:SIZE"]),
+        ("flash = [1]\n", &["flash", "bad.toml:1", "PATH:SIZE"]),
+        (
+            "flash = \"/x:1g\"\nflash_region_size = \"2m\"\n",
+            &["flash_region_size", "`2MiB`", "bad.toml:2", "at least 4MiB"],
+        ),
+        ("promote = \"second\"\n", &["promote", "`second`", "bad.toml:1", "together with flash"]),
     ];
     for (content, parts) in cases {
         let path = file(folder.path(), "bad.toml", content);
@@ -113,12 +152,13 @@ fn memcacheds_other_flags_are_refused_with_what_to_do_instead() {
         (&["-D", "/"], "stats detail"),
         (&["-C"], "CAS"),
         (&["-B", "ascii"], "one port"),
-        (&["-e", "/mnt/x"], "not kept over a restart"),
+        (&["-e", "/mnt/x"], "--flash PATH:SIZE"),
         (&["-Z"], "TLS is not offered"),
         (&["-N", "2"], "network card"),
         (&["-i"], "Apache-2.0"),
         (&["-o", "modern"], "-o modern"),
         (&["-o", "idle_timeout=1,hashpower=20"], "-o hashpower"),
+        (&["-o", "ext_path=/mnt/x:64g"], "--flash PATH:SIZE"),
     ];
     for (flags, part) in cases {
         let arguments = [&["serve"], *flags].concat();

@@ -243,6 +243,33 @@ fn listeners_of_the_file_are_served_with_their_policy() {
 }
 
 #[test]
+fn a_listener_of_the_file_has_its_own_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let content = "[[listener]]\naddress = \"127.0.0.1:0\"\nmax_connections = 1\n";
+    let node = Node::start(&["--config", &file(folder.path(), "moneta.toml", content)]);
+    let limited = node.listening()[1].clone();
+    let mut only = TcpStream::connect(&limited).unwrap();
+    only.write_all(b"get none\r\n").unwrap();
+    only.read_exact(&mut [0; 5]).unwrap();
+    let mut refusal = String::new();
+    TcpStream::connect(&limited).unwrap().read_to_string(&mut refusal).unwrap();
+    assert_eq!(refusal, "ERROR Too many open connections\r\n");
+    assert_eq!(node.exchange(HELLO), HELLO_REPLY);
+}
+
+#[test]
+fn a_batch_port_is_opened_on_every_host() {
+    let node = Node::start(&["-l", "127.0.0.1", "-l", "127.0.0.1:0", "-l", "127.0.0.2", "--batch-port", "0"]);
+    let listening = node.listening();
+    let batch: Vec<&str> = listening.iter().filter_map(|address| address.strip_suffix(" (batch)")).collect();
+    assert_eq!((listening.len(), batch.len()), (5, 2), "{listening:?}");
+    assert!(batch[0].starts_with("127.0.0.1:") && batch[1].starts_with("127.0.0.2:"), "{batch:?}");
+    for address in batch {
+        assert_eq!(exchange(TcpStream::connect(address).unwrap(), HELLO), HELLO_REPLY);
+    }
+}
+
+#[test]
 fn a_node_whose_first_screen_nobody_reads_serves_all_the_same() {
     // The reading end of standard output is closed at once, as by `moneta serve | true`.
     let folder = tempfile::tempdir().unwrap();

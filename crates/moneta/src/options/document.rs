@@ -27,7 +27,7 @@ A value out of range, an unknown key and an unknown flag keep the node from star
 value, where it stands and what would be accepted. Where a switch is a flag, its name alone turns it on (`--no-evict`), and
 `--no-evict=false` turns it off again.
 
-Sizes take the suffixes k, m, g and t, or KiB, MiB, GiB and TiB, all powers of 1024; times take s, m, h and d. *Reload* says
+Sizes take the suffixes k, m, g and t, or KiB, MiB, GiB and TiB, all powers of 1024; times take s, m, h and d, some ms. *Reload* says
 whether SIGHUP is enough for a changed value to take effect.
 ";
 
@@ -40,11 +40,16 @@ Only in the file, any number of times, beside the addresses of `listen` and `uni
 [[listener]]
 address = \"127.0.0.1:11300\"   # with its port; or the absolute path of a Unix socket
 policy = \"batch\"              # online (default) or batch
+max_connections = 100         # limits of its own; without them the node's options of the same names hold
+idle_timeout = \"10m\"
+output_limit = \"1m\"
 ```
 
 `policy` says how requests that come through a listener treat the tiers of a node: `online` is interactive traffic, `batch`
-is bulk traffic that should leave the RAM tier as it is. A node with RAM only treats both alike. `unix_mask` in such a table
-sets the permissions of that one socket. A changed listener takes effect after a restart.
+is bulk traffic that should leave the RAM tier as it is. A node with RAM only treats both alike. Connections of a listener
+with a `max_connections` of its own count among the node's, too, whose limit stays above all; `idle_timeout = 0` never closes
+them, even where the node's would. `unix_mask` in such a table sets the permissions of that one socket. A changed listener
+takes effect after a restart.
 ";
 
 const REFERENCE_FOREIGN: &str = "
@@ -120,7 +125,8 @@ pub fn example() -> String {
         "\n# Further listeners, any number of them:\n\
          # [[listener]]\n\
          # address = \"127.0.0.1:11300\"\n\
-         # policy = \"batch\"\n",
+         # policy = \"batch\"\n\
+         # max_connections = 100\n",
     );
     text
 }
@@ -131,8 +137,13 @@ fn write_example(text: &mut String, spec: &OptionSpec) {
     if !matches!(spec.kind, Kind::Switch | Kind::Path) {
         let _ = writeln!(text, "# It must be {}.", spec.kind.range());
     }
-    let unset = if value == Value::Path(None) { "# " } else { "" };
-    let _ = writeln!(text, "{unset}{} = {}", spec.key, value.to_toml());
+    let (unset, value) = match spec.kind {
+        Kind::Devices => ("# ", "[\"/var/lib/moneta:10g\"]".into()),
+        Kind::OptionalPort => ("# ", "11212".into()),
+        Kind::Path => ("# ", value.to_toml()),
+        _ => ("", value.to_toml()),
+    };
+    let _ = writeln!(text, "{unset}{} = {value}", spec.key);
 }
 
 fn default_value(spec: &OptionSpec) -> Value {

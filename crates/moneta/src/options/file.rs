@@ -11,7 +11,7 @@ use crate::options::listener::{self, ExtraAddress, ExtraListener};
 use crate::options::nearest::nearest;
 use crate::options::report::{Origin, Refusal};
 use crate::options::table::{Id, OptionSpec, TABLE};
-use moneta_server::config::Policy;
+use moneta_server::config::{ListenerLimits, Policy};
 
 /// Key of the array of listeners.
 const LISTENER: &str = "listener";
@@ -93,7 +93,7 @@ fn read_listener(table: &DeTable<'_>, origin: &Origin) -> Result<ExtraListener, 
     let refuse = |key: &str, text: &str, range: &str| {
         Refusal::sentence(format!("{LISTENER}.{key}: `{text}` ({origin}) is refused: it must be {range}"))
     };
-    let (mut address, mut policy, mut mask) = (None, Policy::Online, None);
+    let (mut address, mut policy, mut mask, mut limits) = (None, Policy::Online, None, ListenerLimits::default());
     for (key, value) in table {
         let name = key.get_ref().as_ref();
         let text = scalar(value.get_ref()).ok_or_else(|| refuse(name, value.get_ref().type_str(), "a single value"))?;
@@ -101,7 +101,11 @@ fn read_listener(table: &DeTable<'_>, origin: &Origin) -> Result<ExtraListener, 
             "address" => address = Some(listener::address(&text).map_err(|range| refuse(name, &text, range))?),
             "policy" => policy = listener::policy(&text).map_err(|range| refuse(name, &text, range))?,
             "unix_mask" => mask = Some(listener::unix_mask(&text).map_err(|range| refuse(name, &text, range))?),
-            _ => return Err(unknown(origin, name, listener::KEYS.iter().copied())),
+            _ => match listener::limit(&mut limits, name, &text) {
+                Ok(true) => {}
+                Ok(false) => return Err(unknown(origin, name, listener::KEYS.iter().copied())),
+                Err(range) => return Err(refuse(name, &text, &range)),
+            },
         }
     }
     let mut address =
@@ -113,7 +117,7 @@ fn read_listener(table: &DeTable<'_>, origin: &Origin) -> Result<ExtraListener, 
             "{LISTENER}.unix_mask ({origin}) is refused: this address is not a Unix socket"
         )));
     }
-    Ok(ExtraListener { address, policy })
+    Ok(ExtraListener { address, policy, limits })
 }
 
 /// The text of a value, in the form every other source writes it; an array of them with commas between.

@@ -67,7 +67,7 @@ fn argument(spec: &'static OptionSpec) -> Arg {
     argument = argument.value_name(spec.kind.placeholder()).allow_negative_numbers(true);
     match spec.kind {
         Kind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        Kind::Addresses => argument.action(ArgAction::Append),
+        Kind::Addresses | Kind::Devices => argument.action(ArgAction::Append),
         // memcached takes the last of a repeated flag.
         _ => argument.overrides_with(spec.key),
     }
@@ -76,7 +76,8 @@ fn argument(spec: &'static OptionSpec) -> Arg {
 fn help(spec: &OptionSpec) -> String {
     let default = match spec.kind {
         _ if spec.id == Id::Verbose => return spec.summary.into(),
-        Kind::Switch => return spec.summary.into(),
+        // A switch is off unless somebody turns it on; of others it has to be said.
+        Kind::Switch if spec.default == "false" => return spec.summary.into(),
         kind => kind.read(spec.default).map_or_else(String::new, |value| value.to_string()),
     };
     if default.is_empty() { spec.summary.into() } else { format!("{} [default: {default}]", spec.summary) }

@@ -58,13 +58,19 @@ pub const FOREIGN: &[ForeignFlag] = &[
     ),
     refused('D', "prefix-delimiter", true, "the delimiter of `stats detail` is `:`"),
     refused('C', "disable-cas", false, "every item has a CAS value"),
-    refused('e', "memory-file", true, "items are not kept over a restart"),
+    refused('e', "memory-file", true, "items are kept over a restart on SSD: give --flash PATH:SIZE"),
     refused('Z', "enable-ssl", false, "TLS is not offered; put a TLS proxy in front, or listen on a Unix socket"),
     refused('N', "napi_ids", true, "connections are spread over the workers without the network card's queues"),
     refused('i', "license", false, "the licence is Apache-2.0, in the file LICENSE"),
 ];
 
+/// The names of memcached's own tier on SSD begin with it.
+const EXTSTORE: &str = "ext_";
+
 /// Sentence that refuses `-o NAME`, for every name but `idle_timeout`.
 pub fn extended(name: &str) -> String {
+    if name.starts_with(EXTSTORE) {
+        return format!("-o {name}: the SSD tier has options of its own, beginning with --flash PATH:SIZE");
+    }
     format!("-o {name}: this memcached option is not known here; only idle_timeout=SECONDS may be given to -o")
 }

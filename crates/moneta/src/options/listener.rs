@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use moneta_server::config::Policy;
+use moneta_server::config::{ListenerLimits, Policy};
 
 use crate::options::address::HostPort;
+use crate::options::table::Id;
 use crate::options::value::{Kind, Value};
 
 /// A listener from the file.
@@ -15,6 +17,8 @@ pub struct ExtraListener {
     pub address: ExtraAddress,
     /// How its requests treat the tiers.
     pub policy: Policy,
+    /// Limits of its own.
+    pub limits: ListenerLimits,
 }
 
 /// Where an extra listener listens.
@@ -32,7 +36,10 @@ pub enum ExtraAddress {
 }
 
 /// The keys of a `[[listener]]` table.
-pub const KEYS: &[&str] = &["address", "policy", "unix_mask"];
+pub const KEYS: &[&str] = &["address", "policy", "unix_mask", "max_connections", "idle_timeout", "output_limit"];
+
+/// The options that a listener may have of its own.
+const LIMITS: [Id; 3] = [Id::MaxConnections, Id::IdleTimeout, Id::OutputLimit];
 
 /// Reads an address: `host:port`, or an absolute path for a Unix socket.
 pub fn address(text: &str) -> Result<ExtraAddress, &'static str> {
@@ -61,6 +68,19 @@ pub fn unix_mask(text: &str) -> Result<u32, &'static str> {
     }
 }
 
+/// Reads one of the limits into `limits`, with the range of the option of the same name; false if `key` names none.
+pub fn limit(limits: &mut ListenerLimits, key: &str, text: &str) -> Result<bool, String> {
+    let Some(id) = LIMITS.into_iter().find(|id| id.spec().key == key) else { return Ok(false) };
+    let kind = id.spec().kind;
+    match kind.read(text).ok_or_else(|| kind.range())? {
+        Value::Number(most) => limits.max_connections = usize::try_from(most).ok(),
+        Value::Seconds(seconds) => limits.idle_timeout = Some(Duration::from_secs(seconds)),
+        Value::Size(bytes) => limits.output_limit = usize::try_from(bytes).ok(),
+        other => unreachable!("no limit of a listener is {other:?}"),
+    }
+    Ok(true)
+}
+
 /// A policy's name in the file.
 pub fn policy_name(policy: Policy) -> &'static str {
     match policy {
@@ -75,6 +95,17 @@ impl fmt::Display for ExtraListener {
             ExtraAddress::Tcp(address) => write!(f, "{address}")?,
             ExtraAddress::Unix { path, .. } => write!(f, "{}", path.display())?,
         }
-        write!(f, " ({})", policy_name(self.policy))
+        write!(f, " ({}", policy_name(self.policy))?;
+        let ListenerLimits { max_connections, idle_timeout, output_limit } = self.limits;
+        let number = |number: usize| Value::Number(number as u64);
+        let limits = [
+            max_connections.map(number),
+            idle_timeout.map(|timeout| Value::Seconds(timeout.as_secs())),
+            output_limit.map(|bytes| Value::Size(bytes as u64)),
+        ];
+        for (id, limit) in LIMITS.into_iter().zip(limits) {
+            limit.iter().try_for_each(|limit| write!(f, ", {} {limit}", id.spec().key))?;
+        }
+        write!(f, ")")
     }
 }

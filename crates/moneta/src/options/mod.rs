@@ -4,12 +4,15 @@
 //! [`table::TABLE`], so that an option exists everywhere or nowhere.
 
 pub mod address;
+pub mod device;
 pub mod document;
 pub mod file;
 pub mod flags;
+pub mod flash;
 pub mod foreign;
 pub mod listener;
 pub mod nearest;
+pub mod promotion;
 pub mod report;
 pub mod resolve;
 pub mod settings;

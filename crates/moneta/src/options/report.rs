@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::options::resolve::Entry;
 use crate::options::table::OptionSpec;
 
 /// Where a value came from.
@@ -42,6 +43,11 @@ impl Refusal {
     /// `spec` cannot have the value `text` that came from `origin`.
     pub fn value(spec: &OptionSpec, text: &str, origin: &Origin) -> Self {
         Self(format!("{}: `{text}` ({origin}) is refused: it must be {}", spec.key, spec.kind.range()))
+    }
+
+    /// What is in force for an option cannot be had together with the rest: it must be `range`.
+    pub fn entry(entry: &Entry, range: &str) -> Self {
+        Self(format!("{}: `{}` ({}) is refused: it must be {range}", entry.spec.key, entry.value, entry.origin))
     }
 
     /// Anything else, in a sentence that names the option.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use moneta_memory::MemoryConfig;
 
 use crate::options::address::{HostPort, ListenAddress};
+use crate::options::flash::{self, FlashSettings};
 use crate::options::listener::ExtraListener;
 use crate::options::report::{Refusal, Refused};
 use crate::options::resolve::Resolved;
@@ -19,6 +20,8 @@ pub struct Settings {
     pub port: u16,
     /// TCP addresses; empty if only Unix sockets are wanted.
     pub listen: Vec<ListenAddress>,
+    /// TCP port for bulk traffic on the hosts of `listen`, if any.
+    pub batch_port: Option<u16>,
     /// Unix socket, if any.
     pub unix_socket: Option<PathBuf>,
     /// Permissions of Unix sockets.
@@ -39,6 +42,8 @@ pub struct Settings {
     pub evictions: bool,
     /// Largest value, bytes.
     pub max_item_size: usize,
+    /// The SSD tier, if any.
+    pub flash: Option<FlashSettings>,
     /// Worker threads.
     pub threads: usize,
     /// Requests of one connection in a row.
@@ -88,6 +93,7 @@ impl Settings {
         let settings = Self {
             port: narrow(resolved, Id::Port),
             listen: if tcp { addresses(resolved) } else { Vec::new() },
+            batch_port: batch_port(resolved),
             unix_socket,
             unix_mask: mode(resolved),
             extra_listeners: resolved.listeners.iter().map(|(listener, _)| listener.clone()).collect(),
@@ -98,6 +104,7 @@ impl Settings {
             memory: number(resolved, Id::Memory),
             evictions: !switch(resolved, Id::NoEvict),
             max_item_size: narrow(resolved, Id::MaxItemSize),
+            flash: FlashSettings::new(resolved),
             threads: narrow(resolved, Id::Threads),
             requests_per_event: narrow(resolved, Id::RequestsPerEvent),
             auth_file: path(resolved, Id::AuthFile),
@@ -116,12 +123,7 @@ impl Settings {
 
     fn contradictions(&self, resolved: &Resolved) -> Vec<Refusal> {
         let mut refusals = Vec::new();
-        let mut refuse = |id: Id, range: &str| {
-            let entry = resolved.entry(id);
-            let sentence =
-                format!("{}: `{}` ({}) is refused: it must be {range}", entry.spec.key, entry.value, entry.origin);
-            refusals.push(Refusal::sentence(sentence));
-        };
+        let mut refuse = |id: Id, range: &str| refusals.push(Refusal::entry(resolved.entry(id), range));
         let needed = MemoryConfig::limit_min(self.max_item_size);
         if needed > self.memory {
             let memory = resolved.entry(Id::Memory);
@@ -139,26 +141,47 @@ impl Settings {
         if self.listen.is_empty() && self.unix_socket.is_none() && self.extra_listeners.is_empty() {
             refuse(Id::Listen, "at least one address, unless unix_socket or a [[listener]] says where to listen");
         }
+        if self.batch_port.is_some() && self.listen.is_empty() {
+            refuse(Id::BatchPort, "given together with a host in listen, on which it is opened");
+        }
+        if self.batch_port.is_some_and(|batch| batch != 0 && self.is_listened_on(batch)) {
+            refuse(Id::BatchPort, "another port than those of port and listen");
+        }
+        refusals.extend(flash::contradictions(resolved));
         refusals
+    }
+
+    fn is_listened_on(&self, port: u16) -> bool {
+        self.listen.iter().any(|address| address.port.unwrap_or(self.port) == port)
     }
 }
 
-fn number(resolved: &Resolved, id: Id) -> u64 {
+/// A plain number, bytes or seconds.
+pub fn number(resolved: &Resolved, id: Id) -> u64 {
     match resolved.value(id) {
         Value::Number(number) | Value::Size(number) | Value::Seconds(number) => *number,
         other => unreachable!("the table makes {id:?} a number, not {other:?}"),
     }
 }
 
+/// A time.
+pub fn duration(resolved: &Resolved, id: Id) -> Duration {
+    match resolved.value(id) {
+        Value::Duration(time) => *time,
+        other => unreachable!("the table makes {id:?} a time, not {other:?}"),
+    }
+}
+
 /// A number whose range in the table is within `T`'s.
-fn narrow<T: TryFrom<u64>>(resolved: &Resolved, id: Id) -> T {
+pub fn narrow<T: TryFrom<u64>>(resolved: &Resolved, id: Id) -> T {
     match T::try_from(number(resolved, id)) {
         Ok(number) => number,
         Err(_) => unreachable!("the table's range of {id:?} does not fit"),
     }
 }
 
-fn switch(resolved: &Resolved, id: Id) -> bool {
+/// A switch.
+pub fn switch(resolved: &Resolved, id: Id) -> bool {
     match resolved.value(id) {
         Value::Switch(on) => *on,
         other => unreachable!("the table makes {id:?} a switch, not {other:?}"),
@@ -169,6 +192,13 @@ fn path(resolved: &Resolved, id: Id) -> Option<PathBuf> {
     match resolved.value(id) {
         Value::Path(path) => path.clone(),
         other => unreachable!("the table makes {id:?} a path, not {other:?}"),
+    }
+}
+
+fn batch_port(resolved: &Resolved) -> Option<u16> {
+    match resolved.value(Id::BatchPort) {
+        Value::OptionalPort(port) => *port,
+        other => unreachable!("the table makes this a port, not {other:?}"),
     }
 }
 
@@ -193,7 +223,8 @@ fn admin(resolved: &Resolved) -> Option<HostPort> {
     }
 }
 
-fn word(resolved: &Resolved, id: Id) -> &'static str {
+/// One of a few words.
+pub fn word(resolved: &Resolved, id: Id) -> &'static str {
     match resolved.value(id) {
         Value::Choice(word) => word,
         other => unreachable!("the table makes {id:?} a choice, not {other:?}"),

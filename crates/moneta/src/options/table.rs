@@ -10,6 +10,7 @@ use crate::options::value::{GIB, KIB, Kind, MIB, TIB};
 pub enum Id {
     Port,
     Listen,
+    BatchPort,
     UnixSocket,
     UnixMask,
     Backlog,
@@ -19,6 +20,16 @@ pub enum Id {
     Memory,
     NoEvict,
     MaxItemSize,
+    Flash,
+    FlashRegionSize,
+    FlashFlushInterval,
+    FlashDurability,
+    FlashDirect,
+    FlashIo,
+    FlashIoThreads,
+    FlashCarry,
+    FlashWriteBudget,
+    Promote,
     Threads,
     RequestsPerEvent,
     AuthFile,
@@ -39,6 +50,7 @@ pub enum Id {
 pub enum Group {
     Network,
     Memory,
+    Flash,
     Workers,
     Access,
     Operation,
@@ -46,13 +58,15 @@ pub enum Group {
 
 impl Group {
     /// All, in the order shown.
-    pub const ALL: [Group; 5] = [Group::Network, Group::Memory, Group::Workers, Group::Access, Group::Operation];
+    pub const ALL: [Group; 6] =
+        [Group::Network, Group::Memory, Group::Flash, Group::Workers, Group::Access, Group::Operation];
 
     /// Heading in the help and in the documentation.
     pub fn heading(self) -> &'static str {
         match self {
             Group::Network => "Network",
             Group::Memory => "Memory",
+            Group::Flash => "SSD tier",
             Group::Workers => "Workers",
             Group::Access => "Access",
             Group::Operation => "Operation",
@@ -147,6 +161,12 @@ pub const TABLE: &[OptionSpec] = &[
         ..option(Id::Listen, "listen", Group::Network, Kind::Addresses, "127.0.0.1")
     },
     OptionSpec {
+        summary: "TCP port for bulk traffic, on the hosts of --listen: what comes through it leaves the RAM tier as it is; 0 takes \
+                  a free one",
+        when: "When loads, refreshes or copies of much data run beside interactive traffic: send them there. 11212 is usual.",
+        ..option(Id::BatchPort, "batch_port", Group::Network, Kind::OptionalPort, "")
+    },
+    OptionSpec {
         short: Some('s'),
         summary: "Unix socket to listen on, in place of TCP unless --listen is given too",
         when: "When clients run on the same machine and file permissions are to decide who may connect.",
@@ -208,6 +228,84 @@ pub const TABLE: &[OptionSpec] = &[
         summary: "Largest value; a number without a suffix is in bytes",
         when: "When values over 1 MiB have to be stored. Two of them and some bookkeeping have to fit into --memory.",
         ..option(Id::MaxItemSize, "max_item_size", Group::Memory, Kind::Size { unit: 1, min: KIB, max: GIB }, "1m")
+    },
+    OptionSpec {
+        summary: "Keep all items on SSD as well: a directory, file or block device, and how much of it to use; may be repeated",
+        when: "When the data is larger than RAM or must survive a restart. operating.md says how to size it, and what a changed \
+               list or size does to what is stored.",
+        ..option(Id::Flash, "flash", Group::Flash, Kind::Devices, "")
+    },
+    OptionSpec {
+        summary: "Bytes of a region, which is filled in RAM, written and given up as a whole: a multiple of 4 KiB, and at least four \
+                  times --max-item-size",
+        when: "Larger for larger values. A tier keeps the size it was made with: to change it, begin with empty devices.",
+        ..option(
+            Id::FlashRegionSize,
+            "flash_region_size",
+            Group::Flash,
+            Kind::Size { unit: 1, min: 256 * KIB, max: 256 * MIB },
+            "8m",
+        )
+    },
+    OptionSpec {
+        summary: "How long a write may wait in RAM before it is on its way to the device: what a crash may cost at most",
+        when: "Shorter to lose less when the process or the machine dies, at the price of more and smaller writes.",
+        ..option(
+            Id::FlashFlushInterval,
+            "flash_flush_interval",
+            Group::Flash,
+            Kind::Milliseconds { min: 10, max: 60_000 },
+            "1s",
+        )
+    },
+    OptionSpec {
+        summary: "When a write is acknowledged: once it is in RAM (interval), or once the device has it (every-write), with writes of \
+                  all connections sharing syncs",
+        when: "every-write where not even the last flush interval may be lost. Each write then waits for the device.",
+        ..option(
+            Id::FlashDurability,
+            "flash_durability",
+            Group::Flash,
+            Kind::Choice(&["interval", "every-write"]),
+            "interval",
+        )
+    },
+    OptionSpec {
+        summary: "Go round the kernel's page cache, where the file system lets it",
+        when: "Off (--flash-direct=false) where the machine has RAM that --memory does not use and the page cache should have it.",
+        ..option(Id::FlashDirect, "flash_direct", Group::Flash, Kind::Switch, "true")
+    },
+    OptionSpec {
+        summary: "How requests read the devices: io_uring, a pool of threads, or auto, which is io_uring where the kernel allows it",
+        when: "uring to refuse to start without it, threads where it is suspected of a fault. The log says which is used.",
+        ..option(Id::FlashIo, "flash_io", Group::Flash, Kind::Choice(&["auto", "uring", "threads"]), "auto")
+    },
+    OptionSpec {
+        summary: "Threads that read the devices where io_uring is not used",
+        when: "Higher with --flash-io threads on devices that want many reads at once.",
+        ..option(Id::FlashIoThreads, "flash_io_threads", Group::Flash, Kind::Number { min: 1, max: 1_024 }, "8")
+    },
+    OptionSpec {
+        summary: "Share of the bytes written that may be lately read items carried forward out of the oldest region",
+        when: "Higher to keep what is read longer than what is not, at the price of that much more written; 0 drops regions whole.",
+        ..option(Id::FlashCarry, "flash_carry", Group::Flash, Kind::Percent { max: 90 }, "5%")
+    },
+    OptionSpec {
+        summary: "Bytes a day that may be written to SSD, to spare the device; 0 sets no limit",
+        when: "When the load would wear the device out early: its rated endurance over the days it has to last. What is over \
+               the budget is kept in RAM only.",
+        ..option(
+            Id::FlashWriteBudget,
+            "flash_write_budget",
+            Group::Flash,
+            Kind::Size { unit: 1, min: 0, max: 1_024 * TIB },
+            "0",
+        )
+    },
+    OptionSpec {
+        summary: "Which hits on SSD bring their item into RAM: always, the second of an item, or that share of them",
+        when: "second or a share such as 25% when many items are read once: less of them push others out of RAM.",
+        ..option(Id::Promote, "promote", Group::Flash, Kind::Promotion, "always")
     },
     OptionSpec {
         short: Some('t'),

@@ -5,8 +5,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::options::address::{HostPort, ListenAddress};
+use crate::options::device::{self, Device};
+use crate::options::promotion::Promotion;
 
 /// One KiB in bytes.
 pub const KIB: u64 = 1 << 10;
@@ -45,6 +48,18 @@ pub enum Kind {
         /// Greatest.
         max: u64,
     },
+    /// A time down to milliseconds, both ends included.
+    Milliseconds {
+        /// Least, milliseconds.
+        min: u64,
+        /// Greatest, milliseconds.
+        max: u64,
+    },
+    /// A share in percent, from 0 to `max`.
+    Percent {
+        /// Greatest.
+        max: u8,
+    },
     /// File permissions in octal.
     Mode,
     /// One of a few words.
@@ -55,6 +70,12 @@ pub enum Kind {
     Addresses,
     /// The address of the admin listener, or `off`.
     Admin,
+    /// A TCP port; may be left out.
+    OptionalPort,
+    /// Devices of the SSD tier with their sizes, separated by commas; may be left out.
+    Devices,
+    /// Which hits on SSD bring their item into RAM.
+    Promotion,
 }
 
 /// A value that was read and is in range.
@@ -68,6 +89,10 @@ pub enum Value {
     Size(u64),
     /// Of a [`Kind::Seconds`].
     Seconds(u64),
+    /// Of a [`Kind::Milliseconds`].
+    Duration(Duration),
+    /// Of a [`Kind::Percent`].
+    Percent(u8),
     /// Of a [`Kind::Mode`].
     Mode(u32),
     /// Of a [`Kind::Choice`].
@@ -78,6 +103,12 @@ pub enum Value {
     Addresses(Vec<ListenAddress>),
     /// Of [`Kind::Admin`].
     Admin(Option<HostPort>),
+    /// Of [`Kind::OptionalPort`].
+    OptionalPort(Option<u16>),
+    /// Of [`Kind::Devices`].
+    Devices(Vec<Device>),
+    /// Of [`Kind::Promotion`].
+    Promotion(Promotion),
 }
 
 impl Kind {
@@ -89,12 +120,20 @@ impl Kind {
             Kind::Number { min, max } => within(text.parse().ok()?, min, max).map(Value::Number),
             Kind::Size { unit, min, max } => within(size(text, unit)?, min, max).map(Value::Size),
             Kind::Seconds { min, max } => within(seconds(text)?, min, max).map(Value::Seconds),
+            Kind::Milliseconds { min, max } => {
+                within(milliseconds(text)?, min, max).map(|time| Value::Duration(Duration::from_millis(time)))
+            }
+            Kind::Percent { max } => percent(text).filter(|share| *share <= max).map(Value::Percent),
             Kind::Mode => mode(text).map(Value::Mode),
             Kind::Choice(words) => words.iter().find(|word| **word == text).map(|word| Value::Choice(word)),
             Kind::Path => Some(Value::Path((!text.is_empty()).then(|| PathBuf::from(text)))),
             Kind::Addresses => addresses(text).map(Value::Addresses),
             Kind::Admin if text == "off" => Some(Value::Admin(None)),
             Kind::Admin => HostPort::read(text).map(|address| Value::Admin(Some(address))),
+            Kind::OptionalPort if text.is_empty() => Some(Value::OptionalPort(None)),
+            Kind::OptionalPort => text.parse().ok().map(|port| Value::OptionalPort(Some(port))),
+            Kind::Devices => device::read_list(text).map(Value::Devices),
+            Kind::Promotion => Promotion::read(text).map(Value::Promotion),
         }
     }
 
@@ -114,6 +153,12 @@ impl Kind {
                 Value::Seconds(min),
                 Value::Seconds(max),
             ),
+            Kind::Milliseconds { min, max } => format!(
+                "a time from {} to {}: a whole number of seconds, or one with a suffix ms, s, m, h or d",
+                Value::Duration(Duration::from_millis(min)),
+                Value::Duration(Duration::from_millis(max)),
+            ),
+            Kind::Percent { max } => format!("a share from 0% to {max}%"),
             Kind::Mode => "file permissions in octal, from 0 to 777".into(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Path => "a path".into(),
@@ -123,6 +168,9 @@ impl Kind {
                     .into()
             }
             Kind::Admin => "an address with its port, as 127.0.0.1:11280 or [::1]:11280, or `off`".into(),
+            Kind::OptionalPort => "a port from 0 to 65535, or nothing".into(),
+            Kind::Devices => device::RANGE.into(),
+            Kind::Promotion => "always, second or a share from 0% to 100%".into(),
         }
     }
 
@@ -133,11 +181,16 @@ impl Kind {
             Kind::Number { .. } => "N",
             Kind::Size { .. } => "SIZE",
             Kind::Seconds { .. } => "SECONDS",
+            Kind::Milliseconds { .. } => "TIME",
+            Kind::Percent { .. } => "PERCENT",
             Kind::Mode => "OCTAL",
             Kind::Choice(words) => return words.join("|"),
             Kind::Path => "FILE",
             Kind::Addresses => "ADDRESSES",
             Kind::Admin => "ADDRESS",
+            Kind::OptionalPort => "PORT",
+            Kind::Devices => "PATH:SIZE",
+            Kind::Promotion => "always|second|PERCENT",
         };
         word.into()
     }
@@ -149,6 +202,7 @@ impl Value {
         match self {
             Value::Switch(on) => on.to_string(),
             Value::Number(number) => number.to_string(),
+            Value::OptionalPort(Some(port)) => port.to_string(),
             other => toml::Value::String(other.to_string()).to_string(),
         }
     }
@@ -163,17 +217,18 @@ impl fmt::Display for Value {
                 write_in_units(f, *bytes, &[(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")], "B")
             }
             Value::Seconds(seconds) => write_in_units(f, *seconds, &[(86_400, "d"), (3_600, "h"), (60, "m")], "s"),
+            Value::Duration(time) if time.subsec_millis() != 0 => write!(f, "{}ms", time.as_millis()),
+            Value::Duration(time) => Value::Seconds(time.as_secs()).fmt(f),
+            Value::Percent(share) => write!(f, "{share}%"),
             Value::Mode(mode) => write!(f, "{mode:o}"),
             Value::Choice(word) => write!(f, "{word}"),
             Value::Path(path) => path.iter().try_for_each(|path| write!(f, "{}", path.display())),
-            Value::Addresses(addresses) => {
-                for (position, address) in addresses.iter().enumerate() {
-                    write!(f, "{}{address}", if position == 0 { "" } else { "," })?;
-                }
-                Ok(())
-            }
+            Value::Addresses(addresses) => write_list(f, addresses),
             Value::Admin(None) => write!(f, "off"),
             Value::Admin(Some(address)) => write!(f, "{address}"),
+            Value::OptionalPort(port) => port.iter().try_for_each(|port| write!(f, "{port}")),
+            Value::Devices(devices) => write_list(f, devices),
+            Value::Promotion(promotion) => write!(f, "{promotion}"),
         }
     }
 }
@@ -184,6 +239,13 @@ fn write_in_units(f: &mut fmt::Formatter<'_>, amount: u64, units: &[(u64, &str)]
         Some((unit, name)) => write!(f, "{}{name}", amount / unit),
         None => write!(f, "{amount}{base}"),
     }
+}
+
+fn write_list(f: &mut fmt::Formatter<'_>, list: &[impl fmt::Display]) -> fmt::Result {
+    for (position, element) in list.iter().enumerate() {
+        write!(f, "{}{element}", if position == 0 { "" } else { "," })?;
+    }
+    Ok(())
 }
 
 fn within(number: u64, min: u64, max: u64) -> Option<u64> {
@@ -206,7 +268,7 @@ fn number_and_suffix(text: &str) -> Option<(u64, &str)> {
 }
 
 /// Suffixes count in powers of 1024, as memcached's do. `MB` and `GB` are refused: some read them as powers of 1000.
-fn size(text: &str, unit: u64) -> Option<u64> {
+pub fn size(text: &str, unit: u64) -> Option<u64> {
     let (number, suffix) = number_and_suffix(text)?;
     let factor = match suffix.to_ascii_lowercase().as_str() {
         "" => unit,
@@ -230,6 +292,20 @@ fn seconds(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.checked_mul(factor)
+}
+
+fn milliseconds(text: &str) -> Option<u64> {
+    match text.strip_suffix("ms") {
+        Some(number) => number.trim_end().parse().ok(),
+        None => seconds(text)?.checked_mul(1_000),
+    }
+}
+
+/// A whole number with or without its sign, up to 100.
+pub fn percent(text: &str) -> Option<u8> {
+    let digits = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let digits_only = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|share| digits_only && *share <= 100)
 }
 
 fn mode(text: &str) -> Option<u32> {
@@ -280,6 +356,28 @@ mod tests {
     }
 
     #[test]
+    fn times_may_be_as_short_as_milliseconds() {
+        let kind = Kind::Milliseconds { min: 10, max: 60_000 };
+        for (text, written) in [("100ms", "100ms"), ("1", "1s"), ("1500 ms", "1500ms"), ("1m", "1m"), ("60000ms", "1m")]
+        {
+            assert_eq!(kind.read(text).map(|value| value.to_string()).as_deref(), Some(written), "{text}");
+        }
+        for text in ["9ms", "0", "61s", "-1ms", "1.5s", "ms", ""] {
+            assert_eq!(kind.read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_whole_percents() {
+        let kind = Kind::Percent { max: 90 };
+        assert_eq!(kind.read("5"), Some(Value::Percent(5)));
+        assert_eq!(kind.read("90%"), Some(Value::Percent(90)));
+        for text in ["91", "101%", "-1", "+1", "0.5", "%", ""] {
+            assert_eq!(kind.read(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn modes_are_octal() {
         assert_eq!(Kind::Mode.read("0700"), Some(Value::Mode(0o700)));
         assert_eq!(Kind::Mode.read("770"), Some(Value::Mode(0o770)));
@@ -301,6 +399,14 @@ mod tests {
             (Kind::Addresses, "127.0.0.1, [::1]:11300,example.org"),
             (Kind::Admin, "off"),
             (Kind::Admin, "[::1]:11280"),
+            (Kind::Milliseconds { min: 1, max: 100_000 }, "1500ms"),
+            (Kind::Percent { max: 100 }, "7"),
+            (Kind::OptionalPort, ""),
+            (Kind::OptionalPort, "0"),
+            (Kind::Devices, ""),
+            (Kind::Devices, "/mnt/a:1500m, /dev/nvme1n1:2t"),
+            (Kind::Promotion, "second"),
+            (Kind::Promotion, "25%"),
         ];
         for (kind, text) in samples {
             let value = kind.read(text).unwrap_or_else(|| panic!("{text} is a value"));
