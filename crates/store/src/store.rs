@@ -54,7 +54,7 @@ pub trait Store {
     fn flush(&self, delay: Exptime) -> Step<()>;
 
     /// Walks a bounded batch of items and moves `cursor`. Items stored before the walk began and neither changed nor evicted
-    /// meanwhile are each shown once, whatever reads go on.
+    /// meanwhile are each shown once, whatever reads go on that touch nothing and win nothing.
     fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking;
 
     /// Gauges and counters, summed over shards.

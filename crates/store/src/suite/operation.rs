@@ -138,7 +138,8 @@ impl Operation {
     pub(super) fn changes(&self) -> bool {
         match self {
             Self::Get { request, .. } => {
-                *request != Retrieve { bump: request.bump, claim: request.claim, ..Retrieve::default() }
+                // A claim may be won, which the item then says.
+                *request != Retrieve { bump: request.bump, ..Retrieve::default() }
             }
             Self::Set { .. } | Self::Delete { .. } | Self::Arithmetic { .. } => true,
             _ => false,
