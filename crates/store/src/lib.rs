@@ -15,6 +15,7 @@ mod stats;
 mod store;
 #[cfg(feature = "testing")]
 pub mod suite;
+mod tiered;
 mod time;
 
 pub use error::{ErrorKind, StoreError};
@@ -25,4 +26,5 @@ pub use number::{NUMBER_VALUE_MAX, parse_number};
 pub use outcome::{Deleted, Lookup, Number, Pending, Step, Written};
 pub use stats::{FlashStats, Latency, StoreStats, TierStats};
 pub use store::{Cursor, Departed, Departure, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
+pub use tiered::{Promotion, Tiered, TieredConfig};
 pub use time::Clock;

@@ -12,7 +12,7 @@
 //! - a miss may say `expired` only where the model has an expired item, but need not;
 //! - a walk shows every live item once that nobody changed meanwhile, and nothing dead;
 //! - the gauge of items lies between what a walk shows and that plus the keys whose item died by time or flush and was not
-//!   replaced. `bytes`, and index, logs and ghosts together, stay within the limit where the store has one.
+//!   replaced; that of a store of two tiers, which is of its RAM, is not more than that. `bytes`, and index, logs and ghosts together, stay within the limit where the store has one.
 //!
 //! ```
 //! use moneta_store::model::ModelStore;
@@ -72,6 +72,7 @@ pub struct Options {
     keys: usize,
     keys_per_hash: usize,
     last_access_slack: u32,
+    fetched_slack: bool,
 }
 
 impl Options {
@@ -85,6 +86,7 @@ impl Options {
             keys: 300,
             keys_per_hash: 1,
             last_access_slack: 0,
+            fetched_slack: false,
         }
     }
 
@@ -135,6 +137,12 @@ impl Options {
     #[must_use]
     pub fn last_access_slack(self, seconds: u32) -> Self {
         Self { last_access_slack: seconds, ..self }
+    }
+
+    /// Lets a store say of an item that was read that it was not. For tiers that do not hear of every read.
+    #[must_use]
+    pub fn fetched_slack(self) -> Self {
+        Self { fetched_slack: true, ..self }
     }
 }
 

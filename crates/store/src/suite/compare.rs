@@ -6,10 +6,11 @@ use super::call::Outcome;
 use super::cas_book::Versions;
 use crate::outcome::{Number, Written};
 
-/// What is known while outcomes are compared: one key's versions, and how exact its last access must be.
+/// What is known while outcomes are compared: one key's versions, and how exact the notes of its reads must be.
 pub(super) struct Comparison {
     pub(super) versions: Versions,
     pub(super) last_access_slack: u32,
+    pub(super) fetched_slack: bool,
 }
 
 impl Comparison {
@@ -69,6 +70,7 @@ impl Comparison {
         if apart <= self.last_access_slack {
             alike.last_access = actual.last_access;
         }
+        alike.fetched &= actual.fetched || !self.fetched_slack;
         if alike == *actual { Ok(()) } else { Err(metas_differ(&alike, actual)) }
     }
 }

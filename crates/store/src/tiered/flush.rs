@@ -1,0 +1,62 @@
+//! Dropping everything, in both tiers at one moment.
+//!
+//! A flush holds every stripe, so no change is half done in it: each is in both tiers before it, and goes, or after it, and
+//! stays. A delayed one takes place in either tier when its moment comes, by the clock and without a lock: so whoever changes
+//! or promotes a key looks at the clock before and after, and a change that the moment fell into is taken back whole, as one
+//! made before it.
+
+use std::sync::atomic::Ordering;
+
+use moneta_protocol::item::Expiry;
+use moneta_protocol::request::{Delete, Exptime};
+
+use super::counters::bump;
+use super::{Shared, end};
+use crate::error::{ErrorKind, StoreError};
+use crate::key::Key;
+use crate::store::Tier;
+
+impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
+    /// Takes over a delayed flush that the lower tier remembers from before this process.
+    pub(super) fn take_over_flush(&self) {
+        if let Some(moment) = self.lower.pending_flush().filter(|moment| *moment > self.clock.now()) {
+            self.flush_at.store(moment, Ordering::Relaxed);
+            let _ = self.upper.flush(Exptime(i64::from(moment))).now();
+        }
+    }
+
+    /// Flushes both tiers, now or later.
+    pub(super) async fn flush(&self, delay: Exptime) -> Result<(), StoreError> {
+        let _all = self.stripes.lock_all().await;
+        let now = self.clock.now();
+        let moment = Expiry::resolve(delay, now).0;
+        let waits = moment > now;
+        // The tiers are asked one after the other and must not come to different moments.
+        let exact = i64::from(moment);
+        let delay = if waits && exact > Exptime::RELATIVE_MAX { Exptime(exact) } else { delay };
+        let lower = end(self.lower.flush(delay)).await;
+        self.upper.flush(delay).now()?;
+        self.flush_at.store(if waits { moment } else { u32::MAX }, Ordering::Relaxed);
+        match lower {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Takes back a change that a delayed flush fell into. The caller holds the key's lock; `flushed` is what
+    /// [`Shared::is_flush_past`] said when it got it.
+    pub(super) async fn take_back_if_flushed(&self, key: &Key<'_>, flushed: bool) -> Result<(), StoreError> {
+        if self.is_flush_past() == flushed {
+            return Ok(());
+        }
+        self.drop_above(key);
+        match end(self.lower.delete(key, &Delete::default())).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            Err(error) => {
+                bump(&self.counters.lower_failures);
+                Err(error)
+            }
+        }
+    }
+}

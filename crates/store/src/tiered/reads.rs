@@ -1,0 +1,171 @@
+//! Reads that change nothing but counts: a hit in the upper tier is answered there, without a lock or an allocation.
+
+use moneta_protocol::item::{Item, ItemMeta, ItemRef};
+use moneta_protocol::request::Retrieve;
+
+use super::changes::copy;
+use super::key::OwnedKey;
+use super::promotion::Noted;
+use super::{Shared, Tiered, end, start};
+use crate::change::wins_recache;
+use crate::error::{ErrorKind, StoreError};
+use crate::key::Key;
+use crate::outcome::{Lookup, Step};
+use crate::store::{Tier, Visit};
+
+impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
+    #[inline]
+    pub(super) fn read(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
+        if request.touch.is_some() {
+            return self.change_by_read(key, request, None);
+        }
+        let shared = &self.shared;
+        let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
+        let mut claimed = None;
+        let above = if request.claim {
+            let now = shared.clock.now();
+            shared
+                .upper
+                .get(key, &plain, &mut |item: &ItemRef<'_>| show_or_claim(item, request, now, visitor, &mut claimed))
+        } else {
+            shared.upper.get(key, &plain, visitor)
+        };
+        match above.now() {
+            Ok(Lookup::Visited) if claimed.is_none() => {
+                self.count_hit_above(key);
+                Step::done(Lookup::Visited)
+            }
+            Ok(Lookup::Visited) => self.change_by_read(key, request, claimed),
+            Ok(Lookup::Found(item)) if wins_recache(&item.meta, request, shared.clock.now()) => {
+                self.change_by_read(key, request, Some(item.meta))
+            }
+            Ok(Lookup::Found(item)) => {
+                self.count_hit_above(key);
+                Step::done(Lookup::Found(item))
+            }
+            Ok(Lookup::Miss { .. }) if request.vivify.is_some() => self.change_by_read(key, request, None),
+            Ok(Lookup::Miss { expired: false }) => self.read_below(key, request, visitor),
+            Ok(Lookup::Miss { expired: true }) => {
+                // What expired here has expired below.
+                shared.lanes.miss();
+                Step::done(Lookup::Miss { expired: true })
+            }
+            Err(error) => Step::Done(Err(error)),
+        }
+    }
+
+    #[inline]
+    fn count_hit_above(&self, key: &Key<'_>) {
+        if self.shared.lanes.upper_hit() {
+            self.shared.lower.note_hit(key);
+        }
+    }
+
+    /// Reads from the lower tier what the upper one does not have.
+    fn read_below(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
+        let shared = &self.shared;
+        let noted = shared.note(key);
+        let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
+        let now = shared.clock.now();
+        let (mut claimed, mut copied) = (None, None);
+        let step = shared.lower.get(key, &plain, &mut |item: &ItemRef<'_>| {
+            show_or_claim(item, request, now, visitor, &mut claimed);
+            if claimed.is_none() && self.promotes(&item.meta) {
+                copied = Some(copy(item));
+            }
+        });
+        match step {
+            Step::Done(Ok(Lookup::Visited)) if claimed.is_none() => {
+                shared.lanes.lower_hit();
+                if let Some(item) = copied {
+                    shared.promote(key, &item.as_ref(), request, &noted);
+                }
+                Step::done(Lookup::Visited)
+            }
+            Step::Done(Ok(Lookup::Visited)) => self.change_by_read(key, request, claimed),
+            Step::Done(Ok(Lookup::Miss { expired })) if !shared.may_have_passed(key, &noted) => {
+                shared.lanes.miss();
+                Step::done(Lookup::Miss { expired })
+            }
+            step => self.read_later(key, request, step, noted),
+        }
+    }
+
+    /// The rest of a read that has to wait.
+    fn read_later(&self, key: &Key<'_>, request: &Retrieve, below: Step<Lookup>, noted: Noted) -> Step<Lookup> {
+        let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
+        start(async move {
+            let (shared, key) = (&this.shared, key.key());
+            match end(below).await {
+                Ok(Lookup::Found(item)) => this.found_below(&key, &request, item, &noted).await,
+                Ok(_) if shared.may_have_passed(&key, &noted) => this.read_and_change(&key, &request, None).await,
+                Err(error) if error.kind() != ErrorKind::Unavailable => Err(error),
+                missed => {
+                    shared.lanes.miss();
+                    Ok(missed.unwrap_or(Lookup::Miss { expired: false }))
+                }
+            }
+        })
+    }
+
+    async fn found_below(
+        &self,
+        key: &Key<'_>,
+        request: &Retrieve,
+        item: Item,
+        noted: &Noted,
+    ) -> Result<Lookup, StoreError> {
+        if wins_recache(&item.meta, request, self.shared.clock.now()) {
+            return self.read_and_change(key, request, Some(item.meta)).await;
+        }
+        self.shared.lanes.lower_hit();
+        if self.promotes(&item.meta) {
+            self.shared.promote(key, &item.as_ref(), request, noted);
+        }
+        Ok(Lookup::Found(item))
+    }
+
+    /// Looks at an item without any side effect, in either tier.
+    pub(super) fn look(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
+        match self.shared.upper.peek(key, visitor).now() {
+            Ok(Lookup::Miss { expired: false }) => {}
+            outcome => return Step::Done(outcome),
+        }
+        match self.shared.lower.peek(key, visitor) {
+            Step::Done(outcome) => Step::Done(miss_while_off(outcome)),
+            Step::Wait(pending) => start(async move { miss_while_off(pending.await) }),
+        }
+    }
+}
+
+/// A lower tier that is off has nothing.
+fn miss_while_off(outcome: Result<Lookup, StoreError>) -> Result<Lookup, StoreError> {
+    match outcome {
+        Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Lookup::Miss { expired: false }),
+        outcome => outcome,
+    }
+}
+
+/// Shows an item to its reader, unless this read wins its recache, which has to be stored first.
+#[inline]
+fn show_or_claim(
+    item: &ItemRef<'_>,
+    request: &Retrieve,
+    now: u32,
+    visitor: &mut impl Visit,
+    claimed: &mut Option<ItemMeta>,
+) {
+    if wins_recache(&item.meta, request, now) {
+        *claimed = Some(item.meta);
+    } else {
+        visitor.item(item);
+    }
+}
+
+impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
+    /// Whether an item that neither tier had may have passed by the reader on its way up: only a write that is withheld from
+    /// the lower tier takes a key out of there before it is above.
+    fn may_have_passed(&self, key: &Key<'_>, noted: &Noted) -> bool {
+        self.admission.is_some() && (self.is_overtaken(key, noted) || self.is_above(key))
+    }
+}
