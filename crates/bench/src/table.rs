@@ -4,17 +4,24 @@
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
+    /// Lines between rows, each with the number of rows before it.
+    headings: Vec<(usize, String)>,
 }
 
 impl Table {
     /// A table with this head.
     pub fn new<const N: usize>(head: [&str; N]) -> Self {
-        Self { rows: vec![head.map(str::to_owned).to_vec()] }
+        Self { rows: vec![head.map(str::to_owned).to_vec()], headings: Vec::new() }
     }
 
     /// Adds a row.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.to_vec());
+    }
+
+    /// Adds a line of its own above the rows that follow.
+    pub fn heading(&mut self, text: &str) {
+        self.headings.push((self.rows.len(), text.to_owned()));
     }
 
     /// The table as lines of text.
@@ -24,7 +31,10 @@ impl Table {
         let widths: Vec<usize> =
             (0..columns).map(|column| self.rows.iter().map(|row| cell_width(row, column)).max().unwrap_or(0)).collect();
         let mut text = String::new();
-        for row in &self.rows {
+        for (number, row) in self.rows.iter().enumerate() {
+            for (_, heading) in self.headings.iter().filter(|(before, _)| *before == number) {
+                text += &format!("\n{heading}\n");
+            }
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
                 let width = widths[column];
@@ -67,6 +77,11 @@ mod tests {
         let mut table = Table::new(["name", "value"]);
         table.row(["a long name".to_owned(), "1".to_owned()]);
         assert_eq!(table.render(), "name         value\na long name      1\n");
+        table.heading("a heading longer than all cells");
+        table.row(["b".to_owned(), "2".to_owned()]);
+        let expected =
+            "name         value\na long name      1\n\na heading longer than all cells\nb                2\n";
+        assert_eq!(table.render(), expected);
     }
 
     #[test]

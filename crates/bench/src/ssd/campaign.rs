@@ -31,7 +31,7 @@ pub enum Part {
     Restart,
     /// All keys overwritten several times.
     Overwrites,
-    /// The same with small values, on servers of their own.
+    /// The same with small values, on the node alone, started anew.
     Small,
 }
 
@@ -119,7 +119,10 @@ pub fn run(settings: &Settings) -> Result<Report> {
         }
     }
     if wants(Part::Small) {
-        let subjects = settings.start(settings.scale.small_flash)?;
+        // The node alone: memcached does not move values this small out of RAM.
+        let subject =
+            Subject::start(&settings.sides[0], &settings.data, settings.scale.small_flash, &settings.server_cpus)?;
+        let subjects = [subject];
         let load = Loads::new(settings, settings.scale.small_value_size);
         fill::run(settings, &load, &subjects, &mut report)?;
         overwrites::run(settings, &load, &subjects, &mut report)?;

@@ -19,8 +19,8 @@ pub struct Counters {
     pub lost: u64,
     /// Bytes written to the device, as the server counts them.
     pub device_written: u64,
-    /// Bytes of RAM that finding an item on SSD takes: index, or headers with their hash table.
-    pub index: u64,
+    /// Bytes of RAM of the index of the SSD tier; memcached does not tell what the headers of such items take.
+    pub index: Option<u64>,
     /// Bytes of RAM for fixed buffers of the SSD tier.
     pub buffers: u64,
     /// Duration of the recovery at start in microseconds.
@@ -46,15 +46,13 @@ impl Counters {
         let moneta = number("flash_items").is_some();
         let region = number("flash_region_bytes").unwrap_or(0);
         Self {
-            hits: either(["get_hits", "get_hits"]),
+            hits: number("get_hits").unwrap_or(0),
             ssd_hits: either(["tier_lower_hits", "get_extstore"]),
             items: either(["flash_items", "curr_items"]),
             // Moneta's evictions from RAM lose nothing: the item is on SSD.
             lost: if moneta { number("flash_evictions").unwrap_or(0) } else { lost_by_memcached(&number) },
             device_written: either(["flash_device_written_bytes", "extstore_bytes_written"]),
-            // memcached's `bytes` are its headers and keys, and the values not yet moved to the file.
-            index: number("flash_index_bytes")
-                .unwrap_or_else(|| either(["bytes", "bytes"]) + either(["hash_bytes", "hash_bytes"])),
+            index: number("flash_index_bytes"),
             buffers: number("flash_buffer_bytes").unwrap_or(0),
             recovery_microseconds: number("flash_recovery_microseconds").unwrap_or(0),
             recovery_read: number("flash_recovery_read_bytes").unwrap_or(0),
@@ -88,24 +86,21 @@ mod tests {
             ("get_hits", "100"),
             ("get_extstore", "90"),
             ("curr_items", "7"),
-            ("bytes", "1000"),
-            ("hash_bytes", "24"),
             ("evictions", "3"),
             ("extstore_objects_evicted", "2"),
         ]);
-        assert_eq!((peer.ssd_hits, peer.items, peer.index, peer.lost), (90, 7, 1024, 5));
+        assert_eq!((peer.ssd_hits, peer.items, peer.index, peer.lost), (90, 7, None, 5));
         let node = parse(&[
             ("get_hits", "100"),
             ("get_extstore", "80"),
             ("curr_items", "3"),
             ("flash_items", "9"),
-            ("bytes", "1000"),
             ("evictions", "3"),
             ("flash_index_bytes", "50"),
             ("flash_region_bytes", "8"),
             ("flash_recovered_regions", "4"),
         ]);
-        assert_eq!((node.ssd_hits, node.items, node.index, node.lost), (80, 9, 50, 0));
+        assert_eq!((node.ssd_hits, node.items, node.index, node.lost), (80, 9, Some(50), 0));
         assert_eq!(node.recovery_covered, 32);
     }
 

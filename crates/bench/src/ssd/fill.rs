@@ -66,7 +66,8 @@ fn fill(load: &Loads, subject: &Subject, side: usize, report: &mut Report) -> Re
     add(Figure::new("resident, grown by the fill", "B/item").wanted(bounded(Wanted::RatioAtMost(0.15))), grown);
     let beyond = (grown - counters.buffers as f64).max(0.0);
     add(Figure::new("the same beyond fixed buffers", "B/item").wanted(bounded(Wanted::AtMost(24.0))), beyond);
-    let index = counters.index as f64;
-    add(Figure::new("index or headers, from stats", "B/item").wanted(bounded(Wanted::AtMost(12.0))), index);
+    if let Some(index) = counters.index {
+        add(Figure::new("index, from stats", "B/item").wanted(bounded(Wanted::AtMost(12.0))), index as f64);
+    }
     Ok(())
 }

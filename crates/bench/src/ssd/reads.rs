@@ -11,6 +11,7 @@ use super::report::{Figure, Report, Wanted};
 use super::subject::Subject;
 use crate::address::Address;
 use crate::error::Result;
+use crate::interrupt;
 use crate::load::{self, Outcome, Plan};
 use crate::operation::Operation;
 use crate::process::Process;
@@ -35,9 +36,9 @@ struct Reading {
 /// Runs every load on every subject, round after round.
 ///
 /// # Errors
-/// What goes wrong with a server or with fio.
+/// What goes wrong with a server; without fio there is a remark.
 pub fn run(settings: &Settings, load: &Loads, subjects: &[Subject], report: &mut Report) -> Result<()> {
-    let fio = fio::installed();
+    let mut fio = fio::installed();
     if !fio {
         report.remarks.push("fio is not installed: what the disk can do by itself was not measured.".to_owned());
     }
@@ -50,8 +51,10 @@ pub fn run(settings: &Settings, load: &Loads, subjects: &[Subject], report: &mut
                 measured.add(report, &reading, side);
             }
         }
-        if fio {
-            ask_fio(settings, load, &subjects[0], report)?;
+        if fio && let Err(error) = ask_fio(settings, load, &subjects[0], report) {
+            interrupt::check()?;
+            report.remarks.push(format!("What the disk can do by itself was not measured: {error}."));
+            fio = false;
         }
     }
     Ok(())

@@ -71,7 +71,7 @@ impl Row {
         (ratios.len() > 1).then(|| bound(f64::min).zip(bound(f64::max)).map(|(least, most)| [least, most])).flatten()
     }
 
-    fn cells(&self) -> [String; 7] {
+    fn cells(&self) -> [String; 6] {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), figure);
         let [node, peer] = self.medians();
         let wanted = self.wanted.map_or(String::new(), |wanted| {
@@ -83,7 +83,6 @@ impl Row {
             wanted.text() + verdict
         });
         [
-            self.load.clone(),
             if self.unit.is_empty() { self.figure.to_owned() } else { format!("{}, {}", self.figure, self.unit) },
             shown(node),
             shown(peer),
@@ -149,7 +148,14 @@ impl Report {
     /// The table as plain text.
     pub fn render(&self) -> String {
         let mut table = Table::new(self.head());
-        self.rows.iter().for_each(|row| table.row(row.cells()));
+        let mut load = "";
+        for row in &self.rows {
+            if row.load != load {
+                load = &row.load;
+                table.heading(load);
+            }
+            table.row(row.cells());
+        }
         table.render() + &self.remarks.iter().map(|remark| format!("{remark}\n")).collect::<String>()
     }
 
@@ -157,22 +163,19 @@ impl Report {
     pub fn markdown(&self) -> String {
         let mut text = String::from("Commands:\n\n```\n");
         self.servers.iter().for_each(|server| text += &format!("{server}\n"));
-        text += &format!("```\n\n| {} |\n|---|---|---|---|---|---|---|\n", self.head().join(" | "));
+        text += &format!("```\n\n| load | {} |\n|---|---|---|---|---|---|---|\n", self.head().join(" | "));
         let mut load = "";
         for row in &self.rows {
-            let mut cells = row.cells();
-            if row.load == load {
-                cells[0].clear();
-            }
+            let name = if row.load == load { "" } else { &row.load };
             load = &row.load;
-            text += &format!("| {} |\n", cells.join(" | "));
+            text += &format!("| {name} | {} |\n", row.cells().join(" | "));
         }
         self.remarks.iter().for_each(|remark| text += &format!("\n{remark}\n"));
         text
     }
 
-    fn head(&self) -> [&str; 7] {
-        ["load", "figure", &self.names[0], &self.names[1], "ratio", "rounds", "wanted"]
+    fn head(&self) -> [&str; 6] {
+        ["figure", &self.names[0], &self.names[1], "ratio", "rounds", "wanted"]
     }
 }
 
@@ -203,6 +206,6 @@ mod tests {
     fn a_ratio_that_is_not_known_is_neither_met_nor_missed() {
         let mut report = report();
         report.add("fill", Figure::new("rate", "sets/s").wanted(Some(Wanted::RatioAtLeast(1.2))), 0, 1.0);
-        assert!(report.render().lines().any(|line| line.starts_with("fill") && line.ends_with("ratio ≥ 1.2")));
+        assert!(report.render().lines().any(|line| line.starts_with("rate") && line.ends_with("ratio ≥ 1.2")));
     }
 }
