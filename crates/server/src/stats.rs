@@ -3,6 +3,8 @@
 //! Names are memcached's wherever the engine has the thing they name. Slabs are reported as one class, number 1, so that
 //! tools that read `stats items` and `stats slabs` find their totals.
 
+mod tiers;
+
 use std::fmt::Display;
 
 use moneta_protocol::command::Style;
@@ -128,20 +130,23 @@ fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     lister.put("accepting_conns", u8::from(counters.curr_connections < settings.max_connections));
     lister.put("threads", settings.threads);
     lister.put("hash_bytes", store.index_bytes);
-    lister.put("curr_items", store.items);
+    // Of two tiers the lower one has all items, and only what it gives up is gone.
+    let lower = store.flash.as_ref();
+    lister.put("curr_items", lower.map_or(store.items, |flash| flash.items));
+    lister.put("total_items", store.total_items);
+    lister.put("bytes", store.bytes);
+    lister.put("evictions", lower.map_or(store.evictions, |flash| flash.evictions));
+    lister.put("evicted_unfetched", lower.map_or(store.evicted_unfetched, |flash| flash.evicted_unfetched));
     general_store(&store, lister);
+    tiers::list(&store, lister);
 }
 
 /// Counters that memcached does not have, left to the metrics page.
 const INTERNAL: [&str; 3] = ["store_errors", "protocol_errors", "log_watcher_skipped"];
 
 fn general_store(store: &StoreStats, lister: &mut Lister<'_>) {
-    lister.put("total_items", store.total_items);
-    lister.put("bytes", store.bytes);
-    lister.put("evictions", store.evictions);
     lister.put("reclaimed", store.reclaimed);
     lister.put("expired_unfetched", store.expired_unfetched);
-    lister.put("evicted_unfetched", store.evicted_unfetched);
     lister.put("log_bytes", store.log_bytes);
     lister.put("ghost_bytes", store.ghost_bytes);
     lister.put("dead_bytes", store.dead_bytes);

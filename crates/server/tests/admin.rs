@@ -4,67 +4,13 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 use moneta_server::ServerConfig;
 use moneta_server::latency::SAMPLE;
-use support::{PATIENCE, TestServer, config, eventually, hit, set};
-
-fn start() -> TestServer {
-    TestServer::start(ServerConfig { admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))), ..config() })
-}
-
-/// Status and body of a page.
-fn fetch(server: &TestServer, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(server.running.admin_address().unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: moneta\r\nConnection: close\r\n\r\n").unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
-    let (head, body) = response.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, body.to_owned())
-}
-
-/// Samples by name and labels as written, and types by family.
-#[derive(Debug, Default)]
-struct Exposition {
-    samples: BTreeMap<String, f64>,
-    types: BTreeMap<String, String>,
-}
-
-impl Exposition {
-    /// Reads the text format strictly: every sample belongs to the family announced last, and nothing is told twice.
-    fn parse(text: &str) -> Self {
-        let mut exposition = Self::default();
-        let mut family = String::new();
-        let body = text.strip_suffix("# EOF\n").expect("the text ends in its end mark");
-        for line in body.lines() {
-            if let Some(announced) = line.strip_prefix("# TYPE ") {
-                let (name, sort) = announced.split_once(' ').unwrap();
-                family = name.to_owned();
-                assert!(exposition.types.insert(name.into(), sort.into()).is_none(), "{name} is announced twice");
-            } else if !line.starts_with("# HELP ") {
-                let (sample, value) = line.rsplit_once(' ').unwrap();
-                assert!(sample.starts_with(&family), "{sample} under {family}");
-                let told_twice = exposition.samples.insert(sample.into(), value.parse().unwrap());
-                assert!(told_twice.is_none(), "{sample} is told twice");
-            }
-        }
-        exposition
-    }
-
-    fn get(&self, sample: &str) -> f64 {
-        *self.samples.get(sample).unwrap_or_else(|| panic!("no {sample} in {:#?}", self.samples))
-    }
-}
-
-fn metrics(server: &TestServer) -> Exposition {
-    let (status, text) = fetch(server, "/metrics");
-    assert_eq!(status, 200);
-    Exposition::parse(&text)
-}
+use moneta_store::{FlashStats, TierStats};
+use support::admin::{fetch, metrics, start};
+use support::{TestServer, config, eventually, hit, set};
 
 #[test]
 fn metrics_count_the_traffic() {
@@ -131,24 +77,31 @@ fn histograms_are_cumulative_and_complete() {
     assert_eq!(buckets("set").last(), Some(&(f64::INFINITY, 0.0)));
 }
 
+/// Names, as samples have them, with their types.
+fn served(server: &TestServer) -> BTreeMap<String, String> {
+    let with_suffix = |(name, sort)| (if sort == "counter" { format!("{name}_total") } else { name }, sort);
+    metrics(server).types.into_iter().map(with_suffix).collect()
+}
+
+/// The same as the page has them.
+fn documented() -> BTreeMap<String, String> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+    let row = |line: &str| {
+        let mut cells = line.strip_prefix("| `moneta_")?.split('|').map(str::trim);
+        let name = format!("moneta_{}", cells.next()?.trim_end_matches('`'));
+        Some((name, cells.next()?.to_owned()))
+    };
+    page.lines().filter_map(row).collect()
+}
+
 #[test]
 fn the_documented_metrics_are_the_served_ones() {
     let server = start();
-    let served: BTreeMap<String, String> = metrics(&server)
-        .types
-        .into_iter()
-        .map(|(name, sort)| (if sort == "counter" { format!("{name}_total") } else { name }, sort))
-        .collect();
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
-    let documented: BTreeMap<String, String> = page
-        .lines()
-        .filter_map(|line| {
-            let mut cells = line.strip_prefix("| `moneta_")?.split('|').map(str::trim);
-            let name = format!("moneta_{}", cells.next()?.trim_end_matches('`'));
-            Some((name, cells.next()?.to_owned()))
-        })
-        .collect();
-    assert_eq!(served, documented);
+    let of_tiers = |name: &str| name.starts_with("moneta_tier_") || name.starts_with("moneta_flash_");
+    let of_every_node: BTreeMap<_, _> = documented().into_iter().filter(|(name, _)| !of_tiers(name)).collect();
+    assert_eq!(served(&server), of_every_node);
+    server.gate.set_tiers(FlashStats::default(), TierStats::default());
+    assert_eq!(served(&server), documented());
 }
 
 #[test]

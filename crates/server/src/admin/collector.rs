@@ -11,7 +11,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::Observed;
-use super::metrics::{HISTOGRAM_HELP, HISTOGRAM_NAME, Sort, TABLE, histogram};
+use super::metrics::{self, Metric, Sort};
+use super::tiers;
 use crate::counters::Totals;
 use crate::latency::{Kind, LatencyTotals};
 
@@ -30,6 +31,8 @@ pub(super) struct Snapshot {
     pub(super) threads: u64,
     /// Unix second of the start.
     pub(super) started: u64,
+    /// Unix second now.
+    pub(super) second: u64,
     /// Whether clients may be sent here.
     pub(super) ready: bool,
 }
@@ -44,7 +47,8 @@ impl Snapshot {
             max_connections: node.settings.max_connections,
             threads: node.settings.threads as u64,
             started: u64::from(node.started),
-            ready: observed.stopper.phase() == crate::lifecycle::Phase::Running,
+            second: u64::from(node.clock.now()),
+            ready: observed.is_ready(&(observed.health)()),
         }
     }
 }
@@ -60,40 +64,66 @@ pub(super) fn text(observed: &Arc<Observed>) -> Result<String, fmt::Error> {
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for metric in TABLE {
-            let sort = match metric.sort {
-                Sort::Counter => MetricType::Counter,
-                Sort::Gauge => MetricType::Gauge,
-            };
-            let mut family = encoder.encode_descriptor(metric.name, metric.help, None, sort)?;
-            for (labels, value) in (metric.read)(self) {
-                match (metric.sort, labels.is_empty()) {
-                    (Sort::Counter, true) => family.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
-                    (Sort::Counter, false) => {
-                        family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
-                    }
-                    (Sort::Gauge, true) => family.encode_gauge(&value)?,
-                    (Sort::Gauge, false) => family.encode_family(&labels)?.encode_gauge(&value)?,
-                }
+        for metric in metrics::TABLE.iter().chain(tiers::TABLE) {
+            self.encode_metric(metric, &mut encoder)?;
+        }
+        for real in tiers::REALS {
+            if let Some(value) = (real.read)(self) {
+                encoder.encode_descriptor(real.name, real.help, None, MetricType::Gauge)?.encode_gauge(&value)?;
             }
         }
-        self.encode_latencies(&mut encoder)
+        self.encode_latencies(&mut encoder)?;
+        self.encode_device_latency(&mut encoder)
     }
 }
 
 impl Snapshot {
+    fn encode_metric(&self, metric: &Metric, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let samples = (metric.read)(self);
+        if samples.is_empty() {
+            return Ok(());
+        }
+        let sort = match metric.sort {
+            Sort::Counter => MetricType::Counter,
+            Sort::Gauge => MetricType::Gauge,
+        };
+        let mut family = encoder.encode_descriptor(metric.name, metric.help, None, sort)?;
+        for (labels, value) in samples {
+            match (metric.sort, labels.is_empty()) {
+                (Sort::Counter, true) => family.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
+                (Sort::Counter, false) => {
+                    family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+                }
+                (Sort::Gauge, true) => family.encode_gauge(&value)?,
+                (Sort::Gauge, false) => family.encode_family(&labels)?.encode_gauge(&value)?,
+            }
+        }
+        Ok(())
+    }
+
     fn encode_latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut family = encoder.encode_descriptor(HISTOGRAM_NAME, HISTOGRAM_HELP, None, MetricType::Histogram)?;
+        let mut family =
+            encoder.encode_descriptor(metrics::HISTOGRAM_NAME, metrics::HISTOGRAM_HELP, None, MetricType::Histogram)?;
         for kind in Kind::ALL {
             let totals = self.latencies.of(kind);
             let seconds = totals.sum as f64 / 1e9;
             family.encode_family(&[("command", kind.name())])?.encode_histogram::<NoLabelSet>(
                 seconds,
                 totals.count(),
-                &histogram(totals),
+                &metrics::histogram(totals),
                 None,
             )?;
         }
         Ok(())
+    }
+
+    fn encode_device_latency(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(flash) = &self.store.flash else { return Ok(()) };
+        let latency = &flash.read_latency;
+        let seconds = latency.sum_microseconds as f64 / 1e6;
+        let sort = MetricType::Histogram;
+        encoder
+            .encode_descriptor(tiers::HISTOGRAM_NAME, tiers::HISTOGRAM_HELP, None, sort)?
+            .encode_histogram::<NoLabelSet>(seconds, latency.count(), &tiers::histogram(latency), None)
     }
 }

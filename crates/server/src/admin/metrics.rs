@@ -27,19 +27,27 @@ pub(super) struct Metric {
     pub(super) read: fn(&Snapshot) -> Vec<(Labels, u64)>,
 }
 
-const fn counter(name: &'static str, help: &'static str, read: fn(&Snapshot) -> Vec<(Labels, u64)>) -> Metric {
+/// A counter.
+pub(super) const fn counter(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&Snapshot) -> Vec<(Labels, u64)>,
+) -> Metric {
     Metric { name, help, sort: Sort::Counter, read }
 }
 
-const fn gauge(name: &'static str, help: &'static str, read: fn(&Snapshot) -> Vec<(Labels, u64)>) -> Metric {
+/// A gauge.
+pub(super) const fn gauge(name: &'static str, help: &'static str, read: fn(&Snapshot) -> Vec<(Labels, u64)>) -> Metric {
     Metric { name, help, sort: Sort::Gauge, read }
 }
 
-fn one(value: u64) -> Vec<(Labels, u64)> {
+/// One sample without labels.
+pub(super) fn one(value: u64) -> Vec<(Labels, u64)> {
     vec![(Vec::new(), value)]
 }
 
-fn by(label: &'static str, samples: &[(&'static str, u64)]) -> Vec<(Labels, u64)> {
+/// A sample for each value of one label.
+pub(super) fn by(label: &'static str, samples: &[(&'static str, u64)]) -> Vec<(Labels, u64)> {
     samples.iter().map(|&(name, value)| (vec![(label, name)], value)).collect()
 }
 
@@ -48,13 +56,17 @@ fn results(samples: &[(&'static str, &'static str, u64)]) -> Vec<(Labels, u64)> 
     samples.iter().map(labelled).collect()
 }
 
-/// All metrics but the histogram.
+/// All metrics of every node but the histogram.
 pub(super) const TABLE: &[Metric] = &[
     gauge("moneta_build_info", "Always 1; the label tells the version.", |_| {
         vec![(vec![("version", env!("CARGO_PKG_VERSION"))], 1)]
     }),
     gauge("moneta_start_time_seconds", "Unix second of the start.", |now| one(now.started)),
-    gauge("moneta_ready", "1 while clients may be sent here, 0 while the node drains.", |now| one(now.ready.into())),
+    gauge(
+        "moneta_ready",
+        "1 while clients may be sent here, 0 while the node drains or its store is not fit to serve.",
+        |now| one(now.ready.into()),
+    ),
     gauge("moneta_worker_threads", "Worker threads.", |now| one(now.threads)),
     counter("moneta_commands", "Commands executed; each key of a multi-get counts as one get.", |now| {
         let totals = &now.totals;
@@ -137,10 +149,10 @@ pub(super) const TABLE: &[Metric] = &[
     counter("moneta_accept_pauses", "Times accepting rested for want of descriptors or memory.", |now| {
         one(now.totals.listen_disabled_num)
     }),
-    gauge("moneta_items", "Items held.", |now| one(now.store.items)),
-    counter("moneta_items_stored", "Items stored.", |now| one(now.store.total_items)),
+    gauge("moneta_items", "Items held in RAM.", |now| one(now.store.items)),
+    counter("moneta_items_stored", "Items stored in RAM, promotions included.", |now| one(now.store.total_items)),
     gauge("moneta_item_bytes", "Memory that items take: headers, keys and values.", |now| one(now.store.bytes)),
-    gauge("moneta_memory_limit_bytes", "Limit on the store's memory.", |now| one(now.store.limit)),
+    gauge("moneta_memory_limit_bytes", "Limit on the memory of the items in RAM.", |now| one(now.store.limit)),
     gauge("moneta_memory_bytes", "The store's memory by part.", |now| {
         let store = &now.store;
         by("part", &[("index", store.index_bytes), ("logs", store.log_bytes), ("ghosts", store.ghost_bytes)])

@@ -7,6 +7,7 @@
 mod collector;
 mod metrics;
 mod pages;
+mod tiers;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -21,7 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::config::ListenAddress;
 use crate::error::ServerError;
-use crate::lifecycle::Stopper;
+use crate::lifecycle::{Phase, Stopper};
 use crate::node::Node;
 use crate::session::Worker;
 use crate::stats;
@@ -63,6 +64,11 @@ impl Observed {
             stopper,
             addresses,
         }
+    }
+
+    /// Whether clients may be sent here, if the store is in `health`.
+    fn is_ready(&self, health: &Health) -> bool {
+        self.stopper.phase() == Phase::Running && !health.unready
     }
 }
 

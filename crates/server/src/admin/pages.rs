@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::Observed;
 use super::collector;
-use crate::lifecycle::Phase;
 
 /// Metrics for Prometheus, in the OpenMetrics text format.
 pub(super) async fn metrics(State(observed): State<Arc<Observed>>) -> Response {
@@ -31,7 +30,7 @@ pub(super) async fn healthz() -> &'static str {
 pub(super) async fn readyz(State(observed): State<Arc<Observed>>) -> Response {
     let phase = observed.stopper.phase();
     let health = (observed.health)();
-    let ready = phase == Phase::Running && !health.unready;
+    let ready = observed.is_ready(&health);
     let totals = observed.node.registry.totals();
     let detail = json!({
         "ready": ready,

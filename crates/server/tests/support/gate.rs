@@ -7,8 +7,8 @@ use std::task::{Poll, Waker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Cursor, Deleted, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Visit, Walked, Walking,
-    Written,
+    Cursor, Deleted, FlashStats, Health, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats,
+    TierStats, Visit, Walked, Walking, Written,
 };
 
 /// Keys that begin like this wait.
@@ -19,6 +19,8 @@ struct State {
     open: bool,
     waiting: usize,
     wakers: Vec<Waker>,
+    tiers: (Option<FlashStats>, Option<TierStats>),
+    health: Health,
 }
 
 /// Holds requests up until it is opened.
@@ -34,6 +36,16 @@ impl Gate {
             std::mem::take(&mut state.wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Lets the store behind it say that of its tiers.
+    pub fn set_tiers(&self, flash: FlashStats, tiers: TierStats) {
+        self.0.lock().unwrap().tiers = (Some(flash), Some(tiers));
+    }
+
+    /// Lets the store behind it say that of its health.
+    pub fn set_health(&self, health: Health) {
+        self.0.lock().unwrap().health = health;
     }
 
     /// Requests that came to the gate and have not passed it.
@@ -125,7 +137,8 @@ impl Store for GatedStore {
     }
 
     fn stats(&self) -> StoreStats {
-        self.inner.stats()
+        let (flash, tiers) = self.gate.0.lock().unwrap().tiers;
+        StoreStats { flash, tiers, ..self.inner.stats() }
     }
 
     fn resize(&self, limit: u64) -> bool {
@@ -134,5 +147,9 @@ impl Store for GatedStore {
 
     fn observe(&self, observer: Option<Arc<dyn Observer>>) {
         self.inner.observe(observer);
+    }
+
+    fn health(&self) -> Health {
+        self.gate.0.lock().unwrap().health.clone()
     }
 }

@@ -1,6 +1,7 @@
 //! A server in the test's own process, on ports of its own, and a plain client for it.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub mod admin;
 pub mod gate;
 
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
+use moneta_server::{ByPolicy, ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
 use moneta_store::Clock;
 use moneta_store::model::ModelStore;
 
@@ -55,7 +56,7 @@ impl TestServer {
         let gate = Gate::default();
         let store = GatedStore::new(ModelStore::new(Arc::clone(&clock), 1024 * 1024), gate.clone());
         let node = Arc::new(Node::new(settings, clock, Authenticator::off()));
-        let running = Server::start(config, store, Arc::clone(&node), Box::new(|| ()))?;
+        let running = Server::start(config, ByPolicy::same(store), Arc::clone(&node), Box::new(|| ()))?;
         Ok(Self { running, node, gate })
     }
 

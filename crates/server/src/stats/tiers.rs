@@ -1,0 +1,79 @@
+//! What `stats` says of a store that keeps items on SSD.
+//!
+//! The names of memcached's extstore are used for what has a counterpart here: its pages are regions. What it has no
+//! name for is called `flash_` and `tier_`. What is not here either (`extstore_bytes_fragmented`, say) is left out, so that
+//! nobody reads a zero that is none.
+
+use moneta_store::{FlashStats, StoreStats, TierStats};
+
+use super::Lister;
+
+/// Appends everything on tiers; nothing of a store in RAM alone.
+pub(super) fn list(store: &StoreStats, lister: &mut Lister<'_>) {
+    if let Some(tiers) = &store.tiers {
+        list_between(tiers, lister);
+    }
+    if let Some(flash) = &store.flash {
+        lister.put("ram_items", store.items);
+        lister.put("ram_evictions", store.evictions);
+        list_extstore(flash, lister);
+        list_flash(flash, lister);
+    }
+}
+
+fn list_between(tiers: &TierStats, lister: &mut Lister<'_>) {
+    lister.put("get_extstore", tiers.lower_hits);
+    lister.put("recache_from_extstore", tiers.promotions);
+    lister.put("tier_ram_hits", tiers.upper_hits);
+    lister.put("tier_ssd_hits", tiers.lower_hits);
+    lister.put("tier_misses", tiers.misses);
+    lister.put("tier_promotions_overtaken", tiers.promotions_overtaken);
+    lister.put("tier_promotions_declined", tiers.promotions_declined);
+    lister.put("tier_writes_withheld", tiers.writes_withheld);
+    lister.put("tier_write_failures", tiers.lower_failures);
+    lister.put("tier_key_waits", tiers.key_waits);
+}
+
+fn list_extstore(flash: &FlashStats, lister: &mut Lister<'_>) {
+    lister.put("miss_from_extstore", flash.false_matches);
+    lister.put("badcrc_from_extstore", flash.checksum_failures);
+    lister.put("extstore_compact_rescues", flash.carried_items);
+    lister.put("extstore_pages_free", flash.regions_free);
+    lister.put(
+        "extstore_pages_used",
+        flash.regions_open + flash.regions_sealed + flash.regions_closed + flash.regions_reclaiming,
+    );
+    lister.put("extstore_objects_evicted", flash.evictions);
+    lister.put("extstore_objects_read", flash.device_reads);
+    lister.put("extstore_objects_used", flash.items);
+    lister.put("extstore_bytes_written", flash.device_written_bytes);
+    lister.put("extstore_bytes_read", flash.device_read_bytes);
+    lister.put("extstore_limit_maxbytes", flash.device_bytes);
+}
+
+fn list_flash(flash: &FlashStats, lister: &mut Lister<'_>) {
+    lister.put("flash_index_bytes", flash.index_bytes);
+    lister.put("flash_buffer_bytes", flash.buffer_bytes);
+    lister.put("flash_region_bytes", flash.region_bytes);
+    lister.put("flash_regions_open", flash.regions_open);
+    lister.put("flash_regions_sealed", flash.regions_sealed);
+    lister.put("flash_regions_closed", flash.regions_closed);
+    lister.put("flash_regions_reclaiming", flash.regions_reclaiming);
+    lister.put("flash_oldest_second", flash.oldest_second);
+    lister.put("flash_lookups", flash.lookups);
+    lister.put("flash_buffer_reads", flash.buffer_reads);
+    lister.put("flash_read_microseconds", flash.read_latency.sum_microseconds);
+    lister.put("flash_item_bytes_written", flash.item_bytes_written);
+    lister.put("flash_carried_bytes", flash.carried_bytes);
+    lister.put("flash_tombstone_bytes", flash.tombstone_bytes);
+    lister.put("flash_expired", flash.expired);
+    lister.put("flash_rejected", flash.rejected);
+    lister.put("flash_io_errors", flash.io_errors);
+    lister.put("flash_off", u8::from(flash.off));
+    lister.put("flash_recovering", u8::from(flash.recovering));
+    lister.put("flash_recovery_microseconds", flash.recovery_microseconds);
+    lister.put("flash_recovered_items", flash.recovered_items);
+    lister.put("flash_recovered_regions", flash.recovered_regions);
+    lister.put("flash_recovery_read_bytes", flash.recovery_read_bytes);
+    lister.put("flash_recovery_from_snapshot", u8::from(flash.from_snapshot));
+}
