@@ -26,6 +26,7 @@ use crate::recovery;
 use crate::regions::Regions;
 use crate::sequence::floor_at;
 use crate::shard::Shard;
+use crate::snapshot;
 use crate::threads::Threads;
 use crate::walk::Walks;
 
@@ -60,7 +61,8 @@ pub(crate) struct Inner {
     pub(crate) flushing: Mutex<()>,
     pub(crate) changed_while_off: AtomicBool,
     pub(crate) from_snapshot: AtomicBool,
-    threads: Threads,
+    reclaimer: Threads,
+    flusher: Threads,
 }
 
 /// The SSD engine. Clones are handles on the same store; when the last one goes, what is in RAM is written out.
@@ -142,7 +144,8 @@ impl Flash {
             flushing: Mutex::new(()),
             changed_while_off: AtomicBool::new(false),
             from_snapshot: AtomicBool::new(false),
-            threads: Threads::default(),
+            reclaimer: Threads::default(),
+            flusher: Threads::default(),
         });
         let started = Instant::now();
         recovery::recover(&inner, fresh)?;
@@ -219,17 +222,23 @@ impl Inner {
                 }
             }),
         };
-        self.threads.start("flash-flush", move || flusher.run())?;
+        self.flusher.start("flash-flush", move || flusher.run())?;
         let reclaimer = Reclaimer::new(Arc::clone(self));
-        self.threads.start("flash-reclaim", move || reclaimer.run())
+        self.reclaimer.start("flash-reclaim", move || reclaimer.run())
     }
 
     /// Ends the threads; with `flush`, after everything is written and a snapshot of the index is kept.
     fn shut_down(&self, flush: bool) {
         self.reclaim.stop();
+        if flush {
+            // While it ends it may wait for the flusher.
+            self.reclaimer.join();
+        }
         self.log.queue.stop(flush);
-        if self.threads.join() && flush {
-            recovery::save_snapshot(self);
+        let first = self.flusher.join();
+        self.reclaimer.join();
+        if first && flush && !self.log.queue.is_off() {
+            snapshot::save(self);
         }
     }
 

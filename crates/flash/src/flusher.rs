@@ -39,6 +39,8 @@ pub(crate) struct FlushQueue {
     nudged: AtomicBool,
     /// A write failed, and none has succeeded since.
     off: AtomicBool,
+    /// The flusher is gone: what is not durable yet never will be.
+    ended: AtomicBool,
     // Held for a push or a swap.
     waiting: Mutex<Vec<(Goal, Waker)>>,
     /// Rounds of reclaiming that ended with a region free; who waits for room looks at it.
@@ -87,6 +89,7 @@ impl FlushQueue {
             durable: AtomicU64::new(0),
             nudged: AtomicBool::new(false),
             off: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             waiting: Mutex::default(),
             freed: AtomicU64::new(0),
         })
@@ -116,7 +119,6 @@ impl FlushQueue {
     pub(crate) fn stop(&self, flush: bool) {
         self.state.lock().stop = if flush { Stop::AfterFlush } else { Stop::Now };
         self.work.notify_one();
-        self.wake(|_| true);
     }
 
     pub(crate) fn is_off(&self) -> bool {
@@ -149,6 +151,9 @@ impl FlushQueue {
         };
         if reached {
             return Some(Ok(()));
+        }
+        if self.ended.load(Ordering::Acquire) {
+            return Some(Err(StoreError::new(ErrorKind::Unavailable, "the SSD tier is closed")));
         }
         self.is_off().then(|| Err(off()))
     }
@@ -202,6 +207,16 @@ pub(crate) struct Flusher {
     pub(crate) came_back: Box<dyn Fn() + Send>,
 }
 
+/// Lets nobody wait for a flusher that is gone, however it went.
+struct End(Arc<FlushQueue>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Release);
+        self.0.wake(|_| true);
+    }
+}
+
 /// What woke the flusher.
 struct Round {
     sealed: VecDeque<Sealed>,
@@ -216,6 +231,7 @@ struct Round {
 impl Flusher {
     pub(crate) fn run(mut self) {
         let queue = Arc::clone(&self.log.queue);
+        let _end = End(Arc::clone(&queue));
         let mut next_tick = Instant::now() + self.interval;
         loop {
             let round = self.next_round(&mut next_tick);

@@ -46,11 +46,6 @@ pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     Ok(())
 }
 
-/// Keeps the index where the next start finds it.
-pub(crate) fn save_snapshot(inner: &Inner) {
-    snapshot::save(inner);
-}
-
 fn from_footers(inner: &Inner) {
     let started = Instant::now();
     let mut used = survey_all(inner);

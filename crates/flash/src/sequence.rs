@@ -26,11 +26,6 @@ impl Sequence {
         next(last.unwrap_or_else(|last| last))
     }
 
-    /// The last number given out, or the floor.
-    pub(crate) fn last(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
     /// Makes all further numbers greater than `floor`.
     pub(crate) fn raise(&self, floor: u64) {
         self.0.fetch_max(floor, Ordering::Relaxed);

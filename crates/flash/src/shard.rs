@@ -22,6 +22,11 @@ impl Shard {
         Ok(Self { index: Index::new(pool.take()?), pool })
     }
 
+    /// A shard with what `index` holds.
+    pub(crate) fn with(index: Index<TAG_BITS>, pool: Arc<PagePool>) -> Self {
+        Self { index, pool }
+    }
+
     /// The entry under a hash. It may be another key's, with a probability of about 14 in 2^(26 - log2(rows)) of the index.
     #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<(Position, Location)> {

@@ -1,21 +1,210 @@
 //! The index as a clean stop left it, so that a start need not read footers.
 //!
-//! A snapshot is a file next to the first device's. It counts only together with a superblock that names it, and is named
-//! no more before the first request is served: a node that dies later finds none and reads footers.
+//! ```text
+//!   0  magic "MONETASN"
+//!   8  version u16, 0 u16, regions u32
+//!  16  identity, the one that superblocks name
+//!  24  layout of the devices
+//!  32  shards u32, 0 u32
+//!  40  regions, 48 bytes each:  sequence u64, base u64, expiry min u32, max u32, behind u64, last u64,
+//!                               end of records u32, records u32
+//!      where records begin: u16 for each block
+//!      the index of each shard
+//!      XXH3-64 of all bytes before
+//! ```
+//!
+//! A snapshot is a file next to the first device's. It counts only together with superblocks that name it, and is named no
+//! more before the first request is served: a node that dies later finds none and reads footers.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::atomic::Ordering;
 
+use moneta_index::Index;
+use moneta_pages::PagePool;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::devices::TierState;
 use crate::engine::Inner;
+use crate::format::footer::Summary;
+use crate::format::{VERSION, read_int};
+use crate::location::TAG_BITS;
+use crate::regions::State;
+use crate::shard::Shard;
+
+const MAGIC: [u8; 8] = *b"MONETASN";
+const HEAD_BYTES: usize = 40;
+const REGION_BYTES: usize = 48;
+/// Bytes moved between file and memory at once.
+const IO_BYTES: usize = 1 << 20;
 
 /// Loads the snapshot that the superblocks name. False, with nothing changed, if there is none or it does not fit.
-pub(crate) fn load(_inner: &Inner) -> bool {
-    false
+pub(crate) fn load(inner: &Inner) -> bool {
+    let named = inner.devices.state().clean_stop;
+    let Some(path) = inner.devices.snapshot_path().filter(|_| named != 0) else { return false };
+    match read(inner, &path, named) {
+        Ok(image) => {
+            image.put(inner);
+            true
+        }
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the index snapshot is not taken; footers are read instead");
+            false
+        }
+    }
 }
 
 /// Makes sure that no snapshot counts any more.
-pub(crate) fn invalidate(_inner: &Inner) -> io::Result<()> {
+pub(crate) fn invalidate(inner: &Inner) -> io::Result<()> {
+    let state = inner.devices.state();
+    if state.clean_stop != 0 {
+        inner.devices.save(&TierState { clean_stop: 0, ..state })?;
+    }
+    if let Some(path) = inner.devices.snapshot_path() {
+        let _ = std::fs::remove_file(path);
+    }
     Ok(())
 }
 
-/// Keeps the index where the next start finds it.
-pub(crate) fn save(_inner: &Inner) {}
+/// Keeps the index where the next start finds it. For a tier at rest, with all regions written.
+pub(crate) fn save(inner: &Inner) {
+    let Some(path) = inner.devices.snapshot_path() else { return };
+    let identity = inner.log.sequence.next(inner.clock.now()).max(1);
+    let saved = write(inner, &path, identity)
+        .and_then(|()| inner.devices.save(&TierState { clean_stop: identity, ..inner.devices.state() }));
+    if let Err(error) = saved {
+        tracing::warn!(path = %path.display(), %error, "no index snapshot is kept; the next start reads footers");
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Hashes what passes.
+struct Hashed<T> {
+    inner: T,
+    hasher: Xxh3,
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(bytes)?;
+        self.hasher.update(&bytes[..read]);
+        Ok(read)
+    }
+}
+
+fn write(inner: &Inner, path: &Path, identity: u64) -> io::Result<()> {
+    let file = File::create(path)?;
+    let mut out = Hashed { inner: BufWriter::with_capacity(IO_BYTES, &file), hasher: Xxh3::new() };
+    let mut head = [0; HEAD_BYTES];
+    head[..8].copy_from_slice(&MAGIC);
+    head[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    head[12..16].copy_from_slice(&(inner.regions.len() as u32).to_le_bytes());
+    head[16..24].copy_from_slice(&identity.to_le_bytes());
+    head[24..32].copy_from_slice(&inner.devices.layout().to_le_bytes());
+    head[32..36].copy_from_slice(&(inner.shard_count() as u32).to_le_bytes());
+    out.write_all(&head)?;
+    for (_, region) in inner.regions.iter() {
+        let mut bytes = [0; REGION_BYTES];
+        let summary = region.summary();
+        bytes[..8].copy_from_slice(&region.sequence().to_le_bytes());
+        bytes[8..16].copy_from_slice(&region.base().to_le_bytes());
+        bytes[16..20].copy_from_slice(&summary.expiry_min.to_le_bytes());
+        bytes[20..24].copy_from_slice(&summary.expiry_max.to_le_bytes());
+        bytes[24..32].copy_from_slice(&summary.behind.to_le_bytes());
+        bytes[32..40].copy_from_slice(&summary.last.to_le_bytes());
+        bytes[40..44].copy_from_slice(&region.records_end().to_le_bytes());
+        bytes[44..].copy_from_slice(&region.records().to_le_bytes());
+        out.write_all(&bytes)?;
+    }
+    for first in inner.regions.firsts() {
+        out.write_all(&first.load(Ordering::Relaxed).to_le_bytes())?;
+    }
+    for shard in inner.shards() {
+        shard.lock().index.save(&mut out)?;
+    }
+    let hash = out.hasher.digest();
+    out.inner.write_all(&hash.to_le_bytes())?;
+    out.inner.flush()?;
+    drop(out);
+    file.sync_all()
+}
+
+/// A snapshot in memory, checked.
+struct Image {
+    regions: Vec<[u8; REGION_BYTES]>,
+    firsts: Vec<u16>,
+    shards: Vec<Shard>,
+}
+
+fn read(inner: &Inner, path: &Path, identity: u64) -> io::Result<Image> {
+    let unfit = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
+    let file = BufReader::with_capacity(IO_BYTES, File::open(path)?);
+    let mut input = Hashed { inner: file, hasher: Xxh3::new() };
+    let mut head = [0; HEAD_BYTES];
+    input.read_exact(&mut head)?;
+    let fits = head[..8] == MAGIC
+        && read_int!(u16, head, 8) == VERSION
+        && read_int!(u32, head, 12) as usize == inner.regions.len()
+        && read_int!(u64, head, 16) == identity
+        && read_int!(u64, head, 24) == inner.devices.layout()
+        && read_int!(u32, head, 32) as usize == inner.shard_count();
+    if !fits {
+        return Err(unfit("it is not of this tier's last stop"));
+    }
+    let mut regions = vec![[0; REGION_BYTES]; inner.regions.len()];
+    regions.iter_mut().try_for_each(|region| input.read_exact(region))?;
+    let mut bytes = vec![0; inner.regions.firsts().len() * size_of::<u16>()];
+    input.read_exact(&mut bytes)?;
+    let firsts = bytes.chunks_exact(2).map(|bytes| read_int!(u16, bytes, 0)).collect();
+    let pool = PagePool::new();
+    let shards = (0..inner.shard_count())
+        .map(|_| Ok(Shard::with(Index::<TAG_BITS>::load(&mut input, || pool.take())?, pool.clone())))
+        .collect::<io::Result<Vec<_>>>()?;
+    let hash = input.hasher.digest();
+    let mut expected = [0; 8];
+    input.inner.read_exact(&mut expected)?;
+    if u64::from_le_bytes(expected) != hash {
+        return Err(unfit("its checksum does not fit"));
+    }
+    Ok(Image { regions, firsts, shards })
+}
+
+impl Image {
+    fn put(self, inner: &Inner) {
+        for (number, bytes) in self.regions.iter().enumerate() {
+            let region = inner.regions.get(number);
+            let sequence = read_int!(u64, bytes, 0);
+            if sequence == 0 {
+                inner.regions.give_back(number);
+                continue;
+            }
+            region.begin(sequence, read_int!(u64, bytes, 8), State::Closed);
+            region.set_summary(Summary {
+                expiry_min: read_int!(u32, bytes, 16),
+                expiry_max: read_int!(u32, bytes, 20),
+                behind: read_int!(u64, bytes, 24),
+                last: read_int!(u64, bytes, 32),
+            });
+            region.set_extent(read_int!(u32, bytes, 40), read_int!(u32, bytes, 44));
+        }
+        for (slot, first) in inner.regions.firsts().iter().zip(self.firsts) {
+            slot.store(first, Ordering::Relaxed);
+        }
+        for (slot, shard) in inner.shards().zip(self.shards) {
+            *slot.lock() = shard;
+        }
+    }
+}

@@ -2,23 +2,40 @@
 
 mod common;
 
-use common::{Node, tier};
+use common::tier;
+use moneta_flash::Durability;
 use moneta_store::suite::{self, Options};
 
-/// Reads wait for threads here; the ring needs an event loop.
+/// More than a sequence ever writes: nothing is emptied.
+const AMPLE: u64 = 2 << 30;
+
 #[test]
 fn does_what_the_model_does() {
-    suite::run(|config, clock| tier(config, clock, |_| {}), options(Options::exact()));
+    suite::run(|_, clock| tier(AMPLE, clock, |_| {}), options(Options::exact().rounds(10)));
+}
+
+#[test]
+fn does_what_the_model_does_when_every_write_is_durable() {
+    let durable = |config: &mut moneta_flash::FlashConfig| config.durability = Durability::EveryWrite;
+    suite::run(|_, clock| tier(AMPLE, clock, durable), options(Options::exact().rounds(2).operations(300)));
+}
+
+#[test]
+fn forgets_but_does_not_err_when_room_is_short() {
+    let small = |config: &mut moneta_flash::FlashConfig| {
+        config.region_bytes = 512 << 10;
+        config.item_max = 64 << 10;
+        config.carry_percent = 20;
+    };
+    suite::run(|_, clock| tier(12 << 20, clock, small), options(Options::lossy()));
 }
 
 #[test]
 fn keeps_its_promises_among_threads() {
-    suite::concurrent(|config, clock| tier(config, clock, |_| {}), 4, fastrand::u64(..));
+    suite::concurrent(|_, clock| tier(AMPLE, clock, |_| {}), 4, fastrand::u64(..));
 }
 
-/// Which of its reads were last is not written down.
+/// When an item was read last is not written down.
 fn options(options: Options) -> Options {
     options.last_access_slack(u32::MAX)
 }
-
-const _: fn(&Node) = |_| {};

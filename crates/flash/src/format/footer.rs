@@ -142,7 +142,7 @@ mod tests {
             .into_iter()
             .enumerate()
             .map(|(n, length)| Entry {
-                hash: kept(0x9e37_79b9_7f4a_7c15 * (n as u64 + 1)),
+                hash: kept(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(n as u64 + 1)),
                 length,
                 is_tombstone: n % 2 == 0,
             })

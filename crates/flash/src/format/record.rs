@@ -22,8 +22,6 @@ use super::read_int;
 
 /// Bytes before the optional fields.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// Bytes in front of the key, at most.
-pub(crate) const OVERHEAD_MAX: usize = HEADER_BYTES + 16;
 /// Sequence numbers of a region differ by less than this.
 pub(crate) const SEQUENCE_SPAN: u64 = 1 << 48;
 

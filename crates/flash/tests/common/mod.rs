@@ -1,16 +1,20 @@
-//! Tiers in temporary folders.
+//! Tiers in files that go with them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
-use moneta_store::suite::SuiteConfig;
 use moneta_store::Clock;
-use tempfile::TempDir;
 
-/// A tier whose folder goes with it.
-#[derive(Clone)]
-pub struct Node {
-    pub flash: Flash,
-    _folder: Arc<TempDir>,
+/// A tier of `bytes` in a folder that is gone already: its file lives as long as the tier.
+pub fn tier(bytes: u64, clock: Arc<Clock>, change: impl FnOnce(&mut FlashConfig)) -> Flash {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = FlashConfig::new(vec![DeviceConfig { path: folder.path().into(), bytes }]);
+    config.io = Io::Threads;
+    config.io_threads = 2;
+    config.region_bytes = 4 << 20;
+    config.flush_interval = Duration::from_millis(20);
+    config.threads = 2;
+    change(&mut config);
+    Flash::open(&config, clock).expect("a tier")
 }
