@@ -1,4 +1,4 @@
-//! What a server says of its tiers in `stats`: memcached with extstore and Moneta count the same things under different names.
+//! What a server says of its tiers in `stats`: memcached with extstore, and Moneta, which takes extstore's names where it can.
 
 use std::collections::BTreeMap;
 
@@ -41,22 +41,28 @@ impl Counters {
     }
 
     fn parse(stats: &BTreeMap<String, String>) -> Self {
-        let number = |name: &str| stats.get(name).and_then(|value| value.parse::<u64>().ok());
-        let either = |names: [&str; 2]| names.into_iter().find_map(number).unwrap_or(0);
-        let moneta = number("flash_items").is_some();
-        let region = number("flash_region_bytes").unwrap_or(0);
+        let known = |name: &str| stats.get(name).and_then(|value| value.parse::<u64>().ok());
+        let number = |name: &str| known(name).unwrap_or(0);
+        let index = known("flash_index_bytes");
+        // Moneta has every item on SSD, and its evictions from RAM lose nothing; memcached's are lost wherever they happen.
+        let (items, lost) = match index {
+            Some(_) => (number("extstore_objects_used"), number("extstore_objects_evicted")),
+            None => {
+                let losses = ["evictions", "extstore_objects_evicted", "extstore_compact_lost"];
+                (number("curr_items"), losses.into_iter().map(number).sum())
+            }
+        };
         Self {
-            hits: number("get_hits").unwrap_or(0),
-            ssd_hits: either(["tier_lower_hits", "get_extstore"]),
-            items: either(["flash_items", "curr_items"]),
-            // Moneta's evictions from RAM lose nothing: the item is on SSD.
-            lost: if moneta { number("flash_evictions").unwrap_or(0) } else { lost_by_memcached(&number) },
-            device_written: either(["flash_device_written_bytes", "extstore_bytes_written"]),
-            index: number("flash_index_bytes"),
-            buffers: number("flash_buffer_bytes").unwrap_or(0),
-            recovery_microseconds: number("flash_recovery_microseconds").unwrap_or(0),
-            recovery_read: number("flash_recovery_read_bytes").unwrap_or(0),
-            recovery_covered: number("flash_recovered_regions").unwrap_or(0) * region,
+            hits: number("get_hits"),
+            ssd_hits: number("get_extstore"),
+            items,
+            lost,
+            device_written: number("extstore_bytes_written"),
+            index,
+            buffers: number("flash_buffer_bytes"),
+            recovery_microseconds: number("flash_recovery_microseconds"),
+            recovery_read: number("flash_recovery_read_bytes"),
+            recovery_covered: number("flash_recovered_regions") * number("flash_region_bytes"),
         }
     }
 
@@ -65,11 +71,6 @@ impl Counters {
         let hits = self.hits.saturating_sub(earlier.hits);
         self.ssd_hits.saturating_sub(earlier.ssd_hits) as f64 / hits.max(1) as f64
     }
-}
-
-/// Evicted while in RAM, and gone with a page of the file.
-fn lost_by_memcached(number: &impl Fn(&str) -> Option<u64>) -> u64 {
-    ["evictions", "extstore_objects_evicted", "extstore_compact_lost"].into_iter().filter_map(number).sum()
 }
 
 #[cfg(test)]
@@ -94,7 +95,7 @@ mod tests {
             ("get_hits", "100"),
             ("get_extstore", "80"),
             ("curr_items", "3"),
-            ("flash_items", "9"),
+            ("extstore_objects_used", "9"),
             ("evictions", "3"),
             ("flash_index_bytes", "50"),
             ("flash_region_bytes", "8"),

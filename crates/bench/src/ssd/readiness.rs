@@ -1,9 +1,10 @@
-//! Whether a server that answers is ready: what its `/readyz` says.
+//! Whether a server that answers is ready: what its `/readyz` says, and whether it still recovers.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
+use crate::control::Control;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
 use crate::server::Server;
@@ -12,21 +13,26 @@ use crate::server::Server;
 const PATIENCE: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_millis(5);
 
-/// Waits until the server says that it is ready; one without an admin listener is ready when it answers.
+/// Waits until the server says that it is ready and has all its items back; one that says neither is ready when it answers.
 ///
 /// # Errors
 /// [`BenchError::System`] when it is not within five minutes, or [`BenchError::Interrupted`].
 pub fn wait(server: &Server) -> Result<()> {
-    let Some(admin) = server.admin() else { return Ok(()) };
     let start = Instant::now();
-    while !says_ready(admin) {
+    while !server.admin().is_none_or(says_ready) || recovers(server)? {
         interrupt::check()?;
         if start.elapsed() > PATIENCE {
-            return Err(BenchError::system(format!("wait for {admin}/readyz"), std::io::ErrorKind::TimedOut));
+            let what = format!("wait until {} is ready", server.address());
+            return Err(BenchError::system(what, std::io::ErrorKind::TimedOut));
         }
         std::thread::sleep(TICK);
     }
     Ok(())
+}
+
+fn recovers(server: &Server) -> Result<bool> {
+    let stats = Control::connect(server.address())?.stats()?;
+    Ok(stats.get("flash_recovering").is_some_and(|recovering| recovering == "1"))
 }
 
 fn says_ready(admin: &Address) -> bool {
