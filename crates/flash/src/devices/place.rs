@@ -32,10 +32,17 @@ pub(super) struct Place {
     is_block: bool,
     /// Bytes it had when it was opened.
     pub(super) length_before: u64,
-    /// This run made it.
-    created: bool,
-    /// It is accepted: nothing is undone any more.
-    accepted: bool,
+    undo: Undo,
+}
+
+/// What a refusal has to undo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Undo {
+    Nothing,
+    /// This run made the file.
+    Remove,
+    /// The file was there, and may have grown.
+    CutBack,
 }
 
 impl Place {
@@ -60,12 +67,15 @@ impl Place {
             .custom_flags(flags.bits() as i32)
             .open(&path)
             .map_err(|error| open_refused(&path, error))?;
-        let mut place =
-            Self { path, bytes: device.bytes, file, is_block, length_before: 0, created: false, accepted: false };
+        let mut place = Self { path, bytes: device.bytes, file, is_block, length_before: 0, undo: Undo::Nothing };
         place.lock(earlier)?;
-        // Only whoever holds the lock may remove it again.
-        place.created = created;
         place.length_before = place.length().map_err(|source| place.failed("find the size", source))?;
+        // Only whoever holds the lock may change or remove it.
+        place.undo = match (is_block, created) {
+            (true, _) => Undo::Nothing,
+            (false, true) => Undo::Remove,
+            (false, false) => Undo::CutBack,
+        };
         if is_block && place.length_before < place.bytes {
             return Err(place.refused(format!(
                 "has {}, not {}; give a size that it has",
@@ -163,10 +173,10 @@ impl Place {
     pub(super) fn accept(&mut self, direct: bool) -> Result<FileMedia, FlashError> {
         let (file, direct) = self.open_again(direct)?;
         let lock = self.file.try_clone().map_err(|source| self.failed("open it", source))?;
-        if self.created {
+        if self.undo == Undo::Remove {
             self.sync_directory().map_err(|source| self.failed("write its directory", source))?;
         }
-        self.accepted = true;
+        self.undo = Undo::Nothing;
         let (path, way) = (self.path.display(), if direct { "direct" } else { "buffered" });
         tracing::info!(%path, bytes = self.bytes, io = way, "opened a device");
         Ok(FileMedia::new(file, lock, self.bytes))
@@ -226,14 +236,15 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.accepted || self.is_block {
-            return;
-        }
-        // Where even this fails, an empty or zero file is left: the next start takes it as new.
-        if self.created {
-            let _ = std::fs::remove_file(&self.path);
-        } else if self.length().is_ok_and(|length| length > self.length_before) {
-            let _ = self.file.set_len(self.length_before);
+        // Where even this fails, an empty file or zeros are left: the next start takes them as new.
+        match self.undo {
+            Undo::Nothing => {}
+            Undo::Remove => drop(std::fs::remove_file(&self.path)),
+            Undo::CutBack => {
+                if self.length().is_ok_and(|length| length > self.length_before) {
+                    let _ = self.file.set_len(self.length_before);
+                }
+            }
         }
     }
 }

@@ -78,7 +78,12 @@ impl Reader {
         if !self.inner.rings {
             return None;
         }
-        Ring::install(&self.inner)
+        self.driver_of(&ring::Kind::ALL)
+    }
+
+    /// The same with the first of `kinds` that the kernel gives.
+    pub(super) fn driver_of(&self, kinds: &[ring::Kind]) -> Option<Box<dyn Driver>> {
+        Ring::install(&self.inner, kinds)
             .inspect_err(|error| tracing::warn!(%error, "no io_uring for a worker: it reads with threads"))
             .ok()
             .flatten()

@@ -2,7 +2,8 @@
 //!
 //! A read is only noted when it is asked for; a turn of the driver hands all that were noted to the kernel in one call, and
 //! the same call lets the kernel post what is done. Where the kernel can (6.1), completions wait until the thread comes for
-//! them instead of interrupting it.
+//! them instead of interrupting it. An event descriptor tells of them: such a ring does not wake who waits for the ring's
+//! own descriptor. It is told to keep silent while a turn takes completions anyway.
 //!
 //! One of the few places with `unsafe`: the kernel writes into buffers behind the compiler's back. They lie in `reads` from
 //! the moment a read is queued until its completion was taken, whatever becomes of who waits for it.
@@ -10,15 +11,17 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use io_uring::squeue::PushError;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use moneta_store::Driver;
+use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
 use super::aligned::Aligned;
@@ -55,6 +58,8 @@ pub(super) struct Ring {
 
 struct State {
     uring: IoUring,
+    /// Becomes readable anew with every completion outside a turn. Never read: whoever watches it watches for changes.
+    event: OwnedFd,
     /// Whether the devices are registered, so that the kernel need not look their descriptors up.
     registered: bool,
     reads: Slab<Entry>,
@@ -89,13 +94,14 @@ enum Progress {
 
 impl Ring {
     /// Makes a ring for the calling thread, unless it has one.
-    pub(super) fn install(reader: &Arc<Inner>) -> io::Result<Option<Box<dyn Driver>>> {
+    pub(super) fn install(reader: &Arc<Inner>, kinds: &[Kind]) -> io::Result<Option<Box<dyn Driver>>> {
         if find(reader).is_some() {
             return Ok(None);
         }
-        let ring = Rc::new(Self { reader: Arc::clone(reader), state: RefCell::new(State::new(&reader.media)?) });
+        let state = State::new(&reader.media, build(kinds)?)?;
+        let descriptor = state.event.as_raw_fd();
+        let ring = Rc::new(Self { reader: Arc::clone(reader), state: RefCell::new(state) });
         RINGS.with(|rings| rings.borrow_mut().push(Rc::clone(&ring)));
-        let descriptor = ring.state.borrow().uring.as_raw_fd();
         Ok(Some(Box::new(RingDriver { ring, descriptor })))
     }
 
@@ -157,14 +163,16 @@ fn find(reader: &Arc<Inner>) -> Option<Rc<Ring>> {
 }
 
 impl State {
-    fn new(media: &[Arc<dyn Media>]) -> io::Result<Self> {
-        let uring = build()?;
+    fn new(media: &[Arc<dyn Media>], uring: IoUring) -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        uring.submitter().register_eventfd(event.as_raw_fd())?;
         let descriptors: Vec<RawFd> = media.iter().map(|media| media.descriptor().unwrap_or(-1)).collect();
         let registered = uring.submitter().register_files(&descriptors).is_ok();
         // Only saves the kernel a look-up; without it the calls name the descriptor.
         let _ = uring.submitter().register_ring_fd();
         Ok(Self {
             uring,
+            event,
             registered,
             reads: Slab::new(),
             waiting: VecDeque::new(),
@@ -175,10 +183,25 @@ impl State {
         })
     }
 
-    /// Hands over what waits, takes what is done, until neither is left.
+    /// Hands over what waits and takes what is done, until neither is left.
     fn turn(&mut self, media: &[Arc<dyn Media>]) {
         self.stuck = false;
         while self.in_kernel > 0 || !self.waiting.is_empty() {
+            self.uring.completion().disable_eventfd();
+            let through = self.exchange(media);
+            self.uring.completion().enable_eventfd();
+            // What came while the kernel kept silent is seen here, what comes from here on is told.
+            fence(Ordering::SeqCst);
+            let (_, called) = self.queued();
+            if !through || (!called && self.uring.completion().is_empty()) {
+                return;
+            }
+        }
+    }
+
+    /// False when the kernel refused to take more.
+    fn exchange(&mut self, media: &[Arc<dyn Media>]) -> bool {
+        loop {
             self.queue(media);
             let (unsent, called) = self.queued();
             // A call that fails leaves the queue as it is; what the kernel has already will bring us back here.
@@ -187,11 +210,11 @@ impl State {
             let (unsent, called) = self.queued();
             if failed {
                 self.be_stuck(self.in_kernel == unsent);
-                return;
+                return false;
             }
             let room = self.in_kernel < IN_KERNEL && !self.waiting.is_empty();
             if !room && unsent == 0 && !called {
-                return;
+                return true;
             }
         }
     }
@@ -312,21 +335,43 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy)
 }
 
-/// The best ring this kernel gives: 6.1 posts completions when the thread comes for them, 5.19 at its next call of any
-/// kind, older ones interrupt it.
-fn build() -> io::Result<IoUring> {
-    let deferred = IoUring::builder()
-        .setup_cqsize(IN_KERNEL)
-        .setup_single_issuer()
-        .setup_coop_taskrun()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
-        .build(SUBMISSIONS);
-    deferred
-        .or_else(|_| {
-            IoUring::builder().setup_cqsize(IN_KERNEL).setup_coop_taskrun().setup_taskrun_flag().build(SUBMISSIONS)
-        })
-        .or_else(|_| IoUring::builder().setup_cqsize(IN_KERNEL).build(SUBMISSIONS))
+/// How a ring lets completions through to its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// When the thread comes for them (6.1).
+    Deferred,
+    /// At the thread's next call of any kind (5.19).
+    Cooperative,
+    /// At once, interrupting the thread.
+    Plain,
+}
+
+impl Kind {
+    /// All kinds, the best first.
+    pub(super) const ALL: [Self; 3] = [Self::Deferred, Self::Cooperative, Self::Plain];
+
+    fn build(self) -> io::Result<IoUring> {
+        let mut builder = IoUring::builder();
+        builder.setup_cqsize(IN_KERNEL);
+        match self {
+            Self::Deferred => builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
+            Self::Cooperative => builder.setup_coop_taskrun().setup_taskrun_flag(),
+            Self::Plain => &mut builder,
+        }
+        .build(SUBMISSIONS)
+    }
+}
+
+/// The first of `kinds` that this kernel gives.
+fn build(kinds: &[Kind]) -> io::Result<IoUring> {
+    let mut refused = io::Error::from(io::ErrorKind::Unsupported);
+    for kind in kinds {
+        match kind.build() {
+            Ok(ring) => return Ok(ring),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
 }
 
 /// A read through a ring.
