@@ -208,6 +208,7 @@ pub fn find_failure<S: Store>(
         runner::run(&store, &idle, clock, &sequence.keys, operations, options)
     };
     let difference = attempt(&sequence.operations)?;
+    println!("after {} operations: {}; looking for a shorter way there", difference.index + 1, difference.reason);
     let (operations, reason) = shrink::shrink(sequence.operations.clone(), difference, attempt);
     Some(Failure { seed, operations, reason })
 }
