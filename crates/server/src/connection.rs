@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use crate::backlog::Backlog;
 use crate::entrance::Place;
 use crate::inbound::{Inbound, Read};
+use crate::node::Policy;
 use crate::roster::{Activity, Entry};
 use crate::session::{After, CloseReason, Session, Worker};
 
@@ -102,6 +103,12 @@ impl Connection {
         self.socket.as_raw_fd()
     }
 
+    /// How its requests treat the tiers.
+    #[inline]
+    pub(crate) fn policy(&self) -> Policy {
+        self.session.policy()
+    }
+
     /// What others see of it.
     pub(crate) fn entry(&self) -> &Entry {
         &self.entry
@@ -141,16 +148,15 @@ impl Connection {
         let mut moved = false;
         let mut after = After::Continue;
         let room = self.place.output_limit().saturating_sub(self.backlog.len());
-        if room > 0 {
-            if self.session.is_waiting() {
+        // Even without room: what waits may hold what other connections wait for.
+        if self.session.is_waiting() {
+            after = self.poll(turn, room);
+        }
+        if room > 0 && after == After::Continue && !self.closing {
+            (moved, after) = self.receive(turn, room)?;
+            // Parked just now: one poll lets the store keep the waker, and may find the answer there already.
+            if moved && after == After::Continue && self.session.is_waiting() {
                 after = self.poll(turn, room);
-            }
-            if after == After::Continue && !self.closing {
-                (moved, after) = self.receive(turn, room)?;
-                // Parked just now: one poll lets the store keep the waker, and may find the answer there already.
-                if moved && after == After::Continue && self.session.is_waiting() {
-                    after = self.poll(turn, room);
-                }
             }
         }
         if after == After::CloseNow {

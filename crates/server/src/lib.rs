@@ -21,6 +21,7 @@ pub mod watch;
 mod acceptor;
 mod admin;
 mod backlog;
+mod by_policy;
 mod connection;
 mod descriptors;
 mod entrance;
@@ -33,6 +34,7 @@ mod roster;
 mod signals;
 mod worker;
 
+pub use by_policy::ByPolicy;
 pub use config::{ListenAddress, Listener, ListenerLimits, ServerConfig};
 pub use error::ServerError;
 pub use server::{RunningServer, Server};

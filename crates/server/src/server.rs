@@ -9,6 +9,7 @@ use moneta_store::Store;
 
 use crate::acceptor::{Acceptor, WAKE};
 use crate::admin::{AdminListener, AdminThread, Observed};
+use crate::by_policy::ByPolicy;
 use crate::config::{ListenAddress, Listener, ServerConfig};
 use crate::descriptors;
 use crate::entrance::Entrance;
@@ -27,7 +28,7 @@ use crate::worker::{EventLoop, Limits};
 pub struct Server;
 
 impl Server {
-    /// Listens and serves `store` until told to stop. `reload` is called on SIGHUP, on a thread of its own, if the
+    /// Listens and serves `stores`, which are one store under each policy, until told to stop. `reload` is called on SIGHUP, on a thread of its own, if the
     /// configuration lets the server handle signals.
     ///
     /// # Errors
@@ -35,7 +36,7 @@ impl Server {
     /// event queues. Nothing is left behind then.
     pub fn start<S>(
         config: &ServerConfig,
-        store: S,
+        stores: ByPolicy<S>,
         node: Arc<Node>,
         reload: Box<dyn Fn() + Send + Sync>,
     ) -> Result<RunningServer, ServerError>
@@ -57,9 +58,9 @@ impl Server {
         node.set_lifecycle(Box::new(Arc::clone(&stopper)));
         node.set_connections(Box::new(RosterView { roster: Arc::clone(&roster), clock: Arc::clone(&node.clock) }));
         let mut threads = Threads { stopper: Arc::clone(&stopper), running: Vec::new() };
-        let mailboxes = start_workers(config, &limits, &store, &node, &roster, &mut threads)?;
+        let mailboxes = start_workers(config, &limits, &stores, &node, &roster, &mut threads)?;
         // It only looks: what it would count is nobody's traffic.
-        let onlooker = Worker { store, node: Arc::clone(&node), counters: Arc::default() };
+        let onlooker = Worker { store: stores.online, node: Arc::clone(&node), counters: Arc::default() };
         let observed = Observed::new(onlooker, Arc::clone(&stopper), addresses.clone());
         let admin = admin.map(|listener| listener.serve(observed)).transpose()?;
         start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
@@ -109,7 +110,7 @@ fn event_queue(stopper: &Stopper) -> Result<(Poll, Arc<Waker>), ServerError> {
 fn start_workers<S>(
     config: &ServerConfig,
     limits: &Limits,
-    store: &S,
+    stores: &ByPolicy<S>,
     node: &Arc<Node>,
     roster: &Arc<Roster>,
     threads: &mut Threads,
@@ -122,10 +123,12 @@ where
         let (poll, waker) = event_queue(&threads.stopper)?;
         let mailbox = Arc::new(Mailbox::new(waker));
         mailboxes.push(Arc::clone(&mailbox));
-        let worker = Worker { store: store.clone(), node: Arc::clone(node), counters: node.registry.register() };
+        let counters = node.registry.register();
+        let worker = |store| Worker { store, node: Arc::clone(node), counters: Arc::clone(&counters) };
+        let workers = stores.clone().map(worker);
         let (roster, stopper, limits) = (Arc::clone(roster), Arc::clone(&threads.stopper), limits.clone());
         threads.start(format!("worker-{index}"), move || {
-            EventLoop::new(poll, worker, mailbox, roster, stopper, limits).run();
+            EventLoop::new(poll, workers, mailbox, roster, stopper, limits).run();
         })?;
     }
     Ok(mailboxes)

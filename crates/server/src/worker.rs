@@ -14,6 +14,7 @@ use moneta_store::Store;
 use slab::Slab;
 
 use crate::acceptor::WAKE;
+use crate::by_policy::ByPolicy;
 use crate::connection::{Connection, Turn, Verdict};
 use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
@@ -42,7 +43,8 @@ pub(crate) struct Limits {
 /// An event loop with its connections.
 pub(crate) struct EventLoop<S> {
     poll: Poll,
-    worker: Worker<S>,
+    /// For each policy one; they differ in the store's handle only.
+    workers: ByPolicy<Worker<S>>,
     mailbox: Arc<Mailbox>,
     roster: Arc<Roster>,
     stopper: Arc<Stopper>,
@@ -60,7 +62,7 @@ impl<S: Store> EventLoop<S> {
     /// A loop without connections; `poll` has the mailbox's waker under [`WAKE`].
     pub(crate) fn new(
         poll: Poll,
-        worker: Worker<S>,
+        workers: ByPolicy<Worker<S>>,
         mailbox: Arc<Mailbox>,
         roster: Arc<Roster>,
         stopper: Arc<Stopper>,
@@ -68,7 +70,7 @@ impl<S: Store> EventLoop<S> {
     ) -> Self {
         Self {
             poll,
-            worker,
+            workers,
             mailbox,
             roster,
             stopper,
@@ -98,7 +100,7 @@ impl<S: Store> EventLoop<S> {
                 tracing::error!(%error, "cannot wait for events");
                 self.stopper.enter(Phase::Stopping);
             }
-            self.worker.node.clock.refresh();
+            self.workers.online.node.clock.refresh();
             for event in &events {
                 let Token(slot) = event.token();
                 if event.token() == WAKE {
@@ -158,14 +160,14 @@ impl<S: Store> EventLoop<S> {
 
     fn open(&mut self, accepted: Accepted) {
         let Accepted { socket, peer, place } = accepted;
-        let entry = self.roster.enter(&peer, Arc::clone(place.name()), self.worker.node.clock.now());
+        let entry = self.roster.enter(&peer, Arc::clone(place.name()), self.workers.online.node.clock.now());
         let slot = self.connections.vacant_entry();
         let handle = Handle { slot: slot.key(), id: peer.id };
         let waker = connection_waker(&self.mailbox, handle);
         let connection = slot.insert(Connection::new(peer.id, socket, Session::new(peer), entry, place, waker));
         let descriptor = connection.descriptor();
-        connection.session().opened(&self.worker);
-        self.worker.counters.curr_connections.bump();
+        connection.session().opened(&self.workers.online);
+        self.workers.online.counters.curr_connections.bump();
         tracing::debug!(connection = peer.id, address = ?peer.address, "opened");
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut SourceFd(&descriptor), Token(handle.slot), interest) {
@@ -197,7 +199,7 @@ impl<S: Store> EventLoop<S> {
     fn turn(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         let verdict = connection.turn(&mut Turn {
-            worker: &self.worker,
+            worker: self.workers.of(connection.policy()),
             input: &mut self.input,
             output: &mut self.output,
             draining: self.drain_until.is_some(),
@@ -210,7 +212,7 @@ impl<S: Store> EventLoop<S> {
             Verdict::Wait => {}
             Verdict::Again => {
                 let handle = Handle { slot, id: connection.id() };
-                self.worker.counters.conn_yields.bump();
+                self.workers.online.counters.conn_yields.bump();
                 self.queue(handle);
             }
             Verdict::Close(reason) => self.close(slot, reason),
@@ -224,10 +226,10 @@ impl<S: Store> EventLoop<S> {
             return;
         }
         self.next_scan = now + IDLE_SCAN;
-        let second = self.worker.node.clock.now();
+        let second = self.workers.online.node.clock.now();
         let idle = self.connections.iter().filter(|(_, connection)| connection.is_idle(second));
         for slot in idle.map(|(slot, _)| slot).collect::<Vec<_>>() {
-            self.worker.counters.idle_kicks.bump();
+            self.workers.online.counters.idle_kicks.bump();
             self.close(slot, CloseReason::IdleTimeout);
         }
     }
@@ -235,11 +237,11 @@ impl<S: Store> EventLoop<S> {
     /// Ends a connection. Closing its socket takes it out of the event queue as well.
     fn close(&mut self, slot: usize, reason: CloseReason) {
         let mut connection = self.connections.remove(slot);
-        connection.session().closed(&self.worker, reason);
+        connection.session().closed(&self.workers.online, reason);
         self.roster.strike(connection.entry());
-        self.worker.counters.curr_connections.drop_one();
+        self.workers.online.counters.curr_connections.drop_one();
         if reason == CloseReason::Error {
-            self.worker.counters.failed_connections.bump();
+            self.workers.online.counters.failed_connections.bump();
         }
         tracing::debug!(connection = connection.id(), ?reason, "closed");
         drop(connection);

@@ -25,7 +25,7 @@ use crate::auth::AuthMode;
 use crate::counters::Counters;
 use crate::dump::{Dump, Dumped};
 use crate::latency::Stopwatch;
-use crate::node::{Node, Peer};
+use crate::node::{Node, Peer, Policy};
 use crate::watch::{self, Watcher};
 use parked::Parked;
 
@@ -229,7 +229,14 @@ impl Session {
         }
     }
 
-    /// Polls parked requests, dumps and watchers; appends what became ready, in order, to `output`.
+    /// How its requests treat the tiers.
+    #[inline]
+    pub fn policy(&self) -> Policy {
+        self.peer.policy
+    }
+
+    /// Polls parked requests, dumps and watchers; appends what became ready, in order, to `output`. Without room, which is a
+    /// `high_water` of 0, parked requests go on all the same, since others may wait for them in the store.
     pub fn poll<S: Store>(
         &mut self,
         worker: &Worker<S>,
@@ -240,6 +247,9 @@ impl Session {
         let mut dump_can_go_on = false;
         if let Some(rare) = &mut self.rare {
             rare.parked.poll(worker, &self.peer, cx);
+            if high_water == 0 {
+                return Polled { receive_again: false, after: After::Continue };
+            }
             rare.parked.drain(output, high_water);
             if rare.parked.is_empty() {
                 if let Some(dump) = &mut rare.dump {

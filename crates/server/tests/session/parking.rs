@@ -232,6 +232,21 @@ fn answers_behind_a_waiting_request_are_bounded() {
 }
 
 #[test]
+fn what_waits_goes_on_without_room_for_its_answer() {
+    // Others may wait for it in the store: a client that does not read must not hold them up.
+    let (worker, gates) = parking();
+    let mut session = Session::new(Peer::default());
+    let mut output = Vec::new();
+    session.receive(&worker, b"set w 0 0 1\r\nx\r\n", &mut output, HIGH_WATER);
+    open(&gates, 0);
+    let polled = session.poll(&worker, &mut Context::from_waker(Waker::noop()), &mut output, 0);
+    assert_eq!(worker.counters.cmd_set.get(), 1, "the set is done");
+    assert!(output.is_empty() && !polled.receive_again);
+    poll(&mut session, &worker, &mut output);
+    assert_eq!(output, b"STORED\r\n");
+}
+
+#[test]
 fn closing_waits_for_what_is_parked() {
     let (worker, gates) = parking();
     let mut session = Session::new(Peer::default());
