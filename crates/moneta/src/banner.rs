@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use moneta_flash::Durability;
 use moneta_server::config::{ListenAddress, Policy};
 
 use crate::options::settings::Settings;
@@ -34,6 +35,14 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
     let full = if settings.evictions { "evicts when full" } else { "refuses to store when full" };
     let item = Value::Size(settings.max_item_size as u64);
     writeln!(out, "memory       {}, values up to {item}, {full}", Value::Size(settings.memory))?;
+    if let Some(tier) = &settings.flash {
+        let devices = Value::Devices(tier.engine.devices.clone());
+        let written = match tier.engine.durability {
+            Durability::Interval => format!("within {} of a write", Value::Duration(tier.engine.flush_interval)),
+            Durability::EveryWrite => "before a write is acknowledged".into(),
+        };
+        writeln!(out, "ssd          {devices}: has every item, {written}")?;
+    }
     writeln!(out, "threads      {}, for up to {} connections", settings.threads, settings.max_connections)?;
     if let Some(path) = &settings.auth_file {
         let way =

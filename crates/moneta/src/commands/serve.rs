@@ -2,23 +2,27 @@
 
 use std::io::{ErrorKind, stdout};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::{ArgMatches, Command};
+use moneta_server::ByPolicy;
 use moneta_server::config::ServerConfig;
 use moneta_server::error::ServerError;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::server::{RunningServer, Server};
-use moneta_store::Clock;
+use moneta_store::{Clock, Store};
 
 use crate::banner::{self, Reachable};
+use crate::logging::LogLevel;
 use crate::options::flags;
 use crate::options::resolve::Resolved;
 use crate::options::settings::Settings;
 use crate::options::stray;
 use crate::options::table::Id;
 use crate::reload::Reload;
-use crate::{endpoints, logging, stack, users};
+use crate::stack::{self, Stack};
+use crate::{endpoints, logging, users};
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -42,13 +46,40 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
     }
     let clock = Arc::new(Clock::system());
-    let store = stack::assemble(&settings, &clock)?;
+    let stack = stack::assemble(&settings, &clock)?;
     let node = Arc::new(Node::new(node_settings(&settings, &resolved), clock, authenticator));
-    let reload = Reload::new(matches.clone(), resolved, log_level, Arc::clone(&node), store.clone());
-    let server = Server::start(&config, store, node, Box::new(move || reload.run())).map_err(explain)?;
+    let start = Start { matches, resolved, settings, config, log_level, node };
+    match stack {
+        Stack::Ram(stores) => start.serve(stores),
+        Stack::Tiered(stores) => start.serve(stores),
+    }
+}
 
-    greet(&settings, &config, &server);
-    server.join().map_err(explain)
+/// Everything that serving needs beside a store.
+struct Start<'a> {
+    matches: &'a ArgMatches,
+    resolved: Resolved,
+    settings: Settings,
+    config: ServerConfig,
+    log_level: LogLevel,
+    node: Arc<Node>,
+}
+
+impl Start<'_> {
+    /// Serves `stores` until told to stop, and then brings them to rest.
+    fn serve<S: Store + Clone + Send + Sync + 'static>(self, stores: ByPolicy<S>) -> anyhow::Result<()> {
+        let Self { matches, resolved, settings, config, log_level, node } = self;
+        let store = stores.online.clone();
+        let reload = Reload::new(matches.clone(), resolved, log_level, Arc::clone(&node), store.clone());
+        let server = Server::start(&config, stores, node, Box::new(move || reload.run())).map_err(explain)?;
+        greet(&settings, &config, &server);
+        let ended = server.join().map_err(explain);
+        // Whatever ended it: what was accepted is to be there at the next start.
+        let closing = Instant::now();
+        store.close();
+        tracing::info!(milliseconds = closing.elapsed().as_millis(), "the store is closed");
+        ended
+    }
 }
 
 /// The error as one sentence, which already holds its source, and what to do about it where that is known.

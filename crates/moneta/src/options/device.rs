@@ -1,7 +1,6 @@
 //! A device of the SSD tier as an operator writes it: `PATH:SIZE`.
 
-use std::fmt;
-use std::path::PathBuf;
+use moneta_flash::DeviceConfig;
 
 use crate::options::value::{Value, size};
 
@@ -9,51 +8,39 @@ use crate::options::value::{Value, size};
 pub const RANGE: &str = "PATH:SIZE, or several of them separated by commas: the path of a directory, file or block device, and a \
                          whole number with a suffix m, g or t (MiB, GiB, TiB)";
 
-/// A place for items, and how much of it to use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// A directory, a file or a block device.
-    pub path: PathBuf,
-    /// Bytes to use.
-    pub bytes: u64,
-}
-
-impl Device {
-    /// Reads `PATH:SIZE`. A size without a suffix is refused: nobody means bytes, and which unit is meant is a guess.
-    fn read(text: &str) -> Option<Self> {
-        let (path, amount) = text.rsplit_once(':')?;
-        let has_suffix = amount.bytes().any(|byte| byte.is_ascii_alphabetic());
-        let bytes = size(amount.trim(), 1).filter(|bytes| *bytes > 0 && has_suffix)?;
-        (!path.is_empty()).then(|| Self { path: path.into(), bytes })
-    }
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.path.display(), Value::Size(self.bytes))
-    }
-}
-
 /// Reads devices with commas between; nothing is none.
-pub fn read_list(text: &str) -> Option<Vec<Device>> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(Device::read).collect()
+pub fn read_list(text: &str) -> Option<Vec<DeviceConfig>> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(read).collect()
+}
+
+/// Reads `PATH:SIZE`. A size without a suffix is refused: nobody means bytes, and which unit is meant is a guess.
+fn read(text: &str) -> Option<DeviceConfig> {
+    let (path, amount) = text.rsplit_once(':')?;
+    let has_suffix = amount.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let bytes = size(amount.trim(), 1).filter(|bytes| *bytes > 0 && has_suffix)?;
+    (!path.is_empty()).then(|| DeviceConfig { path: path.into(), bytes })
+}
+
+/// Writes a device in the same way.
+pub fn written(device: &DeviceConfig) -> String {
+    format!("{}:{}", device.path.display(), Value::Size(device.bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Vec<(String, u64)>> {
+    fn listed(text: &str) -> Option<Vec<(String, u64)>> {
         let devices = read_list(text)?;
         Some(devices.into_iter().map(|device| (device.path.display().to_string(), device.bytes)).collect())
     }
 
     #[test]
     fn a_path_stands_before_the_last_colon() {
-        assert_eq!(read("/mnt/a:1g"), Some(vec![("/mnt/a".into(), 1 << 30)]));
-        assert_eq!(read("./odd:name:64MiB"), Some(vec![("./odd:name".into(), 64 << 20)]));
-        assert_eq!(read("a:1m,b:2m"), Some(vec![("a".into(), 1 << 20), ("b".into(), 2 << 20)]));
-        assert_eq!(read(""), Some(vec![]));
+        assert_eq!(listed("/mnt/a:1g"), Some(vec![("/mnt/a".into(), 1 << 30)]));
+        assert_eq!(listed("./odd:name:64MiB"), Some(vec![("./odd:name".into(), 64 << 20)]));
+        assert_eq!(listed("a:1m,b:2m"), Some(vec![("a".into(), 1 << 20), ("b".into(), 2 << 20)]));
+        assert_eq!(listed(""), Some(vec![]));
     }
 
     #[test]
@@ -61,7 +48,7 @@ mod tests {
         for text in
             ["/mnt/a", "/mnt/a:", ":1g", "/mnt/a:0g", "/mnt/a:1000000", "/mnt/a:1gb", "/mnt/a:-1g", "a:1g b:1g,c"]
         {
-            assert_eq!(read(text), None, "{text}");
+            assert_eq!(listed(text), None, "{text}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use moneta_flash::{DeviceConfig, Durability, FlashConfig, Io};
+use moneta_store::Promotion;
 
-use crate::options::promotion::Promotion;
 use crate::options::report::Refusal;
 use crate::options::resolve::Resolved;
 use crate::options::settings::{duration, narrow, number, switch, word};
@@ -104,9 +104,7 @@ fn without_devices(resolved: &Resolved) -> Vec<Refusal> {
 
 fn devices(resolved: &Resolved) -> Vec<DeviceConfig> {
     match resolved.value(Id::Flash) {
-        Value::Devices(devices) => {
-            devices.iter().map(|device| DeviceConfig { path: device.path.clone(), bytes: device.bytes }).collect()
-        }
+        Value::Devices(devices) => devices.clone(),
         other => unreachable!("the table makes these devices, not {other:?}"),
     }
 }

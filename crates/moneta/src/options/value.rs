@@ -7,9 +7,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use moneta_flash::DeviceConfig;
+use moneta_store::Promotion;
+
 use crate::options::address::{HostPort, ListenAddress};
-use crate::options::device::{self, Device};
-use crate::options::promotion::Promotion;
+use crate::options::device;
+use crate::options::promotion;
 
 /// One KiB in bytes.
 pub const KIB: u64 = 1 << 10;
@@ -106,7 +109,7 @@ pub enum Value {
     /// Of [`Kind::OptionalPort`].
     OptionalPort(Option<u16>),
     /// Of [`Kind::Devices`].
-    Devices(Vec<Device>),
+    Devices(Vec<DeviceConfig>),
     /// Of [`Kind::Promotion`].
     Promotion(Promotion),
 }
@@ -133,7 +136,7 @@ impl Kind {
             Kind::OptionalPort if text.is_empty() => Some(Value::OptionalPort(None)),
             Kind::OptionalPort => text.parse().ok().map(|port| Value::OptionalPort(Some(port))),
             Kind::Devices => device::read_list(text).map(Value::Devices),
-            Kind::Promotion => Promotion::read(text).map(Value::Promotion),
+            Kind::Promotion => promotion::read(text).map(Value::Promotion),
         }
     }
 
@@ -223,12 +226,12 @@ impl fmt::Display for Value {
             Value::Mode(mode) => write!(f, "{mode:o}"),
             Value::Choice(word) => write!(f, "{word}"),
             Value::Path(path) => path.iter().try_for_each(|path| write!(f, "{}", path.display())),
-            Value::Addresses(addresses) => write_list(f, addresses),
+            Value::Addresses(addresses) => write_list(f, addresses.iter()),
             Value::Admin(None) => write!(f, "off"),
             Value::Admin(Some(address)) => write!(f, "{address}"),
             Value::OptionalPort(port) => port.iter().try_for_each(|port| write!(f, "{port}")),
-            Value::Devices(devices) => write_list(f, devices),
-            Value::Promotion(promotion) => write!(f, "{promotion}"),
+            Value::Devices(devices) => write_list(f, devices.iter().map(device::written)),
+            Value::Promotion(policy) => write!(f, "{}", promotion::written(*policy)),
         }
     }
 }
@@ -241,8 +244,8 @@ fn write_in_units(f: &mut fmt::Formatter<'_>, amount: u64, units: &[(u64, &str)]
     }
 }
 
-fn write_list(f: &mut fmt::Formatter<'_>, list: &[impl fmt::Display]) -> fmt::Result {
-    for (position, element) in list.iter().enumerate() {
+fn write_list(f: &mut fmt::Formatter<'_>, list: impl Iterator<Item = impl fmt::Display>) -> fmt::Result {
+    for (position, element) in list.enumerate() {
         write!(f, "{}{element}", if position == 0 { "" } else { "," })?;
     }
     Ok(())
