@@ -122,10 +122,8 @@ pub(super) const TABLE: &[Metric] = &[
     counter("moneta_flash_carried_items", "Items carried forward out of regions that were emptied.", |now| {
         flash(now, |flash| one(flash.carried_items))
     }),
-    counter("moneta_flash_drops", "Items that left the SSD tier, or never entered it, by themselves.", |now| {
-        flash(now, |flash| {
-            by("reason", &[("room", flash.evictions), ("expired", flash.expired), ("overload", flash.rejected)])
-        })
+    counter("moneta_flash_drops", "Items that left the SSD tier by themselves.", |now| {
+        flash(now, |flash| by("reason", &[("room", flash.evictions), ("expired", flash.expired)]))
     }),
     counter("moneta_flash_drops_unread", "Of those that left for want of room, never read since written.", |now| {
         flash(now, |flash| one(flash.evicted_unfetched))
@@ -142,19 +140,16 @@ pub(super) const TABLE: &[Metric] = &[
     gauge("moneta_flash_off", "1 while the SSD tier is off after an error, and RAM alone serves.", |now| {
         flash(now, |flash| one(flash.off.into()))
     }),
-    gauge("moneta_flash_recovering", "1 while the index is being rebuilt.", |now| {
-        flash(now, |flash| one(flash.recovering.into()))
-    }),
-    gauge("moneta_flash_recovered_items", "Items found by the last recovery.", |now| {
+    gauge("moneta_flash_recovered_items", "Items found by the recovery at the start.", |now| {
         flash(now, |flash| one(flash.recovered_items))
     }),
-    gauge("moneta_flash_recovered_regions", "Regions the last recovery is through with.", |now| {
+    gauge("moneta_flash_recovered_regions", "Regions whose footers the recovery at the start read.", |now| {
         flash(now, |flash| one(flash.recovered_regions))
     }),
-    gauge("moneta_flash_recovery_read_bytes", "Bytes of device that the last recovery read.", |now| {
+    gauge("moneta_flash_recovery_read_bytes", "Bytes of device that the recovery at the start read.", |now| {
         flash(now, |flash| one(flash.recovery_read_bytes))
     }),
-    gauge("moneta_flash_recovery_from_snapshot", "1 if the last recovery began from a snapshot.", |now| {
+    gauge("moneta_flash_recovery_from_snapshot", "1 if the index came from the snapshot of a clean stop.", |now| {
         flash(now, |flash| one(flash.from_snapshot.into()))
     }),
 ];
@@ -186,7 +181,7 @@ pub(super) const REALS: &[Real] = &[
     },
     Real {
         name: "moneta_flash_recovery_seconds",
-        help: "How long the last recovery took; of one under way, how long so far.",
+        help: "How long the recovery at the start took.",
         read: |now| now.store.flash.as_ref().map(|flash| flash.recovery_microseconds as f64 / 1e6),
     },
 ];

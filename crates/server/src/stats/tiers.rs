@@ -67,10 +67,8 @@ fn list_flash(flash: &FlashStats, lister: &mut Lister<'_>) {
     lister.put("flash_carried_bytes", flash.carried_bytes);
     lister.put("flash_tombstone_bytes", flash.tombstone_bytes);
     lister.put("flash_expired", flash.expired);
-    lister.put("flash_rejected", flash.rejected);
     lister.put("flash_io_errors", flash.io_errors);
     lister.put("flash_off", u8::from(flash.off));
-    lister.put("flash_recovering", u8::from(flash.recovering));
     lister.put("flash_recovery_microseconds", flash.recovery_microseconds);
     lister.put("flash_recovered_items", flash.recovered_items);
     lister.put("flash_recovered_regions", flash.recovered_regions);
