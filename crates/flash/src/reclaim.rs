@@ -89,8 +89,6 @@ struct Victim {
     base: u64,
     /// All of it, once something of it is wanted.
     bytes: Option<Aligned>,
-    /// Records may be carried forward out of it.
-    may_carry: bool,
     /// Somebody is to be told of what goes.
     observed: bool,
 }
@@ -168,14 +166,8 @@ impl Reclaimer {
         let inner = Arc::clone(&self.inner);
         let entry = inner.regions.get(region);
         let sequence = entry.sequence();
-        let mut victim = Victim {
-            region,
-            sequence,
-            base: entry.base(),
-            bytes: None,
-            may_carry: !inner.walks.need(sequence),
-            observed: inner.observer.read().is_some(),
-        };
+        let mut victim =
+            Victim { region, sequence, base: entry.base(), bytes: None, observed: inner.observer.read().is_some() };
         let share = usize::from(inner.config.carry_percent);
         let region_bytes = inner.devices.region_bytes();
         self.credit = (self.credit + region_bytes * share / 100).min(region_bytes);
@@ -211,7 +203,7 @@ impl Reclaimer {
             let Some((position, location)) = shard.find(record.hash).filter(|(_, found)| found.block() == block) else {
                 return Ok(None);
             };
-            let carried = location.hits() > 0 && victim.may_carry && self.credit >= record.length as usize;
+            let carried = location.hits() > 0 && self.credit >= record.length as usize;
             if !carried && !victim.observed {
                 shard.index.remove(position);
                 count(&inner.counters.evictions, 1);
@@ -220,11 +212,25 @@ impl Reclaimer {
             }
             if carried { location.hits() } else { 0 }
         };
-        let (base, salt) = (victim.base, Salt { region: victim.sequence, offset: record.offset });
+        let salt = Salt { region: victim.sequence, offset: record.offset };
+        let (base, sequence) = (victim.base, victim.sequence);
         let bytes = victim.read(&inner)?;
         let view = bytes.get(record.offset as usize..).and_then(View::read).filter(View::is_whole);
         match view.filter(|view| view.is_sound(salt)) {
-            Some(view) => Ok(self.carry_or_evict(base, block, hits, view)),
+            Some(view) => {
+                let carry = || self.carry(base, block, view);
+                let carried = if hits > 0 { inner.walks.unless_needed(sequence, carry) } else { None };
+                match carried {
+                    Some((number, bytes)) => {
+                        self.credit -= bytes.min(self.credit);
+                        Ok(Some(number))
+                    }
+                    None => {
+                        self.evict(base, block, view);
+                        Ok(None)
+                    }
+                }
+            }
             None => {
                 count(&inner.counters.checksum_failures, 1);
                 let mut shard = inner.shard(record.hash).lock();
@@ -236,35 +242,46 @@ impl Reclaimer {
         }
     }
 
-    fn carry_or_evict(&mut self, base: u64, block: usize, hits: u64, view: View<'_>) -> Option<u64> {
+    /// Carries a record forward if it is alive and still what the index means. Tells the number of the append and its bytes.
+    fn carry(&self, base: u64, block: usize, view: View<'_>) -> Option<(u64, usize)> {
         let inner = &self.inner;
         let now = inner.clock.now();
         let key = Key::new(view.key(), inner.devices.seed());
-        let value = view.value();
-        let meta = view.meta(base, hits > 0);
-        let mut shard = inner.shard(key.hash).lock();
-        let (position, location) = shard.find(key.hash).filter(|(_, found)| found.block() == block)?;
-        if hits > 0 && !meta.expiry.is_dead(now) {
-            let draft = Draft {
-                key: key.bytes,
-                value: [value, &[]],
-                marks: view.header.marks & (mark::STALE | mark::TOKEN) | mark::FETCHED,
-                expiry: meta.expiry,
-                flags: meta.flags,
-                cas: Some(meta.cas),
-            };
-            let over = inner.regions.region_of(block);
-            let hash = draft.content_hash();
-            if let Ok(appended) = inner.log.append(&draft, key.hash, hash, CARRIED, Some(over), now) {
-                shard.put(key.hash, appended.location);
-                count(&inner.counters.carried_items, 1);
-                count(&inner.counters.carried_bytes, (key.bytes.len() + value.len()) as u64);
-                self.credit -= draft.len().min(self.credit);
-                return Some(appended.number);
-            }
+        let meta = view.meta(base, true);
+        if meta.expiry.is_dead(now) {
+            return None;
         }
+        let draft = Draft {
+            key: key.bytes,
+            value: [view.value(), &[]],
+            marks: view.header.marks & (mark::STALE | mark::TOKEN) | mark::FETCHED,
+            expiry: meta.expiry,
+            flags: meta.flags,
+            cas: Some(meta.cas),
+        };
+        let hash = draft.content_hash();
+        let over = inner.regions.region_of(block);
+        let mut shard = inner.shard(key.hash).lock();
+        shard.find(key.hash).filter(|(_, found)| found.block() == block)?;
+        let appended = inner.log.append(&draft, key.hash, hash, CARRIED, Some(over), now).ok()?;
+        shard.put(key.hash, appended.location);
+        count(&inner.counters.carried_items, 1);
+        count(&inner.counters.carried_bytes, (key.bytes.len() + view.value().len()) as u64);
+        Some((appended.number, draft.len()))
+    }
+
+    /// Takes a record out of the index if it is still what the index means, and tells who observes.
+    fn evict(&self, base: u64, block: usize, view: View<'_>) {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        let key = Key::new(view.key(), inner.devices.seed());
+        let mut shard = inner.shard(key.hash).lock();
+        let Some((position, location)) = shard.find(key.hash).filter(|(_, found)| found.block() == block) else {
+            return;
+        };
         shard.index.remove(position);
-        let unfetched = u64::from(!meta.fetched && location.hits() == 0);
+        let meta = view.meta(base, location.hits() > 0);
+        let unfetched = u64::from(!meta.fetched);
         let why = if meta.expiry.is_dead(now) {
             count(&inner.counters.expired, 1);
             count(&inner.counters.expired_unfetched, unfetched);
@@ -275,9 +292,8 @@ impl Reclaimer {
             Departure::Evicted
         };
         if let Some(observer) = inner.observer.read().as_ref() {
-            observer.departed(&Departed { key: key.bytes, meta, value_bytes: value.len(), why });
+            observer.departed(&Departed { key: key.bytes, meta, value_bytes: view.value().len(), why });
         }
-        None
     }
 
     /// Takes every entry out of the index that still points into the region: those of records that a damaged region does

@@ -27,7 +27,10 @@ const BATCH: usize = 512;
 
 /// Walks under way, as far as reclaiming has to know.
 #[derive(Default)]
-pub(crate) struct Walks(Mutex<Vec<Weak<Progress>>>);
+pub(crate) struct Walks(
+    // Held while a walk begins and while a record is carried forward, so that the one sees all of the other or nothing.
+    Mutex<Vec<Weak<Progress>>>,
+);
 
 /// What is known of a walk outside it.
 struct Progress {
@@ -38,14 +41,15 @@ struct Progress {
 }
 
 impl Walks {
-    /// Whether a walk has yet to visit a region.
-    pub(crate) fn need(&self, sequence: u64) -> bool {
+    /// Carries a record out of a region, unless a walk has yet to visit it. No walk begins meanwhile.
+    pub(crate) fn unless_needed<T>(&self, sequence: u64, carry: impl FnOnce() -> Option<T>) -> Option<T> {
         let mut walks = self.0.lock();
         walks.retain(|walk| walk.strong_count() > 0);
-        walks
+        let is_needed = walks
             .iter()
             .filter_map(Weak::upgrade)
-            .any(|walk| (walk.position.load(Ordering::Acquire)..walk.end).contains(&sequence))
+            .any(|walk| (walk.position.load(Ordering::Acquire)..walk.end).contains(&sequence));
+        if is_needed { None } else { carry() }
     }
 }
 
@@ -83,10 +87,12 @@ impl Source {
 
 impl Inner {
     fn begin_walk(&self) -> Walk {
+        let mut walks = self.walks.0.lock();
         self.log.rotate(CARRIED);
         let end = self.regions.upcoming_sequence();
         let progress = Arc::new(Progress { position: AtomicU64::new(0), end });
-        self.walks.0.lock().push(Arc::downgrade(&progress));
+        walks.push(Arc::downgrade(&progress));
+        drop(walks);
         let in_use = self.regions.iter().map(|(number, region)| (region.sequence(), number));
         let mut regions: Vec<_> = in_use.filter(|(sequence, _)| (1..end).contains(sequence)).collect();
         regions.sort_unstable();
