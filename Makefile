@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+# Where `make run` keeps items, and how much of it.
+FLASH ?= data:1g
 
 # Where cargo puts what it builds; the tests of real clients take the server from there.
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
@@ -10,7 +12,7 @@ SERVER := $(TARGET)/debug/moneta
 .PHONY: help run build test test-python test-clients test-go test-java lint fuzz bench
 
 help:
-	@echo 'make run           start a node on 127.0.0.1:11211'
+	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
 	@echo 'make test          everything but the Go and Java clients; installs what it needs'
 	@echo 'make test-clients  real clients in Go and Java; installs what they need'
 	@echo 'make lint          formatting, clippy, dependencies'
@@ -19,7 +21,8 @@ help:
 
 run:
 	@scripts/install-test-deps.sh build
-	$(CARGO) run --release -p moneta -- serve
+	@mkdir -p data
+	$(CARGO) run --release -p moneta -- serve --flash $(FLASH) --batch-port 11212
 
 # The same packages, profile and features as the tests, so that nothing is built twice.
 build:
