@@ -80,7 +80,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         let version = match change::delete(newest.live(now).as_ref(), request, now) {
             Ok(Removal::Rewrite(version)) => version,
             Ok(Removal::Remove) => {
-                let below = end(shared.lower.delete(key, &Delete::default())).await;
+                let below = shared.change_below(key, shared.lower.delete(key, &Delete::default())).await;
                 self.deleted(key, below)?;
                 return Ok(Deleted::Deleted);
             }

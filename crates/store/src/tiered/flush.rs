@@ -34,10 +34,10 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
         // The tiers are asked one after the other and must not come to different moments.
         let exact = i64::from(moment);
         let delay = if waits && exact > Exptime::RELATIVE_MAX { Exptime(exact) } else { delay };
-        let lower = end(self.lower.flush(delay)).await;
+        // The upper one first: given up half way, the flush leaves above nothing that is not below.
         self.upper.flush(delay).now()?;
         self.flush_at.store(if waits { moment } else { u32::MAX }, Ordering::Relaxed);
-        match lower {
+        match end(self.lower.flush(delay)).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
             outcome => outcome,
         }

@@ -8,7 +8,7 @@ use super::{Shared, Tiered, end};
 use crate::change::Version;
 use crate::error::{ErrorKind, StoreError};
 use crate::key::Key;
-use crate::outcome::{Deleted, Written};
+use crate::outcome::{Deleted, Step, Written};
 use crate::store::{Install, Tier};
 
 /// What an item takes of a device besides key and value, about: a record's header.
@@ -32,6 +32,26 @@ pub(super) enum Origin {
     Newest,
 }
 
+/// A change that the lower tier has been told of and the upper one has not. If it is given up there (its client left), the
+/// upper tier is left without the key: what it has may be old by then.
+struct HalfDone<'a, U: Tier + 'static, L: Tier + 'static> {
+    shared: &'a Shared<U, L>,
+    key: Key<'a>,
+}
+
+impl<U: Tier + 'static, L: Tier + 'static> HalfDone<'_, U, L> {
+    /// The change goes on to the upper tier, without a wait.
+    fn go_on(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<U: Tier + 'static, L: Tier + 'static> Drop for HalfDone<'_, U, L> {
+    fn drop(&mut self) {
+        self.shared.drop_above(&self.key);
+    }
+}
+
 impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     /// Stores a version in both tiers. `flushed`: see [`Shared::take_back_if_flushed`].
     pub(super) async fn keep(
@@ -44,7 +64,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     ) -> Result<Written, StoreError> {
         let item = version.item();
         let written = if admitted == Admitted::Paid || self.shared.admits(key, item.value.len()) {
-            let below = end(self.shared.lower.install(key, &item, Install::Set)).await;
+            let below = self.shared.change_below(key, self.shared.lower.install(key, &item, Install::Set)).await;
             self.settle(key, &item, below)
         } else {
             self.withhold(key, &item, origin).await
@@ -103,6 +123,14 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
+    /// The end of a change in the lower tier. Whoever waits for it changes the upper tier next.
+    pub(super) async fn change_below<T>(&self, key: &Key<'_>, step: Step<T>) -> Result<T, StoreError> {
+        let half_done = HalfDone { shared: self, key: *key };
+        let outcome = end(step).await;
+        half_done.go_on();
+        outcome
+    }
+
     /// Whether a write may go to the lower tier; takes it from the budget if so.
     pub(super) fn admits(&self, key: &Key<'_>, value_bytes: usize) -> bool {
         let bytes = HEADER_BYTES + key.bytes.len() + value_bytes;
@@ -117,7 +145,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
 
     /// Leaves the lower tier without the key. One that is off takes note and does so when it is back.
     pub(super) async fn drop_below(&self, key: &Key<'_>) -> Result<Deleted, StoreError> {
-        self.deleted_below(end(self.lower.delete(key, &Delete::default())).await)
+        self.deleted_below(self.change_below(key, self.lower.delete(key, &Delete::default())).await)
     }
 
     /// What a delete in the lower tier comes to.

@@ -58,7 +58,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
                 let (this, key, held) = (self.clone(), OwnedKey::of(key), held.keep());
                 start(async move {
                     let _held = held;
-                    let below = pending.await;
+                    let below = this.shared.change_below(&key.key(), Step::Wait(pending)).await;
                     let written = this.settle(&key.key(), &item.as_ref(), below);
                     this.shared.take_back_if_flushed(&key.key(), flushed).await?;
                     written
@@ -77,7 +77,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
                     let (this, key, held) = (self.clone(), OwnedKey::of(key), held.keep());
                     start(async move {
                         let _held = held;
-                        let below = pending.await;
+                        let below = this.shared.change_below(&key.key(), Step::Wait(pending)).await;
                         this.deleted(&key.key(), below)
                     })
                 }

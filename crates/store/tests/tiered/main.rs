@@ -4,5 +4,7 @@
 //! other has lost the delete of, a lock that nobody lets go of.
 
 mod leaky;
+mod races;
+mod scripted;
 mod slow;
 mod suites;
