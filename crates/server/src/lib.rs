@@ -24,6 +24,7 @@ mod backlog;
 mod by_policy;
 mod connection;
 mod descriptors;
+mod driven;
 mod entrance;
 mod escape;
 mod inbound;

@@ -16,6 +16,7 @@ use slab::Slab;
 use crate::acceptor::WAKE;
 use crate::by_policy::ByPolicy;
 use crate::connection::{Connection, Turn, Verdict};
+use crate::driven::{DRIVER, Driven};
 use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
 use crate::roster::Roster;
@@ -88,12 +89,12 @@ impl<S: Store> EventLoop<S> {
     pub(crate) fn run(mut self) {
         self.mailbox.own();
         let mut events = Events::with_capacity(EVENTS);
-        let mut accepted = Vec::new();
-        let mut woken = Vec::new();
+        let mut letters = (Vec::new(), Vec::new());
+        // Both policies' stores are one.
+        let mut driven = Driven::new(&self.workers.online.store, self.poll.registry());
         while !self.is_over() {
-            self.mailbox.collect(&mut accepted, &mut woken);
-            accepted.drain(..).for_each(|accepted| self.open(accepted));
-            woken.drain(..).for_each(|handle| self.queue(handle));
+            driven.turn();
+            self.collect(&mut letters);
             if let Err(error) = self.poll.poll(&mut events, self.timeout())
                 && error.kind() != io::ErrorKind::Interrupted
             {
@@ -101,9 +102,12 @@ impl<S: Store> EventLoop<S> {
                 self.stopper.enter(Phase::Stopping);
             }
             self.workers.online.node.clock.refresh();
+            if driven.turn() {
+                self.collect(&mut letters);
+            }
             for event in &events {
                 let Token(slot) = event.token();
-                if event.token() == WAKE {
+                if matches!(event.token(), WAKE | DRIVER) {
                     continue;
                 }
                 // An event of a connection that closed in this very batch finds nobody, or a newcomer whom it does not
@@ -121,6 +125,13 @@ impl<S: Store> EventLoop<S> {
             self.close_idle();
         }
         self.close_all();
+    }
+
+    /// Takes what is in the mailbox, by way of two lists that are kept for their memory.
+    fn collect(&mut self, (accepted, woken): &mut (Vec<Accepted>, Vec<Handle>)) {
+        self.mailbox.collect(accepted, woken);
+        accepted.drain(..).for_each(|accepted| self.open(accepted));
+        woken.drain(..).for_each(|handle| self.queue(handle));
     }
 
     /// Whether nothing is left to do. Begins the drain when its time has come.
