@@ -13,6 +13,7 @@ mod engine;
 mod error;
 mod flush;
 mod flusher;
+mod forgotten;
 mod format;
 mod io;
 mod listing;

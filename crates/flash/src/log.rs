@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::buffer::{Buffer, BufferPool};
 use crate::counters::Counters;
 use crate::flusher::FlushQueue;
+use crate::forgotten::Forgotten;
 use crate::format::BLOCK;
 use crate::format::footer::{self, ENTRY_BYTES_MAX, Entry, Summary};
 use crate::format::record::{Draft, SEQUENCE_SPAN, Salt, mark};
@@ -90,6 +91,8 @@ pub(crate) struct Log {
     pub(crate) sequence: Sequence,
     pub(crate) queue: Arc<FlushQueue>,
     pub(crate) buffers: Arc<BufferPool>,
+    /// What keys must be remembered by that the index does not know.
+    pub(crate) forgotten: Forgotten,
     groups: [Group; GROUPS],
     counters: Arc<Counters>,
     reclaim: Arc<Reclaim>,
@@ -113,6 +116,7 @@ impl Log {
             sequence: Sequence::above(floor),
             queue: FlushQueue::new(),
             buffers: BufferPool::new(region_bytes, GROUPS + SEALED_MAX),
+            forgotten: Forgotten::new(),
             groups: Default::default(),
             counters,
             reclaim,
@@ -150,7 +154,7 @@ impl Log {
         now: u32,
     ) -> Result<Appended, Full> {
         let over = over.map(|region| self.regions.get(region));
-        let least = over.map_or(0, |region| region.sequence());
+        let least = over.map_or(0, |region| region.sequence()).max(self.forgotten.least(hash));
         loop {
             let number = self.group_not_below(group, least);
             let group = &self.groups[number];
@@ -177,7 +181,7 @@ impl Log {
                 && over.sequence() != open.sequence
                 && over.summary().expiry_max > Summary::moment(draft.expiry)
             {
-                open.summary.behind = open.summary.behind.max(least);
+                open.summary.behind = open.summary.behind.max(over.sequence());
             }
             let location = self.put(&mut open, draft, hash, content_hash, sequence);
             let eager = open.end - open.written >= FlushQueue::EAGER_BYTES;

@@ -14,6 +14,7 @@ use crate::counters::count;
 use crate::engine::Inner;
 use crate::flusher::off;
 use crate::format::record::{Draft, mark};
+use crate::location::Location;
 use crate::log::{Full, Log};
 use crate::lookup::{Fetched, Look, Present};
 use crate::shard::Shard;
@@ -293,6 +294,7 @@ impl Inner {
         if !present.view().expiry().is_dead(now) {
             return State::Live(present);
         }
+        self.note_forgotten(key, present.location);
         shard.index.remove(present.position);
         count(&self.counters.expired, 1);
         if !present.meta(now).fetched {
@@ -361,11 +363,18 @@ impl Inner {
         match self.log.append(&tombstone, key.hash, hash, group, Some(region), now) {
             Err(Full) => Err(Halt::Full(room)),
             Ok(appended) => {
+                self.note_forgotten(key, appended.location);
                 shard.index.remove(position);
                 count(&self.counters.tombstone_bytes, tombstone.len() as u64);
                 Ok(Some(appended.number))
             }
         }
+    }
+
+    /// The index is about to forget a key whose last record lies there.
+    fn note_forgotten(&self, key: &Key<'_>, location: Location) {
+        let region = self.regions.get(self.regions.region_of(location.block()));
+        self.log.forgotten.note(key.hash, region.sequence());
     }
 
     /// Counts a read that another tier answered.

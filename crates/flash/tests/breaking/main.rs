@@ -1,0 +1,9 @@
+//! Tries to break the engine: power cuts at any byte, flipped bits, failing and stalling devices, races, kills.
+//!
+//! What must hold throughout: a key shows a value that was written for it, not older than what was known to be on the
+//! device, and never one that was deleted, flushed or overwritten for good.
+
+mod drive;
+mod history;
+mod order;
+mod torn;
