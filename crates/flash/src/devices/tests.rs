@@ -314,6 +314,32 @@ fn places_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn without_permission_a_device_is_refused_untouched() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, [path]) = paths();
+    drop(open(&[(&path, 6 * MIB)]).unwrap());
+    let before = std::fs::read(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Root may write anything, so a thread of its own becomes nobody first; then the folder is somebody else's.
+    let root = std::fs::metadata(folder.path()).unwrap().uid() == 0;
+    let new = folder.path().join("new");
+    std::thread::scope(|scope| {
+        let refused = scope.spawn(|| {
+            let nobody = rustix::thread::Uid::from_raw(65534);
+            if root {
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                assert_says(&refusal(&[(&new, 6 * MIB)]), &["new: this user may not read and write it"]);
+            }
+            refusal(&[(&path, 6 * MIB)])
+        });
+        let sentence = refused.join().unwrap();
+        assert_says(&sentence, &["device-0", "this user may not read and write it", "change its owner or mode"]);
+    });
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
 fn direct_and_buffered_media_read_what_the_other_wrote() {
     let (_folder, [path]) = paths();
     let mut block = Aligned::zeroed(4096);

@@ -14,7 +14,7 @@ mod tests;
 pub use aligned::Aligned;
 pub use counters::ReadCounters;
 pub use media::{FileMedia, Media};
-pub use reader::{Read, Reader};
+pub use reader::Reader;
 
 /// What offsets, lengths and addresses of device reads and writes are multiples of, in bytes.
 pub const BLOCK_BYTES: usize = 4096;

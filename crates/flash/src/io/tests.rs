@@ -21,9 +21,10 @@ use rustix::event::{Timespec, epoll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::reader::Read;
 use super::ring::Kind;
 use super::testing::{Faults, FaultyMedia, MemoryMedia};
-use super::{Aligned, FileMedia, Media, Read, ReadCounters, Reader};
+use super::{Aligned, FileMedia, Media, ReadCounters, Reader};
 use crate::config::Io;
 
 const BLOCK: usize = 4096;
@@ -246,6 +247,15 @@ fn a_thread_without_a_ring_and_a_device_without_a_descriptor_are_served_by_threa
     assert_eq!(reader.kind(), "io_uring");
     let _driver = reader.driver().unwrap();
     assert_eq!(finish(&mut None, vec![reader.read(1, 0, BLOCK)]).remove(0).unwrap()[..], content(5)[..]);
+}
+
+#[test]
+fn where_the_kernel_gives_no_ring_threads_read() {
+    let device = device(8);
+    let (reader, _) = reader(&device.media, Io::Auto);
+    assert!(reader.driver_of(&[]).is_none());
+    let outcome = finish(&mut None, vec![reader.read(0, BLOCK as u64, BLOCK)]).remove(0).unwrap();
+    assert_eq!(outcome[..], content(1)[..]);
 }
 
 #[test]
