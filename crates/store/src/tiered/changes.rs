@@ -187,20 +187,16 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
     async fn newest(&self, key: &Key<'_>) -> Result<Newest, StoreError> {
         let mut seen = None;
         let above = self.upper.peek(key, &mut |item: &ItemRef<'_>| seen = Some(copy(item))).now()?;
-        match (above, seen.take()) {
-            (Lookup::Visited, Some(item)) | (Lookup::Found(item), _) => {
-                return Ok(Newest { item: Some(item), expired: false, below: false });
-            }
-            // The lower tier's copy is the same, or older.
-            (Lookup::Miss { expired: true }, _) => return Ok(Newest { expired: true, ..Newest::default() }),
-            _ => {}
+        let expired = above == Lookup::Miss { expired: true };
+        if let (Lookup::Visited, Some(item)) | (Lookup::Found(item), _) = (above, seen.take()) {
+            return Ok(Newest { item: Some(item), expired: false, below: false });
         }
         let step = self.lower.peek(key, &mut |item: &ItemRef<'_>| seen = Some(copy(item)));
         match end(step).await {
             Ok(Lookup::Visited) => Ok(Newest { item: seen, expired: false, below: true }),
             Ok(Lookup::Found(item)) => Ok(Newest { item: Some(item), expired: false, below: true }),
-            Ok(Lookup::Miss { expired }) => Ok(Newest { expired, ..Newest::default() }),
-            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Newest::default()),
+            Ok(Lookup::Miss { expired: below }) => Ok(Newest { expired: expired || below, ..Newest::default() }),
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Newest { expired, ..Newest::default() }),
             Err(error) => Err(error),
         }
     }

@@ -44,12 +44,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
                 Step::done(Lookup::Found(item))
             }
             Ok(Lookup::Miss { .. }) if request.vivify.is_some() => self.change_by_read(key, request, None),
-            Ok(Lookup::Miss { expired: false }) => self.read_below(key, request, visitor),
-            Ok(Lookup::Miss { expired: true }) => {
-                // What expired here has expired below.
-                shared.lanes.miss();
-                Step::done(Lookup::Miss { expired: true })
-            }
+            Ok(Lookup::Miss { expired }) => self.read_below(key, request, visitor, expired),
             Err(error) => Step::Done(Err(error)),
         }
     }
@@ -61,74 +56,118 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         }
     }
 
-    /// Reads from the lower tier what the upper one does not have.
-    fn read_below(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
+    /// Reads from the lower tier what the upper one does not have. `expired`: but once had.
+    fn read_below(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit, expired: bool) -> Step<Lookup> {
         let shared = &self.shared;
         let noted = shared.note(key);
         let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
         let now = shared.clock.now();
-        let (mut claimed, mut copied) = (None, None);
+        let (mut claimed, mut copied, mut overtaken) = (None, None, None);
         let step = shared.lower.get(key, &plain, &mut |item: &ItemRef<'_>| {
+            if shared.is_overtaken(key, &noted) {
+                overtaken = Some(copy(item));
+                return;
+            }
             show_or_claim(item, request, now, visitor, &mut claimed);
             if claimed.is_none() && self.promotes(&item.meta) {
                 copied = Some(copy(item));
             }
         });
         match step {
-            Step::Done(Ok(Lookup::Visited)) if claimed.is_none() => {
-                shared.lanes.lower_hit();
-                if let Some(item) = copied {
-                    shared.promote(key, &item.as_ref(), request, &noted);
+            Step::Done(Ok(Lookup::Visited)) => match (overtaken, claimed) {
+                (Some(item), _) => self.read_later(key, request, Step::done(Lookup::Found(item)), noted, expired),
+                (None, Some(seen)) => self.change_by_read(key, request, Some(seen)),
+                (None, None) => {
+                    shared.lanes.lower_hit();
+                    if let Some(item) = copied {
+                        shared.promote(key, &item.as_ref(), request, &noted);
+                    }
+                    Step::done(Lookup::Visited)
                 }
-                Step::done(Lookup::Visited)
-            }
-            Step::Done(Ok(Lookup::Visited)) => self.change_by_read(key, request, claimed),
-            Step::Done(Ok(Lookup::Miss { expired })) if !shared.may_have_passed(key, &noted) => {
+            },
+            Step::Done(Ok(Lookup::Miss { expired: below })) if !shared.may_have_passed(key, &noted) => {
                 shared.lanes.miss();
-                Step::done(Lookup::Miss { expired })
+                Step::done(Lookup::Miss { expired: expired || below })
             }
-            step => self.read_later(key, request, step, noted),
+            step => self.read_later(key, request, step, noted, expired),
         }
     }
 
-    /// The rest of a read that has to wait.
-    fn read_later(&self, key: &Key<'_>, request: &Retrieve, below: Step<Lookup>, noted: Noted) -> Step<Lookup> {
+    /// The rest of a read that has to wait, or that a change has overtaken.
+    fn read_later(
+        &self,
+        key: &Key<'_>,
+        request: &Retrieve,
+        below: Step<Lookup>,
+        noted: Noted,
+        expired: bool,
+    ) -> Step<Lookup> {
         let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
         start(async move {
             let (shared, key) = (&this.shared, key.key());
-            match end(below).await {
-                Ok(Lookup::Found(item)) => this.found_below(&key, &request, item, &noted).await,
-                Ok(_) if shared.may_have_passed(&key, &noted) => this.read_and_change(&key, &request, None).await,
-                Err(error) if error.kind() != ErrorKind::Unavailable => Err(error),
-                missed => {
+            let below = end(below).await;
+            if shared.is_overtaken(&key, &noted)
+                && let Some(item) = this.read_above_again(&key, &request)
+            {
+                return this.found(&key, &request, item, None).await;
+            }
+            match below {
+                Ok(Lookup::Found(item)) => this.found(&key, &request, item, Some(&noted)).await,
+                Ok(_) if shared.admission.is_some() && shared.may_have_passed(&key, &noted) => {
+                    this.read_and_change(&key, &request, None).await
+                }
+                Ok(Lookup::Miss { expired: below }) => {
                     shared.lanes.miss();
-                    Ok(missed.unwrap_or(Lookup::Miss { expired: false }))
+                    Ok(Lookup::Miss { expired: expired || below })
+                }
+                below => {
+                    shared.lanes.miss();
+                    miss_while_off(below)
                 }
             }
         })
     }
 
-    async fn found_below(
+    /// A change may have begun since the upper tier was asked: the lower one then has what is not to be seen before the upper
+    /// one has it too. If the key is above by now, that is what counts; if not, nobody sees anything older there.
+    fn read_above_again(&self, key: &Key<'_>, request: &Retrieve) -> Option<Item> {
+        let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
+        let mut seen = None;
+        let above = self.shared.upper.get(key, &plain, &mut |item: &ItemRef<'_>| seen = Some(copy(item))).now();
+        match above {
+            Ok(Lookup::Found(item)) => Some(item),
+            _ => seen,
+        }
+    }
+
+    /// Ends a read with an item of the upper tier, or of the lower one if something was `noted` before.
+    async fn found(
         &self,
         key: &Key<'_>,
         request: &Retrieve,
         item: Item,
-        noted: &Noted,
+        noted: Option<&Noted>,
     ) -> Result<Lookup, StoreError> {
-        if wins_recache(&item.meta, request, self.shared.clock.now()) {
+        let shared = &self.shared;
+        if wins_recache(&item.meta, request, shared.clock.now()) {
             return self.read_and_change(key, request, Some(item.meta)).await;
         }
-        self.shared.lanes.lower_hit();
-        if self.promotes(&item.meta) {
-            self.shared.promote(key, &item.as_ref(), request, noted);
+        match noted {
+            None => self.count_hit_above(key),
+            Some(noted) => {
+                shared.lanes.lower_hit();
+                if self.promotes(&item.meta) {
+                    shared.promote(key, &item.as_ref(), request, noted);
+                }
+            }
         }
         Ok(Lookup::Found(item))
     }
 
-    /// Looks at an item without any side effect, in either tier.
+    /// Looks at an item without any side effect, in either tier. One that is changed just now may be seen a moment early.
     pub(super) fn look(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
         match self.shared.upper.peek(key, visitor).now() {
-            Ok(Lookup::Miss { expired: false }) => {}
+            Ok(Lookup::Miss { .. }) => {}
             outcome => return Step::Done(outcome),
         }
         match self.shared.lower.peek(key, visitor) {
@@ -163,9 +202,9 @@ fn show_or_claim(
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
-    /// Whether an item that neither tier had may have passed by the reader on its way up: only a write that is withheld from
-    /// the lower tier takes a key out of there before it is above.
+    /// Whether what neither tier had may have passed by the reader: a change is under way or was; or, where the budget keeps
+    /// writes out of the lower tier, the key has moved up from there.
     fn may_have_passed(&self, key: &Key<'_>, noted: &Noted) -> bool {
-        self.admission.is_some() && (self.is_overtaken(key, noted) || self.is_above(key))
+        self.is_overtaken(key, noted) || (self.admission.is_some() && self.is_above(key))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Cursor, Deleted, Install, ItemMeta, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Tier, Value,
-    Visit, Walked, Walking, Written,
+    Cursor, Deleted, Install, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Tier, Value, Visit,
+    Walked, Walking, Written,
 };
 
 /// The model, of which each call may take away what it is about, before or after.
@@ -17,13 +17,16 @@ pub struct Leaky {
     one_in: u32,
 }
 
-/// Deletes as a real engine does: what is dead goes too. The model keeps it, so as to know that it expired.
+/// Too large for any store here.
+static OVERSIZE: [u8; (1 << 20) + 1] = [0; (1 << 20) + 1];
+
+/// Deletes as a real engine does: what is dead goes too. The model keeps it, so as to know that it expired, until a value
+/// that is too large drives it out.
 pub fn delete(store: &ModelStore, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
     let deleted = store.delete(key, request);
     if *request == Delete::default() && matches!(deleted, Step::Done(Ok(Deleted::NotFound))) {
-        let empty = ItemRef { meta: ItemMeta { cas: 1, ..ItemMeta::default() }, value: Value::whole(&[]) };
-        let _ = store.install(key, &empty, Install::Set);
-        let _ = store.delete(key, request);
+        let driven_out = store.set(key, &OVERSIZE, &Write::default()).now();
+        assert_eq!(driven_out.ok(), Some(Written::TooLarge));
     }
     deleted
 }

@@ -26,6 +26,29 @@ fn an_old_value_never_comes_up_over_a_newer_one() {
     assert_eq!((tiers.promotions, tiers.promotions_overtaken), (1, 1));
 }
 
+/// The lower tier has a new value before the upper one has; who saw it there would see the old one again above.
+#[test]
+fn nobody_sees_a_new_value_and_then_the_old_one_again() {
+    for delete in [false, true] {
+        let pair = Pair::new();
+        pair.set("k", "old").done();
+        pair.evict("k");
+        pair.lower.set_mode(Mode::Late);
+        let reader = pair.get("k").waits();
+        pair.lower.set_mode(Mode::Open);
+        assert_eq!(pair.get("k").done().as_deref(), Some("old"), "another reader, who brings it up");
+        pair.lower.set_mode(Mode::Parked);
+        let (setter, deleter) =
+            if delete { (None, Some(pair.delete("k").waits())) } else { (Some(pair.set("k", "new").waits()), None) };
+        assert_eq!(reader.done().as_deref(), Some("old"), "the change is not done yet");
+        assert_eq!(pair.get("k").done().as_deref(), Some("old"));
+        pair.lower.set_mode(Mode::Open);
+        setter.map(|asked| asked.done());
+        deleter.map(|asked| asked.done());
+        assert_eq!(pair.get("k").done().as_deref(), if delete { None } else { Some("new") });
+    }
+}
+
 #[test]
 fn nothing_comes_up_that_was_deleted_or_flushed_meanwhile() {
     for change in ["delete", "flush", "flush later"] {

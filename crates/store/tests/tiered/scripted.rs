@@ -8,11 +8,12 @@ use std::task::{Context, Poll, Waker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Clock, Cursor, Deleted, ErrorKind, Health, Install, Item, ItemRef, Key, Lookup, Number, Observer, Pending,
-    Promotion, Step, Store, StoreError, StoreStats, Tier, Tiered, TieredConfig, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, ErrorKind, Health, Install, ItemRef, Key, Lookup, Number, Observer, Pending, Promotion,
+    Step, Store, StoreError, StoreStats, Tier, Tiered, TieredConfig, Visit, Walked, Walking, Written,
 };
 
 use crate::leaky::delete;
+use crate::slow::found;
 
 /// The second at which tests begin.
 pub const START: u32 = 1_000_000_000;
@@ -26,6 +27,8 @@ pub enum Mode {
     Open,
     /// Done at once, answered when the mode is another.
     Parked,
+    /// For reads: done when the mode is another.
+    Late,
     /// Refused, and not done.
     Failing(ErrorKind),
 }
@@ -58,7 +61,7 @@ impl Scripted {
     fn script<T: 'static>(&self, perform: impl FnOnce() -> Step<T>) -> Step<T> {
         let mode = *self.mode.lock().unwrap();
         match mode {
-            Mode::Open => perform(),
+            Mode::Open | Mode::Late => perform(),
             Mode::Failing(kind) => Step::Done(Err(StoreError::new(kind, "as the test says"))),
             Mode::Parked => {
                 let mut outcome = Some(perform().now());
@@ -77,15 +80,7 @@ impl Scripted {
         visitor: &mut impl Visit,
         read: impl FnOnce(&mut dyn FnMut(&ItemRef<'_>)) -> Step<Lookup>,
     ) -> Step<Lookup> {
-        let mut seen = None;
-        let step = self.script(|| {
-            let step = read(&mut |item| seen = Some(Item { meta: item.meta, value: item.value.to_vec() }));
-            match seen.take() {
-                Some(item) => Step::done(Lookup::Found(item)),
-                None => step,
-            }
-        });
-        match step {
+        match self.script(|| found(read)) {
             Step::Done(Ok(Lookup::Found(item))) => {
                 visitor.item(&item.as_ref());
                 Step::done(Lookup::Visited)
@@ -101,6 +96,15 @@ impl Store for Scripted {
     }
 
     fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
+        if *self.mode.lock().unwrap() == Mode::Late {
+            let (inner, mode) = (self.inner.clone(), Arc::clone(&self.mode));
+            let (bytes, hash, request) = (key.bytes.to_vec(), key.hash, *request);
+            let pending: Pending<Lookup> = Box::pin(poll_fn(move |_| match *mode.lock().unwrap() {
+                Mode::Late => Poll::Pending,
+                _ => Poll::Ready(found(|mut seen| inner.get(&Key { bytes: &bytes, hash }, &request, &mut seen)).now()),
+            }));
+            return Step::Wait(pending);
+        }
         self.read(visitor, |mut seen| self.inner.get(key, request, &mut seen))
     }
 

@@ -82,7 +82,7 @@ fn owned(key: &Key<'_>) -> (Vec<u8>, u64) {
 }
 
 /// A read whose item comes as the outcome.
-fn found(read: impl FnOnce(&mut dyn FnMut(&ItemRef<'_>)) -> Step<Lookup>) -> Step<Lookup> {
+pub fn found(read: impl FnOnce(&mut dyn FnMut(&ItemRef<'_>)) -> Step<Lookup>) -> Step<Lookup> {
     let mut seen = None;
     let step = read(&mut |item| seen = Some(Item { meta: item.meta, value: item.value.to_vec() }));
     match seen {
