@@ -25,7 +25,7 @@ if [ "$mode" = full ]; then
     memory=1024 hashpower=22 buffers=32
     scale=(--keys 4000000 --flash-size 8192 --small-flash-size 1280 --rounds 3 --duration 10 --online-warmup 30)
 else
-    memory=128 hashpower=19 buffers=8
+    memory=256 hashpower=19 buffers=16
     scale=(--keys 400000 --flash-size 1024 --small-flash-size 192 --rounds 1 --duration 3 --online-warmup 5)
 fi
 

@@ -12,6 +12,8 @@ use crate::ssd::{self, Part, Scale, Settings};
 
 /// A campaign on servers that keep their items on an SSD.
 #[derive(Debug, Args)]
+// Scripts give a scale, which those who call them may override.
+#[command(args_override_self = true)]
 pub struct SsdArgs {
     /// The node: a command line with {port}, {flash} (a folder) and {flash_size} (MiB) in it, and, if it has such listeners,
     /// {batch_port} and {admin_port}

@@ -19,6 +19,8 @@ pub struct Counters {
     pub lost: u64,
     /// Bytes written to the device, as the server counts them.
     pub device_written: u64,
+    /// Bytes of keys and values carried forward out of regions that were emptied; memcached does not tell what its compaction moved.
+    pub carried: Option<u64>,
     /// Bytes of RAM of the index of the SSD tier; memcached does not tell what the headers of such items take.
     pub index: Option<u64>,
     /// Bytes of RAM for fixed buffers of the SSD tier.
@@ -58,6 +60,7 @@ impl Counters {
             items,
             lost,
             device_written: number("extstore_bytes_written"),
+            carried: known("flash_carried_bytes"),
             index,
             buffers: number("flash_buffer_bytes"),
             recovery_microseconds: number("flash_recovery_microseconds"),

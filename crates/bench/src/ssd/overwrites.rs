@@ -46,7 +46,8 @@ fn overwrite(
     let plan = fill::bulk(load);
     let written = load::write_all(&plan, subject.online(), Some(subject.process()?), passes)?;
     subject.settle()?;
-    let counted = subject.counters()?.device_written.saturating_sub(counters.device_written);
+    let now = subject.counters()?;
+    let counted = now.device_written.saturating_sub(counters.device_written);
     let by_kernel = subject.process()?.traffic()?.written - traffic.written;
     let after = reads()?;
     let item_bytes = (written.tally.requests * load.item_bytes) as f64;
@@ -60,6 +61,9 @@ fn overwrite(
     if side == 0 {
         // Of a peer that writes through the page cache the kernel counts a page once, however often it is overwritten there.
         add(Figure::new("write amplification, from the kernel", "").wanted(bound), by_kernel as f64 / item_bytes);
+    }
+    if let Some((now, before)) = now.carried.zip(counters.carried) {
+        add(Figure::new("of it, carried forward", ""), (now - before) as f64 / item_bytes);
     }
     add(Figure::new("p99 of gets from SSD before", "µs"), before.get_p99());
     add(Figure::new("p99 of gets from SSD after", "µs"), after.get_p99());

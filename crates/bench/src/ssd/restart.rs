@@ -40,7 +40,7 @@ pub fn run(settings: &Settings, load: &Loads, subject: &mut Subject, report: &mu
         let recovery = counters.recovery_microseconds as f64 / 1e6;
         add(Figure::new("recovery, from stats", "s"), recovery);
         add(Figure::new("read by it", "MB"), counters.recovery_read as f64 / 1e6);
-        if recovery > 0.0 {
+        if recovery > 0.0 && counters.recovery_covered > 0 {
             add(Figure::new("device recovered", "GB/s"), counters.recovery_covered as f64 / 1e9 / recovery);
         }
         add(Figure::new("items before", ""), items as f64);

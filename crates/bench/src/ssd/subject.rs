@@ -17,8 +17,12 @@ use crate::server::{Origin, Server};
 
 /// How long a server may take to end: a clean stop may write an index.
 const STOP: Duration = Duration::from_secs(120);
-/// How often it is looked whether a server still writes, and how often in a row it must not have.
-const SETTLE: (Duration, u32) = (Duration::from_millis(500), 3);
+/// How often it is looked whether a server still writes.
+const SETTLE_TICK: Duration = Duration::from_millis(500);
+/// How often in a row it must not have.
+const SETTLE_STILL: u32 = 3;
+/// Bytes between two looks that are housekeeping, not data on its way.
+const SETTLE_BYTES: u64 = 128 << 10;
 /// When waiting for that ends.
 const SETTLE_MOST: Duration = Duration::from_secs(60);
 
@@ -125,11 +129,11 @@ impl Subject {
     pub fn settle(&self) -> Result<()> {
         let (start, mut still) = (Instant::now(), 0);
         let mut written = self.process()?.traffic()?.written;
-        while still < SETTLE.1 && start.elapsed() < SETTLE_MOST {
+        while still < SETTLE_STILL && start.elapsed() < SETTLE_MOST {
             interrupt::check()?;
-            std::thread::sleep(SETTLE.0);
+            std::thread::sleep(SETTLE_TICK);
             let now = self.process()?.traffic()?.written;
-            still = if now == written { still + 1 } else { 0 };
+            still = if now - written <= SETTLE_BYTES { still + 1 } else { 0 };
             written = now;
         }
         Ok(())
