@@ -59,7 +59,6 @@ pub(crate) struct Inner {
     pub(crate) flush_at: AtomicU32,
     // Held while a flush takes effect: two at once would give regions back twice.
     pub(crate) flushing: Mutex<()>,
-    pub(crate) changed_while_off: AtomicBool,
     pub(crate) from_snapshot: AtomicBool,
     reclaimer: Threads,
     flusher: Threads,
@@ -142,7 +141,6 @@ impl Flash {
             observer: RwLock::new(None),
             flush_at: AtomicU32::new(state.flush_at),
             flushing: Mutex::new(()),
-            changed_while_off: AtomicBool::new(false),
             from_snapshot: AtomicBool::new(false),
             reclaimer: Threads::default(),
             flusher: Threads::default(),

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::attempt::pend;
 use crate::counters::count;
+use crate::devices::TierState;
 use crate::engine::Inner;
 use crate::flusher::{FlushQueue, Job};
 use crate::regions::State;
@@ -106,6 +107,7 @@ impl Inner {
             state.flush_at = moment;
             if let Some(emptied) = &emptied {
                 state.flushed_below = state.flushed_below.max(emptied.below);
+                state.abandoned = false;
             }
             let saved = devices.save(&state);
             for region in emptied.into_iter().flat_map(|emptied| emptied.regions) {
@@ -113,17 +115,36 @@ impl Inner {
                 log.regions.give_back(region);
             }
             FlushQueue::note_room(&log.queue);
-            told(saved.map_err(|error| {
+            if let Err(error) = &saved {
                 count(&counters.io_errors, 1);
-                tracing::error!(%error, "cannot write that everything is flushed: a restart may bring it back");
-                StoreError::new(ErrorKind::Device, "the flush is not on the device").with_source(error)
+                // Until it is written, a restart would bring back what is flushed: so it is tried again.
+                log.queue.note_outdated();
+                log.queue.turn_off(error);
+            }
+            told(saved.map_err(|error| {
+                StoreError::new(ErrorKind::Device, "the flush is not on the device yet").with_source(error)
             }));
         })
     }
 
+    /// Takes note of a change that devices could not be told: what they hold of the key must never be served again. A
+    /// device that takes writes of a superblock is told at once, in case the node ends before the devices answer again.
+    #[cold]
+    pub(crate) fn outdate(&self) {
+        if self.log.queue.note_outdated() {
+            let devices = Arc::clone(&self.devices);
+            self.log.queue.run(Box::new(move || {
+                let state = TierState { abandoned: true, ..devices.state() };
+                if let Err(error) = devices.save(&state) {
+                    tracing::warn!(%error, "a restart before the device answers again may find items out of date");
+                }
+            }));
+        }
+    }
+
     /// Devices answer again. What was changed meanwhile they know nothing of, so all they hold goes.
     pub(crate) fn came_back(&self) {
-        if self.changed_while_off.swap(false, Ordering::AcqRel) {
+        if self.log.queue.take_outdated() {
             tracing::warn!("items on the SSD were changed while it was off: the SSD tier starts empty");
             let _one_at_a_time = self.flushing.lock();
             let emptied = self.empty();

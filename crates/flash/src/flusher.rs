@@ -39,6 +39,8 @@ pub(crate) struct FlushQueue {
     nudged: AtomicBool,
     /// A write failed, and none has succeeded since.
     off: AtomicBool,
+    /// Devices hold what must not be served any more and could not be told so.
+    outdated: AtomicBool,
     /// The flusher is gone: what is not durable yet never will be.
     ended: AtomicBool,
     // Held for a push or a swap.
@@ -56,7 +58,7 @@ struct QueueState {
     stop: Stop,
 }
 
-/// Something to be done between rounds by the thread that may block.
+/// Something to be done before a round's writes by the thread that may block.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -89,6 +91,7 @@ impl FlushQueue {
             durable: AtomicU64::new(0),
             nudged: AtomicBool::new(false),
             off: AtomicBool::new(false),
+            outdated: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             waiting: Mutex::default(),
             freed: AtomicU64::new(0),
@@ -123,6 +126,24 @@ impl FlushQueue {
 
     pub(crate) fn is_off(&self) -> bool {
         self.off.load(Ordering::Acquire)
+    }
+
+    /// Takes note that devices hold what must not be served any more. True if that was not known before.
+    pub(crate) fn note_outdated(&self) -> bool {
+        !self.outdated.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether devices hold what must not be served any more; from now on they do not.
+    pub(crate) fn take_outdated(&self) -> bool {
+        self.outdated.swap(false, Ordering::AcqRel)
+    }
+
+    /// Takes no writes until a device has taken one.
+    pub(crate) fn turn_off(&self, error: &io::Error) {
+        if !self.off.swap(true, Ordering::AcqRel) {
+            tracing::error!(%error, "cannot write to a device: the SSD tier is off until it answers again");
+        }
+        self.wake(|_| true);
     }
 
     pub(crate) fn freed(&self) -> u64 {
@@ -240,6 +261,8 @@ impl Flusher {
             }
             let number = self.log.appended();
             let mut sealed = round.sealed;
+            // Before the writes: what they make durable may have been stored after a flush that a job writes down.
+            round.jobs.into_iter().for_each(|job| job());
             let ended = self.write(&mut sealed, round.commit, round.eager);
             match ended {
                 Ok(()) => self.succeeded(number, round.commit),
@@ -252,7 +275,6 @@ impl Flusher {
                     self.failed(&error);
                 }
             }
-            round.jobs.into_iter().for_each(|job| job());
             if round.stop == Stop::AfterFlush {
                 return;
             }
@@ -371,10 +393,12 @@ impl Flusher {
 
     fn succeeded(&self, number: u64, committed: bool) {
         let queue = &self.log.queue;
-        if queue.off.load(Ordering::Acquire) && committed {
-            queue.off.store(false, Ordering::Release);
-            tracing::warn!("the devices of the SSD tier answer again");
+        if committed && (queue.is_off() || queue.outdated.load(Ordering::Acquire)) {
+            // Before writes are taken again: what they are to replace goes here.
             (self.came_back)();
+            if queue.off.swap(false, Ordering::AcqRel) {
+                tracing::warn!("the devices of the SSD tier answer again");
+            }
         }
         if committed {
             queue.durable.fetch_max(number, Ordering::AcqRel);
@@ -386,10 +410,6 @@ impl Flusher {
 
     fn failed(&self, error: &io::Error) {
         count(&self.counters.io_errors, 1);
-        let queue = &self.log.queue;
-        if !queue.off.swap(true, Ordering::AcqRel) {
-            tracing::error!(%error, "cannot write to a device: the SSD tier is off until it answers again");
-        }
-        queue.wake(|_| true);
+        self.log.queue.turn_off(error);
     }
 }

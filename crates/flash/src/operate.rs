@@ -1,7 +1,5 @@
 //! What requests do to a key, each as one try under the lock of the key's shard.
 
-use std::sync::atomic::Ordering;
-
 use moneta_store::change::{self, Content, Old, Removal, Version};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::{
@@ -271,7 +269,7 @@ impl Inner {
         if let Some((position, _)) = shard.find(key.hash) {
             shard.index.remove(position);
             // A restart would find it again: there can be no tombstone now.
-            self.changed_while_off.store(true, Ordering::Release);
+            self.outdate();
         }
         Attempt::Done(Err(off()))
     }

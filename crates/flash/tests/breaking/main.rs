@@ -4,6 +4,7 @@
 //! device, and never one that was deleted, flushed or overwritten for good.
 
 mod drive;
+mod faults;
 mod history;
 mod order;
 mod torn;

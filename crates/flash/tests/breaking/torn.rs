@@ -25,6 +25,8 @@ struct Plan {
     keys: usize,
     /// Regions are emptied, so that any key may be gone.
     may_miss: bool,
+    /// Flushes among ten thousand operations.
+    flushes: u32,
     /// Cuts that are tried, of all there are, evenly spread.
     cuts: usize,
 }
@@ -49,6 +51,7 @@ struct Recorder {
     rng: Rng,
     /// The operation that asked for a flush which is still to come, and its moment.
     waiting: Option<(usize, u32)>,
+    flushes: u32,
     made: Recording,
 }
 
@@ -60,15 +63,12 @@ fn record(seed: u64, plan: &Plan) -> Recording {
     let history = History::new(plan.keys);
     let milestones = vec![Milestone { events: media.events(), durable: 0 }];
     let made = Recording { media, history, milestones, clock, highest_cas: 0, config };
-    let mut recorder = Recorder { flash, rng: Rng::with_seed(seed), waiting: None, made };
+    let mut recorder = Recorder { flash, rng: Rng::with_seed(seed), waiting: None, flushes: plan.flushes, made };
     (0..plan.operations).for_each(|_| recorder.operation());
     recorder.sync();
     if plan.may_miss {
         let stats = numbers(&recorder.flash);
-        assert!(
-            stats.evictions > 0 && stats.carried_items > 0,
-            "regions are emptied, and some items carried"
-        );
+        assert!(stats.evictions > 0 && stats.carried_items > 0, "regions are emptied, and some items carried");
     }
     recorder.flash.crash();
     recorder.made
@@ -76,6 +76,9 @@ fn record(seed: u64, plan: &Plan) -> Recording {
 
 impl Recorder {
     fn operation(&mut self) {
+        if self.rng.u32(0..10_000) < self.flushes {
+            return self.flush();
+        }
         let number = self.rng.usize(self.made.history.keys());
         let name = name(number);
         match self.rng.u16(0..1000) {
@@ -101,7 +104,6 @@ impl Recorder {
                 self.made.history.note(number, None, u32::MAX);
             }
             930..990 => self.sync(),
-            990 => self.flush(),
             _ => self.advance(),
         }
     }
@@ -208,10 +210,10 @@ fn sweep(plan: &Plan) {
 
 #[test]
 fn a_cut_anywhere_loses_nothing_that_was_durable() {
-    sweep(&Plan { regions: 48, operations: 1200, keys: 60, may_miss: false, cuts: 1500 });
+    sweep(&Plan { regions: 48, operations: 1200, keys: 60, may_miss: false, flushes: 20, cuts: 1500 });
 }
 
 #[test]
 fn a_cut_while_regions_are_emptied_brings_nothing_old_back() {
-    sweep(&Plan { regions: 16, operations: 8000, keys: 300, may_miss: true, cuts: 800 });
+    sweep(&Plan { regions: 16, operations: 8000, keys: 300, may_miss: true, flushes: 2, cuts: 800 });
 }
