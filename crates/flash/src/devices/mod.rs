@@ -3,6 +3,7 @@
 //! Everything that may be refused is looked at before anything is written. A tier that starts empty is a new tier with an
 //! identity of its own, so that what still lies in the regions passes for nothing.
 
+mod inspect;
 mod place;
 mod size;
 mod superblock;

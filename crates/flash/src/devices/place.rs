@@ -64,6 +64,8 @@ impl Place {
             .read(true)
             .write(true)
             .create(created)
+            // What is cached is nobody else's business.
+            .mode(0o600)
             .custom_flags(flags.bits() as i32)
             .open(&path)
             .map_err(|error| open_refused(&path, error))?;
@@ -249,7 +251,8 @@ impl Drop for Place {
     }
 }
 
-fn file_path(path: &Path) -> PathBuf {
+/// The file that a path stands for.
+pub(super) fn file_path(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() }
 }
 

@@ -55,6 +55,13 @@ impl Superblocks {
         Ok(superblocks)
     }
 
+    /// Superblocks that are only looked at.
+    pub(super) fn found(superblocks: Vec<Superblock>) -> Self {
+        let generation = superblocks.iter().map(|superblock| superblock.generation).max().unwrap_or(0);
+        let members = superblocks.into_iter().map(|superblock| Member { superblock, copy: 0 }).collect();
+        Self { generation, members }
+    }
+
     /// One device's superblock as it was written last.
     pub(super) fn all(&self) -> impl Iterator<Item = &Superblock> {
         self.members.iter().map(|member| &member.superblock)
