@@ -33,12 +33,13 @@ fn many_connections_wait_at_once_and_all_are_woken() {
     let server = TestServer::start(config());
     let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
     for client in &mut clients {
-        client.send([set("slow", b"value"), b"get slow\r\n".to_vec()].concat());
+        client.send([set("slow", b"value"), b"get slow2\r\n".to_vec(), b"get slow\r\n".to_vec()].concat());
     }
+    // The read of the same key starts behind the set.
     eventually("all wait", || server.gate.waiting() == 80);
     server.gate.open();
     for client in &mut clients {
-        client.expect("STORED\r\n");
+        client.expect("STORED\r\nEND\r\n");
         client.expect(hit("slow", b"value"));
     }
 }

@@ -270,15 +270,16 @@ impl Session {
             Step::Done(Err(_)) => worker.counters.store_errors.bump(),
             Step::Wait(future) => {
                 let style = Style::Text(Default::default());
-                self.rare().parked.park(Waiting::Forget { future }, Ticket::new(&[], &style));
+                self.rare().parked.park(Waiting::Forget { future }, Ticket::new(bytes, &style));
             }
         }
     }
 }
 
-/// The size of the value after a write. What append and prepend made of it is looked up, and only if meta `s` asks.
+/// The size of the value after a write. What append and prepend made of it is looked up, and only if meta `s` asks; where that
+/// look would have to wait, it is the size of what was sent.
 #[inline]
-fn grown_size<S: Store>(
+pub(super) fn grown_size<S: Store>(
     worker: &Worker<S>,
     key: &Key<'_>,
     asked: &Asked<'_, Write>,

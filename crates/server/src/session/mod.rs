@@ -2,10 +2,11 @@
 //!
 //! Replies are written straight into the connection's output buffer. Only when the store has to wait for something is a
 //! request parked: it keeps its place in a queue, replies to later requests line up behind it, and later requests start
-//! meanwhile. Nothing of that exists, and no memory is taken for it, while every request is answered at once.
+//! meanwhile, but for those that would overtake it on its own key. Nothing of that exists, and no memory is taken for it, while every request is answered at once.
 
 mod admin;
 mod change;
+mod early;
 mod execute;
 mod login;
 mod lookahead;
@@ -119,6 +120,8 @@ enum Flow {
     Next,
     /// A long `get` paused; this many bytes at the end of what the command consumed were not executed.
     Paused { rest: usize },
+    /// The same, and the rest waits for something parked.
+    Held { rest: usize },
     /// Nothing that the client sends is listened to any more.
     Deaf,
     /// Close.
@@ -160,7 +163,7 @@ impl Session {
     }
 
     /// Executes what `input` holds and appends the replies to `output`. Stops early when `output` has grown past
-    /// `high_water` bytes or when [`MAX_PARKED`] requests wait; call again with the rest when output has drained, or when
+    /// `high_water` bytes, when [`MAX_PARKED`] requests wait, or one that the next must not overtake; call again with the rest when output has drained, or when
     /// [`Session::poll`] says so. Stops too after `requests_per_event` requests, however many keys each reads; call again
     /// when others have had their turn.
     pub fn receive<S: Store>(
@@ -196,11 +199,17 @@ impl Session {
             }
             stopwatch.begin();
             if let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
+                if self.rare.is_some() && self.is_early_shortcut(&shortcut) {
+                    return Received { consumed, needed: 0, after: After::Continue };
+                }
                 consumed += self.execute_shortcut(worker, shortcut, output, &mut stopwatch);
                 continue;
             }
             match self.decoder.decode(&input[consumed..]) {
                 Decoded::Command { command, consumed: taken } => {
+                    if self.rare.is_some() && self.is_early(&command) {
+                        return Received { consumed, needed: 0, after: After::Continue };
+                    }
                     let end = consumed + taken;
                     let kind = execute::kind_of(&command);
                     let flow = self.execute(worker, &command, &input[..end], output, high_water);
@@ -209,6 +218,9 @@ impl Session {
                     match flow {
                         Flow::Next => {}
                         Flow::Paused { rest } => consumed -= rest,
+                        Flow::Held { rest } => {
+                            return Received { consumed: consumed - rest, needed: 0, after: After::Continue };
+                        }
                         Flow::Deaf => {
                             return Received { consumed: input.len(), needed: 1, after: After::Continue };
                         }
@@ -288,6 +300,11 @@ impl Session {
     #[inline]
     fn is_held_up(&self, high_water: usize) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.dump.is_some() || rare.parked.is_full(high_water))
+    }
+
+    /// Whether something parked has to be done before a request on `key`, as the store knows it, may start.
+    fn must_not_overtake(&self, key: &[u8], changes: bool) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.parked.stands_before(key, changes))
     }
 
     fn close(&mut self, consumed: usize, after: After) -> Received {

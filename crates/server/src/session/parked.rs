@@ -9,15 +9,20 @@
 //!
 //! A slot goes from waiting to ready once, and leaves from the front only, when it is ready. So replies keep the order of
 //! their requests whatever order the store finishes them in.
+//!
+//! What is asked of one key takes effect in order, too: a request does not start while one on its key waits, unless both
+//! only read, and nothing starts while a flush waits. A client that sends a set and a get of the same key behind it, without
+//! waiting in between, reads what it set.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
-use moneta_store::{Deleted, Lookup, Number, Pending, Store, StoreError, Written};
+use moneta_store::{Deleted, Key, Lookup, Number, Pending, Store, StoreError, Written};
 
+use super::execute::stored_key;
 use super::ticket::Ticket;
-use super::{MAX_PARKED, Worker, change, read};
+use super::{MAX_PARKED, Session, Worker, change, read};
 use crate::node::Peer;
 use moneta_protocol::command::ReadVerb;
 
@@ -53,6 +58,21 @@ pub(super) enum Waiting {
     },
 }
 
+impl Waiting {
+    /// Whether later requests on the key would see that this one is done.
+    fn changes(&self) -> bool {
+        match self {
+            Self::Read { request, .. } => read::changes(request),
+            Self::Debug { .. } => false,
+            Self::Write { .. }
+            | Self::Delete { .. }
+            | Self::Forget { .. }
+            | Self::Arithmetic { .. }
+            | Self::Flush { .. } => true,
+        }
+    }
+}
+
 enum Slot {
     Ready(Vec<u8>),
     Waiting { waiting: Waiting, ticket: Ticket },
@@ -63,6 +83,8 @@ enum Slot {
 pub(super) struct Parked {
     slots: VecDeque<Slot>,
     waiting: usize,
+    /// How many of those that wait change something.
+    changes: usize,
 }
 
 impl Parked {
@@ -81,14 +103,33 @@ impl Parked {
         self.waiting >= MAX_PARKED || self.ready_bytes() >= high_water
     }
 
+    /// Whether something waits that a request on `key` must not overtake; `changes` says whether that request changes it.
+    pub(super) fn stands_before(&self, key: &[u8], changes: bool) -> bool {
+        // Most of what waits only reads, and so does most of what comes.
+        if self.changes == 0 && !(changes && self.waiting > 0) {
+            return false;
+        }
+        self.slots.iter().any(|slot| match slot {
+            Slot::Ready(_) => false,
+            Slot::Waiting { waiting: Waiting::Flush { .. }, .. } => true,
+            Slot::Waiting { waiting, ticket } => (changes || waiting.changes()) && ticket.is_of(key),
+        })
+    }
+
+    /// Whether anything waits: a flush must overtake nothing.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
     fn ready_bytes(&self) -> usize {
         let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.len() } else { 0 };
         self.slots.iter().map(bytes).sum()
     }
 
     pub(super) fn park(&mut self, waiting: Waiting, ticket: Ticket) {
-        self.slots.push_back(Slot::Waiting { waiting, ticket });
+        self.changes += usize::from(waiting.changes());
         self.waiting += 1;
+        self.slots.push_back(Slot::Waiting { waiting, ticket });
     }
 
     /// The buffer behind everything that waits.
@@ -108,8 +149,9 @@ impl Parked {
             if let Slot::Waiting { waiting, ticket } = slot
                 && let Poll::Ready(bytes) = poll_slot(worker, peer, waiting, ticket, cx)
             {
-                *slot = Slot::Ready(bytes);
+                self.changes -= usize::from(waiting.changes());
                 self.waiting -= 1;
+                *slot = Slot::Ready(bytes);
             }
         }
     }
@@ -151,7 +193,11 @@ fn poll_slot<S: Store>(
         }
         Waiting::Write { request, size, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            change::answer_write(worker, peer, change::Asked { key, request, style: &style }, *size, outcome, &mut out);
+            let asked = change::Asked { key, request, style: &style };
+            let mut buffer = Session::key_buffer();
+            let stored = Key::new(stored_key(key, &style, &mut buffer), worker.store.seed());
+            let size = change::grown_size(worker, &stored, &asked, *size, &outcome);
+            change::answer_write(worker, peer, asked, size, outcome, &mut out);
         }
         Waiting::Delete { request, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));

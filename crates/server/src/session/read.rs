@@ -94,6 +94,11 @@ impl Asked<'_> {
     }
 }
 
+/// Whether others on the key would see that the read was made: it touches, or may create or win something.
+pub(super) fn changes(request: &Retrieve) -> bool {
+    request.touch.is_some() || request.vivify.is_some() || request.recache.is_some() || request.claim
+}
+
 /// Answers a read that had to wait.
 pub(super) fn answer_late<S: Store>(
     worker: &Worker<S>,
@@ -229,6 +234,12 @@ impl Session {
             for key in group {
                 if output.len() >= high_water || self.is_held_up(high_water) {
                     return self.pause(executed, asked, style.with_cas, style.more, input);
+                }
+                if self.must_not_overtake(key.bytes, changes(asked.request)) {
+                    return match self.pause(executed, asked, style.with_cas, style.more, input) {
+                        Flow::Paused { rest } => Flow::Held { rest },
+                        other => other,
+                    };
                 }
                 self.look_up(worker, key, Asked { key: key.bytes, ..asked }, output);
                 executed.split_first();

@@ -1,6 +1,9 @@
 //! What it takes to answer a request later: its key and style, owned.
 
 use moneta_protocol::command::{MetaStyle, Style};
+use moneta_protocol::request::KEY_MAX;
+
+use super::execute::stored_key;
 
 /// A request's key, as sent, and style.
 pub(super) struct Ticket {
@@ -22,6 +25,12 @@ impl Ticket {
 
     pub(super) fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// Whether it is on `key`, as the store knows it.
+    pub(super) fn is_of(&self, key: &[u8]) -> bool {
+        let mut buffer = [0; KEY_MAX];
+        stored_key(&self.key, &self.style, &mut buffer) == key
     }
 
     pub(super) fn style(&self) -> Style<'_> {

@@ -1,0 +1,39 @@
+//! Which requests come too early: those that would overtake something parked which they may see, or which may see them.
+
+use moneta_protocol::command::{Command, Keys, Style};
+use moneta_protocol::decoder::Shortcut;
+
+use super::execute::stored_key;
+use super::{Session, read};
+
+impl Session {
+    /// Whether something parked has to be done first.
+    #[cold]
+    pub(super) fn is_early_shortcut(&self, shortcut: &Shortcut<'_>) -> bool {
+        match shortcut {
+            Shortcut::Get { key, .. } => self.must_not_overtake(key, false),
+            Shortcut::Set { key, .. } => self.must_not_overtake(key, true),
+        }
+    }
+
+    /// The same of any command. A line of several keys is looked at key by key while it is executed, as it may be left in its
+    /// middle.
+    #[cold]
+    pub(super) fn is_early(&self, command: &Command<'_>) -> bool {
+        match command {
+            Command::Get { keys: Keys::One(key), request, style, .. } => {
+                self.is_early_on(key, style, read::changes(request))
+            }
+            Command::Set { key, style, .. }
+            | Command::Delete { key, style, .. }
+            | Command::Arithmetic { key, style, .. } => self.is_early_on(key, style, true),
+            Command::MetaDebug { key, style } => self.is_early_on(key, style, false),
+            Command::FlushAll { .. } => self.rare.as_ref().is_some_and(|rare| rare.parked.has_waiting()),
+            _ => false,
+        }
+    }
+
+    fn is_early_on(&self, key: &[u8], style: &Style<'_>, changes: bool) -> bool {
+        self.must_not_overtake(stored_key(key, style, &mut Self::key_buffer()), changes)
+    }
+}
