@@ -32,7 +32,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         };
         match above.now() {
             Ok(Lookup::Visited) if claimed.is_none() => {
-                self.count_hit_above(key);
+                self.count_hit_above(key, request);
                 Step::done(Lookup::Visited)
             }
             Ok(Lookup::Visited) => self.change_by_read(key, request, claimed),
@@ -40,7 +40,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
                 self.change_by_read(key, request, Some(item.meta))
             }
             Ok(Lookup::Found(item)) => {
-                self.count_hit_above(key);
+                self.count_hit_above(key, request);
                 Step::done(Lookup::Found(item))
             }
             Ok(Lookup::Miss { .. }) if request.vivify.is_some() => self.change_by_read(key, request, None),
@@ -50,8 +50,8 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     }
 
     #[inline]
-    fn count_hit_above(&self, key: &Key<'_>) {
-        if self.shared.lanes.upper_hit() {
+    fn count_hit_above(&self, key: &Key<'_>, request: &Retrieve) {
+        if self.shared.lanes.upper_hit() && request.bump {
             self.shared.lower.note_hit(key);
         }
     }
@@ -153,7 +153,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             return self.read_and_change(key, request, Some(item.meta)).await;
         }
         match noted {
-            None => self.count_hit_above(key),
+            None => self.count_hit_above(key, request),
             Some(noted) => {
                 shared.lanes.lower_hit();
                 if self.promotes(&item.meta) {

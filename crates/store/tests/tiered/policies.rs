@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, Install, Item, ItemMeta, ItemRef, Key, Lookup, Number, Observer, Promotion, Step, Store,
-    StoreStats, Tier, Tiered, TieredConfig, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, ItemRef, Key, Lookup, Number, Observer, Promotion, Step, Store, StoreStats, Tier, Tiered,
+    TieredConfig, Visit, Walked, Walking, Written,
 };
 
 use crate::leaky::Leaky;
@@ -141,12 +141,16 @@ fn reads_are_counted_by_the_tier_that_answers_and_some_are_told_below() {
     for _ in 0..640 {
         pair.get("k").done();
     }
+    let uncounted = Retrieve { bump: false, ..Retrieve::default() };
+    for _ in 0..640 {
+        pair.retrieve("k", &uncounted).done();
+    }
     pair.evict("k");
     pair.get("k").done();
     pair.get("nothing").done();
     let tiers = pair.store.stats().tiers.unwrap();
-    assert_eq!((tiers.upper_hits, tiers.lower_hits, tiers.misses), (640, 1, 1));
-    assert_eq!(pair.lower.noted.load(Ordering::Relaxed), 10);
+    assert_eq!((tiers.upper_hits, tiers.lower_hits, tiers.misses), (1280, 1, 1));
+    assert_eq!(pair.lower.noted.load(Ordering::Relaxed), 10, "one in 64 that count");
 }
 
 #[test]
@@ -206,19 +210,18 @@ fn a_budget_leaves_no_moment_in_which_a_key_is_in_neither_tier() {
     // A withheld write takes the key out of the lower tier before it is above: readers must not see the gap.
     let clock = Arc::new(Clock::manual(START));
     let model = || ModelStore::new(Arc::clone(&clock), VALUE_MAX);
-    let (upper, lower) = (model(), model());
-    let config = TieredConfig { promotion: Promotion::Always, write_budget: Some(0), item_max: VALUE_MAX };
-    let store = Tiered::new(upper.clone(), Slow::mixed(lower.clone()), config, clock);
-    let item = Item { meta: ItemMeta { cas: 1, ..ItemMeta::default() }, value: b"below".to_vec() };
-    let begin = lower.install(&key("k"), &item.as_ref(), Install::Set).now();
-    assert!(matches!(begin, Ok(Written::Stored { .. })));
+    let upper = model();
+    let config = TieredConfig { promotion: Promotion::Always, write_budget: Some(1000), item_max: VALUE_MAX };
+    let store = Tiered::new(upper.clone(), Slow::mixed(model()), config, Arc::clone(&clock));
+    let withheld = "v".repeat(2000);
+    finish(set_on(&store, "k", "first"));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            for _ in 0..5000 {
-                // Below alone, as if it had been evicted above; then a write that is withheld.
-                let _ = lower.install(&key("k"), &item.as_ref(), Install::Set);
+            for _ in 0..3000 {
+                clock.advance(24 * 60 * 60);
+                finish(set_on(&store, "k", "covered"));
                 let _ = upper.delete(&key("k"), &Delete::default());
-                finish(set_on(&store, "k", "above"));
+                finish(set_on(&store, "k", &withheld));
             }
         });
         while !writer.is_finished() {
@@ -226,6 +229,7 @@ fn a_budget_leaves_no_moment_in_which_a_key_is_in_neither_tier() {
             assert!(found.is_some(), "the key is always there");
         }
     });
+    assert_eq!(store.stats().tiers.map(|tiers| tiers.writes_withheld), Some(3000));
 }
 
 /// Polls until it is done; among threads, the others get their turn.

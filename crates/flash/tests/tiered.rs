@@ -1,0 +1,59 @@
+//! RAM over SSD as a node has them: the suite on both together, with far too little RAM, by either policy.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::tier;
+use moneta_flash::Flash;
+use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::suite::{self, Options, SuiteConfig};
+use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
+
+/// More than a sequence ever writes: nothing is emptied.
+const AMPLE: u64 = 2 << 30;
+
+/// A memory engine of the suite's limit over a tier that loses nothing.
+fn tiered(config: SuiteConfig, clock: Arc<Clock>, promotion: Promotion) -> Tiered<Memory, Flash> {
+    let lower = tier(AMPLE, Arc::clone(&clock), |_| {});
+    let memory = MemoryConfig {
+        limit: config.memory,
+        item_max: config.value_max,
+        evict: true,
+        threads: 1,
+        shards: Some(1),
+        seed: lower.seed(),
+    };
+    let upper = Memory::new(&memory, Arc::clone(&clock)).expect("the suite's limits are possible");
+    let config = TieredConfig { promotion, write_budget: None, item_max: config.value_max };
+    Tiered::new(upper, lower, config, clock)
+}
+
+/// Small memory, but nothing may be lost.
+fn options() -> Options {
+    let config = SuiteConfig { memory: 4 << 20, value_max: 64 << 10 };
+    Options::exact().config(config).operations(4000).keys(1000).last_access_slack(u32::MAX).fetched_slack()
+}
+
+#[test]
+fn nothing_shows_of_the_two_tiers() {
+    for promotion in [Promotion::Always, Promotion::SecondHit] {
+        suite::run(|config, clock| tiered(config, clock, promotion), options().rounds(4));
+    }
+}
+
+#[test]
+fn nothing_shows_of_the_batch_policy() {
+    suite::run(|config, clock| tiered(config, clock, Promotion::Always).batch(), options().rounds(4));
+}
+
+#[test]
+fn threads_neither_lose_nor_tear() {
+    for seed in 0..2 {
+        let make = |_: SuiteConfig, clock: Arc<Clock>| {
+            let small = SuiteConfig { memory: MemoryConfig::limit_min(16 << 10), value_max: 16 << 10 };
+            tiered(small, clock, Promotion::Always)
+        };
+        suite::concurrent(make, 4, seed);
+    }
+}
