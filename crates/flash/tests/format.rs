@@ -1,0 +1,141 @@
+//! A tier that version 1 of the format wrote, kept in the repository: every later build must read it.
+//!
+//! Without this, a change of the layout would go unnoticed as long as the same build writes and reads, and would cost its
+//! users everything they have on disk. `MONETA_WRITE_FIXTURES=1` writes the fixture anew: for a new version, beside the old.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
+use moneta_store::request::{Delete, Exptime, Write};
+use moneta_store::{Clock, Item, ItemRef, Key, Lookup, Step, Store};
+
+const BLOCK: usize = 4096;
+/// The second in which the fixture was written.
+const THEN: u32 = 1_000_000_000;
+const TIER_BYTES: u64 = 6 << 20;
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1.blocks")
+}
+
+fn open(folder: &Path, now: u32) -> Flash {
+    let mut config = FlashConfig::new(vec![DeviceConfig { path: folder.into(), bytes: TIER_BYTES }]);
+    config.region_bytes = 256 << 10;
+    config.item_max = 32 << 10;
+    config.io = Io::Threads;
+    Flash::open(&config, Arc::new(Clock::manual(now))).unwrap()
+}
+
+fn set(flash: &Flash, key: &str, value: &[u8], request: &Write) {
+    let _ = flash.set(&Key::new(key.as_bytes(), flash.seed()), value, request).now().unwrap();
+}
+
+fn get(flash: &Flash, key: &str) -> Option<Item> {
+    let mut seen = None;
+    let mut visitor = |item: &ItemRef<'_>| seen = Some(Item { meta: item.meta, value: item.value.to_vec() });
+    let lookup = match flash.peek(&Key::new(key.as_bytes(), flash.seed()), &mut visitor) {
+        Step::Done(ended) => ended.unwrap(),
+        Step::Wait(pending) => block_on(pending),
+    };
+    match lookup {
+        Lookup::Found(item) => Some(item),
+        _ => seen,
+    }
+}
+
+fn block_on(mut pending: moneta_store::Pending<Lookup>) -> Lookup {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    loop {
+        match pending.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            std::task::Poll::Ready(ended) => return ended.unwrap(),
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Every kind of record, a full region and one being filled, overwrites, a delete and a flush.
+fn fill(flash: &Flash) {
+    set(flash, "flushed", b"gone", &Write::default());
+    match flash.flush(Exptime(0)) {
+        Step::Done(ended) => ended.unwrap(),
+        Step::Wait(mut pending) => {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            while pending.as_mut().poll(&mut context).is_pending() {
+                std::thread::yield_now();
+            }
+        }
+    }
+    for number in 0..300 {
+        set(flash, &format!("plain {number}"), &[b'a' + (number % 26) as u8; 1000], &Write::default());
+    }
+    set(flash, "flags", b"flagged", &Write { flags: 7, ..Write::default() });
+    set(flash, "expires", b"soon", &Write { exptime: Exptime(100), ..Write::default() });
+    set(flash, "cas", b"chosen", &Write { new_cas: Some(12345), ..Write::default() });
+    set(flash, "twice", b"first", &Write::default());
+    set(flash, "twice", b"second", &Write::default());
+    set(flash, "empty", b"", &Write::default());
+    set(flash, "deleted", b"gone", &Write::default());
+    let _ = flash.delete(&Key::new(b"deleted", flash.seed()), &Delete::default()).now().unwrap();
+}
+
+fn check(flash: &Flash, now: u32) {
+    for number in 0..300 {
+        let item = get(flash, &format!("plain {number}")).unwrap();
+        assert_eq!(item.value, [b'a' + (number % 26) as u8; 1000]);
+        assert_eq!(item.meta.last_access, THEN);
+    }
+    let flags = get(flash, "flags").unwrap();
+    assert_eq!((flags.value.as_slice(), flags.meta.flags), (&b"flagged"[..], 7));
+    let expires = get(flash, "expires");
+    assert_eq!(expires.map(|item| item.meta.expiry.0), (now < THEN + 100).then_some(THEN + 100));
+    assert_eq!(get(flash, "cas").unwrap().meta.cas, 12345);
+    assert_eq!(get(flash, "twice").unwrap().value, b"second");
+    assert_eq!(get(flash, "empty").unwrap().value, b"");
+    assert!(get(flash, "deleted").is_none() && get(flash, "flushed").is_none());
+}
+
+/// Writes down the blocks of a file that are not zero, each after its offset.
+fn pack(file: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(file).unwrap();
+    let blocks = bytes.chunks(BLOCK).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0));
+    blocks.flat_map(|(number, block)| [&((number * BLOCK) as u64).to_le_bytes()[..], block].concat()).collect()
+}
+
+fn unpack(packed: &[u8], file: &Path) {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(file).unwrap();
+    file.set_len(TIER_BYTES).unwrap();
+    for block in packed.chunks(8 + BLOCK) {
+        let offset = u64::from_le_bytes(block[..8].try_into().unwrap());
+        file.write_all_at(&block[8..], offset).unwrap();
+    }
+}
+
+#[test]
+fn what_version_1_wrote_is_read() {
+    if std::env::var_os("MONETA_WRITE_FIXTURES").is_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let flash = open(folder.path(), THEN);
+        fill(&flash);
+        drop(flash);
+        std::fs::write(fixture(), pack(&folder.path().join("moneta.flash"))).unwrap();
+    }
+    let packed = std::fs::read(fixture()).unwrap();
+    for now in [THEN + 50, THEN + 200] {
+        let folder = tempfile::tempdir().unwrap();
+        unpack(&packed, &folder.path().join("moneta.flash"));
+        let flash = open(folder.path(), now);
+        check(&flash, now);
+        let found = flash.stats().flash.unwrap();
+        assert_eq!(found.checksum_failures, 0);
+        assert!(found.regions_closed >= 2, "a full region and one that was being filled");
+    }
+}
