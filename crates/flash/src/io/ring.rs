@@ -135,7 +135,7 @@ impl Ring {
             std::mem::take(&mut state.wakers)
         };
         wakers.drain(..).for_each(Waker::wake);
-        // What a waker did may have made new ones only by a turn of its own, which none takes.
+        // Only a turn adds to the list, and wakers take none: it is still empty.
         self.state.borrow_mut().wakers = wakers;
     }
 
