@@ -22,14 +22,7 @@ pub(crate) struct Driven {
 impl Driven {
     /// Asks `store` for the calling thread's driver and has `registry` watch it.
     pub(crate) fn new<S: Store>(store: &S, registry: &Registry) -> Self {
-        let watched = |driver: &Box<dyn Driver>| {
-            let descriptor: RawFd = driver.descriptor();
-            registry
-                .register(&mut SourceFd(&descriptor), DRIVER, Interest::READABLE)
-                .inspect_err(|error| tracing::warn!(%error, "the store's I/O cannot be waited for: it uses threads"))
-                .is_ok()
-        };
-        Self { driver: store.driver().filter(watched) }
+        Self { driver: store.driver().filter(|driver| watch(driver.as_ref(), registry)) }
     }
 
     /// Begins and ends I/O; true if anyone may have been woken by that.
@@ -43,4 +36,13 @@ impl Driven {
             None => false,
         }
     }
+}
+
+/// False if that cannot be: then the store does its I/O by other means.
+fn watch(driver: &dyn Driver, registry: &Registry) -> bool {
+    let descriptor: RawFd = driver.descriptor();
+    registry
+        .register(&mut SourceFd(&descriptor), DRIVER, Interest::READABLE)
+        .inspect_err(|error| tracing::warn!(%error, "the store's I/O cannot be waited for: it uses threads"))
+        .is_ok()
 }
