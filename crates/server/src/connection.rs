@@ -150,13 +150,14 @@ impl Connection {
         let room = self.place.output_limit().saturating_sub(self.backlog.len());
         // Even without room: what waits may hold what other connections wait for.
         if self.session.is_waiting() {
-            after = self.poll(turn, room);
+            self.poll(turn, room);
         }
-        if room > 0 && after == After::Continue && !self.closing {
+        if room > 0 && !self.closing {
             (moved, after) = self.receive(turn, room)?;
-            // Parked just now: one poll lets the store keep the waker, and may find the answer there already.
-            if moved && after == After::Continue && self.session.is_waiting() {
-                after = self.poll(turn, room);
+            // Parked just now, be it the last that is executed here: one poll lets the store keep the waker, and may find
+            // the answer there already.
+            if moved && after != After::CloseNow && self.session.is_waiting() {
+                self.poll(turn, room);
             }
         }
         if after == After::CloseNow {
@@ -168,8 +169,8 @@ impl Connection {
         Ok(self.verdict(turn, moved))
     }
 
-    fn poll<S: Store>(&mut self, turn: &mut Turn<'_, S>, room: usize) -> After {
-        self.session.poll(turn.worker, &mut Context::from_waker(&self.waker), turn.output, room).after
+    fn poll<S: Store>(&mut self, turn: &mut Turn<'_, S>, room: usize) {
+        self.session.poll(turn.worker, &mut Context::from_waker(&self.waker), turn.output, room);
     }
 
     /// Executes what lies there from before, or reads and executes. Tells whether anything moved.

@@ -45,6 +45,23 @@ fn many_connections_wait_at_once_and_all_are_woken() {
 }
 
 #[test]
+fn a_request_that_waits_is_answered_although_the_same_bytes_end_the_connection() {
+    /// A binary GET whose key is longer than any may be: refused, and the connection is closed.
+    const KEY_TOO_LONG: [u8; 24] = [0x80, 0, 1, 0x26, 0, 0, 0, 0, 0, 0, 1, 0x26, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let server = TestServer::start(config());
+    let mut leaving = server.connect();
+    leaving.send("get slow\r\nquit\r\n");
+    let mut refused = server.connect();
+    let get = [&[0x80, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 4][..], &[0; 12], b"slow"].concat();
+    refused.send([&get[..], &KEY_TOO_LONG].concat());
+    eventually("both wait", || server.gate.waiting() == 2);
+    server.gate.open();
+    assert_eq!(leaving.read_to_close(), b"END\r\n");
+    let replies = refused.read_to_close();
+    assert_eq!((replies[7], replies[24 + 9 + 7]), (1, 4), "not found, then invalid: {replies:?}");
+}
+
+#[test]
 fn more_requests_than_may_wait_are_answered_all_the_same() {
     let server = TestServer::start(config());
     let mut client = server.connect();

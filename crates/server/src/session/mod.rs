@@ -60,8 +60,6 @@ pub struct Received {
 pub struct Polled {
     /// Input that was left lying can be received again: nothing of this session's stands in its way.
     pub receive_again: bool,
-    /// What becomes of the connection.
-    pub after: After,
 }
 
 /// What becomes of the connection.
@@ -260,7 +258,7 @@ impl Session {
         if let Some(rare) = &mut self.rare {
             rare.parked.poll(worker, &self.peer, cx);
             if high_water == 0 {
-                return Polled { receive_again: false, after: After::Continue };
+                return Polled { receive_again: false };
             }
             rare.parked.drain(output, high_water);
             if rare.parked.is_empty() {
@@ -283,7 +281,7 @@ impl Session {
                 self.rare = None;
             }
         }
-        Polled { receive_again: !self.is_held_up(high_water), after: After::Continue }
+        Polled { receive_again: !self.is_held_up(high_water) }
     }
 
     /// Whether [`Session::poll`] has anything to do: something is parked, dumped or watched.
