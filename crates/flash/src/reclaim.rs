@@ -64,6 +64,12 @@ impl Reclaim {
         self.state.lock().stop
     }
 
+    /// Leaves a device that failed alone for a while, unless it is the end.
+    fn pause(&self) {
+        let mut state = self.state.lock();
+        self.work.wait_while_for(&mut state, |state| !state.stop, PAUSE);
+    }
+
     /// Sleeps until there may be work; false at the end.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
@@ -156,7 +162,7 @@ impl Reclaimer {
             Err(error) => {
                 count(&self.inner.counters.io_errors, 1);
                 self.inner.regions.get(region).set_state(State::Closed);
-                std::thread::sleep(PAUSE);
+                self.inner.reclaim.pause();
                 Err(error)
             }
         }
