@@ -101,6 +101,10 @@ impl Inner {
 
     pub(crate) fn walk(self: &Arc<Self>, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         self.settle();
+        if self.log.queue.is_off() {
+            // What it holds may be out of date by now, and is not served either.
+            return Walking::End;
+        }
         let token = cursor.token.take().and_then(|token| token.downcast::<Walk>().ok());
         let mut walk = token.unwrap_or_else(|| Box::new(self.begin_walk()));
         let walking = self.walk_on(&mut walk, show);

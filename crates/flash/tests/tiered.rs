@@ -15,6 +15,16 @@ const AMPLE: u64 = 2 << 30;
 
 /// A memory engine of the suite's limit over a tier that loses nothing.
 fn tiered(config: SuiteConfig, clock: Arc<Clock>, promotion: Promotion) -> Tiered<Memory, Flash> {
+    budgeted(config, clock, promotion, None)
+}
+
+/// The same with a budget of bytes a day for the lower tier.
+fn budgeted(
+    config: SuiteConfig,
+    clock: Arc<Clock>,
+    promotion: Promotion,
+    write_budget: Option<u64>,
+) -> Tiered<Memory, Flash> {
     let lower = tier(AMPLE, Arc::clone(&clock), |_| {});
     let memory = MemoryConfig {
         limit: config.memory,
@@ -25,7 +35,7 @@ fn tiered(config: SuiteConfig, clock: Arc<Clock>, promotion: Promotion) -> Tiere
         seed: lower.seed(),
     };
     let upper = Memory::new(&memory, Arc::clone(&clock)).expect("the suite's limits are possible");
-    let config = TieredConfig { promotion, write_budget: None, item_max: config.value_max };
+    let config = TieredConfig { promotion, write_budget, item_max: config.value_max };
     Tiered::new(upper, lower, config, clock)
 }
 
@@ -45,6 +55,13 @@ fn nothing_shows_of_the_two_tiers() {
 #[test]
 fn nothing_shows_of_the_batch_policy() {
     suite::run(|config, clock| tiered(config, clock, Promotion::Always).batch(), options().rounds(4));
+}
+
+/// What is kept out of the SSD lies in RAM alone, and there must be room for it.
+#[test]
+fn nothing_shows_of_a_budget() {
+    let ample = Options::exact().last_access_slack(u32::MAX).fetched_slack().rounds(4);
+    suite::run(|config, clock| budgeted(config, clock, Promotion::Always, Some(1 << 20)), ample);
 }
 
 #[test]

@@ -128,7 +128,8 @@ pub enum Install {
 
 /// A store's I/O on one thread: what its futures wait for there is begun and ended by [`Driver::turn`].
 pub trait Driver {
-    /// A descriptor that becomes readable when [`Driver::turn`] has something to end. Lives as long as the driver.
+    /// A descriptor that becomes readable, anew each time, when [`Driver::turn`] has something to end: for pollers that go by
+    /// changes (edge-triggered). Lives as long as the driver.
     fn descriptor(&self) -> std::os::fd::RawFd;
 
     /// Begins what was asked for since the last turn, ends what is done and wakes who waits for it. Never blocks.

@@ -24,7 +24,9 @@ use crate::config::FlashConfig;
 use crate::error::FlashError;
 use crate::io::{BLOCK_BYTES, Media};
 use place::Place;
-use superblock::{FIRST_REGION, Head, Superblock};
+#[cfg(feature = "testing")]
+use superblock::Head;
+use superblock::{FIRST_REGION, Superblock};
 use superblocks::Superblocks;
 use tier::{Candidate, Plan};
 
