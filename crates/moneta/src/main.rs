@@ -4,6 +4,7 @@
 mod banner;
 mod commands;
 mod endpoints;
+mod inspection;
 mod logging;
 mod options;
 mod reload;
@@ -26,6 +27,7 @@ fn cli() -> Command {
         .arg_required_else_help(true)
         .subcommand(commands::serve::command())
         .subcommand(commands::config::command())
+        .subcommand(commands::flash::command())
         .subcommand(commands::bench::command())
 }
 
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let result = match matches.subcommand() {
         Some(("serve", matches)) => commands::serve::run(matches),
         Some(("config", matches)) => commands::config::run(matches),
+        Some(("flash", matches)) => commands::flash::run(matches),
         Some(("bench", matches)) => commands::bench::run(matches),
         _ => unreachable!("clap lets only known subcommands through"),
     };

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use common::{Node, exchange, file, moneta, refused};
+use common::{Node, exchange, file, moneta, printed, refused};
 use rustix::process::Signal;
 
 /// A small tier in a temporary folder, with the smallest RAM above it.
@@ -266,4 +266,77 @@ fn a_tier_may_grow_and_keeps_what_it_has() {
     let node = place.start(&[]);
     assert_eq!(get_all(&node, 1), 0);
     assert!(node.log().contains("starts empty"), "{}", node.log());
+}
+
+fn inspect(place: &Place, more: &[&str]) -> std::process::Command {
+    let path = place.folder.path().display().to_string();
+    moneta(&[&["flash", "inspect", &path], more].concat())
+}
+
+#[test]
+fn a_tier_can_be_looked_at_while_no_node_has_it() {
+    let place = Place::new();
+    let node = place.start(&[]);
+    assert!(refused(&mut inspect(&place, &[]), 1).contains("in use by a running node"));
+    let sets: String = (0..1_000).map(|number| set(&format!("key{number}"), &value(number))).collect();
+    assert_eq!(node.exchange(&sets), "STORED\r\n".repeat(1_000));
+    assert_eq!(node.exchange("delete key0\r\nset key1 0 0 1\r\nx\r\n"), "DELETED\r\nSTORED\r\n");
+    end(node, Signal::TERM);
+
+    let page: serde_json::Value =
+        serde_json::from_str(&printed(&mut inspect(&place, &["--verify", "--json"]))).unwrap();
+    let number = |name: &str| page[name].as_u64().unwrap_or_else(|| panic!("no number {name} in {page:#}"));
+    assert_eq!((number("records"), number("tombstones"), number("live"), number("damaged")), (1_002, 1, 999, 0));
+    assert_eq!((number("devices"), number("region_bytes")), (1, 256 << 10));
+    assert_eq!((&page["clean_stop"], &page["whole"], &page["verified"]), (&true.into(), &true.into(), &true.into()));
+    let regions = page["regions"].as_array().unwrap();
+    assert_eq!(regions.iter().map(|region| region["live"].as_u64().unwrap()).sum::<u64>(), 999);
+    let summary = printed(&mut inspect(&place, &[]));
+    assert!(summary.contains("records      1002,") && summary.contains("tombstones   1\n"), "{summary}");
+    let table = printed(&mut inspect(&place, &["--regions"]));
+    let listed = table.lines().filter(|line| line.split_whitespace().nth(3) == Some("free")).count();
+    assert_eq!(Some(listed as u64), page["states"]["free"].as_u64(), "{table}");
+
+    // What was looked at is as it was.
+    let node = place.start(&[]);
+    assert_eq!(stat(&node, "flash_recovery_from_snapshot"), 1);
+    assert_eq!(node.exchange("get key0 key1\r\n"), "VALUE key1 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn damage_is_found_named_and_served_as_misses() {
+    let place = Place::new();
+    let node = place.start(&[]);
+    let sets: String = (0..1_000).map(|number| set(&format!("key{number}"), &value(number))).collect();
+    assert_eq!(node.exchange(&sets), "STORED\r\n".repeat(1_000));
+    end(node, Signal::TERM);
+    let device = place.folder.path().join("moneta.flash");
+    let mut bytes = fs::read(&device).unwrap();
+    let middle = value(500);
+    let at = bytes.windows(middle.len()).position(|window| window == middle.as_bytes()).expect("it is there");
+    bytes[at + 7] ^= 1;
+    fs::write(&device, bytes).unwrap();
+
+    printed(&mut inspect(&place, &[]));
+    let output = inspect(&place, &["--verify"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "damage ends in a status for scripts");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("damaged      1 (every record was checked)"), "{text}");
+    assert_eq!(
+        text.lines().filter(|line| line.contains(" full ") && !line.starts_with("regions")).count(),
+        1,
+        "{text}"
+    );
+
+    let node = place.start(&[]);
+    assert_eq!(get_all(&node, 1_000), 999);
+    assert_eq!(stat(&node, "badcrc_from_extstore"), 1);
+}
+
+#[test]
+fn what_is_no_tier_cannot_be_looked_at() {
+    let place = Place::new();
+    let precious = file(place.folder.path(), "precious", "data");
+    assert!(refused(&mut moneta(&["flash", "inspect", &precious]), 1).contains("not a device of Moneta's"));
+    assert!(refused(&mut moneta(&["flash", "inspect", "/nonexistent"]), 1).contains("/nonexistent"));
 }
