@@ -5,7 +5,7 @@ use std::io;
 use crate::devices::Devices;
 use crate::format::BLOCK;
 use crate::format::footer::{self, Summary, kept};
-use crate::format::record::{Salt, View, mark};
+use crate::format::record::{Header, Salt, View, mark};
 use crate::format::region::{Begin, HEADER_BYTES, RegionHeader, TRAILER_BYTES, Trailer};
 use crate::io::Aligned;
 use crate::regions::Regions;
@@ -69,8 +69,9 @@ pub(crate) fn survey(devices: &Devices, region: usize) -> io::Result<Survey> {
     if begin == Begin::Free {
         return Ok(Survey::Free);
     }
-    media.read_at(&mut block, start + (devices.region_bytes() - BLOCK) as u64)?;
-    let trailer = Trailer::decode(&block[BLOCK - TRAILER_BYTES..], devices.tier());
+    let mut last = Aligned::zeroed(BLOCK);
+    media.read_at(&mut last, start + (devices.region_bytes() - BLOCK) as u64)?;
+    let trailer = Trailer::decode(&last[BLOCK - TRAILER_BYTES..], devices.tier());
     Ok(match (begin, trailer) {
         (Begin::Region(header), trailer) => Survey::InUse(Use {
             sequence: header.sequence,
@@ -82,7 +83,12 @@ pub(crate) fn survey(devices: &Devices, region: usize) -> io::Result<Survey> {
         (Begin::Unknown, Some(trailer)) => {
             Survey::InUse(Use { sequence: trailer.sequence, base: trailer.base, trailer: Some(trailer), damaged: true })
         }
-        _ => Survey::Free,
+        _ => match RegionHeader::repair(&block, devices.tier()) {
+            Some(RegionHeader { sequence, base, .. }) => {
+                Survey::InUse(Use { sequence, base, trailer: None, damaged: true })
+            }
+            None => Survey::Free,
+        },
     })
 }
 
@@ -125,32 +131,67 @@ fn from_footer(devices: &Devices, region: usize, trailer: &Trailer) -> io::Resul
     Ok(fits.then_some(Listing { records, summary, records_end: trailer.records_end, damaged: 0, bytes }))
 }
 
-/// Lists what the records themselves say. Those of a region that was being filled end at the first that does not check;
-/// where a trailer says how far records go, damaged ones are listed with the rest: nothing older may take their place.
+/// Lists what the records themselves say, damaged ones with the rest: nothing older may take their place. Those of a region
+/// that was being filled end where no record follows any more.
 fn from_records(bytes: &[u8], used: &Use, seed: u64) -> Listing {
     let limit = used.trailer.map_or(bytes.len(), |trailer| (trailer.records_end as usize).min(bytes.len()));
+    let bytes = &bytes[..limit];
     // How far back its records' older versions lie nobody knows any more: as far as can be.
     let mut summary = Summary { behind: used.sequence - 1, ..Summary::EMPTY };
     let mut records = Vec::new();
     let mut damaged = u64::from(used.trailer.is_some());
     let mut at = HEADER_BYTES;
-    while let Some(view) = bytes[..limit].get(at..).and_then(View::read).filter(View::is_whole) {
+    while at < limit {
+        let listed = |view: View<'_>| {
+            let record = Listed {
+                hash: kept(Key::new(view.key(), seed).hash),
+                offset: at as u32,
+                length: view.header.len() as u32,
+                is_tombstone: view.header.is(mark::TOMBSTONE),
+            };
+            (record, Summary::moment(view.expiry()), used.base + view.header.sequence)
+        };
         let salt = Salt { region: used.sequence, offset: at as u32 };
-        let sound = view.is_sound(salt);
-        if !sound && used.trailer.is_none() {
-            break;
-        }
-        damaged += u64::from(!sound);
-        summary.add(Summary::moment(view.expiry()), used.base + view.header.sequence);
-        records.push(Listed {
-            hash: kept(Key::new(view.key(), seed).hash),
-            offset: at as u32,
-            length: view.header.len() as u32,
-            is_tombstone: view.header.is(mark::TOMBSTONE),
-        });
-        at += view.header.len();
+        let sound = sound(bytes, salt).map(listed);
+        damaged += u64::from(sound.is_none());
+        let found = sound.or_else(|| repaired(bytes, salt, listed)).or_else(|| followed(bytes, salt).map(listed));
+        let Some((record, expiry, sequence)) = found else { break };
+        summary.add(expiry, sequence);
+        records.push(record);
+        at += record.length as usize;
+    }
+    // Where nothing follows, records end.
+    if at < limit && used.trailer.is_none() {
+        damaged -= 1;
     }
     Listing { records, summary, records_end: at as u32, damaged, bytes: bytes.len() as u64 }
+}
+
+/// The record at a place of a region, if it is sound.
+fn sound(bytes: &[u8], place: Salt) -> Option<View<'_>> {
+    let view = bytes.get(place.offset as usize..).and_then(View::read)?;
+    (view.is_whole() && view.is_sound(place)).then_some(view)
+}
+
+/// A record of which one bit of header or key is flipped, put right: it is not served, but its key must be known, and where
+/// the next one begins.
+fn repaired<T>(bytes: &[u8], place: Salt, look: impl Fn(View<'_>) -> T) -> Option<T> {
+    let start = place.offset as usize;
+    let header = Header::read(&bytes[start..])?;
+    let mut bytes = bytes.to_vec();
+    (start * 8..(start + header.value_start()) * 8).find_map(|bit| {
+        *bytes.get_mut(bit / 8)? ^= 1 << (bit % 8);
+        let found = sound(&bytes, place).map(&look);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        found
+    })
+}
+
+/// A record whose value is damaged, which can be told from one that was never wholly written by what follows it.
+fn followed(bytes: &[u8], place: Salt) -> Option<View<'_>> {
+    let view = bytes.get(place.offset as usize..).and_then(View::read).filter(View::is_whole)?;
+    let offset = place.offset + view.header.len() as u32;
+    sound(bytes, Salt { offset, ..place }).map(|_| view)
 }
 
 /// Brings what is known of a region in use into the table of regions.

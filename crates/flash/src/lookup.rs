@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::counters::count;
 use crate::engine::Inner;
 use crate::format::BLOCK;
-use crate::format::record::{Salt, View, mark};
+use crate::format::record::{Header, Salt, View, mark};
 use crate::io::Aligned;
 use crate::location::Location;
 use crate::shard::Shard;
@@ -151,11 +151,12 @@ impl Inner {
                 fetched.bytes = self.read(&place, length.next_multiple_of(BLOCK)).await?;
             }
         }
+        // What follows in the block counts too: a damaged record there may be a newer one of the same key.
+        let from = found.map_or(first, |at| start + at);
         fetched.found = match found {
-            Some(at) if is_sound(&fetched, at, start) => Ok(at),
-            Some(_) => Err(NotFound::Damaged),
-            None if is_undamaged(&fetched, first, start, end) => Err(NotFound::Other),
-            None => Err(NotFound::Damaged),
+            _ if !self.is_undamaged(&fetched, from, start, end) => Err(NotFound::Damaged),
+            Some(at) => Ok(at),
+            None => Err(NotFound::Other),
         };
         // What was read while the region began a new use says nothing.
         if is_current() {
@@ -169,6 +170,31 @@ impl Inner {
             }
         }
         Ok(fetched)
+    }
+
+    /// Whether all records that begin between `from` and `end` are sound. `bytes` may end within the last of them; then it must
+    /// at least end where the table of regions has another begin, or records end.
+    fn is_undamaged(&self, fetched: &Fetched, from: usize, start: usize, end: usize) -> bool {
+        let mut at = from;
+        while at < end {
+            let Some(header) = fetched.bytes.get(at - start..).and_then(Header::read) else { return true };
+            let next = at + header.len();
+            if next - start > fetched.bytes.len() {
+                return self.is_boundary(fetched.place.region, next);
+            }
+            if !is_sound(fetched, at - start, start) {
+                return false;
+            }
+            at = next;
+        }
+        true
+    }
+
+    /// Whether a record begins at an offset of a region, behind one that began in an earlier block, or records end there.
+    fn is_boundary(&self, region: usize, offset: usize) -> bool {
+        offset == self.regions.get(region).records_end() as usize
+            || offset < self.devices.region_bytes()
+                && self.regions.first_record(self.regions.block_at(region, offset)) == Some(offset)
     }
 
     async fn read(&self, place: &Place, bytes: usize) -> Result<Aligned, StoreError> {
@@ -185,17 +211,4 @@ impl Inner {
 fn is_sound(fetched: &Fetched, at: usize, start: usize) -> bool {
     let salt = Salt { region: fetched.place.sequence, offset: (start + at) as u32 };
     View::read(&fetched.bytes[at..]).is_some_and(|view| view.is_whole() && view.is_sound(salt))
-}
-
-/// Whether all records that begin between `first` and `end`, as far as they were read, are sound.
-fn is_undamaged(fetched: &Fetched, first: usize, start: usize, end: usize) -> bool {
-    let mut at = first;
-    while at < end {
-        let Some(view) = fetched.bytes.get(at - start..).and_then(View::read) else { break };
-        if view.is_whole() && !is_sound(fetched, at - start, start) {
-            return false;
-        }
-        at += view.header.len();
-    }
-    true
 }

@@ -62,6 +62,18 @@ impl RegionHeader {
         bytes
     }
 
+    /// Reads the first block of a region of `tier` in which one bit is flipped. Worth it: without its header a region that
+    /// was being filled is lost, and older versions would show of all that it holds.
+    pub(crate) fn repair(block: &[u8], tier: u64) -> Option<Self> {
+        let mut bytes: [u8; HEADER_BYTES] = block[..HEADER_BYTES].try_into().expect("a block is longer");
+        (0..HEADER_BYTES * 8).find_map(|bit| {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let begin = Self::decode(&bytes, tier);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            if let Begin::Region(header) = begin { Some(header) } else { None }
+        })
+    }
+
     /// Reads the first block of a region of `tier`.
     pub(crate) fn decode(block: &[u8], tier: u64) -> Begin {
         let bytes = &block[..HEADER_BYTES];
@@ -152,6 +164,8 @@ mod tests {
                 bytes
             };
             assert_eq!(RegionHeader::decode(&flip(header.encode()), 1), Begin::Unknown);
+            assert_eq!(RegionHeader::repair(&flip(header.encode()), 1), Some(header));
+            assert_eq!(RegionHeader::repair(&flip(header.encode()), 2), None);
             assert_eq!(Trailer::decode(&flip(trailer.encode()), 1), None);
         }
     }

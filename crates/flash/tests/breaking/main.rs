@@ -5,6 +5,7 @@
 
 mod drive;
 mod faults;
+mod flips;
 mod history;
 mod order;
 mod torn;
