@@ -97,13 +97,14 @@ pub struct SsdArgs {
 
 impl SsdArgs {
     pub(super) fn run(&self) -> Result<()> {
-        let report = ssd::run(&self.settings()?)?;
+        let (report, ran) = ssd::run(&self.settings()?);
         print!("{}", report.render());
         if let Some(path) = &self.markdown {
             let written = std::fs::write(path, report.markdown());
             written.map_err(|source| BenchError::File { path: path.clone(), source })?;
         }
-        self.output.write(&report)
+        self.output.write(&report)?;
+        ran
     }
 
     fn settings(&self) -> Result<Settings> {

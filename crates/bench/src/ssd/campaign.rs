@@ -87,12 +87,12 @@ pub struct Settings {
     pub progress: bool,
 }
 
-/// Runs a campaign.
+/// Runs a campaign. Where it ended early, the report holds what was measured before.
 ///
 /// # Errors
-/// What goes wrong with a server, [`BenchError::Mismatch`] at the first wrong value, or [`BenchError::Interrupted`].
-pub fn run(settings: &Settings) -> Result<Report> {
-    pin_this_thread(&settings.client_cpus)?;
+/// The second of the pair: what went wrong with a server, [`BenchError::Mismatch`] at the first wrong value, or
+/// [`BenchError::Interrupted`].
+pub fn run(settings: &Settings) -> (Report, Result<()>) {
     let name = |side: usize| settings.sides.get(side).map_or("–".to_owned(), |side| side.name.clone());
     let mut report = Report {
         names: [name(0), name(1)],
@@ -100,22 +100,28 @@ pub fn run(settings: &Settings) -> Result<Report> {
         rows: Vec::new(),
         remarks: Vec::new(),
     };
+    let ran = run_parts(settings, &mut report);
+    (report, ran)
+}
+
+fn run_parts(settings: &Settings, report: &mut Report) -> Result<()> {
+    pin_this_thread(&settings.client_cpus)?;
     let wants = |part| settings.parts.contains(&part);
     if settings.parts.iter().any(|part| *part != Part::Small) {
         let mut subjects = settings.start(settings.scale.flash)?;
         let load = Loads::new(settings, settings.scale.value_size);
-        fill::run(settings, &load, &subjects, &mut report)?;
+        fill::run(settings, &load, &subjects, report)?;
         if wants(Part::Reads) {
-            reads::run(settings, &load, &subjects, &mut report)?;
+            reads::run(settings, &load, &subjects, report)?;
         }
         if wants(Part::Nightly) {
-            nightly::run(settings, &load, &subjects, &mut report)?;
+            nightly::run(settings, &load, &subjects, report)?;
         }
         if wants(Part::Restart) {
-            restart::run(settings, &load, &mut subjects[0], &mut report)?;
+            restart::run(settings, &load, &mut subjects[0], report)?;
         }
         if wants(Part::Overwrites) {
-            overwrites::run(settings, &load, &subjects, &mut report)?;
+            overwrites::run(settings, &load, &subjects, report)?;
         }
     }
     if wants(Part::Small) {
@@ -124,10 +130,10 @@ pub fn run(settings: &Settings) -> Result<Report> {
             Subject::start(&settings.sides[0], &settings.data, settings.scale.small_flash, &settings.server_cpus)?;
         let subjects = [subject];
         let load = Loads::new(settings, settings.scale.small_value_size);
-        fill::run(settings, &load, &subjects, &mut report)?;
-        overwrites::run(settings, &load, &subjects, &mut report)?;
+        fill::run(settings, &load, &subjects, report)?;
+        overwrites::run(settings, &load, &subjects, report)?;
     }
-    Ok(report)
+    Ok(())
 }
 
 impl Settings {
