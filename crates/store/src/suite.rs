@@ -27,6 +27,7 @@ mod compare;
 mod concurrent;
 mod generate;
 mod operation;
+mod restarting;
 mod runner;
 mod shrink;
 mod walking;
@@ -38,6 +39,7 @@ use crate::store::Store;
 use crate::time::Clock;
 pub use concurrent::concurrent;
 pub use operation::Operation;
+pub use restarting::{Restarting, run_restarting};
 
 /// The second at which every run begins.
 const START: u32 = 1_000_000_000;
@@ -73,6 +75,7 @@ pub struct Options {
     keys_per_hash: usize,
     last_access_slack: u32,
     fetched_slack: bool,
+    restarts: bool,
 }
 
 impl Options {
@@ -87,6 +90,7 @@ impl Options {
             keys_per_hash: 1,
             last_access_slack: 0,
             fetched_slack: false,
+            restarts: false,
         }
     }
 
@@ -183,12 +187,26 @@ pub fn run<S: Store>(make: impl Fn(SuiteConfig, Arc<Clock>) -> S, options: Optio
 /// # Panics
 /// As [`run`].
 pub fn run_polled<S: Store>(make: impl Fn(SuiteConfig, Arc<Clock>) -> S, idle: impl Fn(&S), options: Options) {
+    run_with(make, idle, never_restarts, options);
+}
+
+/// What restarts a store in a sequence without restarts.
+fn never_restarts<S>(_: &S, _: bool) {
+    unreachable!("restarts are not among the operations");
+}
+
+fn run_with<S: Store>(
+    make: impl Fn(SuiteConfig, Arc<Clock>) -> S,
+    idle: impl Fn(&S),
+    restart: impl Fn(&S, bool),
+    options: Options,
+) {
     let first = std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok());
     let first = first.unwrap_or_else(|| fastrand::u64(..));
     println!("MONETA_SEED={first}");
     for round in 0..u64::from(options.rounds) {
         let seed = first.wrapping_add(round);
-        if let Some(failure) = find_failure(&make, &idle, options, seed) {
+        if let Some(failure) = find_with(&make, &idle, &restart, options, seed) {
             panic!("{failure}");
         }
     }
@@ -201,11 +219,21 @@ pub fn find_failure<S: Store>(
     options: Options,
     seed: u64,
 ) -> Option<Failure> {
+    find_with(make, idle, never_restarts, options, seed)
+}
+
+fn find_with<S: Store>(
+    make: impl Fn(SuiteConfig, Arc<Clock>) -> S,
+    idle: impl Fn(&S),
+    restart: impl Fn(&S, bool),
+    options: Options,
+    seed: u64,
+) -> Option<Failure> {
     let sequence = generate::sequence(options, seed);
     let attempt = |operations: &[Operation]| {
         let clock = Arc::new(Clock::manual(START));
         let store = make(options.config, Arc::clone(&clock));
-        runner::run(&store, &idle, clock, &sequence.keys, operations, options)
+        runner::run(&store, &idle, &restart, clock, &sequence.keys, operations, options)
     };
     let difference = attempt(&sequence.operations)?;
     println!("after {} operations: {}; looking for a shorter way there", difference.index + 1, difference.reason);

@@ -57,6 +57,7 @@ struct Generator {
     mode: Mode,
     keys: usize,
     value_max: usize,
+    restarts: bool,
     /// Most bytes of an ordinary value in this sequence.
     ordinary: usize,
 }
@@ -73,6 +74,7 @@ impl Generator {
             mode: options.mode,
             keys: keys.unwrap_or(most).clamp(1, most),
             value_max: options.config.value_max,
+            restarts: options.restarts,
             ordinary: ordinary.unwrap_or(16).min(options.config.value_max),
             rng,
         }
@@ -93,6 +95,7 @@ impl Generator {
 
     fn operation(&mut self) -> Operation {
         match self.rng.u16(0..1000) {
+            0..5 if self.restarts => Operation::Restart { kill: self.rng.bool() },
             0..400 => Operation::Get { key: self.key(), request: self.retrieve() },
             400..700 => self.set(),
             700..780 => self.delete(),

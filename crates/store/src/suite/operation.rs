@@ -102,6 +102,11 @@ pub enum Operation {
         /// How much of it.
         seconds: u32,
     },
+    /// The store ends and comes back.
+    Restart {
+        /// It is killed, once everything accepted is where it outlives that.
+        kill: bool,
+    },
     /// One batch of a walk that goes on between other operations; begins one if none is under way.
     WalkOn,
     /// A whole walk, and a look at the gauges.
@@ -209,6 +214,8 @@ impl fmt::Display for Operation {
             Self::Prefetch { keys } => write!(out, "prefetch keys {keys:?}"),
             Self::Flush { delay } => write!(out, "flush delay={}", delay.0),
             Self::Advance { seconds } => write!(out, "advance the clock by {seconds} s"),
+            Self::Restart { kill: false } => write!(out, "stop and start again"),
+            Self::Restart { kill: true } => write!(out, "kill and start again"),
             Self::WalkOn => write!(out, "walk a batch on"),
             Self::WalkAll => write!(out, "walk all"),
             Self::Resize { percent } => write!(out, "resize to {percent} %"),

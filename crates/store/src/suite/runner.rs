@@ -27,6 +27,7 @@ pub(super) struct Difference {
 /// Both stores and what is known of them.
 pub(super) struct Runner<'a, S> {
     pub(super) driven: Driven<'a, S>,
+    restart: &'a dyn Fn(&S, bool),
     pub(super) model: ModelStore,
     pub(super) options: Options,
     pub(super) book: CasBook,
@@ -75,6 +76,7 @@ impl Observer for Departures {
 pub(super) fn run<S: Store>(
     store: &S,
     idle: &dyn Fn(&S),
+    restart: &dyn Fn(&S, bool),
     clock: Arc<Clock>,
     keys: &[Vec<u8>],
     operations: &[Operation],
@@ -82,6 +84,7 @@ pub(super) fn run<S: Store>(
 ) -> Option<Difference> {
     let mut runner = Runner {
         driven: Driven { store, idle },
+        restart,
         model: ModelStore::new(Arc::clone(&clock), options.config.value_max),
         options,
         book: CasBook::default(),
@@ -92,7 +95,7 @@ pub(super) fn run<S: Store>(
         departures: Arc::default(),
         kept: Kept::default(),
     };
-    store.observe(Some(Arc::clone(&runner.departures) as Arc<dyn Observer>));
+    runner.listen();
     for (index, operation) in operations.iter().enumerate() {
         let ended = catch_unwind(AssertUnwindSafe(|| runner.step(operation)))
             .unwrap_or_else(|panic| Err(format!("panicked: {}", message(&*panic))));
@@ -125,6 +128,7 @@ impl<'a, S: Store> Runner<'a, S> {
                 self.model_driven().finish(self.model.flush(*delay))?;
             }
             Operation::Advance { seconds } => self.clock.advance(*seconds),
+            Operation::Restart { kill } => self.restart(*kill),
             Operation::WalkOn => self.walk_on()?,
             Operation::WalkAll => self.walk_all()?,
             Operation::Resize { percent } => {
@@ -133,6 +137,17 @@ impl<'a, S: Store> Runner<'a, S> {
             on_a_key => self.on_a_key(on_a_key)?,
         }
         self.check_departures()
+    }
+
+    fn listen(&self) {
+        self.driven.store.observe(Some(Arc::clone(&self.departures) as Arc<dyn Observer>));
+    }
+
+    /// A walk under way ends with the store, and so does its observer.
+    fn restart(&mut self, kill: bool) {
+        self.walk = None;
+        (self.restart)(self.driven.store, kill);
+        self.listen();
     }
 
     /// A key as the store takes it.
