@@ -183,19 +183,22 @@ impl State {
         })
     }
 
-    /// Hands over what waits and takes what is done, until neither is left.
+    /// Hands over what waits and takes what is done.
     fn turn(&mut self, media: &[Arc<dyn Media>]) {
         self.stuck = false;
-        while self.in_kernel > 0 || !self.waiting.is_empty() {
-            self.uring.completion().disable_eventfd();
-            let through = self.exchange(media);
-            self.uring.completion().enable_eventfd();
-            // What came while the kernel kept silent is seen here, what comes from here on is told.
-            fence(Ordering::SeqCst);
-            let (_, called) = self.queued();
-            if !through || (!called && self.uring.completion().is_empty()) {
-                return;
-            }
+        if self.in_kernel == 0 && self.waiting.is_empty() {
+            return;
+        }
+        self.uring.completion().disable_eventfd();
+        let through = self.exchange(media);
+        self.uring.completion().enable_eventfd();
+        // What came while the kernel kept silent is seen here, what comes from here on is told.
+        fence(Ordering::SeqCst);
+        let (_, called) = self.queued();
+        if through && (called || !self.uring.completion().is_empty()) {
+            // Once and no more: the flag that calls us may stay up with nothing behind it, when the kernel raises it for work
+            // that we have taken already.
+            self.exchange(media);
         }
     }
 
@@ -207,13 +210,13 @@ impl State {
             // A call that fails leaves the queue as it is; what the kernel has already will bring us back here.
             let failed = (unsent > 0 || called) && self.uring.submit().is_err();
             self.reap();
-            let (unsent, called) = self.queued();
+            let (unsent, _) = self.queued();
             if failed {
                 self.be_stuck(self.in_kernel == unsent);
                 return false;
             }
             let room = self.in_kernel < IN_KERNEL && !self.waiting.is_empty();
-            if !room && unsent == 0 && !called {
+            if !room && unsent == 0 {
                 return true;
             }
         }
