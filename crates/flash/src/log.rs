@@ -38,7 +38,7 @@ pub(crate) const RESERVE: usize = 2;
 /// Full regions that may wait to be written before writers have to wait for the device.
 const SEALED_MAX: usize = 3;
 
-/// No region is free, or no buffer: the write has to wait.
+/// No region is free, or no buffer, or a flush is under way: the write has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -99,6 +99,8 @@ pub(crate) struct Log {
     tier: u64,
     region_bytes: usize,
     appended: AtomicU64,
+    /// Records in regions below are flushed. Changed with all groups locked.
+    flushed_below: AtomicU64,
 }
 
 impl Log {
@@ -123,6 +125,7 @@ impl Log {
             tier,
             region_bytes,
             appended: AtomicU64::new(0),
+            flushed_below: AtomicU64::new(0),
         }
     }
 
@@ -159,6 +162,10 @@ impl Log {
             let number = self.group_not_below(group, least);
             let group = &self.groups[number];
             let mut head = group.open.lock();
+            if over.is_some_and(|over| over.sequence() < self.flushed_below.load(Ordering::Relaxed)) {
+                // What was found is being flushed. Nothing may be made of it: again when the index has it no more.
+                return Err(Full);
+            }
             let mut open = match head.take() {
                 Some(open) if open.sequence < least => {
                     *head = Some(open);
@@ -295,7 +302,9 @@ impl Log {
                 abandoned.push(open.region);
             }
         }
-        (self.regions.upcoming_sequence(), abandoned)
+        let below = self.regions.upcoming_sequence();
+        self.flushed_below.store(below, Ordering::Relaxed);
+        (below, abandoned)
     }
 
     /// Looks at the open region of a group under its lock.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::counters::count;
+use crate::devices::TierState;
 use crate::engine::Inner;
 use crate::error::FlashError;
 use crate::format::BLOCK;
@@ -30,20 +31,29 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     if fresh {
         (0..inner.regions.len()).for_each(|region| inner.regions.give_back(region));
-        return Ok(());
+    } else {
+        bring_back(inner);
     }
+    // What the next start must know whatever becomes of this run: that no snapshot fits, and where its CAS values begin.
+    let sequence_floor = inner.log.sequence.next_floor();
+    let state = TierState { clean_stop: 0, sequence_floor, ..inner.devices.state() };
+    let saved = inner.devices.save(&state);
+    saved.map_err(|source| FlashError::Start { what: "with the superblocks", source })?;
+    snapshot::remove(inner);
+    Ok(())
+}
+
+fn bring_back(inner: &Inner) {
     if snapshot::load(inner) {
         inner.from_snapshot.store(true, Ordering::Relaxed);
     } else {
         from_footers(inner);
     }
-    snapshot::invalidate(inner).map_err(|source| FlashError::Start { what: "with the superblocks", source })?;
     let newest = inner.regions.iter().map(|(_, region)| region.sequence()).max().unwrap_or(0);
     inner.regions.raise_sequence(newest.max(inner.devices.state().flushed_below));
     let last = inner.regions.iter().map(|(_, region)| region.summary().last.max(region.base())).max();
     inner.log.sequence.raise(last.unwrap_or(0));
     count(&inner.counters.recovered_items, inner.items());
-    Ok(())
 }
 
 fn from_footers(inner: &Inner) {
@@ -74,7 +84,7 @@ fn distrust(inner: &Inner, unread: &[(usize, Use)]) {
     tracing::error!(regions = unread.len(), "a region cannot be read: all that is as old as it is dropped");
     let below = unread.first().map_or(0, |(_, used)| used.sequence + 1);
     let state = inner.devices.state();
-    let state = crate::devices::TierState { flushed_below: state.flushed_below.max(below), ..state };
+    let state = TierState { flushed_below: state.flushed_below.max(below), ..state };
     if let Err(error) = inner.devices.save(&state) {
         tracing::error!(%error, "the superblocks cannot be written");
     }

@@ -26,6 +26,12 @@ impl Sequence {
         next(last.unwrap_or_else(|last| last))
     }
 
+    /// A floor for the next run of the node, should it begin in the same second as this one: above all numbers that this one
+    /// gives out before the clock is as far.
+    pub(crate) fn next_floor(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) + (1 << SECOND_SHIFT)
+    }
+
     /// Makes all further numbers greater than `floor`.
     pub(crate) fn raise(&self, floor: u64) {
         self.0.fetch_max(floor, Ordering::Relaxed);

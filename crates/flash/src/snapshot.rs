@@ -55,16 +55,11 @@ pub(crate) fn load(inner: &Inner) -> bool {
     }
 }
 
-/// Makes sure that no snapshot counts any more.
-pub(crate) fn invalidate(inner: &Inner) -> io::Result<()> {
-    let state = inner.devices.state();
-    if state.clean_stop != 0 {
-        inner.devices.save(&TierState { clean_stop: 0, ..state })?;
-    }
+/// Removes the snapshot, which no superblock names any more.
+pub(crate) fn remove(inner: &Inner) {
     if let Some(path) = inner.devices.snapshot_path() {
         let _ = std::fs::remove_file(path);
     }
-    Ok(())
 }
 
 /// Keeps the index where the next start finds it. For a tier at rest, with all regions written.

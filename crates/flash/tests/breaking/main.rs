@@ -8,4 +8,5 @@ mod faults;
 mod flips;
 mod history;
 mod order;
+mod races;
 mod torn;
