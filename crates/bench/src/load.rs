@@ -54,6 +54,8 @@ pub struct Rate {
 pub struct Plan {
     /// What is asked for.
     pub workload: Arc<Workload>,
+    /// Number of the run: runs of one workload with different numbers ask for different keys, from the same ones.
+    pub run: u64,
     /// In which protocol.
     pub protocol: Protocol,
     /// Over how many connections, at least one for each thread.
@@ -170,7 +172,7 @@ pub fn write_all(plan: &Plan, address: &Address, server: Option<Process>, passes
 /// What goes wrong on a connection, or [`BenchError::Interrupted`]. Wrong values are in the outcome, see [`Outcome::check`].
 pub fn run(plan: &Plan, address: &Address, server: Option<Process>) -> Result<Outcome> {
     run_sources(plan, address, server, "load", |stream, streams| {
-        MixedSource::new(Arc::clone(&plan.workload), stream, streams)
+        MixedSource::new(Arc::clone(&plan.workload), plan.run, stream, streams)
     })
 }
 

@@ -169,7 +169,7 @@ impl Stream {
                 Box::new(trace::open(path, *format)?.map(move |request| request.map(step)))
             }
             Input::Workload(workload) => {
-                let mut source = MixedSource::new(Arc::clone(workload), 0, 1)?;
+                let mut source = MixedSource::new(Arc::clone(workload), 0, 0, 1)?;
                 let workload = Arc::clone(workload);
                 Box::new(std::iter::from_fn(move || source.next()).map(move |Request { operation, key, version }| {
                     let length = workload.value_length(operation, key, version);

@@ -20,6 +20,9 @@ const GROWTHS_BEFORE_RESET: u64 = 16;
 /// Room left in key numbers for keys asked for once: enough for 2^44 of them in each of 16 streams.
 const ONCE_KEYS: u64 = 1 << 48;
 
+/// A run has fewer streams, which are threads, than this power of two.
+const RUN_SHIFT: u32 = 32;
+
 /// Everything that decides which requests are made.
 #[derive(Debug, Clone)]
 pub struct Workload {
@@ -158,14 +161,14 @@ pub struct MixedSource {
 }
 
 impl MixedSource {
-    /// Stream `stream` of `streams`.
+    /// Stream `stream` of `streams` in run `run`.
     ///
     /// # Errors
     /// [`BenchError::Option`] when the popularity cannot be drawn from.
-    pub fn new(workload: Arc<Workload>, stream: u64, streams: u64) -> Result<Self> {
+    pub fn new(workload: Arc<Workload>, run: u64, stream: u64, streams: u64) -> Result<Self> {
         let sampler = Sampler::new(&workload.popularity, workload.keys, stream, streams)
             .map_err(|reason| BenchError::option("distribution", workload.keys, reason))?;
-        let random = generator(workload.seed, stream);
+        let random = generator(workload.seed, run << RUN_SHIFT | stream);
         Ok(Self { workload, sampler, random, stream, streams, once: 0, version: 0 })
     }
 
@@ -316,6 +319,16 @@ mod tests {
                 assert_eq!(all, expected, "{passes:?} in {streams} streams");
             }
         }
+    }
+
+    #[test]
+    fn runs_ask_for_different_keys_and_the_same_run_for_the_same() {
+        let keys = |run| {
+            let mut source = MixedSource::new(Arc::new(workload(1000)), run, 0, 1).unwrap();
+            (0..100).map(|_| source.next().unwrap().key.number).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(1), keys(1));
+        assert_ne!(keys(1), keys(2));
     }
 
     #[test]

@@ -188,6 +188,7 @@ impl LoadArgs {
         };
         Ok(Plan {
             workload: self.workload.build()?,
+            run: 0,
             protocol: self.workload.protocol(),
             connections: self.connections as usize,
             threads: self.threads as usize,

@@ -1,5 +1,6 @@
 //! The campaign: which parts there are, at which scale, and in which order they run.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,10 +164,12 @@ impl Settings {
     }
 }
 
-/// Makes the plans of a campaign's loads: the same keys and values for all of them.
+/// Makes the plans of a campaign's loads: the same keys and values for all of them, asked for in another order by each, lest one
+/// finds in RAM what an earlier one brought there.
 #[derive(Debug)]
 pub struct Loads {
     base: Plan,
+    runs: Cell<u64>,
     /// Bytes of a key and its value.
     pub item_bytes: u64,
     /// How values are told of in the names of loads.
@@ -190,6 +193,7 @@ impl Loads {
         };
         let base = Plan {
             workload: Arc::new(workload),
+            run: 0,
             protocol: Protocol::Text,
             connections: 16,
             threads: 1,
@@ -203,12 +207,19 @@ impl Loads {
             cpus: settings.client_cpus.clone(),
             progress: settings.progress,
         };
-        Self { base, item_bytes: (scale.key_length + value_size as usize) as u64, size: format!("{value_size} B") }
+        let runs = Cell::new(0);
+        Self {
+            base,
+            runs,
+            item_bytes: (scale.key_length + value_size as usize) as u64,
+            size: format!("{value_size} B"),
+        }
     }
 
     /// Uniform random gets in a closed loop.
     pub fn plan(&self, connections: usize) -> Plan {
-        Plan { connections, ..self.base.clone() }
+        self.runs.set(self.runs.get() + 1);
+        Plan { connections, run: self.runs.get(), ..self.base.clone() }
     }
 
     /// The same with something of the workload changed.

@@ -32,16 +32,16 @@ const LOAD: &str = "nightly load";
 pub fn run(settings: &Settings, load: &Loads, subjects: &[Subject], report: &mut Report) -> Result<()> {
     let scale = &settings.scale;
     let name = format!("online gets, {} a second, Zipf {THETA}", scale.online_rate);
+    let zipf = || load.with(ONLINE, |workload| workload.popularity = Popularity::Zipf { theta: THETA });
+    let rate = Rate { per_second: scale.online_rate, arrivals: Arrivals::Poisson, sleeps: true };
+    let warm = Plan { length: Length::Duration(scale.online_warmup), ..zipf() };
+    let [alone, beside] = std::array::from_fn(|_| Plan { rate: Some(rate), ..zipf() });
     for (side, subject) in subjects.iter().enumerate() {
         settings.announce(&format!("{LOAD}: {name}"), subject)?;
         settings.drop_page_cache()?;
-        let closed = load.with(ONLINE, |workload| workload.popularity = Popularity::Zipf { theta: THETA });
-        let warm = Plan { length: Length::Duration(scale.online_warmup), ..closed.clone() };
         load::run(&warm, subject.online(), None)?.check()?;
-        let rate = Rate { per_second: scale.online_rate, arrivals: Arrivals::Poisson, sleeps: true };
-        let online = Plan { rate: Some(rate), ..closed };
-        let quiet = measure(subject, &online, true)?;
-        let (loaded, bulk) = under_load(load, subject, &online, scale.length)?;
+        let quiet = measure(subject, &alone, true)?;
+        let (loaded, bulk) = under_load(load, subject, &beside, scale.length)?;
         add(report, side, &name, &quiet, &loaded, &bulk);
         subject.settle()?;
     }
