@@ -91,8 +91,12 @@ impl Inner {
                 }
                 Attempt::Full(before) => {
                     self.reclaim.need();
-                    self.log.queue.wait(Goal::Room(before)).await?;
-                    again(&self, &key.borrow(), None)
+                    let waited = self.log.queue.wait(Goal::Room(before)).await;
+                    // Also if there will be no room, as devices went off: the operation sees it and takes note of the key.
+                    match (again(&self, &key.borrow(), None), waited) {
+                        (Attempt::Full(_), Err(error)) => return Err(error),
+                        (attempt, _) => attempt,
+                    }
                 }
             };
         }

@@ -18,7 +18,9 @@ use crate::counters::Counters;
 use crate::devices::{Devices, Opened};
 use crate::error::FlashError;
 use crate::flusher::{Flusher, Goal};
+use crate::format::BLOCK;
 use crate::io::{ReadCounters, Reader};
+use crate::location::BLOCKS_MAX;
 use crate::log::{GROUPS, Log, RESERVE};
 use crate::operate::{found, keep};
 use crate::reclaim::{Reclaim, Reclaimer};
@@ -57,7 +59,8 @@ pub(crate) struct Inner {
     pub(crate) observer: RwLock<Option<Arc<dyn Observer>>>,
     /// The moment of a flush that waits, 0 without one.
     pub(crate) flush_at: AtomicU32,
-    // Held while a flush takes effect: two at once would give regions back twice.
+    // Held while a flush takes effect, of which two at once would give regions back twice; and while a record is carried
+    // forward, which a flush would miss.
     pub(crate) flushing: Mutex<()>,
     pub(crate) from_snapshot: AtomicBool,
     reclaimer: Threads,
@@ -115,6 +118,7 @@ impl Flash {
         }
         let devices = Arc::new(devices);
         let region_bytes = devices.region_bytes();
+        check_size(devices.regions(), region_bytes)?;
         let regions = Arc::new(Regions::new(devices.regions(), region_bytes));
         let counters = Arc::new(Counters::default());
         let reclaim = Arc::<Reclaim>::default();
@@ -175,6 +179,15 @@ impl Flash {
     pub fn crash(self) {
         self.inner.shut_down(false);
     }
+}
+
+/// Refuses more than locations can name.
+fn check_size(regions: usize, region_bytes: usize) -> Result<(), FlashError> {
+    if regions * (region_bytes / BLOCK) > BLOCKS_MAX {
+        let reason = "a tier has at most 4 TiB in all: give its devices smaller sizes, or run another node on the rest";
+        return Err(FlashError::Config(reason.into()));
+    }
+    Ok(())
 }
 
 fn make_shards(device_bytes: u64) -> Result<(Box<[Slot]>, u32), FlashError> {

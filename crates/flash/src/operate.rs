@@ -266,12 +266,16 @@ impl Inner {
     #[cold]
     fn refuse<T>(&self, key: &Key<'_>) -> Attempt<T> {
         let mut shard = self.shard(key.hash).lock();
+        self.outdate_key(&mut shard, key);
+        Attempt::Done(Err(off()))
+    }
+
+    fn outdate_key(&self, shard: &mut Shard, key: &Key<'_>) {
         if let Some((position, _)) = shard.find(key.hash) {
             shard.index.remove(position);
             // A restart would find it again: there can be no tombstone now.
             self.outdate();
         }
-        Attempt::Done(Err(off()))
     }
 
     fn ended<T>(&self, outcome: T, number: Option<u64>) -> Attempt<T> {
@@ -310,6 +314,7 @@ impl Inner {
         room: u64,
     ) -> Result<Stored, Halt> {
         if self.log.queue.is_off() {
+            self.outdate_key(shard, key);
             return Err(Halt::Failed(off()));
         }
         let mut scratch = Vec::new();
