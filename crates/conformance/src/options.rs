@@ -40,7 +40,13 @@ pub struct Options {
     pub no_background_work: bool,
     /// Seconds of silence after which a connection is closed.
     pub idle_timeout_seconds: Option<u32>,
+    /// A folder for an SSD tier, with clients on the batch port and nothing brought into RAM: every item is on SSD only.
+    /// memcached serves from RAM all the same.
+    pub only_on_ssd: Option<PathBuf>,
 }
+
+/// Size of an SSD tier: more than any test writes.
+const SSD_TIER: &str = "512m";
 
 impl Options {
     /// The arguments for `kind`, listening on 127.0.0.1 at `port` unless a Unix socket is wished for.
@@ -52,8 +58,14 @@ impl Options {
         };
         match &self.unix_socket {
             Some((path, mode)) => line.add("-s").add(path).add("-a").add(mode),
+            None if kind == Kind::Moneta && self.only_on_ssd.is_some() => {
+                line.add("-p").add("0").add("--batch-port").add(port.to_string()).add("-l").add("127.0.0.1")
+            }
             None => line.add("-p").add(port.to_string()).add("-l").add("127.0.0.1"),
         };
+        if let Some(folder) = self.only_on_ssd.as_ref().filter(|_| kind == Kind::Moneta) {
+            line.add("--flash").add(format!("{}:{SSD_TIER}", folder.display())).add("--promote").add("0%");
+        }
         line.option("-m", self.memory_mebibytes)
             .option("-t", self.threads)
             .option("-c", self.max_connections)

@@ -11,6 +11,8 @@ use moneta_conformance::server::Server;
 
 /// Small enough that values around the limit stay cheap; memcached 1.6.18 crashes with a much smaller one.
 const SMALL_ITEMS_KIBIBYTES: u32 = 512;
+/// Commands a protocol to a node that has every item on SSD only: enough to meet every command on every kind of item.
+const SSD_COMMANDS: usize = 20_000;
 /// Values of a mebibyte are slow, so few of them are sent.
 const LARGE_ITEM_COMMANDS: usize = 3_000;
 
@@ -53,6 +55,25 @@ fn meta_commands_are_answered_as_memcached_answers_them() -> Result<()> {
 #[test]
 fn binary_commands_are_answered_as_memcached_answers_them() -> Result<()> {
     answers_are_equal(Protocol::Binary)
+}
+
+#[test]
+fn items_that_are_only_on_ssd_are_answered_as_memcached_answers_its_own() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let options = Options { only_on_ssd: Some(folder.path().into()), ..options(Some(SMALL_ITEMS_KIBIBYTES)) };
+    let (reference, subject) = (Server::start(Kind::Memcached, &options)?, Server::start_subject(&options)?);
+    for protocol in Protocol::ALL {
+        let item_limit = SMALL_ITEMS_KIBIBYTES as usize * 1024;
+        let plan = Plan { commands: SSD_COMMANDS, ..Plan::from_environment(protocol, item_limit)? };
+        let outcome = run(plan, &reference, &subject)?;
+        println!("{}", outcome.report());
+        assert!(outcome.differences.is_empty(), "{}", outcome.report());
+        assert_eq!(outcome.unanswered, 0, "{}", outcome.report());
+    }
+    if subject.kind() == Kind::Moneta {
+        assert_eq!(subject.connect()?.stat("ram_items")?, 0, "nothing came into RAM");
+    }
+    Ok(())
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub fn write<S: Store>(worker: &Worker<S>, arguments: &[u8], style: &Style<'_>, 
     match words.next() {
         None => general(worker, &mut lister),
         Some(b"settings") => settings(worker, &mut lister),
-        Some(b"items") => items(&worker.store.stats(), &mut lister),
+        Some(b"items") => items(&tiers::together(&worker.store.stats()), &mut lister),
         Some(b"slabs") => slabs(worker, &mut lister),
         Some(b"sizes") => lister.put("sizes_status", "disabled"),
         Some(b"conns") => connections(worker, &mut lister),
@@ -102,7 +102,8 @@ fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     let now = node.clock.now();
     let counters = node.registry.since_reset();
     let times = ProcessorTime::now();
-    let store = worker.store.stats();
+    let upper = worker.store.stats();
+    let store = tiers::together(&upper);
     lister.put("pid", std::process::id());
     lister.put("uptime", now.saturating_sub(node.started));
     lister.put("time", now);
@@ -130,23 +131,21 @@ fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     lister.put("accepting_conns", u8::from(counters.curr_connections < settings.max_connections));
     lister.put("threads", settings.threads);
     lister.put("hash_bytes", store.index_bytes);
-    // Of two tiers the lower one has all items, and only what it gives up is gone.
-    let lower = store.flash.as_ref();
-    lister.put("curr_items", lower.map_or(store.items, |flash| flash.items));
-    lister.put("total_items", store.total_items);
-    lister.put("bytes", store.bytes);
-    lister.put("evictions", lower.map_or(store.evictions, |flash| flash.evictions));
-    lister.put("evicted_unfetched", lower.map_or(store.evicted_unfetched, |flash| flash.evicted_unfetched));
+    lister.put("curr_items", store.items);
     general_store(&store, lister);
-    tiers::list(&store, lister);
+    tiers::list(&upper, lister);
 }
 
 /// Counters that memcached does not have, left to the metrics page.
 const INTERNAL: [&str; 3] = ["store_errors", "protocol_errors", "log_watcher_skipped"];
 
 fn general_store(store: &StoreStats, lister: &mut Lister<'_>) {
+    lister.put("total_items", store.total_items);
+    lister.put("bytes", store.bytes);
+    lister.put("evictions", store.evictions);
     lister.put("reclaimed", store.reclaimed);
     lister.put("expired_unfetched", store.expired_unfetched);
+    lister.put("evicted_unfetched", store.evicted_unfetched);
     lister.put("log_bytes", store.log_bytes);
     lister.put("ghost_bytes", store.ghost_bytes);
     lister.put("dead_bytes", store.dead_bytes);
@@ -215,7 +214,7 @@ fn items(store: &StoreStats, lister: &mut Lister<'_>) {
 }
 
 fn slabs<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
-    let store = worker.store.stats();
+    let store = tiers::together(&worker.store.stats());
     let counters = worker.node.registry.since_reset();
     let has_items = store.items > 0 || store.total_items > 0;
     if has_items {

@@ -213,6 +213,8 @@ fn stats_tell_of_both_tiers_in_memcacheds_words_where_it_has_them() {
     for (name, value) in expected {
         assert_eq!(seen.get(name), Some(&value), "{name}");
     }
+    client.send("stats items\r\n");
+    client.expect("STAT items:1:number 1000\r\n");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn command(rng: &mut Rng, request: &Request) -> Command {
     let takes_cas =
         [&STORES[..], &CONCATENATIONS, &DELETES, &ARITHMETIC].iter().any(|group| group.contains(&request.opcode));
     if takes_cas && request.key.len() < words::KEY_LIMIT && !request.key.is_empty() && rng.u32(..6) == 0 {
-        let offset = if rng.u32(..3) == 0 { 1_000_000 } else { 0 };
+        let offset = if rng.u32(..3) == 0 { words::BEYOND } else { 0 };
         pieces.push(Piece::CasOf { key: request.key.clone(), offset, binary: true });
     } else {
         pieces.push(Piece::Bytes(request.cas.to_be_bytes().to_vec()));

@@ -111,7 +111,7 @@ fn push_cas(rng: &mut Rng, command: &mut Command, key: String, base64: &str) {
         return;
     }
     command.pieces.push(Piece::Bytes(b" C".to_vec()));
-    let offset = if rng.u32(..3) == 0 { 1_000_000 } else { 0 };
+    let offset = if rng.u32(..3) == 0 { words::BEYOND } else { 0 };
     command.pieces.push(Piece::CasOf { key: key.into_bytes(), offset, binary: false });
 }
 

@@ -82,7 +82,7 @@ fn cas(rng: &mut Rng, item_limit: usize) -> Command {
     let head =
         [&b"cas "[..], &key, format!(" {} {} {} ", words::flags(rng), words::exptime(rng), value.len()).as_bytes()]
             .concat();
-    let offset = if rng.u32(..3) == 0 { 1_000_000 } else { 0 };
+    let offset = if rng.u32(..3) == 0 { words::BEYOND } else { 0 };
     let tail: &[u8] = if rng.u32(..6) == 0 { b" noreply\r\n" } else { b"\r\n" };
     let mut command = Command::new(head);
     command.pieces.push(Piece::CasOf { key, offset, binary: false });

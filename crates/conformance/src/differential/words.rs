@@ -14,6 +14,9 @@ pub const LIMIT_MARGIN: usize = 1024;
 /// A wrong length is wrong by at most this much, so that the padding after a batch can bring a swallowing server back.
 pub const LENGTH_ERROR: usize = 200;
 
+/// Added to a CAS value it makes one beyond all that either server gives, wherever it begins to count.
+pub const BEYOND: u64 = 1 << 60;
+
 const PLAIN_KEYS: usize = 16;
 
 /// Every key the streams use, as the text protocol writes it.

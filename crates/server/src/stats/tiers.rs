@@ -8,6 +8,13 @@ use moneta_store::{FlashStats, StoreStats, TierStats};
 
 use super::Lister;
 
+/// The numbers of all tiers together, where memcached has one name for them: the lower tier has all items, and only what it
+/// gives up is gone.
+pub(super) fn together(store: &StoreStats) -> StoreStats {
+    let Some(flash) = &store.flash else { return *store };
+    StoreStats { items: flash.items, evictions: flash.evictions, evicted_unfetched: flash.evicted_unfetched, ..*store }
+}
+
 /// Appends everything on tiers; nothing of a store in RAM alone.
 pub(super) fn list(store: &StoreStats, lister: &mut Lister<'_>) {
     if let Some(tiers) = &store.tiers {
