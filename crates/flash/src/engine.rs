@@ -59,8 +59,7 @@ pub(crate) struct Inner {
     pub(crate) observer: RwLock<Option<Arc<dyn Observer>>>,
     /// The moment of a flush that waits, 0 without one.
     pub(crate) flush_at: AtomicU32,
-    // Held while a flush takes effect, of which two at once would give regions back twice; and while a record is carried
-    // forward, which a flush would miss.
+    // Held while a flush takes effect: two at once would give regions back twice.
     pub(crate) flushing: Mutex<()>,
     pub(crate) from_snapshot: AtomicBool,
     reclaimer: Threads,

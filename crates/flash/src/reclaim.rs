@@ -267,8 +267,6 @@ impl Reclaimer {
         };
         let hash = draft.content_hash();
         let over = inner.regions.region_of(block);
-        // No flush takes effect meanwhile: the copy would lie in a region that it does not reach.
-        let _no_flush = inner.flushing.lock();
         let mut shard = inner.shard(key.hash).lock();
         shard.find(key.hash).filter(|(_, found)| found.block() == block)?;
         let appended = inner.log.append(&draft, key.hash, hash, CARRIED, Some(over), now).ok()?;

@@ -92,8 +92,6 @@ pub struct FlashStats {
     pub evicted_unfetched: u64,
     /// Items whose time was up when their region was emptied or somebody asked for them.
     pub expired: u64,
-    /// Items not stored because writing would have been too much for the device.
-    pub rejected: u64,
     /// Entries of the index whose record turned out to be another key's.
     pub false_matches: u64,
     /// Records, footers and headers whose checksum did not fit.
@@ -102,7 +100,7 @@ pub struct FlashStats {
     pub io_errors: u64,
     /// Whether devices are off after an error: nothing is read or written until they answer again.
     pub off: bool,
-    /// How long the last recovery took, in microseconds; of one under way, how long so far.
+    /// How long the last recovery took, in microseconds.
     pub recovery_microseconds: u64,
     /// Items found by it.
     pub recovered_items: u64,
@@ -110,8 +108,6 @@ pub struct FlashStats {
     pub recovered_regions: u64,
     /// Bytes of device it read.
     pub recovery_read_bytes: u64,
-    /// Whether it is under way.
-    pub recovering: bool,
     /// Whether it began from a snapshot of the index.
     pub from_snapshot: bool,
 }
