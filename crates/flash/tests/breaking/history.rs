@@ -110,7 +110,7 @@ impl History {
     }
 
     /// Whether `shown` is what a key may show in the second `now`, when all operations up to `durable` are known to be on
-    /// the device and those after it may be. `may_miss`: it may always show nothing.
+    /// the device and those after it may be. `may_miss`: it may always show nothing. Tells the version it is.
     pub fn check(
         &self,
         key: usize,
@@ -118,7 +118,7 @@ impl History {
         durable: usize,
         now: u32,
         may_miss: bool,
-    ) -> Result<(), String> {
+    ) -> Result<Option<u32>, String> {
         let nothing = Event { operation: 0, version: None, expiry: u32::MAX };
         let events = &self.keys[key];
         let newer = events.iter().filter(|event| event.operation > durable);
@@ -130,7 +130,7 @@ impl History {
         let allowed: Vec<_> = std::iter::once(last).chain(newer).map(alive).collect();
         let shown = shown.map(|shown| version_of(key, shown)).transpose()?;
         if allowed.contains(&shown) || (shown.is_none() && may_miss) {
-            return Ok(());
+            return Ok(shown);
         }
         Err(format!("key {key} shows {shown:?}, but {last:?} is durable, and it may be one of {allowed:?}"))
     }

@@ -7,6 +7,7 @@ mod drive;
 mod faults;
 mod flips;
 mod history;
+mod kill;
 mod order;
 mod races;
 mod torn;
