@@ -7,6 +7,7 @@ use crate::options::{Kind, Options};
 use crate::process;
 use anyhow::{Context, Result, bail};
 use std::env;
+use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -42,10 +43,21 @@ impl Server {
 
     /// Starts a server of `kind` and waits until it answers.
     pub fn start(kind: Kind, options: &Options) -> Result<Self> {
+        Self::start_at_some_port(|port| Self::start_at(kind, options, port))
+    }
+
+    /// Starts Moneta with a command line of the test's own, which has it listen on 127.0.0.1 at the port it is given.
+    pub fn start_moneta(arguments: impl Fn(u16) -> Vec<OsString>) -> Result<Self> {
+        Self::start_at_some_port(|port| {
+            let address = Address::Tcp(([127, 0, 0, 1], port).into());
+            Self::spawn(Kind::Moneta, &arguments(port), address, true)
+        })
+    }
+
+    fn start_at_some_port(start: impl Fn(u16) -> Result<Self>) -> Result<Self> {
         let mut last_error = None;
         for _ in 0..START_ATTEMPTS {
-            let port = free_port()?;
-            match Self::start_at(kind, options, port) {
+            match start(free_port()?) {
                 Ok(server) => return Ok(server),
                 Err(error) => last_error = Some(error),
             }
@@ -64,21 +76,24 @@ impl Server {
     }
 
     fn start_at(kind: Kind, options: &Options, port: u16) -> Result<Self> {
+        let address = match &options.unix_socket {
+            Some((path, _)) => Address::Unix(path.clone()),
+            None => Address::Tcp(([127, 0, 0, 1], port).into()),
+        };
+        Self::spawn(kind, &options.arguments(kind, port), address, options.sasl_file.is_none())
+    }
+
+    fn spawn(kind: Kind, arguments: &[OsString], address: Address, speaks_text: bool) -> Result<Self> {
         let program = program(kind)?;
-        let arguments = options.arguments(kind, port);
         let messages = NamedTempFile::new()?;
         let child = Command::new(&program)
-            .args(&arguments)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(messages.reopen()?)
             .stderr(messages.reopen()?)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let address = match &options.unix_socket {
-            Some((path, _)) => Address::Unix(path.clone()),
-            None => Address::Tcp(([127, 0, 0, 1], port).into()),
-        };
-        let mut server = Self { kind, child: Some(child), address, messages, speaks_text: options.sasl_file.is_none() };
+        let mut server = Self { kind, child: Some(child), address, messages, speaks_text };
         server.wait_until_ready().with_context(|| format!("{} {arguments:?}", program.display()))?;
         Ok(server)
     }

@@ -21,7 +21,7 @@ const SELF: &str = "kill::a_process_that_is_killed_keeps_what_it_knew_to_be_dura
 const ROLE: &str = "MONETA_TEST_KILLED";
 const KEYS: usize = 100;
 const THREADS: usize = 2;
-const ROUNDS: u32 = 10;
+const ROUNDS: u32 = 20;
 /// Versions of a round begin at the round's number times this.
 const VERSIONS: u32 = 1_000_000;
 
@@ -90,7 +90,7 @@ fn kill_one(folder: &Path, round: u32, history: &mut History) -> [usize; THREADS
     let mut victim = Victim(command.stdout(Stdio::piped()).spawn().expect("the process starts"));
     let mut durable = [history.operations(); THREADS];
     let said = BufReader::new(victim.0.stdout.take().expect("it is piped"));
-    let most = fastrand::usize(500..4000);
+    let most = fastrand::usize(500..15_000);
     for (number, line) in said.lines().map_while(Result::ok).filter(|line| line.starts_with('@')).enumerate() {
         if number == most {
             victim.0.kill().expect("it runs");
