@@ -16,6 +16,10 @@ pub(crate) struct Buffer {
     length: usize,
     /// Bytes from the start that are written for good.
     published: AtomicUsize,
+    /// Bytes from the start that are on the device, in whole blocks. Only the flusher looks at this and the next.
+    written: AtomicUsize,
+    /// Bytes from the start that are on the device, the last block as far as it was filled.
+    covered: AtomicUsize,
     /// What the buffer holds is not wanted any more: its region was flushed away.
     discarded: AtomicBool,
     /// Keeps the memory.
@@ -56,6 +60,22 @@ impl Buffer {
     /// Part of what is published.
     pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
         &self.bytes()[range]
+    }
+
+    /// Bytes from the start that are on the device, in whole blocks.
+    pub(crate) fn written(&self) -> usize {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Whether everything up to `end` is on the device.
+    pub(crate) fn is_covered(&self, end: usize) -> bool {
+        self.covered.load(Ordering::Relaxed) >= end
+    }
+
+    /// Notes that whole blocks up to `written`, and bytes up to `covered`, are on the device.
+    pub(crate) fn note_written(&self, written: usize, covered: usize) {
+        self.written.store(written, Ordering::Relaxed);
+        self.covered.store(covered, Ordering::Relaxed);
     }
 
     pub(crate) fn discard(&self) {
@@ -111,6 +131,8 @@ impl BufferPool {
             start: map.as_mut_ptr(),
             length: self.bytes,
             published: AtomicUsize::new(0),
+            written: AtomicUsize::new(0),
+            covered: AtomicUsize::new(0),
             discarded: AtomicBool::new(false),
             map: Some(map),
             pool: Arc::clone(self),

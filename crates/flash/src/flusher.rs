@@ -329,7 +329,7 @@ impl Flusher {
     fn write_sealed(&self, sealed: &Sealed) -> io::Result<()> {
         if !sealed.buffer.is_discarded() {
             let whole = sealed.end / BLOCK * BLOCK;
-            self.write_blocks(sealed.region, &sealed.buffer, sealed.written, whole)?;
+            self.write_blocks(sealed.region, &sealed.buffer, sealed.buffer.written(), whole)?;
             let region_bytes = self.devices.region_bytes();
             let tail_start = region_bytes - sealed.tail.len();
             let tail_block = tail_start / BLOCK * BLOCK;
@@ -353,22 +353,19 @@ impl Flusher {
     /// Writes what was appended to an open region since the last time; all of it, or only whole blocks. Tells whether there
     /// was anything.
     fn write_open(&self, group: usize, all: bool) -> io::Result<bool> {
-        let found = self.log.with_open(group, |open| {
-            open.map(|open| (open.region, open.sequence, Arc::clone(&open.buffer), open.end, open.written))
-        });
-        let Some((region, sequence, buffer, end, written)) = found else { return Ok(false) };
+        let found =
+            self.log.with_open(group, |open| open.map(|open| (open.region, Arc::clone(&open.buffer), open.end)));
+        let Some((region, buffer, end)) = found.filter(|(_, buffer, end)| !buffer.is_covered(*end)) else {
+            return Ok(false);
+        };
         let whole = end / BLOCK * BLOCK;
-        self.write_blocks(region, &buffer, written, whole)?;
+        self.write_blocks(region, &buffer, buffer.written(), whole)?;
         let rest = buffer.slice(whole..end);
         if all && !rest.is_empty() {
             self.write_partial(region, whole, rest)?;
         }
-        self.log.with_open(group, |open| {
-            if let Some(open) = open.filter(|open| open.sequence == sequence) {
-                open.written = whole;
-            }
-        });
-        Ok(end > written)
+        buffer.note_written(whole, if all { end } else { whole });
+        Ok(true)
     }
 
     fn write_blocks(&self, region: usize, buffer: &Buffer, from: usize, to: usize) -> io::Result<()> {

@@ -62,8 +62,6 @@ pub(crate) struct Open {
     records: u32,
     footer: Vec<u8>,
     summary: Summary,
-    /// Bytes from the start that are on the device, in whole blocks.
-    pub(crate) written: usize,
 }
 
 /// A full region on its way to the device.
@@ -72,7 +70,6 @@ pub(crate) struct Sealed {
     pub(crate) sequence: u64,
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) end: usize,
-    pub(crate) written: usize,
     /// Footer and trailer: the last bytes of the region.
     pub(crate) tail: Vec<u8>,
 }
@@ -191,7 +188,7 @@ impl Log {
                 open.summary.behind = open.summary.behind.max(over.sequence());
             }
             let location = self.put(&mut open, draft, hash, content_hash, sequence);
-            let eager = open.end - open.written >= FlushQueue::EAGER_BYTES;
+            let eager = open.end - open.buffer.written() >= FlushQueue::EAGER_BYTES;
             *head = Some(open);
             let number = self.appended.fetch_add(1, Ordering::AcqRel) + 1;
             drop(head);
@@ -233,7 +230,7 @@ impl Log {
         let mut footer = Vec::with_capacity(self.region_bytes / 64);
         footer.resize(footer::SUMMARY_BYTES, 0);
         let summary = Summary::EMPTY;
-        Ok(Open { region, sequence, base, buffer, end: HEADER_BYTES, records: 0, footer, summary, written: 0 })
+        Ok(Open { region, sequence, base, buffer, end: HEADER_BYTES, records: 0, footer, summary })
     }
 
     fn has_room(&self, open: &Open, length: usize) -> bool {
@@ -263,7 +260,7 @@ impl Log {
 
     /// Hands a full region to the flusher.
     fn seal(&self, open: Open) {
-        let Open { region, sequence, base, buffer, end, records, mut footer, summary, written } = open;
+        let Open { region, sequence, base, buffer, end, records, mut footer, summary } = open;
         footer[..footer::SUMMARY_BYTES].copy_from_slice(&summary.encode());
         let trailer = Trailer {
             tier: self.tier,
@@ -276,7 +273,7 @@ impl Log {
         };
         footer.extend_from_slice(&trailer.encode());
         self.regions.get(region).set_state(State::Sealed);
-        self.queue.push(Sealed { region, sequence, buffer, end, written, tail: footer });
+        self.queue.push(Sealed { region, sequence, buffer, end, tail: footer });
         self.counters.regions_filled.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -117,10 +117,12 @@ impl<S: Store> EventLoop<S> {
                     let lost = event.is_error();
                     connection.note(event.is_readable(), event.is_writable() || lost, event.is_read_closed() || lost);
                     self.turn(slot);
+                    driven.after_connection();
                 }
             }
             for handle in std::mem::take(&mut self.ready) {
                 self.turn_queued(handle);
+                driven.after_connection();
             }
             self.close_idle();
         }
