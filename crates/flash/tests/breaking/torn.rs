@@ -164,7 +164,7 @@ impl Recording {
     fn sweep(&self, plan: &Plan) {
         let is_cut = |cut: Cut| {
             let left = if cut.torn == 0 { usize::MAX } else { self.media.length(cut.events) - cut.torn };
-            cut.torn % BLOCK == 0 || left < BLOCK
+            cut.torn.is_multiple_of(BLOCK) || left < BLOCK
         };
         let mut all = 0;
         self.media.each_cut(SECTOR, |cut, _| all += usize::from(is_cut(cut)));
