@@ -7,6 +7,7 @@
 //!
 //! [`Summary::behind`]: crate::format::footer::Summary
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -23,6 +24,7 @@ use crate::engine::Inner;
 use crate::flusher::Goal;
 use crate::format::BLOCK;
 use crate::format::record::{Draft, Salt, View, mark};
+use crate::format::region::{HEADER_BYTES, TRAILER_BYTES};
 use crate::io::Aligned;
 use crate::listing::{Listed, Survey, list, survey};
 use crate::location::Location;
@@ -177,75 +179,81 @@ impl Reclaimer {
         let share = usize::from(inner.config.carry_percent);
         let region_bytes = inner.devices.region_bytes();
         self.credit = (self.credit + region_bytes * share / 100).min(region_bytes);
-        let mut last_carried = None;
-        let mut is_whole = false;
-        if let Survey::InUse(used) = survey(&inner.devices, region)? {
-            let listing = list(&inner.devices, region, &used, inner.devices.seed())?;
-            is_whole = listing.damaged == 0;
-            for record in listing.records.iter().rev().filter(|record| !record.is_tombstone) {
-                if let Some(number) = self.let_go(&mut victim, record)? {
-                    last_carried = Some(number);
-                }
-            }
-        }
-        if !is_whole {
-            self.sweep(region);
-        }
+        let listing = match survey(&inner.devices, region)? {
+            Survey::InUse(used) => Some(list(&inner.devices, region, &used, inner.devices.seed())?),
+            Survey::Free => None,
+        };
+        let records = listing.iter().flat_map(|listing| listing.records.iter().rev());
+        let (left, last_carried) = self.carry_wanted(&mut victim, records)?;
         if let Some(number) = last_carried {
             block_on(inner.log.queue.wait(Goal::Durable(number))).map_err(io::Error::other)?;
         }
         wipe(&inner, region)?;
+        // Only now, when no restart can find these records any more: until then whoever deletes one leaves a tombstone.
+        for record in left {
+            self.let_go(&mut victim, record)?;
+        }
+        if listing.is_none_or(|listing| listing.damaged > 0) {
+            self.sweep(region);
+        }
         entry.end();
         Ok(())
     }
 
-    /// Lets a record go if it is still what the index means: carries it forward, or takes it out of the index. Tells the
-    /// number of the append if it was carried.
-    fn let_go(&mut self, victim: &mut Victim, record: &Listed) -> io::Result<Option<u64>> {
+    /// Carries forward what is wanted of a region's records, which come last first. Tells the records that the index still
+    /// means, and the number of the last append.
+    fn carry_wanted<'l>(
+        &mut self,
+        victim: &mut Victim,
+        records: impl Iterator<Item = &'l Listed>,
+    ) -> io::Result<(Vec<&'l Listed>, Option<u64>)> {
         let inner = Arc::clone(&self.inner);
-        let block = inner.regions.block_at(victim.region, record.offset as usize);
-        let hits = {
-            let mut shard = inner.shard(record.hash).lock();
-            let Some((position, location)) = shard.find(record.hash).filter(|(_, found)| found.block() == block) else {
-                return Ok(None);
+        let (mut left, mut last_carried) = (Vec::new(), None);
+        // Of several versions of a key only the last is meant, whatever becomes of it.
+        let mut met = HashSet::new();
+        for record in records.filter(|record| !record.is_tombstone) {
+            let block = victim.block(&inner, record);
+            let found = inner.shard(record.hash).lock().find(record.hash);
+            let Some((_, location)) = found.filter(|(_, found)| found.block() == block && met.insert(record.hash))
+            else {
+                continue;
             };
-            let carried = location.hits() > 0 && self.credit >= record.length as usize;
-            if !carried && !victim.observed {
-                shard.index.remove(position);
-                count(&inner.counters.evictions, 1);
-                count(&inner.counters.evicted_unfetched, u64::from(location.hits() == 0));
-                return Ok(None);
-            }
-            if carried { location.hits() } else { 0 }
-        };
-        let salt = Salt { region: victim.sequence, offset: record.offset };
-        let (base, sequence) = (victim.base, victim.sequence);
-        let bytes = victim.read(&inner)?;
-        let view = bytes.get(record.offset as usize..).and_then(View::read).filter(View::is_whole);
-        match view.filter(|view| view.is_sound(salt)) {
-            Some(view) => {
-                let carry = || self.carry(base, block, view);
-                let carried = if hits > 0 { inner.walks.unless_needed(sequence, carry) } else { None };
-                match carried {
-                    Some((number, bytes)) => {
-                        self.credit -= bytes.min(self.credit);
-                        Ok(Some(number))
-                    }
-                    None => {
-                        self.evict(base, block, view);
-                        Ok(None)
-                    }
+            let wanted = location.hits() > 0 && self.credit >= record.length as usize;
+            let carried = if wanted { self.try_carry(victim, record, block)? } else { None };
+            match carried {
+                Some((number, bytes)) => {
+                    self.credit -= bytes.min(self.credit);
+                    last_carried = Some(number);
                 }
-            }
-            None => {
-                count(&inner.counters.checksum_failures, 1);
-                let mut shard = inner.shard(record.hash).lock();
-                if let Some((position, _)) = shard.find(record.hash).filter(|(_, found)| found.block() == block) {
-                    shard.index.remove(position);
-                }
-                Ok(None)
+                None => left.push(record),
             }
         }
+        Ok((left, last_carried))
+    }
+
+    fn try_carry(&self, victim: &mut Victim, record: &Listed, block: usize) -> io::Result<Option<(u64, usize)>> {
+        let (base, sequence) = (victim.base, victim.sequence);
+        let Some(view) = victim.view(&self.inner, record)? else { return Ok(None) };
+        Ok(self.inner.walks.unless_needed(sequence, || self.carry(base, block, view)))
+    }
+
+    /// Takes a record out of the index if it is still what the index means.
+    fn let_go(&self, victim: &mut Victim, record: &Listed) -> io::Result<()> {
+        let inner = &self.inner;
+        let (base, block) = (victim.base, victim.block(inner, record));
+        if victim.observed
+            && let Some(view) = victim.view(inner, record)?
+        {
+            self.evict(base, block, view);
+            return Ok(());
+        }
+        let mut shard = inner.shard(record.hash).lock();
+        if let Some((position, location)) = shard.find(record.hash).filter(|(_, found)| found.block() == block) {
+            shard.index.remove(position);
+            count(&inner.counters.evictions, 1);
+            count(&inner.counters.evicted_unfetched, u64::from(location.hits() == 0));
+        }
+        Ok(())
     }
 
     /// Carries a record forward if it is alive and still what the index means. Tells the number of the append and its bytes.
@@ -315,6 +323,20 @@ impl Reclaimer {
 }
 
 impl Victim {
+    fn block(&self, inner: &Inner, record: &Listed) -> usize {
+        inner.regions.block_at(self.region, record.offset as usize)
+    }
+
+    /// A record, if it is sound.
+    fn view(&mut self, inner: &Inner, record: &Listed) -> io::Result<Option<View<'_>>> {
+        let salt = Salt { region: self.sequence, offset: record.offset };
+        let bytes = self.read(inner)?;
+        let view = bytes.get(record.offset as usize..).and_then(View::read).filter(View::is_whole);
+        let view = view.filter(|view| view.is_sound(salt));
+        count(&inner.counters.checksum_failures, u64::from(view.is_none()));
+        Ok(view)
+    }
+
     /// The region's bytes.
     fn read(&mut self, inner: &Inner) -> io::Result<&[u8]> {
         if self.bytes.is_none() {
@@ -327,13 +349,17 @@ impl Victim {
     }
 }
 
-/// Zeroes both ends of a region, so that nothing takes it for one in use.
+/// Zeroes header and trailer of a region, so that nothing takes it for one in use. Its records can be read until it is used
+/// again.
 fn wipe(inner: &Inner, region: usize) -> io::Result<()> {
     let (device, start) = inner.devices.place(region);
     let media = inner.devices.media(device);
-    let zeros = Aligned::zeroed(BLOCK);
-    media.write_at(&zeros, start)?;
-    media.write_at(&zeros, start + (inner.devices.region_bytes() - BLOCK) as u64)?;
+    let mut block = Aligned::zeroed(BLOCK);
+    for (offset, part) in [(0, 0..HEADER_BYTES), (inner.devices.region_bytes() - BLOCK, BLOCK - TRAILER_BYTES..BLOCK)] {
+        media.read_at(&mut block, start + offset as u64)?;
+        block[part].fill(0);
+        media.write_at(&block, start + offset as u64)?;
+    }
     count(&inner.counters.device_bytes, 2 * BLOCK as u64);
     media.sync()
 }

@@ -38,7 +38,6 @@ fn flash(now: u64) -> FlashStats {
         evictions: 122,
         evicted_unfetched: 123,
         expired: 124,
-        rejected: 125,
         false_matches: 126,
         checksum_failures: 127,
         io_errors: 128,
@@ -47,7 +46,6 @@ fn flash(now: u64) -> FlashStats {
         recovered_items: 130,
         recovered_regions: 131,
         recovery_read_bytes: 132,
-        recovering: true,
         from_snapshot: true,
     }
 }

@@ -1,10 +1,9 @@
-//! Whether a server that answers is ready: what its `/readyz` says, and whether it still recovers.
+//! Whether a server that answers is ready: what its `/readyz` says.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
-use crate::control::Control;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
 use crate::server::Server;
@@ -13,13 +12,13 @@ use crate::server::Server;
 const PATIENCE: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_millis(5);
 
-/// Waits until the server says that it is ready and has all its items back; one that says neither is ready when it answers.
+/// Waits until the server says that it is ready; one that has no such page is ready when it answers.
 ///
 /// # Errors
 /// [`BenchError::System`] when it is not within five minutes, or [`BenchError::Interrupted`].
 pub fn wait(server: &Server) -> Result<()> {
     let start = Instant::now();
-    while !server.admin().is_none_or(says_ready) || recovers(server)? {
+    while !server.admin().is_none_or(says_ready) {
         interrupt::check()?;
         if start.elapsed() > PATIENCE {
             let what = format!("wait until {} is ready", server.address());
@@ -28,11 +27,6 @@ pub fn wait(server: &Server) -> Result<()> {
         std::thread::sleep(TICK);
     }
     Ok(())
-}
-
-fn recovers(server: &Server) -> Result<bool> {
-    let stats = Control::connect(server.address())?.stats()?;
-    Ok(stats.get("flash_recovering").is_some_and(|recovering| recovering == "1"))
 }
 
 fn says_ready(admin: &Address) -> bool {
