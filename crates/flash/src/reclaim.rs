@@ -4,6 +4,7 @@
 //! all expired may go early, unless older versions of its keys lie in regions that are still there ([`Summary::behind`]).
 //! Records carried forward are on the devices before their region is wiped, and a region is wiped at both ends, and the
 //! wipe synced, before it is used again: whenever the node dies, a restart finds of every key its newest version or none.
+//! What is not carried leaves the index only after the wipe: until then whoever deletes it leaves a tombstone.
 //!
 //! [`Summary::behind`]: crate::format::footer::Summary
 

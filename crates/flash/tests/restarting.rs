@@ -126,6 +126,18 @@ fn a_tier_that_writes_at_once_comes_back_as_it_was() {
 }
 
 #[test]
+fn what_was_evicted_does_not_come_back() {
+    let short = |config: &mut FlashConfig| {
+        config.devices[0].bytes = 16 << 20;
+        config.region_bytes = 512 << 10;
+        config.item_max = 64 << 10;
+        config.carry_percent = 20;
+    };
+    let make = |_: SuiteConfig, clock| Alone(Folder::new(clock, short));
+    suite::run_restarting(make, options(Options::lossy()).operations(5000).rounds(5));
+}
+
+#[test]
 fn both_tiers_come_back_as_they_were() {
     let small = SuiteConfig { memory: 4 << 20, value_max: 64 << 10 };
     let make = |suite: SuiteConfig, clock| Below { folder: Folder::new(clock, |_| {}), suite, lower: None };

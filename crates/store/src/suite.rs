@@ -9,7 +9,7 @@
 //!
 //! - CAS values: a client's own are taken as they are; those a store picks, below 2^63, stay the same for a version and
 //!   grow from one version of a key to the next, whatever happened to it in between;
-//! - a miss may say `expired` only where the model has an expired item, but need not;
+//! - a miss may say `expired` only where the model has an expired item, or had one before a restart, but need not;
 //! - a walk shows every live item once that nobody changed meanwhile, and nothing dead;
 //! - the gauge of items lies between what a walk shows and that plus the keys whose item died by time or flush and was not
 //!   replaced; that of a store of two tiers, which is of its RAM, is not more than that. `bytes`, and index, logs and ghosts together, stay within the limit where the store has one.

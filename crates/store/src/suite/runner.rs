@@ -178,8 +178,8 @@ impl<'a, S: Store> Runner<'a, S> {
     }
 
     pub(super) fn comparison(&self, number: usize) -> Comparison {
-        let Options { last_access_slack, fetched_slack, .. } = self.options;
-        Comparison { versions: self.book.versions(number), last_access_slack, fetched_slack }
+        let Options { last_access_slack, fetched_slack, restarts: came_back, .. } = self.options;
+        Comparison { versions: self.book.versions(number), last_access_slack, fetched_slack, came_back }
     }
 
     /// Notes that the store has evicted a key.
