@@ -27,7 +27,7 @@ impl Shard {
         Self { index, pool }
     }
 
-    /// The entry under a hash. It may be another key's, with a probability of about 14 in 2^(26 - log2(rows)) of the index.
+    /// The entry under a hash. It may be another key's: of the items in the shard one in 2^36 has the same bits.
     #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<(Position, Location)> {
         self.index.find(hash, |_| true).map(|(position, payload)| (position, Location(payload)))

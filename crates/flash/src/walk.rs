@@ -102,7 +102,7 @@ impl Inner {
     pub(crate) fn walk(self: &Arc<Self>, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         self.settle();
         if self.log.queue.is_off() {
-            // What it holds may be out of date by now, and is not served either.
+            // What changes meanwhile is in the tier above alone: whoever walks both looks there.
             return Walking::End;
         }
         let token = cursor.token.take().and_then(|token| token.downcast::<Walk>().ok());

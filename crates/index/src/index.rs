@@ -34,7 +34,8 @@ pub struct Position {
 
 /// A hash index with tags of `TAG_BITS` bits and payloads of `63 - TAG_BITS` bits.
 ///
-/// A lookup by hash finds an entry of another key with a probability of about 7 / 2^(TAG_BITS - log2(rows)).
+/// A lookup by hash finds an entry of another key with a probability of about entries / 2^(TAG_BITS + 10): column and tag
+/// have to agree.
 #[derive(Debug)]
 pub struct Index<const TAG_BITS: u32> {
     pub(crate) pages: Vec<Page>,

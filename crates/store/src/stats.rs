@@ -98,7 +98,8 @@ pub struct FlashStats {
     pub checksum_failures: u64,
     /// Reads and writes that a device failed.
     pub io_errors: u64,
-    /// Whether devices are off after an error: nothing is read or written until they answer again.
+    /// Whether devices are off after a failed write: what they hold unchanged is read as far as that goes, and nothing is
+    /// written until they take writes again.
     pub off: bool,
     /// How long the last recovery took, in microseconds.
     pub recovery_microseconds: u64,

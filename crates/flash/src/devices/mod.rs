@@ -56,7 +56,7 @@ pub struct Opened {
 /// What is known of the tier as a whole. Kept in every superblock; the newest counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierState {
-    /// Records with a lower sequence number are flushed.
+    /// Regions with a lower sequence number are flushed.
     pub flushed_below: u64,
     /// Second at which a flush is due; 0: none.
     pub flush_at: u32,
