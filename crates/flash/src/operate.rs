@@ -121,12 +121,11 @@ impl Inner {
             };
         }
         let mut shard = self.shard(key.hash).lock();
-        let present = match self.state(&mut shard, key, fetched, now) {
-            State::Elsewhere(place) => return Attempt::Read(place),
-            State::Gone { .. } => None,
-            State::Live(present) => Some(present),
+        let present = match self.state(&mut shard, key, fetched, now).live() {
+            Ok(present) => present,
+            Err(place) => return Attempt::Read(place),
         };
-        let old = present.as_ref().map(|present| Old { meta: present.meta(now), value: present.view().value() });
+        let old = present.as_ref().map(|present| old(present, now));
         match change::write(old.as_ref(), value, request, now, self.config.item_max) {
             Err(written) => Attempt::done(written),
             Ok(version) => match self.store(&mut shard, key, &version, now, room) {
@@ -168,12 +167,11 @@ impl Inner {
                 });
             }
         }
-        let present = match self.state(&mut shard, key, fetched, now) {
-            State::Elsewhere(place) => return Attempt::Read(place),
-            State::Gone { .. } => None,
-            State::Live(present) => Some(present),
+        let present = match self.state(&mut shard, key, fetched, now).live() {
+            Ok(present) => present,
+            Err(place) => return Attempt::Read(place),
         };
-        let old = present.as_ref().map(|present| Old { meta: present.meta(now), value: present.view().value() });
+        let old = present.as_ref().map(|present| old(present, now));
         match change::delete(old.as_ref(), request, now) {
             Err(deleted) => Attempt::done(deleted),
             Ok(Removal::Remove) => self
@@ -198,12 +196,11 @@ impl Inner {
         let now = self.settle();
         let room = self.log.queue.freed();
         let mut shard = self.shard(key.hash).lock();
-        let present = match self.state(&mut shard, key, fetched, now) {
-            State::Elsewhere(place) => return Attempt::Read(place),
-            State::Gone { .. } => None,
-            State::Live(present) => Some(present),
+        let present = match self.state(&mut shard, key, fetched, now).live() {
+            Ok(present) => present,
+            Err(place) => return Attempt::Read(place),
         };
-        let old = present.as_ref().map(|present| Old { meta: present.meta(now), value: present.view().value() });
+        let old = present.as_ref().map(|present| old(present, now));
         match change::arithmetic(old.as_ref(), request, now) {
             Err(number) => Attempt::done(number),
             Ok(computed) => match self.store(&mut shard, key, &computed.version, now, room) {
@@ -387,6 +384,22 @@ impl Inner {
             shard.index.replace(position, location.hit().0);
         }
     }
+}
+
+impl<'f> State<'f> {
+    /// The live item, if there is one; or where to read first.
+    fn live(self) -> Result<Option<Present<'f>>, crate::lookup::Place> {
+        match self {
+            Self::Live(present) => Ok(Some(present)),
+            Self::Gone { .. } => Ok(None),
+            Self::Elsewhere(place) => Err(place),
+        }
+    }
+}
+
+/// An item as changes look at it.
+fn old<'p>(present: &'p Present<'_>, now: u32) -> Old<'p> {
+    Old { meta: present.meta(now), value: present.view().value() }
 }
 
 impl<T> From<Halt> for Attempt<T> {
