@@ -24,7 +24,7 @@ pub use moneta_protocol::item::{Expiry, Item, ItemMeta, ItemRef, Rest, Value};
 pub use moneta_protocol::request;
 pub use number::{NUMBER_VALUE_MAX, parse_number};
 pub use outcome::{Deleted, Lookup, Number, Pending, Step, Written};
-pub use stats::{FlashStats, Latency, StoreStats, TierStats};
+pub use stats::{Figure, FigureKind, FlashStats, Latency, StoreStats, TierStats};
 pub use store::{Cursor, Departed, Departure, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
 pub use tiered::{Promotion, Tiered, TieredConfig};
 pub use time::Clock;

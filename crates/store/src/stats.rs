@@ -136,6 +136,31 @@ pub struct TierStats {
     pub key_waits: u64,
 }
 
+/// A gauge or counter that only some engine or peer has, under a name of its own. A store that is made of others has theirs
+/// too; where two of them use the same name, their labels tell them apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Snake case, in the manner of Prometheus and without the program's name before it; counters end in `_total`.
+    pub name: &'static str,
+    /// One sentence on what it counts and in what unit.
+    pub help: &'static str,
+    /// Whether it may fall.
+    pub kind: FigureKind,
+    /// Which of several of that name this is: names in snake case, values of any text.
+    pub labels: Vec<(&'static str, String)>,
+    /// How many, or how much.
+    pub value: f64,
+}
+
+/// How a [`Figure`] moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FigureKind {
+    /// Grows only, from 0 at the start of the process.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+}
+
 /// A histogram of times: powers of two of microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {

@@ -4,7 +4,7 @@ use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::key::Key;
 use crate::outcome::{Deleted, Lookup, Number, Pending, Step, Written};
-use crate::stats::StoreStats;
+use crate::stats::{Figure, StoreStats};
 use moneta_protocol::item::{ItemMeta, ItemRef};
 
 /// Receives the item of a hit while it lies still in the engine. Encoders are visitors: the value is copied once, into the
@@ -60,6 +60,12 @@ pub trait Store {
     /// Gauges and counters, summed over shards.
     fn stats(&self) -> StoreStats;
 
+    /// What no other kind of store has in its statistics: numbers under names of their own, for metrics and `stats`. A layer
+    /// passes on those of what it wraps.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+
     /// Changes the limit on memory, in bytes; the store evicts down to it over the next writes. False if it cannot take
     /// that limit.
     fn resize(&self, limit: u64) -> bool;
@@ -108,6 +114,13 @@ pub trait Tier: Store {
             self.peek(key, &mut |_: &ItemRef<'_>| ()),
             Step::Wait(_) | Step::Done(Ok(Lookup::Visited | Lookup::Found(_)))
         )
+    }
+
+    /// Makes sure, at once and without fail, that nothing that lies under the key now can be read any more; more than that may
+    /// go. For a tier above another one, when a change is given up half way and nobody is left who could wait. A tier whose
+    /// deletes may wait or fail needs a way of its own.
+    fn forget(&self, key: &Key<'_>) {
+        let _ = self.delete(key, &Delete::default());
     }
 
     /// Tells the tier that the tier above it answers reads of this key, so that it does not take the item for one that

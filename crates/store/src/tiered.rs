@@ -48,7 +48,7 @@ use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use crate::error::StoreError;
 use crate::key::Key as StoreKey;
 use crate::outcome::{Deleted, Lookup, Number, Pending, Step, Written};
-use crate::stats::StoreStats;
+use crate::stats::{Figure, StoreStats};
 use crate::store::{Cursor, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
 use crate::time::Clock;
 use admission::Admission;
@@ -211,6 +211,12 @@ impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
     fn stats(&self) -> StoreStats {
         let tiers = self.shared.counters.with(&self.shared.lanes.sum());
         StoreStats { flash: self.shared.lower.stats().flash, tiers: Some(tiers), ..self.shared.upper.stats() }
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.shared.upper.figures();
+        figures.extend(self.shared.lower.figures());
+        figures
     }
 
     fn resize(&self, limit: u64) -> bool {
