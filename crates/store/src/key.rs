@@ -21,3 +21,20 @@ impl<'a> Key<'a> {
         Self { bytes, hash: xxh3_64_with_seed(bytes, seed) }
     }
 }
+
+/// A key that outlives the call it came with: of a request that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnedKey {
+    bytes: Box<[u8]>,
+    hash: u64,
+}
+
+impl OwnedKey {
+    pub(crate) fn of(key: &Key<'_>) -> Self {
+        Self { bytes: key.bytes.into(), hash: key.hash }
+    }
+
+    pub(crate) fn key(&self) -> Key<'_> {
+        Key { bytes: &self.bytes, hash: self.hash }
+    }
+}

@@ -10,9 +10,12 @@ mod key;
 #[cfg(feature = "testing")]
 pub mod model;
 mod number;
+pub mod offload;
 mod outcome;
 mod stats;
+mod steps;
 mod store;
+mod stripes;
 #[cfg(feature = "testing")]
 pub mod suite;
 mod tiered;

@@ -18,8 +18,17 @@
 //! note of what is changed meanwhile, so that it shows none of that when it is back. While it is off, a batch write to a key
 //! that is not hot has nowhere to go and fails.
 //!
-//! The upper tier has to answer at once; only the lower one may wait. Both have to hash keys under the same seed and to go by
-//! the same clock.
+//! Either tier may wait. A hit in an upper tier that answers at once takes no lock and no allocation, and neither does a plain
+//! set where nothing waits; over an upper tier that waits (another process) every request is a future. It waits for the upper
+//! tier too, a read for its promotion included: that is done under the key's lock, before the reply. So an upper tier that
+//! hangs costs each request its timeout until it is given up, and no more.
+//!
+//! Either may fail. A read that the upper tier fails goes on to the lower one; a write that it fails is a success all the
+//! same if the lower one took it. This is safe because a tier that fails or is given up half way leaves nothing behind that
+//! could be read as the newest version ([`Tier`] says how). What the lower tier fails, fails: a key that only it could have
+//! is not a miss.
+//!
+//! Both have to hash keys under the same seed and to go by the same clock.
 //!
 //! What an observer hears is what the lower tier says: an item that leaves only the upper one has not left the store. An item
 //! that was in the upper tier alone leaves unheard.
@@ -28,34 +37,31 @@ mod admission;
 mod changes;
 mod config;
 mod counters;
+mod drivers;
 mod flush;
 mod keep;
-mod key;
 mod lanes;
 mod promotion;
 mod reads;
-mod stripes;
 mod walk;
 mod writes;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::task::{Context, Poll, Waker};
 
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
-use crate::error::StoreError;
 use crate::key::Key as StoreKey;
-use crate::outcome::{Deleted, Lookup, Number, Pending, Step, Written};
+use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::{Figure, StoreStats};
+use crate::steps::start;
 use crate::store::{Cursor, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
+use crate::stripes::Stripes;
 use crate::time::Clock;
 use admission::Admission;
 pub use config::{Promotion, TieredConfig};
 use counters::Counters;
 use lanes::Lanes;
-use stripes::Stripes;
 
 /// Two tiers as one store. Clones are handles on the same store, with the same policy.
 pub struct Tiered<U, L> {
@@ -104,7 +110,8 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     /// policy.
     ///
     /// # Panics
-    /// If the tiers hash under different seeds.
+    /// If the tiers hash under different seeds, or if the lower one remembers a delayed flush and the upper one has to wait
+    /// to be told of it.
     pub fn new(upper: U, lower: L, config: TieredConfig, clock: Arc<Clock>) -> Self {
         assert_eq!(upper.seed(), lower.seed(), "both tiers hash keys alike");
         let admission = config.write_budget.map(|bytes| Admission::new(bytes, clock.now()));
@@ -147,24 +154,6 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             Policy::Online => Install::Set,
             Policy::Batch => Install::Replace,
         }
-    }
-}
-
-/// Begins a request that may have to wait, and ends it at once if it does not.
-fn start<T: 'static>(request: impl Future<Output = Result<T, StoreError>> + 'static) -> Step<T> {
-    let mut pending: Pending<T> = Box::pin(request);
-    // Nobody needs to be woken: who gets a pending future polls it.
-    match pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(outcome) => Step::Done(outcome),
-        Poll::Pending => Step::Wait(pending),
-    }
-}
-
-/// The end of a step, after whatever wait.
-async fn end<T>(step: Step<T>) -> Result<T, StoreError> {
-    match step {
-        Step::Done(outcome) => outcome,
-        Step::Wait(pending) => pending.await,
     }
 }
 
@@ -214,7 +203,8 @@ impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let mut figures = self.shared.upper.figures();
+        let mut figures = vec![self.shared.counters.upper_failures_figure()];
+        figures.extend(self.shared.upper.figures());
         figures.extend(self.shared.lower.figures());
         figures
     }
@@ -228,7 +218,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
     }
 
     fn driver(&self) -> Option<Box<dyn Driver>> {
-        self.shared.lower.driver()
+        drivers::both(self.shared.upper.driver(), self.shared.lower.driver())
     }
 
     fn health(&self) -> Health {

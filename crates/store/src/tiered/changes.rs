@@ -4,14 +4,14 @@ use moneta_protocol::item::{Item, ItemMeta, ItemRef};
 use moneta_protocol::request::{Arithmetic, Delete, Retrieve, Write};
 
 use super::keep::{Admitted, Origin};
-use super::key::OwnedKey;
-use super::stripes::Held;
-use super::{Policy, Shared, Tiered, end, start};
+use super::{Policy, Shared, Tiered};
 use crate::change::{self, Old, Removal};
 use crate::error::{ErrorKind, StoreError};
-use crate::key::Key;
+use crate::key::{Key, OwnedKey};
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
+use crate::steps::{end, found, start};
 use crate::store::Tier;
+use crate::stripes::Held;
 
 /// The newest copy of a key.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
                 self.keep(key, &version, admitted, origin, flushed).await
             }
             Err(Written::TooLarge) => {
-                shared.drop_above(key);
+                let _ = end(self.drop_above(key)).await;
                 shared.drop_below(key).await?;
                 Ok(Written::TooLarge)
             }
@@ -81,7 +81,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             Ok(Removal::Rewrite(version)) => version,
             Ok(Removal::Remove) => {
                 let below = shared.change_below(key, shared.lower.delete(key, &Delete::default())).await;
-                self.deleted(key, below)?;
+                end(self.deleted(key, below)).await?;
                 return Ok(Deleted::Deleted);
             }
             Err(deleted) => return Ok(deleted),
@@ -138,7 +138,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
                 other => return Err(unexpected(other)),
             },
             None => {
-                self.count_read(key, &newest, request);
+                self.count_read(key, &newest, request).await;
                 reading.meta.cas
             }
         };
@@ -151,19 +151,20 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     }
 
     /// What a read does besides, if it changes nothing.
-    fn count_read(&self, key: &Key<'_>, newest: &Newest, request: &Retrieve) {
+    async fn count_read(&self, key: &Key<'_>, newest: &Newest, request: &Retrieve) {
         let Some(item) = newest.item.as_ref() else { return };
         let shared = &self.shared;
         if !newest.below {
             let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
-            let _ = shared.upper.get(key, &plain, &mut |_: &ItemRef<'_>| ());
+            let above = end(shared.upper.get(key, &plain, &mut |_: &ItemRef<'_>| ())).await;
+            let _ = shared.counted(above);
             return;
         }
         if request.bump {
             shared.lower.note_hit(key);
         }
         if self.policy == Policy::Online && self.promotes(&item.meta) {
-            shared.bring_up(key, &item.as_ref(), request);
+            self.bring_up(key, &item.as_ref(), request).await;
         }
     }
 }
@@ -185,24 +186,19 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
 
     /// The newest copy of a key. The caller holds its lock, so it stays the newest.
     async fn newest(&self, key: &Key<'_>) -> Result<Newest, StoreError> {
-        let mut seen = None;
-        let above = self.upper.peek(key, &mut |item: &ItemRef<'_>| seen = Some(copy(item))).now()?;
-        let expired = above == Lookup::Miss { expired: true };
-        if let (Lookup::Visited, Some(item)) | (Lookup::Found(item), _) = (above, seen.take()) {
-            return Ok(Newest { item: Some(item), expired: false, below: false });
-        }
-        let step = self.lower.peek(key, &mut |item: &ItemRef<'_>| seen = Some(copy(item)));
-        match end(step).await {
-            Ok(Lookup::Visited) => Ok(Newest { item: seen, expired: false, below: true }),
+        let above = end(found(|mut seen| self.upper.peek(key, &mut seen))).await;
+        let expired = match self.counted(above) {
+            Ok(Lookup::Found(item)) => return Ok(Newest { item: Some(item), expired: false, below: false }),
+            Ok(above) => above == Lookup::Miss { expired: true },
+            Err(_) => false,
+        };
+        match end(found(|mut seen| self.lower.peek(key, &mut seen))).await {
             Ok(Lookup::Found(item)) => Ok(Newest { item: Some(item), expired: false, below: true }),
-            Ok(Lookup::Miss { expired: below }) => Ok(Newest { expired: expired || below, ..Newest::default() }),
+            Ok(below) => {
+                Ok(Newest { expired: expired || below == Lookup::Miss { expired: true }, ..Newest::default() })
+            }
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Newest { expired, ..Newest::default() }),
             Err(error) => Err(error),
         }
     }
-}
-
-/// An item out of the tier it lies in.
-pub(super) fn copy(item: &ItemRef<'_>) -> Item {
-    Item { meta: item.meta, value: item.value.to_vec() }
 }

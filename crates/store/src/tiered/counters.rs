@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::lanes::Reads;
-use crate::stats::TierStats;
+use crate::stats::{Figure, FigureKind, TierStats};
 
 /// What is counted where it is rare enough for threads to share the counter.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub(super) struct Counters {
     pub(super) promotions_declined: AtomicU64,
     pub(super) writes_withheld: AtomicU64,
     pub(super) lower_failures: AtomicU64,
+    /// Reads and writes that the upper tier failed; the lower one answered instead.
+    pub(super) upper_failures: AtomicU64,
     pub(super) key_waits: AtomicU64,
 }
 
@@ -22,6 +24,17 @@ pub(super) fn bump(counter: &AtomicU64) {
 }
 
 impl Counters {
+    /// The failures of the upper tier, which only some kinds of tier have.
+    pub(super) fn upper_failures_figure(&self) -> Figure {
+        Figure {
+            name: "tier_upper_failures_total",
+            help: "Reads and writes that the upper tier failed; the lower one answered instead.",
+            kind: FigureKind::Counter,
+            labels: Vec::new(),
+            value: self.upper_failures.load(Ordering::Relaxed) as f64,
+        }
+    }
+
     /// All numbers, those of reads included.
     pub(super) fn with(&self, reads: &Reads) -> TierStats {
         let Reads { upper_hits, lower_hits, misses } = *reads;

@@ -11,9 +11,10 @@ use moneta_protocol::item::Expiry;
 use moneta_protocol::request::{Delete, Exptime};
 
 use super::counters::bump;
-use super::{Shared, end};
+use super::{Shared, Tiered};
 use crate::error::{ErrorKind, StoreError};
 use crate::key::Key;
+use crate::steps::end;
 use crate::store::Tier;
 
 impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
@@ -35,26 +36,29 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
         let exact = i64::from(moment);
         let delay = if waits && exact > Exptime::RELATIVE_MAX { Exptime(exact) } else { delay };
         // The upper one first: given up half way, the flush leaves above nothing that is not below.
-        self.upper.flush(delay).now()?;
+        end(self.upper.flush(delay)).await?;
         self.flush_at.store(if waits { moment } else { u32::MAX }, Ordering::Relaxed);
         match end(self.lower.flush(delay)).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
             outcome => outcome,
         }
     }
+}
 
+impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     /// Takes back a change that a delayed flush fell into. The caller holds the key's lock; `flushed` is what
     /// [`Shared::is_flush_past`] said when it got it.
     pub(super) async fn take_back_if_flushed(&self, key: &Key<'_>, flushed: bool) -> Result<(), StoreError> {
-        if self.is_flush_past() == flushed {
+        let shared = &self.shared;
+        if shared.is_flush_past() == flushed {
             return Ok(());
         }
-        self.drop_above(key);
-        match end(self.lower.delete(key, &Delete::default())).await {
+        let _ = end(self.drop_above(key)).await;
+        match end(shared.lower.delete(key, &Delete::default())).await {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
             Err(error) => {
-                bump(&self.counters.lower_failures);
+                bump(&shared.counters.lower_failures);
                 Err(error)
             }
         }

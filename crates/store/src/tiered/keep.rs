@@ -4,11 +4,12 @@ use moneta_protocol::item::{ItemMeta, ItemRef};
 use moneta_protocol::request::Delete;
 
 use super::counters::bump;
-use super::{Shared, Tiered, end};
+use super::{Shared, Tiered};
 use crate::change::Version;
 use crate::error::{ErrorKind, StoreError};
 use crate::key::Key;
 use crate::outcome::{Deleted, Step, Written};
+use crate::steps::end;
 use crate::store::{Install, Tier};
 
 /// What an item takes of a device besides key and value, about: a record's header.
@@ -33,7 +34,7 @@ pub(super) enum Origin {
 }
 
 /// A change that the lower tier has been told of and the upper one has not. If it is given up there (its client left), the
-/// upper tier is left without the key: what it has may be old by then.
+/// upper tier is to forget the key: what it has may be old by then.
 struct HalfDone<'a, U: Tier + 'static, L: Tier + 'static> {
     shared: &'a Shared<U, L>,
     key: Key<'a>,
@@ -48,12 +49,12 @@ impl<U: Tier + 'static, L: Tier + 'static> HalfDone<'_, U, L> {
 
 impl<U: Tier + 'static, L: Tier + 'static> Drop for HalfDone<'_, U, L> {
     fn drop(&mut self) {
-        self.shared.drop_above(&self.key);
+        self.shared.upper.forget(&self.key);
     }
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
-    /// Stores a version in both tiers. `flushed`: see [`Shared::take_back_if_flushed`].
+    /// Stores a version in both tiers. `flushed`: see [`Tiered::take_back_if_flushed`].
     pub(super) async fn keep(
         &self,
         key: &Key<'_>,
@@ -65,43 +66,41 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         let item = version.item();
         let written = if admitted == Admitted::Paid || self.shared.admits(key, item.value.len()) {
             let below = self.shared.change_below(key, self.shared.lower.install(key, &item, Install::Set)).await;
-            self.settle(key, &item, below)
+            end(self.settle(key, &item, below)).await
         } else {
             self.withhold(key, &item, origin).await
         };
-        self.shared.take_back_if_flushed(key, flushed).await?;
+        self.take_back_if_flushed(key, flushed).await?;
         written
     }
 
     /// Does in the upper tier what follows from the lower one's answer.
+    #[inline]
     pub(super) fn settle(
         &self,
         key: &Key<'_>,
         item: &ItemRef<'_>,
         below: Result<Written, StoreError>,
-    ) -> Result<Written, StoreError> {
+    ) -> Step<Written> {
         let shared = &self.shared;
         match below {
             Ok(Written::Stored { cas }) => {
                 let meta = ItemMeta { cas, ..item.meta };
-                let _ = shared.put_above(key, &ItemRef { meta, value: item.value }, self.install_above());
-                Ok(Written::Stored { cas })
+                let above = self.put_above(key, &ItemRef { meta, value: item.value }, self.install_above());
+                above.then(move |_| Ok(Written::Stored { cas }))
             }
-            Ok(refused) => {
-                shared.drop_above(key);
-                Ok(refused)
-            }
+            Ok(refused) => self.drop_above(key).then(move |_| Ok(refused)),
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 bump(&shared.counters.lower_failures);
-                match shared.put_above(key, &shared.with_cas(key, item), self.install_above()) {
-                    Some(Written::NotStored) | None => Err(error),
-                    Some(written) => Ok(written),
-                }
+                let above = self.put_above(key, &shared.with_cas(key, item), self.install_above());
+                above.then(move |above| match above {
+                    Ok(Written::NotStored) | Err(_) => Err(error),
+                    above => above,
+                })
             }
             Err(error) => {
                 bump(&shared.counters.lower_failures);
-                shared.drop_above(key);
-                Err(error)
+                self.drop_above(key).then(move |_| Err(error))
             }
         }
     }
@@ -111,13 +110,38 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         let shared = &self.shared;
         bump(&shared.counters.writes_withheld);
         let item = shared.with_cas(key, item);
-        shared.drop_below(key).await.inspect_err(|_| shared.drop_above(key))?;
+        if let Err(error) = shared.drop_below(key).await {
+            let _ = end(self.drop_above(key)).await;
+            return Err(error);
+        }
         let how = if origin == Origin::Blind { self.install_above() } else { Install::Set };
-        match shared.put_above(key, &item, how) {
+        match end(self.put_above(key, &item, how)).await {
             // Stored, and gone at once as the first to make room: a load that nobody waits for may be cut short so.
-            Some(Written::NotStored) => Ok(Written::Stored { cas: item.meta.cas }),
-            Some(written) => Ok(written),
-            None => Ok(Written::OutOfMemory),
+            Ok(Written::NotStored) => Ok(Written::Stored { cas: item.meta.cas }),
+            Ok(written) => Ok(written),
+            Err(_) => Ok(Written::OutOfMemory),
+        }
+    }
+
+    /// Stores an item in the upper tier. Whatever comes of it, nothing older is left there.
+    pub(super) fn put_above(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+        self.counted(self.shared.upper.install(key, item, how))
+    }
+
+    /// Leaves the upper tier without the key, even if it fails.
+    pub(super) fn drop_above(&self, key: &Key<'_>) -> Step<Deleted> {
+        self.counted(self.shared.upper.delete(key, &Delete::default()))
+    }
+
+    /// Counts it if the upper tier fails.
+    #[inline]
+    fn counted<T: 'static>(&self, step: Step<T>) -> Step<T> {
+        match step {
+            Step::Done(outcome) => Step::Done(self.shared.counted(outcome)),
+            Step::Wait(pending) => {
+                let this = self.clone();
+                Step::Wait(Box::pin(async move { this.shared.counted(pending.await) }))
+            }
         }
     }
 }
@@ -129,6 +153,12 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
         let outcome = end(step).await;
         half_done.go_on();
         outcome
+    }
+
+    /// What the upper tier answered, counted if it is a failure.
+    #[inline]
+    pub(super) fn counted<T>(&self, above: Result<T, StoreError>) -> Result<T, StoreError> {
+        above.inspect_err(|_| bump(&self.counters.upper_failures))
     }
 
     /// Whether a write may go to the lower tier; takes it from the budget if so.

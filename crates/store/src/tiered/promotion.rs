@@ -1,20 +1,26 @@
 //! Bringing an item up from the lower tier, and only if it is still the newest.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Waker};
 
 use moneta_protocol::item::{ItemMeta, ItemRef};
-use moneta_protocol::request::{Delete, Retrieve};
+use moneta_protocol::request::Retrieve;
 
 use super::counters::bump;
 use super::{Policy, Shared, Tiered};
 use crate::key::Key;
 use crate::outcome::{Lookup, Written};
+use crate::steps::end;
 use crate::store::{Install, Tier};
 
 /// What a reader notes before it asks the lower tier.
 pub(super) struct Noted {
     version: u64,
     flushed: bool,
+    /// The upper tier had to be waited for.
+    above_waits: bool,
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
@@ -26,12 +32,52 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         }
         wanted
     }
+
+    /// Puts an item that the lower tier showed into the upper one, as the read leaves it, unless the key was changed since.
+    /// Does not wait for a change under way: its outcome is what belongs above.
+    pub(super) async fn promote(&self, key: &Key<'_>, item: &ItemRef<'_>, request: &Retrieve, noted: &Noted) {
+        let shared = &self.shared;
+        let Some(held) = shared.stripes.try_lock(key.hash) else {
+            return bump(&shared.counters.promotions_overtaken);
+        };
+        if shared.stripes.version(key.hash) != noted.version || shared.is_flush_past() != noted.flushed {
+            bump(&shared.counters.promotions_overtaken);
+        } else if noted.above_waits || !shared.is_above(key).await {
+            // Where it is there already it is the same version: asking first only pays where that costs less than storing it.
+            self.bring_up(key, item, request).await;
+        }
+        // A flush that came to be due just now has passed the item by.
+        if shared.is_flush_past() != noted.flushed {
+            let _ = end(self.drop_above(key)).await;
+        }
+        held.release_unchanged();
+    }
+
+    /// The same for a read that is answered already. Where it would have to wait it is given up: an upper tier that answered
+    /// the read at once seldom has to.
+    pub(super) fn promote_now(&self, key: &Key<'_>, item: &ItemRef<'_>, request: &Retrieve, noted: &Noted) {
+        let promotion = pin!(self.promote(key, item, request, noted));
+        let _ = promotion.poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// Puts an item into the upper tier as a read leaves it. The caller holds the key's lock.
+    pub(super) async fn bring_up(&self, key: &Key<'_>, item: &ItemRef<'_>, request: &Retrieve) {
+        let mut meta = item.meta;
+        if request.bump {
+            meta.fetched = true;
+            meta.last_access = self.shared.clock.now();
+        }
+        let above = end(self.put_above(key, &ItemRef { meta, value: item.value }, Install::Set)).await;
+        if above.is_ok_and(|written| written == Written::Stored { cas: meta.cas }) {
+            bump(&self.shared.counters.promotions);
+        }
+    }
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
-    /// To be called before the lower tier is asked.
-    pub(super) fn note(&self, key: &Key<'_>) -> Noted {
-        Noted { version: self.stripes.version(key.hash), flushed: self.is_flush_past() }
+    /// To be called before the lower tier is asked, and after the upper one was. `above_waits`: that one had to wait.
+    pub(super) fn note(&self, key: &Key<'_>, above_waits: bool) -> Noted {
+        Noted { version: self.stripes.version(key.hash), flushed: self.is_flush_past(), above_waits }
     }
 
     /// Whether somebody has changed the key since, or is about to.
@@ -39,56 +85,10 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
         self.stripes.is_held(key.hash) || self.stripes.version(key.hash) != noted.version
     }
 
-    /// Puts an item that the lower tier showed into the upper one, as the read leaves it, unless the key was changed since.
-    /// Waits for nobody: where a change is under way, its outcome is what belongs above.
-    pub(super) fn promote(&self, key: &Key<'_>, item: &ItemRef<'_>, request: &Retrieve, noted: &Noted) {
-        let Some(held) = self.stripes.try_lock(key.hash) else {
-            return bump(&self.counters.promotions_overtaken);
-        };
-        if self.stripes.version(key.hash) != noted.version || self.is_flush_past() != noted.flushed {
-            bump(&self.counters.promotions_overtaken);
-        } else if !self.is_above(key) {
-            self.bring_up(key, item, request);
-        }
-        // A flush that came to be due just now has passed the item by.
-        if self.is_flush_past() != noted.flushed {
-            self.drop_above(key);
-        }
-        held.release_unchanged();
-    }
-
-    /// Puts an item into the upper tier as a read leaves it. The caller holds the key's lock.
-    pub(super) fn bring_up(&self, key: &Key<'_>, item: &ItemRef<'_>, request: &Retrieve) {
-        let mut meta = item.meta;
-        if request.bump {
-            meta.fetched = true;
-            meta.last_access = self.clock.now();
-        }
-        if self.put_above(key, &ItemRef { meta, value: item.value }, Install::Set)
-            == Some(Written::Stored { cas: meta.cas })
-        {
-            bump(&self.counters.promotions);
-        }
-    }
-
     /// Whether the upper tier has the key.
-    pub(super) fn is_above(&self, key: &Key<'_>) -> bool {
-        matches!(self.upper.peek(key, &mut |_: &ItemRef<'_>| ()).now(), Ok(Lookup::Visited | Lookup::Found(_)))
-    }
-
-    /// Stores an item in the upper tier. Whatever comes of it, nothing older is left there; `None` is a failure.
-    pub(super) fn put_above(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Option<Written> {
-        let written = self.upper.install(key, item, how).now().ok();
-        if written.is_none() {
-            self.drop_above(key);
-        }
-        written
-    }
-
-    /// Leaves the upper tier without the key.
-    pub(super) fn drop_above(&self, key: &Key<'_>) {
-        // A tier in RAM has no way to fail this.
-        let _ = self.upper.delete(key, &Delete::default()).now();
+    pub(super) async fn is_above(&self, key: &Key<'_>) -> bool {
+        let above = end(self.upper.peek(key, &mut |_: &ItemRef<'_>| ())).await;
+        matches!(self.counted(above), Ok(Lookup::Visited | Lookup::Found(_)))
     }
 
     /// Whether the moment of a delayed flush has come.

@@ -1,16 +1,18 @@
-//! Reads that change nothing but counts: a hit in the upper tier is answered there, without a lock or an allocation.
+//! Reads that change nothing but counts: a hit in an upper tier that answers at once is answered there, without a lock or an
+//! allocation.
+
+use std::future::ready;
 
 use moneta_protocol::item::{Item, ItemMeta, ItemRef};
 use moneta_protocol::request::Retrieve;
 
-use super::changes::copy;
-use super::key::OwnedKey;
 use super::promotion::Noted;
-use super::{Shared, Tiered, end, start};
+use super::{Shared, Tiered};
 use crate::change::wins_recache;
 use crate::error::{ErrorKind, StoreError};
-use crate::key::Key;
-use crate::outcome::{Lookup, Step};
+use crate::key::{Key, OwnedKey};
+use crate::outcome::{Lookup, Pending, Step};
+use crate::steps::{copy, end, found, start};
 use crate::store::{Tier, Visit};
 
 impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
@@ -30,23 +32,47 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         } else {
             shared.upper.get(key, &plain, visitor)
         };
-        match above.now() {
-            Ok(Lookup::Visited) if claimed.is_none() => {
+        let above = match above {
+            Step::Done(Ok(above)) => above,
+            Step::Done(Err(error)) => return self.read_waiting(key, request, Box::pin(ready(Err(error)))),
+            Step::Wait(above) => return self.read_waiting(key, request, above),
+        };
+        match above {
+            Lookup::Visited if claimed.is_none() => {
                 self.count_hit_above(key, request);
                 Step::done(Lookup::Visited)
             }
-            Ok(Lookup::Visited) => self.change_by_read(key, request, claimed),
-            Ok(Lookup::Found(item)) if wins_recache(&item.meta, request, shared.clock.now()) => {
+            Lookup::Visited => self.change_by_read(key, request, claimed),
+            Lookup::Found(item) if wins_recache(&item.meta, request, shared.clock.now()) => {
                 self.change_by_read(key, request, Some(item.meta))
             }
-            Ok(Lookup::Found(item)) => {
+            Lookup::Found(item) => {
                 self.count_hit_above(key, request);
                 Step::done(Lookup::Found(item))
             }
-            Ok(Lookup::Miss { .. }) if request.vivify.is_some() => self.change_by_read(key, request, None),
-            Ok(Lookup::Miss { expired }) => self.read_below(key, request, visitor, expired),
-            Err(error) => Step::Done(Err(error)),
+            Lookup::Miss { .. } if request.vivify.is_some() => self.change_by_read(key, request, None),
+            Lookup::Miss { expired } => self.read_below(key, request, visitor, expired),
         }
+    }
+
+    /// A read over an upper tier that waits, or that fails: then it counts as one that has nothing.
+    fn read_waiting(&self, key: &Key<'_>, request: &Retrieve, above: Pending<Lookup>) -> Step<Lookup> {
+        let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
+        start(async move {
+            let (shared, key) = (&this.shared, key.key());
+            let expired = match shared.counted(above.await) {
+                Ok(Lookup::Found(item)) => return this.end_with(&key, &request, item, None).await,
+                Ok(above) => above == Lookup::Miss { expired: true },
+                Err(_) => false,
+            };
+            if request.vivify.is_some() {
+                return this.read_and_change(&key, &request, None).await;
+            }
+            let noted = shared.note(&key, true);
+            let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
+            let below = found(|mut seen| shared.lower.get(&key, &plain, &mut seen));
+            this.end_below(&key, &request, below, &noted, expired).await
+        })
     }
 
     #[inline]
@@ -59,7 +85,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     /// Reads from the lower tier what the upper one does not have. `expired`: but once had.
     fn read_below(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit, expired: bool) -> Step<Lookup> {
         let shared = &self.shared;
-        let noted = shared.note(key);
+        let noted = shared.note(key, false);
         let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
         let now = shared.clock.now();
         let (mut claimed, mut copied, mut overtaken) = (None, None, None);
@@ -80,7 +106,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
                 (None, None) => {
                     shared.lanes.lower_hit();
                     if let Some(item) = copied {
-                        shared.promote(key, &item.as_ref(), request, &noted);
+                        self.promote_now(key, &item.as_ref(), request, &noted);
                     }
                     Step::done(Lookup::Visited)
                 }
@@ -103,45 +129,59 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         expired: bool,
     ) -> Step<Lookup> {
         let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
-        start(async move {
-            let (shared, key) = (&this.shared, key.key());
-            let below = end(below).await;
-            if shared.is_overtaken(&key, &noted)
-                && let Some(item) = this.read_above_again(&key, &request)
-            {
-                return this.found(&key, &request, item, None).await;
+        start(async move { this.end_below(&key.key(), &request, below, &noted, expired).await })
+    }
+
+    /// Ends a read with what the lower tier has.
+    async fn end_below(
+        &self,
+        key: &Key<'_>,
+        request: &Retrieve,
+        below: Step<Lookup>,
+        noted: &Noted,
+        expired: bool,
+    ) -> Result<Lookup, StoreError> {
+        let shared = &self.shared;
+        let below = end(below).await;
+        if shared.is_overtaken(key, noted)
+            && let Some(item) = self.read_above_again(key, request).await
+        {
+            return self.end_with(key, request, item, None).await;
+        }
+        match below {
+            Ok(Lookup::Found(item)) => self.end_with(key, request, item, Some(noted)).await,
+            Ok(_) if shared.admission.is_some() && (shared.is_overtaken(key, noted) || shared.is_above(key).await) => {
+                self.read_and_change(key, request, None).await
             }
-            match below {
-                Ok(Lookup::Found(item)) => this.found(&key, &request, item, Some(&noted)).await,
-                Ok(_) if shared.admission.is_some() && shared.may_have_passed(&key, &noted) => {
-                    this.read_and_change(&key, &request, None).await
-                }
-                Ok(Lookup::Miss { expired: below }) => {
-                    shared.lanes.miss();
-                    Ok(Lookup::Miss { expired: expired || below })
-                }
-                below => {
-                    shared.lanes.miss();
-                    miss_while_off(below)
-                }
+            Ok(Lookup::Miss { expired: below }) => {
+                shared.lanes.miss();
+                Ok(Lookup::Miss { expired: expired || below })
             }
-        })
+            below => {
+                shared.lanes.miss();
+                miss_while_off(below)
+            }
+        }
     }
 
     /// A change may have begun since the upper tier was asked: the lower one then has what is not to be seen before the upper
     /// one has it too. If the key is above by now, that is what counts; if not, nobody sees anything older there.
-    fn read_above_again(&self, key: &Key<'_>, request: &Retrieve) -> Option<Item> {
+    async fn read_above_again(&self, key: &Key<'_>, request: &Retrieve) -> Option<Item> {
+        let shared = &self.shared;
         let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
-        let mut seen = None;
-        let above = self.shared.upper.get(key, &plain, &mut |item: &ItemRef<'_>| seen = Some(copy(item))).now();
-        match above {
+        match shared.counted(end(found(|mut seen| shared.upper.get(key, &plain, &mut seen))).await) {
             Ok(Lookup::Found(item)) => Some(item),
-            _ => seen,
+            Ok(_) => None,
+            Err(_) => {
+                // Nobody knows what is above, and it must not be seen after what is below.
+                shared.upper.forget(key);
+                None
+            }
         }
     }
 
     /// Ends a read with an item of the upper tier, or of the lower one if something was `noted` before.
-    async fn found(
+    async fn end_with(
         &self,
         key: &Key<'_>,
         request: &Retrieve,
@@ -157,7 +197,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             Some(noted) => {
                 shared.lanes.lower_hit();
                 if self.promotes(&item.meta) {
-                    shared.promote(key, &item.as_ref(), request, noted);
+                    self.promote(key, &item.as_ref(), request, noted).await;
                 }
             }
         }
@@ -166,14 +206,23 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
 
     /// Looks at an item without any side effect, in either tier. One that is changed just now may be seen a moment early.
     pub(super) fn look(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        match self.shared.upper.peek(key, visitor).now() {
-            Ok(Lookup::Miss { .. }) => {}
-            outcome => return Step::Done(outcome),
-        }
-        match self.shared.lower.peek(key, visitor) {
-            Step::Done(outcome) => Step::Done(miss_while_off(outcome)),
-            Step::Wait(pending) => start(async move { miss_while_off(pending.await) }),
-        }
+        let above = match self.shared.upper.peek(key, visitor) {
+            Step::Done(above) => match self.shared.counted(above) {
+                Ok(Lookup::Miss { .. }) | Err(_) => return self.shared.lower.peek(key, visitor).then(miss_while_off),
+                hit => return Step::Done(hit),
+            },
+            Step::Wait(above) => above,
+        };
+        let (this, key) = (self.clone(), OwnedKey::of(key));
+        start(async move {
+            let (shared, key) = (&this.shared, key.key());
+            match shared.counted(above.await) {
+                Ok(Lookup::Miss { .. }) | Err(_) => {
+                    miss_while_off(end(found(|mut seen| shared.lower.peek(&key, &mut seen))).await)
+                }
+                hit => hit,
+            }
+        })
     }
 }
 
@@ -205,6 +254,11 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
     /// Whether what neither tier had may have passed by the reader: a change is under way or was; or, where the budget keeps
     /// writes out of the lower tier, the key has moved up from there.
     fn may_have_passed(&self, key: &Key<'_>, noted: &Noted) -> bool {
-        self.is_overtaken(key, noted) || (self.admission.is_some() && self.is_above(key))
+        self.is_overtaken(key, noted) || (self.admission.is_some() && self.may_be_above(key))
+    }
+
+    /// Whether the upper tier has the key, or would have to be waited for to know.
+    fn may_be_above(&self, key: &Key<'_>) -> bool {
+        !matches!(self.upper.peek(key, &mut |_: &ItemRef<'_>| ()), Step::Done(Ok(Lookup::Miss { .. }) | Err(_)))
     }
 }

@@ -3,15 +3,15 @@
 use moneta_protocol::item::Item;
 use moneta_protocol::request::{Delete, Write};
 
+use super::Tiered;
 use super::keep::Admitted;
-use super::key::OwnedKey;
-use super::stripes::Held;
-use super::{Tiered, start};
 use crate::change;
 use crate::error::StoreError;
-use crate::key::Key;
+use crate::key::{Key, OwnedKey};
 use crate::outcome::{Deleted, Step, Written};
+use crate::steps::{end, start};
 use crate::store::{Install, Tier};
+use crate::stripes::Held;
 
 /// Whether a delete takes the item whatever it is.
 fn is_plain(request: &Delete) -> bool {
@@ -41,26 +41,26 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         };
         let item = version.item();
         match shared.lower.install(key, &item, Install::Set) {
-            Step::Done(below) => {
-                let written = self.settle(key, &item, below);
-                if shared.is_flush_past() == flushed {
-                    return Step::Done(written);
+            Step::Done(below) => match self.settle(key, &item, below) {
+                Step::Done(written) if shared.is_flush_past() == flushed => Step::Done(written),
+                above => {
+                    let (this, key, held) = (self.clone(), OwnedKey::of(key), held.keep());
+                    start(async move {
+                        let _held = held;
+                        let written = end(above).await;
+                        this.take_back_if_flushed(&key.key(), flushed).await?;
+                        written
+                    })
                 }
-                let (this, key, held) = (self.clone(), OwnedKey::of(key), held.keep());
-                start(async move {
-                    let _held = held;
-                    this.shared.take_back_if_flushed(&key.key(), flushed).await?;
-                    written
-                })
-            }
+            },
             Step::Wait(pending) => {
                 let item = Item { meta: item.meta, value: value.to_vec() };
                 let (this, key, held) = (self.clone(), OwnedKey::of(key), held.keep());
                 start(async move {
                     let _held = held;
                     let below = this.shared.change_below(&key.key(), Step::Wait(pending)).await;
-                    let written = this.settle(&key.key(), &item.as_ref(), below);
-                    this.shared.take_back_if_flushed(&key.key(), flushed).await?;
+                    let written = end(this.settle(&key.key(), &item.as_ref(), below)).await;
+                    this.take_back_if_flushed(&key.key(), flushed).await?;
                     written
                 })
             }
@@ -72,13 +72,22 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             && let Some(held) = self.shared.stripes.try_lock(key.hash)
         {
             return match self.shared.lower.delete(key, &Delete::default()) {
-                Step::Done(below) => Step::Done(self.deleted(key, below)),
+                Step::Done(below) => match self.deleted(key, below) {
+                    Step::Wait(above) => {
+                        let held = held.keep();
+                        start(async move {
+                            let _held = held;
+                            above.await
+                        })
+                    }
+                    done => done,
+                },
                 Step::Wait(pending) => {
                     let (this, key, held) = (self.clone(), OwnedKey::of(key), held.keep());
                     start(async move {
                         let _held = held;
                         let below = this.shared.change_below(&key.key(), Step::Wait(pending)).await;
-                        this.deleted(&key.key(), below)
+                        end(this.deleted(&key.key(), below)).await
                     })
                 }
             };
@@ -88,9 +97,11 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     }
 
     /// Deletes in the upper tier too, and tells whether anything was in either.
-    pub(super) fn deleted(&self, key: &Key<'_>, below: Result<Deleted, StoreError>) -> Result<Deleted, StoreError> {
-        let above = self.shared.upper.delete(key, &Delete::default()).now()?;
-        let below = self.shared.deleted_below(below)?;
-        Ok(if above == Deleted::Deleted { above } else { below })
+    pub(super) fn deleted(&self, key: &Key<'_>, below: Result<Deleted, StoreError>) -> Step<Deleted> {
+        let below = self.shared.deleted_below(below);
+        self.drop_above(key).then(|above| {
+            let below = below?;
+            Ok(if matches!(above, Ok(Deleted::Deleted)) { Deleted::Deleted } else { below })
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! A lower tier that waits, as one on a device does: now before it does what it is asked, now after.
+//! A tier that waits, as one on a device or in another process does: now before it does what it is asked, now after.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -60,6 +60,28 @@ impl Slow {
         fastrand::u8(0..100) < self.at_once
     }
 
+    /// A change that leaves nothing under the key if it is given up.
+    fn change_later<T: 'static>(
+        &self,
+        key: &Key<'_>,
+        perform: impl FnOnce(&ModelStore, &Key<'_>) -> Step<T> + 'static,
+    ) -> Step<T> {
+        if self.is_at_once() {
+            return perform(&self.inner, key);
+        }
+        let ((bytes, hash), this) = (owned(key), self.clone());
+        Step::Wait(Box::pin(async move {
+            let key = Key { bytes: &bytes, hash };
+            let mut forgetting = Forgetting { inner: &this.inner, key, armed: true };
+            let (before, after) = (fastrand::u32(0..3), fastrand::u32(1..3));
+            Turns(before).await;
+            let outcome = perform(&this.inner, &key).now();
+            Turns(after).await;
+            forgetting.armed = false;
+            outcome
+        }))
+    }
+
     fn later<T: 'static>(&self, perform: impl FnOnce(&ModelStore) -> Step<T> + 'static) -> Step<T> {
         if self.is_at_once() {
             return perform(&self.inner);
@@ -73,6 +95,21 @@ impl Slow {
             outcome
         });
         Step::Wait(pending)
+    }
+}
+
+/// Leaves nothing under a key unless it is disarmed: for changes that nobody waited to the end for.
+struct Forgetting<'a> {
+    inner: &'a ModelStore,
+    key: Key<'a>,
+    armed: bool,
+}
+
+impl Drop for Forgetting<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            let _ = delete(self.inner, &self.key, &Delete::default());
+        }
     }
 }
 
@@ -110,8 +147,8 @@ impl Store for Slow {
     }
 
     fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        let ((bytes, hash), request) = (owned(key), *request);
-        self.later(move |inner| delete(inner, &Key { bytes: &bytes, hash }, &request))
+        let request = *request;
+        self.change_later(key, move |inner, key| delete(inner, key, &request))
     }
 
     fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
@@ -156,8 +193,12 @@ impl Store for Slow {
 
 impl Tier for Slow {
     fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        let ((bytes, hash), item) = (owned(key), Item { meta: item.meta, value: item.value.to_vec() });
-        self.later(move |inner| inner.install(&Key { bytes: &bytes, hash }, &item.as_ref(), how))
+        let item = Item { meta: item.meta, value: item.value.to_vec() };
+        self.change_later(key, move |inner, key| inner.install(key, &item.as_ref(), how))
+    }
+
+    fn forget(&self, key: &Key<'_>) {
+        let _ = delete(&self.inner, key, &Delete::default());
     }
 
     fn next_cas(&self, key: &Key<'_>) -> u64 {

@@ -107,6 +107,48 @@ fn a_spent_budget_changes_nothing_that_can_be_seen() {
 }
 
 #[test]
+fn an_upper_tier_that_waits_equals_the_model() {
+    for promotion in [Promotion::Always, Promotion::SecondHit] {
+        let make = |config, clock: Arc<Clock>| {
+            let upper = Slow::always(model(config, &clock));
+            tiered(upper, Slow::mixed(model(config, &clock)), promotion, config, clock)
+        };
+        suite::run(make, options().rounds(6));
+    }
+    let make = |config, clock: Arc<Clock>| {
+        let upper = Slow::mixed(ModelStore::new(Arc::clone(&clock), 1000));
+        tiered(upper, Slow::mixed(model(config, &clock)), Promotion::Always, config, clock)
+    };
+    suite::run(make, options().rounds(6));
+    suite::run(|config, clock| make(config, clock).batch(), options().rounds(4));
+    suite::run(make, options().keys_per_hash(3).rounds(3));
+}
+
+#[test]
+fn a_spent_budget_under_an_upper_tier_that_waits_changes_nothing_that_can_be_seen() {
+    let make = |config: SuiteConfig, clock: Arc<Clock>| {
+        let tiers = (Slow::mixed(model(config, &clock)), Slow::mixed(model(config, &clock)));
+        let config =
+            TieredConfig { promotion: Promotion::Always, write_budget: Some(10_000), item_max: config.value_max };
+        Tiered::new(tiers.0, tiers.1, config, clock)
+    };
+    suite::run(make, options().rounds(6));
+}
+
+#[test]
+fn threads_over_an_upper_tier_that_waits_neither_lose_nor_tear() {
+    for seed in 0..2 {
+        for upper in [Slow::always, Slow::mixed] {
+            let make = |config: SuiteConfig, clock: Arc<Clock>| {
+                let upper = upper(model(config, &clock));
+                tiered(upper, Slow::mixed(model(config, &clock)), Promotion::Always, config, clock)
+            };
+            suite::concurrent(make, 4, seed);
+        }
+    }
+}
+
+#[test]
 fn threads_neither_lose_nor_tear() {
     for seed in 0..3 {
         let make = |config: SuiteConfig, clock: Arc<Clock>| {

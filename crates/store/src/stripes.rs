@@ -1,8 +1,8 @@
-//! The keys' locks: what changes a key in both tiers has it to itself, and every change is counted.
+//! The keys' locks: what changes a key in a store of several parts has it to itself, and every change is counted.
 //!
 //! A key belongs to one of [`STRIPES`] stripes by its hash. A stripe is a fair lock, first come first served, and a version
-//! that grows when whoever held the lock lets go of it. Readers take no lock: one that wants to bring an item up notes the
-//! version before it asks the lower tier, and afterwards brings it up only if the version is still the same.
+//! that grows when whoever held the lock lets go of it. Readers take no lock: one that wants to bring an item up from a lower
+//! tier notes the version before it asks that tier, and afterwards brings it up only if the version is still the same.
 //!
 //! A request holds one stripe at a time, and waits for nothing else that a holder of a stripe could hold up; a flush takes all
 //! of them, in order. So nobody waits in a circle.
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Semaphore;
 
 /// Enough that two of some hundred changes under way rarely meet in one by chance; half a megabyte of memory.
-const STRIPES: usize = 8192;
+pub(crate) const STRIPES: usize = 8192;
 /// Bits of the hash above this choose the stripe: the lowest choose buckets of the tiers' indexes.
 const SHIFT: u32 = 24;
 
@@ -27,7 +27,7 @@ struct Stripe {
 
 /// All stripes of a store.
 #[derive(Clone)]
-pub(super) struct Stripes(Arc<[Stripe]>);
+pub(crate) struct Stripes(Arc<[Stripe]>);
 
 impl Stripe {
     /// A change is over: whoever noted the version before must see that it is.
@@ -40,54 +40,55 @@ impl Stripe {
 }
 
 /// A held stripe.
-pub(super) struct Held<'a> {
+pub(crate) struct Held<'a> {
     stripes: &'a Stripes,
     index: usize,
     changed: bool,
 }
 
 /// A stripe held by a future.
-pub(super) struct HeldLong {
+pub(crate) struct HeldLong {
     stripes: Stripes,
     index: usize,
 }
 
 /// All stripes from the first on, held.
-pub(super) struct HeldAll<'a> {
+pub(crate) struct HeldAll<'a> {
     stripes: &'a Stripes,
     count: usize,
 }
 
 impl Stripes {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let stripe = |_| Stripe { lock: Semaphore::new(1), version: AtomicU64::new(0) };
         Self((0..STRIPES).map(stripe).collect())
     }
 
-    fn index(hash: u64) -> usize {
+    /// The number of a hash's stripe.
+    pub(crate) fn index(hash: u64) -> usize {
         (hash >> SHIFT) as usize % STRIPES
     }
 
     /// How often the stripe of a hash was changed.
-    pub(super) fn version(&self, hash: u64) -> u64 {
+    pub(crate) fn version(&self, hash: u64) -> u64 {
         self.0[Self::index(hash)].version.load(Ordering::Acquire)
     }
 
     /// Whether somebody holds the stripe of a hash.
-    pub(super) fn is_held(&self, hash: u64) -> bool {
+    pub(crate) fn is_held(&self, hash: u64) -> bool {
         self.0[Self::index(hash)].lock.available_permits() == 0
     }
 
     /// The stripe of a hash, if nobody holds it or waits for it.
     #[inline]
-    pub(super) fn try_lock(&self, hash: u64) -> Option<Held<'_>> {
+    pub(crate) fn try_lock(&self, hash: u64) -> Option<Held<'_>> {
         let index = Self::index(hash);
         self.0[index].lock.try_acquire().ok()?.forget();
         Some(Held { stripes: self, index, changed: true })
     }
 
     /// The stripe of a hash, when its turn comes. Dropping the future gives up the place in the queue.
-    pub(super) async fn lock(&self, hash: u64, waits: &AtomicU64) -> Held<'_> {
+    pub(crate) async fn lock(&self, hash: u64, waits: &AtomicU64) -> Held<'_> {
         if let Some(held) = self.try_lock(hash) {
             return held;
         }
@@ -98,7 +99,7 @@ impl Stripes {
     }
 
     /// Every stripe.
-    pub(super) async fn lock_all(&self) -> HeldAll<'_> {
+    pub(crate) async fn lock_all(&self) -> HeldAll<'_> {
         let mut held = HeldAll { stripes: self, count: 0 };
         while held.count < STRIPES {
             self.acquire(held.count).await;
@@ -114,12 +115,12 @@ impl Stripes {
 
 impl Held<'_> {
     /// Lets go of the stripe without having changed anything.
-    pub(super) fn release_unchanged(mut self) {
+    pub(crate) fn release_unchanged(mut self) {
         self.changed = false;
     }
 
     /// The same, for a future to hold.
-    pub(super) fn keep(self) -> HeldLong {
+    pub(crate) fn keep(self) -> HeldLong {
         let kept = HeldLong { stripes: self.stripes.clone(), index: self.index };
         std::mem::forget(self);
         kept

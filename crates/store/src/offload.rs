@@ -1,0 +1,214 @@
+//! A pool of threads for engines whose calls block: in a library's own I/O, in a page fault, under its locks.
+//!
+//! A worker hands such a call over as a closure and goes on with other requests; the answer comes as a [`Pending`], whose
+//! waker brings the worker back. Nothing here knows what is called.
+//!
+//! ```text
+//!  worker                          pool
+//!    │  submit(closure) ──────────> queue ──> thread: closure runs, blocks as long as it likes
+//!    │  <── Pending ─┐                          │
+//!    ▼               └───────── Answer ◄────────┘   wakes the worker
+//! ```
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+use crate::error::{ErrorKind, StoreError};
+use crate::outcome::Pending;
+
+/// What a thread is to do.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The sending end of a [`Pending`]: whoever does the work answers through it, from any thread.
+#[derive(Debug)]
+pub struct Answer<T>(oneshot::Sender<Result<T, StoreError>>);
+
+impl<T> Answer<T> {
+    /// Ends the request. Nobody may be waiting any more; then nothing happens.
+    pub fn send(self, ended: Result<T, StoreError>) {
+        let _ = self.0.send(ended);
+    }
+}
+
+/// An answer to be given and the future that waits for it. If the answer is dropped, the future ends in an error.
+pub fn answer<T: 'static>() -> (Answer<T>, Pending<T>) {
+    let (sender, receiver) = oneshot::channel();
+    let pending = async move {
+        receiver.await.unwrap_or_else(|_| {
+            Err(StoreError::new(ErrorKind::Device, "the engine gave the request up; it is closed, or has failed"))
+        })
+    };
+    (Answer(sender), Box::pin(pending))
+}
+
+/// A pool of threads. Ends with everything done that was asked of it, when it is closed or dropped.
+#[derive(Debug)]
+pub struct Offload {
+    queue: Arc<Queue>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What waits for a thread.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Queue").field("jobs", &self.lock().jobs.len()).finish()
+    }
+}
+
+impl Queue {
+    /// A job that panics does so outside this lock, so what is in it is whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next job; `None` when there are none left and none will come.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Offload {
+    /// Starts `threads` threads, at least one, called `name` and a number.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub fn start(name: &str, threads: usize) -> std::io::Result<Self> {
+        let pool = Self { queue: Arc::default(), threads: Mutex::default() };
+        for number in 0..threads.max(1) {
+            let queue = Arc::clone(&pool.queue);
+            let run = move || {
+                while let Some(job) = queue.next() {
+                    // A panic ends its request (the answer is dropped), not the thread that others wait for.
+                    let _ = catch_unwind(AssertUnwindSafe(job));
+                }
+            };
+            let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(run)?;
+            pool.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Has `job` done by some thread, in no order with others. After [`Offload::close`] it is dropped instead.
+    pub fn execute(&self, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.queue.lock();
+        if !state.closed {
+            state.jobs.push_back(Box::new(job));
+            drop(state);
+            self.queue.changed.notify_one();
+        }
+    }
+
+    /// Has `job` done by some thread and gives what waits for its end. It is done whether or not anybody waits.
+    pub fn submit<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Pending<T> {
+        let (answer, pending) = answer();
+        self.execute(move || answer.send(job()));
+        pending
+    }
+
+    /// Does what was asked so far and ends the threads. Not to be called by one of them.
+    pub fn close(&self) {
+        self.queue.lock().closed = true;
+        self.queue.changed.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Offload {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    struct Unpark(std::thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    fn wait<T>(mut pending: Pending<T>) -> Result<T, StoreError> {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        loop {
+            match pending.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(ended) => return ended,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+
+    #[test]
+    fn calls_that_block_wait_for_nobody_but_their_own_thread() {
+        let pool = Offload::start("test", 2).expect("threads");
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let blocked = pool.submit(move || {
+            gate.recv().expect("somebody opens");
+            Ok("blocked")
+        });
+        assert_eq!(wait(pool.submit(|| Ok("free"))).expect("an answer"), "free");
+        open.send(()).expect("it waits");
+        assert_eq!(wait(blocked).expect("an answer"), "blocked");
+    }
+
+    #[test]
+    fn a_job_that_panics_fails_its_request_and_no_other() {
+        let pool = Offload::start("test", 1).expect("threads");
+        let failed = pool.submit(|| -> Result<(), StoreError> { panic!("as planned") });
+        assert_eq!(wait(failed).expect_err("no answer").kind(), ErrorKind::Device);
+        assert_eq!(wait(pool.submit(|| Ok(1))).expect("the thread goes on"), 1);
+    }
+
+    #[test]
+    fn closing_does_what_was_asked_and_nothing_more() {
+        let pool = Offload::start("test", 3).expect("threads");
+        let done = Arc::new(AtomicUsize::new(0));
+        for _ in 0..1000 {
+            let done = Arc::clone(&done);
+            // Nobody waits for these.
+            drop(pool.submit(move || {
+                done.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }));
+        }
+        pool.close();
+        assert_eq!(done.load(Ordering::Relaxed), 1000);
+        assert!(wait(pool.submit(|| Ok(()))).is_err(), "a closed pool takes no more");
+    }
+}
