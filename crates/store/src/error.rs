@@ -4,8 +4,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A tier or a peer is off or unreachable; a retry may help later.
+    /// A tier of this process is off and keeps note of that itself: what it held before is not shown again unless it still
+    /// holds. A tier above it may go on alone. A retry may help later.
     Unavailable,
+    /// A peer cannot be reached, went away before it answered, or answered that it failed; a retry may help later. A command
+    /// that was on its way may or may not have taken effect, and the peer knows nothing of what happens meanwhile: a tier above
+    /// it must not go on alone.
+    Unreachable,
     /// No answer in time; the command may or may not have taken effect.
     Timeout,
     /// The device or the data on it is bad.
