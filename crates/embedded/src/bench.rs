@@ -1,0 +1,97 @@
+//! Where a shard's writer works on one batch: what lies under a key, and what is to lie there.
+
+use moneta_store::change::{Old, Version};
+use moneta_store::{ItemMeta, ItemRef, Key};
+
+use crate::database::{Batch, Database};
+use crate::error::Failure;
+use crate::record::Header;
+use crate::shared::{Life, Shared};
+
+/// Buffers that a writer uses again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    old: Vec<u8>,
+    record: Vec<u8>,
+}
+
+/// A batch under way.
+pub(crate) struct Bench<'a, D: Database + 'a> {
+    pub(crate) batch: D::Batch<'a>,
+    pub(crate) shared: &'a Shared,
+    pub(crate) item_max: usize,
+    /// Items stored in this batch.
+    pub(crate) stored: u64,
+    buffers: &'a mut Buffers,
+}
+
+/// What lies under a key.
+pub(crate) struct Found<'b> {
+    /// The item, if it is alive.
+    pub(crate) live: Option<Old<'b>>,
+    /// There is one, but its time was up.
+    pub(crate) expired: bool,
+}
+
+/// The bench without the buffer that a [`Found`] borrows.
+pub(crate) struct Hands<'b, 'a, D: Database + 'a> {
+    batch: &'b mut D::Batch<'a>,
+    shared: &'a Shared,
+    record: &'b mut Vec<u8>,
+    stored: &'b mut u64,
+}
+
+/// What a record makes of its key.
+pub(crate) fn found<'b>(shared: &Shared, record: Option<&'b [u8]>) -> Found<'b> {
+    let Some((header, value)) = record.and_then(Header::read) else { return Found { live: None, expired: false } };
+    match shared.life(&header) {
+        Life::Live => Found { live: Some(Old { meta: header.meta, value }), expired: false },
+        Life::Expired => Found { live: None, expired: true },
+        Life::Flushed => Found { live: None, expired: false },
+    }
+}
+
+impl<'a, D: Database> Bench<'a, D> {
+    pub(crate) fn new(batch: D::Batch<'a>, shared: &'a Shared, item_max: usize, buffers: &'a mut Buffers) -> Self {
+        Self { batch, shared, item_max, stored: 0, buffers }
+    }
+
+    /// Looks under a key; gives with it what is needed to store something there.
+    pub(crate) fn look<'b>(&'b mut self, key: &Key<'_>) -> Result<(Found<'b>, Hands<'b, 'a, D>), Failure> {
+        let Self { batch, shared, stored, buffers, .. } = self;
+        let Buffers { old, record } = &mut **buffers;
+        let is_there = batch.read(key, old)?;
+        let found = found(shared, is_there.then_some(&*old));
+        Ok((found, Hands { batch, shared, record, stored }))
+    }
+
+    /// The same without looking.
+    pub(crate) fn blindly<'b>(&'b mut self) -> Hands<'b, 'a, D> {
+        let Self { batch, shared, stored, buffers, .. } = self;
+        Hands { batch, shared, record: &mut buffers.record, stored }
+    }
+}
+
+impl<D: Database> Hands<'_, '_, D> {
+    /// Stores a version; tells its CAS value.
+    pub(crate) fn store(&mut self, key: &Key<'_>, version: &Version<'_>) -> Result<u64, Failure> {
+        let cas = version.cas.unwrap_or(0);
+        self.store_item(key, &ItemRef { meta: version.meta(cas), value: version.value.value() }, version.cas.is_some())
+    }
+
+    /// Stores an item under its own CAS value or, where it has none, the next.
+    pub(crate) fn store_item(&mut self, key: &Key<'_>, item: &ItemRef<'_>, has_cas: bool) -> Result<u64, Failure> {
+        let sequence = self.shared.next_sequence()?;
+        let cas = if has_cas { item.meta.cas } else { sequence };
+        let header = Header { meta: ItemMeta { cas, ..item.meta }, sequence };
+        header.write(self.record, |into| item.value.copy_to(into));
+        self.batch.put(key, &header, self.record)?;
+        *self.stored += 1;
+        Ok(cas)
+    }
+
+    /// Removes what is there.
+    pub(crate) fn remove(&mut self, key: &Key<'_>) -> Result<(), Failure> {
+        self.batch.delete(key)
+    }
+}

@@ -1,0 +1,70 @@
+//! The thread that does what is due once an interval: brings writes to rest, removes the dead, raises the sequence's floor.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::database::Database;
+use crate::engine::Inner;
+use crate::error::Failure;
+
+/// What the keeper and its engine tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Keeping {
+    stop: Mutex<bool>,
+    changed: Condvar,
+    failing: AtomicBool,
+    reason: Mutex<String>,
+}
+
+impl Keeping {
+    /// Ends the keeper.
+    pub(crate) fn stop(&self) {
+        *self.stop.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Why the last turn failed, if it did.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failing.load(Ordering::Relaxed).then(|| self.reason.lock().clone())
+    }
+
+    fn note(&self, ended: Result<(), Failure>) {
+        match ended {
+            Ok(()) => {
+                if self.failing.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the engine works again");
+                }
+            }
+            Err(failure) => {
+                *self.reason.lock() = failure.to_string();
+                if !self.failing.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%failure, "the engine fails; it is tried again every interval");
+                }
+            }
+        }
+    }
+}
+
+/// Turns until it is stopped.
+pub(crate) fn run<D: Database>(inner: &Arc<Inner<D>>) {
+    let keeping = &inner.keeping;
+    loop {
+        let mut stop = keeping.stop.lock();
+        if !*stop {
+            keeping.changed.wait_for(&mut stop, inner.settings.interval);
+        }
+        if *stop {
+            return;
+        }
+        drop(stop);
+        keeping.note(turn(inner));
+    }
+}
+
+fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
+    inner.shared.settle()?;
+    inner.shared.renew_sequence()?;
+    inner.database.tend()
+}

@@ -1,0 +1,246 @@
+//! What an engine knows of itself beside its items: one small file in its folder, replaced whole and synced at each change.
+//!
+//! ```text
+//! FOLDER/moneta.lock      locked while a process has the folder open
+//! FOLDER/moneta.ledger    JSON, below
+//! FOLDER/...              the library's own
+//! ```
+//!
+//! It lies outside the library because what it says has to be on the device before the library's newest items are: which
+//! CAS values may have been given out, and what a flush has done away with.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::database::Identity;
+use crate::error::EmbeddedError;
+
+const LEDGER: &str = "moneta.ledger";
+const DRAFT: &str = "moneta.ledger.new";
+const LOCK: &str = "moneta.lock";
+
+/// What the file holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entries {
+    /// Which engine's folder it is.
+    engine: String,
+    /// Version of everything in the folder.
+    format: u32,
+    /// Parts by hash of key.
+    shards: usize,
+    /// Seed of the hash.
+    pub(crate) seed: u64,
+    /// No number at or above it has been given out.
+    pub(crate) sequence_floor: u64,
+    /// Items with this sequence number or a lower one are gone.
+    pub(crate) flushed_below: u64,
+    /// Unix second of a flush still to come; 0 without one.
+    pub(crate) flush_at: u32,
+    /// The last process closed the folder in good order.
+    clean: bool,
+    /// Which start of the machine that process ran in; empty where the system does not tell.
+    boot: String,
+}
+
+/// A folder that is this process's own, and what its file says.
+#[derive(Debug)]
+pub struct Ledger {
+    folder: PathBuf,
+    entries: Mutex<Entries>,
+    interrupted: bool,
+    _lock: File,
+}
+
+impl Ledger {
+    /// Takes a folder, which is made if it is not there.
+    pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, EmbeddedError> {
+        let failed = |what| move |source| EmbeddedError::Io { path: folder.into(), what, source };
+        fs::create_dir_all(folder).map_err(failed("make the folder"))?;
+        let file = folder.join(LEDGER);
+        if !file.try_exists().map_err(failed("look for its ledger"))? {
+            refuse_foreign(folder).map_err(failed("list the folder"))??;
+        }
+        // Before it is read: whoever has the folder may be writing it.
+        let lock = lock(folder)?;
+        let (entries, interrupted) = match fs::read(&file) {
+            Ok(bytes) => check(folder, &bytes, identity)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (fresh(identity), false),
+            Err(error) => return Err(failed("read its ledger")(error)),
+        };
+        let ledger = Self { folder: folder.into(), entries: Mutex::new(entries), interrupted, _lock: lock };
+        ledger.change(|entries| {
+            entries.clean = false;
+            entries.boot = boot();
+        })
+        .map_err(failed("write its ledger"))?;
+        Ok(ledger)
+    }
+
+    /// Whether the machine, and not only the process, went down while the folder was open: what had not been synced may be
+    /// missing, in part and in any order.
+    pub fn was_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn entries(&self) -> Entries {
+        self.entries.lock().clone()
+    }
+
+    /// Changes entries, on the device first. If that fails nothing has changed.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Entries)) -> io::Result<()> {
+        let mut entries = self.entries.lock();
+        let mut changed = entries.clone();
+        change(&mut changed);
+        let bytes = serde_json::to_vec(&changed)?;
+        let draft = self.folder.join(DRAFT);
+        let mut file = File::create(&draft)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&draft, self.folder.join(LEDGER))?;
+        File::open(&self.folder)?.sync_all()?;
+        *entries = changed;
+        Ok(())
+    }
+
+    /// Notes that all is in good order.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        self.change(|entries| entries.clean = true)
+    }
+}
+
+fn fresh(identity: Identity) -> Entries {
+    Entries {
+        engine: identity.engine.into(),
+        format: identity.format,
+        shards: identity.shards,
+        seed: fastrand::u64(..),
+        sequence_floor: 0,
+        flushed_below: 0,
+        flush_at: 0,
+        clean: true,
+        boot: String::new(),
+    }
+}
+
+/// The entries found, if they are such a one's, and whether the machine went down meanwhile.
+fn check(folder: &Path, bytes: &[u8], identity: Identity) -> Result<(Entries, bool), EmbeddedError> {
+    let Identity { engine, format, shards } = identity;
+    let refuse = |reason| Err(EmbeddedError::Folder { path: folder.into(), reason });
+    let Ok(found) = serde_json::from_slice::<Entries>(bytes) else {
+        return refuse(format!("its {LEDGER} cannot be read: restore it, or empty the folder to start without items"));
+    };
+    if found.engine != engine {
+        return refuse(format!("it holds items of the engine {}, not of {engine}: choose another folder", found.engine));
+    }
+    if found.format > format {
+        let newer = found.format;
+        return refuse(format!("it was written in format {newer}, and this build knows {format}: use a newer build"));
+    }
+    if found.shards != shards {
+        let made = found.shards;
+        return refuse(format!(
+            "it was made with {made} shards, and {shards} are asked for: say {made}, or choose an empty folder"
+        ));
+    }
+    let interrupted = !found.clean && !found.boot.is_empty() && found.boot != boot();
+    Ok((found, interrupted))
+}
+
+/// Refuses a folder that has something in it but no ledger.
+fn refuse_foreign(folder: &Path) -> io::Result<Result<(), EmbeddedError>> {
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if ![DRAFT, LOCK, "lost+found"].iter().any(|known| name == *known) {
+            let reason = format!("it holds {name:?}, which is none of this engine's: choose an empty folder");
+            return Ok(Err(EmbeddedError::Folder { path: folder.into(), reason }));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Takes the folder's lock, which ends with the process.
+fn lock(folder: &Path) -> Result<File, EmbeddedError> {
+    let path = folder.join(LOCK);
+    let failed = |source| EmbeddedError::Io { path: path.clone(), what: "open the lock", source };
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| EmbeddedError::Folder {
+        path: folder.into(),
+        reason: "another process has it open: stop that one, or choose another folder".into(),
+    })?;
+    Ok(file)
+}
+
+/// Which start of the machine this is.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: Identity = Identity { engine: "shelf", format: 2, shards: 4 };
+
+    fn refusal(folder: &Path, identity: Identity) -> String {
+        Ledger::open(folder, identity).expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn comes_back_with_what_it_was_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let seed = {
+            let ledger = Ledger::open(folder.path(), IDENTITY).expect("an empty folder");
+            ledger.change(|entries| entries.flush_at = 9).expect("a write");
+            ledger.entries().seed
+        };
+        let entries = Ledger::open(folder.path(), IDENTITY).expect("the same folder").entries();
+        assert_eq!((entries.seed, entries.flush_at), (seed, 9));
+    }
+
+    #[test]
+    fn refuses_what_is_not_its_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("letter.txt"), "dear").expect("a write");
+        assert!(refusal(folder.path(), IDENTITY).contains("letter.txt"));
+        fs::remove_file(folder.path().join("letter.txt")).expect("it is there");
+        drop(Ledger::open(folder.path(), IDENTITY).expect("an empty folder"));
+        assert!(refusal(folder.path(), Identity { engine: "other", ..IDENTITY }).contains("engine shelf"));
+        assert!(refusal(folder.path(), Identity { format: 1, ..IDENTITY }).contains("newer build"));
+        assert!(refusal(folder.path(), Identity { shards: 8, ..IDENTITY }).contains("say 4"));
+        fs::write(folder.path().join(LEDGER), "{").expect("a write");
+        assert!(refusal(folder.path(), IDENTITY).contains("cannot be read"));
+    }
+
+    #[test]
+    fn is_one_process_s_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let _held = Ledger::open(folder.path(), IDENTITY).expect("an empty folder");
+        assert!(refusal(folder.path(), IDENTITY).contains("another process"));
+    }
+
+    #[test]
+    fn tells_a_machine_that_went_down_from_a_process_that_did() {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(Ledger::open(folder.path(), IDENTITY).expect("an empty folder"));
+        let again = Ledger::open(folder.path(), IDENTITY).expect("the same folder");
+        assert!(!again.was_interrupted(), "the machine is the same");
+        again.change(|entries| entries.boot = "an earlier one".into()).expect("a write");
+        drop(again);
+        let after = Ledger::open(folder.path(), IDENTITY).expect("the same folder");
+        assert!(after.was_interrupted());
+        after.close().expect("a write");
+        after.change(|entries| entries.boot = "an earlier one".into()).expect("a write");
+        drop(after);
+        assert!(!Ledger::open(folder.path(), IDENTITY).expect("the same folder").was_interrupted(), "it was closed");
+    }
+}

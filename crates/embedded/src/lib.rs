@@ -1,0 +1,26 @@
+//! What every engine on an embedded key-value library shares: everything but the library.
+//!
+//! A library keeps bytes under keys ([`Database`]); [`Embedded`] makes of it a store that answers every cache command with
+//! exact expiry, flags, CAS values and marks, and a tier that another one can lie above. `docs/engines.md` tells how to add
+//! one.
+
+mod bench;
+mod counters;
+mod database;
+mod engine;
+mod error;
+mod keeper;
+mod ledger;
+mod perform;
+pub mod record;
+mod sequence;
+mod shared;
+mod walk;
+mod writer;
+
+pub use database::{Batch, Database, Identity, Settings};
+pub use engine::Embedded;
+pub use error::{EmbeddedError, Failure};
+pub use ledger::Ledger;
+pub use record::Header;
+pub use shared::{Life, Shared};

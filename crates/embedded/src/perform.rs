@@ -1,0 +1,114 @@
+//! What each request does in a batch, by the rules of [`moneta_store::change`].
+
+use moneta_store::change::{self, Removal};
+use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_store::{Deleted, Install, Item, Key, Lookup, Number, Written};
+
+use crate::bench::Bench;
+use crate::database::Database;
+use crate::error::Failure;
+
+/// A read that changes something: touches, wins, creates.
+pub(crate) fn get<D: Database>(
+    bench: &mut Bench<'_, D>,
+    key: &Key<'_>,
+    request: &Retrieve,
+) -> Result<Lookup, Failure> {
+    let now = bench.shared.now();
+    let (found, mut hands) = bench.look(key)?;
+    let Some(reading) = change::read(found.live.as_ref(), request, now) else {
+        return Ok(Lookup::Miss { expired: found.expired });
+    };
+    let mut cas = reading.meta.cas;
+    if let Some(version) = &reading.rewrite {
+        cas = hands.store(key, version)?;
+    }
+    // Whoever creates an item is told that nothing was there.
+    match reading.created {
+        true => Ok(Lookup::Found(Item { meta: reading.shown(cas), value: Vec::new() })),
+        false => Ok(Lookup::Found(Item { meta: reading.shown(cas), value: reading.value.to_vec() })),
+    }
+}
+
+/// A write. A plain set does not look at what is there.
+pub(crate) fn set<D: Database>(
+    bench: &mut Bench<'_, D>,
+    key: &Key<'_>,
+    value: &[u8],
+    request: &Write,
+) -> Result<Written, Failure> {
+    let (now, item_max) = (bench.shared.now(), bench.item_max);
+    if !change::needs_old(request) {
+        let made = change::write(None, value, request, now, item_max);
+        let mut hands = bench.blindly();
+        return match made {
+            Ok(version) => Ok(Written::Stored { cas: hands.store(key, &version)? }),
+            Err(ended) => forget_too_large(ended, |key| hands.remove(key), key),
+        };
+    }
+    let (found, mut hands) = bench.look(key)?;
+    match change::write(found.live.as_ref(), value, request, now, item_max) {
+        Ok(version) => Ok(Written::Stored { cas: hands.store(key, &version)? }),
+        Err(ended) => forget_too_large(ended, |key| hands.remove(key), key),
+    }
+}
+
+/// What is too large to be stored leaves nothing of what it was to replace.
+fn forget_too_large(
+    ended: Written,
+    remove: impl FnOnce(&Key<'_>) -> Result<(), Failure>,
+    key: &Key<'_>,
+) -> Result<Written, Failure> {
+    if ended == Written::TooLarge {
+        remove(key)?;
+    }
+    Ok(ended)
+}
+
+/// A delete, or what takes its place.
+pub(crate) fn delete<D: Database>(
+    bench: &mut Bench<'_, D>,
+    key: &Key<'_>,
+    request: &Delete,
+) -> Result<Deleted, Failure> {
+    let now = bench.shared.now();
+    let (found, mut hands) = bench.look(key)?;
+    match change::delete(found.live.as_ref(), request, now) {
+        Ok(Removal::Remove) => hands.remove(key)?,
+        Ok(Removal::Rewrite(version)) => _ = hands.store(key, &version)?,
+        Err(ended) => return Ok(ended),
+    }
+    Ok(Deleted::Deleted)
+}
+
+/// Arithmetic.
+pub(crate) fn arithmetic<D: Database>(
+    bench: &mut Bench<'_, D>,
+    key: &Key<'_>,
+    request: &Arithmetic,
+) -> Result<Number, Failure> {
+    let now = bench.shared.now();
+    let (found, mut hands) = bench.look(key)?;
+    match change::arithmetic(found.live.as_ref(), request, now) {
+        Ok(computed) => Ok(computed.answer(hands.store(key, &computed.version)?)),
+        Err(ended) => Ok(ended),
+    }
+}
+
+/// An item of another tier.
+pub(crate) fn install<D: Database>(
+    bench: &mut Bench<'_, D>,
+    key: &Key<'_>,
+    item: &Item,
+    how: Install,
+) -> Result<Written, Failure> {
+    if item.value.len() > bench.item_max {
+        bench.blindly().remove(key)?;
+        return Ok(Written::TooLarge);
+    }
+    if how == Install::Replace && bench.look(key)?.0.live.is_none() {
+        return Ok(Written::NotStored);
+    }
+    let cas = bench.blindly().store_item(key, &item.as_ref(), item.meta.cas != 0)?;
+    Ok(Written::Stored { cas })
+}

@@ -1,0 +1,142 @@
+//! What a library's thread needs of the engine above it: what is alive, what time it is, and whom to tell of departures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use moneta_store::{Clock, Departed, Departure, Observer};
+use parking_lot::{Mutex, RwLock};
+
+use crate::error::Failure;
+use crate::ledger::Ledger;
+use crate::record::Header;
+use crate::sequence::Sequence;
+
+/// What engine and library share.
+pub struct Shared {
+    clock: Arc<Clock>,
+    ledger: Ledger,
+    sequence: Sequence,
+    flushed_below: AtomicU64,
+    flush_at: AtomicU32,
+    // Held while a flush is written down, so that a later one cannot be overtaken.
+    flushing: Mutex<()>,
+    observer: RwLock<Option<Arc<dyn Observer>>>,
+}
+
+/// Whether a record counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It does.
+    Live,
+    /// Its time is up.
+    Expired,
+    /// A flush covers it.
+    Flushed,
+}
+
+impl Shared {
+    pub(crate) fn new(ledger: Ledger, clock: Arc<Clock>) -> Self {
+        let entries = ledger.entries();
+        Self {
+            clock,
+            sequence: Sequence::from(entries.sequence_floor),
+            flushed_below: AtomicU64::new(entries.flushed_below),
+            flush_at: AtomicU32::new(entries.flush_at),
+            flushing: Mutex::new(()),
+            observer: RwLock::new(None),
+            ledger,
+        }
+    }
+
+    /// The folder's ledger.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The current Unix second.
+    pub fn now(&self) -> u32 {
+        self.clock.now()
+    }
+
+    /// The highest sequence number that a flush covers.
+    pub fn flushed_below(&self) -> u64 {
+        self.flushed_below.load(Ordering::Acquire)
+    }
+
+    /// Whether a record counts at this moment. Once it does not, it never will again.
+    pub fn life(&self, header: &Header) -> Life {
+        if header.sequence <= self.flushed_below() {
+            Life::Flushed
+        } else if header.meta.expiry.is_dead(self.now()) {
+            Life::Expired
+        } else {
+            Life::Live
+        }
+    }
+
+    /// Tells whoever observes that a record has left.
+    pub fn departed(&self, key: &[u8], header: &Header, value_bytes: usize, why: Departure) {
+        if let Some(observer) = self.observer.read().as_ref() {
+            observer.departed(&Departed { key, meta: header.meta, value_bytes, why });
+        }
+    }
+
+    pub(crate) fn observe(&self, observer: Option<Arc<dyn Observer>>) {
+        *self.observer.write() = observer;
+    }
+
+    /// The next sequence number.
+    pub(crate) fn next_sequence(&self) -> Result<u64, Failure> {
+        self.sequence.next(self.now(), |floor| self.raise(floor)).map_err(|error| broken(&error))
+    }
+
+    pub(crate) fn renew_sequence(&self) -> Result<(), Failure> {
+        self.sequence.renew(self.now(), |floor| self.raise(floor)).map_err(|error| broken(&error))
+    }
+
+    fn raise(&self, floor: u64) -> std::io::Result<()> {
+        self.ledger.change(|entries| entries.sequence_floor = floor)
+    }
+
+    /// The moment of a flush still to come.
+    pub(crate) fn pending_flush(&self) -> Option<u32> {
+        Some(self.flush_at.load(Ordering::Acquire)).filter(|moment| *moment > self.now())
+    }
+
+    /// Flushes now, with `moment` 0, or when that second comes. Returns when that is on the device.
+    pub(crate) fn flush(&self, moment: u32) -> Result<(), Failure> {
+        self.settle()?;
+        let _one_at_a_time = self.flushing.lock();
+        self.write_flush(moment, moment == 0)
+    }
+
+    /// Makes a flush happen whose moment has come. To be called before anything is read or written, by a thread that may wait.
+    pub(crate) fn settle(&self) -> Result<(), Failure> {
+        let due = || {
+            let moment = self.flush_at.load(Ordering::Acquire);
+            moment != 0 && moment <= self.now()
+        };
+        if !due() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.flushing.lock();
+        if due() { self.write_flush(0, true) } else { Ok(()) }
+    }
+
+    /// What is stored later has a higher number than any given out so far.
+    fn write_flush(&self, moment: u32, now: bool) -> Result<(), Failure> {
+        let below = if now { self.sequence.last() } else { self.flushed_below() };
+        let written = self.ledger.change(|entries| {
+            entries.flush_at = moment;
+            entries.flushed_below = below;
+        });
+        written.map_err(|error| broken(&error))?;
+        self.flushed_below.store(below, Ordering::Release);
+        self.flush_at.store(moment, Ordering::Release);
+        Ok(())
+    }
+}
+
+fn broken(error: &std::io::Error) -> Failure {
+    Failure::Broken(format!("the ledger cannot be written: {error}"))
+}

@@ -1,0 +1,91 @@
+//! Walking over all items: a batch is read by a thread that may block, then shown.
+
+use std::sync::Arc;
+
+use moneta_store::{Cursor, Walked, Walking};
+use parking_lot::Mutex;
+
+use crate::database::Database;
+use crate::engine::Inner;
+use crate::error::Failure;
+use crate::record::Header;
+use crate::shared::Life;
+
+/// Items of a batch.
+const BATCH: usize = 128;
+
+/// An item found.
+struct Row {
+    key: Box<[u8]>,
+    header: Header,
+    value_bytes: usize,
+    record_bytes: usize,
+}
+
+/// A batch that was read.
+#[derive(Default)]
+struct Page {
+    rows: Vec<Row>,
+    /// Where to go on; `None` behind the shard's last item.
+    next: Option<Box<[u8]>>,
+}
+
+/// Where a walk of a shard stands.
+#[derive(Default)]
+struct Place {
+    after: Option<Box<[u8]>>,
+    page: Arc<Mutex<Option<Page>>>,
+}
+
+impl<D: Database> Inner<D> {
+    /// Shows a batch, or has one read.
+    pub(crate) fn walk(
+        self: &Arc<Self>,
+        cursor: &mut Cursor,
+        show: &mut dyn FnMut(&Walked<'_>),
+    ) -> Walking {
+        if cursor.shard >= self.queues.len() {
+            return Walking::End;
+        }
+        let place = cursor.token.get_or_insert_with(|| Box::<Place>::default());
+        let Some(place) = place.downcast_mut::<Place>() else { return Walking::End };
+        let Some(page) = place.page.lock().take() else { return self.read_page(cursor.shard, place) };
+        for row in page.rows.iter().filter(|row| self.shared.life(&row.header) == Life::Live) {
+            let Row { key, header, value_bytes, record_bytes } = row;
+            show(&Walked { key, meta: header.meta, value_bytes: *value_bytes, size: key.len() + record_bytes });
+        }
+        place.after = page.next;
+        if place.after.is_none() {
+            cursor.shard += 1;
+        }
+        if cursor.shard < self.queues.len() { Walking::More } else { Walking::End }
+    }
+
+    fn read_page(self: &Arc<Self>, shard: usize, place: &Place) -> Walking {
+        let (inner, after, page) = (Arc::clone(self), place.after.clone(), Arc::clone(&place.page));
+        Walking::Wait(self.readers.submit(move || {
+            let read = inner.page(shard, after.as_deref());
+            *page.lock() = Some(read.map_err(|failure| inner.fail(&failure))?);
+            Ok(())
+        }))
+    }
+
+    fn page(&self, shard: usize, after: Option<&[u8]>) -> Result<Page, Failure> {
+        self.shared.settle()?;
+        let mut page = Page::default();
+        let mut seen = 0;
+        self.database.scan(shard, after, &mut |key, record| {
+            if let Some((header, value)) = Header::read(record) {
+                let (value_bytes, record_bytes) = (value.len(), record.len());
+                page.rows.push(Row { key: key.into(), header, value_bytes, record_bytes });
+            }
+            seen += 1;
+            let is_full = seen == BATCH;
+            if is_full {
+                page.next = Some(key.into());
+            }
+            !is_full
+        })?;
+        Ok(page)
+    }
+}

@@ -1,0 +1,241 @@
+//! A shard's writer: one thread that does what was asked of the shard, as much at a time as has come together.
+//!
+//! One writer a shard instead of locks on keys: what waits while a batch is written becomes the next batch, so that the
+//! library is told of many requests at once when there are many, and of one at once when there is one; requests of one key
+//! take effect one after the other without any lock; and a library that knows only one writer, as LMDB, loses nothing.
+//! The price: a request that has to look at what is there (append, incr, cas) holds its shard up while that is read.
+//!
+//! ```text
+//!  requests ──> queue ──> group ──> batch ──commit──> answers
+//!                           ^         │ full: make room, once more
+//!                           └─────────┘ fails: each request in a batch of its own
+//! ```
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use moneta_store::offload::Answer;
+use moneta_store::{Key, StoreError};
+use parking_lot::{Condvar, Mutex};
+
+use crate::bench::{Bench, Buffers};
+use crate::database::{Batch, Database};
+use crate::engine::Inner;
+use crate::error::Failure;
+
+/// Most requests of a batch.
+const GROUP_REQUESTS: usize = 512;
+/// Most bytes of a batch, but for one request: a part of what a library may hold in memory or in a transaction.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// A key that outlives its request's bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnedKey {
+    bytes: Box<[u8]>,
+    hash: u64,
+}
+
+impl OwnedKey {
+    pub(crate) fn new(key: &Key<'_>) -> Self {
+        Self { bytes: key.bytes.into(), hash: key.hash }
+    }
+
+    pub(crate) fn borrow(&self) -> Key<'_> {
+        Key { bytes: &self.bytes, hash: self.hash }
+    }
+}
+
+/// What is asked of a shard's writer.
+pub(crate) trait Request<D: Database>: Send {
+    /// The key it is about.
+    fn key(&self) -> Key<'_>;
+
+    /// Bytes it may add to a batch, about.
+    fn bytes(&self) -> usize;
+
+    /// Does it in a batch. May be called again, in another one.
+    fn perform(&mut self, bench: &mut Bench<'_, D>) -> Result<(), Failure>;
+
+    /// Tells whoever asked: what the last try came to, or why it came to nothing.
+    fn answer(self: Box<Self>, ended: Result<(), &Failure>);
+}
+
+/// A request made of a function.
+pub(crate) struct Asked<T, F> {
+    pub(crate) key: OwnedKey,
+    pub(crate) bytes: usize,
+    pub(crate) act: F,
+    pub(crate) answer: Answer<T>,
+    pub(crate) outcome: Option<T>,
+}
+
+impl<D, T, F> Request<D> for Asked<T, F>
+where
+    D: Database,
+    T: Send,
+    F: FnMut(&mut Bench<'_, D>, &Key<'_>) -> Result<T, Failure> + Send,
+{
+    fn key(&self) -> Key<'_> {
+        self.key.borrow()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn perform(&mut self, bench: &mut Bench<'_, D>) -> Result<(), Failure> {
+        self.outcome = Some((self.act)(bench, &self.key.borrow())?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, ended: Result<(), &Failure>) {
+        match (ended, self.outcome) {
+            (Ok(()), Some(outcome)) => self.answer.send(Ok(outcome)),
+            (Ok(()), None) => (),
+            (Err(failure), _) => self.answer.send(Err::<T, StoreError>(failure.to_store_error())),
+        }
+    }
+}
+
+/// What waits for a shard's writer.
+pub(crate) struct Queue<D> {
+    state: Mutex<State<D>>,
+    changed: Condvar,
+}
+
+struct State<D> {
+    requests: VecDeque<Box<dyn Request<D>>>,
+    closed: bool,
+}
+
+impl<D> Default for Queue<D> {
+    fn default() -> Self {
+        Self { state: Mutex::new(State { requests: VecDeque::new(), closed: false }), changed: Condvar::new() }
+    }
+}
+
+impl<D: Database> Queue<D> {
+    /// Asks for something. A closed queue drops it, and so ends it in an error.
+    pub(crate) fn push(&self, request: Box<dyn Request<D>>) {
+        let mut state = self.state.lock();
+        if !state.closed {
+            state.requests.push_back(request);
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Lets the writer end when it has done what was asked so far.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for requests and takes as many as make a batch; none when there will be no more.
+    fn take(&self) -> Vec<Box<dyn Request<D>>> {
+        let mut state = self.state.lock();
+        while state.requests.is_empty() && !state.closed {
+            self.changed.wait(&mut state);
+        }
+        let mut bytes = 0;
+        let first = state.requests.iter().take(GROUP_REQUESTS).take_while(|request| {
+            bytes += request.bytes();
+            bytes <= GROUP_BYTES
+        });
+        let count = first.count().max(1).min(state.requests.len());
+        state.requests.drain(..count).collect()
+    }
+}
+
+/// The writer of a shard.
+pub(crate) struct Writer<D: Database> {
+    inner: Arc<Inner<D>>,
+    shard: usize,
+    buffers: Buffers,
+}
+
+impl<D: Database> Writer<D> {
+    pub(crate) fn new(inner: Arc<Inner<D>>, shard: usize) -> Self {
+        Self { inner, shard, buffers: Buffers::default() }
+    }
+
+    /// Writes until the queue is closed and empty.
+    pub(crate) fn run(mut self) {
+        let inner = Arc::clone(&self.inner);
+        loop {
+            let group = inner.queues[self.shard].take();
+            if group.is_empty() {
+                return;
+            }
+            // A panic drops the requests and so fails them; the shard goes on.
+            if catch_unwind(AssertUnwindSafe(|| self.write(group))).is_err() {
+                self.buffers = Buffers::default();
+            }
+        }
+    }
+
+    fn write(&mut self, mut group: Vec<Box<dyn Request<D>>>) {
+        let ended = self.attempt(&mut group);
+        if ended.is_ok() || group.len() == 1 && !matches!(ended, Err(Failure::Full(_))) {
+            return self.end(group, ended);
+        }
+        if matches!(ended, Err(Failure::Full(_))) && self.make_room() {
+            let ended = self.attempt(&mut group);
+            if ended.is_ok() {
+                return self.end(group, ended);
+            }
+        }
+        for request in group {
+            let mut one = vec![request];
+            let mut ended = self.attempt(&mut one);
+            if matches!(ended, Err(Failure::Full(_))) && self.make_room() {
+                ended = self.attempt(&mut one);
+            }
+            self.end(one, ended);
+        }
+    }
+
+    fn make_room(&self) -> bool {
+        self.inner.database.make_room(self.shard).unwrap_or_else(|failure| {
+            tracing::warn!(shard = self.shard, %failure, "no room can be made");
+            false
+        })
+    }
+
+    /// Does a group in one batch.
+    fn attempt(&mut self, group: &mut [Box<dyn Request<D>>]) -> Result<(), Failure> {
+        let inner = &*self.inner;
+        inner.shared.settle()?;
+        let batch = inner.database.begin(self.shard)?;
+        let mut bench = Bench::<D>::new(batch, &inner.shared, inner.settings.item_max, &mut self.buffers);
+        for request in group {
+            request.perform(&mut bench)?;
+        }
+        let Bench { batch, stored, .. } = bench;
+        batch.commit()?;
+        inner.counters.stored(stored);
+        Ok(())
+    }
+
+    /// Answers. What a request that failed was to replace must not be served any more.
+    fn end(&mut self, group: Vec<Box<dyn Request<D>>>, ended: Result<(), Failure>) {
+        if let Err(failure) = &ended {
+            self.inner.counters.failed(failure);
+            for request in &group {
+                if let Err(failure) = self.forget(&request.key()) {
+                    tracing::warn!(shard = self.shard, %failure, "what a failed write was to replace cannot be removed");
+                }
+            }
+        }
+        for request in group {
+            request.answer(ended.as_ref().map(|()| ()));
+        }
+    }
+
+    fn forget(&self, key: &Key<'_>) -> Result<(), Failure> {
+        let mut batch = self.inner.database.begin(self.shard)?;
+        batch.delete(key)?;
+        batch.commit()
+    }
+}
