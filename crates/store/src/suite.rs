@@ -75,6 +75,7 @@ pub struct Options {
     keys_per_hash: usize,
     last_access_slack: u32,
     fetched_slack: bool,
+    counts_parts: bool,
     restarts: bool,
 }
 
@@ -90,6 +91,7 @@ impl Options {
             keys_per_hash: 1,
             last_access_slack: 0,
             fetched_slack: false,
+            counts_parts: false,
             restarts: false,
         }
     }
@@ -147,6 +149,18 @@ impl Options {
     #[must_use]
     pub fn fetched_slack(self) -> Self {
         Self { fetched_slack: true, ..self }
+    }
+
+    /// Takes any gauge of items. For engines on libraries that count versions and not keys.
+    #[must_use]
+    pub fn items_estimated(self) -> Self {
+        Self { items_estimated: true, ..self }
+    }
+
+    /// Lets a store's gauge of items be larger than there are items. For those that count an item's parts.
+    #[must_use]
+    pub fn counts_parts(self) -> Self {
+        Self { counts_parts: true, ..self }
     }
 }
 

@@ -278,8 +278,8 @@ impl<'a, S: Store> Runner<'a, S> {
         // room on a thread of its own, also since the walk.
         let makes_room = self.options.mode == Mode::Lossy && stats.flash.is_some();
         let least = if stats.tiers.is_some() || makes_room { 0 } else { shown as u64 };
-        let most = self.laid.len() as u64;
-        if !(least..=most).contains(&stats.items) {
+        let most = if self.options.counts_parts { u64::MAX } else { self.laid.len() as u64 };
+        if !self.options.items_estimated && !(least..=most).contains(&stats.items) {
             return Err(format!("{} items by the gauge, but {least} to {most} live and dead ones", stats.items));
         }
         let limit = self.options.config.memory;
