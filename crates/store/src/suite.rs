@@ -76,6 +76,7 @@ pub struct Options {
     last_access_slack: u32,
     fetched_slack: bool,
     counts_parts: bool,
+    items_estimated: bool,
     restarts: bool,
 }
 
@@ -92,6 +93,7 @@ impl Options {
             last_access_slack: 0,
             fetched_slack: false,
             counts_parts: false,
+            items_estimated: false,
             restarts: false,
         }
     }
