@@ -1,0 +1,85 @@
+//! How a server is reached and how patient its clients are.
+
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::error::RemoteError;
+use crate::wire::{Protocol, VALUE_LIMIT};
+
+/// What [`crate::Remote`] is told.
+#[derive(Clone, Debug)]
+pub struct RemoteConfig {
+    /// Where the server listens.
+    pub address: Address,
+    /// Seed of the hashes of keys. The server never sees it; layers want all their stores to have the same.
+    pub seed: u64,
+    /// The protocol to speak; `None`: the best that the server understands, found out on each new connection.
+    pub protocol: Option<Protocol>,
+    /// Connections of each worker thread, 1 to [`RemoteConfig::CONNECTIONS_MAX`]. A key's requests always take the same one,
+    /// so that they stay in order. Threads that turn no event loop share as many again.
+    pub connections: usize,
+    /// How long a request waits for its reply, from when it is made.
+    pub request_timeout: Duration,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// Pause before the second attempt to connect in a row; it doubles with each further one. Each is shortened by a random
+    /// part of up to half of it.
+    pub backoff_min: Duration,
+    /// The longest such pause.
+    pub backoff_max: Duration,
+    /// Connections in a row that end because the server is silent before it is taken for dead: from then on requests fail at
+    /// once, until it answers again. At least 1.
+    pub timeouts_max: u32,
+    /// Requests on a connection that wait for a reply at once, 1 to [`RemoteConfig::IN_FLIGHT_MAX`]; one more fails at once.
+    pub in_flight_max: usize,
+    /// Bytes that wait to be sent on a connection; a request that would come on top of more fails at once.
+    pub unsent_max: usize,
+    /// Longest value written or read, in bytes. One longer is not sent: its key is deleted, and the answer is
+    /// [`moneta_store::Written::TooLarge`]. The server may have a lower limit of its own.
+    pub item_max: usize,
+}
+
+impl RemoteConfig {
+    /// The most of [`RemoteConfig::connections`].
+    pub const CONNECTIONS_MAX: usize = 64;
+    /// The most of [`RemoteConfig::in_flight_max`].
+    pub const IN_FLIGHT_MAX: usize = 1 << 20;
+
+    /// Defaults for a server at `address`: one connection a worker, a second for a reply, values of up to 1 MiB.
+    pub fn new(address: Address, seed: u64) -> Self {
+        Self {
+            address,
+            seed,
+            protocol: None,
+            connections: 1,
+            request_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(1),
+            backoff_min: Duration::from_millis(20),
+            backoff_max: Duration::from_secs(1),
+            timeouts_max: 3,
+            in_flight_max: 16 << 10,
+            unsent_max: 64 << 20,
+            item_max: 1 << 20,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), RemoteError> {
+        let wrong = |what: &str| Err(RemoteError::Config(what.to_owned()));
+        if !(1..=Self::CONNECTIONS_MAX).contains(&self.connections) {
+            return wrong("a worker has 1 to 64 connections to a server");
+        }
+        if !(1..=Self::IN_FLIGHT_MAX).contains(&self.in_flight_max) || self.unsent_max == 0 {
+            return wrong("a connection needs room for 1 to 1048576 requests and for at least a byte to send");
+        }
+        if self.request_timeout.is_zero() || self.connect_timeout.is_zero() || self.timeouts_max == 0 {
+            return wrong("timeouts, and how many in a row mean that a server is dead, must be more than nothing");
+        }
+        if self.backoff_min.is_zero() || self.backoff_min > self.backoff_max {
+            return wrong("the shortest pause between attempts to connect must be more than nothing and no more than the longest");
+        }
+        if self.item_max > VALUE_LIMIT {
+            return wrong("no value can be longer than 1 GiB");
+        }
+        Ok(())
+    }
+}

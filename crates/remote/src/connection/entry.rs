@@ -1,0 +1,57 @@
+//! A request from its beginning to its reply.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::promise::Promise;
+use crate::wire::{Expect, Request, Verb};
+
+/// Who is to have the answer.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// A future of the same thread, by its slot.
+    Local(usize),
+    /// A future of another thread.
+    Shared(Arc<Promise>),
+    /// Nobody: the request was for its effect.
+    Nobody,
+}
+
+/// A request that is in the stream, in the order of the replies.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) target: Target,
+    pub(crate) expect: Expect,
+    pub(crate) begun: Instant,
+    /// Asking twice is as good as asking once.
+    pub(crate) idempotent: bool,
+    /// It is on its second connection.
+    pub(crate) retried: bool,
+    /// Where it lies among the bytes to send, as long as these are kept.
+    pub(crate) span: Range<usize>,
+}
+
+/// A request that waits for a connection.
+#[derive(Debug)]
+pub(crate) struct OwnedRequest {
+    verb: Verb,
+    key: Box<[u8]>,
+    value: Box<[u8]>,
+}
+
+impl OwnedRequest {
+    pub(crate) fn as_ref(&self) -> Request<'_> {
+        Request { verb: self.verb, key: &self.key, value: &self.value }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.key.len() + self.value.len() + size_of::<Self>()
+    }
+}
+
+impl From<&Request<'_>> for OwnedRequest {
+    fn from(request: &Request<'_>) -> Self {
+        Self { verb: request.verb, key: request.key.into(), value: request.value.into() }
+    }
+}

@@ -1,0 +1,502 @@
+//! A connection: bytes to send, replies that are due, and the turns that move both.
+//!
+//! A request is encoded behind others and sent with the next turn, in one call with all of its turn. A turn that has sent
+//! something leaves receiving to the next one: the replies cannot be there yet, and the event queue tells when they are.
+//!
+//! The bytes of requests that were sent over an idle connection are kept until the first reply: if the server turns out to
+//! have closed the connection meanwhile, what may be asked twice is sent again over a fresh one ([`super::loss`]).
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use moneta_store::{ErrorKind, StoreError};
+
+use super::socket::{Connecting, Socket};
+use super::stage::Stage;
+use super::{Entry, OwnedRequest, Replies, Target};
+use crate::address::Address;
+use crate::failure::Failure;
+use crate::shared::Shared;
+use crate::wire::{self, Decoded, Dialect, Probe, Probed, Request, Unsupported};
+
+/// Bytes that one call receives at most, unless a longer reply is on its way.
+const RECEIVE_BYTES: usize = 64 << 10;
+/// A buffer that grew past this is given back when it is empty.
+const KEPT_BYTES: usize = 1 << 20;
+/// Most bytes kept for the case that an idle connection was closed by the server.
+const RETAINED_MAX: usize = 256 << 10;
+/// How long a connection is silent before it is looked at for its end, and before its next request.
+const IDLE: Duration = Duration::from_millis(20);
+
+/// What a turn has to do with.
+pub(crate) struct Turn<'a> {
+    pub(crate) queue: &'a OwnedFd,
+    pub(crate) replies: &'a mut Replies,
+    pub(crate) now: Instant,
+}
+
+/// A request that waits for a connection.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) request: OwnedRequest,
+    pub(super) target: Target,
+    pub(super) begun: Instant,
+}
+
+/// What is sent again over a fresh connection.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    pub(super) bytes: Vec<u8>,
+    pub(super) entries: VecDeque<Entry>,
+    pub(super) dialect: Option<Dialect>,
+}
+
+/// See the module.
+pub(crate) struct Link {
+    pub(super) shared: Arc<Shared>,
+    pub(super) stage: Stage,
+    pub(super) socket: Option<Socket>,
+    pub(super) out: Vec<u8>,
+    /// Bytes at the front of `out` that are sent.
+    pub(super) sent: usize,
+    pub(super) input: Vec<u8>,
+    /// Bytes at the front of `input` that are decoded.
+    read: usize,
+    /// Bytes of `input`, from `read`, without which decoding again makes no sense.
+    needed: usize,
+    /// Bytes still to be thrown away: the rest of a reply that is too long.
+    skip: usize,
+    pub(super) in_flight: VecDeque<Entry>,
+    /// `out` holds all of the requests in flight.
+    pub(super) retains: bool,
+    /// The kernel has no room for more to send; the event queue tells when it has.
+    blocked: bool,
+    /// The turn before this one did not receive.
+    put_off: bool,
+    pub(super) waiting: VecDeque<Queued>,
+    pub(super) waiting_bytes: usize,
+    pub(super) carried: Carried,
+    /// Attempts in a row that failed.
+    pub(super) tries: u32,
+    /// A request was answered on this connection.
+    pub(super) served: bool,
+    pub(super) was_up: bool,
+    /// The server hung up when it was asked in text.
+    pub(super) ask_in_binary: bool,
+    /// When something was last received.
+    active: Instant,
+    number: u32,
+}
+
+impl Link {
+    pub(crate) fn new(shared: Arc<Shared>, now: Instant) -> Self {
+        let recoveries = shared.recoveries();
+        Self {
+            shared,
+            stage: Stage::Down { retry_at: now, recoveries },
+            socket: None,
+            out: Vec::new(),
+            sent: 0,
+            input: Vec::new(),
+            read: 0,
+            needed: 0,
+            skip: 0,
+            in_flight: VecDeque::new(),
+            retains: false,
+            blocked: false,
+            put_off: false,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            carried: Carried::default(),
+            tries: 0,
+            served: false,
+            was_up: false,
+            ask_in_binary: false,
+            active: now,
+            number: 0,
+        }
+    }
+
+    /// Begins a request: it is sent with the next turn, or waits for the connection.
+    ///
+    /// # Errors
+    /// When it fails at once; the target is told nothing then.
+    pub(crate) fn begin(&mut self, request: &Request<'_>, target: Target, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        if let Stage::Down { retry_at, recoveries } = self.stage
+            && (turn.now >= retry_at || recoveries != self.shared.recoveries())
+        {
+            self.connect(turn);
+        }
+        match self.stage {
+            Stage::Up { dialect, .. } => {
+                self.check_room(self.in_flight.len(), self.out.len() - self.sent)?;
+                self.send_later(request, target, turn.now, dialect).map_err(|(_, failure)| failure)?;
+                turn.replies.tally.begun();
+                Ok(())
+            }
+            Stage::Connecting { .. } | Stage::Probing { .. } if !self.shared.is_open() => {
+                self.check_room(self.waiting.len(), self.waiting_bytes)?;
+                let request = OwnedRequest::from(request);
+                self.waiting_bytes += request.size();
+                self.waiting.push_back(Queued { request, target, begun: turn.now });
+                turn.replies.tally.begun();
+                Ok(())
+            }
+            _ => Err(self.fail_at_once(self.is_down())),
+        }
+    }
+
+    fn check_room(&self, requests: usize, bytes: usize) -> Result<(), StoreError> {
+        let config = &self.shared.config;
+        if requests < config.in_flight_max && bytes < config.unsent_max {
+            return Ok(());
+        }
+        Err(self.fail_at_once(format!("too many requests wait for {}", config.address)))
+    }
+
+    fn is_down(&self) -> String {
+        format!("{} is not reachable: {}", self.shared.config.address, self.shared.last_failure())
+    }
+
+    #[cold]
+    fn fail_at_once(&self, reason: String) -> StoreError {
+        self.shared.counters.failure(ErrorKind::Unreachable);
+        StoreError::new(ErrorKind::Unreachable, reason)
+    }
+
+    /// Encodes a request behind what is to be sent.
+    fn send_later(
+        &mut self,
+        request: &Request<'_>,
+        target: Target,
+        begun: Instant,
+        dialect: Dialect,
+    ) -> Result<(), (Target, Failure)> {
+        if self.in_flight.is_empty() && self.out.is_empty() {
+            self.retains = true;
+        }
+        // More than can be in flight, and short.
+        self.number = (self.number + 1) % (2 * self.shared.config.in_flight_max as u32);
+        let start = self.out.len();
+        let expect = match wire::encode(request, dialect, self.number, &mut self.out) {
+            Ok(expect) => expect,
+            Err(Unsupported(reason)) => {
+                self.shared.counters.failure(ErrorKind::Unsupported);
+                return Err((target, Failure::new(ErrorKind::Unsupported, reason)));
+            }
+        };
+        let (idempotent, span) = (request.verb.is_idempotent(), start..self.out.len());
+        self.in_flight.push_back(Entry { target, expect, begun, idempotent, retried: false, span });
+        if self.out.len() > RETAINED_MAX {
+            self.release();
+        }
+        Ok(())
+    }
+
+    /// Gives the bytes up that were kept to be sent again.
+    pub(super) fn release(&mut self) {
+        if std::mem::take(&mut self.retains) {
+            self.drop_sent();
+        }
+    }
+
+    fn drop_sent(&mut self) {
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.sent = 0;
+            if self.out.capacity() > KEPT_BYTES {
+                self.out = Vec::new();
+            }
+        } else if self.sent > self.out.len() / 2 {
+            self.out.drain(..std::mem::take(&mut self.sent));
+        }
+    }
+
+    /// Sends, receives, connects, gives up: whatever it is time for.
+    pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) {
+        match self.stage {
+            Stage::Down { retry_at, recoveries } => {
+                if turn.now >= retry_at || recoveries != self.shared.recoveries() {
+                    self.connect(turn);
+                }
+            }
+            Stage::Connecting { .. } => self.see_connected(turn),
+            Stage::Probing { .. } | Stage::Up { .. } => {}
+        }
+        if matches!(self.stage, Stage::Probing { .. } | Stage::Up { .. }) {
+            let moved = self.exchange(turn);
+            if let Err(failure) = moved {
+                self.lose(failure, turn);
+            }
+        }
+        self.expire(turn);
+    }
+
+    fn exchange(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
+        let probing = matches!(self.stage, Stage::Probing { .. });
+        let unsent = self.sent < self.out.len();
+        let idle = turn.now.saturating_duration_since(self.active) >= IDLE;
+        if idle && !probing && self.in_flight.front().is_none_or(|first| self.retains && first.span.start >= self.sent) {
+            // Nothing is due: what there is to receive can only be the connection's end.
+            self.active = turn.now;
+            self.receive(turn)?;
+        }
+        let sent = unsent && self.flush(turn)?;
+        let due = probing || !self.in_flight.is_empty();
+        self.put_off = due && sent && !self.put_off;
+        if due && !self.put_off {
+            self.receive(turn)?;
+            // A connection that has just come up has had requests waiting.
+            if probing && self.sent < self.out.len() {
+                self.flush(turn)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the kernel takes; true if it took anything.
+    fn flush(&mut self, turn: &Turn<'_>) -> Result<bool, Failure> {
+        let Some(socket) = &self.socket else { return Ok(false) };
+        let sent = socket.send(&self.out[self.sent..]).map_err(|error| self.broke(&error))?;
+        self.sent += sent;
+        let blocked = self.sent < self.out.len();
+        if blocked != self.blocked {
+            socket.watch_room(turn.queue, blocked).map_err(|error| self.broke(&error))?;
+            self.blocked = blocked;
+        }
+        if !self.retains {
+            self.drop_sent();
+        }
+        Ok(sent > 0)
+    }
+
+    fn broke(&self, error: &rustix::io::Errno) -> Failure {
+        Failure::unreachable(format!("the connection to {} broke: {error}", self.shared.config.address))
+    }
+
+    /// Receives all there is and hands out the replies in it.
+    fn receive(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
+        loop {
+            let lacking = self.needed.saturating_sub(self.input.len() - self.read);
+            self.input.reserve(lacking.max(RECEIVE_BYTES));
+            let room = self.input.capacity() - self.input.len();
+            let Some(socket) = &self.socket else { return Ok(()) };
+            match socket.receive(&mut self.input).map_err(|error| self.broke(&error))? {
+                None => return Ok(()),
+                Some(0) => {
+                    let address = &self.shared.config.address;
+                    return Err(Failure::unreachable(format!("{address} closed the connection")));
+                }
+                Some(bytes) => {
+                    self.active = turn.now;
+                    self.digest(turn)?;
+                    if bytes < room {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decodes what was received.
+    fn digest(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
+        if matches!(self.stage, Stage::Probing { .. }) {
+            self.look_at_probe(turn)?;
+        }
+        if matches!(self.stage, Stage::Up { .. }) {
+            self.take_replies(turn)?;
+        }
+        if self.read == self.input.len() {
+            self.input.clear();
+            if self.input.capacity() > KEPT_BYTES {
+                self.input = Vec::new();
+            }
+        } else if self.read > 0 {
+            self.input.drain(..self.read);
+        }
+        self.read = 0;
+        Ok(())
+    }
+
+    fn take_replies(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
+        let Stage::Up { dialect, .. } = self.stage else { return Ok(()) };
+        let mut any = false;
+        loop {
+            if self.skip > 0 {
+                let here = self.skip.min(self.input.len() - self.read);
+                self.read += here;
+                self.skip -= here;
+            }
+            let rest = &self.input[self.read..];
+            if rest.is_empty() || rest.len() < self.needed {
+                break;
+            }
+            let Some(entry) = self.in_flight.front() else {
+                return Err(self.misbehaved("what nobody asked for"));
+            };
+            // What no request of ours has gone out for is no reply to it.
+            if self.retains && entry.span.start >= self.sent {
+                return Err(self.misbehaved("what nobody asked for"));
+            }
+            let decoded = wire::decode(rest, dialect.protocol, &entry.expect, self.shared.config.item_max);
+            match decoded.map_err(|broken| self.misbehaved(broken.0))? {
+                Decoded::Partial { needed } => {
+                    self.needed = needed;
+                    break;
+                }
+                Decoded::Answer { answer, consumed } => {
+                    self.read += consumed;
+                    self.needed = 0;
+                    any = true;
+                    let after = self.leaves_stream_unsure(&answer);
+                    let entry = self.in_flight.pop_front().expect("it was at the front");
+                    turn.replies.answer(entry.target, entry.begun, turn.now, answer);
+                    if after {
+                        return Err(self.misbehaved("an error after which replies cannot be told apart"));
+                    }
+                }
+                Decoded::Oversized { skip } => {
+                    self.needed = 0;
+                    self.skip = skip;
+                    any = true;
+                    let entry = self.in_flight.pop_front().expect("it was at the front");
+                    let max = self.shared.config.item_max;
+                    let reason = format!("the item on {} is over the limit of {max} bytes", self.shared.config.address);
+                    turn.replies.fail(entry.target, &self.shared.counters, Failure::new(ErrorKind::Unsupported, reason));
+                }
+            }
+        }
+        if any {
+            self.served = true;
+            self.shared.note_reply();
+            self.release();
+        }
+        Ok(())
+    }
+
+    /// Whether a server that gives this answer may take the value that came with the request for further commands.
+    fn leaves_stream_unsure(&self, answer: &wire::Answer) -> bool {
+        use wire::{Answer, Refusal};
+        let value = self.in_flight.front().is_some_and(|entry| entry.expect.brings_value());
+        value && matches!(answer, Answer::Refused(Refusal::Unknown | Refusal::Client, _)) && self.is_on_lines()
+    }
+
+    fn is_on_lines(&self) -> bool {
+        matches!(self.stage, Stage::Up { dialect, .. } if dialect.protocol != wire::Protocol::Binary)
+    }
+
+    fn misbehaved(&self, what: &str) -> Failure {
+        Failure::unreachable(format!("{} sent {what}", self.shared.config.address))
+    }
+
+    /// Forgets what belonged to a connection that is gone.
+    pub(super) fn forget_stream(&mut self) {
+        self.socket = None;
+        self.out.clear();
+        self.input.clear();
+        (self.sent, self.read, self.needed, self.skip) = (0, 0, 0, 0);
+        (self.retains, self.blocked, self.put_off) = (false, false, false);
+    }
+
+    pub(super) fn connect(&mut self, turn: &mut Turn<'_>) {
+        let address = match &self.shared.config.address {
+            Address::Unix(path) => Socket::unix(path),
+            Address::Tcp(_) => match self.shared.address(self.tries) {
+                Some(address) => Socket::tcp(&address),
+                None => Err(rustix::io::Errno::ADDRNOTAVAIL),
+            },
+        };
+        let begun = address.and_then(|(socket, connecting)| {
+            socket.watch(turn.queue, matches!(connecting, Connecting::UnderWay))?;
+            Ok((socket, connecting))
+        });
+        match begun {
+            Ok((socket, connecting)) => {
+                self.socket = Some(socket);
+                self.stage = Stage::Connecting { until: turn.now + self.shared.config.connect_timeout };
+                if matches!(connecting, Connecting::Done) {
+                    self.probe(turn);
+                }
+            }
+            Err(error) => self.lose(self.cannot_connect(&error), turn),
+        }
+    }
+
+    fn cannot_connect(&self, error: &rustix::io::Errno) -> Failure {
+        Failure::unreachable(format!("cannot connect to {}: {error}", self.shared.config.address))
+    }
+
+    fn see_connected(&mut self, turn: &mut Turn<'_>) {
+        let Some(socket) = &self.socket else { return };
+        match socket.is_connected() {
+            Ok(false) => {}
+            Ok(true) => match socket.watch_room(turn.queue, false) {
+                Ok(()) => self.probe(turn),
+                Err(error) => self.lose(self.cannot_connect(&error), turn),
+            },
+            Err(error) => self.lose(self.cannot_connect(&error), turn),
+        }
+    }
+
+    fn probe(&mut self, turn: &mut Turn<'_>) {
+        self.out.clear();
+        self.sent = 0;
+        let probe = Probe::begin(self.shared.config.protocol, self.ask_in_binary, &mut self.out);
+        self.stage = Stage::Probing { until: turn.now + self.shared.config.request_timeout, probe };
+        if let Err(failure) = self.flush(turn) {
+            self.lose(failure, turn);
+        }
+    }
+
+    fn look_at_probe(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
+        let Stage::Probing { probe, .. } = &mut self.stage else { return Ok(()) };
+        match probe.look(&self.input[self.read..]) {
+            Ok(Probed::Partial) => Ok(()),
+            Ok(Probed::Dialect(dialect, consumed)) => {
+                self.read += consumed;
+                self.come_up(dialect, turn);
+                Ok(())
+            }
+            Ok(Probed::Refused(why)) => {
+                Err(Failure::unreachable(format!("{} refuses: {why}", self.shared.config.address)))
+            }
+            Err(broken) => Err(self.misbehaved(broken.0)),
+        }
+    }
+
+    fn come_up(&mut self, dialect: Dialect, turn: &mut Turn<'_>) {
+        tracing::debug!(server = %self.shared.config.address, protocol = dialect.protocol.name(), "connected");
+        self.shared.counters.connects.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.shared.counters.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.shared.note_dialect(dialect);
+        self.stage = Stage::Up { dialect, since: turn.now };
+        self.was_up = true;
+        self.served = false;
+        self.out.clear();
+        self.sent = 0;
+        self.send_carried(dialect, turn);
+        for queued in std::mem::take(&mut self.waiting) {
+            let request = queued.request.as_ref();
+            if let Err((target, failure)) = self.send_later(&request, queued.target, queued.begun, dialect) {
+                turn.replies.end_unsent(target, failure);
+            }
+        }
+        self.waiting_bytes = 0;
+    }
+
+    /// What is due next, for a timer.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let timeout = self.shared.config.request_timeout;
+        let waiting = self.waiting.front().map(|queued| queued.begun + timeout);
+        let carried = self.carried.entries.front().map(|entry| entry.begun + timeout);
+        let stage = match &self.stage {
+            Stage::Down { retry_at, .. } => Some(*retry_at),
+            Stage::Connecting { until } | Stage::Probing { until, .. } => Some(*until),
+            Stage::Up { .. } => self.in_flight.front().map(|entry| entry.begun + timeout),
+        };
+        [waiting, carried, stage].into_iter().flatten().min()
+    }
+}
+

@@ -1,0 +1,158 @@
+//! What becomes of requests when a connection is lost, and when the next attempt is.
+//!
+//! A request that was sent may have taken effect: it fails, and whoever made it knows no more. Sent again are only, and only
+//! once: reads without side effects, and what was not sent at all, if the connection was idle before and so may have been
+//! closed by a server that was started anew.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use moneta_store::ErrorKind;
+
+use super::link::{Link, Turn};
+use super::stage::Stage;
+use super::{Entry, Target};
+use crate::failure::Failure;
+use crate::wire::Dialect;
+
+impl Link {
+    /// Ends the connection and everything that was due on it.
+    pub(super) fn lose(&mut self, failure: Failure, turn: &mut Turn<'_>) {
+        let silent = failure.kind == ErrorKind::Timeout;
+        tracing::debug!(server = %self.shared.config.address, reason = %failure.reason, "connection lost");
+        let was_up = matches!(self.stage, Stage::Up { .. });
+        let lasted = match self.stage {
+            Stage::Up { since, .. } => turn.now.saturating_duration_since(since) >= self.shared.config.backoff_max,
+            _ => false,
+        };
+        let binary_may_do = !silent && matches!(&self.stage, Stage::Probing { probe, .. } if probe.may_be_binary());
+        if was_up {
+            self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.shared.counters.connect_failures.fetch_add(1, Ordering::Relaxed);
+        }
+        self.end_in_flight(&failure, was_up && !silent, turn);
+        self.forget_stream();
+
+        let at_once = (was_up && (self.served || lasted || silent)) || (binary_may_do && !self.ask_in_binary);
+        self.ask_in_binary = binary_may_do && !self.ask_in_binary;
+        if !at_once {
+            self.note_failed_attempt(&failure, silent || was_up);
+        } else {
+            if silent {
+                self.shared.note_silence(&failure.reason);
+            }
+            self.tries = 0;
+        }
+        let pause = if at_once { std::time::Duration::ZERO } else { self.shared.pause(self.tries) };
+        self.stage = Stage::Down { retry_at: turn.now + pause, recoveries: self.shared.recoveries() };
+        if at_once {
+            self.connect(turn);
+        } else {
+            self.end_waiting(&failure, turn);
+        }
+    }
+
+    fn note_failed_attempt(&mut self, failure: &Failure, by_silence: bool) {
+        self.tries = self.tries.saturating_add(1);
+        if by_silence {
+            self.shared.note_silence(&failure.reason);
+        } else {
+            self.shared.note_refusal(&failure.reason);
+        }
+    }
+
+    /// Ends what is in flight, but for what may be carried over.
+    fn end_in_flight(&mut self, failure: &Failure, may_carry: bool, turn: &mut Turn<'_>) {
+        let may_carry = may_carry && self.retains;
+        if may_carry && let Stage::Up { dialect, .. } = self.stage {
+            self.carried.dialect = Some(dialect);
+        }
+        for mut entry in std::mem::take(&mut self.in_flight) {
+            let unsent = entry.span.start >= self.sent;
+            if may_carry && !entry.retried && (entry.idempotent || unsent) {
+                self.carried.bytes.extend_from_slice(&self.out[entry.span.clone()]);
+                entry.retried = true;
+                self.carried.entries.push_back(entry);
+            } else {
+                self.fail(entry.target, failure, turn);
+            }
+        }
+    }
+
+    /// Sends what was carried over, if the server still understands it.
+    pub(super) fn send_carried(&mut self, dialect: Dialect, turn: &mut Turn<'_>) {
+        let carried = std::mem::take(&mut self.carried);
+        if carried.entries.is_empty() {
+            return;
+        }
+        if carried.dialect == Some(dialect) {
+            self.shared.counters.retries.fetch_add(carried.entries.len() as u64, Ordering::Relaxed);
+            self.out.extend_from_slice(&carried.bytes);
+            self.in_flight.extend(carried.entries);
+            return;
+        }
+        let reason = format!("{} came back as another server", self.shared.config.address);
+        let failure = Failure::unreachable(reason);
+        carried.entries.into_iter().for_each(|entry| self.fail(entry.target, &failure, turn));
+    }
+
+    /// Ends what waits for a connection.
+    fn end_waiting(&mut self, failure: &Failure, turn: &mut Turn<'_>) {
+        let carried = std::mem::take(&mut self.carried);
+        carried.entries.into_iter().for_each(|entry| self.fail(entry.target, failure, turn));
+        self.waiting_bytes = 0;
+        for queued in std::mem::take(&mut self.waiting) {
+            self.fail(queued.target, failure, turn);
+        }
+    }
+
+    /// Ends what has waited for too long.
+    pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
+        let timeout = self.shared.config.request_timeout;
+        let late = |begun: std::time::Instant| turn.now.saturating_duration_since(begun) >= timeout;
+        let silent = match &self.stage {
+            Stage::Down { .. } => false,
+            Stage::Connecting { until } | Stage::Probing { until, .. } => turn.now >= *until,
+            Stage::Up { .. } => self.in_flight.front().is_some_and(|entry| late(entry.begun)),
+        };
+        if silent {
+            let reason = format!("no answer from {} within {timeout:?}", self.shared.config.address);
+            self.lose(Failure::timeout(reason), turn);
+        }
+        if self.waiting.is_empty() && self.carried.entries.is_empty() {
+            return;
+        }
+        let reason: Arc<str> = format!("no connection to {} within {timeout:?}", self.shared.config.address).into();
+        let failure = Failure::timeout(reason);
+        while self.waiting.front().is_some_and(|queued| late_at(turn, queued.begun, timeout)) {
+            let queued = self.waiting.pop_front().expect("it was at the front");
+            self.waiting_bytes -= queued.request.size();
+            self.fail(queued.target, &failure, turn);
+        }
+        if self.carried.entries.front().is_some_and(|entry| late_at(turn, entry.begun, timeout)) {
+            let carried = std::mem::take(&mut self.carried);
+            carried.entries.into_iter().for_each(|Entry { target, .. }| self.fail(target, &failure, turn));
+        }
+    }
+
+    fn fail(&self, target: Target, failure: &Failure, turn: &mut Turn<'_>) {
+        turn.replies.fail(target, &self.shared.counters, failure.clone());
+    }
+
+    /// The thread that turned it is going: everything ends.
+    pub(crate) fn close(&mut self, turn: &mut Turn<'_>) {
+        let failure = Failure::unreachable(format!("the connection to {} is closed", self.shared.config.address));
+        if matches!(self.stage, Stage::Up { .. }) {
+            self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.end_in_flight(&failure, false, turn);
+        self.end_waiting(&failure, turn);
+        self.forget_stream();
+        self.stage = Stage::Down { retry_at: turn.now, recoveries: 0 };
+    }
+}
+
+fn late_at(turn: &Turn<'_>, begun: std::time::Instant, timeout: std::time::Duration) -> bool {
+    turn.now.saturating_duration_since(begun) >= timeout
+}

@@ -1,0 +1,12 @@
+//! One connection to a server: what is sent, what is due, and what becomes of both when the connection is lost.
+
+mod entry;
+mod link;
+mod loss;
+mod replies;
+mod socket;
+mod stage;
+
+pub(crate) use entry::{Entry, OwnedRequest, Target};
+pub(crate) use link::{Link, Turn};
+pub(crate) use replies::{Outcome, Replies};

@@ -1,0 +1,101 @@
+//! The answers of a thread's connections, each in the slot of the future that waits for it.
+
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use slab::Slab;
+
+use super::Target;
+use crate::counters::{Counters, Tally};
+use crate::failure::Failure;
+use crate::wire::Answer;
+
+/// How a request ended.
+pub(crate) type Outcome = Result<Answer, Failure>;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Replies {
+    slots: Slab<Slot>,
+    /// Whom to wake when nothing is borrowed any more.
+    pub(crate) wakers: Vec<Waker>,
+    pub(crate) tally: Tally,
+}
+
+enum Slot {
+    Waiting(Option<Waker>),
+    Ended(Outcome),
+    /// Nobody waits any more; the slot goes when the reply has come.
+    Abandoned,
+}
+
+impl Replies {
+    /// A slot for a request that begins.
+    pub(crate) fn open(&mut self) -> usize {
+        self.slots.insert(Slot::Waiting(None))
+    }
+
+    /// A slot for a request that did not begin after all.
+    pub(crate) fn cancel(&mut self, slot: usize) {
+        self.slots.remove(slot);
+    }
+
+    /// A reply came.
+    #[inline]
+    pub(crate) fn answer(&mut self, target: Target, begun: Instant, now: Instant, answer: Answer) {
+        self.tally.replied(now.saturating_duration_since(begun));
+        self.end(target, Ok(answer));
+    }
+
+    /// There will be none.
+    pub(crate) fn fail(&mut self, target: Target, counters: &Counters, failure: Failure) {
+        self.tally.failed();
+        counters.failure(failure.kind);
+        self.end(target, Err(failure));
+    }
+
+    /// It cannot be sent after all, which is counted already.
+    pub(crate) fn end_unsent(&mut self, target: Target, failure: Failure) {
+        self.tally.failed();
+        self.end(target, Err(failure));
+    }
+
+    fn end(&mut self, target: Target, outcome: Outcome) {
+        match target {
+            Target::Local(key) => {
+                let slot = &mut self.slots[key];
+                match std::mem::replace(slot, Slot::Ended(outcome)) {
+                    Slot::Waiting(waker) => self.wakers.extend(waker),
+                    Slot::Abandoned | Slot::Ended(_) => drop(self.slots.remove(key)),
+                }
+            }
+            Target::Shared(promise) => self.wakers.extend(promise.keep(outcome)),
+            Target::Nobody => {}
+        }
+    }
+
+    /// Looks for the answer in a slot, which is gone once it was there.
+    pub(crate) fn poll(&mut self, key: usize, context: &Context<'_>) -> Poll<Outcome> {
+        match &mut self.slots[key] {
+            Slot::Waiting(waker) => {
+                match waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    None => *waker = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+            _ => match self.slots.remove(key) {
+                Slot::Ended(outcome) => Poll::Ready(outcome),
+                _ => unreachable!("only a dropped future's slot is abandoned"),
+            },
+        }
+    }
+
+    /// Nobody waits for a slot's answer any more.
+    pub(crate) fn abandon(&mut self, key: usize) {
+        match &mut self.slots[key] {
+            slot @ Slot::Waiting(_) => *slot = Slot::Abandoned,
+            _ => drop(self.slots.remove(key)),
+        }
+    }
+}

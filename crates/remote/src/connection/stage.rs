@@ -1,0 +1,30 @@
+//! The life of a connection.
+//!
+//! ```text
+//!            ┌───────────────── lost, refused, silent ──────────────────┐
+//!            v                          ^                  ^            │
+//!  ───>  [ Down ] ── attempt ──> [ Connecting ] ──> [ Probing ] ──> [ Up ]
+//! ```
+//!
+//! There is no way from Down to Up past a probe: a server whose kernel accepts connections while it hangs is not up.
+
+use std::time::Instant;
+
+use crate::wire::{Dialect, Probe};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// No connection, and the next attempt is not before this moment, unless the server was seen to be back.
+    Down {
+        retry_at: Instant,
+        /// [`crate::shared::Shared::recoveries`] as of then.
+        recoveries: u64,
+    },
+    /// TCP is shaking hands.
+    Connecting { until: Instant },
+    /// The server is being asked what it understands.
+    Probing { until: Instant, probe: Probe },
+    /// Requests go out.
+    Up { dialect: Dialect, since: Instant },
+}

@@ -1,0 +1,67 @@
+//! A request under way, as a future.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use moneta_store::StoreError;
+
+use crate::lane::Lane;
+use crate::promise::Promise;
+use crate::wire::Answer;
+
+/// See the module. Dropped before its end, it is forgotten; its reply is still taken off the connection.
+pub(crate) struct Exchange {
+    way: Way,
+    over: bool,
+}
+
+/// Who asks.
+enum Way {
+    /// This thread, on a connection of its own.
+    Local { lane: Rc<Lane>, slot: usize },
+    /// The background thread.
+    Shared(Arc<Promise>),
+}
+
+impl Exchange {
+    #[inline]
+    pub(crate) fn local(lane: Rc<Lane>, slot: usize) -> Self {
+        Self { way: Way::Local { lane, slot }, over: false }
+    }
+
+    pub(crate) fn shared(promise: Arc<Promise>) -> Self {
+        Self { way: Way::Shared(promise), over: false }
+    }
+
+    /// Whether the answer was taken.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
+impl Future for Exchange {
+    type Output = Result<Answer, StoreError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(match &self.way {
+            Way::Local { lane, slot } => lane.poll(*slot, context),
+            Way::Shared(promise) => promise.poll(context),
+        });
+        self.over = true;
+        Poll::Ready(outcome.map_err(StoreError::from))
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if let Way::Local { lane, slot } = &self.way
+            && !self.over
+        {
+            lane.abandon(*slot);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Storing whole items, marks and all.
+//!
+//! The item goes in one command. A server has none for marks, so these follow in further ones, each bound to the version just
+//! stored: first "stale", which frees the recache, then a read that wins it. Where somebody has won the recache of an item that
+//! is not stale, the item is stored with little time to live, won for that, and then given its true expiration time. Items
+//! with marks are rare; for the moment between, readers of the server see them without.
+
+use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::{Expiry, Install, ItemMeta, ItemRef, Key, Step, StoreError, Written};
+
+use crate::reads::HeldKey;
+use crate::remote::Remote;
+use crate::wire::{Answer, Protocol, Read, Verb};
+use crate::writes;
+
+/// Time to live, in seconds, of an item whose recache is to be won, and what the winner asks for.
+const SHORT: i64 = 60;
+
+pub(crate) fn install(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+    let meta = &item.meta;
+    let mode = if how == Install::Replace { WriteMode::Replace } else { WriteMode::Set };
+    let knows_cas = remote.dialect().is_none_or(|dialect| dialect.explicit_cas);
+    let new_cas = (meta.cas != 0 && knows_cas).then_some(meta.cas);
+    let won_afresh = meta.token_sent && !meta.stale;
+    let exptime = if won_afresh { Exptime(SHORT) } else { absolute(meta.expiry, remote.now()) };
+    let write = Write { mode, flags: meta.flags, exptime, new_cas, ..Write::default() };
+    let owned;
+    let value = match item.value.as_slice() {
+        Some(value) => value,
+        None => {
+            owned = item.value.to_vec();
+            &owned
+        }
+    };
+    let step = writes::set(remote, key, value, &write);
+    match step {
+        Step::Wait(storing) if meta.stale || meta.token_sent => {
+            let marking = Marking { remote: remote.clone(), key: HeldKey::new(key), meta: *meta, chosen: new_cas.is_some() };
+            Step::Wait(Box::pin(async move {
+                match storing.await? {
+                    Written::Stored { cas } => marking.mark(cas).await,
+                    other => Ok(other),
+                }
+            }))
+        }
+        other => other,
+    }
+}
+
+/// An expiry as a client would send it at `now`. One that is past is sent as such: in seconds it might count as relative.
+fn absolute(expiry: Expiry, now: u32) -> Exptime {
+    match expiry {
+        Expiry::NEVER => Exptime::NEVER,
+        Expiry(second) if expiry.is_dead(now) || i64::from(second) <= Exptime::RELATIVE_MAX => Exptime(-1),
+        Expiry(second) => Exptime(i64::from(second)),
+    }
+}
+
+/// An item that is stored and has its marks to come.
+struct Marking {
+    remote: Remote,
+    key: HeldKey,
+    meta: ItemMeta,
+    /// The CAS value was chosen here, and can be chosen again.
+    chosen: bool,
+}
+
+impl Marking {
+    async fn mark(&self, cas: u64) -> Result<Written, StoreError> {
+        if self.remote.dialect().is_some_and(|dialect| dialect.protocol != Protocol::Meta) {
+            let text = "the server does not know the meta protocol, which an item with marks needs";
+            return Err(StoreError::new(moneta_store::ErrorKind::Unsupported, text));
+        }
+        if self.meta.stale {
+            let new_cas = self.remote.dialect().filter(|dialect| dialect.explicit_cas).map(|_| cas);
+            let delete = Delete { compare: Some(cas), new_cas, invalidate: true, ..Delete::default() };
+            match self.remote.begin(Verb::Delete(delete), &self.key.get(), &[])?.await? {
+                Answer::Deleted => {}
+                // Somebody has changed the key since: theirs stays.
+                Answer::Exists | Answer::NotFound => return Ok(Written::Stored { cas }),
+                other => return Err(self.remote.unexpected(other)),
+            }
+            if !self.meta.token_sent {
+                return self.stored(cas, new_cas.is_some() || self.chosen).await;
+            }
+        }
+        let recache = (!self.meta.stale).then_some(Exptime(2 * SHORT));
+        let win = Retrieve { recache, bump: false, claim: true, ..Retrieve::default() };
+        let cas = self.read(win).await?.unwrap_or(cas);
+        if !self.meta.stale {
+            let touch = Some(absolute(self.meta.expiry, self.remote.now()));
+            self.read(Retrieve { touch, bump: false, claim: true, ..Retrieve::default() }).await?;
+        }
+        Ok(Written::Stored { cas })
+    }
+
+    /// A read for its side effects; tells the CAS value.
+    async fn read(&self, retrieve: Retrieve) -> Result<Option<u64>, StoreError> {
+        let verb = Verb::Read(Read { retrieve, value: false });
+        match self.remote.begin(verb, &self.key.get(), &[])?.await? {
+            Answer::Hit(seen) => Ok(Some(seen.cas)),
+            Answer::Miss => Ok(None),
+            other => Err(self.remote.unexpected(other)),
+        }
+    }
+
+    /// The end of marking as stale, which has given the item a CAS value of the server's unless one could be chosen. No read
+    /// tells it without winning the recache.
+    async fn stored(&self, cas: u64, known: bool) -> Result<Written, StoreError> {
+        Ok(Written::Stored { cas: if known { cas } else { 0 } })
+    }
+}

@@ -1,0 +1,183 @@
+//! The connections of one thread to a server, and the driver that turns them.
+//!
+//! Connections lie in an event queue of their own, whose descriptor is what the thread's event loop watches. The queue is
+//! never asked what is ready: a turn receives where replies are due, which it would have to do anyway, and so saves the
+//! question.
+
+use std::cell::RefCell;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use moneta_store::{Driver, StoreError};
+use rustix::event::epoll::{self, CreateFlags};
+use rustix::io::Errno;
+
+use crate::connection::{Link, Outcome, Replies, Target, Turn};
+use crate::shared::Shared;
+use crate::timer::Timer;
+use crate::wire::Request;
+
+thread_local! {
+    /// Lanes of this thread, one for each server that has a driver here: nearly always one.
+    static LANES: RefCell<Vec<Rc<Lane>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// See the module.
+pub(crate) struct Lane {
+    shared: Arc<Shared>,
+    state: RefCell<State>,
+}
+
+struct State {
+    queue: OwnedFd,
+    timer: Timer,
+    links: Vec<Link>,
+    replies: Replies,
+}
+
+impl Lane {
+    /// Connections for one thread; they begin to connect with the first turn.
+    pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self, Errno> {
+        let queue = epoll::create(CreateFlags::CLOEXEC)?;
+        let timer = Timer::new(&queue)?;
+        let now = Instant::now();
+        let links = (0..shared.config.connections).map(|_| Link::new(Arc::clone(shared), now)).collect();
+        let state = State { queue, timer, links, replies: Replies::default() };
+        Ok(Self { shared: Arc::clone(shared), state: RefCell::new(state) })
+    }
+
+    /// The calling thread's, if it has a driver.
+    #[inline]
+    pub(crate) fn find(shared: &Arc<Shared>) -> Option<Rc<Self>> {
+        LANES
+            .try_with(|lanes| lanes.borrow().iter().find(|lane| Arc::ptr_eq(&lane.shared, shared)).map(Rc::clone))
+            .ok()
+            .flatten()
+    }
+
+    /// Begins a request whose answer a future of this thread takes out of the slot that is returned.
+    #[inline]
+    pub(crate) fn begin(&self, request: &Request<'_>, hash: u64) -> Result<usize, StoreError> {
+        let state = &mut *self.state.borrow_mut();
+        let slot = state.replies.open();
+        let begun = state.begin(request, hash, Target::Local(slot));
+        if begun.is_err() {
+            state.replies.cancel(slot);
+        }
+        begun.map(|()| slot)
+    }
+
+    /// Begins a request whose answer goes elsewhere.
+    pub(crate) fn begin_for(&self, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
+        self.state.borrow_mut().begin(request, hash, target)
+    }
+
+    pub(crate) fn poll(&self, slot: usize, context: &Context<'_>) -> Poll<Outcome> {
+        self.state.borrow_mut().replies.poll(slot, context)
+    }
+
+    pub(crate) fn abandon(&self, slot: usize) {
+        self.state.borrow_mut().replies.abandon(slot);
+    }
+
+    /// Sends, receives, wakes.
+    pub(crate) fn turn(&self) {
+        self.with_links(|links, turn| links.iter_mut().for_each(|link| link.turn(turn)));
+    }
+
+    fn close(&self) {
+        self.with_links(|links, turn| links.iter_mut().for_each(|link| link.close(turn)));
+    }
+
+    fn with_links(&self, act: impl FnOnce(&mut [Link], &mut Turn<'_>)) {
+        let mut wakers = {
+            let State { queue, timer, links, replies } = &mut *self.state.borrow_mut();
+            let now = Instant::now();
+            act(links, &mut Turn { queue, replies, now });
+            timer.cover(links.iter().filter_map(Link::deadline).min(), now);
+            self.shared.counters.add(&mut replies.tally);
+            std::mem::take(&mut replies.wakers)
+        };
+        if wakers.capacity() == 0 {
+            return;
+        }
+        wakers.drain(..).for_each(Waker::wake);
+        // Wakers do nothing here but queue their tasks; should one have turned the lane, its list is the newer.
+        let mut state = self.state.borrow_mut();
+        if state.replies.wakers.is_empty() {
+            state.replies.wakers = wakers;
+        }
+    }
+
+    /// Waits until a turn has something to do. For a thread that has nothing else to wait for.
+    pub(crate) fn wait(&self) {
+        // Nobody else uses a lane that its thread waits with.
+        let state = self.state.borrow();
+        let mut events = Vec::with_capacity(16);
+        match epoll::wait(&state.queue, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => tracing::error!(%error, "cannot wait for replies"),
+        }
+    }
+
+    /// Has [`Lane::wait`] end when `descriptor` becomes readable anew.
+    pub(crate) fn watch(&self, descriptor: &OwnedFd) -> Result<(), Errno> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&self.state.borrow().queue, descriptor, epoll::EventData::new_u64(0), flags)
+    }
+}
+
+impl State {
+    #[inline]
+    fn begin(&mut self, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
+        let Self { queue, links, replies, .. } = self;
+        // The upper half: the lower one picks shards and stripes elsewhere.
+        let index = if links.len() == 1 { 0 } else { (hash >> 32) as usize % links.len() };
+        links[index].begin(request, target, &mut Turn { queue, replies, now: Instant::now() })
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Makes the calling thread's lane, unless it has one; `None` too where the system has no room for it.
+pub(crate) fn install(shared: &Arc<Shared>) -> Option<Box<dyn Driver>> {
+    if Lane::find(shared).is_some() {
+        return None;
+    }
+    let lane = Lane::new(shared).inspect_err(|error| tracing::warn!(%error, "a worker has no connections of its own"));
+    let lane = Rc::new(lane.ok()?);
+    lane.turn();
+    let descriptor = lane.state.borrow().queue.as_raw_fd();
+    LANES.with(|lanes| lanes.borrow_mut().push(Rc::clone(&lane)));
+    Some(Box::new(LaneDriver { lane, descriptor }))
+}
+
+struct LaneDriver {
+    lane: Rc<Lane>,
+    descriptor: RawFd,
+}
+
+impl Driver for LaneDriver {
+    fn descriptor(&self) -> RawFd {
+        self.descriptor
+    }
+
+    fn turn(&mut self) {
+        self.lane.turn();
+    }
+}
+
+impl Drop for LaneDriver {
+    fn drop(&mut self) {
+        // Futures that are left hold the lane, but nobody turns it any more.
+        self.lane.close();
+        let _ = LANES.try_with(|lanes| lanes.borrow_mut().retain(|lane| !Rc::ptr_eq(lane, &self.lane)));
+    }
+}

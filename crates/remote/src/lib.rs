@@ -1,0 +1,31 @@
+//! Any server that speaks memcached's protocol, as a store: memcached itself, or another Moneta.
+//!
+//! A worker thread has connections of its own, in its [`moneta_store::Driver`]; requests of one turn go out in one write,
+//! and replies are matched in order. Threads without a driver share one background thread. See docs/remote.md for what is
+//! promised when servers die, hang, or come back.
+
+mod address;
+mod background;
+mod config;
+mod connection;
+mod counters;
+mod counting;
+mod error;
+mod exchange;
+mod failure;
+mod install;
+mod lane;
+mod promise;
+mod reads;
+mod remote;
+mod shared;
+mod statistics;
+mod timer;
+mod walk;
+pub mod wire;
+mod writes;
+
+pub use address::Address;
+pub use config::RemoteConfig;
+pub use error::RemoteError;
+pub use remote::Remote;

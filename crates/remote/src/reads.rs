@@ -1,0 +1,115 @@
+//! Reads.
+//!
+//! A meta read wins the recache of an item that is marked as stale, whether it wants to or not; other reads would not show
+//! the marks or the expiration time. So a read that may not win and has won all the same gives back what it won: it marks the
+//! very version as stale again, which takes nobody's claim but its own. For the time between, another reader is told that
+//! somebody else has won.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use moneta_store::request::{Delete, KEY_MAX, Retrieve};
+use moneta_store::{Expiry, Item, ItemMeta, Key, Lookup, Step, StoreError};
+
+use crate::exchange::Exchange;
+use crate::remote::Remote;
+use crate::wire::{Answer, Read, Seen, Verb};
+
+pub(crate) fn get(remote: &Remote, key: &Key<'_>, request: &Retrieve) -> Step<Lookup> {
+    let verb = Verb::Read(Read { retrieve: *request, value: true });
+    look(remote, key, verb, request)
+}
+
+pub(crate) fn peek(remote: &Remote, key: &Key<'_>) -> Step<Lookup> {
+    look(remote, key, Verb::Peek { value: true }, &Retrieve { bump: false, ..Retrieve::default() })
+}
+
+/// A read that nobody waits for, so that the server sees that the item is wanted.
+pub(crate) fn note_hit(remote: &Remote, key: &Key<'_>) {
+    let retrieve = Retrieve::default();
+    let verb = Verb::Read(Read { retrieve, value: false });
+    // As a future that is dropped: should it win a recache, that is given back.
+    if remote.dialect().is_some_and(|dialect| dialect.protocol == crate::wire::Protocol::Meta) {
+        drop(look(remote, key, verb, &retrieve));
+    }
+}
+
+fn look(remote: &Remote, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step<Lookup> {
+    match remote.begin(verb, key, &[]) {
+        Ok(exchange) => Step::Wait(Box::pin(Reading {
+            exchange,
+            remote: remote.clone(),
+            request: *request,
+            key: HeldKey::new(key),
+        })),
+        Err(error) => Step::Done(Err(error)),
+    }
+}
+
+/// A key, kept without an allocation of its own.
+pub(crate) struct HeldKey {
+    bytes: [u8; KEY_MAX],
+    length: u8,
+    hash: u64,
+}
+
+impl HeldKey {
+    #[inline]
+    pub(crate) fn new(key: &Key<'_>) -> Self {
+        let mut bytes = [0; KEY_MAX];
+        let length = key.bytes.len().min(KEY_MAX);
+        bytes[..length].copy_from_slice(&key.bytes[..length]);
+        Self { bytes, length: length as u8, hash: key.hash }
+    }
+
+    pub(crate) fn get(&self) -> Key<'_> {
+        Key { bytes: &self.bytes[..usize::from(self.length)], hash: self.hash }
+    }
+}
+
+/// A read under way.
+struct Reading {
+    exchange: Exchange,
+    remote: Remote,
+    request: Retrieve,
+    key: HeldKey,
+}
+
+impl Future for Reading {
+    type Output = Result<Lookup, StoreError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.exchange).poll(context));
+        Poll::Ready(answer.and_then(|answer| match answer {
+            Answer::Hit(seen) => Ok(Lookup::Found(self.found(seen))),
+            Answer::Miss => Ok(Lookup::Miss { expired: false }),
+            other => Err(self.remote.unexpected(other)),
+        }))
+    }
+}
+
+impl Reading {
+    fn found(&self, mut seen: Seen) -> Item {
+        let created = self.request.vivify.is_some() && seen.won && !seen.stale && seen.ttl == Some(-1);
+        if seen.won && !self.request.claim && !created {
+            give_back(&self.remote, &self.key.get(), seen.cas);
+            seen.won = false;
+        }
+        let now = self.remote.now();
+        let expiry_set = if created { self.request.vivify } else { self.request.touch };
+        let mut meta = ItemMeta { ..seen.meta(now) };
+        if let Some(exptime) = expiry_set {
+            meta.expiry = Expiry::resolve(exptime, now);
+        }
+        Item { meta, value: seen.value }
+    }
+}
+
+/// Marks the version with `cas` as stale again, free to be won.
+fn give_back(remote: &Remote, key: &Key<'_>, cas: u64) {
+    let new_cas = remote.dialect().filter(|dialect| dialect.explicit_cas).map(|_| cas);
+    let delete = Delete { compare: Some(cas), new_cas, invalidate: true, touch: None, drop_value: false };
+    remote.begin_for_nobody(Verb::Delete(delete), key);
+}

@@ -1,0 +1,152 @@
+//! What all connections to a server have in common: its addresses, whether it is taken for dead, and numbers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::config::RemoteConfig;
+use crate::counters::Counters;
+use crate::error::RemoteError;
+use crate::wire::Dialect;
+
+/// See the module.
+pub(crate) struct Shared {
+    pub(crate) config: RemoteConfig,
+    pub(crate) counters: Counters,
+    /// Connections in a row that failed by silence; [`DEAD`] where the server refused.
+    failures: AtomicU32,
+    /// How often it came back: a connection that waits for its next attempt sees by it that waiting makes no more sense.
+    recoveries: AtomicU64,
+    said: Mutex<Said>,
+    resolving: AtomicBool,
+}
+
+/// What is known of the server from its last words.
+#[derive(Default)]
+struct Said {
+    addresses: Vec<SocketAddr>,
+    dialect: Option<Dialect>,
+    last_failure: Arc<str>,
+}
+
+/// A count of failures that is over any limit.
+const DEAD: u32 = u32::MAX / 2;
+
+impl Shared {
+    pub(crate) fn new(config: RemoteConfig) -> Result<Self, RemoteError> {
+        config.check()?;
+        let addresses = config.address.resolve();
+        let unknown = |source| RemoteError::Unknown { address: config.address.clone(), source };
+        let said = Said { addresses: addresses.map_err(unknown)?, ..Said::default() };
+        Ok(Self {
+            config,
+            counters: Counters::default(),
+            failures: AtomicU32::new(0),
+            recoveries: AtomicU64::new(0),
+            said: Mutex::new(said),
+            resolving: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether the server is taken for dead: then nobody waits for it.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= self.config.timeouts_max
+    }
+
+    /// The address to try next, over TCP.
+    pub(crate) fn address(&self, attempt: u32) -> Option<SocketAddr> {
+        let said = self.said.lock();
+        let count = said.addresses.len().max(1);
+        said.addresses.get(attempt as usize % count).copied()
+    }
+
+    /// What the server was last found to understand.
+    pub(crate) fn dialect(&self) -> Option<Dialect> {
+        self.said.lock().dialect
+    }
+
+    /// Why it was last found to be dead.
+    pub(crate) fn last_failure(&self) -> Arc<str> {
+        Arc::clone(&self.said.lock().last_failure)
+    }
+
+    pub(crate) fn recoveries(&self) -> u64 {
+        self.recoveries.load(Ordering::Relaxed)
+    }
+
+    /// It was silent for too long.
+    pub(crate) fn note_silence(&self, reason: &Arc<str>) {
+        self.note_failure(1, reason);
+    }
+
+    /// It cannot be reached, or does not behave as a server of memcached's kind.
+    pub(crate) fn note_refusal(self: &Arc<Self>, reason: &Arc<str>) {
+        self.note_failure(DEAD, reason);
+        self.resolve_anew();
+    }
+
+    fn note_failure(&self, count: u32, reason: &Arc<str>) {
+        let was_open = self.is_open();
+        self.said.lock().last_failure = Arc::clone(reason);
+        let add = |failures: u32| Some(failures.saturating_add(count).min(DEAD));
+        let _ = self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        if !was_open && self.is_open() {
+            tracing::warn!(server = %self.config.address, %reason, "requests to the server fail until it answers again");
+        }
+    }
+
+    /// It answers, and understands `dialect`.
+    pub(crate) fn note_dialect(&self, dialect: Dialect) {
+        self.said.lock().dialect = Some(dialect);
+        self.note_reply();
+    }
+
+    /// A reply came.
+    #[inline]
+    pub(crate) fn note_reply(&self) {
+        if self.failures.load(Ordering::Relaxed) > 0 {
+            self.note_recovery();
+        }
+    }
+
+    #[cold]
+    fn note_recovery(&self) {
+        let was_open = self.is_open();
+        self.failures.store(0, Ordering::Relaxed);
+        self.recoveries.fetch_add(1, Ordering::Relaxed);
+        if was_open {
+            tracing::info!(server = %self.config.address, "the server answers again");
+        }
+    }
+
+    /// Looks the host's name up again, on a thread of its own: name servers may be slow, and the server may have moved.
+    fn resolve_anew(self: &Arc<Self>) {
+        let by_name = matches!(&self.config.address, crate::address::Address::Tcp(text) if text.parse::<SocketAddr>().is_err());
+        if !by_name || self.resolving.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let shared = Arc::clone(self);
+        let spawned = std::thread::Builder::new().name("remote-names".into()).spawn(move || {
+            if let Ok(addresses) = shared.config.address.resolve()
+                && !addresses.is_empty()
+            {
+                shared.said.lock().addresses = addresses;
+            }
+            shared.resolving.store(false, Ordering::Relaxed);
+        });
+        if spawned.is_err() {
+            self.resolving.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The pause after the `tries`th attempt in a row that failed, the first being 1.
+    pub(crate) fn pause(&self, tries: u32) -> Duration {
+        let RemoteConfig { backoff_min, backoff_max, .. } = self.config;
+        let full = backoff_min.saturating_mul(1 << tries.saturating_sub(1).min(20)).min(backoff_max);
+        full.mul_f64(1.0 - fastrand::f64() / 2.0)
+    }
+}

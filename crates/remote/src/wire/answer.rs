@@ -1,0 +1,131 @@
+//! What a server answers, free of its protocol.
+
+use moneta_protocol::item::{Expiry, ItemMeta};
+
+/// A decoding step.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// The reply is not all there.
+    Partial {
+        /// Bytes from the start of the reply with which it is worth trying again.
+        needed: usize,
+    },
+    /// A whole reply.
+    Answer {
+        /// What it says.
+        answer: Answer,
+        /// Its length in bytes.
+        consumed: usize,
+    },
+    /// An item whose value is longer than the reader takes.
+    Oversized {
+        /// Length of the reply in bytes, the value included: to be thrown away as it comes.
+        skip: usize,
+    },
+}
+
+/// What a server answered.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A read found an item.
+    Hit(Seen),
+    /// A read found nothing.
+    Miss,
+    /// Stored.
+    Stored {
+        /// CAS value of the new version; 0 where the protocol does not tell.
+        cas: u64,
+    },
+    /// The write's condition did not hold.
+    NotStored,
+    /// The CAS value to compare with is not the item's.
+    Exists,
+    /// Nothing there to change.
+    NotFound,
+    /// Deleted, or marked.
+    Deleted,
+    /// A number after arithmetic.
+    Number {
+        /// Its value.
+        number: u64,
+        /// CAS value of the item; 0 where the protocol does not tell.
+        cas: u64,
+        /// Seconds that the item had left to live, -1 for ever; `None` where the protocol does not tell.
+        ttl: Option<i64>,
+    },
+    /// Done.
+    Done,
+    /// Statistics, by name.
+    Statistics(Vec<(String, String)>),
+    /// Arithmetic on what is no number.
+    NonNumeric,
+    /// The value is longer than the server takes. What the key held before is gone.
+    TooLarge,
+    /// The server has no room.
+    OutOfMemory,
+    /// The server would not or could not.
+    Refused(Refusal, String),
+}
+
+/// Whose fault the server says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `ERROR`: it does not know the command.
+    Unknown,
+    /// `CLIENT_ERROR`: it does not understand the request.
+    Client,
+    /// `SERVER_ERROR`: it failed.
+    Server,
+}
+
+/// An item as a reply shows it. What the protocol does not tell is at its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The value; empty where only its length was asked for.
+    pub value: Vec<u8>,
+    /// Length of the value in bytes.
+    pub size: usize,
+    /// Opaque client flags.
+    pub flags: u32,
+    /// CAS value.
+    pub cas: u64,
+    /// Seconds it had left to live before this request, -1 for ever; `None` where the protocol does not tell.
+    pub ttl: Option<i64>,
+    /// Seconds since it was last read or written.
+    pub idle: Option<u32>,
+    /// It had been read before.
+    pub fetched: bool,
+    /// Marked as stale.
+    pub stale: bool,
+    /// Somebody else has won its recache.
+    pub token_sent: bool,
+    /// This request has won its recache.
+    pub won: bool,
+}
+
+impl Seen {
+    /// All but key and value at `now`, in Unix seconds, as if the request had changed nothing. An expiration time that the
+    /// protocol does not tell becomes never, an unknown last access `now`.
+    pub fn meta(&self, now: u32) -> ItemMeta {
+        let expiry = expiry(self.ttl, now);
+        ItemMeta {
+            flags: self.flags,
+            cas: self.cas,
+            expiry,
+            expiry_before: expiry,
+            last_access: now.saturating_sub(self.idle.unwrap_or(0)),
+            fetched: self.fetched,
+            stale: self.stale,
+            token_sent: self.token_sent,
+            won: self.won,
+        }
+    }
+}
+
+/// The moment at which an item dies that has `ttl` seconds left at `now`.
+pub(crate) fn expiry(ttl: Option<i64>, now: u32) -> Expiry {
+    match ttl {
+        Some(ttl) if ttl >= 0 => Expiry(now.saturating_add(u32::try_from(ttl).unwrap_or(u32::MAX)).max(1)),
+        _ => Expiry::NEVER,
+    }
+}

@@ -1,0 +1,223 @@
+//! A blocking dialogue with a server, for tools: requests are sent in batches, answers read in order.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use super::dump::{self, Dumped, Line};
+use super::{Answer, Broken, Decoded, Dialect, Expect, Probe, Probed, Protocol, Request, Unsupported, decode, encode};
+use crate::address::{Address, Stream};
+
+/// Why a dialogue cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DialogueError {
+    /// The connection cannot be made, broke, or was silent for too long.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The server sent what is no reply.
+    #[error("the server sent {0}")]
+    Broken(#[from] Broken),
+    /// The server's protocol has no form for the request. The dialogue goes on.
+    #[error("{0}")]
+    Unsupported(#[from] Unsupported),
+    /// The server will not.
+    #[error("the server refuses: {0}")]
+    Refused(String),
+    /// An item over the limit that the dialogue was begun with.
+    #[error("the server sent a value over the limit")]
+    TooLarge,
+}
+
+/// A connection on which one request after another is answered.
+#[derive(Debug)]
+pub struct Dialogue {
+    stream: Stream,
+    dialect: Dialect,
+    value_max: usize,
+    input: Vec<u8>,
+    /// Bytes at the front of `input` that are done with.
+    read: usize,
+    out: Vec<u8>,
+    due: VecDeque<Expect>,
+    number: u32,
+}
+
+impl Dialogue {
+    /// Connects and finds out what the server speaks, unless told. Any wait for the server is at most `timeout`.
+    ///
+    /// # Errors
+    /// When nobody is there, or no memcached.
+    pub fn open(
+        address: &Address,
+        protocol: Option<Protocol>,
+        timeout: Duration,
+        value_max: usize,
+    ) -> Result<Self, DialogueError> {
+        match Self::try_open(address, protocol, false, timeout, value_max) {
+            Err((_, true)) => Self::try_open(address, protocol, true, timeout, value_max),
+            other => other,
+        }
+        .map_err(|(error, _)| error)
+    }
+
+    /// The flag of a failure: asking in binary may help.
+    fn try_open(
+        address: &Address,
+        protocol: Option<Protocol>,
+        in_binary: bool,
+        timeout: Duration,
+        value_max: usize,
+    ) -> Result<Self, (DialogueError, bool)> {
+        let stream = address.connect_blocking(timeout).map_err(|error| (error.into(), false))?;
+        let dialect = Dialect::least(Protocol::Text);
+        let (input, out, due) = (Vec::new(), Vec::new(), VecDeque::new());
+        let mut dialogue = Self { stream, dialect, value_max, input, read: 0, out, due, number: 0 };
+        let mut probe = Probe::begin(protocol, in_binary, &mut dialogue.out);
+        dialogue.flush().map_err(|error| (error.into(), false))?;
+        loop {
+            match probe.look(&dialogue.input) {
+                Ok(Probed::Partial) => {}
+                Ok(Probed::Dialect(dialect, consumed)) => {
+                    dialogue.dialect = dialect;
+                    dialogue.read = consumed;
+                    return Ok(dialogue);
+                }
+                Ok(Probed::Refused(why)) => return Err((DialogueError::Refused(why), false)),
+                Err(broken) => return Err((broken.into(), false)),
+            }
+            dialogue.receive(1).map_err(|error| (error.into(), probe.may_be_binary()))?;
+        }
+    }
+
+    /// What the server understands.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Adds a request to the batch.
+    ///
+    /// # Errors
+    /// [`DialogueError::Unsupported`]; the batch is as before.
+    pub fn ask(&mut self, request: &Request<'_>) -> Result<(), DialogueError> {
+        self.number = self.number.wrapping_add(1);
+        let expect = encode(request, self.dialect, self.number, &mut self.out)?;
+        self.due.push_back(expect);
+        Ok(())
+    }
+
+    /// Sends what was added and not sent yet.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.stream.write_all(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// The answer to the oldest request that has none yet; sends the batch first if it is not sent.
+    ///
+    /// # Errors
+    /// When the dialogue is over, but for [`DialogueError::TooLarge`].
+    ///
+    /// # Panics
+    /// If nothing was asked.
+    pub fn answer(&mut self) -> Result<Answer, DialogueError> {
+        self.flush()?;
+        let expect = self.due.pop_front().expect("a request is waiting for its answer");
+        loop {
+            let rest = &self.input[self.read..];
+            match decode(rest, self.dialect.protocol, &expect, self.value_max)? {
+                Decoded::Answer { answer, consumed } => {
+                    self.read += consumed;
+                    return Ok(answer);
+                }
+                Decoded::Partial { needed } => {
+                    let lacking = needed.saturating_sub(rest.len()).max(1);
+                    self.receive(lacking)?;
+                }
+                Decoded::Oversized { skip } => {
+                    self.skip(skip)?;
+                    return Err(DialogueError::TooLarge);
+                }
+            }
+        }
+    }
+
+    /// Asks and waits for the answer. Nothing else may be waiting for one.
+    ///
+    /// # Errors
+    /// As [`Dialogue::ask`] and [`Dialogue::answer`].
+    pub fn call(&mut self, request: &Request<'_>) -> Result<Answer, DialogueError> {
+        self.ask(request)?;
+        self.answer()
+    }
+
+    /// Begins the list of all keys; [`Dialogue::next_key`] goes through it. The connection can be asked nothing else until
+    /// the list has ended.
+    ///
+    /// # Errors
+    /// Those of the connection, and when the server does not speak text.
+    pub fn dump(&mut self) -> Result<(), DialogueError> {
+        if self.dialect.protocol == Protocol::Binary {
+            return Err(Unsupported("keys cannot be listed over the binary protocol").into());
+        }
+        self.out.extend_from_slice(dump::REQUEST);
+        Ok(self.flush()?)
+    }
+
+    /// The next key of the list; `None` at its end.
+    ///
+    /// # Errors
+    /// When the list breaks off or the server refuses to give one.
+    pub fn next_key(&mut self) -> Result<Option<Dumped>, DialogueError> {
+        loop {
+            match dump::line(&self.input[self.read..])? {
+                Line::Partial => self.receive(1)?,
+                Line::Other(length) => self.read += length,
+                Line::Key(dumped, length) => {
+                    self.read += length;
+                    return Ok(Some(dumped));
+                }
+                Line::End(length) => {
+                    self.read += length;
+                    return Ok(None);
+                }
+                Line::Refused(why) => return Err(DialogueError::Refused(why)),
+            }
+        }
+    }
+
+    /// Reads at least `lacking` bytes behind what is there.
+    fn receive(&mut self, lacking: usize) -> io::Result<()> {
+        const ROOM: usize = 64 << 10;
+        self.input.drain(..std::mem::take(&mut self.read));
+        let mut come = 0;
+        while come < lacking {
+            let start = self.input.len();
+            self.input.resize(start + ROOM.max((lacking - come).min(1 << 20)), 0);
+            let read = self.stream.read(&mut self.input[start..]);
+            self.input.truncate(start + read.as_ref().copied().unwrap_or(0));
+            match read {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => come += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, mut bytes: usize) -> io::Result<()> {
+        loop {
+            let here = bytes.min(self.input.len() - self.read);
+            self.read += here;
+            bytes -= here;
+            if bytes == 0 {
+                return Ok(());
+            }
+            self.receive(1)?;
+        }
+    }
+}

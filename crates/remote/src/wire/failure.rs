@@ -1,0 +1,11 @@
+//! The two ways in which bytes and requests do not fit together.
+
+/// The server's protocol has no form for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unsupported(pub &'static str);
+
+/// What came is not the reply that is due. The connection is of no further use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Broken(pub &'static str);

@@ -1,0 +1,113 @@
+//! Meta replies: a code of two letters, then flags in the order asked for, `Z`, `X` and `W` where they hold, then a value.
+
+use super::request::Kind;
+use super::tokens::{self, next, number};
+use super::{Answer, Broken, Decoded, Expect, Seen, VALUE_LIMIT};
+
+const FOREIGN: Broken = Broken("a reply to another request");
+const UNDUE: Broken = Broken("a reply of a kind that was not asked for");
+const MALFORMED: Broken = Broken("a reply that is none of the meta protocol's");
+
+pub(super) fn decode(input: &[u8], expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
+    match expect.kind {
+        Kind::Statistics => return super::text::statistics(input),
+        Kind::Flush => return super::text::decode(input, expect, value_max),
+        _ => {}
+    }
+    let (line, length) = match tokens::line(input)? {
+        Ok(found) => found,
+        Err(partial) => return Ok(partial),
+    };
+    let mut rest = line;
+    let code = next(&mut rest).ok_or(MALFORMED)?;
+    if code == b"VA" {
+        return value(input, rest, length, expect, value_max);
+    }
+    let answer = match (code, expect.kind) {
+        (b"MN", Kind::Noop) => Answer::Done,
+        (b"HD" | b"EN" | b"NF" | b"NS" | b"EX", _) => {
+            let mut seen = Seen::default();
+            flags(rest, expect, &mut seen)?;
+            bare(code, expect.kind, seen)?
+        }
+        _ => tokens::error(line).ok_or(MALFORMED)?,
+    };
+    Ok(Decoded::Answer { answer, consumed: length })
+}
+
+/// A reply without a value.
+fn bare(code: &[u8], kind: Kind, seen: Seen) -> Result<Answer, Broken> {
+    Ok(match (code, kind) {
+        (b"EN", Kind::Read { .. }) => Answer::Miss,
+        (b"HD", Kind::Read { value: false }) => Answer::Hit(seen),
+        (b"HD", Kind::Write { .. }) => Answer::Stored { cas: seen.cas },
+        (b"HD", Kind::Delete) => Answer::Deleted,
+        (b"NS", Kind::Write { .. } | Kind::Arithmetic) => Answer::NotStored,
+        (b"EX", Kind::Write { .. } | Kind::Delete | Kind::Arithmetic) => Answer::Exists,
+        (b"NF", Kind::Write { .. } | Kind::Delete | Kind::Arithmetic) => Answer::NotFound,
+        _ => return Err(UNDUE),
+    })
+}
+
+/// A reply with a value: an item, or the number that arithmetic made.
+fn value(
+    input: &[u8],
+    mut rest: &[u8],
+    line: usize,
+    expect: &Expect,
+    value_max: usize,
+) -> Result<Decoded, Broken> {
+    let size = next(&mut rest).and_then(number).ok_or(MALFORMED)?;
+    let size = usize::try_from(size).ok().filter(|size| *size <= VALUE_LIMIT).ok_or(Broken("a value of impossible length"))?;
+    let consumed = line + size + 2;
+    let mut seen = Seen { size, ..Seen::default() };
+    flags(rest, expect, &mut seen)?;
+    match expect.kind {
+        Kind::Read { value: true } if size > value_max => return Ok(Decoded::Oversized { skip: consumed }),
+        Kind::Read { value: true } => {}
+        // 20 digits, and the spaces that may follow them.
+        Kind::Arithmetic if size <= 1024 => {}
+        _ => return Err(UNDUE),
+    }
+    let Some(block) = input.get(line..consumed) else { return Ok(Decoded::Partial { needed: consumed }) };
+    let value = block.strip_suffix(b"\r\n").ok_or(Broken("a value that does not end where it should"))?;
+    let answer = if expect.kind == Kind::Arithmetic {
+        let number = next(&mut &*value).and_then(number).ok_or(Broken("a number that is none"))?;
+        Answer::Number { number, cas: seen.cas, ttl: seen.ttl }
+    } else {
+        seen.value = value.to_vec();
+        Answer::Hit(seen)
+    };
+    Ok(Decoded::Answer { answer, consumed })
+}
+
+/// Reads the flags of a reply, which must be the one that is due.
+fn flags(mut rest: &[u8], expect: &Expect, seen: &mut Seen) -> Result<(), Broken> {
+    let mut known = false;
+    while let Some(token) = next(&mut rest) {
+        let (letter, argument) = (token[0], &token[1..]);
+        let unsigned = || number(argument).ok_or(MALFORMED);
+        let narrow = || number(argument).and_then(|number| u32::try_from(number).ok()).ok_or(MALFORMED);
+        match letter {
+            b'O' => {
+                known = true;
+                if narrow()? != expect.number {
+                    return Err(FOREIGN);
+                }
+            }
+            b'c' => seen.cas = unsigned()?,
+            b'f' => seen.flags = narrow()?,
+            b's' => seen.size = usize::try_from(unsigned()?).map_err(|_| MALFORMED)?,
+            b'l' => seen.idle = Some(narrow()?),
+            b'h' => seen.fetched = argument != b"0",
+            b't' if argument == b"-1" => seen.ttl = Some(-1),
+            b't' => seen.ttl = Some(i64::from(narrow()?)),
+            b'X' => seen.stale = true,
+            b'Z' => seen.token_sent = true,
+            b'W' => seen.won = true,
+            b'k' | b'b' => {}
+            _ => return Err(MALFORMED),
+        }
+    }
+    if known { Ok(()) } else { Err(FOREIGN) }
+}
