@@ -3,15 +3,18 @@
 //! Guards against lost updates (an increment, an append or a cas that worked on an old value) and stale reads, which no
 //! test with one connection sees. The checker is itself checked with histories known to be good and bad.
 
-use anyhow::{Context, Result, bail};
-use moneta_conformance::client::Client;
+use std::ffi::OsString;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result, bail, ensure};
+use moneta_conformance::client::{Address, Client};
 use moneta_conformance::linearizability::checker::is_linearizable;
 use moneta_conformance::linearizability::history::{Operation, Recorder};
 use moneta_conformance::linearizability::item::{Input, Item, Output, State};
-use moneta_conformance::options::Options;
+use moneta_conformance::options::{Kind, Options};
 use moneta_conformance::server::Server;
-use std::sync::Barrier;
-use std::thread;
 
 type Step = Operation<Input, Output>;
 
@@ -87,24 +90,64 @@ fn the_checker_refuses_two_deletes_of_one_item() {
 }
 
 #[test]
-fn one_order_explains_all_replies_of_concurrent_connections() -> Result<()> {
+fn the_checker_refuses_a_touch_of_what_is_gone() {
+    let touch = |output| step(4, 5, Input::Touch, output);
+    let before = [set(0, 1, "1"), step(2, 3, Input::Delete, Output::Done)];
+    assert!(accepts(&[before.to_vec(), vec![touch(Output::NotFound)]].concat()));
+    assert!(!accepts(&[before.to_vec(), vec![touch(Output::Done)]].concat()));
+}
+
+#[test]
+fn one_order_explains_all_replies_of_a_node_in_ram() -> Result<()> {
     let server = Server::start_subject(&Options { threads: Some(4), ..Options::default() })?;
+    one_order_explains(&[server.address().clone()], None)
+}
+
+#[test]
+fn one_order_explains_all_replies_where_items_are_on_ssd_only() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let tier = Some(folder.path().to_owned());
+    let server = Server::start(Kind::Moneta, &Options { threads: Some(4), only_on_ssd: tier, ..Options::default() })?;
+    one_order_explains(&[server.address().clone()], None)
+}
+
+/// The key moves between RAM and SSD all the time: RAM is the smallest there is, and others push it out.
+#[test]
+fn one_order_explains_all_replies_of_both_listeners_of_a_node_with_two_tiers_under_pressure() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (batch, file) = (folder.path().join("batch.sock"), folder.path().join("moneta.toml"));
+    std::fs::write(&file, format!("[[listener]]\naddress = \"{}\"\npolicy = \"batch\"\n", batch.display()))?;
+    let server = Server::start_moneta(|port| {
+        let tier = format!("{}:512m", folder.path().display());
+        let port = port.to_string();
+        let node = ["serve", "--admin", "off", "-t", "4", "-m", "8", "-I", "512k", "-p", &port, "--flash", &tier];
+        node.into_iter().map(OsString::from).chain(["--config".into(), file.clone().into()]).collect()
+    })?;
+    let online = server.address().clone();
+    one_order_explains(&[online.clone(), Address::Unix(batch)], Some(&online))
+}
+
+/// Many connections, in turn to each of `addresses`, do what they like with one key; others store values of their own at
+/// `pressed`, so that it is pushed out of RAM.
+fn one_order_explains(addresses: &[Address], pressed: Option<&Address>) -> Result<()> {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let recorder = Recorder::new();
     let barrier = Barrier::new(THREADS + 1);
+    let over = AtomicBool::new(false);
     let mut bad = None;
     thread::scope(|scope| -> Result<()> {
-        let workers: Vec<_> = (0..THREADS as u64)
+        let workers: Vec<_> = (0..THREADS)
             .map(|number| {
-                let (server, recorder, barrier) = (&server, &recorder, &barrier);
-                scope.spawn(move || work(server, recorder, barrier, seed.wrapping_add(number)))
+                let (address, recorder, barrier) = (&addresses[number % addresses.len()], &recorder, &barrier);
+                scope.spawn(move || work(address, recorder, barrier, seed.wrapping_add(number as u64)))
             })
             .collect();
+        let pressing = pressed.map(|address| scope.spawn(|| press(address, &over)));
         // A failing thread must not leave the others at the barrier, so every one of them keeps its appointments.
-        let control = server.connect();
+        let control = Client::connect(&addresses[0]);
         for _ in 0..WINDOWS {
-            if let Ok(mut control) = server.connect() {
+            if let Ok(mut control) = Client::connect(&addresses[0]) {
                 let _ = control.ask("delete k\r\n");
             }
             barrier.wait();
@@ -114,13 +157,28 @@ fn one_order_explains_all_replies_of_concurrent_connections() -> Result<()> {
                 bad = Some(history);
             }
         }
+        over.store(true, Ordering::Relaxed);
         control?;
         for worker in workers {
             worker.join().expect("no worker panics")?;
         }
-        Ok(())
+        pressing.map_or(Ok(()), |pressing| pressing.join().expect("it does not panic"))
     })?;
     assert!(bad.is_none(), "seed {seed}: no order explains {:#?}", bad.map(in_order));
+    Ok(())
+}
+
+/// Stores values at `address` until it is `over`, over and over the same few hundred: more than RAM holds, less than SSD.
+fn press(address: &Address, over: &AtomicBool) -> Result<()> {
+    let mut client = Client::connect(address)?;
+    let value = "v".repeat(100_000);
+    for number in (0..300).cycle() {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        let reply = client.ask(&format!("set other{number} 0 0 {}\r\n{value}\r\n", value.len()))?;
+        ensure!(reply == "STORED", "{reply}");
+    }
     Ok(())
 }
 
@@ -130,9 +188,9 @@ fn in_order(mut history: Vec<Step>) -> Vec<Step> {
 }
 
 /// One thread's commands of all windows. After an error it sends no more, but still meets the others.
-fn work(server: &Server, recorder: &Recorder<Input, Output>, barrier: &Barrier, seed: u64) -> Result<()> {
+fn work(address: &Address, recorder: &Recorder<Input, Output>, barrier: &Barrier, seed: u64) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut client = server.connect();
+    let mut client = Client::connect(address);
     let mut result = Ok(());
     for _ in 0..WINDOWS {
         barrier.wait();
@@ -156,20 +214,24 @@ fn work(server: &Server, recorder: &Recorder<Input, Output>, barrier: &Barrier, 
 }
 
 fn choose(rng: &mut fastrand::Rng, cas: u64) -> Input {
-    match rng.u32(..12) {
+    match rng.u32(..14) {
         0..3 => Input::Gets,
         3 => Input::Set(rng.u32(1..1000).to_string()),
         4 => Input::Add(rng.u32(1..1000).to_string()),
         5..7 => Input::Cas(rng.u32(1..1000).to_string(), cas),
         7..9 => Input::Append(rng.u32(1..10).to_string()),
         9..11 => Input::Increment(rng.u64(1..10)),
+        11 => Input::Gats,
+        12 => Input::Touch,
         _ => Input::Delete,
     }
 }
 
 fn run(client: &mut Client, input: &Input) -> Result<Output> {
     let request = match input {
-        Input::Gets => return run_gets(client),
+        Input::Gets => return run_gets(client, "gets k\r\n"),
+        Input::Gats => return run_gets(client, "gats 1000 k\r\n"),
+        Input::Touch => "touch k 1000\r\n".to_owned(),
         Input::Set(value) => format!("set k 0 0 {}\r\n{value}\r\n", value.len()),
         Input::Add(value) => format!("add k 0 0 {}\r\n{value}\r\n", value.len()),
         Input::Cas(value, cas) => format!("cas k 0 0 {} {cas}\r\n{value}\r\n", value.len()),
@@ -179,7 +241,7 @@ fn run(client: &mut Client, input: &Input) -> Result<Output> {
     };
     let reply = client.ask(&request)?;
     Ok(match reply.as_str() {
-        "STORED" | "DELETED" => Output::Done,
+        "STORED" | "DELETED" | "TOUCHED" => Output::Done,
         "NOT_STORED" => Output::NotStored,
         "EXISTS" => Output::Exists,
         "NOT_FOUND" => Output::NotFound,
@@ -191,8 +253,8 @@ fn run(client: &mut Client, input: &Input) -> Result<Output> {
     })
 }
 
-fn run_gets(client: &mut Client) -> Result<Output> {
-    let lines = client.ask_until("gets k\r\n", "END")?;
+fn run_gets(client: &mut Client, request: &str) -> Result<Output> {
+    let lines = client.ask_until(request, "END")?;
     if lines.len() == 1 {
         return Ok(Output::NotFound);
     }

@@ -7,6 +7,10 @@ use super::checker::Model;
 pub enum Input {
     /// Read the value and its CAS value.
     Gets,
+    /// The same, and give the item another expiration time.
+    Gats,
+    /// Give the item another expiration time.
+    Touch,
     /// Store.
     Set(String),
     /// Store if there is none.
@@ -96,9 +100,12 @@ impl Model for Item {
         let unchanged = || Some(state.clone());
         let after = |value: String| Some(state.replaced_by(Some(value)));
         match (input, state.value(), output) {
-            (Input::Gets, Some(held), Output::Value(value, cas)) if held == value && state.may_have(*cas) => {
+            (Input::Gets | Input::Gats, Some(held), Output::Value(value, cas))
+                if held == value && state.may_have(*cas) =>
+            {
                 Some(state.seen_with(*cas))
             }
+            (Input::Touch, Some(_), Output::Done) => unchanged(),
             (Input::Set(value), _, Output::Done) | (Input::Add(value), None, Output::Done) => after(value.clone()),
             (Input::Cas(value, cas), Some(_), Output::Done) if state.may_have(*cas) => {
                 Some(state.seen_with(*cas).replaced_by(Some(value.clone())))
@@ -117,7 +124,11 @@ impl Model for Item {
                 }
             }
             (Input::Delete, Some(_), Output::Done) => Some(state.replaced_by(None)),
-            (Input::Gets | Input::Cas(..) | Input::Increment(_) | Input::Delete, None, Output::NotFound)
+            (
+                Input::Gets | Input::Gats | Input::Touch | Input::Cas(..) | Input::Increment(_) | Input::Delete,
+                None,
+                Output::NotFound,
+            )
             | (Input::Append(_), None, Output::NotStored)
             | (Input::Add(_), Some(_), Output::NotStored) => unchanged(),
             _ => None,
