@@ -134,6 +134,7 @@ fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     lister.put("curr_items", store.items);
     general_store(&store, lister);
     tiers::list(&upper, lister);
+    tiers::list_figures(&worker.store.figures(), lister);
 }
 
 /// Counters that memcached does not have, left to the metrics page.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use moneta_store::StoreStats;
+use moneta_store::{Figure, StoreStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -11,6 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::Observed;
+use super::figures;
 use super::metrics::{self, Metric, Sort};
 use super::tiers;
 use crate::counters::Totals;
@@ -25,6 +26,8 @@ pub(super) struct Snapshot {
     pub(super) latencies: LatencyTotals,
     /// The store's numbers.
     pub(super) store: StoreStats,
+    /// What the store counts under names of its own.
+    pub(super) figures: Vec<Figure>,
     /// Most connections at once.
     pub(super) max_connections: u64,
     /// Worker threads.
@@ -44,6 +47,7 @@ impl Snapshot {
             totals: node.registry.totals(),
             latencies: node.registry.latencies(),
             store: (observed.store)(),
+            figures: (observed.figures)(),
             max_connections: node.settings.max_connections,
             threads: node.settings.threads as u64,
             started: u64::from(node.started),
@@ -73,7 +77,8 @@ impl Collector for Snapshot {
             }
         }
         self.encode_latencies(&mut encoder)?;
-        self.encode_device_latency(&mut encoder)
+        self.encode_device_latency(&mut encoder)?;
+        figures::encode(&self.figures, &mut encoder)
     }
 }
 

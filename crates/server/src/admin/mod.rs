@@ -5,6 +5,7 @@
 //! says so.
 
 mod collector;
+mod figures;
 mod metrics;
 mod pages;
 mod tiers;
@@ -17,7 +18,7 @@ use std::thread::JoinHandle;
 use axum::Router;
 use axum::routing::get;
 use moneta_protocol::command::{Style, TextStyle};
-use moneta_store::{Health, Store, StoreStats};
+use moneta_store::{Figure, Health, Store, StoreStats};
 use tokio::sync::oneshot;
 
 use crate::config::ListenAddress;
@@ -33,6 +34,8 @@ pub(crate) struct Observed {
     pub(crate) node: Arc<Node>,
     /// Reads the store's numbers.
     pub(crate) store: Box<dyn Fn() -> StoreStats + Send + Sync>,
+    /// Reads what the store counts under names of its own.
+    pub(crate) figures: Box<dyn Fn() -> Vec<Figure> + Send + Sync>,
     /// Asks the store whether it is fit to serve.
     pub(crate) health: Box<dyn Fn() -> Health + Send + Sync>,
     /// What the `stats` command says, in classic text.
@@ -50,7 +53,7 @@ impl Observed {
         S: Store + Clone + Send + Sync + 'static,
     {
         let node = Arc::clone(&worker.node);
-        let (store, asked) = (worker.store.clone(), worker.store.clone());
+        let (store, counting, asked) = (worker.store.clone(), worker.store.clone(), worker.store.clone());
         let stats = move || {
             let mut text = Vec::new();
             stats::write(&worker, b"", &Style::Text(TextStyle::default()), &mut text);
@@ -59,6 +62,7 @@ impl Observed {
         Self {
             node,
             store: Box::new(move || store.stats()),
+            figures: Box::new(move || counting.figures()),
             health: Box::new(move || asked.health()),
             stats: Box::new(stats),
             stopper,

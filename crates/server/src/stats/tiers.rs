@@ -4,7 +4,7 @@
 //! name for is called `flash_` and `tier_`. What is not here either (`extstore_bytes_fragmented`, say) is left out, so that
 //! nobody reads a zero that is none.
 
-use moneta_store::{FlashStats, StoreStats, TierStats};
+use moneta_store::{Figure, FlashStats, StoreStats, TierStats};
 
 use super::Lister;
 
@@ -25,6 +25,16 @@ pub(super) fn list(store: &StoreStats, lister: &mut Lister<'_>) {
         lister.put("ram_evictions", store.evictions);
         list_extstore(flash, lister);
         list_flash(flash, lister);
+    }
+}
+
+/// Appends what the store counts under names of its own; several of one name are told apart by the values of their labels.
+pub(super) fn list_figures(figures: &[Figure], lister: &mut Lister<'_>) {
+    for figure in figures {
+        let mut name = figure.name.to_owned();
+        figure.labels.iter().for_each(|(_, value)| name.extend([":", value.as_str()]));
+        name.retain(|letter| !letter.is_whitespace());
+        lister.put(&name, figure.value);
     }
 }
 
