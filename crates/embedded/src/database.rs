@@ -85,7 +85,8 @@ pub trait Database: Sized + Send + Sync + 'static {
         look: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), Failure>;
 
-    /// Makes room after a batch ended in [`Failure::Full`]; false if there is none to be made. Called by the shard's writer.
+    /// Makes room after a batch ended in [`Failure::Full`]; false if there is none to be made. Called by the shard's writer, for
+    /// one request as often as it takes: so each call has to get further.
     ///
     /// # Errors
     /// If the library fails.

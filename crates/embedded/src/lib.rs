@@ -15,6 +15,8 @@ mod perform;
 pub mod record;
 mod sequence;
 mod shared;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod walk;
 mod writer;
 

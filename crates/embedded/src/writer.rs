@@ -189,7 +189,7 @@ impl<D: Database> Writer<D> {
         for request in group {
             let mut one = vec![request];
             let mut ended = self.attempt(&mut one);
-            if matches!(ended, Err(Failure::Full(_))) && self.make_room() {
+            while matches!(ended, Err(Failure::Full(_))) && self.make_room() {
                 ended = self.attempt(&mut one);
             }
             self.end(one, ended);

@@ -1,0 +1,77 @@
+//! What tests of every engine on a library need: requests that are waited for, and processes to be killed.
+
+mod kill;
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use moneta_store::request::{Delete, Exptime, Retrieve, Write};
+use moneta_store::{ItemRef, Key, Lookup, Pending, Step, Store, StoreError, Written};
+
+pub use kill::survives_kills;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for the end of something.
+///
+/// # Errors
+/// As that ends.
+pub fn wait<T>(mut pending: Pending<T>) -> Result<T, StoreError> {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match pending.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(ended) => return ended,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Waits for the end of a step.
+///
+/// # Errors
+/// As that ends.
+pub fn end<T>(step: Step<T>) -> Result<T, StoreError> {
+    match step {
+        Step::Done(ended) => ended,
+        Step::Wait(pending) => wait(pending),
+    }
+}
+
+/// Stores a value that dies after so many seconds, or never with 0.
+///
+/// # Errors
+/// If the store fails.
+pub fn set(store: &impl Store, key: &str, value: &[u8], seconds: i64) -> Result<Written, StoreError> {
+    let request = Write { exptime: Exptime(seconds), ..Write::default() };
+    end(store.set(&Key::new(key.as_bytes(), store.seed()), value, &request))
+}
+
+/// Deletes what is under a key, if anything is.
+///
+/// # Panics
+/// If the store fails.
+pub fn delete(store: &impl Store, key: &str) {
+    end(store.delete(&Key::new(key.as_bytes(), store.seed()), &Delete::default())).expect("a delete");
+}
+
+/// The value under a key.
+///
+/// # Panics
+/// If the store fails.
+pub fn get(store: &impl Store, key: &str) -> Option<Vec<u8>> {
+    let key = Key::new(key.as_bytes(), store.seed());
+    let mut visited = None;
+    let step = store.get(&key, &Retrieve::default(), &mut |item: &ItemRef<'_>| visited = Some(item.value.to_vec()));
+    match end(step).expect("a get") {
+        Lookup::Found(item) => Some(item.value),
+        Lookup::Visited => visited,
+        Lookup::Miss { .. } => None,
+    }
+}

@@ -1,0 +1,276 @@
+//! LMDB as a library that keeps bytes under keys: one shard, as it knows one writer.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use heed::{Env, EnvFlags, EnvOpenOptions, MdbError};
+use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Life, Settings, Shared};
+use moneta_store::{Departure, Figure, Health, StoreStats};
+
+use crate::batch::LmdbBatch;
+use crate::config::{Durability, LmdbConfig};
+use crate::figures;
+use crate::tables::{Left, Tables};
+
+/// Version of what the engine writes: the records', and the trees.
+const FORMAT: u32 = 1;
+/// Bytes of a page: the system's.
+const PAGE_BYTES: u64 = 4096;
+/// Part of the file that is kept free, for the pages that a batch copies and those that readers still hold,
+const RESERVE_PART: u64 = 8;
+/// but not less than so many bytes, unless that is
+const RESERVE_MIN: u64 = 16 << 20;
+/// more than this part.
+const RESERVE_PART_MAX: u64 = 4;
+/// Part of the file that is emptied when a batch found no room.
+const ROOM_PART: u64 = 32;
+/// Items that the sweeper removes in one transaction: writers wait meanwhile.
+const SWEPT: usize = 1000;
+/// Transactions of one turn of the sweeper.
+const SWEEPS: usize = 20;
+/// Slots for readers beside the pool's: the keeper, and whoever asks for statistics.
+const READERS_MORE: u32 = 64;
+/// Says that the file was written to without syncs, and so cannot be trusted once the machine has gone down.
+const UNSYNCED: &str = "moneta.unsynced";
+
+/// What the engine counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    pub(crate) evicted: AtomicU64,
+    pub(crate) evicted_bytes: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    pub(crate) flushed: AtomicU64,
+    pub(crate) map_full: AtomicU64,
+}
+
+/// An environment of LMDB.
+pub struct LmdbDatabase {
+    pub(crate) env: Env,
+    pub(crate) tables: Tables,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) counters: Counters,
+    pub(crate) bytes: u64,
+    durability: Durability,
+}
+
+impl Database for LmdbDatabase {
+    type Config = LmdbConfig;
+    type Batch<'a> = LmdbBatch<'a>;
+
+    fn settings(config: &LmdbConfig) -> Result<Settings, EmbeddedError> {
+        config.check()?;
+        Ok(Settings {
+            folder: config.path.clone(),
+            identity: Identity { engine: "lmdb", format: FORMAT, shards: 1 },
+            item_max: config.item_max,
+            interval: config.flush_interval,
+            readers: config.read_threads,
+        })
+    }
+
+    fn open(config: &LmdbConfig, shared: &Arc<Shared>) -> Result<Self, EmbeddedError> {
+        let folder = &config.path;
+        prepare(config, shared).map_err(|source| EmbeddedError::Io {
+            path: folder.clone(),
+            what: "prepare its files",
+            source,
+        })??;
+        let refuse = |error| EmbeddedError::Folder {
+            path: folder.clone(),
+            reason: format!("LMDB cannot open it ({error}): restore it, or remove the whole folder to start without items"),
+        };
+        let bytes = config.bytes / PAGE_BYTES * PAGE_BYTES;
+        let env = open_env(config, bytes).map_err(refuse)?;
+        let tables = Tables::open(&env).map_err(refuse)?;
+        let (shared, durability) = (Arc::clone(shared), config.durability);
+        Ok(Self { env, tables, shared, counters: Counters::default(), bytes, durability })
+    }
+
+    fn begin(&self, _shard: usize) -> Result<LmdbBatch<'_>, Failure> {
+        LmdbBatch::begin(self)
+    }
+
+    fn read(&self, _shard: usize, key: &[u8], look: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let txn = self.env.read_txn().map_err(|error| failure("read", &error))?;
+        let found = self.tables.items.get(&txn, key).map_err(|error| failure("read", &error))?;
+        if let Some(record) = found {
+            look(record);
+        }
+        Ok(found.is_some())
+    }
+
+    fn scan(
+        &self,
+        _shard: usize,
+        after: Option<&[u8]>,
+        look: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), Failure> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let walk = |error| failure("walk", &error);
+        let txn = self.env.read_txn().map_err(walk)?;
+        let range = (after.map_or(Unbounded, Excluded), Unbounded);
+        for found in self.tables.items.range(&txn, &range).map_err(walk)? {
+            let (key, record) = found.map_err(walk)?;
+            if !look(key, record) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest items, in two transactions: LMDB uses pages again from the second one after that which freed them.
+    fn make_room(&self, _shard: usize) -> Result<bool, Failure> {
+        self.counters.map_full.fetch_add(1, Ordering::Relaxed);
+        let pages = (self.bytes / PAGE_BYTES / ROOM_PART).max(1);
+        let first = self.evict_pages(pages)?;
+        Ok(self.evict_pages(pages)? || first)
+    }
+
+    fn tend(&self) -> Result<(), Failure> {
+        let now = self.shared.now();
+        let flushed_below = self.shared.flushed_below();
+        for _ in 0..SWEEPS {
+            let flushed = self.sweep(|tables, txn| tables.remove_oldest(txn, |sequence| sequence <= flushed_below))?;
+            let expired = self.sweep(|tables, txn| tables.remove_expired(txn, now))?;
+            if flushed.max(expired) < SWEPT {
+                break;
+            }
+        }
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<(), Failure> {
+        if self.durability == Durability::Interval {
+            self.env.force_sync().map_err(|error| failure("sync", &error))?;
+            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn stats(&self, stats: &mut StoreStats) {
+        let count = || self.tables.items.len(&*self.env.read_txn()?);
+        stats.items = count().unwrap_or(0);
+        stats.evictions = self.counters.evicted.load(Ordering::Relaxed);
+        stats.reclaimed = self.counters.expired.load(Ordering::Relaxed);
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        figures::figures(self)
+    }
+
+    fn health(&self, _health: &mut Health) {}
+}
+
+impl LmdbDatabase {
+    /// Pages that items and their entries may take.
+    pub(crate) fn pages_max(&self) -> u64 {
+        let reserve = (self.bytes / RESERVE_PART).max(RESERVE_MIN).min(self.bytes / RESERVE_PART_MAX);
+        (self.bytes - reserve) / PAGE_BYTES
+    }
+
+    /// Removes the oldest items until so many pages are free that were not; false if there was none.
+    fn evict_pages(&self, pages: u64) -> Result<bool, Failure> {
+        let mut batch = LmdbBatch::begin(self)?;
+        let goal = batch.pages()?.saturating_sub(pages);
+        let mut any = false;
+        while batch.pages()? > goal && batch.evict_oldest()? {
+            any = true;
+        }
+        moneta_embedded::Batch::commit(batch)?;
+        Ok(any)
+    }
+
+    /// Has `remove` remove items, a bounded number, in one transaction.
+    fn sweep(
+        &self,
+        mut remove: impl FnMut(&Tables, &mut heed::RwTxn<'_>) -> heed::Result<Option<Left>>,
+    ) -> Result<usize, Failure> {
+        let sweep = |error| failure("sweep", &error);
+        let mut txn = self.env.write_txn().map_err(sweep)?;
+        let mut gone = Vec::new();
+        while gone.len() < SWEPT {
+            let Some(left) = remove(&self.tables, &mut txn).map_err(sweep)? else { break };
+            gone.push(left);
+        }
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        txn.commit().map_err(sweep)?;
+        gone.iter().for_each(|left| self.departed(left));
+        Ok(gone.len())
+    }
+
+    /// Counts an item that has left by itself, and tells whoever observes.
+    pub(crate) fn departed(&self, left: &Left) {
+        let (counter, why) = match self.shared.life(&left.header) {
+            Life::Live => (&self.counters.evicted, Some(Departure::Evicted)),
+            Life::Expired => (&self.counters.expired, Some(Departure::Expired)),
+            Life::Flushed => (&self.counters.flushed, None),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if why == Some(Departure::Evicted) {
+            self.counters.evicted_bytes.fetch_add(left.value_bytes as u64, Ordering::Relaxed);
+        }
+        if let Some(why) = why {
+            self.shared.departed(&left.key, &left.header, left.value_bytes, why);
+        }
+    }
+}
+
+/// Notes whether the file is written without syncs; removes one that was when the machine went down.
+fn prepare(config: &LmdbConfig, shared: &Shared) -> std::io::Result<Result<(), EmbeddedError>> {
+    let (data, lock) = (config.path.join("data.mdb"), config.path.join("lock.mdb"));
+    let mark = config.path.join(UNSYNCED);
+    if shared.ledger().was_interrupted() && mark.try_exists()? {
+        tracing::warn!("the machine went down while LMDB's file was not synced: the engine starts empty");
+        remove(&data)?;
+        remove(&lock)?;
+    }
+    if let Ok(found) = std::fs::metadata(&data)
+        && found.len() > config.bytes
+    {
+        let reason = format!("its file has {} bytes already: give it as many, or an empty folder", found.len());
+        return Ok(Err(EmbeddedError::Folder { path: config.path.clone(), reason }));
+    }
+    match config.durability {
+        Durability::Interval => std::fs::File::create(&mark)?.sync_all()?,
+        Durability::EveryWrite => remove(&mark)?,
+    }
+    std::fs::File::open(&config.path)?.sync_all()?;
+    Ok(Ok(()))
+}
+
+fn remove(file: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn open_env(config: &LmdbConfig, bytes: u64) -> heed::Result<Env> {
+    let mut options = EnvOpenOptions::new();
+    options.map_size(usize::try_from(bytes).unwrap_or(usize::MAX)).max_dbs(Tables::COUNT);
+    options.max_readers(u32::try_from(config.read_threads).unwrap_or(u32::MAX).saturating_add(READERS_MORE));
+    // Items are read at random: reading ahead would bring in what nobody asked for.
+    let mut flags = EnvFlags::NO_READ_AHEAD;
+    if config.durability == Durability::Interval {
+        flags |= EnvFlags::NO_SYNC;
+    }
+    // SAFETY: neither flag makes a write reach memory that is mapped. NO_SYNC leaves the order in which pages reach the device
+    // to the system, which matters only when the machine goes down; the file is removed then (`prepare`).
+    unsafe { options.flags(flags) };
+    // SAFETY: the file must not change under the map but through LMDB. The folder is locked for this process, which opens it
+    // here alone, and is on a local file system as any tier's; whoever writes over it from outside breaks every database.
+    unsafe { options.open(&config.path) }
+}
+
+/// A failure of LMDB's, in words.
+pub(crate) fn failure(what: &str, error: &heed::Error) -> Failure {
+    match error {
+        heed::Error::Mdb(MdbError::MapFull | MdbError::TxnFull) => Failure::Full("lmdb has no room for it".into()),
+        error => Failure::Broken(format!("LMDB cannot {what}: {error}")),
+    }
+}

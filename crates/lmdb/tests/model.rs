@@ -1,0 +1,91 @@
+//! The suite of all stores on this one, with restarts and kills: random operations on it and on the model, side by side.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{AMPLE, Folder, SHORT};
+use moneta_lmdb::{Durability, Lmdb};
+use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
+use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
+
+/// Reads are not written down.
+fn options(options: Options) -> Options {
+    options.last_access_slack(u32::MAX).fetched_slack().operations(1200)
+}
+
+#[test]
+fn comes_back_as_it_was() {
+    let make = |suite: SuiteConfig, clock: Arc<Clock>| Folder::new(suite, clock, AMPLE, |_| {});
+    suite::run_restarting(make, options(Options::exact()).rounds(6));
+}
+
+#[test]
+fn comes_back_as_it_was_when_every_write_is_synced() {
+    let make = |suite: SuiteConfig, clock: Arc<Clock>| {
+        Folder::new(suite, clock, AMPLE, |config| config.durability = Durability::EveryWrite)
+    };
+    suite::run_restarting(make, options(Options::exact()).rounds(1).operations(300));
+}
+
+#[test]
+fn what_was_evicted_does_not_come_back() {
+    let make = |suite: SuiteConfig, clock: Arc<Clock>| Folder::new(suite, clock, SHORT, |_| {});
+    suite::run_restarting(make, options(Options::lossy()).operations(4000).rounds(4));
+}
+
+#[test]
+fn threads_neither_lose_nor_tear() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let make = |_: SuiteConfig, clock| Lmdb::open(&common::config(&folder, AMPLE), clock).expect("the folder opens");
+    suite::concurrent(make, 4, fastrand::u64(..));
+}
+
+/// With little RAM above.
+struct Below {
+    folder: Folder,
+    suite: SuiteConfig,
+    lower: Option<Lmdb>,
+}
+
+impl Restarting for Below {
+    type Store = Tiered<Memory, Lmdb>;
+
+    fn start(&mut self) -> Self::Store {
+        let lower = self.lower.insert(self.folder.open()).clone();
+        let clock = &self.folder.clock;
+        let memory = MemoryConfig {
+            limit: self.suite.memory,
+            item_max: self.suite.value_max,
+            evict: true,
+            threads: 1,
+            shards: Some(1),
+            seed: lower.seed(),
+        };
+        let upper = Memory::new(&memory, Arc::clone(clock)).expect("the suite's limits are possible");
+        let item_max = self.suite.value_max;
+        let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max };
+        Tiered::new(upper, lower, config, Arc::clone(clock))
+    }
+
+    fn stop(&mut self, store: Self::Store) {
+        store.close();
+        self.lower = None;
+    }
+
+    fn kill(&mut self, store: Self::Store) {
+        self.lower.take().expect("it was started").crash();
+        drop(store);
+    }
+}
+
+#[test]
+fn nothing_shows_of_ram_above_it() {
+    let small = SuiteConfig { memory: 4 << 20, value_max: 64 << 10 };
+    let make = |suite: SuiteConfig, clock: Arc<Clock>| {
+        let folder = Folder::new(suite, Arc::clone(&clock), AMPLE, |_| {});
+        Below { folder, suite, lower: None }
+    };
+    suite::run_restarting(make, options(Options::exact()).config(small).keys(1000).rounds(3));
+}

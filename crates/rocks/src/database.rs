@@ -1,0 +1,165 @@
+//! RocksDB as a library that keeps bytes under keys.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Settings, Shared};
+use moneta_store::{Figure, Health, StoreStats};
+use rocksdb::{Options, ReadOptions, properties};
+
+use crate::batch::RocksBatch;
+use crate::config::{Compaction, Log, RocksConfig};
+use crate::figures;
+use crate::filter::Removed;
+use crate::options::{options, write_options};
+use crate::shard::{Shard, broken};
+
+/// Version of what the engine writes: the records', and what lies in which folder.
+const FORMAT: u32 = 1;
+
+/// RocksDB, sharded.
+pub struct RocksDatabase {
+    pub(crate) shards: Box<[Shard]>,
+    // Statistics of all shards are read through it.
+    pub(crate) options: Options,
+    pub(crate) removed: Arc<Removed>,
+    log: Log,
+    compaction: Compaction,
+}
+
+impl Database for RocksDatabase {
+    type Config = RocksConfig;
+    type Batch<'a> = RocksBatch<'a>;
+
+    fn settings(config: &RocksConfig) -> Result<Settings, EmbeddedError> {
+        config.check()?;
+        // Files in order of one kind of compaction cannot be opened under each other one.
+        let engine = match config.compaction {
+            Compaction::Fifo => "rocks-fifo",
+            Compaction::Universal => "rocks-universal",
+            Compaction::Level => "rocks-level",
+        };
+        Ok(Settings {
+            folder: config.path.clone(),
+            identity: Identity { engine, format: FORMAT, shards: config.shards },
+            item_max: config.item_max,
+            interval: config.flush_interval,
+            readers: config.read_threads,
+        })
+    }
+
+    fn open(config: &RocksConfig, shared: &Arc<Shared>) -> Result<Self, EmbeddedError> {
+        let removed = Arc::default();
+        let options = options(config, shared, &removed)?;
+        let bytes_max = (config.compaction != Compaction::Fifo).then(|| config.shard_bytes());
+        let open = |number| {
+            let path = config.path.join(format!("shard-{number:03}"));
+            Shard::open(&options, &path, write_options(config.log), bytes_max)
+        };
+        let shards = (0..config.shards).map(open).collect::<Result<_, _>>()?;
+        Ok(Self { shards, options, removed, log: config.log, compaction: config.compaction })
+    }
+
+    fn begin(&self, shard: usize) -> Result<RocksBatch<'_>, Failure> {
+        Ok(RocksBatch::new(&self.shards[shard]))
+    }
+
+    fn read(&self, shard: usize, key: &[u8], look: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let found = self.shards[shard].db.get_pinned(key).map_err(|error| broken("read", &error))?;
+        if let Some(record) = &found {
+            look(record);
+        }
+        Ok(found.is_some())
+    }
+
+    fn scan(
+        &self,
+        shard: usize,
+        after: Option<&[u8]>,
+        look: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), Failure> {
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        let mut records = self.shards[shard].db.raw_iterator_opt(options);
+        match after {
+            Some(key) => records.seek(key),
+            None => records.seek_to_first(),
+        }
+        while let Some((key, record)) = records.item() {
+            if after != Some(key) && !look(key, record) {
+                return Ok(());
+            }
+            records.next();
+        }
+        records.status().map_err(|error| broken("walk", &error))
+    }
+
+    /// Compaction may have made some since the last count.
+    fn make_room(&self, shard: usize) -> Result<bool, Failure> {
+        let shard = &self.shards[shard];
+        let was_full = shard.is_full(0);
+        shard.count_bytes();
+        Ok(was_full && !shard.is_full(0))
+    }
+
+    fn tend(&self) -> Result<(), Failure> {
+        self.sync()?;
+        self.shards.iter().for_each(Shard::count_bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Failure> {
+        if self.log != Log::Off {
+            return self.shards.iter().try_for_each(Shard::sync_log);
+        }
+        // All begin before any is waited for.
+        for wait in [false, true] {
+            self.shards.iter().try_for_each(|shard| shard.flush(wait))?;
+        }
+        Ok(())
+    }
+
+    /// Items are RocksDB's own estimate: versions and deletes not yet compacted count, too.
+    fn stats(&self, stats: &mut StoreStats) {
+        stats.items = self.sum(properties::ESTIMATE_NUM_KEYS);
+        stats.reclaimed = self.removed.expired.load(Ordering::Relaxed);
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        figures::figures(self)
+    }
+
+    fn health(&self, health: &mut Health) {
+        let errors = self.sum(properties::BACKGROUND_ERRORS);
+        if errors > 0 {
+            health.notes.push(format!("RocksDB failed {errors} flushes or compactions; its LOG files tell why"));
+        }
+        if self.sum(properties::IS_WRITE_STOPPED) > 0 {
+            health.notes.push("RocksDB takes no writes until compaction has caught up".into());
+        }
+        if self.compaction != Compaction::Fifo && self.shards.iter().any(|shard| shard.is_full(0)) {
+            health.notes.push("rocks has used up its bytes and refuses writes".into());
+        }
+    }
+}
+
+impl RocksDatabase {
+    /// A number that RocksDB keeps, over all shards.
+    pub(crate) fn sum(&self, name: &rocksdb::properties::PropName) -> u64 {
+        self.shards.iter().map(|shard| shard.property(name)).sum()
+    }
+
+    /// Compacts everything there is, for tests of what compaction leaves out.
+    #[cfg(feature = "testing")]
+    pub fn compact(&self) {
+        for shard in &self.shards {
+            shard.db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        }
+    }
+
+    /// Bytes of all table files, for tests of the bound.
+    #[cfg(feature = "testing")]
+    pub fn file_bytes(&self) -> u64 {
+        self.sum(properties::LIVE_SST_FILES_SIZE)
+    }
+}

@@ -1,0 +1,21 @@
+//! Engine: RocksDB, sharded by hash of key. For those who want what RocksDB has: compression, levels, its tools and its fame.
+//!
+//! Everything a client can ask for is [`moneta_embedded`]'s; here is what RocksDB is told, how its size is bounded, what its
+//! compaction leaves out, and what it says of itself. It has no observers: files leave whole, and nobody reads what was in
+//! them.
+
+mod batch;
+mod config;
+mod database;
+mod figures;
+mod filter;
+mod options;
+mod shard;
+
+pub use batch::RocksBatch;
+pub use config::{Compaction, Compression, Filter, Log, RocksConfig};
+pub use database::RocksDatabase;
+pub use moneta_embedded::EmbeddedError as RocksError;
+
+/// The engine on RocksDB. `Rocks::open` opens or makes a folder.
+pub type Rocks = moneta_embedded::Embedded<RocksDatabase>;

@@ -1,0 +1,64 @@
+//! Engines in folders that go with them.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use moneta_embedded::testing::wait;
+use moneta_rocks::{Rocks, RocksConfig};
+use moneta_store::suite::{Restarting, SuiteConfig};
+use moneta_store::{Clock, Store};
+use tempfile::TempDir;
+
+/// More than a sequence ever writes.
+pub const AMPLE: u64 = 1 << 30;
+/// Little: a sequence in lossy mode writes several times as much.
+pub const SHORT: u64 = 12 << 20;
+
+/// A configuration for tests, of two shards.
+pub fn config(folder: &TempDir, bytes: u64) -> RocksConfig {
+    RocksConfig {
+        shards: 2,
+        flush_interval: Duration::from_millis(50),
+        read_threads: 2,
+        ..RocksConfig::new(folder.path(), bytes)
+    }
+}
+
+/// A folder with an engine in it.
+pub struct Folder {
+    pub config: RocksConfig,
+    pub clock: Arc<Clock>,
+    _folder: TempDir,
+}
+
+impl Folder {
+    pub fn new(suite: SuiteConfig, clock: Arc<Clock>, bytes: u64, change: impl FnOnce(&mut RocksConfig)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = RocksConfig { item_max: suite.value_max, ..config(&folder, bytes) };
+        change(&mut config);
+        Self { config, clock, _folder: folder }
+    }
+
+    pub fn open(&self) -> Rocks {
+        Rocks::open(&self.config, Arc::clone(&self.clock)).expect("the folder opens")
+    }
+}
+
+impl Restarting for Folder {
+    type Store = Rocks;
+
+    fn start(&mut self) -> Rocks {
+        self.open()
+    }
+
+    fn stop(&mut self, store: Rocks) {
+        store.close();
+    }
+
+    fn kill(&mut self, store: Rocks) {
+        wait(store.sync()).expect("a sync");
+        store.crash();
+    }
+}
