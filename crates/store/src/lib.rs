@@ -4,7 +4,9 @@
 //! wrapped round a store. The request types are the protocol crate's [`moneta_protocol::request`]; the protocol itself is
 //! not known here.
 
+mod any;
 pub mod change;
+mod chunked;
 mod error;
 mod key;
 #[cfg(feature = "testing")]
@@ -21,6 +23,8 @@ pub mod suite;
 mod tiered;
 mod time;
 
+pub use any::Any;
+pub use chunked::{Chunked, ChunkedConfig};
 pub use error::{ErrorKind, StoreError};
 pub use key::Key;
 pub use moneta_protocol::item::{Expiry, Item, ItemMeta, ItemRef, Rest, Value};

@@ -94,8 +94,9 @@ pub trait Store {
 /// A tier that lies above another one may fail any request, and any of its futures may be dropped before its end. Whatever
 /// became of it: from the moment an [`install`](Tier::install) or a [`delete`](Store::delete) has failed or was dropped, reads
 /// never again show what the key had before, nor what was to be stored, not even if the command takes effect only later, in a
-/// process or a buffer that hangs; until a later install shows its own. A tier in this process has that for nothing: what it
-/// does, it does before it answers.
+/// process or a buffer that hangs; until a later install shows its own. Nor does it repeat a command by itself whose
+/// first sending may still take effect. A tier in this process has all that for nothing: what it does, it does before it
+/// answers.
 pub trait Tier: Store {
     /// Stores `item` as it is, marks and all, whatever the key held before; or, with [`Install::Replace`], only over an item
     /// that is there. `meta.cas` becomes the item's CAS value; where it is 0 the store picks one. `meta.expiry_before` and

@@ -77,6 +77,12 @@ pub struct Options {
     fetched_slack: bool,
     counts_parts: bool,
     items_estimated: bool,
+    asks: fn(&Operation) -> bool,
+    real_time: bool,
+    plain_keys: bool,
+    expiry_slack: u32,
+    bare_numbers: bool,
+    bare_items: bool,
     restarts: bool,
 }
 
@@ -94,6 +100,12 @@ impl Options {
             fetched_slack: false,
             counts_parts: false,
             items_estimated: false,
+            asks: |_| true,
+            real_time: false,
+            plain_keys: false,
+            expiry_slack: 0,
+            bare_numbers: false,
+            bare_items: false,
             restarts: false,
         }
     }
@@ -151,6 +163,46 @@ impl Options {
     #[must_use]
     pub fn fetched_slack(self) -> Self {
         Self { fetched_slack: true, ..self }
+    }
+
+    /// Leaves out operations that `asks` does not hold for. For stores that cannot do everything.
+    #[must_use]
+    pub fn asks(self, asks: fn(&Operation) -> bool) -> Self {
+        Self { asks, ..self }
+    }
+
+    /// Runs by the system's clock: time passes by itself, nothing expires but what is dead at once, and flushes are not
+    /// delayed. For stores whose clock is beyond the suite's reach; they need slack in what they say of times.
+    #[must_use]
+    pub fn real_time(self) -> Self {
+        Self { real_time: true, ..self }
+    }
+
+    /// Uses keys of printable ASCII only.
+    #[must_use]
+    pub fn plain_keys(self) -> Self {
+        Self { plain_keys: true, ..self }
+    }
+
+    /// By how many seconds a store's expiration times may differ from the true ones; 0 unless told. For stores that go by
+    /// another clock.
+    #[must_use]
+    pub fn expiry_slack(self, seconds: u32) -> Self {
+        Self { expiry_slack: seconds, ..self }
+    }
+
+    /// Compares of the item that a number is in nothing but CAS value and expiration times. For stores behind protocols that
+    /// tell no more.
+    #[must_use]
+    pub fn bare_numbers(self) -> Self {
+        Self { bare_numbers: true, ..self }
+    }
+
+    /// Compares of items nothing but value, flags and CAS value, and lets writes leave their CAS value at 0. For stores behind
+    /// protocols that tell no more.
+    #[must_use]
+    pub fn bare_items(self) -> Self {
+        Self { bare_items: true, bare_numbers: true, ..self }
     }
 
     /// Takes any gauge of items. For engines on libraries that count versions and not keys.
@@ -247,7 +299,7 @@ fn find_with<S: Store>(
 ) -> Option<Failure> {
     let sequence = generate::sequence(options, seed);
     let attempt = |operations: &[Operation]| {
-        let clock = Arc::new(Clock::manual(START));
+        let clock = Arc::new(if options.real_time { Clock::system() } else { Clock::manual(START) });
         let store = make(options.config, Arc::clone(&clock));
         runner::run(&store, &idle, &restart, clock, &sequence.keys, operations, options)
     };

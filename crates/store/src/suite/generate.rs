@@ -37,8 +37,15 @@ const TEXTS: [&str; 16] = [
 /// Unfolds `seed`.
 pub(super) fn sequence(options: Options, seed: u64) -> Sequence {
     let mut generator = Generator::new(options, seed);
-    let operations = (0..options.operations).map(|_| generator.operation()).collect();
+    let asked = std::iter::repeat_with(|| generator.operation()).filter(|operation| (options.asks)(operation));
+    let operations = asked.take(options.operations).collect();
+    let key = if options.plain_keys { plain_key } else { key };
     Sequence { keys: (0..generator.keys).map(key).collect(), operations }
+}
+
+/// A key of printable ASCII, short or as long as can be.
+fn plain_key(number: usize) -> Vec<u8> {
+    if number.is_multiple_of(4) { format!("{number:a>KEY_MAX$}") } else { format!("key:{number}") }.into_bytes()
 }
 
 /// The key of a number: short and long, text and any bytes, down to one byte and up to 250.
@@ -58,6 +65,7 @@ struct Generator {
     keys: usize,
     value_max: usize,
     restarts: bool,
+    real_time: bool,
     /// Most bytes of an ordinary value in this sequence.
     ordinary: usize,
 }
@@ -75,6 +83,7 @@ impl Generator {
             keys: keys.unwrap_or(most).clamp(1, most),
             value_max: options.config.value_max,
             restarts: options.restarts,
+            real_time: options.real_time,
             ordinary: ordinary.unwrap_or(16).min(options.config.value_max),
             rng,
         }
@@ -105,6 +114,7 @@ impl Generator {
             // Memory gets short only where things stay: few flushes and, below, few expiries.
             905..908 if self.mode == Mode::Lossy && !self.chance(10) => self.set(),
             905..908 => Operation::Flush { delay: self.flush_delay() },
+            908..950 if self.real_time => self.set(),
             908..950 => Operation::Advance { seconds: self.passing_seconds() },
             950..990 => Operation::WalkOn,
             990..996 => Operation::WalkAll,
@@ -219,6 +229,9 @@ impl Generator {
         if self.mode == Mode::Lossy && self.chance(75) {
             return Exptime::NEVER;
         }
+        if self.real_time {
+            return self.far_or_dead();
+        }
         let start = i64::from(START);
         Exptime(match self.rng.u8(0..100) {
             0..40 => 0,
@@ -233,7 +246,20 @@ impl Generator {
         })
     }
 
+    /// Where time passes by itself: nothing that a slow run could reach.
+    fn far_or_dead(&mut self) -> Exptime {
+        Exptime(match self.rng.u8(0..100) {
+            0..50 => 0,
+            50..85 => self.rng.i64(100_000..1_000_000),
+            85..90 => self.rng.i64(-3..0),
+            _ => Exptime::RELATIVE_MAX,
+        })
+    }
+
     fn flush_delay(&mut self) -> Exptime {
+        if self.real_time {
+            return Exptime(self.rng.i64(-1..=0));
+        }
         let start = i64::from(START);
         Exptime(match self.rng.u8(0..10) {
             0..4 => 0,

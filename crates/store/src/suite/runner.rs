@@ -178,8 +178,9 @@ impl<'a, S: Store> Runner<'a, S> {
     }
 
     pub(super) fn comparison(&self, number: usize) -> Comparison {
-        let Options { last_access_slack, fetched_slack, restarts: came_back, .. } = self.options;
-        Comparison { versions: self.book.versions(number), last_access_slack, fetched_slack, came_back }
+        let Options { last_access_slack, fetched_slack, expiry_slack, bare_numbers, bare_items, .. } = self.options;
+        let (versions, came_back) = (self.book.versions(number), self.options.restarts);
+        Comparison { versions, last_access_slack, fetched_slack, expiry_slack, bare_numbers, bare_items, came_back }
     }
 
     /// Notes that the store has evicted a key.

@@ -1,0 +1,182 @@
+//! Storing and deleting items, with the key's lock held and its epoch in doubt until the end.
+
+use futures_util::future::{join, join_all};
+use moneta_protocol::item::ItemRef;
+use moneta_protocol::request::{Delete, Write};
+
+use super::counters::bump;
+use super::draft::Draft;
+use super::epochs::Epochs;
+use super::layout;
+use super::reads::PIECES_AT_ONCE;
+use super::{Chunked, Shared};
+use crate::change;
+use crate::error::StoreError;
+use crate::key::{Key, OwnedKey};
+use crate::outcome::{Deleted, Step, Written};
+use crate::steps::{end, start};
+use crate::store::{Install, Tier};
+use crate::stripes::Held;
+
+/// Ends the epoch of a key unless it is dispelled: nobody waited to the end of what was begun in it, or it failed.
+struct Doubt<'a> {
+    epochs: &'a Epochs,
+    hash: u64,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        self.epochs.end(self.hash);
+    }
+}
+
+/// A change under way.
+pub(super) struct Changing<'a> {
+    /// Before the lock, so that it is dropped before: who has the lock next must find the next epoch.
+    doubt: Doubt<'a>,
+    _held: Held<'a>,
+    /// The epoch to write in.
+    epoch: u64,
+}
+
+impl Changing<'_> {
+    /// All that was asked of the store below is known to be done.
+    pub(super) fn settle(self) {
+        std::mem::forget(self.doubt);
+    }
+}
+
+impl<S: Tier + 'static> Chunked<S> {
+    pub(super) fn write(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
+        let shared = &self.shared;
+        let item_max = shared.config.item_max;
+        if change::needs_old(request) || value.len() > item_max {
+            let (this, key, value, request) = (self.clone(), OwnedKey::of(key), value.to_vec(), *request);
+            return start(async move { this.shared.change_value(&key.key(), &value, &request).await });
+        }
+        match change::write(None, value, request, shared.clock.now(), item_max) {
+            Ok(version) => self.store_whole(key, &version.item(), Install::Set),
+            Err(written) => Step::done(written),
+        }
+    }
+
+    pub(super) fn store_whole(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+        let shared = &self.shared;
+        if item.value.len() > shared.config.item_max {
+            let (this, key) = (self.clone(), OwnedKey::of(key));
+            return start(async move { this.shared.refuse(&key.key(), Written::TooLarge).await });
+        }
+        let draft = Draft::new(key, item.meta, &item.value, &shared.config);
+        let (this, key) = (self.clone(), OwnedKey::of(key));
+        start(async move {
+            let (shared, key) = (&this.shared, key.key());
+            let changing = shared.change(&key).await;
+            if how == Install::Replace && !shared.is_live(&key).await? {
+                changing.settle();
+                return Ok(Written::NotStored);
+            }
+            shared.put(&key, draft, changing).await
+        })
+    }
+}
+
+impl<S: Tier + 'static> Shared<S> {
+    /// Begins a change.
+    pub(super) async fn change(&self, key: &Key<'_>) -> Changing<'_> {
+        let doubt = Doubt { epochs: &self.epochs, hash: key.hash };
+        let held = self.stripes.lock(key.hash, &self.counters.key_waits).await;
+        Changing { doubt, _held: held, epoch: self.epochs.current(key.hash, self.clock.now()) }
+    }
+
+    /// Whether something is there to be replaced.
+    async fn is_live(&self, key: &Key<'_>) -> Result<bool, StoreError> {
+        let head = self.find_head(key, false).await?;
+        Ok(head.is_some_and(|(head, _)| !head.meta.expiry.is_dead(self.clock.now())))
+    }
+
+    /// Stores an item over whatever is there, and ends the change.
+    pub(super) async fn put(
+        &self,
+        key: &Key<'_>,
+        mut draft: Draft,
+        changing: Changing<'_>,
+    ) -> Result<Written, StoreError> {
+        let cas = self.cas(draft.meta().cas);
+        let written = if draft.meta().expiry.is_dead(self.clock.now()) {
+            // Dead from the start: what it replaces is gone.
+            end(self.below.delete(key, &Delete::default())).await?;
+            Written::Stored { cas }
+        } else {
+            let write = draft.write();
+            match self.put_pieces(std::mem::take(&mut draft.pieces), &write).await? {
+                Written::Stored { .. } => {
+                    let entry = draft.seal(key, cas, changing.epoch);
+                    end(self.below.set(key, &entry, &write)).await?
+                }
+                refused => refused,
+            }
+        };
+        let written = match written {
+            Written::Stored { .. } => Written::Stored { cas },
+            refused => {
+                end(self.below.delete(key, &Delete::default())).await?;
+                refused
+            }
+        };
+        changing.settle();
+        Ok(written)
+    }
+
+    /// Stores pieces; the first that is not stored is the answer.
+    async fn put_pieces(&self, pieces: Vec<(String, Vec<u8>)>, write: &Write) -> Result<Written, StoreError> {
+        for pieces in pieces.chunks(PIECES_AT_ONCE as usize) {
+            let set = |(name, entry): &(String, Vec<u8>)| {
+                let name = Key::new(name.as_bytes(), self.below.seed());
+                end(self.below.set(&name, entry, write))
+            };
+            for written in join_all(pieces.iter().map(set)).await {
+                match written? {
+                    Written::Stored { .. } => bump(&self.counters.pieces_written),
+                    refused => return Ok(refused),
+                }
+            }
+        }
+        Ok(Written::Stored { cas: 0 })
+    }
+
+    /// Leaves nothing under the key, and answers a write that is not done.
+    pub(super) async fn refuse(&self, key: &Key<'_>, written: Written) -> Result<Written, StoreError> {
+        let changing = self.change(key).await;
+        end(self.below.delete(key, &Delete::default())).await?;
+        changing.settle();
+        Ok(written)
+    }
+
+    /// Any delete a client can ask for.
+    pub(super) async fn remove(&self, key: &Key<'_>, request: &Delete) -> Result<Deleted, StoreError> {
+        if request.compare.is_some() || request.invalidate || request.drop_value {
+            return self.change_by_delete(key, request).await;
+        }
+        let changing = self.change(key).await;
+        self.drop_all(key, changing).await
+    }
+
+    /// Deletes head and pieces, and ends the change.
+    pub(super) async fn drop_all(&self, key: &Key<'_>, changing: Changing<'_>) -> Result<Deleted, StoreError> {
+        let head = self.find_head(key, false).await?.map(|(head, _)| head);
+        let (seed, delete) = (self.below.seed(), Delete::default());
+        let pieces = head
+            .filter(|head| head.length <= self.config.item_max as u64)
+            .into_iter()
+            .flat_map(|head| (0..head.pieces()).map(move |number| layout::piece_name(key.bytes, head.token, number)));
+        let pieces: Vec<_> =
+            pieces.map(|name| end(self.below.delete(&Key::new(name.as_bytes(), seed), &delete))).collect();
+        let (deleted, pieces) = join(end(self.below.delete(key, &delete)), join_all(pieces)).await;
+        deleted?;
+        changing.settle();
+        // An item of which a piece was gone was none. What became of the others matters to nobody: no head names them.
+        let is_whole = pieces.iter().all(|piece| matches!(piece, Ok(Deleted::Deleted)));
+        let was_there = is_whole && head.is_some_and(|head| !head.meta.expiry.is_dead(self.clock.now()));
+        Ok(if was_there { Deleted::Deleted } else { Deleted::NotFound })
+    }
+}
