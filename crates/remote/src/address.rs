@@ -89,24 +89,6 @@ impl Address {
     }
 }
 
-impl Stream {
-    /// Ends every wait on the stream, from any thread.
-    pub(crate) fn shut_down(&self) {
-        let _ = match self {
-            Self::Tcp(stream) => stream.shutdown(std::net::Shutdown::Both),
-            Self::Unix(stream) => stream.shutdown(std::net::Shutdown::Both),
-        };
-    }
-
-    /// Another handle of the same connection.
-    pub(crate) fn duplicate(&self) -> io::Result<Self> {
-        Ok(match self {
-            Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
-            Self::Unix(stream) => Self::Unix(stream.try_clone()?),
-        })
-    }
-}
-
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {

@@ -95,8 +95,7 @@ impl Mailbox {
     fn refuse(&self, reason: &str) {
         let failure = Failure::new(ErrorKind::Unreachable, reason);
         for Job { promise, .. } in std::mem::take(&mut *self.jobs.lock()) {
-            let waker = promise.and_then(|promise| promise.keep(Err(failure.clone())));
-            waker.into_iter().for_each(std::task::Waker::wake);
+            promise.into_iter().for_each(|promise| promise.fail(failure.clone()));
         }
     }
 }
@@ -110,8 +109,7 @@ fn serve(lane: &Lane, mailbox: &Mailbox, clock: &Clock) {
             if let Err(error) = lane.begin_for(&request.as_ref(), hash, target)
                 && let Some(promise) = promise
             {
-                let failure = Failure::new(error.kind(), error.to_string());
-                promise.keep(Err(failure)).into_iter().for_each(std::task::Waker::wake);
+                promise.fail(Failure::new(error.kind(), error.to_string()));
             }
         }
         lane.turn();

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use moneta_store::StoreError;
 
+use crate::connection::{Claim, Won};
 use crate::lane::Lane;
 use crate::promise::Promise;
 use crate::wire::Answer;
@@ -36,9 +37,16 @@ impl Exchange {
         Self { way: Way::Shared(promise), over: false }
     }
 
-    /// Whether the answer was taken.
-    pub(crate) fn is_over(&self) -> bool {
-        self.over
+    /// Forgets a read that may have won what it does not want: `claim` is given back when the reply shows that. What it is
+    /// known to have won already is returned.
+    pub(crate) fn give_up(&mut self, claim: impl FnOnce() -> Claim) -> Option<Won> {
+        if std::mem::replace(&mut self.over, true) {
+            return None;
+        }
+        match &self.way {
+            Way::Local { lane, slot } => lane.abandon(*slot, Some(claim())),
+            Way::Shared(promise) => promise.give_up(claim()),
+        }
     }
 }
 
@@ -61,7 +69,7 @@ impl Drop for Exchange {
         if let Way::Local { lane, slot } = &self.way
             && !self.over
         {
-            lane.abandon(*slot);
+            lane.abandon(*slot, None);
         }
     }
 }

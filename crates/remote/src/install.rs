@@ -5,10 +5,10 @@
 //! is not stale, the item is stored with little time to live, won for that, and then given its true expiration time. Items
 //! with marks are rare; for the moment between, readers of the server see them without.
 
-use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{Expiry, Install, ItemMeta, ItemRef, Key, Step, StoreError, Written};
 
-use crate::reads::HeldKey;
+use crate::reads::{self, HeldKey};
 use crate::remote::Remote;
 use crate::wire::{Answer, Protocol, Read, Verb};
 use crate::writes;
@@ -35,7 +35,7 @@ pub(crate) fn install(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: I
     let step = writes::set(remote, key, value, &write);
     match step {
         Step::Wait(storing) if meta.stale || meta.token_sent => {
-            let marking = Marking { remote: remote.clone(), key: HeldKey::new(key), meta: *meta, chosen: new_cas.is_some() };
+            let marking = Marking { remote: remote.clone(), key: HeldKey::new(key), meta: *meta };
             Step::Wait(Box::pin(async move {
                 match storing.await? {
                     Written::Stored { cas } => marking.mark(cas).await,
@@ -61,8 +61,6 @@ struct Marking {
     remote: Remote,
     key: HeldKey,
     meta: ItemMeta,
-    /// The CAS value was chosen here, and can be chosen again.
-    chosen: bool,
 }
 
 impl Marking {
@@ -72,8 +70,7 @@ impl Marking {
             return Err(StoreError::new(moneta_store::ErrorKind::Unsupported, text));
         }
         if self.meta.stale {
-            let new_cas = self.remote.dialect().filter(|dialect| dialect.explicit_cas).map(|_| cas);
-            let delete = Delete { compare: Some(cas), new_cas, invalidate: true, ..Delete::default() };
+            let delete = reads::giving_back(cas, self.remote.dialect());
             match self.remote.begin(Verb::Delete(delete), &self.key.get(), &[])?.await? {
                 Answer::Deleted => {}
                 // Somebody has changed the key since: theirs stays.
@@ -81,7 +78,8 @@ impl Marking {
                 other => return Err(self.remote.unexpected(other)),
             }
             if !self.meta.token_sent {
-                return self.stored(cas, new_cas.is_some() || self.chosen).await;
+                // Without a say in it, the mark has given the item another CAS value, which no read tells without winning.
+                return Ok(Written::Stored { cas: delete.new_cas.unwrap_or(0) });
             }
         }
         let recache = (!self.meta.stale).then_some(Exptime(2 * SHORT));
@@ -102,11 +100,5 @@ impl Marking {
             Answer::Miss => Ok(None),
             other => Err(self.remote.unexpected(other)),
         }
-    }
-
-    /// The end of marking as stale, which has given the item a CAS value of the server's unless one could be chosen. No read
-    /// tells it without winning the recache.
-    async fn stored(&self, cas: u64, known: bool) -> Result<Written, StoreError> {
-        Ok(Written::Stored { cas: if known { cas } else { 0 } })
     }
 }

@@ -15,10 +15,11 @@ use moneta_store::{Driver, StoreError};
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::io::Errno;
 
-use crate::connection::{Link, Outcome, Replies, Target, Turn};
+use crate::connection::{Claim, Link, Outcome, Replies, Target, Turn, Won};
+use crate::reads;
 use crate::shared::Shared;
 use crate::timer::Timer;
-use crate::wire::Request;
+use crate::wire::{Request, Verb};
 
 thread_local! {
     /// Lanes of this thread, one for each server that has a driver here: nearly always one.
@@ -79,13 +80,18 @@ impl Lane {
         self.state.borrow_mut().replies.poll(slot, context)
     }
 
-    pub(crate) fn abandon(&self, slot: usize) {
-        self.state.borrow_mut().replies.abandon(slot);
+    pub(crate) fn abandon(&self, slot: usize, claim: Option<Claim>) -> Option<Won> {
+        self.state.borrow_mut().replies.abandon(slot, claim)
     }
 
     /// Sends, receives, wakes.
     pub(crate) fn turn(&self) {
-        self.with_links(|links, turn| links.iter_mut().for_each(|link| link.turn(turn)));
+        self.with_links(|links, turn| {
+            links.iter_mut().for_each(|link| link.turn(turn));
+            if !turn.replies.won.is_empty() {
+                give_back(links, turn);
+            }
+        });
     }
 
     fn close(&self) {
@@ -130,12 +136,29 @@ impl Lane {
     }
 }
 
+/// Gives back what reads have won that nobody waits for any more, and sends that.
+#[cold]
+fn give_back(links: &mut [Link], turn: &mut Turn<'_>) {
+    for Won { key, hash, cas } in std::mem::take(&mut turn.replies.won) {
+        let link = &mut links[index(hash, links.len())];
+        let verb = Verb::Delete(reads::giving_back(cas, link.dialect()));
+        // If it cannot be begun, the server is gone.
+        let _ = link.begin(&Request { verb, key: &key, value: &[] }, Target::Nobody, turn);
+        link.turn(turn);
+    }
+}
+
+/// Which of a lane's connections a key's requests take. Goes by the upper half: the lower one picks shards and stripes.
+#[inline]
+fn index(hash: u64, links: usize) -> usize {
+    if links == 1 { 0 } else { (hash >> 32) as usize % links }
+}
+
 impl State {
     #[inline]
     fn begin(&mut self, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
         let Self { queue, links, replies, .. } = self;
-        // The upper half: the lower one picks shards and stripes elsewhere.
-        let index = if links.len() == 1 { 0 } else { (hash >> 32) as usize % links.len() };
+        let index = index(hash, links.len());
         links[index].begin(request, target, &mut Turn { queue, replies, now: Instant::now() })
     }
 }

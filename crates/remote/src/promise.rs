@@ -5,7 +5,8 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::connection::Outcome;
+use crate::connection::{Claim, Outcome, Won};
+use crate::failure::Failure;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(crate) struct Promise(Mutex<State>);
 struct State {
     outcome: Option<Outcome>,
     waker: Option<Waker>,
+    /// Nobody waits any more, and what the answer may have won is to be given back.
+    given_up: Option<Claim>,
 }
 
 impl Promise {
@@ -22,11 +25,30 @@ impl Promise {
         Arc::default()
     }
 
-    /// Puts the answer in; whoever waits for it is to be woken.
-    pub(crate) fn keep(&self, outcome: Outcome) -> Option<Waker> {
+    /// Puts the answer in and wakes whoever waits for it. If nobody does any more, what it has won comes back.
+    pub(crate) fn keep(&self, outcome: Outcome) -> (Option<Waker>, Option<Won>) {
         let mut state = self.0.lock();
+        let won = state.given_up.take().and_then(|claim| claim.won(&outcome));
         state.outcome = Some(outcome);
-        state.waker.take()
+        (state.waker.take(), won)
+    }
+
+    /// Puts a failure in and wakes whoever waits for it.
+    pub(crate) fn fail(&self, failure: Failure) {
+        let (waker, _) = self.keep(Err(failure));
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Nobody waits any more. What the answer has won, if it is there already.
+    pub(crate) fn give_up(&self, claim: Claim) -> Option<Won> {
+        let mut state = self.0.lock();
+        match state.outcome.take() {
+            Some(outcome) => claim.won(&outcome),
+            None => {
+                state.given_up = Some(claim);
+                None
+            }
+        }
     }
 
     /// Takes the answer out, once it is there.

@@ -12,9 +12,10 @@ use std::task::{Context, Poll, ready};
 use moneta_store::request::{Delete, KEY_MAX, Retrieve};
 use moneta_store::{Expiry, Item, ItemMeta, Key, Lookup, Step, StoreError};
 
+use crate::connection::Claim;
 use crate::exchange::Exchange;
 use crate::remote::Remote;
-use crate::wire::{Answer, Read, Seen, Verb};
+use crate::wire::{Answer, Dialect, Protocol, Read, Seen, Verb};
 
 pub(crate) fn get(remote: &Remote, key: &Key<'_>, request: &Retrieve) -> Step<Lookup> {
     let verb = Verb::Read(Read { retrieve: *request, value: true });
@@ -30,7 +31,7 @@ pub(crate) fn note_hit(remote: &Remote, key: &Key<'_>) {
     let retrieve = Retrieve::default();
     let verb = Verb::Read(Read { retrieve, value: false });
     // As a future that is dropped: should it win a recache, that is given back.
-    if remote.dialect().is_some_and(|dialect| dialect.protocol == crate::wire::Protocol::Meta) {
+    if remote.dialect().is_some_and(|dialect| dialect.protocol == Protocol::Meta) {
         drop(look(remote, key, verb, &retrieve));
     }
 }
@@ -107,9 +108,26 @@ impl Reading {
     }
 }
 
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if self.request.claim {
+            return;
+        }
+        let key = &self.key;
+        let won = self.exchange.give_up(|| Claim { key: key.get().bytes.into(), hash: key.hash });
+        if let Some(won) = won {
+            give_back(&self.remote, &Key { bytes: &won.key, hash: won.hash }, won.cas);
+        }
+    }
+}
+
 /// Marks the version with `cas` as stale again, free to be won.
-fn give_back(remote: &Remote, key: &Key<'_>, cas: u64) {
-    let new_cas = remote.dialect().filter(|dialect| dialect.explicit_cas).map(|_| cas);
-    let delete = Delete { compare: Some(cas), new_cas, invalidate: true, touch: None, drop_value: false };
-    remote.begin_for_nobody(Verb::Delete(delete), key);
+pub(crate) fn give_back(remote: &Remote, key: &Key<'_>, cas: u64) {
+    remote.begin_for_nobody(Verb::Delete(giving_back(cas, remote.dialect())), key);
+}
+
+/// What gives back the recache of the version with `cas`.
+pub(crate) fn giving_back(cas: u64, dialect: Option<Dialect>) -> Delete {
+    let new_cas = dialect.filter(|dialect| dialect.explicit_cas).map(|_| cas);
+    Delete { compare: Some(cas), new_cas, invalidate: true, touch: None, drop_value: false }
 }

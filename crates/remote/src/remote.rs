@@ -53,8 +53,9 @@ impl Remote {
         &self.0.shared.config
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.0.shared
+    /// Whether this thread has connections of its own, because it turns an event loop.
+    pub(crate) fn has_lane(&self) -> bool {
+        Lane::find(&self.0.shared).is_some()
     }
 
     pub(crate) fn now(&self) -> u32 {
@@ -70,11 +71,7 @@ impl Remote {
         let request = Request { verb, key: key.bytes, value };
         match Lane::find(&self.0.shared) {
             Some(lane) => lane.begin(&request, key.hash).map(|slot| Exchange::local(lane, slot)),
-            None => {
-                let promise = Promise::new();
-                self.submit(&request, key.hash, Some(Arc::clone(&promise)))?;
-                Ok(Exchange::shared(promise))
-            }
+            None => self.begin_for(verb, key, value).map(Exchange::shared),
         }
     }
 
@@ -86,6 +83,17 @@ impl Remote {
             Some(lane) => lane.begin_for(&request, key.hash, Target::Nobody),
             None => self.submit(&request, key.hash, None),
         };
+    }
+
+    /// Begins a request whose answer goes into a promise, also on a thread with connections of its own.
+    pub(crate) fn begin_for(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Arc<Promise>, StoreError> {
+        let request = Request { verb, key: key.bytes, value };
+        let promise = Promise::new();
+        match Lane::find(&self.0.shared) {
+            Some(lane) => lane.begin_for(&request, key.hash, Target::Shared(Arc::clone(&promise)))?,
+            None => self.submit(&request, key.hash, Some(Arc::clone(&promise)))?,
+        }
+        Ok(promise)
     }
 
     fn submit(&self, request: &Request<'_>, hash: u64, promise: Option<Arc<Promise>>) -> Result<(), StoreError> {

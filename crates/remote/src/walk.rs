@@ -1,9 +1,215 @@
 //! Walks: the server's list of its keys, read on a thread and a connection of its own, and a look at each key that it names.
+//!
+//! ```text
+//!  server ──list──> thread ──batches of keys──> [ Keys, bounded ] ──> the walk's future ──looks──> connections of the store
+//! ```
+//!
+//! The list alone does not tell an item's flags, marks and length, so each key is looked at, without its value, when its turn
+//! has come. What is gone by then is not shown. A walk that is given up ends its thread at the next key, or when the server
+//! has been silent for too long.
 
-use moneta_store::{Cursor, Walked, Walking};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use moneta_store::{Cursor, ErrorKind, Key, StoreError, Walked, Walking};
+use parking_lot::{Condvar, Mutex};
+
+use crate::config::RemoteConfig;
+use crate::exchange::Exchange;
+use crate::failure::Failure;
+use crate::reads;
 use crate::remote::Remote;
+use crate::wire::blocking::{Dialogue, DialogueError};
+use crate::wire::{Answer, Protocol, Seen, Verb};
 
-pub(crate) fn walk(_remote: &Remote, _cursor: &mut Cursor, _show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-    Walking::End
+/// Keys that are looked at at once.
+const BATCH: usize = 100;
+/// Batches that the thread reads ahead.
+const AHEAD: usize = 4;
+/// How long a server may be silent in the middle of its list: it may have many dead items to pass over.
+const SILENCE: Duration = Duration::from_secs(10);
+/// What an item takes on the server beside key and value, in bytes: of the order of memcached's header.
+const OVERHEAD: usize = 56;
+
+/// A walk under way; lies in its cursor.
+struct Walk {
+    keys: Arc<Keys>,
+    looked: Arc<Mutex<Option<Vec<(Arc<[u8]>, Seen)>>>>,
+}
+
+/// Keys on their way from the thread to the walk.
+#[derive(Default)]
+struct Keys {
+    state: Mutex<KeysState>,
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct KeysState {
+    batches: VecDeque<Arc<[Arc<[u8]>]>>,
+    /// No more will come; with a reason, if that is too early.
+    ended: Option<Option<Failure>>,
+    given_up: bool,
+    waker: Option<Waker>,
+}
+
+pub(crate) fn walk(remote: &Remote, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+    let token = cursor.token.get_or_insert_with(|| Box::new(Walk::begin(remote.config())));
+    let Some(walk) = token.downcast_mut::<Walk>() else { return Walking::End };
+    if let Some(looked) = walk.looked.lock().take() {
+        let now = remote.now();
+        for (key, seen) in &looked {
+            let (meta, value_bytes) = (seen.meta(now), seen.size);
+            show(&Walked { key, meta, value_bytes, size: key.len() + value_bytes + OVERHEAD });
+        }
+        cursor.position += looked.len() as u64;
+        return Walking::More;
+    }
+    if walk.keys.are_through() {
+        return Walking::End;
+    }
+    Walking::Wait(Box::pin(look(remote.clone(), Arc::clone(&walk.keys), Arc::clone(&walk.looked))))
+}
+
+/// Looks at the next batch of keys. They leave the queue when that is done, so that giving up half way loses none.
+async fn look(
+    remote: Remote,
+    keys: Arc<Keys>,
+    looked: Arc<Mutex<Option<Vec<(Arc<[u8]>, Seen)>>>>,
+) -> Result<(), StoreError> {
+    let Some(batch) = poll_fn(|context| keys.poll_first(context)).await? else { return Ok(()) };
+    let seed = remote.config().seed;
+    let verb = Verb::Peek { value: false };
+    // All are begun before the first is waited for, and so go out together.
+    let looks: Vec<Exchange> =
+        batch.iter().map(|key| remote.begin(verb, &Key::new(key, seed), &[])).collect::<Result<_, _>>()?;
+    let mut found = Vec::with_capacity(looks.len());
+    for (key, look) in batch.iter().zip(looks) {
+        match look.await? {
+            Answer::Hit(mut seen) => {
+                if std::mem::take(&mut seen.won) {
+                    reads::give_back(&remote, &Key::new(key, seed), seen.cas);
+                }
+                found.push((Arc::clone(key), seen));
+            }
+            Answer::Miss => {}
+            other => return Err(remote.unexpected(other)),
+        }
+    }
+    *looked.lock() = Some(found);
+    keys.drop_first();
+    Ok(())
+}
+
+impl Walk {
+    fn begin(config: &RemoteConfig) -> Self {
+        let keys = Arc::new(Keys::default());
+        let (theirs, config) = (Arc::clone(&keys), config.clone());
+        let run = move || {
+            let ended = list(&config, &theirs).err().map(|error| failure(&config, &error));
+            theirs.end(ended);
+        };
+        if let Err(error) = std::thread::Builder::new().name("remote-walk".into()).spawn(run) {
+            keys.end(Some(Failure::unreachable(format!("cannot start a thread for a walk: {error}"))));
+        }
+        Self { keys, looked: Arc::default() }
+    }
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        self.keys.state.lock().given_up = true;
+        self.keys.room.notify_all();
+    }
+}
+
+/// Reads the server's list.
+fn list(config: &RemoteConfig, keys: &Keys) -> Result<(), DialogueError> {
+    let unsupported = |why| Err(crate::wire::Unsupported(why).into());
+    if config.protocol.is_some_and(|protocol| protocol != Protocol::Meta) {
+        return unsupported("items are walked over the meta protocol only");
+    }
+    let silence = config.request_timeout.max(SILENCE);
+    let mut dialogue = Dialogue::open(&config.address, None, silence, config.item_max)?;
+    if dialogue.dialect().protocol != Protocol::Meta {
+        return unsupported("the server does not know the meta protocol, which a walk needs");
+    }
+    dialogue.dump()?;
+    let mut batch = Vec::with_capacity(BATCH);
+    while let Some(dumped) = dialogue.next_key()? {
+        batch.push(Arc::from(dumped.key));
+        if batch.len() == BATCH && !keys.push(std::mem::take(&mut batch)) {
+            return Ok(());
+        }
+    }
+    keys.push(batch);
+    Ok(())
+}
+
+fn failure(config: &RemoteConfig, error: &DialogueError) -> Failure {
+    let kind = match error {
+        DialogueError::Unsupported(_) => ErrorKind::Unsupported,
+        DialogueError::Io(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+            ErrorKind::Timeout
+        }
+        _ => ErrorKind::Unreachable,
+    };
+    Failure::new(kind, format!("the keys of {} cannot be listed: {error}", config.address))
+}
+
+impl Keys {
+    /// Hands a batch over, when there is room; false if nobody wants it.
+    fn push(&self, batch: Vec<Arc<[u8]>>) -> bool {
+        let waker = {
+            let mut state = self.state.lock();
+            while state.batches.len() >= AHEAD && !state.given_up {
+                self.room.wait(&mut state);
+            }
+            if state.given_up {
+                return false;
+            }
+            state.batches.push_back(batch.into());
+            state.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    fn end(&self, failure: Option<Failure>) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.ended = Some(failure);
+            state.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// The first batch, which stays; `None` when there are no more.
+    fn poll_first(&self, context: &mut Context<'_>) -> Poll<Result<Option<Arc<[Arc<[u8]>]>>, StoreError>> {
+        let mut state = self.state.lock();
+        if let Some(batch) = state.batches.front() {
+            return Poll::Ready(Ok(Some(Arc::clone(batch))));
+        }
+        match &state.ended {
+            Some(None) => Poll::Ready(Ok(None)),
+            Some(Some(failure)) => Poll::Ready(Err(failure.clone().into())),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn drop_first(&self) {
+        self.state.lock().batches.pop_front();
+        self.room.notify_all();
+    }
+
+    fn are_through(&self) -> bool {
+        let state = self.state.lock();
+        state.batches.is_empty() && matches!(state.ended, Some(None))
+    }
 }

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::Outcome;
 use crate::promise::Promise;
-use crate::wire::{Expect, Request, Verb};
+use crate::wire::{Answer, Expect, Request, Verb};
 
 /// Who is to have the answer.
 #[derive(Debug)]
@@ -53,5 +54,31 @@ impl OwnedRequest {
 impl From<&Request<'_>> for OwnedRequest {
     fn from(request: &Request<'_>) -> Self {
         Self { verb: request.verb, key: request.key.into(), value: request.value.into() }
+    }
+}
+
+/// What a read that nobody waits for any more may have won without wanting to: the recache of this key's item.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) hash: u64,
+}
+
+/// A recache that was won, to be given back.
+#[derive(Debug)]
+pub(crate) struct Won {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) hash: u64,
+    /// CAS value of the version it is of.
+    pub(crate) cas: u64,
+}
+
+impl Claim {
+    /// What was won, if it was.
+    pub(crate) fn won(self, outcome: &Outcome) -> Option<Won> {
+        match outcome {
+            Ok(Answer::Hit(seen)) if seen.won && seen.stale => Some(Won { key: self.key, hash: self.hash, cas: seen.cas }),
+            _ => None,
+        }
     }
 }

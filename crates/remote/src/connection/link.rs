@@ -119,6 +119,14 @@ impl Link {
         }
     }
 
+    /// What the server understands, while it is up.
+    pub(crate) fn dialect(&self) -> Option<Dialect> {
+        match self.stage {
+            Stage::Up { dialect, .. } => Some(dialect),
+            _ => None,
+        }
+    }
+
     /// Begins a request: it is sent with the next turn, or waits for the connection.
     ///
     /// # Errors

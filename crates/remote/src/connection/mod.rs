@@ -7,6 +7,6 @@ mod replies;
 mod socket;
 mod stage;
 
-pub(crate) use entry::{Entry, OwnedRequest, Target};
+pub(crate) use entry::{Claim, Entry, OwnedRequest, Target, Won};
 pub(crate) use link::{Link, Turn};
 pub(crate) use replies::{Outcome, Replies};

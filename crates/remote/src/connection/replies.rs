@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use slab::Slab;
 
-use super::Target;
+use super::{Claim, Target, Won};
 use crate::counters::{Counters, Tally};
 use crate::failure::Failure;
 use crate::wire::Answer;
@@ -20,13 +20,15 @@ pub(crate) struct Replies {
     /// Whom to wake when nothing is borrowed any more.
     pub(crate) wakers: Vec<Waker>,
     pub(crate) tally: Tally,
+    /// What is to be given back.
+    pub(crate) won: Vec<Won>,
 }
 
 enum Slot {
     Waiting(Option<Waker>),
     Ended(Outcome),
-    /// Nobody waits any more; the slot goes when the reply has come.
-    Abandoned,
+    /// Nobody waits any more; the slot goes when the reply has come, and what it has won is given back.
+    Abandoned(Option<Claim>),
 }
 
 impl Replies {
@@ -62,14 +64,22 @@ impl Replies {
 
     fn end(&mut self, target: Target, outcome: Outcome) {
         match target {
-            Target::Local(key) => {
-                let slot = &mut self.slots[key];
-                match std::mem::replace(slot, Slot::Ended(outcome)) {
-                    Slot::Waiting(waker) => self.wakers.extend(waker),
-                    Slot::Abandoned | Slot::Ended(_) => drop(self.slots.remove(key)),
+            Target::Local(key) => match &mut self.slots[key] {
+                Slot::Waiting(waker) => {
+                    self.wakers.extend(waker.take());
+                    self.slots[key] = Slot::Ended(outcome);
                 }
+                _ => {
+                    if let Slot::Abandoned(Some(claim)) = self.slots.remove(key) {
+                        self.won.extend(claim.won(&outcome));
+                    }
+                }
+            },
+            Target::Shared(promise) => {
+                let (waker, won) = promise.keep(outcome);
+                self.wakers.extend(waker);
+                self.won.extend(won);
             }
-            Target::Shared(promise) => self.wakers.extend(promise.keep(outcome)),
             Target::Nobody => {}
         }
     }
@@ -91,11 +101,17 @@ impl Replies {
         }
     }
 
-    /// Nobody waits for a slot's answer any more.
-    pub(crate) fn abandon(&mut self, key: usize) {
+    /// Nobody waits for a slot's answer any more. What the answer has won, if it is there already.
+    pub(crate) fn abandon(&mut self, key: usize, claim: Option<Claim>) -> Option<Won> {
         match &mut self.slots[key] {
-            slot @ Slot::Waiting(_) => *slot = Slot::Abandoned,
-            _ => drop(self.slots.remove(key)),
+            slot @ Slot::Waiting(_) => {
+                *slot = Slot::Abandoned(claim);
+                None
+            }
+            _ => match self.slots.remove(key) {
+                Slot::Ended(outcome) => claim?.won(&outcome),
+                _ => None,
+            },
         }
     }
 }

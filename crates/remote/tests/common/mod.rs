@@ -1,6 +1,8 @@
 //! What the tests share: a real memcached that ends with the test, and a way to wait for futures.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod moneta;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
