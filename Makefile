@@ -47,8 +47,9 @@ test-java: build
 	@scripts/install-test-deps.sh clients
 	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn --batch-mode --no-transfer-progress test
 
+# All features: the engines on RocksDB and LMDB, too.
 lint:
-	@scripts/install-test-deps.sh build
+	@scripts/install-test-deps.sh engines
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	scripts/check-dependencies.sh

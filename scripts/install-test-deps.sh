@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the named set of tests needs from Debian's packages, and nothing that is already there.
-#   scripts/install-test-deps.sh test|clients|build
+#   scripts/install-test-deps.sh test|clients|build|engines
 set -euo pipefail
 
 missing=()
@@ -10,12 +10,23 @@ need() {
     command -v "$1" >/dev/null 2>&1 || missing+=("${@:2}")
 }
 
+# RocksDB is compiled, and its C interface read by libclang, wherever the engine `rocks` is built.
+need_engines() {
+    need cc build-essential pkg-config
+    need c++ build-essential
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null && compgen -G '/usr/lib/llvm-*/lib/clang/*/include' >/dev/null ||
+        missing+=(libclang-dev)
+}
+
 case "${1:-test}" in
 build)
     need cc build-essential pkg-config
     ;;
+engines)
+    need_engines
+    ;;
 test)
-    need cc build-essential pkg-config
+    need_engines
     need memcached memcached
     need memccapable libmemcached-tools
     need python3 python3 python3-venv
@@ -27,7 +38,7 @@ clients)
     need go golang-go
     ;;
 *)
-    echo "usage: $0 build|test|clients" >&2
+    echo "usage: $0 build|engines|test|clients" >&2
     exit 2
     ;;
 esac
