@@ -38,7 +38,7 @@ use std::sync::Arc;
 use crate::store::Store;
 use crate::time::Clock;
 pub use concurrent::concurrent;
-pub use operation::Operation;
+pub use operation::{CasChoice, Operation, Payload};
 pub use restarting::{Restarting, run_restarting};
 
 /// The second at which every run begins.

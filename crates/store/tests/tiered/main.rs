@@ -3,6 +3,7 @@
 //! Guards against the silent failures of tiering: an old value brought up over a newer one, a key that one tier has and the
 //! other has lost the delete of, a lock that nobody lets go of.
 
+mod any;
 mod failures;
 mod leaky;
 mod policies;
