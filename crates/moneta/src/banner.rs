@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use moneta_flash::Durability;
 use moneta_server::config::{ListenAddress, Policy};
 
+use crate::drawing;
 use crate::options::settings::Settings;
-use crate::options::value::Value;
 
 /// Where a running node can be reached, with the ports the kernel picked.
 #[derive(Debug)]
@@ -32,16 +31,9 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
         Some(address) => writeln!(out, "admin on     http://{address} (/metrics, /healthz, /readyz, /stats)")?,
         None => writeln!(out, "admin        off")?,
     }
-    let full = if settings.evictions { "evicts when full" } else { "refuses to store when full" };
-    let item = Value::Size(settings.max_item_size as u64);
-    writeln!(out, "memory       {}, values up to {item}, {full}", Value::Size(settings.memory))?;
-    if let Some(tier) = &settings.flash {
-        let devices = Value::Devices(tier.engine.devices.clone());
-        let written = match tier.engine.durability {
-            Durability::Interval => format!("within {} of a write", Value::Duration(tier.engine.flush_interval)),
-            Durability::EveryWrite => "before a write is acknowledged".into(),
-        };
-        writeln!(out, "ssd          {devices}: has every item, {written}")?;
+    for tier in drawing::upper(settings).into_iter().chain(drawing::lower(&settings.stack.lower)) {
+        let (engine, rest) = tier.split_once(' ').unwrap_or((&tier, ""));
+        writeln!(out, "{engine:13}{}", rest.trim_start())?;
     }
     writeln!(out, "threads      {}, for up to {} connections", settings.threads, settings.max_connections)?;
     if let Some(path) = &settings.auth_file {

@@ -3,7 +3,9 @@
 
 mod banner;
 mod commands;
+mod drawing;
 mod endpoints;
+mod engines;
 mod inspection;
 mod logging;
 mod options;

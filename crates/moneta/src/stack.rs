@@ -8,19 +8,25 @@ use std::sync::Arc;
 use anyhow::Context;
 use moneta_flash::Flash;
 use moneta_memory::{Memory, MemoryConfig};
+use moneta_remote::{Remote, RemoteConfig};
 use moneta_server::ByPolicy;
-use moneta_store::{Clock, Store, Tiered, TieredConfig};
+use moneta_store::{Any, Chunked, ChunkedConfig, Clock, Store, Tiered, TieredConfig};
 
-use crate::options::flash::FlashSettings;
+use crate::engines;
 use crate::options::settings::Settings;
+use crate::options::stack::{Lower, Upper};
 
-/// The store of a node. Which of the two it is decides at compile time what a request runs through, so that a node in RAM
-/// alone pays nothing for the other kind.
+/// The store of a node. Those that most nodes have are put together at compile time, so that a hit in RAM passes no call that
+/// is only known at run time; the others' requests pass a pointer to each tier.
 pub enum Stack {
     /// RAM alone, for both policies.
     Ram(ByPolicy<Memory>),
     /// RAM over SSD.
     Tiered(ByPolicy<Tiered<Memory, Flash>>),
+    /// One tier of any kind, for both policies.
+    One(ByPolicy<Any>),
+    /// Two tiers of any kind.
+    Two(ByPolicy<Tiered<Any, Any>>),
 }
 
 /// Assembles the store that all workers share.
@@ -28,37 +34,91 @@ pub enum Stack {
 /// # Errors
 /// If a layer cannot be made, as when the system has no memory for it or a device is not fit.
 pub fn assemble(settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Stack> {
-    let Some(tier) = &settings.flash else {
+    Ok(match (&settings.stack.upper, &settings.stack.lower) {
         // RAM alone: it holds every item, and whatever it has is answered at once, without a wait or a copy between.
-        let ram = Memory::new(&memory(settings, random_seed()), Arc::clone(clock)).context(NO_MEMORY)?;
-        return Ok(Stack::Ram(ByPolicy::same(ram)));
-    };
-    // At the bottom, SSD: it holds every item and outlives the process. First, as it says how keys are hashed.
-    let ssd = Flash::open(&tier.engine, Arc::clone(clock)).context("the SSD tier cannot start")?;
-    // Over it, RAM: the hot items, answered at once. Hashed alike, so that a key is hashed once for both.
-    let ram = Memory::new(&memory(settings, ssd.seed()), Arc::clone(clock)).context(NO_MEMORY)?;
-    // Round both, what keeps them one store: below first, then above; what is read below comes up, if nothing newer did.
-    let online = Tiered::new(ram, ssd, tiering(settings, tier), Arc::clone(clock));
-    // On top, a handle for each policy: bulk traffic brings nothing up.
-    Ok(Stack::Tiered(ByPolicy { batch: online.batch(), online }))
+        (Upper::Memory, Lower::None) => Stack::Ram(ByPolicy::same(ram(settings, random_seed(), clock)?)),
+        (Upper::Memory, Lower::Flash(tier)) => {
+            // At the bottom, SSD: it holds every item and outlives the process. First, as it says how keys are hashed.
+            let ssd = Flash::open(&tier.engine, Arc::clone(clock)).context(NO_SSD)?;
+            // Over it, RAM: the hot items, answered at once. Hashed alike, so that a key is hashed once for both.
+            let ram = ram(settings, ssd.seed(), clock)?;
+            Stack::Tiered(both(ram, ssd, settings, clock))
+        }
+        (upper, lower) => {
+            // As above: the lower tier first.
+            let lower = self::lower(lower, settings, clock)?;
+            let seed = lower.as_ref().map_or_else(random_seed, Store::seed);
+            match (self::upper(upper, settings, seed, clock)?, lower) {
+                (Some(upper), Some(lower)) => Stack::Two(both(upper, lower, settings, clock)),
+                (one, other) => Stack::One(ByPolicy::same(one.or(other).context("a node needs a tier")?)),
+            }
+        }
+    })
 }
 
-/// What was being done when the memory engine failed.
-const NO_MEMORY: &str = "the memory engine cannot start";
+/// Two tiers as one store.
+fn both<U, L>(upper: U, lower: L, settings: &Settings, clock: &Arc<Clock>) -> ByPolicy<Tiered<U, L>>
+where
+    U: moneta_store::Tier + 'static,
+    L: moneta_store::Tier + 'static,
+{
+    let between = &settings.stack.between;
+    let config = TieredConfig {
+        promotion: between.promotion,
+        write_budget: between.write_budget,
+        item_max: settings.max_item_size,
+    };
+    // Round both, what keeps them one store: below first, then above; what is read below comes up, if nothing newer did.
+    let online = Tiered::new(upper, lower, config, Arc::clone(clock));
+    // On top, a handle for each policy: bulk traffic brings nothing up. Both lock keys together.
+    ByPolicy { batch: online.batch(), online }
+}
 
-fn memory(settings: &Settings, seed: u64) -> MemoryConfig {
-    MemoryConfig {
+/// The tier that has the hot items, hashed under `seed`.
+fn upper(tier: &Upper, settings: &Settings, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Option<Any>> {
+    Ok(match tier {
+        Upper::None => None,
+        Upper::Memory => Some(Any::new(ram(settings, seed, clock)?)),
+        Upper::Remote(config, piece) => {
+            let server = remote(config, seed, clock)?;
+            // Round it, what makes any server fit for a tier: it brings back what was stored, whole and newest, or nothing.
+            let config =
+                ChunkedConfig { piece_bytes: *piece, whole_max: *piece as usize, item_max: settings.max_item_size };
+            Some(Any::new(Chunked::new(server, config, Arc::clone(clock))))
+        }
+    })
+}
+
+/// The tier that has every item.
+fn lower(tier: &Lower, settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Option<Any>> {
+    Ok(match tier {
+        Lower::None => None,
+        Lower::Flash(tier) => Some(Any::new(Flash::open(&tier.engine, Arc::clone(clock)).context(NO_SSD)?)),
+        Lower::Rocks(tier) => Some(engines::rocks(tier, settings.max_item_size, clock)?),
+        Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.max_item_size, clock)?),
+        // As it is, so that others can read it too.
+        Lower::Remote(config) => Some(Any::new(remote(config, random_seed(), clock)?)),
+    })
+}
+
+fn remote(config: &RemoteConfig, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Remote> {
+    let config = RemoteConfig { seed, ..config.clone() };
+    Remote::new(config, Arc::clone(clock)).context("the remote tier cannot start")
+}
+
+/// What was being done when the flash engine failed.
+const NO_SSD: &str = "the SSD tier cannot start";
+
+fn ram(settings: &Settings, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
+    let config = MemoryConfig {
         limit: settings.memory,
         item_max: settings.max_item_size,
         evict: settings.evictions,
         threads: settings.threads,
         shards: None,
         seed,
-    }
-}
-
-fn tiering(settings: &Settings, tier: &FlashSettings) -> TieredConfig {
-    TieredConfig { promotion: tier.promotion, write_budget: tier.write_budget, item_max: settings.max_item_size }
+    };
+    Memory::new(&config, Arc::clone(clock)).context("the memory engine cannot start")
 }
 
 /// Another seed in every process, so that no client can choose keys that share a bucket. The standard library draws the

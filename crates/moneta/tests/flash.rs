@@ -82,7 +82,7 @@ fn what_does_not_fit_into_ram_is_read_from_ssd_and_is_there_after_a_clean_stop()
     assert!(
         node.screen
             .iter()
-            .any(|line| line.starts_with("ssd ") && line.contains(&place.device().replace("24m", "24MiB")))
+            .any(|line| line.starts_with("flash ") && line.contains(&place.device().replace("24m", "24MiB")))
     );
     let sets: String = (0..COUNT).map(|number| set(&format!("key{number}"), &value(number))).collect();
     assert_eq!(node.exchange(&sets), "STORED\r\n".repeat(COUNT));

@@ -8,6 +8,15 @@ use common::{file, moneta, refused};
 /// Exit status for a refused option.
 const USAGE: i32 = 2;
 
+#[cfg(not(any(feature = "rocks", feature = "lmdb")))]
+#[test]
+fn an_engine_that_was_not_built_in_is_refused_with_how_to_get_it() {
+    for engine in ["rocks", "lmdb"] {
+        let refusal = refused(&mut moneta(&["serve", &format!("--{engine}"), "/x:1g"]), USAGE);
+        assert_says(&refusal, &[engine, "`/x:1GiB`", &format!("--features {engine}")]);
+    }
+}
+
 fn assert_says(message: &str, parts: &[&str]) {
     for part in parts {
         assert!(message.contains(part), "`{part}` is missing in: {message}");
@@ -63,7 +72,23 @@ fn values_out_of_range_are_refused_by_name_value_origin_and_range() {
         (&["--flash-direct=sometimes"], &["flash_direct", "`sometimes`", "true or false"]),
         (&["--flash-write-budget", "-1"], &["flash_write_budget", "`-1`", "bytes"]),
         (&["--promote", "25"], &["promote", "`25`", "always, second or a share"]),
-        (&["--promote", "25%"], &["promote", "`25%`", "together with flash"]),
+        (&["--promote", "25%"], &["promote", "`25%`", "together with two tiers"]),
+        (&["--l1", "flash"], &["l1", "`flash`", "memory, none, or remote:"]),
+        (&["--l1", "none"], &["l1", "`none`", "one tier at least"]),
+        (&["--l2", "memory"], &["l2", "`memory`", "auto, flash, rocks, lmdb, none, or remote:"]),
+        (&["--l2", "remote:somewhere"], &["l2", "`remote:somewhere`", "remote:127.0.0.1:11311"]),
+        (&["--l2", "flash"], &["l2", "`flash`", "together with flash, which says where"]),
+        (&["--l2", "none", "--flash", "/x:1g"], &["flash", "`/x:1GiB`", "left out where l2 is none"]),
+        (&["--l2", "remote:/x", "--flash", "/x:1g"], &["flash", "`/x:1GiB`", "left out where l2 is remote:/x"]),
+        (&["--lmdb", "/x:1g", "--flash", "/y:1g"], &["lmdb", "`/x:1GiB`", "left out where l2 is flash"]),
+        (&["--l1", "remote:/x", "--l2", "remote:/x"], &["l2", "`remote:/x`", "another server than l1's"]),
+        (&["--l2", "remote:/x", "--remote-protocol", "text"], &["remote_protocol", "`text`", "when an item expires"]),
+        (&["--remote-timeout", "1s", "--remote-connections", "2"], &["remote_connections", "`2`", "as l1 or l2"]),
+        (&["--remote-timeout", "0"], &["remote_timeout", "`0`", "from 1ms to 1m"]),
+        (&["--rocks", "/x"], &["rocks", "`/x`", "PATH:SIZE"]),
+        (&["--rocks", "/x:1g,/y:1g"], &["rocks", "`/x:1g,/y:1g`", "PATH:SIZE"]),
+        (&["--rocks-shards", "3"], &["rocks_shards", "`3`", "together with rocks"]),
+        (&["--lmdb-threads", "3"], &["lmdb_threads", "`3`", "together with lmdb"]),
         (&["--flash-direct=false"], &["flash_direct", "`false`", "together with flash"]),
     ];
     for (flags, parts) in cases {
@@ -122,7 +147,7 @@ fn a_wrong_file_is_refused_by_line() {
             "flash = \"/x:1g\"\nflash_region_size = \"2m\"\n",
             &["flash_region_size", "`2MiB`", "bad.toml:2", "at least 4MiB"],
         ),
-        ("promote = \"second\"\n", &["promote", "`second`", "bad.toml:1", "together with flash"]),
+        ("promote = \"second\"\n", &["promote", "`second`", "bad.toml:1", "together with two tiers"]),
     ];
     for (content, parts) in cases {
         let path = file(folder.path(), "bad.toml", content);

@@ -5,6 +5,7 @@ use std::io::{Write, stdout};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
+use crate::drawing;
 use crate::options::document;
 use crate::options::flags;
 use crate::options::report::Origin;
@@ -19,8 +20,16 @@ pub fn command() -> Command {
     let command = Command::new("config")
         .about("Print what is in force and where each value came from")
         .arg(print("json", "The same as JSON"))
-        .arg(print("example", "A TOML file with every option at its default").conflicts_with_all(["json", "reference"]))
-        .arg(print("reference", "The reference of all options, in Markdown").conflicts_with("json"));
+        .arg(
+            print("explain", "A drawing of the stack: what a request passes, and where items lie")
+                .conflicts_with("json"),
+        )
+        .arg(print("example", "A TOML file with every option at its default").conflicts_with_all([
+            "json",
+            "reference",
+            "explain",
+        ]))
+        .arg(print("reference", "The reference of all options, in Markdown").conflicts_with_all(["json", "explain"]));
     flags::add_to(command)
 }
 
@@ -35,8 +44,12 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         document::reference()
     } else {
         let resolved = Resolved::gather(matches, |name| std::env::var_os(name))?;
-        Settings::new(&resolved)?;
-        if matches.get_flag("json") { as_json(&resolved)? } else { as_table(&resolved) }
+        let settings = Settings::new(&resolved)?;
+        match (matches.get_flag("json"), matches.get_flag("explain")) {
+            (true, _) => as_json(&resolved)?,
+            (_, true) => drawing::draw(&settings),
+            _ => as_table(&resolved),
+        }
     };
     stdout().write_all(text.as_bytes())?;
     Ok(())

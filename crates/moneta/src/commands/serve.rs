@@ -52,6 +52,8 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     match stack {
         Stack::Ram(stores) => start.serve(stores),
         Stack::Tiered(stores) => start.serve(stores),
+        Stack::One(stores) => start.serve(stores),
+        Stack::Two(stores) => start.serve(stores),
     }
 }
 

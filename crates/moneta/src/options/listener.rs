@@ -89,13 +89,18 @@ pub fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
+impl fmt::Display for ExtraAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix { path, .. } => path.display().fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for ExtraListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.address {
-            ExtraAddress::Tcp(address) => write!(f, "{address}")?,
-            ExtraAddress::Unix { path, .. } => write!(f, "{}", path.display())?,
-        }
-        write!(f, " ({}", policy_name(self.policy))?;
+        write!(f, "{} ({}", self.address, policy_name(self.policy))?;
         let ListenerLimits { max_connections, idle_timeout, output_limit } = self.limits;
         let number = |number: usize| Value::Number(number as u64);
         let limits = [

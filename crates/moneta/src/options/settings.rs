@@ -6,10 +6,10 @@ use std::time::Duration;
 use moneta_memory::MemoryConfig;
 
 use crate::options::address::{HostPort, ListenAddress};
-use crate::options::flash::{self, FlashSettings};
 use crate::options::listener::ExtraListener;
 use crate::options::report::{Refusal, Refused};
 use crate::options::resolve::Resolved;
+use crate::options::stack::{self, StackSettings};
 use crate::options::table::Id;
 use crate::options::value::{MIB, Value};
 
@@ -42,8 +42,8 @@ pub struct Settings {
     pub evictions: bool,
     /// Largest value, bytes.
     pub max_item_size: usize,
-    /// The SSD tier, if any.
-    pub flash: Option<FlashSettings>,
+    /// The tiers.
+    pub stack: StackSettings,
     /// Worker threads.
     pub threads: usize,
     /// Requests of one connection in a row.
@@ -104,7 +104,7 @@ impl Settings {
             memory: number(resolved, Id::Memory),
             evictions: !switch(resolved, Id::NoEvict),
             max_item_size: narrow(resolved, Id::MaxItemSize),
-            flash: FlashSettings::new(resolved),
+            stack: StackSettings::new(resolved),
             threads: narrow(resolved, Id::Threads),
             requests_per_event: narrow(resolved, Id::RequestsPerEvent),
             auth_file: path(resolved, Id::AuthFile),
@@ -125,7 +125,7 @@ impl Settings {
         let mut refusals = Vec::new();
         let mut refuse = |id: Id, range: &str| refusals.push(Refusal::entry(resolved.entry(id), range));
         let needed = MemoryConfig::limit_min(self.max_item_size);
-        if needed > self.memory {
+        if self.stack.has_memory() && needed > self.memory {
             let memory = resolved.entry(Id::Memory);
             let range = format!(
                 "so that two such values and their bookkeeping, {}, fit into memory, which is {} ({})",
@@ -147,7 +147,7 @@ impl Settings {
         if self.batch_port.is_some_and(|batch| batch != 0 && self.is_listened_on(batch)) {
             refuse(Id::BatchPort, "another port than those of port and listen");
         }
-        refusals.extend(flash::contradictions(resolved));
+        refusals.extend(stack::contradictions(resolved));
         refusals
     }
 
@@ -177,6 +177,14 @@ pub fn narrow<T: TryFrom<u64>>(resolved: &Resolved, id: Id) -> T {
     match T::try_from(number(resolved, id)) {
         Ok(number) => number,
         Err(_) => unreachable!("the table's range of {id:?} does not fit"),
+    }
+}
+
+/// A directory with the bytes that may be kept in it.
+pub fn place(resolved: &Resolved, id: Id) -> Option<(PathBuf, u64)> {
+    match resolved.value(id) {
+        Value::Place(place) => place.as_ref().map(|place| (place.path.clone(), place.bytes)),
+        other => unreachable!("the table makes {id:?} a place, not {other:?}"),
     }
 }
 

@@ -20,6 +20,9 @@ pub enum Id {
     Memory,
     NoEvict,
     MaxItemSize,
+    L1,
+    L2,
+    Promote,
     Flash,
     FlashRegionSize,
     FlashFlushInterval,
@@ -29,7 +32,25 @@ pub enum Id {
     FlashIoThreads,
     FlashCarry,
     FlashWriteBudget,
-    Promote,
+    Rocks,
+    RocksShards,
+    RocksCompaction,
+    RocksLog,
+    RocksFlushInterval,
+    RocksFilter,
+    RocksCompression,
+    RocksBlockCache,
+    RocksDirect,
+    RocksThreads,
+    Lmdb,
+    LmdbDurability,
+    LmdbFlushInterval,
+    LmdbThreads,
+    RemoteProtocol,
+    RemoteConnections,
+    RemoteTimeout,
+    RemoteConnectTimeout,
+    RemotePieceSize,
     Threads,
     RequestsPerEvent,
     AuthFile,
@@ -50,7 +71,11 @@ pub enum Id {
 pub enum Group {
     Network,
     Memory,
+    Tiers,
     Flash,
+    Rocks,
+    Lmdb,
+    Remote,
     Workers,
     Access,
     Operation,
@@ -58,15 +83,29 @@ pub enum Group {
 
 impl Group {
     /// All, in the order shown.
-    pub const ALL: [Group; 6] =
-        [Group::Network, Group::Memory, Group::Flash, Group::Workers, Group::Access, Group::Operation];
+    pub const ALL: [Group; 10] = [
+        Group::Network,
+        Group::Memory,
+        Group::Tiers,
+        Group::Flash,
+        Group::Rocks,
+        Group::Lmdb,
+        Group::Remote,
+        Group::Workers,
+        Group::Access,
+        Group::Operation,
+    ];
 
     /// Heading in the help and in the documentation.
     pub fn heading(self) -> &'static str {
         match self {
             Group::Network => "Network",
             Group::Memory => "Memory",
+            Group::Tiers => "Tiers",
             Group::Flash => "SSD tier",
+            Group::Rocks => "RocksDB tier",
+            Group::Lmdb => "LMDB tier",
+            Group::Remote => "Remote tiers",
             Group::Workers => "Workers",
             Group::Access => "Access",
             Group::Operation => "Operation",
@@ -230,6 +269,21 @@ pub const TABLE: &[OptionSpec] = &[
         ..option(Id::MaxItemSize, "max_item_size", Group::Memory, Kind::Size { unit: 1, min: KIB, max: GIB }, "1m")
     },
     OptionSpec {
+        summary: "The upper tier, which has the hot items: RAM of this process, a server of its own, or none",
+        when: "remote: to keep a memcached that is there already, as in deploy/split; none where the node is itself the L2 of another.",
+        ..option(Id::L1, "l1", Group::Tiers, Kind::Tier(&["memory", "none"]), "memory")
+    },
+    OptionSpec {
+        summary: "The lower tier, which has every item; auto is the engine that was given a place (--flash, --rocks, --lmdb), or none",
+        when: "remote: where the L2 is a process of its own. With --l1 none and --l2 remote: the node is a proxy of that server.",
+        ..option(Id::L2, "l2", Group::Tiers, Kind::Tier(&["auto", "flash", "rocks", "lmdb", "none"]), "auto")
+    },
+    OptionSpec {
+        summary: "Which hits in L2 bring their item into L1: always, the second of an item, or that share of them",
+        when: "second or a share such as 25% when many items are read once: less of them push others out of L1.",
+        ..option(Id::Promote, "promote", Group::Tiers, Kind::Promotion, "always")
+    },
+    OptionSpec {
         summary: "Keep all items on SSD as well: a directory, file or block device, and how much of it to use; may be repeated",
         when: "When the data is larger than RAM or must survive a restart. operating.md says how to size it, and what a changed \
                list or size does to what is stored.",
@@ -303,9 +357,152 @@ pub const TABLE: &[OptionSpec] = &[
         )
     },
     OptionSpec {
-        summary: "Which hits on SSD bring their item into RAM: always, the second of an item, or that share of them",
-        when: "second or a share such as 25% when many items are read once: less of them push others out of RAM.",
-        ..option(Id::Promote, "promote", Group::Flash, Kind::Promotion, "always")
+        summary: "Keep all items in RocksDB as well, in a directory, and how much of the disk they may take",
+        when: "To compare with what runs on RocksDB, or to move away from it. docs/engines.md says when which engine is the better \
+               one. Only in builds with the feature `rocks`.",
+        ..option(Id::Rocks, "rocks", Group::Rocks, Kind::Place, "")
+    },
+    OptionSpec {
+        summary: "Databases over which keys are spread",
+        when: "Higher where many cores write. A directory keeps the number it was made with.",
+        ..option(Id::RocksShards, "rocks_shards", Group::Rocks, Kind::Number { min: 1, max: 256 }, "4")
+    },
+    OptionSpec {
+        summary: "How RocksDB makes room: fifo drops the oldest files, universal and level merge files and refuse writes when full",
+        when: "universal or level where items are overwritten often and reads have to stay cheap, and their writes can be borne.",
+        ..option(
+            Id::RocksCompaction,
+            "rocks_compaction",
+            Group::Rocks,
+            Kind::Choice(&["fifo", "universal", "level"]),
+            "fifo",
+        )
+    },
+    OptionSpec {
+        summary: "Whether there is a log that writes go to before they are acknowledged: off, on, or every-write, which also syncs it",
+        when: "on when a killed process may lose nothing that it acknowledged, every-write when neither may the machine; either way \
+               everything is written twice.",
+        ..option(Id::RocksLog, "rocks_log", Group::Rocks, Kind::Choice(&["off", "on", "every-write"]), "off")
+    },
+    OptionSpec {
+        summary: "How long a write may wait in RAM before it is written to a file, or its log is synced: what a crash may cost at most",
+        when: "Shorter to lose less, at the price of more and smaller files.",
+        ..option(
+            Id::RocksFlushInterval,
+            "rocks_flush_interval",
+            Group::Rocks,
+            Kind::Milliseconds { min: 10, max: 600_000 },
+            "1s",
+        )
+    },
+    OptionSpec {
+        summary: "Filter that spares reads of files without the key",
+        when: "ribbon to save a third of the filters' memory for more CPU, none only to measure what a filter is worth.",
+        ..option(Id::RocksFilter, "rocks_filter", Group::Rocks, Kind::Choice(&["bloom", "ribbon", "none"]), "bloom")
+    },
+    OptionSpec {
+        summary: "Compression of files",
+        when: "lz4 where values compress and the disk is smaller than the data.",
+        ..option(Id::RocksCompression, "rocks_compression", Group::Rocks, Kind::Choice(&["none", "lz4"]), "none")
+    },
+    OptionSpec {
+        summary: "RAM for RocksDB's own cache of blocks; 0 has none",
+        when: "When L1 is none. Under an L1 it would hold the same items twice.",
+        ..option(
+            Id::RocksBlockCache,
+            "rocks_block_cache",
+            Group::Rocks,
+            Kind::Size { unit: 1, min: 0, max: 16 * TIB },
+            "0",
+        )
+    },
+    OptionSpec {
+        summary: "Read round the kernel's page cache",
+        when: "When the machine's RAM is for --memory and not for the page cache.",
+        ..option(Id::RocksDirect, "rocks_direct", Group::Rocks, Kind::Switch, "false")
+    },
+    OptionSpec {
+        summary: "Threads that read for requests",
+        when: "Higher on devices that want many reads at once.",
+        ..option(Id::RocksThreads, "rocks_threads", Group::Rocks, Kind::Number { min: 1, max: 256 }, "8")
+    },
+    OptionSpec {
+        summary: "Keep all items in LMDB as well, in a directory, and how large its file may become",
+        when: "When most requests are reads and the file fits into the page cache; docs/engines.md says more. Only in builds with \
+               the feature `lmdb`.",
+        ..option(Id::Lmdb, "lmdb", Group::Lmdb, Kind::Place, "")
+    },
+    OptionSpec {
+        summary: "When a write is acknowledged: once it is committed (interval), or once the disk has it (every-write), with writes \
+                  of all connections sharing commits",
+        when: "every-write where not even the last flush interval may be lost when the machine dies.",
+        ..option(
+            Id::LmdbDurability,
+            "lmdb_durability",
+            Group::Lmdb,
+            Kind::Choice(&["interval", "every-write"]),
+            "interval",
+        )
+    },
+    OptionSpec {
+        summary: "How often what is committed is synced to the disk",
+        when: "Shorter to lose less when the machine dies.",
+        ..option(
+            Id::LmdbFlushInterval,
+            "lmdb_flush_interval",
+            Group::Lmdb,
+            Kind::Milliseconds { min: 10, max: 60_000 },
+            "1s",
+        )
+    },
+    OptionSpec {
+        summary: "Threads that read for requests",
+        when: "Higher where the file is larger than the page cache.",
+        ..option(Id::LmdbThreads, "lmdb_threads", Group::Lmdb, Kind::Number { min: 1, max: 126 }, "8")
+    },
+    OptionSpec {
+        summary: "Protocol spoken with remote tiers; auto takes the meta commands where the server knows them, else binary or text",
+        when: "When a server behind a proxy answers the first probe wrongly.",
+        ..option(
+            Id::RemoteProtocol,
+            "remote_protocol",
+            Group::Remote,
+            Kind::Choice(&["auto", "meta", "binary", "text"]),
+            "auto",
+        )
+    },
+    OptionSpec {
+        summary: "Connections of each worker thread to a remote tier; requests are pipelined on them",
+        when: "Higher where large values hold up small ones.",
+        ..option(Id::RemoteConnections, "remote_connections", Group::Remote, Kind::Number { min: 1, max: 64 }, "1")
+    },
+    OptionSpec {
+        summary: "How long a request to a remote tier may take: what a hung server costs a client",
+        when: "Shorter where clients would rather go on without the answer; longer over slow networks.",
+        ..option(Id::RemoteTimeout, "remote_timeout", Group::Remote, Kind::Milliseconds { min: 1, max: 60_000 }, "1s")
+    },
+    OptionSpec {
+        summary: "How long connecting to a remote tier may take",
+        when: "Longer over slow networks.",
+        ..option(
+            Id::RemoteConnectTimeout,
+            "remote_connect_timeout",
+            Group::Remote,
+            Kind::Milliseconds { min: 1, max: 60_000 },
+            "1s",
+        )
+    },
+    OptionSpec {
+        summary: "Largest piece in which a remote L1 stores a value; larger values are cut up",
+        when: "Larger where nearly all values are larger; the default fills a slab class of memcached but for 0.7 %, so that all pieces \
+               share one class.",
+        ..option(
+            Id::RemotePieceSize,
+            "remote_piece_size",
+            Group::Remote,
+            Kind::Size { unit: 1, min: KIB, max: MIB },
+            "21k",
+        )
     },
     OptionSpec {
         short: Some('t'),

@@ -13,6 +13,7 @@ use moneta_store::Promotion;
 use crate::options::address::{HostPort, ListenAddress};
 use crate::options::device;
 use crate::options::promotion;
+use crate::options::tier::{self, TierChoice};
 
 /// One KiB in bytes.
 pub const KIB: u64 = 1 << 10;
@@ -77,8 +78,12 @@ pub enum Kind {
     OptionalPort,
     /// Devices of the SSD tier with their sizes, separated by commas; may be left out.
     Devices,
-    /// Which hits on SSD bring their item into RAM.
+    /// One directory of an engine with its size; may be left out.
+    Place,
+    /// Which hits below bring their item up.
     Promotion,
+    /// Which engine a tier has: one of a few words, or a remote server.
+    Tier(&'static [&'static str]),
 }
 
 /// A value that was read and is in range.
@@ -110,8 +115,12 @@ pub enum Value {
     OptionalPort(Option<u16>),
     /// Of [`Kind::Devices`].
     Devices(Vec<DeviceConfig>),
+    /// Of [`Kind::Place`].
+    Place(Option<DeviceConfig>),
     /// Of [`Kind::Promotion`].
     Promotion(Promotion),
+    /// Of a [`Kind::Tier`].
+    Tier(TierChoice),
 }
 
 impl Kind {
@@ -136,7 +145,9 @@ impl Kind {
             Kind::OptionalPort if text.is_empty() => Some(Value::OptionalPort(None)),
             Kind::OptionalPort => text.parse().ok().map(|port| Value::OptionalPort(Some(port))),
             Kind::Devices => device::read_list(text).map(Value::Devices),
+            Kind::Place => place(text).map(Value::Place),
             Kind::Promotion => promotion::read(text).map(Value::Promotion),
+            Kind::Tier(words) => tier::read(text, words).map(Value::Tier),
         }
     }
 
@@ -173,7 +184,11 @@ impl Kind {
             Kind::Admin => "an address with its port, as 127.0.0.1:11280 or [::1]:11280, or `off`".into(),
             Kind::OptionalPort => "a port from 0 to 65535, or nothing".into(),
             Kind::Devices => device::RANGE.into(),
+            Kind::Place => {
+                "PATH:SIZE: the path of a directory, and a whole number with a suffix m, g or t (MiB, GiB, TiB)".into()
+            }
             Kind::Promotion => "always, second or a share from 0% to 100%".into(),
+            Kind::Tier(words) => tier::range(words),
         }
     }
 
@@ -192,7 +207,8 @@ impl Kind {
             Kind::Addresses => "ADDRESSES",
             Kind::Admin => "ADDRESS",
             Kind::OptionalPort => "PORT",
-            Kind::Devices => "PATH:SIZE",
+            Kind::Devices | Kind::Place => "PATH:SIZE",
+            Kind::Tier(words) => return format!("{}|remote:ADDRESS", words.join("|")),
             Kind::Promotion => "always|second|PERCENT",
         };
         word.into()
@@ -231,7 +247,9 @@ impl fmt::Display for Value {
             Value::Admin(Some(address)) => write!(f, "{address}"),
             Value::OptionalPort(port) => port.iter().try_for_each(|port| write!(f, "{port}")),
             Value::Devices(devices) => write_list(f, devices.iter().map(device::written)),
+            Value::Place(place) => write_list(f, place.iter().map(device::written)),
             Value::Promotion(policy) => write!(f, "{}", promotion::written(*policy)),
+            Value::Tier(choice) => write!(f, "{choice}"),
         }
     }
 }
@@ -321,6 +339,12 @@ fn addresses(text: &str) -> Option<Vec<ListenAddress>> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(ListenAddress::read).collect()
 }
 
+/// One place or none.
+fn place(text: &str) -> Option<Option<DeviceConfig>> {
+    let mut places = device::read_list(text)?;
+    (places.len() <= 1).then(|| places.pop())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -408,6 +432,10 @@ mod tests {
             (Kind::OptionalPort, "0"),
             (Kind::Devices, ""),
             (Kind::Devices, "/mnt/a:1500m, /dev/nvme1n1:2t"),
+            (Kind::Place, ""),
+            (Kind::Place, "/mnt/a:1500m"),
+            (Kind::Tier(&["none"]), "none"),
+            (Kind::Tier(&[]), "remote:/run/l1.sock"),
             (Kind::Promotion, "second"),
             (Kind::Promotion, "25%"),
         ];
