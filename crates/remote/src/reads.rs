@@ -1,16 +1,16 @@
 //! Reads.
 //!
 //! A meta read wins the recache of an item that is marked as stale, whether it wants to or not; other reads would not show
-//! the marks or the expiration time. So a read that may not win and has won all the same gives back what it won: it marks the
-//! very version as stale again, which takes nobody's claim but its own. For the time between, another reader is told that
-//! somebody else has won.
+//! the marks or the expiration time. So a read that may not win and has won all the same gives back what it won, before it
+//! ends: it marks the very version as stale again, which takes nobody's claim but its own. For the time between, another
+//! reader is told that somebody else has won.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use moneta_store::request::{Delete, KEY_MAX, Retrieve};
-use moneta_store::{Expiry, Item, ItemMeta, Key, Lookup, Step, StoreError};
+use moneta_store::{Expiry, Item, Key, Lookup, Step, StoreError};
 
 use crate::connection::Claim;
 use crate::exchange::Exchange;
@@ -43,6 +43,7 @@ fn look(remote: &Remote, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step<
             remote: remote.clone(),
             request: *request,
             key: HeldKey::new(key),
+            held: None,
         })),
         Err(error) => Step::Done(Err(error)),
     }
@@ -75,6 +76,8 @@ struct Reading {
     remote: Remote,
     request: Retrieve,
     key: HeldKey,
+    /// What was found, while what was won with it is given back.
+    held: Option<Item>,
 }
 
 impl Future for Reading {
@@ -82,26 +85,39 @@ impl Future for Reading {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.exchange).poll(context));
-        Poll::Ready(answer.and_then(|answer| match answer {
-            Answer::Hit(seen) => Ok(Lookup::Found(self.found(seen))),
-            Answer::Miss => Ok(Lookup::Miss { expired: false }),
-            other => Err(self.remote.unexpected(other)),
-        }))
+        loop {
+            let answer = ready!(Pin::new(&mut self.exchange).poll(context));
+            // Whether it could be given back changes nothing of what was read.
+            if let Some(item) = self.held.take() {
+                return Poll::Ready(Ok(Lookup::Found(item)));
+            }
+            let seen = match answer {
+                Ok(Answer::Hit(seen)) => seen,
+                Ok(Answer::Miss) => return Poll::Ready(Ok(Lookup::Miss { expired: false })),
+                Ok(other) => return Poll::Ready(Err(self.remote.unexpected(other))),
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+            let giving_back = if seen.won && seen.stale && !self.request.claim {
+                give_back(&self.remote, &self.key.get(), seen.cas)
+            } else {
+                None
+            };
+            let item = self.found(seen, giving_back.is_some());
+            match giving_back {
+                None => return Poll::Ready(Ok(Lookup::Found(item))),
+                Some(exchange) => (self.exchange, self.held) = (exchange, Some(item)),
+            }
+        }
     }
 }
 
 impl Reading {
-    fn found(&self, mut seen: Seen) -> Item {
+    fn found(&self, seen: Seen, gives_back: bool) -> Item {
         let created = self.request.vivify.is_some() && seen.won && !seen.stale && seen.ttl == Some(-1);
-        if seen.won && !self.request.claim && !created {
-            give_back(&self.remote, &self.key.get(), seen.cas);
-            seen.won = false;
-        }
         let now = self.remote.now();
-        let expiry_set = if created { self.request.vivify } else { self.request.touch };
-        let mut meta = ItemMeta { ..seen.meta(now) };
-        if let Some(exptime) = expiry_set {
+        let mut meta = seen.meta(now);
+        meta.won &= !gives_back;
+        if let Some(exptime) = if created { self.request.vivify } else { self.request.touch } {
             meta.expiry = Expiry::resolve(exptime, now);
         }
         Item { meta, value: seen.value }
@@ -110,20 +126,20 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        if self.request.claim {
+        if self.request.claim || self.held.is_some() {
             return;
         }
         let key = &self.key;
         let won = self.exchange.give_up(|| Claim { key: key.get().bytes.into(), hash: key.hash });
         if let Some(won) = won {
-            give_back(&self.remote, &Key { bytes: &won.key, hash: won.hash }, won.cas);
+            drop(give_back(&self.remote, &Key { bytes: &won.key, hash: won.hash }, won.cas));
         }
     }
 }
 
-/// Marks the version with `cas` as stale again, free to be won.
-pub(crate) fn give_back(remote: &Remote, key: &Key<'_>, cas: u64) {
-    remote.begin_for_nobody(Verb::Delete(giving_back(cas, remote.dialect())), key);
+/// Marks the version with `cas` as stale again, free to be won. `None`: the server is gone, and so is what was won.
+pub(crate) fn give_back(remote: &Remote, key: &Key<'_>, cas: u64) -> Option<Exchange> {
+    remote.begin(Verb::Delete(giving_back(cas, remote.dialect())), key, &[]).ok()
 }
 
 /// What gives back the recache of the version with `cas`.

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use moneta_store::{Cursor, ErrorKind, Key, StoreError, Walked, Walking};
 use parking_lot::{Condvar, Mutex};
@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::reads;
 use crate::remote::Remote;
 use crate::wire::blocking::{Dialogue, DialogueError};
+use crate::wire::dump::Dumped;
 use crate::wire::{Answer, Protocol, Seen, Verb};
 
 /// Keys that are looked at at once.
@@ -31,6 +32,8 @@ const BATCH: usize = 100;
 const AHEAD: usize = 4;
 /// How long a server may be silent in the middle of its list: it may have many dead items to pass over.
 const SILENCE: Duration = Duration::from_secs(10);
+/// Pause before a server is asked again that has a list for somebody else under way.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// What an item takes on the server beside key and value, in bytes: of the order of memcached's header.
 const OVERHEAD: usize = 56;
 
@@ -90,8 +93,10 @@ async fn look(
     for (key, look) in batch.iter().zip(looks) {
         match look.await? {
             Answer::Hit(mut seen) => {
-                if std::mem::take(&mut seen.won) {
-                    reads::give_back(&remote, &Key::new(key, seed), seen.cas);
+                if std::mem::take(&mut seen.won)
+                    && let Some(giving_back) = reads::give_back(&remote, &Key::new(key, seed), seen.cas)
+                {
+                    let _ = giving_back.await;
                 }
                 found.push((Arc::clone(key), seen));
             }
@@ -137,16 +142,31 @@ fn list(config: &RemoteConfig, keys: &Keys) -> Result<(), DialogueError> {
     if dialogue.dialect().protocol != Protocol::Meta {
         return unsupported("the server does not know the meta protocol, which a walk needs");
     }
-    dialogue.dump()?;
+    let mut next = begin_list(&mut dialogue, keys, silence)?;
     let mut batch = Vec::with_capacity(BATCH);
-    while let Some(dumped) = dialogue.next_key()? {
+    while let Some(dumped) = next {
         batch.push(Arc::from(dumped.key));
         if batch.len() == BATCH && !keys.push(std::mem::take(&mut batch)) {
             return Ok(());
         }
+        next = dialogue.next_key()?;
     }
     keys.push(batch);
     Ok(())
+}
+
+/// Has the server begin its list, when it is done with those of others; the first key.
+fn begin_list(dialogue: &mut Dialogue, keys: &Keys, patience: Duration) -> Result<Option<Dumped>, DialogueError> {
+    let begun = Instant::now();
+    loop {
+        dialogue.dump()?;
+        match dialogue.next_key() {
+            Err(DialogueError::Busy) if begun.elapsed() < patience && !keys.state.lock().given_up => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            first => return first,
+        }
+    }
 }
 
 fn failure(config: &RemoteConfig, error: &DialogueError) -> Failure {

@@ -21,6 +21,9 @@ pub enum DialogueError {
     /// The server's protocol has no form for the request. The dialogue goes on.
     #[error("{0}")]
     Unsupported(#[from] Unsupported),
+    /// The server lists its keys to somebody else, and can do that once at a time.
+    #[error("the server is busy listing its keys to somebody else")]
+    Busy,
     /// The server will not.
     #[error("the server refuses: {0}")]
     Refused(String),
@@ -170,7 +173,7 @@ impl Dialogue {
     /// The next key of the list; `None` at its end.
     ///
     /// # Errors
-    /// When the list breaks off or the server refuses to give one.
+    /// When the list breaks off or the server refuses to give one; after [`DialogueError::Busy`] it can be begun again.
     pub fn next_key(&mut self) -> Result<Option<Dumped>, DialogueError> {
         loop {
             match dump::line(&self.input[self.read..])? {
@@ -183,6 +186,10 @@ impl Dialogue {
                 Line::End(length) => {
                     self.read += length;
                     return Ok(None);
+                }
+                Line::Busy => {
+                    self.read = self.input.len();
+                    return Err(DialogueError::Busy);
                 }
                 Line::Refused(why) => return Err(DialogueError::Refused(why)),
             }

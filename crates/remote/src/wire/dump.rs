@@ -17,6 +17,8 @@ pub enum Line {
     Key(Dumped, usize),
     /// The list is over.
     End(usize),
+    /// The server has a list under way already; it gives one at a time.
+    Busy,
     /// The server will not, in its words.
     Refused(String),
 }
@@ -48,9 +50,8 @@ pub fn line(input: &[u8]) -> Result<Line, Broken> {
     match line {
         b"OK" | b"" => return Ok(Line::Other(length)),
         b"END" | b"EN" => return Ok(Line::End(length)),
-        _ if tokens::error(line).is_some() || line.starts_with(b"BUSY") => {
-            return Ok(Line::Refused(tokens::readable(line)));
-        }
+        _ if line.starts_with(b"BUSY") => return Ok(Line::Busy),
+        _ if tokens::error(line).is_some() => return Ok(Line::Refused(tokens::readable(line))),
         _ => {}
     }
     Ok(Line::Key(dumped(line)?, length))
@@ -110,7 +111,7 @@ mod tests {
         assert_eq!(line(b"END\r\n"), Ok(Line::End(5)));
         assert_eq!(line(b"OK\r\n"), Ok(Line::Other(4)));
         assert_eq!(line(b"key=a"), Ok(Line::Partial));
-        assert_eq!(line(b"BUSY currently\r\n"), Ok(Line::Refused("BUSY currently".into())));
+        assert_eq!(line(b"BUSY currently\r\n"), Ok(Line::Busy));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod moneta;
+pub mod peer;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,0 +1,113 @@
+//! Servers whose store is a server: requests cross the event loops of a front's workers, with connections of their own in
+//! their drivers.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::moneta::{Servers, memory};
+use common::{Memcached, config, remote, wait_until};
+use moneta_remote::wire::blocking::Dialogue;
+use moneta_remote::wire::{Answer, Read, Request, Verb};
+use moneta_remote::{Address, Remote, RemoteConfig};
+use moneta_store::request::{Retrieve, Write};
+use moneta_store::suite::{self, Options, SuiteConfig};
+use moneta_store::{Clock, Store};
+
+/// Wait for whatever takes long on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn store(path: &std::path::Path, item_max: usize, clock: &Arc<Clock>) -> Remote {
+    let config = RemoteConfig { item_max, connections: 2, ..config(path) };
+    Remote::new(config, Arc::clone(clock)).expect("the configuration makes sense")
+}
+
+#[test]
+fn nothing_shows_of_a_front() {
+    let (backs, fronts) = (Servers::default(), Servers::default());
+    let make = |config: SuiteConfig, clock: Arc<Clock>| {
+        let back = backs.serve(memory(config, Arc::clone(&clock)), config, Arc::clone(&clock));
+        let front = fronts.serve(store(&back, config.value_max, &clock), config, Arc::clone(&clock));
+        store(&front, config.value_max, &clock)
+    };
+    suite::run(make, Options::exact().bare_numbers().items_estimated().rounds(3).operations(700));
+}
+
+fn dialogue(path: &std::path::Path) -> Dialogue {
+    Dialogue::open(&Address::Unix(path.to_owned()), None, PATIENCE, 1 << 20).expect("the front answers")
+}
+
+fn set(key: &[u8], value: &[u8], dialogue: &mut Dialogue) -> Answer {
+    dialogue.call(&Request { verb: Verb::Write(Write::default()), key, value }).expect("the front answers")
+}
+
+fn read(key: &[u8]) -> Request<'_> {
+    Request { verb: Verb::Read(Read { retrieve: Retrieve::default(), value: true }), key, value: &[] }
+}
+
+#[test]
+fn many_requests_at_once_are_each_answered_by_their_own() {
+    let Some(memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
+    let limits = SuiteConfig { memory: 64 << 20, value_max: 1 << 20 };
+    let clock = Arc::new(Clock::system());
+    let fronts = Servers::default();
+    let front = fronts.serve(store(&memcached.path(), 1 << 20, &clock), limits, clock);
+    let mut first = dialogue(&front);
+    let keys: Vec<Vec<u8>> = (0..100).map(|number| format!("key:{number}").into_bytes()).collect();
+    for key in &keys {
+        assert!(matches!(set(key, &key.repeat(40), &mut first), Answer::Stored { .. }));
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut dialogue = dialogue(&front);
+                for _ in 0..50 {
+                    keys.iter().for_each(|key| dialogue.ask(&read(key)).expect("it has a form"));
+                    for key in &keys {
+                        match dialogue.answer().expect("the front answers") {
+                            Answer::Hit(seen) => assert_eq!(seen.value, key.repeat(40)),
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// The front's clients get an error, in bounded time, and no wrong answer; then all is as before.
+#[test]
+fn a_front_outlives_the_server_behind_it() {
+    let Some(mut memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
+    let limits = SuiteConfig { memory: 64 << 20, value_max: 1 << 20 };
+    let fronts = Servers::default();
+    let config = RemoteConfig { request_timeout: Duration::from_millis(500), ..config(&memcached.path()) };
+    let back = remote(config);
+    let front = fronts.serve(back.clone(), limits, Arc::new(Clock::system()));
+    let mut client = dialogue(&front);
+    wait_until("the front is up", || matches!(set(b"a", b"1", &mut client), Answer::Stored { .. }));
+
+    memcached.signal(libc::SIGSTOP);
+    let answer = client.call(&read(b"a")).expect("the front answers");
+    assert!(matches!(answer, Answer::Refused(..)), "{answer:?}");
+    wait_until("the front says so", || {
+        client.call(&read(b"a")).expect("the front answers");
+        back.health().unready
+    });
+    memcached.signal(libc::SIGCONT);
+    wait_until("hits are hits again", || matches!(client.call(&read(b"a")), Ok(Answer::Hit(_))));
+
+    memcached.kill();
+    wait_until("the front says so", || {
+        client.call(&read(b"a")).expect("the front answers");
+        back.health().unready
+    });
+    memcached.run();
+    wait_until("the front answers anew", || matches!(client.call(&read(b"a")), Ok(Answer::Miss)));
+    assert!(matches!(set(b"a", b"2", &mut client), Answer::Stored { .. }));
+    let figures = back.figures();
+    let value = |name| figures.iter().filter(|figure| figure.name == name).map(|figure| figure.value).sum::<f64>();
+    assert!(value("remote_timeouts_total") >= 1.0 && value("remote_reconnects_total") >= 1.0, "{figures:?}");
+    assert!(value("remote_requests_total") > value("remote_replies_total") && value("remote_up") == 1.0, "{figures:?}");
+}
