@@ -5,10 +5,12 @@
 //! been told before.
 
 mod entries;
+mod faulty;
 #[allow(dead_code, reason = "shared with the tests of two tiers")]
 #[path = "../tiered/leaky.rs"]
 mod leaky;
 #[allow(dead_code, reason = "shared with the tests of two tiers")]
 #[path = "../tiered/slow.rs"]
 mod slow;
+mod stale;
 mod suites;
