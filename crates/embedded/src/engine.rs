@@ -7,8 +7,8 @@ use moneta_store::change::{self, Old};
 use moneta_store::offload::{Answer, Offload, answer};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, Expiry, Figure, Health, Install, Item, ItemRef, Key, Lookup, Number, Observer, Pending, Step,
-    Store, StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, Expiry, Figure, Health, Install, Item, ItemRef, Key, Lookup, Number, Observer, Pending,
+    Step, Store, StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
 };
 use parking_lot::Mutex;
 
@@ -230,7 +230,7 @@ impl<D: Database> Inner<D> {
 
 impl<D: Database> Store for Embedded<D> {
     fn seed(&self) -> u64 {
-        self.inner.shared.ledger().entries().seed
+        self.inner.shared.seed()
     }
 
     /// Reads go to the readers; one that turns out to change something goes on to the writer, which looks again.

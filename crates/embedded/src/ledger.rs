@@ -73,11 +73,12 @@ impl Ledger {
             Err(error) => return Err(failed("read its ledger")(error)),
         };
         let ledger = Self { folder: folder.into(), entries: Mutex::new(entries), interrupted, _lock: lock };
-        ledger.change(|entries| {
-            entries.clean = false;
-            entries.boot = boot();
-        })
-        .map_err(failed("write its ledger"))?;
+        ledger
+            .change(|entries| {
+                entries.clean = false;
+                entries.boot = boot();
+            })
+            .map_err(failed("write its ledger"))?;
         Ok(ledger)
     }
 
@@ -140,7 +141,10 @@ fn check(folder: &Path, bytes: &[u8], identity: Identity) -> Result<(Entries, bo
         return refuse(format!("its {LEDGER} cannot be read: restore it, or empty the folder to start without items"));
     };
     if found.engine != engine {
-        return refuse(format!("it holds items of the engine {}, not of {engine}: choose another folder", found.engine));
+        return refuse(format!(
+            "it holds items of the engine {}, not of {engine}: choose another folder",
+            found.engine
+        ));
     }
     if found.format > format {
         let newer = found.format;

@@ -9,11 +9,7 @@ use crate::database::Database;
 use crate::error::Failure;
 
 /// A read that changes something: touches, wins, creates.
-pub(crate) fn get<D: Database>(
-    bench: &mut Bench<'_, D>,
-    key: &Key<'_>,
-    request: &Retrieve,
-) -> Result<Lookup, Failure> {
+pub(crate) fn get<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Retrieve) -> Result<Lookup, Failure> {
     let now = bench.shared.now();
     let (found, mut hands) = bench.look(key)?;
     let Some(reading) = change::read(found.live.as_ref(), request, now) else {

@@ -15,6 +15,7 @@ use crate::sequence::Sequence;
 pub struct Shared {
     clock: Arc<Clock>,
     ledger: Ledger,
+    seed: u64,
     sequence: Sequence,
     flushed_below: AtomicU64,
     flush_at: AtomicU32,
@@ -39,6 +40,7 @@ impl Shared {
         let entries = ledger.entries();
         Self {
             clock,
+            seed: entries.seed,
             sequence: Sequence::from(entries.sequence_floor),
             flushed_below: AtomicU64::new(entries.flushed_below),
             flush_at: AtomicU32::new(entries.flush_at),
@@ -51,6 +53,11 @@ impl Shared {
     /// The folder's ledger.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Seed under which keys are hashed.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// The current Unix second.

@@ -39,11 +39,7 @@ struct Place {
 
 impl<D: Database> Inner<D> {
     /// Shows a batch, or has one read.
-    pub(crate) fn walk(
-        self: &Arc<Self>,
-        cursor: &mut Cursor,
-        show: &mut dyn FnMut(&Walked<'_>),
-    ) -> Walking {
+    pub(crate) fn walk(self: &Arc<Self>, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         if cursor.shard >= self.queues.len() {
             return Walking::End;
         }

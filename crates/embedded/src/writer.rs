@@ -229,7 +229,7 @@ impl<D: Database> Writer<D> {
             }
         }
         for request in group {
-            request.answer(ended.as_ref().map(|()| ()));
+            request.answer(ended.as_ref().copied());
         }
     }
 

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use moneta_embedded::{
-    Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared,
-};
+use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared};
 use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
 use moneta_store::{Clock, Figure, Health, Key, Store, StoreStats};
 use tempfile::TempDir;

@@ -50,10 +50,7 @@ impl Batch for LmdbBatch<'_> {
     fn put(&mut self, key: &Key<'_>, header: &Header, record: &[u8]) -> Result<(), Failure> {
         let most = self.database.pages_max();
         while self.pages()? > most && self.evict_oldest()? {}
-        self.database
-            .tables
-            .put(&mut self.txn, key.bytes, header, record)
-            .map_err(|error| failure("write", &error))
+        self.database.tables.put(&mut self.txn, key.bytes, header, record).map_err(|error| failure("write", &error))
     }
 
     fn delete(&mut self, key: &Key<'_>) -> Result<(), Failure> {

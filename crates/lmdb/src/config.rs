@@ -54,7 +54,10 @@ impl LmdbConfig {
             return refuse(format!("lmdb needs at least {BYTES_MIN} bytes, not {}", self.bytes));
         }
         if self.item_max as u64 > self.bytes / 16 {
-            return refuse(format!("the largest item is at most a sixteenth of the bytes of lmdb, {}", self.bytes / 16));
+            return refuse(format!(
+                "the largest item is at most a sixteenth of the bytes of lmdb, {}",
+                self.bytes / 16
+            ));
         }
         if self.flush_interval.is_zero() {
             return refuse("the flush interval of lmdb cannot be 0: `every-write` makes each write durable".into());

@@ -80,7 +80,9 @@ impl Database for LmdbDatabase {
         })??;
         let refuse = |error| EmbeddedError::Folder {
             path: folder.clone(),
-            reason: format!("LMDB cannot open it ({error}): restore it, or remove the whole folder to start without items"),
+            reason: format!(
+                "LMDB cannot open it ({error}): restore it, or remove the whole folder to start without items"
+            ),
         };
         let bytes = config.bytes / PAGE_BYTES * PAGE_BYTES;
         let env = open_env(config, bytes).map_err(refuse)?;

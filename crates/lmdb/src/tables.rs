@@ -83,8 +83,8 @@ impl Tables {
     /// Removes what a key has.
     pub(crate) fn remove(&self, txn: &mut RwTxn<'_>, key: &[u8]) -> heed::Result<Option<Left>> {
         let Some(record) = self.items.get(txn, key)? else { return Ok(None) };
-        let left = Header::read(record)
-            .map(|(header, value)| Left { key: key.into(), header, value_bytes: value.len() });
+        let left =
+            Header::read(record).map(|(header, value)| Left { key: key.into(), header, value_bytes: value.len() });
         if let Some(left) = &left {
             self.forget_entries(txn, &left.header)?;
         }

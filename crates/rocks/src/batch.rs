@@ -40,7 +40,9 @@ impl Batch for RocksBatch<'_> {
     fn put(&mut self, key: &Key<'_>, _header: &Header, record: &[u8]) -> Result<(), Failure> {
         let bytes = (key.bytes.len() + record.len()) as u64;
         if self.shard.is_full(bytes) {
-            return Err(Failure::Full("rocks has used up its bytes, and this kind of compaction lets nothing go".into()));
+            return Err(Failure::Full(
+                "rocks has used up its bytes, and this kind of compaction lets nothing go".into(),
+            ));
         }
         self.shard.add_bytes(bytes);
         self.writes.put(key.bytes, record);

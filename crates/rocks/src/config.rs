@@ -114,7 +114,7 @@ impl RocksConfig {
             direct_reads: false,
             compression: Compression::Off,
             rewrite_after: Duration::from_secs(24 * 60 * 60),
-            background_threads: 2,
+            background_threads: 4,
             read_threads: 8,
         }
     }

@@ -69,9 +69,9 @@ const PROPERTIES: [(&str, &str, &PropName); 9] = [
 /// All of it.
 pub(crate) fn figures(rocks: &RocksDatabase) -> Vec<Figure> {
     let figure = |name, help, kind, value: u64| Figure { name, help, kind, labels: Vec::new(), value: value as f64 };
-    let tickers = TICKERS.iter().map(|(name, help, ticker)| {
-        figure(name, help, FigureKind::Counter, rocks.options.get_ticker_count(*ticker))
-    });
+    let tickers = TICKERS
+        .iter()
+        .map(|(name, help, ticker)| figure(name, help, FigureKind::Counter, rocks.options.get_ticker_count(*ticker)));
     let states =
         PROPERTIES.iter().map(|(name, help, property)| figure(name, help, FigureKind::Gauge, rocks.sum(property)));
     let removed = [
@@ -86,8 +86,8 @@ pub(crate) fn figures(rocks: &RocksDatabase) -> Vec<Figure> {
             &rocks.removed.flushed,
         ),
     ];
-    let removed = removed
-        .map(|(name, help, counter)| figure(name, help, FigureKind::Counter, counter.load(Ordering::Relaxed)));
+    let removed =
+        removed.map(|(name, help, counter)| figure(name, help, FigureKind::Counter, counter.load(Ordering::Relaxed)));
     // The block cache is one for all shards, and each of them knows it.
     let cache = rocks.shards.first().map_or(0, |shard| shard.property(properties::BLOCK_CACHE_USAGE));
     let cache = figure("rocks_block_cache_bytes", "Memory of the block cache.", FigureKind::Gauge, cache);

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use moneta_embedded::{EmbeddedError, Shared};
 use rocksdb::statistics::StatsLevel;
-use rocksdb::{
-    BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType, LogLevel, Options, WriteOptions,
-};
+use rocksdb::{BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType, LogLevel, Options, WriteOptions};
 
 use crate::config::{Compaction, Compression, Filter, Log, RocksConfig};
 use crate::filter::{DeadFilterFactory, Removed};

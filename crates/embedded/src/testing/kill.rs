@@ -147,7 +147,10 @@ pub fn survives_kills<D: Database>(
         for (number, key) in keys.iter_mut().enumerate() {
             let shown = get(&store, &name(number)).map(|shown| version(number, &shown));
             let allowed = &key.said[key.kept - 1..];
-            assert!(allowed.contains(&shown), "round {round}, key {number}: it has {shown:?}, but was given {allowed:?}");
+            assert!(
+                allowed.contains(&shown),
+                "round {round}, key {number}: it has {shown:?}, but was given {allowed:?}"
+            );
             *key = Key { said: vec![shown], kept: 1 };
         }
         // Sometimes in good order.

@@ -1,0 +1,177 @@
+//! What the engine promises beside the suite: what it refuses, what goes when room is needed, how large its file gets.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::config;
+use moneta_embedded::testing::{end, get, set};
+use moneta_lmdb::{Durability, Lmdb, LmdbConfig};
+use moneta_store::request::Exptime;
+use moneta_store::{Clock, Departed, Departure, Observer, Store};
+use tempfile::TempDir;
+
+const NOW: u32 = 1_000_000_000;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn clock() -> Arc<Clock> {
+    Arc::new(Clock::manual(NOW))
+}
+
+fn open(config: &LmdbConfig, clock: &Arc<Clock>) -> Lmdb {
+    Lmdb::open(config, Arc::clone(clock)).expect("the folder opens")
+}
+
+fn refusal(config: &LmdbConfig) -> String {
+    Lmdb::open(config, clock()).expect_err("it is refused").to_string()
+}
+
+fn figure(lmdb: &Lmdb, name: &str) -> f64 {
+    let figures = lmdb.figures();
+    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no figure {name}")).value
+}
+
+/// Keeps what it is told.
+#[derive(Default)]
+struct Departures(Mutex<Vec<(String, Departure)>>);
+
+impl Observer for Departures {
+    fn departed(&self, item: &Departed<'_>) {
+        let key = String::from_utf8_lossy(item.key).into_owned();
+        self.0.lock().expect("no panic under it").push((key, item.why));
+    }
+}
+
+impl Departures {
+    fn take(&self) -> Vec<(String, Departure)> {
+        std::mem::take(&mut *self.0.lock().expect("no panic under it"))
+    }
+}
+
+#[test]
+fn the_file_keeps_to_its_bytes_and_the_oldest_go_first() {
+    const BYTES: u64 = 32 << 20;
+    let (folder, clock) = (folder(), clock());
+    let lmdb = open(&config(&folder, BYTES), &clock);
+    let departures = Arc::new(Departures::default());
+    lmdb.observe(Some(Arc::clone(&departures) as Arc<dyn Observer>));
+    let value = vec![7; 3000];
+    let count = 4 * BYTES / 4096;
+    for key in 0..count {
+        set(&lmdb, &format!("key {key}"), &value, 0).expect("a set");
+        if key == 10 {
+            set(&lmdb, "key 0", b"written again, and so younger than the others", 0).expect("a set");
+        }
+    }
+    let gone = departures.take();
+    assert_eq!(gone[0], ("key 1".into(), Departure::Evicted), "the oldest is the first to go");
+    assert_eq!(gone[10], ("key 0".into(), Departure::Evicted), "by its last write");
+    let there = (0..count).filter(|key| get(&lmdb, &format!("key {key}")).is_some()).count() as u64;
+    assert_eq!(there + gone.len() as u64, count, "what went was told");
+    assert!(there * 4096 > BYTES / 2, "only {there} items of 4 KiB fit {BYTES} bytes");
+    assert_eq!((lmdb.stats().items, lmdb.stats().evictions), (there, gone.len() as u64));
+    let file = std::fs::metadata(folder.path().join("data.mdb")).expect("it is there").len();
+    assert!(file <= BYTES, "the file has {file} bytes");
+}
+
+#[test]
+fn large_values_of_all_sizes_find_room_again_and_again() {
+    let (folder, clock) = (folder(), clock());
+    let lmdb = open(&LmdbConfig { item_max: 2 << 20, ..config(&folder, 32 << 20) }, &clock);
+    for round in 0..600 {
+        let bytes = if round % 3 == 0 { fastrand::usize(1 << 20..2 << 20) } else { fastrand::usize(0..20_000) };
+        let key = format!("key {}", fastrand::u32(0..200));
+        set(&lmdb, &key, &vec![1; bytes], 0).unwrap_or_else(|error| panic!("{bytes} bytes: {error}"));
+        assert_eq!(get(&lmdb, &key).map(|value| value.len()), Some(bytes));
+    }
+}
+
+#[test]
+fn what_has_expired_is_swept_and_told() {
+    let (folder, clock) = (folder(), clock());
+    let lmdb = open(&config(&folder, 16 << 20), &clock);
+    let departures = Arc::new(Departures::default());
+    lmdb.observe(Some(Arc::clone(&departures) as Arc<dyn Observer>));
+    for key in 0..3000 {
+        set(&lmdb, &format!("key {key}"), b"value", if key < 2500 { 10 } else { 20 }).expect("a set");
+    }
+    // Its first expiry counts no longer.
+    set(&lmdb, "key 7", b"value", 20).expect("a set");
+    clock.advance(10);
+    assert_eq!(get(&lmdb, "key 0"), None, "exact, swept or not");
+    lmdb.tend().expect("a turn");
+    assert_eq!(lmdb.stats().items, 501);
+    let gone = departures.take();
+    assert_eq!(gone.len(), 2499);
+    assert!(gone.iter().all(|(key, why)| *why == Departure::Expired && key != "key 7"));
+    assert!(get(&lmdb, "key 7").is_some());
+    end(lmdb.flush(Exptime(0))).expect("a flush");
+    lmdb.tend().expect("a turn");
+    assert_eq!((lmdb.stats().items, departures.take().len()), (0, 0), "what a flush covers goes untold");
+    let left = |tree: &str| {
+        let of = |figure: &&moneta_store::Figure| {
+            figure.name == "lmdb_tree_entries" && figure.labels == [("tree", tree.to_owned())]
+        };
+        lmdb.figures().iter().find(of).expect("a figure").value
+    };
+    assert_eq!((left("items"), left("order"), left("expiry")), (0.0, 0.0, 0.0));
+}
+
+#[test]
+fn folders_of_others_are_refused_and_left_alone() {
+    let folder = folder();
+    let config = config(&folder, 16 << 20);
+    let first = open(&config, &clock());
+    assert!(refusal(&config).contains("another process has it open"));
+    set(&first, "key", &vec![1; 500_000], 0).expect("a set");
+    for key in 0..30 {
+        set(&first, &format!("key {key}"), &vec![1; 500_000], 0).expect("a set");
+    }
+    drop(first);
+    assert!(refusal(&LmdbConfig { bytes: 8 << 20, item_max: 1000, ..config.clone() }).contains("bytes already"));
+    assert!(refusal(&LmdbConfig { bytes: 1 << 20, ..config.clone() }).contains("at least"));
+    assert!(refusal(&LmdbConfig { item_max: 2 << 20, ..config.clone() }).contains("sixteenth"));
+    assert!(get(&open(&LmdbConfig { bytes: 32 << 20, ..config }, &clock()), "key 29").is_some(), "more can be given");
+}
+
+#[test]
+fn a_file_that_was_not_synced_when_the_machine_went_down_is_not_trusted() {
+    for (durability, kept) in [(Durability::Interval, false), (Durability::EveryWrite, true)] {
+        let folder = folder();
+        let config = LmdbConfig { durability, ..config(&folder, 16 << 20) };
+        let lmdb = open(&config, &clock());
+        set(&lmdb, "key", b"value", 0).expect("a set");
+        lmdb.crash();
+        assert!(get(&open(&config, &clock()), "key").is_some(), "a killed process loses nothing");
+        let lmdb = open(&config, &clock());
+        let cas = moneta_store::Tier::next_cas(&lmdb, &moneta_store::Key::new(b"key", lmdb.seed()));
+        lmdb.crash();
+        // As a machine leaves it that goes down: its next start has another name.
+        let ledger = folder.path().join("moneta.ledger");
+        let written = std::fs::read_to_string(&ledger).expect("it is there");
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux tells");
+        assert!(written.contains(boot.trim()));
+        std::fs::write(&ledger, written.replace(boot.trim(), "an earlier start")).expect("a write");
+        let lmdb = open(&config, &clock());
+        assert_eq!(get(&lmdb, "key").is_some(), kept, "{durability:?}");
+        let next = moneta_store::Tier::next_cas(&lmdb, &moneta_store::Key::new(b"key", lmdb.seed()));
+        assert!(next > cas, "no CAS value comes again");
+    }
+}
+
+#[test]
+fn figures_have_names_of_their_own_and_meanings() {
+    let folder = folder();
+    let lmdb = open(&config(&folder, 16 << 20), &clock());
+    set(&lmdb, "key", b"value", 0).expect("a set");
+    assert!(figure(&lmdb, "lmdb_commits_total") >= 1.0);
+    assert!(figure(&lmdb, "lmdb_file_bytes") > 4096.0);
+    let figures = lmdb.figures();
+    assert!(figures.iter().all(|figure| figure.name.starts_with("lmdb_") && figure.help.ends_with('.')));
+    let mut names: Vec<_> = figures.iter().map(|figure| (figure.name, &figure.labels)).collect();
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a figure is there twice");
+}

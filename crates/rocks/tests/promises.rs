@@ -1,0 +1,207 @@
+//! What the engine promises beside the suite: what it refuses, what compaction leaves out, how much room it takes.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config;
+use moneta_embedded::testing::{delete, end, get, set, wait};
+use moneta_rocks::{Compaction, Filter, Log, Rocks, RocksConfig};
+use moneta_store::request::Exptime;
+use moneta_store::{Clock, ErrorKind, Store};
+use tempfile::TempDir;
+
+const NOW: u32 = 1_000_000_000;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn clock() -> Arc<Clock> {
+    Arc::new(Clock::manual(NOW))
+}
+
+fn open(config: &RocksConfig, clock: &Arc<Clock>) -> Rocks {
+    Rocks::open(config, Arc::clone(clock)).expect("the folder opens")
+}
+
+fn refusal(config: &RocksConfig) -> String {
+    Rocks::open(config, clock()).expect_err("it is refused").to_string()
+}
+
+fn figure(rocks: &Rocks, name: &str) -> f64 {
+    let figures = rocks.figures();
+    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no figure {name}")).value
+}
+
+/// A value that compression makes nothing of.
+fn noise(bytes: usize) -> Vec<u8> {
+    std::iter::repeat_with(|| fastrand::u8(..)).take(bytes).collect()
+}
+
+#[test]
+fn folders_of_others_are_refused_and_left_alone() {
+    let folder = folder();
+    let config = RocksConfig { flush_interval: Duration::from_millis(50), ..config(&folder, 64 << 20) };
+    let first = open(&config, &clock());
+    assert!(refusal(&config).contains("another process has it open"));
+    set(&first, "key", b"value", 0).expect("a set");
+    drop(first);
+    assert!(refusal(&RocksConfig { shards: 3, ..config.clone() }).contains("say 2"));
+    assert!(refusal(&RocksConfig { compaction: Compaction::Level, ..config.clone() }).contains("rocks-fifo"));
+    let ledger = folder.path().join("moneta.ledger");
+    let written = std::fs::read_to_string(&ledger).expect("it is there");
+    std::fs::write(&ledger, written.replace("\"format\":1", "\"format\":2")).expect("a write");
+    assert!(refusal(&config).contains("newer build"));
+    std::fs::write(&ledger, written).expect("a write");
+    assert_eq!(get(&open(&config, &clock()), "key").as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let folder = folder();
+    let config = config(&folder, 64 << 20);
+    assert!(refusal(&RocksConfig { bytes: 1 << 20, ..config.clone() }).contains("give it more"));
+    assert!(refusal(&RocksConfig { shards: 0, ..config.clone() }).contains("shards"));
+    assert!(refusal(&RocksConfig { write_buffer: Some(64 << 20), ..config.clone() }).contains("write buffer"));
+    assert!(refusal(&RocksConfig { filter: Filter::Bloom(0.0), ..config.clone() }).contains("bits"));
+    assert!(refusal(&RocksConfig { flush_interval: Duration::ZERO, ..config }).contains("interval"));
+    let is_empty = std::fs::read_dir(folder.path()).expect("a folder").next().is_none();
+    assert!(is_empty, "a refused folder is left as it was");
+}
+
+#[test]
+fn a_database_that_is_damaged_is_named_and_left_alone() {
+    let folder = folder();
+    let config = config(&folder, 64 << 20);
+    drop(open(&config, &clock()));
+    let current = folder.path().join("shard-001/CURRENT");
+    std::fs::write(&current, "MANIFEST-999999\n").expect("a write");
+    let said = refusal(&config);
+    assert!(said.contains("shard-001") && said.contains("RocksDB"), "{said}");
+    assert_eq!(std::fs::read_to_string(current).expect("it is there"), "MANIFEST-999999\n");
+}
+
+#[test]
+fn compaction_leaves_out_what_is_dead_and_brings_nothing_older_back() {
+    for compaction in [Compaction::Level, Compaction::Universal] {
+        let (folder, clock) = (folder(), clock());
+        let rocks = open(&RocksConfig { compaction, ..config(&folder, 64 << 20) }, &clock);
+        for key in 0..100 {
+            let name = format!("key {key}");
+            set(&rocks, &name, b"older", 0).expect("a set");
+        }
+        // The older versions lie below, in files of their own.
+        wait(rocks.sync()).expect("a sync");
+        rocks.database().compact();
+        for key in 0..100 {
+            set(&rocks, &format!("key {key}"), b"newer", if key < 50 { 10 } else { 0 }).expect("a set");
+        }
+        wait(rocks.sync()).expect("a sync");
+        clock.advance(10);
+        rocks.database().compact();
+        assert_eq!(figure(&rocks, "rocks_compaction_expired_total"), 50.0);
+        for key in 0..100 {
+            let expected = (key >= 50).then_some(&b"newer"[..]);
+            assert_eq!(get(&rocks, &format!("key {key}")).as_deref(), expected, "key {key} after compaction");
+        }
+        end(rocks.flush(Exptime(0))).expect("a flush");
+        rocks.database().compact();
+        assert_eq!(figure(&rocks, "rocks_compaction_flushed_total"), 50.0);
+        assert_eq!(get(&rocks, "key 99"), None);
+        assert_eq!(figure(&rocks, "rocks_table_bytes"), 0.0, "nothing is left of the dead");
+    }
+}
+
+#[test]
+fn fifo_keeps_to_its_bytes_and_lets_the_oldest_go() {
+    const BYTES: u64 = 16 << 20;
+    let (folder, clock) = (folder(), clock());
+    let rocks = open(&config(&folder, BYTES), &clock);
+    let count = 3 * BYTES / (16 << 10);
+    for key in 0..count {
+        set(&rocks, &format!("key {key}"), &noise(16 << 10), 0).expect("a set");
+    }
+    wait(rocks.sync()).expect("a sync");
+    // Files go in the background. That they do is what is to be seen, not when.
+    while rocks.database().file_bytes() > BYTES {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let there = |key: u64| get(&rocks, &format!("key {key}")).is_some();
+    assert!((0..count / 3).all(|key| !there(key)), "the oldest third is gone");
+    let kept = (0..count).filter(|key| there(*key)).count() as u64;
+    assert!(kept * (16 << 10) > BYTES / 2, "only {kept} items are left of {count}");
+    assert!(there(count - 1), "the newest is there");
+    assert!(figure(&rocks, "rocks_fifo_deletions_total") > 0.0);
+}
+
+#[test]
+fn other_compaction_refuses_what_does_not_fit_and_serves_nothing_out_of_date() {
+    let (folder, clock) = (folder(), clock());
+    let bytes = 8 << 20;
+    let rocks = open(&RocksConfig { compaction: Compaction::Level, ..config(&folder, bytes) }, &clock);
+    set(&rocks, "first", b"old", 0).expect("a set");
+    let mut refused = None;
+    for key in 0..4 * bytes / (16 << 10) {
+        if let Err(error) = set(&rocks, &format!("key {key}"), &noise(16 << 10), 0) {
+            refused = Some((key, error));
+            break;
+        }
+    }
+    let (key, error) = refused.expect("four times as much does not fit");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert_eq!(get(&rocks, &format!("key {key}")), None);
+    let mut shards_full = 0;
+    for key in 0..100 {
+        shards_full += u64::from(set(&rocks, &format!("more {key}"), &noise(64 << 10), 0).is_err());
+    }
+    assert!(shards_full > 0);
+    // The value that could not be replaced is not served any more.
+    if set(&rocks, "first", &noise(512 << 10), 0).is_err() {
+        assert_eq!(get(&rocks, "first"), None);
+    }
+    assert!(rocks.stats().out_of_memory > 0);
+    assert!(rocks.database().file_bytes() <= bytes, "the bound is kept");
+    delete(&rocks, "key 0");
+    assert_eq!(get(&rocks, "key 0"), None, "deletes are not refused");
+}
+
+#[test]
+fn a_flush_is_kept_over_a_kill_and_so_is_one_to_come() {
+    let (folder, clock) = (folder(), clock());
+    let config = RocksConfig { log: Log::On, ..config(&folder, 64 << 20) };
+    let rocks = open(&config, &clock);
+    set(&rocks, "before", b"value", 0).expect("a set");
+    end(rocks.flush(Exptime(0))).expect("a flush");
+    set(&rocks, "between", b"value", 0).expect("a set");
+    end(rocks.flush(Exptime(100))).expect("a flush");
+    rocks.crash();
+    let rocks = open(&config, &clock);
+    assert_eq!(moneta_store::Tier::pending_flush(&rocks), Some(NOW + 100));
+    assert_eq!((get(&rocks, "before"), get(&rocks, "between").is_some()), (None, true));
+    rocks.crash();
+    clock.advance(100);
+    let rocks = open(&config, &clock);
+    assert_eq!(get(&rocks, "between"), None);
+    set(&rocks, "after", b"value", 0).expect("a set");
+    rocks.crash();
+    assert!(get(&open(&config, &clock), "after").is_some(), "it happens once");
+}
+
+#[test]
+fn figures_have_names_of_their_own_and_meanings() {
+    let folder = folder();
+    let rocks = open(&RocksConfig { block_cache: 1 << 20, log: Log::On, ..config(&folder, 64 << 20) }, &clock());
+    set(&rocks, "key", &noise(1000), 0).expect("a set");
+    assert!(get(&rocks, "key").is_some());
+    assert!(figure(&rocks, "rocks_log_bytes_written_total") > 1000.0);
+    assert!(figure(&rocks, "rocks_memtable_hits_total") >= 1.0);
+    let figures = rocks.figures();
+    assert!(figures.iter().all(|figure| figure.name.starts_with("rocks_") && figure.help.ends_with('.')));
+    let mut names: Vec<_> = figures.iter().map(|figure| (figure.name, &figure.labels)).collect();
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a figure is there twice");
+    assert!(Path::new(&folder.path().join("shard-000")).is_dir());
+}
