@@ -18,7 +18,7 @@ fn options(options: Options) -> Options {
 #[test]
 fn fifo_comes_back_as_it_was() {
     let make = |suite: SuiteConfig, clock: Arc<Clock>| Folder::new(suite, clock, AMPLE, |_| {});
-    suite::run_restarting(make, options(Options::exact()).rounds(4));
+    suite::run_restarting(make, options(Options::exact()).rounds(3));
 }
 
 #[test]
@@ -43,14 +43,14 @@ fn level_and_universal_come_back_as_they_were() {
                 config.block_cache = 1 << 20;
             })
         };
-        suite::run_restarting(make, options(Options::exact()).rounds(2));
+        suite::run_restarting(make, options(Options::exact()).rounds(1));
     }
 }
 
 #[test]
 fn what_fifo_let_go_does_not_come_back() {
     let make = |suite: SuiteConfig, clock: Arc<Clock>| Folder::new(suite, clock, SHORT, |_| {});
-    suite::run_restarting(make, options(Options::lossy()).operations(4000).rounds(3));
+    suite::run_restarting(make, options(Options::lossy()).operations(4000).rounds(2));
 }
 
 #[test]
@@ -134,5 +134,5 @@ fn nothing_shows_of_ram_above_it() {
         let folder = Folder::new(suite, Arc::clone(&clock), AMPLE, |_| {});
         Below { folder, suite, lower: None }
     };
-    suite::run_restarting(make, options(Options::exact()).config(small).keys(1000).rounds(3));
+    suite::run_restarting(make, options(Options::exact()).config(small).keys(1000).rounds(2));
 }
