@@ -1,0 +1,195 @@
+//! What to compare, and how.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use moneta_remote::Address;
+use moneta_remote::wire::Protocol;
+use moneta_store::Key;
+
+use crate::error::{Side, VerifyError};
+
+/// Where the keys come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Both servers list theirs (`lru_crawler metadump all`).
+    Walked,
+    /// A file with a key a line, or what a server answered to `lru_crawler metadump` or `mgdump`. Nothing is walked, so keys
+    /// that are not in the file are not looked for.
+    File(PathBuf),
+    /// The same from standard input.
+    Stdin,
+}
+
+/// Which side is made like the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// A is right: B is written.
+    AToB,
+    /// B is right: A is written.
+    BToA,
+}
+
+impl Direction {
+    /// The side that is read.
+    pub fn source(self) -> Side {
+        match self {
+            Self::AToB => Side::A,
+            Self::BToA => Side::B,
+        }
+    }
+
+    /// The side that is written.
+    pub fn target(self) -> Side {
+        self.source().other()
+    }
+}
+
+/// What to do about differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// Which side is made like the other.
+    pub direction: Direction,
+    /// Delete what only the target has.
+    pub delete_extra: bool,
+}
+
+/// What [`crate::Verify`] is told.
+#[derive(Clone, Debug)]
+pub struct VerifyConfig {
+    /// One server.
+    pub a: Address,
+    /// The other.
+    pub b: Address,
+    /// Where the keys come from.
+    pub keys: Keys,
+    /// Share of the keys that is compared, above 0 and up to 1. A key's hash decides, so both sides' walks choose the same.
+    pub share: f64,
+    /// Compare only so many keys: the first of each walk, or of the file.
+    pub first: Option<u64>,
+    /// The protocol to speak; `None`: the best that each server knows. Only meta tells expiration times.
+    pub protocol: Option<Protocol>,
+    /// Whether expiration times are compared.
+    pub compare_expiry: bool,
+    /// By how many seconds expiration times may differ. An item that only one side has, and that is to expire within as many,
+    /// is no difference either.
+    pub tolerance: u32,
+    /// How long a difference has to last before it is one. It is looked at four more times meanwhile, after growing pauses.
+    pub settle: Duration,
+    /// How many keys of each kind of difference the report names.
+    pub examples: usize,
+    /// Whether differences are repaired.
+    pub repair: Option<Repair>,
+    /// Threads, each with a connection to either server; 1 to [`VerifyConfig::CONNECTIONS_MAX`].
+    pub connections: usize,
+    /// Keys that are asked for at once on a connection; 1 to [`VerifyConfig::BATCH_MAX`].
+    pub batch: usize,
+    /// The most keys that are looked at in a second, on all connections together, those looked at again included.
+    pub rate: Option<f64>,
+    /// Longest wait for a server at any point. A wait in vain is followed by one attempt on a new connection.
+    pub timeout: Duration,
+}
+
+/// Under which keys are hashed for a sample; any number, as long as it is the same for both walks.
+const SAMPLE_SEED: u64 = 0x006d_6f6e_6574_61;
+
+impl VerifyConfig {
+    /// The most of [`VerifyConfig::connections`].
+    pub const CONNECTIONS_MAX: usize = 64;
+    /// The most of [`VerifyConfig::batch`].
+    pub const BATCH_MAX: usize = 10_000;
+
+    /// Defaults: all keys of both sides, 2 seconds of tolerance, 4 connections, no limit of the rate, nothing is written.
+    pub fn new(a: Address, b: Address) -> Self {
+        Self {
+            a,
+            b,
+            keys: Keys::Walked,
+            share: 1.0,
+            first: None,
+            protocol: None,
+            compare_expiry: true,
+            tolerance: 2,
+            settle: Duration::from_secs(2),
+            examples: 10,
+            repair: None,
+            connections: 4,
+            batch: 100,
+            rate: None,
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), VerifyError> {
+        let wrong = |what: &str| Err(VerifyError::Config(what.to_owned()));
+        if !(self.share > 0.0 && self.share <= 1.0) {
+            return wrong("the share of keys to compare is above 0 and up to 1");
+        }
+        if self.first == Some(0) {
+            return wrong("the number of keys to compare must be more than nothing");
+        }
+        if !(1..=Self::CONNECTIONS_MAX).contains(&self.connections) {
+            return wrong("there are 1 to 64 connections to each server");
+        }
+        if !(1..=Self::BATCH_MAX).contains(&self.batch) {
+            return wrong("a batch has 1 to 10000 keys");
+        }
+        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+            return wrong("the rate is a number of keys a second above 0");
+        }
+        if self.timeout.is_zero() {
+            return wrong("the timeout must be more than nothing");
+        }
+        if self.settle > Duration::from_secs(3600) {
+            return wrong("a difference is waited for at most an hour to go away");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn address(&self, side: Side) -> &Address {
+        match side {
+            Side::A => &self.a,
+            Side::B => &self.b,
+        }
+    }
+
+    /// Whether `key` belongs to the sample.
+    pub(crate) fn chooses(&self, key: &[u8]) -> bool {
+        self.share >= 1.0 || (Key::new(key, SAMPLE_SEED).hash as f64) < self.share * 2f64.powi(64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> VerifyConfig {
+        let address: Address = "127.0.0.1:11211".parse().expect("an address");
+        VerifyConfig::new(address.clone(), address)
+    }
+
+    #[test]
+    fn a_sample_has_its_share_of_the_keys() {
+        let config = VerifyConfig { share: 0.1, ..config() };
+        let chosen = (0..100_000).filter(|number| config.chooses(format!("key:{number}").as_bytes())).count();
+        assert!((9_000..11_000).contains(&chosen), "{chosen}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        config().check().expect("the defaults make sense");
+        let wrong = [
+            VerifyConfig { share: 0.0, ..config() },
+            VerifyConfig { share: f64::NAN, ..config() },
+            VerifyConfig { share: 1.1, ..config() },
+            VerifyConfig { first: Some(0), ..config() },
+            VerifyConfig { connections: 0, ..config() },
+            VerifyConfig { batch: 0, ..config() },
+            VerifyConfig { rate: Some(0.0), ..config() },
+            VerifyConfig { timeout: Duration::ZERO, ..config() },
+        ];
+        for config in wrong {
+            assert!(config.check().is_err(), "{config:?}");
+        }
+    }
+}

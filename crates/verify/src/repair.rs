@@ -1,0 +1,190 @@
+//! What is written to make one side like the other: only over what was compared. An item is replaced or deleted if it has the
+//! CAS value it was seen with, and added where there was none; whatever a client wrote meanwhile stays.
+
+use std::time::{Duration, Instant};
+
+use moneta_remote::wire::blocking::DialogueError;
+use moneta_remote::wire::{Answer, Request, Seen, Verb};
+use moneta_store::request::{Delete, Exptime, Write, WriteMode};
+
+use crate::comparison::Sight;
+use crate::config::{Direction, Repair};
+use crate::line::{Asked, Line, put, words};
+use crate::suspects::Suspect;
+
+const NO_CAS: &str = "the target gives its items no CAS values, so nothing could be written safely";
+const NO_EXPIRY: &str = "the source does not tell when the item expires";
+const EXTRA: &str = "only the target has it, and deleting was not asked for";
+
+/// A write that is to be made.
+#[derive(Debug)]
+pub(crate) struct Fix {
+    pub(crate) suspect: Suspect,
+    /// The item to copy; `None`: delete.
+    source: Option<Seen>,
+    /// CAS value of the target's item; `None`: it has none.
+    target: Option<u64>,
+    seen: Instant,
+}
+
+/// What became of a write.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fixed {
+    Written,
+    /// The target is no longer what was compared.
+    Overtaken,
+    /// The connection broke: nobody knows.
+    Lost,
+    Refused(String),
+}
+
+impl Fix {
+    /// How to even out a difference that was just seen.
+    ///
+    /// # Errors
+    /// Why that cannot be; the suspect comes back with it.
+    pub(crate) fn plan(repair: Repair, suspect: Suspect, a: Sight, b: Sight) -> Result<Self, (Suspect, &'static str)> {
+        let (source, target) = match repair.direction {
+            Direction::AToB => (a, b),
+            Direction::BToA => (b, a),
+        };
+        let refusal = match (&source, &target) {
+            (_, Sight::Item(target)) if target.cas == 0 => Some(NO_CAS),
+            (Sight::Item(source), _) if source.ttl.is_none() => Some(NO_EXPIRY),
+            (Sight::Nothing, _) if !repair.delete_extra => Some(EXTRA),
+            _ => None,
+        };
+        if let Some(why) = refusal {
+            return Err((suspect, why));
+        }
+        let item = |sight| if let Sight::Item(seen) = sight { Some(seen) } else { None };
+        let target = item(target).map(|seen| seen.cas);
+        Ok(Self { suspect, source: item(source), target, seen: Instant::now() })
+    }
+
+    /// Bytes of the value it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.source.as_ref().map_or(0, |source| source.value.len())
+    }
+
+    /// `server_ahead`: by how much the target's clock is ahead of Unix time here, in seconds.
+    fn request(&self, server_ahead: i64) -> Request<'_> {
+        let key = &*self.suspect.key;
+        let Some(source) = &self.source else {
+            let verb = Verb::Delete(Delete { compare: self.target, ..Delete::default() });
+            return Request { verb, key, value: &[] };
+        };
+        let write = Write {
+            mode: if self.target.is_some() { WriteMode::Set } else { WriteMode::Add },
+            flags: source.flags,
+            exptime: exptime(source.ttl.unwrap_or(-1), self.seen.elapsed(), unix_now() + server_ahead),
+            compare: self.target,
+            ..Write::default()
+        };
+        Request { verb: Verb::Write(write), key, value: &source.value }
+    }
+}
+
+/// The expiration time that leaves an item as long to live as it had, `since` it was seen with `ttl` seconds left.
+fn exptime(ttl: i64, since: Duration, now: i64) -> Exptime {
+    if ttl < 0 {
+        return Exptime::NEVER;
+    }
+    // 0 would be for ever.
+    let left = (ttl - since.as_secs() as i64).max(1);
+    Exptime(if left <= Exptime::RELATIVE_MAX { left } else { now + left })
+}
+
+/// Unix time in seconds.
+pub(crate) fn unix_now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}
+
+/// Makes all of `fixes` in one go, and says of each what became of it, in their order. A connection that failed or may be out
+/// of step is closed.
+pub(crate) fn write(target: &mut Line, server_ahead: i64, fixes: &[Fix]) -> Vec<Fixed> {
+    let mut done = Vec::with_capacity(fixes.len());
+    let result = try_write(target, server_ahead, fixes, &mut done);
+    let unsure = done.iter().any(|fixed| matches!(fixed, Fixed::Refused(_)));
+    if result.is_err() || unsure {
+        target.close();
+    }
+    done.resize_with(fixes.len(), || Fixed::Lost);
+    done
+}
+
+fn try_write(
+    target: &mut Line,
+    server_ahead: i64,
+    fixes: &[Fix],
+    done: &mut Vec<Fixed>,
+) -> Result<(), DialogueError> {
+    let dialogue = target.dialogue()?;
+    let asked: Vec<Asked> =
+        fixes.iter().map(|fix| put(dialogue, &fix.request(server_ahead))).collect::<Result<_, _>>()?;
+    for asked in asked {
+        done.push(match asked {
+            Err(why) => Fixed::Refused(why),
+            Ok(()) => match dialogue.answer()? {
+                Answer::Stored { .. } | Answer::Deleted => Fixed::Written,
+                Answer::NotStored | Answer::Exists | Answer::NotFound => Fixed::Overtaken,
+                answer => Fixed::Refused(words(&answer)),
+            },
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A_TO_B: Repair = Repair { direction: Direction::AToB, delete_extra: true };
+
+    fn item(cas: u64, ttl: Option<i64>) -> Sight {
+        Sight::Item(Seen { value: b"value".to_vec(), flags: 5, cas, ttl, ..Seen::default() })
+    }
+
+    fn plan(repair: Repair, a: Sight, b: Sight) -> Result<Fix, &'static str> {
+        Fix::plan(repair, Suspect::new(Box::from(*b"key")), a, b).map_err(|(_, why)| why)
+    }
+
+    #[test]
+    fn a_write_compares_with_what_was_seen() {
+        let fix = plan(A_TO_B, item(1, Some(-1)), item(2, Some(-1))).expect("a plan");
+        let Request { verb: Verb::Write(write), value, .. } = fix.request(0) else { panic!("no write") };
+        assert_eq!((write.mode, write.compare, write.flags, value), (WriteMode::Set, Some(2), 5, &b"value"[..]));
+        let fix = plan(A_TO_B, item(1, Some(-1)), Sight::Nothing).expect("a plan");
+        let Verb::Write(write) = fix.request(0).verb else { panic!("no write") };
+        assert_eq!((write.mode, write.compare), (WriteMode::Add, None));
+        let fix = plan(A_TO_B, Sight::Nothing, item(2, Some(-1))).expect("a plan");
+        let Verb::Delete(delete) = fix.request(0).verb else { panic!("no delete") };
+        assert_eq!(delete.compare, Some(2));
+        let back = Repair { direction: Direction::BToA, ..A_TO_B };
+        let Verb::Delete(delete) = plan(back, item(1, None), Sight::Nothing).expect("a plan").request(0).verb else {
+            panic!("no delete")
+        };
+        assert_eq!(delete.compare, Some(1));
+    }
+
+    #[test]
+    fn what_cannot_be_done_safely_is_not_done() {
+        assert_eq!(plan(A_TO_B, item(1, Some(-1)), item(0, Some(-1))).err(), Some(NO_CAS));
+        assert_eq!(plan(A_TO_B, Sight::Nothing, item(0, Some(-1))).err(), Some(NO_CAS));
+        assert_eq!(plan(A_TO_B, item(1, None), Sight::Nothing).err(), Some(NO_EXPIRY));
+        let keep = Repair { delete_extra: false, ..A_TO_B };
+        assert_eq!(plan(keep, Sight::Nothing, item(2, Some(-1))).err(), Some(EXTRA));
+    }
+
+    #[test]
+    fn the_rest_of_a_life_is_kept() {
+        const MONTH: i64 = Exptime::RELATIVE_MAX;
+        let at_once = Duration::ZERO;
+        assert_eq!(exptime(-1, at_once, 1000), Exptime::NEVER);
+        assert_eq!(exptime(60, Duration::from_secs(2), 1000), Exptime(58));
+        assert_eq!(exptime(0, at_once, 1000), Exptime(1), "0 would be for ever");
+        assert_eq!(exptime(MONTH, at_once, 1_800_000_000), Exptime(MONTH));
+        assert_eq!(exptime(MONTH + 1, at_once, 1_800_000_000), Exptime(1_800_000_001 + MONTH), "longer is a date");
+    }
+}

@@ -1,0 +1,143 @@
+//! A run from its beginning to its end.
+
+use std::thread;
+use std::time::Instant;
+
+use moneta_remote::wire::{Answer, Protocol, Request, Verb};
+use parking_lot::Mutex;
+
+use crate::comparison::Rules;
+use crate::config::VerifyConfig;
+use crate::error::{Side, VerifyError};
+use crate::line::Line;
+use crate::observer::{Observer, Phase};
+use crate::pace::Pace;
+use crate::repair::unix_now;
+use crate::report::{Endpoint, Report};
+use crate::source::Source;
+use crate::spool::Spool;
+use crate::tally::Tally;
+use crate::walk::walk;
+use crate::worker::{Shared, Task, work};
+
+/// A comparison of two servers.
+#[derive(Clone, Debug)]
+pub struct Verify {
+    config: VerifyConfig,
+}
+
+/// A server as it was found at the beginning.
+struct Met {
+    endpoint: Endpoint,
+    protocol: Protocol,
+    /// By how much its clock is ahead of Unix time here, in seconds.
+    ahead: i64,
+}
+
+impl Verify {
+    /// A comparison that has not begun.
+    pub fn new(config: VerifyConfig) -> Self {
+        Self { config }
+    }
+
+    /// Compares, and repairs if that is configured. Waits for the end; `observer` may ask for an earlier one.
+    ///
+    /// A server that dies meanwhile, and an observer that stops the run, leave a [`Report`] with what was found
+    /// ([`Report::incomplete`]).
+    ///
+    /// # Errors
+    /// When nothing was compared: the configuration makes no sense, a server is not there, the file of keys is not.
+    pub fn run(&self, observer: &dyn Observer) -> Result<Report, VerifyError> {
+        self.config.check()?;
+        let (a, b) = (self.meet(Side::A)?, self.meet(Side::B)?);
+        let listed = Source::listed(&self.config)?;
+        let tally = Tally::new(self.config.examples);
+        let pace = Pace::new(self.config.rate, self.config.batch);
+        let target = self.config.repair.map(|repair| repair.direction.target());
+        let shared = Shared {
+            config: &self.config,
+            observer,
+            tally: &tally,
+            pace: &pace,
+            rules: Rules::new(&self.config),
+            start: Instant::now(),
+            target_ahead: if target == Some(Side::A) { a.ahead } else { b.ahead },
+            failure: Mutex::new(None),
+        };
+        let result = match listed {
+            Some(source) => {
+                observer.phase(Phase::Comparing(None));
+                self.spread(&shared, Task::Compare, source)
+            }
+            None => self.walk_both(&shared),
+        };
+        if let Err(error) = result {
+            shared.fail(error);
+        }
+        let incomplete = shared.failure.into_inner().map(|error| error.to_string());
+        let seconds = shared.start.elapsed().as_secs_f64();
+        let (counts, examples) = tally.finish();
+        Ok(Report {
+            conclusion: counts.conclusion(incomplete.is_some(), self.config.repair.is_some()),
+            expiry_compared: self.config.compare_expiry
+                && [a.protocol, b.protocol].iter().all(|protocol| *protocol == Protocol::Meta),
+            a: a.endpoint,
+            b: b.endpoint,
+            incomplete,
+            counts,
+            examples,
+            seconds,
+        })
+    }
+
+    /// Compares the keys of A on both sides, then looks for those of B in A.
+    fn walk_both(&self, shared: &Shared<'_>) -> Result<(), VerifyError> {
+        let of_a = walk(Side::A, &self.config, shared.observer)?;
+        shared.tally.count(|counts| counts.walked_a = of_a.listed);
+        shared.observer.phase(Phase::Comparing(Some(of_a.spool.keys())));
+        self.spread(shared, Task::Compare, spooled(of_a.spool)?)?;
+        let of_b = walk(Side::B, &self.config, shared.observer)?;
+        shared.tally.count(|counts| counts.walked_b = of_b.listed);
+        shared.observer.phase(Phase::LookingForExtra(of_b.spool.keys()));
+        self.spread(shared, Task::LookFor, spooled(of_b.spool)?)
+    }
+
+    /// Has all threads work on the keys of `source`.
+    fn spread(&self, shared: &Shared<'_>, task: Task, source: Source) -> Result<(), VerifyError> {
+        let source = Mutex::new(source);
+        thread::scope(|scope| {
+            for _ in 0..self.config.connections {
+                scope.spawn(|| work(shared, task, &source));
+            }
+        });
+        shared.failure.lock().take().map_or(Ok(()), Err)
+    }
+
+    /// Connects to a server, to see that it is there and what it is.
+    fn meet(&self, side: Side) -> Result<Met, VerifyError> {
+        let mut line = Line::new(side, &self.config);
+        let question = Request { verb: Verb::Statistics, key: &[], value: &[] };
+        let met = line.dialogue().and_then(|dialogue| {
+            let protocol = dialogue.dialect().protocol;
+            Ok((protocol, dialogue.call(&question)?))
+        });
+        let (protocol, answer) = met.map_err(|error| line.failure(error))?;
+        // A server that keeps its statistics to itself can be compared all the same.
+        let statistics = if let Answer::Statistics(list) = answer { list } else { Vec::new() };
+        let find = |wanted| statistics.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+        let time: Option<i64> = find("time").and_then(|time| time.parse().ok());
+        Ok(Met {
+            endpoint: Endpoint {
+                address: self.config.address(side).to_string(),
+                version: find("version").unwrap_or_default().to_owned(),
+                protocol: protocol.name(),
+            },
+            protocol,
+            ahead: time.map_or(0, |time| time - unix_now()),
+        })
+    }
+}
+
+fn spooled(spool: Spool) -> Result<Source, VerifyError> {
+    spool.read().map(Source::spooled).map_err(VerifyError::Spool)
+}

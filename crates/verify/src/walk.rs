@@ -1,0 +1,96 @@
+//! Listing a server's keys: `lru_crawler metadump all`, as fast as it comes, into a file.
+
+use std::thread;
+use std::time::Duration;
+
+use moneta_remote::wire::blocking::DialogueError;
+use moneta_store::request::KEY_MAX;
+
+use crate::config::VerifyConfig;
+use crate::error::{Side, VerifyError};
+use crate::line::Line;
+use crate::observer::{Observer, Phase, Progress};
+use crate::spool::Spool;
+
+/// Keys after which it is told how far the walk is, and asked whether to stop.
+const TELL_EVERY: u64 = 1000;
+/// What memcached answers while its own crawler is at work.
+const BUSY: &str = "BUSY";
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
+/// After so many pauses (30 s) somebody else's long walk is the likelier reason.
+const BUSY_PAUSES: u32 = 150;
+
+/// A walk that came to its end.
+pub(crate) struct Walked {
+    /// The keys that were chosen.
+    pub(crate) spool: Spool,
+    /// How many were listed.
+    pub(crate) listed: u64,
+}
+
+/// Why a walk broke off.
+enum Broken {
+    Dialogue(DialogueError),
+    Other(VerifyError),
+}
+
+impl From<DialogueError> for Broken {
+    fn from(error: DialogueError) -> Self {
+        Self::Dialogue(error)
+    }
+}
+
+/// Writes down the keys of `side` that are to be compared. A walk that breaks off is begun anew once.
+///
+/// # Errors
+/// When the server gives no list, or the file cannot be written.
+pub(crate) fn walk(side: Side, config: &VerifyConfig, observer: &dyn Observer) -> Result<Walked, VerifyError> {
+    observer.phase(Phase::Walking(side));
+    let mut line = Line::new(side, config);
+    let (mut failures, mut pauses) = (0, 0);
+    loop {
+        let broken = match attempt(&mut line, config, observer) {
+            Ok(walked) => return Ok(walked),
+            Err(Broken::Other(error)) => return Err(error),
+            Err(Broken::Dialogue(error)) => error,
+        };
+        line.close();
+        match broken {
+            DialogueError::Refused(why) if why.starts_with(BUSY) && pauses < BUSY_PAUSES => {
+                pauses += 1;
+                thread::sleep(BUSY_PAUSE);
+            }
+            DialogueError::Refused(why) => return Err(line.unlisted(why)),
+            error @ DialogueError::Unsupported(_) => return Err(line.unlisted(error.to_string())),
+            error if failures > 0 => return Err(line.failure(error)),
+            _ => failures += 1,
+        }
+        if observer.should_stop() {
+            return Err(VerifyError::Interrupted);
+        }
+    }
+}
+
+fn attempt(line: &mut Line, config: &VerifyConfig, observer: &dyn Observer) -> Result<Walked, Broken> {
+    let spooling = |error| Broken::Other(VerifyError::Spool(error));
+    let dialogue = line.dialogue()?;
+    let mut spool = Spool::new().map_err(spooling)?;
+    let mut listed = 0;
+    dialogue.dump()?;
+    while let Some(dumped) = dialogue.next_key()? {
+        listed += 1;
+        if listed % TELL_EVERY == 0 {
+            observer.progress(Progress { keys: listed, ..Progress::default() });
+            if observer.should_stop() {
+                return Err(Broken::Other(VerifyError::Interrupted));
+            }
+        }
+        if dumped.key.len() <= KEY_MAX && config.chooses(&dumped.key) {
+            spool.add(&dumped.key).map_err(spooling)?;
+            if config.first == Some(spool.keys()) {
+                break;
+            }
+        }
+    }
+    Ok(Walked { spool, listed })
+}

@@ -1,0 +1,281 @@
+//! A thread of a run: takes keys, looks at them on both sides, looks again at what is suspicious, and writes repairs.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use moneta_store::request::KEY_MAX;
+use parking_lot::Mutex;
+
+use crate::comparison::{Rules, Sight, Verdict, Version};
+use crate::config::{Repair, VerifyConfig};
+use crate::error::{Side, VerifyError};
+use crate::observer::{Observer, Progress};
+use crate::pace::Pace;
+use crate::pair::Pair;
+use crate::repair::{self, Fix, Fixed};
+use crate::source::Source;
+use crate::suspects::{AT_ONCE, Next, SOON, Suspect, Suspects};
+use crate::tally::Tally;
+
+/// Suspects of a thread (each up to about 400 bytes) before it takes no new keys.
+const SUSPECTS_MAX: usize = 32 << 10;
+/// Bytes of values that a thread holds to write them; what is found beyond is looked at again at once.
+const FIXES_MAX: usize = 16 << 20;
+/// Repairs of a key that come to nothing before it is given up.
+const ATTEMPTS_MAX: u32 = 3;
+/// How often a thread that waits asks whether to stop.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// What is done with the keys of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Compare both sides.
+    Compare,
+    /// They are keys of B: see whether A has them, and compare only where it does not.
+    LookFor,
+}
+
+/// What all threads of a run share.
+pub(crate) struct Shared<'a> {
+    pub(crate) config: &'a VerifyConfig,
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) tally: &'a Tally,
+    pub(crate) pace: &'a Pace,
+    pub(crate) rules: Rules,
+    pub(crate) start: Instant,
+    /// By how much the clock of the side that is written is ahead of Unix time here, in seconds.
+    pub(crate) target_ahead: i64,
+    /// Why the run cannot go on.
+    pub(crate) failure: Mutex<Option<VerifyError>>,
+}
+
+impl Shared<'_> {
+    /// Whether threads are to end where they are.
+    fn is_over(&self) -> bool {
+        if self.failure.lock().is_some() {
+            return true;
+        }
+        if self.observer.should_stop() {
+            self.fail(VerifyError::Interrupted);
+            return true;
+        }
+        false
+    }
+
+    /// Ends the run; the first reason counts.
+    pub(crate) fn fail(&self, error: VerifyError) {
+        self.failure.lock().get_or_insert(error);
+    }
+
+    /// Sleeps until `until`, or the end of the run.
+    fn sleep(&self, until: Instant) {
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            if self.is_over() {
+                return;
+            }
+            thread::sleep(left.min(SLICE));
+        }
+    }
+}
+
+/// What becomes of keys after they were looked at.
+struct Desk<'a> {
+    shared: &'a Shared<'a>,
+    task: Task,
+    suspects: Suspects,
+    fixes: Vec<Fix>,
+    fix_bytes: usize,
+}
+
+/// Works on the keys of `source` until there are no more, or the run is over.
+pub(crate) fn work(shared: &Shared<'_>, task: Task, source: &Mutex<Source>) {
+    let mut pair = Pair::new(shared.config);
+    let suspects = Suspects::new(shared.config.settle);
+    let mut desk = Desk { shared, task, suspects, fixes: Vec::new(), fix_bytes: 0 };
+    let mut lost = 0;
+    if let Err(error) = desk.work(&mut pair, source, &mut lost) {
+        shared.fail(error);
+    }
+    let undecided = (desk.suspects.undecided() + lost) as u64;
+    shared.tally.count(|counts| counts.undecided += undecided);
+}
+
+impl Desk<'_> {
+    /// `lost`: suspects that were in hand when a server failed.
+    fn work(&mut self, pair: &mut Pair, source: &Mutex<Source>, lost: &mut usize) -> Result<(), VerifyError> {
+        let mut drained = false;
+        while !self.shared.is_over() {
+            let most = self.shared.pace.batch();
+            let due = self.suspects.due(Instant::now(), most);
+            if !due.is_empty() {
+                self.look_again(pair, due, lost)?;
+            } else if !drained && self.suspects.len() < SUSPECTS_MAX {
+                let keys = source.lock().batch(most, self.shared.config)?;
+                drained = keys.is_empty();
+                self.look_first(pair, keys)?;
+            } else if let Some(at) = self.suspects.next_due() {
+                self.shared.sleep(at);
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until `keys` keys may be looked at.
+    fn wait(&self, keys: usize) {
+        let pause = self.shared.pace.take(keys);
+        if !pause.is_zero() {
+            self.shared.sleep(Instant::now() + pause);
+        }
+    }
+
+    fn look_first(&mut self, pair: &mut Pair, mut keys: Vec<Box<[u8]>>) -> Result<(), VerifyError> {
+        keys.retain(|key| {
+            let fits = (1..=KEY_MAX).contains(&key.len());
+            if !fits {
+                self.shared.tally.error(key, format!("no key has {} bytes", key.len()));
+            }
+            fits
+        });
+        if keys.is_empty() {
+            return Ok(());
+        }
+        self.wait(keys.len());
+        if self.shared.is_over() {
+            return Ok(());
+        }
+        match self.task {
+            Task::Compare => self.compare(pair, &keys)?,
+            Task::LookFor => self.look_for(pair, &keys)?,
+        }
+        self.repair(pair);
+        self.tell();
+        Ok(())
+    }
+
+    fn compare(&mut self, pair: &mut Pair, keys: &[Box<[u8]>]) -> Result<(), VerifyError> {
+        let (mut seen, mut equal) = (0, 0);
+        let looked = pair.look(keys, |index, a, b| {
+            seen += 1;
+            match self.shared.rules.compare(&a, &b) {
+                Verdict::Equal => equal += 1,
+                verdict => self.enter(Suspect::new(keys[index].clone()), verdict, a, b),
+            }
+        });
+        self.shared.tally.count(|counts| {
+            counts.compared += seen;
+            counts.equal += equal;
+        });
+        looked
+    }
+
+    fn look_for(&mut self, pair: &mut Pair, keys: &[Box<[u8]>]) -> Result<(), VerifyError> {
+        let mut seen = 0;
+        let looked = pair.look_at_one(Side::A, keys, |index, sight| {
+            seen += 1;
+            if !matches!(sight, Sight::Item(_)) {
+                self.suspects.add(Suspect::new(keys[index].clone()), AT_ONCE, Instant::now());
+            }
+        });
+        self.shared.tally.count(|counts| counts.looked_for += seen);
+        looked
+    }
+
+    fn look_again(&mut self, pair: &mut Pair, due: Vec<Suspect>, lost: &mut usize) -> Result<(), VerifyError> {
+        self.wait(due.len());
+        let keys: Vec<Box<[u8]>> = due.iter().map(|suspect| suspect.key.clone()).collect();
+        let mut due = due.into_iter();
+        let looked = pair.look(&keys, |_, a, b| {
+            let suspect = due.next().expect("each suspect is shown once, in order");
+            let verdict = self.shared.rules.compare(&a, &b);
+            self.enter(suspect, verdict, a, b);
+        });
+        *lost += due.filter(|suspect| !suspect.counted).count();
+        self.repair(pair);
+        self.tell();
+        looked
+    }
+
+    /// Decides what a look makes of a suspect.
+    fn enter(&mut self, mut suspect: Suspect, verdict: Verdict, a: Sight, b: Sight) {
+        let (tally, now) = (self.shared.tally, Instant::now());
+        let at = self.shared.start.elapsed();
+        if suspect.written && matches!(verdict, Verdict::Different(_)) {
+            suspect.written = false;
+            return self.try_anew(suspect, "it was changed again after the repair");
+        }
+        match suspect.judge(verdict, (Version::of(&a, at), Version::of(&b, at))) {
+            Next::Equal | Next::Gone if suspect.written => drop(tally.count(|counts| counts.repaired += 1)),
+            // Somebody else has evened it out.
+            Next::Equal | Next::Gone if suspect.counted => {}
+            Next::Equal => drop(tally.count(|counts| counts.equal += u64::from(self.task == Task::Compare))),
+            Next::Gone => drop(tally.count(|counts| counts.gone += 1)),
+            Next::Again(round) => self.suspects.add(suspect, round, now),
+            Next::Changing if suspect.counted => tally.unrepaired(&suspect.key, "it changes all the time"),
+            Next::Changing => drop(tally.count(|counts| counts.changing += 1)),
+            Next::Failed(why) if suspect.counted => tally.unrepaired(&suspect.key, &why),
+            Next::Failed(why) => tally.error(&suspect.key, why),
+            Next::Different(difference) => {
+                if self.shared.config.repair.is_some() && self.fix_bytes > FIXES_MAX {
+                    suspect.look_once_more();
+                    return self.suspects.add(suspect, AT_ONCE, now);
+                }
+                if !suspect.counted && !tally.different(&suspect.key, difference, &a, &b) {
+                    return;
+                }
+                suspect.counted = true;
+                if let Some(repair) = self.shared.config.repair {
+                    self.plan(repair, suspect, a, b);
+                }
+            }
+        }
+    }
+
+    fn plan(&mut self, repair: Repair, suspect: Suspect, a: Sight, b: Sight) {
+        match Fix::plan(repair, suspect, a, b) {
+            Ok(fix) => {
+                self.fix_bytes += fix.bytes();
+                self.fixes.push(fix);
+            }
+            Err((suspect, why)) => self.shared.tally.unrepaired(&suspect.key, why),
+        }
+    }
+
+    /// Writes what was planned.
+    fn repair(&mut self, pair: &mut Pair) {
+        let Some(repair) = self.shared.config.repair.filter(|_| !self.fixes.is_empty()) else { return };
+        let fixes = std::mem::take(&mut self.fixes);
+        self.fix_bytes = 0;
+        let outcomes = repair::write(pair.line(repair.direction.target()), self.shared.target_ahead, &fixes);
+        for (Fix { mut suspect, .. }, outcome) in fixes.into_iter().zip(outcomes) {
+            match outcome {
+                Fixed::Written => {
+                    suspect.written = true;
+                    suspect.forget();
+                    self.suspects.add(suspect, SOON, Instant::now());
+                }
+                Fixed::Overtaken => self.try_anew(suspect, "the target was changed whenever it was to be written"),
+                Fixed::Lost => self.try_anew(suspect, "the connection broke whenever it was to be written"),
+                Fixed::Refused(why) => self.shared.tally.unrepaired(&suspect.key, &why),
+            }
+        }
+    }
+
+    /// Looks at a suspect from the beginning, if that was not done too often.
+    fn try_anew(&mut self, mut suspect: Suspect, why: &str) {
+        suspect.attempts += 1;
+        if suspect.attempts >= ATTEMPTS_MAX {
+            return self.shared.tally.unrepaired(&suspect.key, why);
+        }
+        suspect.forget();
+        self.suspects.add(suspect, SOON, Instant::now());
+    }
+
+    fn tell(&self) {
+        let counts = self.shared.tally.count(|_| ());
+        let keys = if self.task == Task::Compare { counts.compared } else { counts.looked_for };
+        let suspects = self.suspects.len() as u64;
+        self.shared.observer.progress(Progress { keys, different: counts.different, suspects });
+    }
+}

@@ -1,0 +1,162 @@
+//! Repairs make both sides equal, and undo nothing that a client writes meanwhile.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use moneta_remote::wire::Protocol;
+use moneta_verify::{Conclusion, Counts, Direction, Kind, Repair, VerifyConfig};
+use support::{Planted, Server, config, found, item, key, verify};
+
+const A_TO_B: Repair = Repair { direction: Direction::AToB, delete_extra: true };
+const KEYS: usize = 5_000;
+/// 60 days: longer than what a server takes as relative.
+const LONG: i64 = 86_400 * 60;
+
+/// Fills both sides with differences of all kinds; a fifth of the keys is equal.
+fn plant(a: &Server, b: &Server) {
+    let items = |salt: usize| {
+        (0..KEYS).filter_map(move |number| {
+            let ttl = [0, 3000, LONG][number % 3];
+            let same = Planted { ttl, ..item(key(number), format!("value {number}"), number as u32) };
+            match number % 5 {
+                0 => Some(same),
+                1 => (number / 5 % 2 == salt).then_some(same),
+                2 => Some(Planted { value: format!("value of {salt}").into(), ..same }),
+                3 => Some(Planted { flags: salt as u32, ..same }),
+                _ => Some(Planted { ttl: 10_000 + 1000 * salt as i64, ..same }),
+            }
+        })
+    };
+    a.client().plant(items(0));
+    b.client().plant(items(1));
+}
+
+fn repairs_all(a: &Server, b: &Server, direction: Direction) {
+    plant(a, b);
+    let repairing = VerifyConfig { repair: Some(Repair { direction, ..A_TO_B }), tolerance: 30, ..config(a, b) };
+    let report = verify(repairing.clone());
+    let counts = report.counts;
+    assert_eq!(counts.different, KEYS as u64 / 5 * 4);
+    assert_eq!((counts.repaired, counts.unrepaired), (counts.different, 0), "{:?}", report.examples.get(&Kind::Unrepaired));
+    assert_eq!(report.conclusion, Conclusion::Equal);
+
+    let again = verify(VerifyConfig { repair: None, ..repairing });
+    let left = KEYS as u64 / 10 * 9;
+    assert_eq!(found(&again), Counts { compared: left, equal: left, ..Counts::default() });
+    // The target has become like the source, not the other way round.
+    let (source, target) = if direction == Direction::AToB { (0, b) } else { (1, a) };
+    let line = target.client().ask("mg key:000002 v\r\n", "\r\nvalue of 0\r\n".replace('0', &source.to_string()).as_str());
+    assert!(line.starts_with("VA 10"), "{line}");
+}
+
+#[test]
+fn from_memcached_to_moneta_and_back() {
+    let (a, b) = (Server::memcached(), Server::moneta());
+    repairs_all(&a, &b, Direction::AToB);
+}
+
+#[test]
+fn from_moneta_to_memcached() {
+    let (a, b) = (Server::memcached(), Server::moneta());
+    repairs_all(&a, &b, Direction::BToA);
+}
+
+#[test]
+fn what_only_the_target_has_stays_unless_asked() {
+    let (a, b) = (Server::memcached(), Server::moneta());
+    a.client().set("a", "1");
+    b.client().set("b", "1");
+    let keep = Repair { delete_extra: false, ..A_TO_B };
+    let report = verify(VerifyConfig { repair: Some(keep), ..config(&a, &b) });
+    let expected = Counts {
+        compared: 1,
+        different: 2,
+        only_in_a: 1,
+        only_in_b: 1,
+        repaired: 1,
+        unrepaired: 1,
+        ..Counts::default()
+    };
+    assert_eq!((found(&report), report.conclusion), (expected, Conclusion::Different));
+    assert_eq!(report.examples[&Kind::Unrepaired][0].key, "b");
+    b.client().ask("mg b v\r\n", "VA 1\r\n1\r\n");
+}
+
+#[test]
+fn odd_keys_and_large_values_are_copied() {
+    let (a, b) = (Server::moneta(), Server::memcached());
+    let large: Vec<u8> = (0..1 << 20).map(|index: u32| (index % 251) as u8).collect();
+    let mut items: Vec<Planted> = (0..30).map(|number| item(key(number), &large, 9)).collect();
+    items.extend([item(b"\x00 \xff", b"\r\n", 1), item("empty", "", 2), item("k".repeat(250), "v", 3)]);
+    a.client().plant(items);
+    let report = verify(VerifyConfig { repair: Some(A_TO_B), ..config(&a, &b) });
+    assert_eq!((report.counts.repaired, report.conclusion), (33, Conclusion::Equal));
+    let again = verify(config(&a, &b));
+    assert_eq!(found(&again), Counts { compared: 33, equal: 33, ..Counts::default() });
+}
+
+#[test]
+fn what_cannot_be_stored_is_reported() {
+    let (a, b) = (Server::moneta(), Server::memcached());
+    a.client().set("large", vec![b'x'; (2 << 20) - 10]);
+    a.client().set("small", "x");
+    let report = verify(VerifyConfig { repair: Some(A_TO_B), ..config(&a, &b) });
+    assert_eq!((report.counts.repaired, report.counts.unrepaired), (1, 1), "{report}");
+    let example = &report.examples[&Kind::Unrepaired][0];
+    assert_eq!((example.key.as_str(), report.conclusion), ("large", Conclusion::Different));
+    assert_eq!(example.reason.as_deref(), Some("the value is larger than the server takes"));
+}
+
+#[test]
+fn nothing_is_copied_from_a_server_that_tells_no_expiry() {
+    let (a, b) = (Server::memcached(), Server::memcached());
+    a.client().set("a", "1");
+    let text = Some(Protocol::Text);
+    let report = verify(VerifyConfig { repair: Some(A_TO_B), protocol: text, ..config(&a, &b) });
+    assert_eq!((report.counts.repaired, report.counts.unrepaired), (0, 1));
+    let reason = report.examples[&Kind::Unrepaired][0].reason.as_deref();
+    assert_eq!(reason, Some("the source does not tell when the item expires"));
+}
+
+/// Clients write both sides, A first, while everything is repaired from A to B. A repair that did not compare would put an
+/// older value over a newer one now and then, and leave the sides different for good.
+#[test]
+fn repairs_lose_against_writers() {
+    let (a, b) = (Server::memcached(), Server::moneta());
+    let keys = 40;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let (a, b, done) = (&a, &b, &done);
+            scope.spawn(move || {
+                let (mut a, mut b) = (a.client(), b.client());
+                for round in 0.. {
+                    for number in (writer..keys).step_by(2) {
+                        a.set(key(number), format!("round {round}"));
+                        b.set(key(number), format!("round {round}"));
+                    }
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        // So short that many a difference is taken for one that stays.
+        let hasty = VerifyConfig {
+            repair: Some(A_TO_B),
+            settle: Duration::from_millis(1),
+            connections: 2,
+            batch: 10,
+            ..config(&a, &b)
+        };
+        for _ in 0..30 {
+            verify(hasty.clone());
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let report = verify(config(&a, &b));
+    assert_eq!(found(&report), Counts { compared: keys as u64, equal: keys as u64, ..Counts::default() });
+}

@@ -1,0 +1,199 @@
+//! Servers that end with their test, a plain client to plant items with, and runs against them.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use moneta_memory::{Memory, MemoryConfig};
+use moneta_remote::Address;
+use moneta_server::auth::Authenticator;
+use moneta_server::node::{Node, NodeSettings};
+use moneta_server::{ByPolicy, Listener, RunningServer, Server as NodeServer, ServerConfig};
+use moneta_store::Clock;
+use moneta_verify::{Counts, Report, Unwatched, Verify, VerifyConfig};
+
+/// Long enough for the slowest machine; reached only when something is wrong.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Largest value of the servers here.
+const ITEM_MAX: usize = 2 << 20;
+
+/// A server on a Unix socket in a folder of its own.
+pub struct Server {
+    folder: tempfile::TempDir,
+    process: Option<Child>,
+    node: Option<RunningServer>,
+}
+
+impl Server {
+    /// A real memcached.
+    pub fn memcached() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new("memcached");
+        // `-u` is heeded by root only, who may not do without.
+        command.args(["-u", "root", "-m", "128", "-I", "2m", "-t", "2", "-s"]).arg(folder.path().join("socket"));
+        let process = command.stdin(Stdio::null()).spawn().expect("memcached is installed");
+        let server = Self { folder, process: Some(process), node: None };
+        let begun = Instant::now();
+        while UnixStream::connect(server.path()).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "memcached does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server
+    }
+
+    /// A Moneta in the test's own process.
+    pub fn moneta() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let clock = Arc::new(Clock::system());
+        let memory =
+            MemoryConfig { limit: 128 << 20, item_max: ITEM_MAX, evict: true, threads: 2, shards: None, seed: 7 };
+        let store = Memory::new(&memory, Arc::clone(&clock)).expect("the limits are possible");
+        let listeners = vec![Listener::unix(folder.path().join("socket"))];
+        let config = ServerConfig { listeners, workers: 2, ..ServerConfig::default() };
+        let settings = NodeSettings { item_max: ITEM_MAX, memory: 128 << 20, ..NodeSettings::default() };
+        let node = Arc::new(Node::new(settings, clock, Authenticator::off()));
+        let running = NodeServer::start(&config, ByPolicy::same(store), node, Box::new(|| ())).expect("it starts");
+        Self { folder, process: None, node: Some(running) }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&self.path())
+    }
+
+    /// Kills a memcached.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// An item to plant.
+#[derive(Clone, Debug)]
+pub struct Planted {
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+    pub flags: u32,
+    /// As in `ms T`; 0 for ever.
+    pub ttl: i64,
+}
+
+/// An item that never expires.
+pub fn item(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, flags: u32) -> Planted {
+    Planted { key: key.as_ref().to_vec(), value: value.as_ref().to_vec(), flags, ttl: 0 }
+}
+
+/// Key `number` of a test.
+pub fn key(number: usize) -> String {
+    format!("key:{number:06}")
+}
+
+/// A client that writes its requests by itself.
+pub struct Client {
+    stream: UnixStream,
+}
+
+impl Client {
+    pub fn connect(path: &Path) -> Self {
+        let stream = UnixStream::connect(path).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        Self { stream }
+    }
+
+    /// Sets all of `items`.
+    pub fn plant(&mut self, items: impl IntoIterator<Item = Planted>) {
+        let mut requests = Vec::new();
+        for Planted { key, value, flags, ttl } in items {
+            let (key, base64) = encoded(&key);
+            write!(requests, "ms {key} {} T{ttl} F{flags} q{base64}\r\n", value.len()).expect("a Vec takes all");
+            requests.extend_from_slice(&value);
+            requests.extend_from_slice(b"\r\n");
+        }
+        self.finish(requests);
+    }
+
+    pub fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.plant([item(key, value, 0)]);
+    }
+
+    pub fn delete(&mut self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) {
+        let mut requests = Vec::new();
+        for key in keys {
+            let (key, base64) = encoded(key.as_ref());
+            write!(requests, "md {key} q{base64}\r\n").expect("a Vec takes all");
+        }
+        self.finish(requests);
+    }
+
+    /// Sends `request` and reads until `end`.
+    pub fn ask(&mut self, request: &str, end: &str) -> String {
+        self.stream.write_all(request.as_bytes()).expect("the server reads");
+        String::from_utf8(self.read_to(end.as_bytes())).expect("a reply in ASCII")
+    }
+
+    /// Sends quiet requests; none may be answered.
+    fn finish(&mut self, mut requests: Vec<u8>) {
+        requests.extend_from_slice(b"mn\r\n");
+        self.stream.write_all(&requests).expect("the server reads");
+        let reply = self.read_to(b"MN\r\n");
+        assert_eq!(reply.escape_ascii().to_string(), "MN\\r\\n");
+    }
+
+    fn read_to(&mut self, end: &[u8]) -> Vec<u8> {
+        let mut reply = Vec::new();
+        while !reply.ends_with(end) {
+            let mut buffer = [0; 4096];
+            let read = self.stream.read(&mut buffer).expect("the server answers");
+            assert_ne!(read, 0, "the server hangs up after {}", reply.escape_ascii());
+            reply.extend_from_slice(&buffer[..read]);
+        }
+        reply
+    }
+}
+
+fn encoded(key: &[u8]) -> (String, &'static str) {
+    if key.iter().all(u8::is_ascii_graphic) {
+        (String::from_utf8(key.to_vec()).expect("ASCII"), "")
+    } else {
+        (STANDARD.encode(key), " b")
+    }
+}
+
+/// A configuration that is patient with a loaded machine but soon sure of a difference.
+pub fn config(a: &Server, b: &Server) -> VerifyConfig {
+    VerifyConfig {
+        settle: Duration::from_millis(150),
+        timeout: PATIENCE,
+        ..VerifyConfig::new(Address::Unix(a.path()), Address::Unix(b.path()))
+    }
+}
+
+/// Runs to the end.
+pub fn verify(config: VerifyConfig) -> Report {
+    let report = Verify::new(config).run(&Unwatched).expect("both servers are there");
+    assert_eq!(report.incomplete, None);
+    report
+}
+
+/// The counts, but for those that depend on how the run went.
+pub fn found(report: &Report) -> Counts {
+    Counts { walked_a: 0, walked_b: 0, looked_for: 0, ..report.counts }
+}
