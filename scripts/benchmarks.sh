@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every comparison with memcached that docs/benchmarks.md tells of, in turn. Needs two idle cores and about half an hour.
-#   scripts/benchmarks.sh [speed|latency|threads|capacity|misses]...
+#   scripts/benchmarks.sh [speed|latency|threads|front|capacity|misses]...
 # ROUNDS (5) and SECONDS_EACH (5) set the length. Reports go to standard output.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,6 +42,21 @@ threads() {
     # One worker against two, with both cores for either: the cost of a request must not grow with the second.
     compare --a "$node" --b "${node/-t 1/-t 2}" --rounds "$rounds" --duration "$seconds" --warmup 1 \
         --server-cpus 0,1 --client-cpus 0,1 --keys 300000 --key-size 30 --value-size 100 --connections 50 --fill
+}
+
+front() {
+    # What `moneta serve` in front of a memcached on a Unix socket adds, for a client that could ask it directly.
+    local folder
+    folder=$(mktemp -d)
+    memcached -s "$folder/l1.sock" -t 1 -m 1024 $user &
+    local peer=$!
+    trap 'kill $peer; wait $peer; rm -r "$folder"' RETURN
+    local proxy="$moneta serve -s {socket} -t 1 --admin off --l1 none --l2 remote:$folder/l1.sock"
+    for _ in $(seq 100); do [ -S "$folder/l1.sock" ] && break || sleep 0.1; done
+    compare --a "$folder/l1.sock" --b "$proxy" --rounds "$rounds" --duration "$seconds" --warmup 1 --name-a direct \
+        --name-b front --key-size 30 --keys 100000 --value-size 100 --connections 8 --fill
+    compare --a "$folder/l1.sock" --b "$proxy" --rounds "$rounds" --duration "$seconds" --warmup 1 --name-a direct \
+        --name-b front --key-size 30 --keys 100000 --value-size 100 --connections 8 --fill --multiget 10
 }
 
 capacity() {

@@ -89,12 +89,15 @@ impl Process {
     /// [`BenchError::System`] when the process is gone.
     pub fn memory(self) -> Result<Memory> {
         let status = self.proc_file("status")?;
-        let bytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-            kibibytes.map_or(0, |kibibytes| kibibytes * 1024)
-        };
-        Ok(Memory { resident: bytes("VmRSS:"), peak: bytes("VmHWM:") })
+        Ok(Memory { resident: status_bytes(&status, "VmRSS:"), peak: status_bytes(&status, "VmHWM:") })
+    }
+
+    /// Bytes of its resident memory that are no file's: what it would take with no page cache at all.
+    ///
+    /// # Errors
+    /// [`BenchError::System`] when the process is gone.
+    pub fn anonymous(self) -> Result<u64> {
+        Ok(status_bytes(&self.proc_file("status")?, "RssAnon:"))
     }
 
     /// Bytes it has read from and written to devices, from /proc/PID/io.
@@ -114,6 +117,13 @@ impl Process {
         let path = format!("/proc/{}/{name}", self.id);
         std::fs::read_to_string(&path).map_err(|error| BenchError::system(format!("read {path}"), error))
     }
+}
+
+/// A line of /proc/PID/status that counts KiB; 0 where it is missing.
+fn status_bytes(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.map_or(0, |kibibytes| kibibytes * 1024)
 }
 
 /// The kernel reports times in `USER_HZ`, which is 100 on every architecture Linux still supports but Alpha and IA-64.

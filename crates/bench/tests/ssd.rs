@@ -80,3 +80,40 @@ fn a_server_without_a_place_for_its_items_is_refused() {
     let (result, _) = bench(&["ssd", "--node", EXTSTORE, "--data", "/no/such/folder"]);
     assert!(result.unwrap_err().to_string().contains("/no/such/folder"));
 }
+
+#[test]
+fn engines_are_measured_one_after_the_other() {
+    require_memcached();
+    let data = tempfile::tempdir().unwrap();
+    let markdown = data.path().join("table.md");
+    let (first, second) = (format!("first={EXTSTORE}"), format!("second={EXTSTORE}"));
+    let mut arguments =
+        vec!["engines", "--engine", &first, "--engine", &second, "--data", data.path().to_str().unwrap()];
+    arguments.extend([
+        "--keys",
+        "2000",
+        "--flash-size",
+        "64",
+        "--duration",
+        "0.2",
+        "--warmup",
+        "0",
+        "--overwrites",
+        "2",
+    ]);
+    arguments.extend(["--verify", "--keep-page-cache", "--markdown", markdown.to_str().unwrap()]);
+    let (result, report) = bench(&arguments);
+    result.unwrap();
+    let engines = report.as_array().unwrap();
+    let number = |engine: usize, name: &str| engines[engine][name].as_f64().unwrap();
+    for (engine, name) in ["first", "second"].into_iter().enumerate() {
+        assert_eq!(engines[engine]["name"], name);
+        for figure in ["fill_rate", "quiet_rate", "quiet_p99", "loaded_rate", "overwrite_rate", "memory_per_item"] {
+            assert!(number(engine, figure) > 0.0, "{figure} in {report}");
+        }
+        assert_eq!((number(engine, "misses"), number(engine, "refused")), (0.0, 0.0));
+        // memcached forgets all when it ends.
+        assert_eq!(number(engine, "misses_after"), 100.0);
+    }
+    assert_eq!(std::fs::read_to_string(&markdown).unwrap().lines().count(), 4);
+}

@@ -1,6 +1,8 @@
-//! The command line of `moneta bench`: one server by default, two with `compare`, a trace with `replay`, SSD tiers with `ssd`.
+//! The command line of `moneta bench`: one server by default, two with `compare`, a trace with `replay`, SSD tiers with `ssd` and
+//! `engines`.
 
 mod compare_args;
+mod engines_args;
 mod output;
 mod replay_args;
 mod ssd_args;
@@ -12,6 +14,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 pub use compare_args::CompareArgs;
+pub use engines_args::EnginesArgs;
 pub use replay_args::ReplayArgs;
 pub use ssd_args::SsdArgs;
 pub use workload_args::WorkloadArgs;
@@ -42,6 +45,8 @@ enum Mode {
     Replay(Box<ReplayArgs>),
     /// Measure servers that keep their items on an SSD: fill, reads, a bulk load, restarts, overwrites.
     Ssd(Box<SsdArgs>),
+    /// Measure several servers that keep their items on an SSD one after the other, in one table.
+    Engines(Box<EnginesArgs>),
     /// List the named profiles.
     Profiles,
 }
@@ -138,6 +143,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         Some(Mode::Compare(compare)) => compare.run(),
         Some(Mode::Replay(replay)) => replay.run(),
         Some(Mode::Ssd(ssd)) => ssd.run(),
+        Some(Mode::Engines(engines)) => engines.run(),
         Some(Mode::Profiles) => {
             for (name, about) in profiles::list() {
                 println!("{name:<14} {about}");

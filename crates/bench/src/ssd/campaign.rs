@@ -177,7 +177,8 @@ pub struct Loads {
 }
 
 impl Loads {
-    fn new(settings: &Settings, value_size: u32) -> Self {
+    /// The loads of a campaign with values of this size.
+    pub fn new(settings: &Settings, value_size: u32) -> Self {
         let scale = &settings.scale;
         let workload = Workload {
             seed: 1,

@@ -9,11 +9,15 @@
 //! | [`subject`] | a server under test with its folder |
 //! | [`counters`] | what a server says of its tiers in `stats`, under the names of either program |
 //! | [`fill`], [`reads`], [`nightly`], [`overwrites`], [`restart`] | the parts of the campaign |
+//! | [`engines`] | a campaign of its own: any number of servers, one after the other |
+//! | [`device`] | what a disk has written |
 //! | [`fio`], [`page_cache`] | what the disk itself can do; emptying the page cache |
 //! | [`report`] | the results as a table |
 
 mod campaign;
 mod counters;
+mod device;
+pub mod engines;
 mod fill;
 mod fio;
 mod nightly;

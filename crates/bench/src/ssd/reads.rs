@@ -128,6 +128,16 @@ pub fn measure(subject: &Subject, plan: &Plan, online: bool) -> Result<Measured>
 }
 
 impl Measured {
+    /// Requests a second.
+    pub fn rate(&self) -> f64 {
+        self.outcome.requests_per_second
+    }
+
+    /// CPU time of the server for each request, in microseconds.
+    pub fn server_cpu(&self) -> Option<f64> {
+        self.outcome.server.as_ref().map(|server| server.cpu_per_request)
+    }
+
     /// 99th percentile of the gets' latency in microseconds.
     pub fn get_p99(&self) -> f64 {
         let get = self.outcome.operations.iter().find(|(operation, _)| *operation == Operation::Get);
