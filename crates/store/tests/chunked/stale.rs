@@ -108,7 +108,7 @@ impl Campaign {
                     let number = fastrand::usize(..self.asked.len());
                     self.poll(number)?;
                 }
-                18 if !self.asked.is_empty() && fastrand::u8(..4) == 0 => self.give_up(),
+                18 if !self.asked.is_empty() => self.give_up(),
                 _ => self.server.catch_up(),
             }
         }

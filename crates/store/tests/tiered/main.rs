@@ -5,9 +5,11 @@
 
 mod any;
 mod failures;
+mod handles;
 mod leaky;
 mod policies;
 mod races;
 mod scripted;
 mod slow;
 mod suites;
+mod upper;

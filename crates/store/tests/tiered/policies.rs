@@ -233,7 +233,7 @@ fn a_budget_leaves_no_moment_in_which_a_key_is_in_neither_tier() {
 }
 
 /// Polls until it is done; among threads, the others get their turn.
-fn finish<T>(mut asked: Asked<T>) -> T {
+pub fn finish<T>(mut asked: Asked<T>) -> T {
     loop {
         match asked.poll() {
             Some(outcome) => return outcome.expect("nothing fails"),

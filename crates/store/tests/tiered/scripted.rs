@@ -183,6 +183,10 @@ pub struct Pair {
 pub struct Asked<T>(Option<Step<T>>);
 
 impl<T> Asked<T> {
+    pub fn new(step: Step<T>) -> Self {
+        Self(Some(step))
+    }
+
     /// Its end, if it has come to it.
     pub fn poll(&mut self) -> Option<Result<T, StoreError>> {
         match self.0.take()? {

@@ -1,0 +1,65 @@
+//! The memory engine under a layer that cuts items into entries, as a memcached lies under it: with room for everything, short
+//! of it, and as the upper of two tiers.
+
+use std::sync::Arc;
+
+use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::suite::{self, Options, SuiteConfig};
+use moneta_store::{Chunked, ChunkedConfig, Clock, Promotion, Tiered, TieredConfig};
+
+fn memory(limit: u64, item_max: usize, clock: &Arc<Clock>) -> Memory {
+    let config = MemoryConfig { limit, item_max, evict: true, threads: 1, shards: Some(1), seed: 0 };
+    Memory::new(&config, Arc::clone(clock)).expect("the suite's limits are possible")
+}
+
+fn chunked(limit: u64, cut: ChunkedConfig, clock: &Arc<Clock>) -> Chunked<Memory> {
+    let entry_max = cut.whole_max.max(cut.piece_bytes as usize) + 64;
+    Chunked::new(memory(limit, entry_max, clock), cut, Arc::clone(clock))
+}
+
+/// What a read was is not written down.
+fn loose(options: Options) -> Options {
+    options.last_access_slack(u32::MAX).fetched_slack().counts_parts()
+}
+
+#[test]
+fn equals_the_model_with_ample_memory() {
+    for (piece_bytes, whole_max) in [(100, 50), (1000, 3000), (21 << 10, 21 << 10)] {
+        let value_max = if piece_bytes < 1000 { 20_000 } else { 1 << 20 };
+        let cut = ChunkedConfig { piece_bytes, whole_max, item_max: value_max };
+        let config = SuiteConfig { memory: 256 << 20, value_max };
+        let make = |config: SuiteConfig, clock: Arc<Clock>| chunked(config.memory, cut, &clock);
+        suite::run(make, loose(Options::exact()).config(config).rounds(5));
+    }
+}
+
+/// Pieces go one by one: most long values are broken at some time, and none is ever shown torn.
+#[test]
+fn forgets_but_never_errs_when_memory_is_short() {
+    let cut = ChunkedConfig { piece_bytes: 3000, whole_max: 2000, item_max: 64 << 10 };
+    let make = |config: SuiteConfig, clock: Arc<Clock>| chunked(config.memory, cut, &clock);
+    suite::run(make, loose(Options::lossy()).rounds(4));
+}
+
+#[test]
+fn nothing_shows_of_evictions_above() {
+    let make = |config: SuiteConfig, clock: Arc<Clock>| {
+        let cut = ChunkedConfig { piece_bytes: 3000, whole_max: 2000, item_max: config.value_max };
+        let tiers = (chunked(4 << 20, cut, &clock), memory(256 << 20, config.value_max, &clock));
+        let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max };
+        Tiered::new(tiers.0, tiers.1, config, clock)
+    };
+    let config = SuiteConfig { memory: 256 << 20, value_max: 64 << 10 };
+    suite::run(make, loose(Options::exact()).config(config).operations(4000).keys(1000).rounds(4));
+    for seed in 0..2 {
+        suite::concurrent(make, 4, seed);
+    }
+}
+
+#[test]
+fn threads_neither_lose_nor_tear() {
+    for seed in 0..2 {
+        let cut = ChunkedConfig { piece_bytes: 500, whole_max: 300, item_max: 1 << 20 };
+        suite::concurrent(|config, clock| chunked(config.memory, cut, &clock), 4, seed);
+    }
+}
