@@ -75,7 +75,9 @@ impl RemoteConfig {
             return wrong("timeouts, and how many in a row mean that a server is dead, must be more than nothing");
         }
         if self.backoff_min.is_zero() || self.backoff_min > self.backoff_max {
-            return wrong("the shortest pause between attempts to connect must be more than nothing and no more than the longest");
+            return wrong(
+                "the shortest pause between attempts to connect must be more than nothing and no more than the longest",
+            );
         }
         if self.item_max > VALUE_LIMIT {
             return wrong("no value can be longer than 1 GiB");

@@ -98,17 +98,33 @@ impl Counters {
         vec![
             counter("remote_requests_total", "Requests begun.", &self.requests),
             counter("remote_replies_total", "Replies received.", &self.replies),
-            figure("remote_reply_seconds_total", "Sum of the times from request to reply.", FigureKind::Counter, &[], seconds),
+            figure(
+                "remote_reply_seconds_total",
+                "Sum of the times from request to reply.",
+                FigureKind::Counter,
+                &[],
+                seconds,
+            ),
             counter("remote_timeouts_total", "Requests without a reply in time.", &self.timeouts),
             errors("timeout", &self.timeouts),
             errors("unreachable", &self.unreachable),
             errors("refused", &self.refused),
             errors("unsupported", &self.unsupported),
             counter("remote_retries_total", "Requests sent again on a fresh connection.", &self.retries),
-            figure("remote_reconnects_total", "Connections made in place of lost ones.", FigureKind::Counter, &[], reconnects),
+            figure(
+                "remote_reconnects_total",
+                "Connections made in place of lost ones.",
+                FigureKind::Counter,
+                &[],
+                reconnects,
+            ),
             counter("remote_connect_failures_total", "Attempts to connect that failed.", &self.connect_failures),
             gauge("remote_connections", "Connections that are open.", load(&self.connections)),
-            gauge("remote_in_flight", "Requests that wait for a reply.", (self.in_flight.load(Ordering::Relaxed) as i64).max(0) as f64),
+            gauge(
+                "remote_in_flight",
+                "Requests that wait for a reply.",
+                (self.in_flight.load(Ordering::Relaxed) as i64).max(0) as f64,
+            ),
             gauge("remote_up", "Whether the server is taken to be alive: 1 or 0.", f64::from(u8::from(!open))),
         ]
     }

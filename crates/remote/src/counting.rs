@@ -24,7 +24,12 @@ fn count(remote: &Remote, key: &Key<'_>, request: &Arithmetic) -> Result<Exchang
     remote.begin(Verb::Arithmetic(Arithmetic { create: None, ..*request }), key, &[])
 }
 
-async fn finish(remote: Remote, key: HeldKey, request: Arithmetic, mut counting: Exchange) -> Result<Number, StoreError> {
+async fn finish(
+    remote: Remote,
+    key: HeldKey,
+    request: Arithmetic,
+    mut counting: Exchange,
+) -> Result<Number, StoreError> {
     for _ in 0..ATTEMPTS {
         let answer = counting.await?;
         let create = match (answer, request.create) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, Driver, ErrorKind, Figure, Health, Install, ItemRef, Key, Lookup, Number, Observer, Step, Store,
-    StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, Driver, ErrorKind, Figure, Health, Install, ItemRef, Key, Lookup, Number, Observer, Step,
+    Store, StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
 };
 use parking_lot::Mutex;
 
@@ -103,7 +103,8 @@ impl Remote {
             none => {
                 let started = Background::start(&self.0.shared, &self.0.clock);
                 let failed = |error| {
-                    StoreError::new(ErrorKind::Unreachable, "cannot start a thread for a remote store").with_source(error)
+                    StoreError::new(ErrorKind::Unreachable, "cannot start a thread for a remote store")
+                        .with_source(error)
                 };
                 none.insert(started.map_err(failed)?)
             }
@@ -119,7 +120,9 @@ impl Remote {
             Answer::OutOfMemory => (ErrorKind::OutOfMemory, format!("{address} has no memory left")),
             Answer::Refused(Refusal::Server, why) => (ErrorKind::Unreachable, format!("{address} failed: {why}")),
             Answer::Refused(Refusal::Client, why) => (ErrorKind::Unsupported, format!("{address} refused: {why}")),
-            Answer::Refused(Refusal::Unknown, _) => (ErrorKind::Unsupported, format!("{address} does not know the command")),
+            Answer::Refused(Refusal::Unknown, _) => {
+                (ErrorKind::Unsupported, format!("{address} does not know the command"))
+            }
             _ => (ErrorKind::Unreachable, format!("{address} gave an answer that does not fit")),
         };
         self.0.shared.counters.failure(kind);

@@ -125,7 +125,8 @@ impl Shared {
 
     /// Looks the host's name up again, on a thread of its own: name servers may be slow, and the server may have moved.
     fn resolve_anew(self: &Arc<Self>) {
-        let by_name = matches!(&self.config.address, crate::address::Address::Tcp(text) if text.parse::<SocketAddr>().is_err());
+        let by_name =
+            matches!(&self.config.address, crate::address::Address::Tcp(text) if text.parse::<SocketAddr>().is_err());
         if !by_name || self.resolving.swap(true, Ordering::Relaxed) {
             return;
         }

@@ -172,7 +172,9 @@ fn begin_list(dialogue: &mut Dialogue, keys: &Keys, patience: Duration) -> Resul
 fn failure(config: &RemoteConfig, error: &DialogueError) -> Failure {
     let kind = match error {
         DialogueError::Unsupported(_) => ErrorKind::Unsupported,
-        DialogueError::Io(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+        DialogueError::Io(error)
+            if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) =>
+        {
             ErrorKind::Timeout
         }
         _ => ErrorKind::Unreachable,

@@ -171,7 +171,8 @@ fn a_server_that_hangs_is_taken_for_dead_until_it_answers() {
 
 #[test]
 fn what_the_server_says_at_connecting_may_be_anything() {
-    let refusals: [&[u8]; 4] = [b"ERROR Too many open connections\r\n", b"\x00\x01\x02", b"HTTP/1.1 400 Bad\r\n\r\n", b""];
+    let refusals: [&[u8]; 4] =
+        [b"ERROR Too many open connections\r\n", b"\x00\x01\x02", b"HTTP/1.1 400 Bad\r\n\r\n", b""];
     for refusal in refusals {
         let peer = Peer::play(None, move |mut visit| {
             visit.say(refusal);
@@ -213,7 +214,8 @@ fn what_was_given_up_takes_its_reply_along() {
     });
     let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20), ..impatient(&peer) });
     for round in 0..500 {
-        let given_up: Vec<_> = (0..3).map(|number| begin(&store, &format!("given up {round} {number}").replace(' ', "-"))).collect();
+        let given_up: Vec<_> =
+            (0..3).map(|number| begin(&store, &format!("given up {round} {number}").replace(' ', "-"))).collect();
         drop(given_up);
         let key = format!("kept-{round}");
         assert_eq!(get(&store, &key).expect("the server is well"), Some(value_of(&key)));
@@ -275,7 +277,10 @@ fn a_connection_that_is_closed_instead_of_a_reply_fails_writes_and_repeats_reads
             "mg" => get(&store, "closing").map(drop),
             _ => set(&store, "closing", b"x").map(drop),
         };
-        assert_eq!(ended.as_ref().map_err(StoreError::kind), if succeeds { Ok(&()) } else { Err(ErrorKind::Unreachable) });
+        assert_eq!(
+            ended.as_ref().map_err(StoreError::kind),
+            if succeeds { Ok(&()) } else { Err(ErrorKind::Unreachable) }
+        );
         assert_eq!(get(&store, "first").expect("it answers"), Some(b"here".to_vec()));
     }
 }

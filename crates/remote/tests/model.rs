@@ -5,8 +5,8 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::moneta::{Servers, memory};
 use common::config;
+use common::moneta::{Servers, memory};
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_memory::Memory;
 use moneta_remote::{Remote, RemoteConfig};

@@ -4,7 +4,9 @@
 use moneta_protocol::command::{Command, Keys};
 use moneta_protocol::decoder::{Decoded as Served, Decoder, Protocol as Serves};
 use moneta_remote::wire::dump;
-use moneta_remote::wire::{Answer, Decoded, Dialect, Expect, Probe, Probed, Protocol, Read, Request, Seen, Verb, decode, encode};
+use moneta_remote::wire::{
+    Answer, Decoded, Dialect, Expect, Probe, Probed, Protocol, Read, Request, Seen, Verb, decode, encode,
+};
 use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use proptest::prelude::*;
 
@@ -44,7 +46,8 @@ fn packet(status: u8, extras: &[u8], key: &[u8], value: &[u8], number: u32) -> V
 
 /// Replies as servers give them, each with what it is a reply to and what it says.
 fn replies() -> Vec<(Protocol, Verb, Vec<u8>, Answer)> {
-    let [read, peek, set, replace, delete, arithmetic, flush, statistics, noop] = verbs().try_into().expect("nine verbs");
+    let [read, peek, set, replace, delete, arithmetic, flush, statistics, noop] =
+        verbs().try_into().expect("nine verbs");
     let full = Seen {
         value: b"hello".to_vec(),
         size: 5,
@@ -91,11 +94,17 @@ fn replies() -> Vec<(Protocol, Verb, Vec<u8>, Answer)> {
         (Binary, set, packet(0, b"", b"", b"", 7), Answer::Stored { cas: 9 }),
         (Binary, replace, packet(1, b"", b"", b"Not found", 7), Answer::NotStored),
         (Binary, set, packet(3, b"", b"", b"Too large.", 7), Answer::TooLarge),
-        (Binary, arithmetic, packet(0, b"", b"", &12u64.to_be_bytes(), 7), Answer::Number { number: 12, cas: 9, ttl: None }),
+        (
+            Binary,
+            arithmetic,
+            packet(0, b"", b"", &12u64.to_be_bytes(), 7),
+            Answer::Number { number: 12, cas: 9, ttl: None },
+        ),
         (
             Binary,
             statistics,
-            [packet(0, b"", b"pid", b"12", 7), packet(0, b"", b"version", b"1.6 x", 7), packet(0, b"", b"", b"", 7)].concat(),
+            [packet(0, b"", b"pid", b"12", 7), packet(0, b"", b"version", b"1.6 x", 7), packet(0, b"", b"", b"", 7)]
+                .concat(),
             Answer::Statistics(known),
         ),
     ]
@@ -140,7 +149,9 @@ fn replies_to_others_are_not_taken() {
 #[test]
 fn lengths_that_nobody_has_are_not_waited_for() {
     let read = verbs()[0];
-    for bytes in [&b"VA 99999999999999999999 O7\r\n"[..], b"VA 1073741825 O7\r\n", b"VA -1 O7\r\n", &b"VA 1".repeat(5000)] {
+    for bytes in
+        [&b"VA 99999999999999999999 O7\r\n"[..], b"VA 1073741825 O7\r\n", b"VA -1 O7\r\n", &b"VA 1".repeat(5000)]
+    {
         assert!(decode(bytes, Protocol::Meta, &expect(read, Protocol::Meta), VALUE_MAX).is_err());
     }
     let endless = b"VALUE key 0 18446744073709551615\r\n";
@@ -198,7 +209,8 @@ fn retrieve() -> impl Strategy<Value = Retrieve> {
 }
 
 fn write() -> impl Strategy<Value = Write> {
-    let options = (mode(), any::<u32>(), exptime(), some(1..u64::MAX), some(any::<u64>()), any::<bool>(), some(exptime()));
+    let options =
+        (mode(), any::<u32>(), exptime(), some(1..u64::MAX), some(any::<u64>()), any::<bool>(), some(exptime()));
     options.prop_map(|(mode, flags, exptime, compare, new_cas, invalidate, vivify)| {
         let joins = matches!(mode, WriteMode::Append | WriteMode::Prepend);
         let compare = compare.filter(|_| mode != WriteMode::Add);
@@ -211,7 +223,13 @@ fn delete() -> impl Strategy<Value = Delete> {
     (some(any::<u64>()), some(any::<u64>()), any::<bool>(), some(exptime()), any::<bool>()).prop_map(
         |(compare, new_cas, invalidate, touch, drop_value)| {
             let stays = invalidate || drop_value;
-            Delete { compare, new_cas: new_cas.filter(|_| stays), invalidate, touch: touch.filter(|_| stays), drop_value }
+            Delete {
+                compare,
+                new_cas: new_cas.filter(|_| stays),
+                invalidate,
+                touch: touch.filter(|_| stays),
+                drop_value,
+            }
         },
     )
 }
@@ -219,7 +237,14 @@ fn delete() -> impl Strategy<Value = Delete> {
 fn arithmetic() -> impl Strategy<Value = Arithmetic> {
     let create = (any::<u64>(), exptime()).prop_map(|(initial, exptime)| Create { initial, exptime });
     (any::<u64>(), any::<bool>(), some(create), some(exptime()), some(1..u64::MAX), some(any::<u64>())).prop_map(
-        |(delta, decrement, create, touch, compare, new_cas)| Arithmetic { delta, decrement, create, touch, compare, new_cas },
+        |(delta, decrement, create, touch, compare, new_cas)| Arithmetic {
+            delta,
+            decrement,
+            create,
+            touch,
+            compare,
+            new_cas,
+        },
     )
 }
 

@@ -77,7 +77,9 @@ impl Claim {
     /// What was won, if it was.
     pub(crate) fn won(self, outcome: &Outcome) -> Option<Won> {
         match outcome {
-            Ok(Answer::Hit(seen)) if seen.won && seen.stale => Some(Won { key: self.key, hash: self.hash, cas: seen.cas }),
+            Ok(Answer::Hit(seen)) if seen.won && seen.stale => {
+                Some(Won { key: self.key, hash: self.hash, cas: seen.cas })
+            }
             _ => None,
         }
     }

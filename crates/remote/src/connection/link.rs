@@ -131,7 +131,12 @@ impl Link {
     ///
     /// # Errors
     /// When it fails at once; the target is told nothing then.
-    pub(crate) fn begin(&mut self, request: &Request<'_>, target: Target, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    pub(crate) fn begin(
+        &mut self,
+        request: &Request<'_>,
+        target: Target,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
         if let Stage::Down { retry_at, recoveries } = self.stage
             && (turn.now >= retry_at || recoveries != self.shared.recoveries())
         {
@@ -246,7 +251,8 @@ impl Link {
         let probing = matches!(self.stage, Stage::Probing { .. });
         let unsent = self.sent < self.out.len();
         let idle = turn.now.saturating_duration_since(self.active) >= IDLE;
-        if idle && !probing && self.in_flight.front().is_none_or(|first| self.retains && first.span.start >= self.sent) {
+        if idle && !probing && self.in_flight.front().is_none_or(|first| self.retains && first.span.start >= self.sent)
+        {
             // Nothing is due: what there is to receive can only be the connection's end.
             self.active = turn.now;
             self.receive(turn)?;
@@ -372,7 +378,11 @@ impl Link {
                     let entry = self.in_flight.pop_front().expect("it was at the front");
                     let max = self.shared.config.item_max;
                     let reason = format!("the item on {} is over the limit of {max} bytes", self.shared.config.address);
-                    turn.replies.fail(entry.target, &self.shared.counters, Failure::new(ErrorKind::Unsupported, reason));
+                    turn.replies.fail(
+                        entry.target,
+                        &self.shared.counters,
+                        Failure::new(ErrorKind::Unsupported, reason),
+                    );
                 }
             }
         }
@@ -507,4 +517,3 @@ impl Link {
         [waiting, carried, stage].into_iter().flatten().min()
     }
 }
-

@@ -90,9 +90,7 @@ pub(super) fn encode(request: &Request<'_>, number: u32, out: &mut Vec<u8>) -> R
         }
         Verb::Delete(_) => return Err(NEEDS_META),
         Verb::Arithmetic(arithmetic) => count(arithmetic)?,
-        Verb::Flush(delay) if delay.0 > 0 => {
-            Packet::of(opcode::FLUSH).extra(&packet_exptime(*delay).to_be_bytes())
-        }
+        Verb::Flush(delay) if delay.0 > 0 => Packet::of(opcode::FLUSH).extra(&packet_exptime(*delay).to_be_bytes()),
         Verb::Flush(_) => Packet::of(opcode::FLUSH),
         Verb::Statistics => Packet::of(opcode::STAT),
         Verb::Noop => Packet::of(opcode::NOOP),

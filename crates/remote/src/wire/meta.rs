@@ -1,6 +1,7 @@
 //! Meta requests. Every one carries `O` and its number, which comes back with the reply whatever becomes of it.
 //!
-//! `t` stands before `T` and `N`: it then shows what was left to live before this request.
+//! Servers go through the flags in their order: `t` and `R` stand before `T` and `N`, and so go by what was left to live before
+//! this request.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -97,9 +98,9 @@ impl Line<'_> {
         if !retrieve.bump {
             self.out.extend_from_slice(b" u");
         }
+        self.exptime(b'R', retrieve.recache.filter(|_| retrieve.claim));
         self.exptime(b'T', retrieve.touch);
         self.exptime(b'N', retrieve.vivify);
-        self.exptime(b'R', retrieve.recache.filter(|_| retrieve.claim));
         if retrieve.vivify.is_some() {
             self.new_cas(retrieve.new_cas)?;
         }

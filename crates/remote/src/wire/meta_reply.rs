@@ -50,15 +50,10 @@ fn bare(code: &[u8], kind: Kind, seen: Seen) -> Result<Answer, Broken> {
 }
 
 /// A reply with a value: an item, or the number that arithmetic made.
-fn value(
-    input: &[u8],
-    mut rest: &[u8],
-    line: usize,
-    expect: &Expect,
-    value_max: usize,
-) -> Result<Decoded, Broken> {
+fn value(input: &[u8], mut rest: &[u8], line: usize, expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
     let size = next(&mut rest).and_then(number).ok_or(MALFORMED)?;
-    let size = usize::try_from(size).ok().filter(|size| *size <= VALUE_LIMIT).ok_or(Broken("a value of impossible length"))?;
+    let size =
+        usize::try_from(size).ok().filter(|size| *size <= VALUE_LIMIT).ok_or(Broken("a value of impossible length"))?;
     let consumed = line + size + 2;
     let mut seen = Seen { size, ..Seen::default() };
     flags(rest, expect, &mut seen)?;

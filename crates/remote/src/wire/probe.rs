@@ -90,7 +90,9 @@ impl Probe {
     fn note(&mut self, line: &[u8]) -> Result<Option<String>, Broken> {
         let is_error = tokens::error(line).is_some();
         match self.answered {
-            0 if line.starts_with(b"VERSION ") => self.dialect.wide_times = memchr::memmem::find(line, MONETA).is_some(),
+            0 if line.starts_with(b"VERSION ") => {
+                self.dialect.wide_times = memchr::memmem::find(line, MONETA).is_some()
+            }
             // Too many connections, a log-in that is wanted.
             0 if is_error => return Ok(Some(tokens::readable(line))),
             1 if line == b"MN" => self.knows_meta = true,

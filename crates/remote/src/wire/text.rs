@@ -12,7 +12,8 @@ use super::tokens::{self, next, number};
 use super::{Answer, Broken, Decoded, Dialect, Expect, LIST_MAX, Read, Request, Seen, Unsupported, VALUE_LIMIT, Verb};
 
 const NEEDS_META: Unsupported = Unsupported("the server does not know the meta protocol, which this request needs");
-const ODD_KEY: Unsupported = Unsupported("a key with spaces or control characters cannot be sent over the text protocol");
+const ODD_KEY: Unsupported =
+    Unsupported("a key with spaces or control characters cannot be sent over the text protocol");
 const MALFORMED: Broken = Broken("a reply that is none of the text protocol's");
 const FOREIGN: Broken = Broken("an item of another key");
 const END: &[u8] = b"END\r\n";
