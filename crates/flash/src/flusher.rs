@@ -346,6 +346,7 @@ impl Flusher {
         let region = self.log.regions.get(sealed.region);
         if region.sequence() == sealed.sequence && region.change_state(State::Sealed, State::Closed) {
             *region.resident.write() = None;
+            self.log.note_closed();
         }
         Ok(())
     }

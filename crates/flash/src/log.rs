@@ -212,6 +212,11 @@ impl Log {
         self.groups.iter().position(fits).unwrap_or(group)
     }
 
+    /// A region was written to its end: the reclaimer may have waited for it to be one that can go.
+    pub(crate) fn note_closed(&self) {
+        self.reclaim.need();
+    }
+
     fn begin(&self, group: usize, now: u32) -> Result<Open, Full> {
         let buffer = self.buffers.take().ok_or(Full)?;
         let reserve = if group == CARRIED { 0 } else { RESERVE };
