@@ -6,7 +6,7 @@
 //! with marks are rare; for the moment between, readers of the server see them without.
 
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Expiry, Install, ItemMeta, ItemRef, Key, Step, StoreError, Written};
+use moneta_store::{Expiry, Install, Item, ItemMeta, ItemRef, Key, Step, StoreError, Written};
 
 use crate::reads::{self, HeldKey};
 use crate::remote::Remote;
@@ -17,9 +17,12 @@ use crate::writes;
 const SHORT: i64 = 60;
 
 pub(crate) fn install(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+    if item.meta.cas != 0 && remote.dialect().is_none() {
+        return install_later(remote, key, item, how);
+    }
     let meta = &item.meta;
     let mode = if how == Install::Replace { WriteMode::Replace } else { WriteMode::Set };
-    let knows_cas = remote.dialect().is_none_or(|dialect| dialect.explicit_cas);
+    let knows_cas = remote.dialect().is_some_and(|dialect| dialect.explicit_cas);
     let new_cas = (meta.cas != 0 && knows_cas).then_some(meta.cas);
     let won_afresh = meta.token_sent && !meta.stale;
     let exptime = if won_afresh { Exptime(SHORT) } else { absolute(meta.expiry, remote.now()) };
@@ -44,6 +47,25 @@ pub(crate) fn install(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: I
             }))
         }
         other => other,
+    }
+}
+
+/// What form an item takes depends on the server, of which nothing is known yet: a request before it waits for that.
+fn install_later(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+    let (remote, held) = (remote.clone(), HeldKey::new(key));
+    let item = Item { meta: item.meta, value: item.value.to_vec() };
+    match remote.begin(Verb::Noop, key, &[]) {
+        Ok(first) => Step::Wait(Box::pin(async move {
+            let answer = first.await?;
+            if answer != Answer::Done {
+                return Err(remote.unexpected(answer));
+            }
+            match install(&remote, &held.get(), &item.as_ref(), how) {
+                Step::Done(ended) => ended,
+                Step::Wait(installing) => installing.await,
+            }
+        })),
+        Err(error) => Step::Done(Err(error)),
     }
 }
 

@@ -37,10 +37,15 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// What an item takes on the server beside key and value, in bytes: of the order of memcached's header.
 const OVERHEAD: usize = 56;
 
+/// A batch of keys, in the server's order.
+type Batch = Arc<[Arc<[u8]>]>;
+/// Items of a batch that are there.
+type Looked = Arc<Mutex<Option<Vec<(Arc<[u8]>, Seen)>>>>;
+
 /// A walk under way; lies in its cursor.
 struct Walk {
     keys: Arc<Keys>,
-    looked: Arc<Mutex<Option<Vec<(Arc<[u8]>, Seen)>>>>,
+    looked: Looked,
 }
 
 /// Keys on their way from the thread to the walk.
@@ -52,7 +57,7 @@ struct Keys {
 
 #[derive(Default)]
 struct KeysState {
-    batches: VecDeque<Arc<[Arc<[u8]>]>>,
+    batches: VecDeque<Batch>,
     /// No more will come; with a reason, if that is too early.
     ended: Option<Option<Failure>>,
     given_up: bool,
@@ -78,11 +83,7 @@ pub(crate) fn walk(remote: &Remote, cursor: &mut Cursor, show: &mut dyn FnMut(&W
 }
 
 /// Looks at the next batch of keys. They leave the queue when that is done, so that giving up half way loses none.
-async fn look(
-    remote: Remote,
-    keys: Arc<Keys>,
-    looked: Arc<Mutex<Option<Vec<(Arc<[u8]>, Seen)>>>>,
-) -> Result<(), StoreError> {
+async fn look(remote: Remote, keys: Arc<Keys>, looked: Looked) -> Result<(), StoreError> {
     let Some(batch) = poll_fn(|context| keys.poll_first(context)).await? else { return Ok(()) };
     let seed = remote.config().seed;
     let verb = Verb::Peek { value: false };
@@ -210,7 +211,7 @@ impl Keys {
     }
 
     /// The first batch, which stays; `None` when there are no more.
-    fn poll_first(&self, context: &mut Context<'_>) -> Poll<Result<Option<Arc<[Arc<[u8]>]>>, StoreError>> {
+    fn poll_first(&self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, StoreError>> {
         let mut state = self.state.lock();
         if let Some(batch) = state.batches.front() {
             return Poll::Ready(Ok(Some(Arc::clone(batch))));

@@ -13,13 +13,12 @@ use std::time::{Duration, Instant};
 
 use moneta_store::{ErrorKind, StoreError};
 
-use super::socket::{Connecting, Socket};
+use super::socket::Socket;
 use super::stage::Stage;
 use super::{Entry, OwnedRequest, Replies, Target};
-use crate::address::Address;
 use crate::failure::Failure;
 use crate::shared::Shared;
-use crate::wire::{self, Decoded, Dialect, Probe, Probed, Request, Unsupported};
+use crate::wire::{self, Decoded, Dialect, Request, Unsupported};
 
 /// Bytes that one call receives at most, unless a longer reply is on its way.
 const RECEIVE_BYTES: usize = 64 << 10;
@@ -63,7 +62,7 @@ pub(crate) struct Link {
     pub(super) sent: usize,
     pub(super) input: Vec<u8>,
     /// Bytes at the front of `input` that are decoded.
-    read: usize,
+    pub(super) read: usize,
     /// Bytes of `input`, from `read`, without which decoding again makes no sense.
     needed: usize,
     /// Bytes still to be thrown away: the rest of a reply that is too long.
@@ -180,7 +179,7 @@ impl Link {
     }
 
     /// Encodes a request behind what is to be sent.
-    fn send_later(
+    pub(super) fn send_later(
         &mut self,
         request: &Request<'_>,
         target: Target,
@@ -271,7 +270,7 @@ impl Link {
     }
 
     /// Sends what the kernel takes; true if it took anything.
-    fn flush(&mut self, turn: &Turn<'_>) -> Result<bool, Failure> {
+    pub(super) fn flush(&mut self, turn: &Turn<'_>) -> Result<bool, Failure> {
         let Some(socket) = &self.socket else { return Ok(false) };
         let sent = socket.send(&self.out[self.sent..]).map_err(|error| self.broke(&error))?;
         self.sent += sent;
@@ -405,7 +404,7 @@ impl Link {
         matches!(self.stage, Stage::Up { dialect, .. } if dialect.protocol != wire::Protocol::Binary)
     }
 
-    fn misbehaved(&self, what: &str) -> Failure {
+    pub(super) fn misbehaved(&self, what: &str) -> Failure {
         Failure::unreachable(format!("{} sent {what}", self.shared.config.address))
     }
 
@@ -416,92 +415,6 @@ impl Link {
         self.input.clear();
         (self.sent, self.read, self.needed, self.skip) = (0, 0, 0, 0);
         (self.retains, self.blocked, self.put_off) = (false, false, false);
-    }
-
-    pub(super) fn connect(&mut self, turn: &mut Turn<'_>) {
-        let address = match &self.shared.config.address {
-            Address::Unix(path) => Socket::unix(path),
-            Address::Tcp(_) => match self.shared.address(self.tries) {
-                Some(address) => Socket::tcp(&address),
-                None => Err(rustix::io::Errno::ADDRNOTAVAIL),
-            },
-        };
-        let begun = address.and_then(|(socket, connecting)| {
-            socket.watch(turn.queue, matches!(connecting, Connecting::UnderWay))?;
-            Ok((socket, connecting))
-        });
-        match begun {
-            Ok((socket, connecting)) => {
-                self.socket = Some(socket);
-                self.stage = Stage::Connecting { until: turn.now + self.shared.config.connect_timeout };
-                if matches!(connecting, Connecting::Done) {
-                    self.probe(turn);
-                }
-            }
-            Err(error) => self.lose(self.cannot_connect(&error), turn),
-        }
-    }
-
-    fn cannot_connect(&self, error: &rustix::io::Errno) -> Failure {
-        Failure::unreachable(format!("cannot connect to {}: {error}", self.shared.config.address))
-    }
-
-    fn see_connected(&mut self, turn: &mut Turn<'_>) {
-        let Some(socket) = &self.socket else { return };
-        match socket.is_connected() {
-            Ok(false) => {}
-            Ok(true) => match socket.watch_room(turn.queue, false) {
-                Ok(()) => self.probe(turn),
-                Err(error) => self.lose(self.cannot_connect(&error), turn),
-            },
-            Err(error) => self.lose(self.cannot_connect(&error), turn),
-        }
-    }
-
-    fn probe(&mut self, turn: &mut Turn<'_>) {
-        self.out.clear();
-        self.sent = 0;
-        let probe = Probe::begin(self.shared.config.protocol, self.ask_in_binary, &mut self.out);
-        self.stage = Stage::Probing { until: turn.now + self.shared.config.request_timeout, probe };
-        if let Err(failure) = self.flush(turn) {
-            self.lose(failure, turn);
-        }
-    }
-
-    fn look_at_probe(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
-        let Stage::Probing { probe, .. } = &mut self.stage else { return Ok(()) };
-        match probe.look(&self.input[self.read..]) {
-            Ok(Probed::Partial) => Ok(()),
-            Ok(Probed::Dialect(dialect, consumed)) => {
-                self.read += consumed;
-                self.come_up(dialect, turn);
-                Ok(())
-            }
-            Ok(Probed::Refused(why)) => {
-                Err(Failure::unreachable(format!("{} refuses: {why}", self.shared.config.address)))
-            }
-            Err(broken) => Err(self.misbehaved(broken.0)),
-        }
-    }
-
-    fn come_up(&mut self, dialect: Dialect, turn: &mut Turn<'_>) {
-        tracing::debug!(server = %self.shared.config.address, protocol = dialect.protocol.name(), "connected");
-        self.shared.counters.connects.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.shared.counters.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.shared.note_dialect(dialect);
-        self.stage = Stage::Up { dialect, since: turn.now };
-        self.was_up = true;
-        self.served = false;
-        self.out.clear();
-        self.sent = 0;
-        self.send_carried(dialect, turn);
-        for queued in std::mem::take(&mut self.waiting) {
-            let request = queued.request.as_ref();
-            if let Err((target, failure)) = self.send_later(&request, queued.target, queued.begun, dialect) {
-                turn.replies.end_unsent(target, failure);
-            }
-        }
-        self.waiting_bytes = 0;
     }
 
     /// What is due next, for a timer.

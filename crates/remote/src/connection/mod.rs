@@ -4,6 +4,7 @@ mod entry;
 mod link;
 mod loss;
 mod replies;
+mod rise;
 mod socket;
 mod stage;
 

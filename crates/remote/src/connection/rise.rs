@@ -1,0 +1,101 @@
+//! How a connection comes up: connect, ask the server what it understands, send what has waited for that.
+
+use std::sync::atomic::Ordering;
+
+use super::link::{Link, Turn};
+use super::socket::{Connecting, Socket};
+use super::stage::Stage;
+use crate::address::Address;
+use crate::failure::Failure;
+use crate::wire::{Dialect, Probe, Probed};
+
+impl Link {
+    /// Begins to connect.
+    pub(super) fn connect(&mut self, turn: &mut Turn<'_>) {
+        let address = match &self.shared.config.address {
+            Address::Unix(path) => Socket::unix(path),
+            Address::Tcp(_) => match self.shared.address(self.tries) {
+                Some(address) => Socket::tcp(&address),
+                None => Err(rustix::io::Errno::ADDRNOTAVAIL),
+            },
+        };
+        let begun = address.and_then(|(socket, connecting)| {
+            socket.watch(turn.queue, matches!(connecting, Connecting::UnderWay))?;
+            Ok((socket, connecting))
+        });
+        match begun {
+            Ok((socket, connecting)) => {
+                self.socket = Some(socket);
+                self.stage = Stage::Connecting { until: turn.now + self.shared.config.connect_timeout };
+                if matches!(connecting, Connecting::Done) {
+                    self.probe(turn);
+                }
+            }
+            Err(error) => self.lose(self.cannot_connect(&error), turn),
+        }
+    }
+
+    fn cannot_connect(&self, error: &rustix::io::Errno) -> Failure {
+        Failure::unreachable(format!("cannot connect to {}: {error}", self.shared.config.address))
+    }
+
+    /// Sees whether connecting is through.
+    pub(super) fn see_connected(&mut self, turn: &mut Turn<'_>) {
+        let Some(socket) = &self.socket else { return };
+        match socket.is_connected() {
+            Ok(false) => {}
+            Ok(true) => match socket.watch_room(turn.queue, false) {
+                Ok(()) => self.probe(turn),
+                Err(error) => self.lose(self.cannot_connect(&error), turn),
+            },
+            Err(error) => self.lose(self.cannot_connect(&error), turn),
+        }
+    }
+
+    fn probe(&mut self, turn: &mut Turn<'_>) {
+        self.out.clear();
+        self.sent = 0;
+        let probe = Probe::begin(self.shared.config.protocol, self.ask_in_binary, &mut self.out);
+        self.stage = Stage::Probing { until: turn.now + self.shared.config.request_timeout, probe };
+        if let Err(failure) = self.flush(turn) {
+            self.lose(failure, turn);
+        }
+    }
+
+    /// Reads what the server has said of itself.
+    pub(super) fn look_at_probe(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
+        let Stage::Probing { probe, .. } = &mut self.stage else { return Ok(()) };
+        match probe.look(&self.input[self.read..]) {
+            Ok(Probed::Partial) => Ok(()),
+            Ok(Probed::Dialect(dialect, consumed)) => {
+                self.read += consumed;
+                self.come_up(dialect, turn);
+                Ok(())
+            }
+            Ok(Probed::Refused(why)) => {
+                Err(Failure::unreachable(format!("{} refuses: {why}", self.shared.config.address)))
+            }
+            Err(broken) => Err(self.misbehaved(broken.0)),
+        }
+    }
+
+    fn come_up(&mut self, dialect: Dialect, turn: &mut Turn<'_>) {
+        tracing::debug!(server = %self.shared.config.address, protocol = dialect.protocol.name(), "connected");
+        self.shared.counters.connects.fetch_add(1, Ordering::Relaxed);
+        self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
+        self.shared.note_dialect(dialect);
+        self.stage = Stage::Up { dialect, since: turn.now };
+        self.was_up = true;
+        self.served = false;
+        self.out.clear();
+        self.sent = 0;
+        self.send_carried(dialect, turn);
+        for queued in std::mem::take(&mut self.waiting) {
+            let request = queued.request.as_ref();
+            if let Err((target, failure)) = self.send_later(&request, queued.target, queued.begun, dialect) {
+                turn.replies.end_unsent(target, failure);
+            }
+        }
+        self.waiting_bytes = 0;
+    }
+}
