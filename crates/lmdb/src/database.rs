@@ -15,8 +15,8 @@ use crate::tables::{Left, Tables};
 
 /// Version of what the engine writes: the records', and the trees.
 const FORMAT: u32 = 1;
-/// Bytes of a page: the system's.
-const PAGE_BYTES: u64 = 4096;
+/// The file's size is a multiple of this, as it must be of any system's page.
+const SIZE_STEP: u64 = 64 << 10;
 /// Part of the file that is kept free, for the pages that a batch copies and those that readers still hold,
 const RESERVE_PART: u64 = 8;
 /// but not less than so many bytes, unless that is
@@ -52,7 +52,9 @@ pub struct LmdbDatabase {
     pub(crate) tables: Tables,
     pub(crate) shared: Arc<Shared>,
     pub(crate) counters: Counters,
-    pub(crate) bytes: u64,
+    /// Most bytes of the file.
+    bytes: u64,
+    page_bytes: u64,
     durability: Durability,
 }
 
@@ -84,11 +86,11 @@ impl Database for LmdbDatabase {
                 "LMDB cannot open it ({error}): restore it, or remove the whole folder to start without items"
             ),
         };
-        let bytes = config.bytes / PAGE_BYTES * PAGE_BYTES;
+        let bytes = config.bytes / SIZE_STEP * SIZE_STEP;
         let env = open_env(config, bytes).map_err(refuse)?;
-        let tables = Tables::open(&env).map_err(refuse)?;
+        let (tables, page_bytes) = Tables::open(&env).map_err(refuse)?;
         let (shared, durability) = (Arc::clone(shared), config.durability);
-        Ok(Self { env, tables, shared, counters: Counters::default(), bytes, durability })
+        Ok(Self { env, tables, shared, counters: Counters::default(), bytes, page_bytes, durability })
     }
 
     fn begin(&self, _shard: usize) -> Result<LmdbBatch<'_>, Failure> {
@@ -126,7 +128,7 @@ impl Database for LmdbDatabase {
     /// Removes the oldest items, in two transactions: LMDB uses pages again from the second one after that which freed them.
     fn make_room(&self, _shard: usize) -> Result<bool, Failure> {
         self.counters.map_full.fetch_add(1, Ordering::Relaxed);
-        let pages = (self.bytes / PAGE_BYTES / ROOM_PART).max(1);
+        let pages = (self.bytes / self.page_bytes / ROOM_PART).max(1);
         let first = self.evict_pages(pages)?;
         Ok(self.evict_pages(pages)? || first)
     }
@@ -170,7 +172,7 @@ impl LmdbDatabase {
     /// Pages that items and their entries may take.
     pub(crate) fn pages_max(&self) -> u64 {
         let reserve = (self.bytes / RESERVE_PART).max(RESERVE_MIN).min(self.bytes / RESERVE_PART_MAX);
-        (self.bytes - reserve) / PAGE_BYTES
+        (self.bytes - reserve) / self.page_bytes
     }
 
     /// Removes the oldest items until so many pages are free that were not; false if there was none.

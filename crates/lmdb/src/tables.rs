@@ -40,16 +40,17 @@ impl Tables {
     /// How many there are.
     pub(crate) const COUNT: u32 = 3;
 
-    /// Opens the trees, or makes them.
-    pub(crate) fn open(env: &Env) -> heed::Result<Self> {
+    /// Opens the trees, or makes them; tells the bytes of a page, too.
+    pub(crate) fn open(env: &Env) -> heed::Result<(Self, u64)> {
         let mut txn = env.write_txn()?;
         let tables = Self {
             items: env.create_database(&mut txn, Some("items"))?,
             order: env.create_database(&mut txn, Some("order"))?,
             expiry: env.create_database(&mut txn, Some("expiry"))?,
         };
+        let page_bytes = tables.items.stat(&txn)?.page_size;
         txn.commit()?;
-        Ok(tables)
+        Ok((tables, u64::from(page_bytes)))
     }
 
     /// Each tree with its name.

@@ -11,6 +11,9 @@ use crate::filter::{DeadFilterFactory, Removed};
 
 /// Buffers of a shard: one that is filled, and up to two that are being flushed.
 const BUFFERS: i32 = 3;
+/// Under FIFO: how many small files are joined at a time, at least. With fewer the same bytes would be written more often; with
+/// more, reads would have more filters to ask.
+const JOINED_MIN: i32 = 12;
 /// Bytes of RocksDB's own log of what it does, of which two files are kept.
 const INFO_LOG_BYTES: usize = 1 << 20;
 
@@ -59,6 +62,7 @@ fn buffers(options: &mut Options, config: &RocksConfig) {
     options.set_write_buffer_size(usize::try_from(buffer).unwrap_or(usize::MAX));
     options.set_max_write_buffer_number(BUFFERS);
     if config.compaction == Compaction::Fifo {
+        options.set_level_zero_file_num_compaction_trigger(JOINED_MIN);
         return;
     }
     options.set_target_file_size_base(buffer);
