@@ -30,7 +30,7 @@ const SWEPT: usize = 1000;
 /// Transactions of one turn of the sweeper.
 const SWEEPS: usize = 20;
 /// Slots for readers beside the pool's: the keeper, and whoever asks for statistics.
-const READERS_MORE: u32 = 64;
+const READERS_MORE: u32 = 256;
 /// Says that the file was written to without syncs, and so cannot be trusted once the machine has gone down.
 const UNSYNCED: &str = "moneta.unsynced";
 
