@@ -53,10 +53,13 @@ front() {
     trap 'kill $peer; wait $peer; rm -r "$folder"' RETURN
     local proxy="$moneta serve -s {socket} -t 1 --admin off --l1 none --l2 remote:$folder/l1.sock"
     for _ in $(seq 100); do [ -S "$folder/l1.sock" ] && break || sleep 0.1; done
-    compare --a "$folder/l1.sock" --b "$proxy" --rounds "$rounds" --duration "$seconds" --warmup 1 --name-a direct \
-        --name-b front --key-size 30 --keys 100000 --value-size 100 --connections 8 --fill
-    compare --a "$folder/l1.sock" --b "$proxy" --rounds "$rounds" --duration "$seconds" --warmup 1 --name-a direct \
-        --name-b front --key-size 30 --keys 100000 --value-size 100 --connections 8 --fill --multiget 10
+    # At a fixed rate, what each adds; then as fast as it goes, where client, server and front share the cores.
+    local load
+    for load in "--rate 20000 --arrivals poisson" "" "--multiget 10"; do
+        # shellcheck disable=SC2086 # the words of an option
+        compare --a "$folder/l1.sock" --b "$proxy" --rounds "$rounds" --duration "$seconds" --warmup 1 --name-a direct \
+            --name-b front --key-size 30 --keys 100000 --value-size 100 --connections 8 --fill $load
+    done
 }
 
 capacity() {
