@@ -15,7 +15,7 @@ pub(crate) struct Counters {
     unreachable: AtomicU64,
     refused: AtomicU64,
     unsupported: AtomicU64,
-    pub(crate) connects: AtomicU64,
+    pub(crate) reconnects: AtomicU64,
     pub(crate) connect_failures: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) connections: AtomicU64,
@@ -92,8 +92,6 @@ impl Counters {
             let help = "Requests that failed, by why.";
             figure("remote_errors_total", help, FigureKind::Counter, &[("kind", kind)], load(value))
         };
-        let connects = load(&self.connects);
-        let reconnects = (connects - load(&self.connections)).max(0.0);
         let seconds = load(&self.reply_nanoseconds) / 1e9;
         vec![
             counter("remote_requests_total", "Requests begun.", &self.requests),
@@ -111,13 +109,7 @@ impl Counters {
             errors("refused", &self.refused),
             errors("unsupported", &self.unsupported),
             counter("remote_retries_total", "Requests sent again on a fresh connection.", &self.retries),
-            figure(
-                "remote_reconnects_total",
-                "Connections made in place of lost ones.",
-                FigureKind::Counter,
-                &[],
-                reconnects,
-            ),
+            counter("remote_reconnects_total", "Connections made in place of lost ones.", &self.reconnects),
             counter("remote_connect_failures_total", "Attempts to connect that failed.", &self.connect_failures),
             gauge("remote_connections", "Connections that are open.", load(&self.connections)),
             gauge(

@@ -238,7 +238,11 @@ impl Link {
             Stage::Probing { .. } | Stage::Up { .. } => {}
         }
         if matches!(self.stage, Stage::Probing { .. } | Stage::Up { .. }) {
-            let moved = self.exchange(turn);
+            let mut moved = self.exchange(turn);
+            // This thread may have been held up: what is late here may have been here for long.
+            if self.put_off && self.deadline().is_some_and(|deadline| deadline <= turn.now) {
+                moved = moved.and_then(|()| self.receive(turn));
+            }
             if let Err(failure) = moved {
                 self.lose(failure, turn);
             }

@@ -81,7 +81,7 @@ impl Link {
 
     fn come_up(&mut self, dialect: Dialect, turn: &mut Turn<'_>) {
         tracing::debug!(server = %self.shared.config.address, protocol = dialect.protocol.name(), "connected");
-        self.shared.counters.connects.fetch_add(1, Ordering::Relaxed);
+        self.shared.counters.reconnects.fetch_add(u64::from(self.was_up), Ordering::Relaxed);
         self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         self.shared.note_dialect(dialect);
         self.stage = Stage::Up { dialect, since: turn.now };
