@@ -25,11 +25,7 @@ pub(crate) enum Difference {
     /// Only this side has one.
     Only(Side),
     /// Both have one.
-    Parts {
-        value: bool,
-        flags: bool,
-        expiry: bool,
-    },
+    Parts { value: bool, flags: bool, expiry: bool },
 }
 
 /// What a look at both sides of a key says.

@@ -114,12 +114,7 @@ pub(crate) fn write(target: &mut Line, server_ahead: i64, fixes: &[Fix]) -> Vec<
     done
 }
 
-fn try_write(
-    target: &mut Line,
-    server_ahead: i64,
-    fixes: &[Fix],
-    done: &mut Vec<Fixed>,
-) -> Result<(), DialogueError> {
+fn try_write(target: &mut Line, server_ahead: i64, fixes: &[Fix], done: &mut Vec<Fixed>) -> Result<(), DialogueError> {
     let dialogue = target.dialogue()?;
     let asked: Vec<Asked> =
         fixes.iter().map(|fix| put(dialogue, &fix.request(server_ahead))).collect::<Result<_, _>>()?;

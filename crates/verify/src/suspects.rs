@@ -182,7 +182,9 @@ mod tests {
 
     #[test]
     fn what_evens_out_is_none() {
-        for (last, next) in [(Verdict::Equal, Next::Equal), (Verdict::Gone, Next::Gone), (Verdict::Expiring, Next::Gone)] {
+        for (last, next) in
+            [(Verdict::Equal, Next::Equal), (Verdict::Gone, Next::Gone), (Verdict::Expiring, Next::Gone)]
+        {
             let mut suspect = suspect();
             for _ in 0..4 {
                 suspect.judge(Verdict::Different(ONLY_A), versions(1));

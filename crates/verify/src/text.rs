@@ -52,7 +52,8 @@ impl Report {
             ("not repaired", counts.unrepaired),
         ];
         let walked = [("listed by A", counts.walked_a), ("listed by B", counts.walked_b)];
-        let some = |rows: &[(&'static str, u64)]| rows.iter().copied().filter(|(_, number)| *number > 0).collect::<Vec<_>>();
+        let some =
+            |rows: &[(&'static str, u64)]| rows.iter().copied().filter(|(_, number)| *number > 0).collect::<Vec<_>>();
         [some(&walked), always.to_vec(), some(&sometimes)].concat()
     }
 
@@ -98,7 +99,10 @@ fn line(kind: Kind, example: &Example) -> String {
         }
         Kind::OnlyInA | Kind::OnlyInB | Kind::Errors | Kind::Unrepaired => {
             let item = example.a.or(example.b);
-            item.map_or_else(|| key.clone(), |item| format!("{key}  {} bytes, flags {}, {}", item.size, item.flags, expiry(&item)))
+            item.map_or_else(
+                || key.clone(),
+                |item| format!("{key}  {} bytes, flags {}, {}", item.size, item.flags, expiry(&item)),
+            )
         }
     }
 }

@@ -65,7 +65,10 @@ fn finds_all(a: &Server, b: &Server) {
     names_some(&report);
     let swapped = verify(VerifyConfig { examples: 0, ..config(b, a) });
     assert_eq!(swapped.counts.different, report.counts.different);
-    assert_eq!((swapped.counts.only_in_a, swapped.counts.only_in_b), (report.counts.only_in_b, report.counts.only_in_a));
+    assert_eq!(
+        (swapped.counts.only_in_a, swapped.counts.only_in_b),
+        (report.counts.only_in_b, report.counts.only_in_a)
+    );
     assert!(swapped.examples.values().all(Vec::is_empty));
 }
 
@@ -120,12 +123,13 @@ fn odd_keys_and_values_of_all_sizes_are_compared() {
         vec![b'k'; 250],
         b"two words".to_vec(),
         b"\x00\x01\r\n\xff".to_vec(),
-        (0..=186).map(|byte| byte as u8).collect(),
+        (0..186).collect(),
         "schl\u{fc}ssel%20".into(),
         b"key=x exp=-1".to_vec(),
     ];
     let binary: Vec<u8> = (0..100_000).map(|index| (index * 7 % 256) as u8).collect();
-    let values = [Vec::new(), b"\r\nEND\r\n".to_vec(), binary, vec![b'x'; 1 << 20], b"v".to_vec(), Vec::new(), Vec::new()];
+    let values =
+        [Vec::new(), b"\r\nEND\r\n".to_vec(), binary, vec![b'x'; 1 << 20], b"v".to_vec(), Vec::new(), Vec::new()];
     let items: Vec<Planted> = keys.iter().zip(&values).map(|(key, value)| item(key, value, 3)).collect();
     a.client().plant(items.clone());
     b.client().plant(items.clone());

@@ -64,8 +64,7 @@ fn keys_come_from_a_dump() {
     file.write_all(dump.as_bytes()).expect("written");
     let report = verify(VerifyConfig { keys: Keys::File(file.path().into()), ..config(&a, &b) });
     let keys = KEYS as u64;
-    let expected =
-        Counts { compared: 2 * keys, equal: keys, different: keys, only_in_b: keys, ..Counts::default() };
+    let expected = Counts { compared: 2 * keys, equal: keys, different: keys, only_in_b: keys, ..Counts::default() };
     assert_eq!(report.counts, expected);
 }
 
@@ -84,8 +83,7 @@ fn text_tells_all_but_expiry() {
     b.client().plant([item("equal", "v", 1), item("value", "w", 1), item("flags", "v", 2), item("odd key", "v", 1)]);
     b.client().ask("touch equal 1000\r\n", "TOUCHED\r\n");
     let report = verify(VerifyConfig { protocol: Some(Protocol::Text), ..config(&a, &b) });
-    let expected =
-        Counts { compared: 4, equal: 1, different: 2, value: 1, flags: 1, errors: 1, ..Counts::default() };
+    let expected = Counts { compared: 4, equal: 1, different: 2, value: 1, flags: 1, errors: 1, ..Counts::default() };
     assert_eq!(found(&report), expected);
     assert!(!report.expiry_compared && report.to_string().contains("Expiration times were not compared."));
     assert_eq!(report.a.protocol, "text");

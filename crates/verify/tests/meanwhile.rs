@@ -36,7 +36,9 @@ impl<'a> Once<'a> {
 
 impl Observer for Once<'_> {
     fn progress(&self, progress: Progress) {
-        if (self.when)(progress) && let Some(act) = self.act.lock().expect("no panic").take() {
+        if (self.when)(progress)
+            && let Some(act) = self.act.lock().expect("no panic").take()
+        {
             act();
         }
     }
@@ -114,8 +116,7 @@ fn a_server_that_dies_ends_the_run_with_what_was_found() {
     equal(&a, &b, KEYS);
     b.client().plant((0..KEYS).map(|number| item(key(number), "other", 0)));
     let b = Mutex::new(b);
-    let configuration =
-        VerifyConfig { timeout: Duration::from_secs(5), ..config(&a, &b.lock().expect("no panic")) };
+    let configuration = VerifyConfig { timeout: Duration::from_secs(5), ..config(&a, &b.lock().expect("no panic")) };
     // Not before some differences are certain; those of the walk's end are not by then.
     let killer = Once::new(|progress| progress.different > 0, || b.lock().expect("no panic").kill());
     let report = Verify::new(VerifyConfig { rate: Some(20_000.0), ..configuration }).run(&killer).expect("a beginning");

@@ -91,7 +91,7 @@ pub struct Planted {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
     pub flags: u32,
-    /// As in `ms T`; 0 for ever.
+    /// Seconds to live; 0 for ever.
     pub ttl: i64,
 }
 
@@ -123,7 +123,9 @@ impl Client {
         let mut requests = Vec::new();
         for Planted { key, value, flags, ttl } in items {
             let (key, base64) = encoded(&key);
-            write!(requests, "ms {key} {} T{ttl} F{flags} q{base64}\r\n", value.len()).expect("a Vec takes all");
+            // More than 30 days are a date.
+            let exptime = if ttl > 86_400 * 30 { unix_now() + ttl } else { ttl };
+            write!(requests, "ms {key} {} T{exptime} F{flags} q{base64}\r\n", value.len()).expect("a Vec takes all");
             requests.extend_from_slice(&value);
             requests.extend_from_slice(b"\r\n");
         }
@@ -167,6 +169,11 @@ impl Client {
         }
         reply
     }
+}
+
+fn unix_now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("a clock that is set").as_secs() as i64
 }
 
 fn encoded(key: &[u8]) -> (String, &'static str) {

@@ -1,0 +1,124 @@
+//! Repairs lose against clients. A proxy before B lets a client write in the one moment that matters: after both sides were
+//! read, before the repair arrives. A repair that did not compare would put what it has read over what the client wrote.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Mutex;
+use std::thread::{self, Scope};
+
+use moneta_remote::Address;
+use moneta_verify::{Conclusion, Counts, Direction, Repair, Report, VerifyConfig};
+use support::{Server, config, found, item, verify};
+
+type Act<'a> = Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>;
+
+/// Passes on all that comes to `listener`, and acts before the first write or delete.
+fn relay<'scope, 'a: 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    listener: &'scope UnixListener,
+    server: &'scope Server,
+    act: &'scope Act<'a>,
+) {
+    scope.spawn(move || {
+        for client in listener.incoming() {
+            let client = client.expect("a connection");
+            let upstream = UnixStream::connect(server.path()).expect("the server listens");
+            let (replies, requests) = (upstream.try_clone().expect("a handle"), client.try_clone().expect("a handle"));
+            // A connection that is closed at once is the test's end.
+            let Ok(1) = peek(&requests, &mut [0]) else { return };
+            scope.spawn(move || pass(replies, client, || ()));
+            scope.spawn(move || {
+                pass(requests, upstream, || {
+                    if let Some(act) = act.lock().expect("no panic").take() {
+                        act();
+                    }
+                });
+            });
+        }
+    });
+}
+
+fn peek(stream: &UnixStream, buffer: &mut [u8]) -> std::io::Result<usize> {
+    rustix::net::recv(stream, buffer, rustix::net::RecvFlags::PEEK).map(|(read, _)| read).map_err(Into::into)
+}
+
+/// Passes bytes on until the end of `from`.
+fn pass(mut from: UnixStream, mut to: UnixStream, before_write: impl Fn()) {
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        let bytes = &buffer[..read];
+        if [b"ms ", b"md "].iter().any(|verb| bytes.windows(3).any(|part| part == *verb)) {
+            before_write();
+        }
+        if to.write_all(bytes).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+/// Repairs B from A, while `act` is done in the moment before the first write.
+fn repair(a: &Server, b: &Server, act: impl FnOnce() + Send) -> Report {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("proxy");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let act: Act<'_> = Mutex::new(Some(Box::new(act)));
+    let report = thread::scope(|scope| {
+        relay(scope, &listener, b, &act);
+        let repair = Some(Repair { direction: Direction::AToB, delete_extra: true });
+        let report = verify(VerifyConfig { b: Address::Unix(path.clone()), repair, connections: 1, ..config(a, b) });
+        drop(UnixStream::connect(&path));
+        report
+    });
+    assert!(act.into_inner().expect("no panic").is_none(), "nothing was written: {report}");
+    report
+}
+
+fn has(server: &Server, key: &str, value: &str) {
+    server.client().ask(&format!("mg {key} v\r\n"), &format!("VA {}\r\n{value}\r\n", value.len()));
+}
+
+/// The client writes both sides, as one that keeps two copies does: the repair has nothing left to do.
+fn client_wins(a: Option<&str>, b: Option<&str>) {
+    let (server_a, server_b) = (Server::moneta(), Server::memcached());
+    let plant = |server: &Server, value: Option<&str>| server.client().plant(value.map(|value| item("key", value, 0)));
+    plant(&server_a, a);
+    plant(&server_b, b);
+    let report = repair(&server_a, &server_b, || {
+        for server in [&server_a, &server_b] {
+            server.client().set("key", "the client's");
+        }
+    });
+    has(&server_b, "key", "the client's");
+    let counts = report.counts;
+    assert_eq!((counts.different, counts.repaired, counts.unrepaired), (1, 0, 0), "{report}");
+    assert_eq!(report.conclusion, Conclusion::Equal);
+}
+
+#[test]
+fn where_both_have_an_item() {
+    client_wins(Some("new"), Some("old"));
+}
+
+#[test]
+fn where_the_target_has_none() {
+    client_wins(Some("new"), None);
+}
+
+#[test]
+fn where_the_target_s_item_is_to_be_deleted() {
+    client_wins(None, Some("extra"));
+}
+
+#[test]
+fn a_target_that_differs_still_is_repaired_in_the_end() {
+    let (a, b) = (Server::memcached(), Server::moneta());
+    a.client().set("key", "right");
+    b.client().set("key", "wrong");
+    let report = repair(&a, &b, || b.client().set("key", "wrong again"));
+    has(&b, "key", "right");
+    let expected = Counts { compared: 1, different: 1, value: 1, repaired: 1, ..Counts::default() };
+    assert_eq!((found(&report), report.conclusion), (expected, Conclusion::Equal));
+}
