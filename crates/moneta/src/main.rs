@@ -31,6 +31,7 @@ fn cli() -> Command {
         .subcommand(commands::config::command())
         .subcommand(commands::flash::command())
         .subcommand(commands::bench::command())
+        .subcommand(commands::verify::command())
 }
 
 fn main() -> ExitCode {
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
         Some(("config", matches)) => commands::config::run(matches),
         Some(("flash", matches)) => commands::flash::run(matches),
         Some(("bench", matches)) => commands::bench::run(matches),
+        // What it finds is its exit status.
+        Some(("verify", matches)) => return commands::verify::run(matches),
         _ => unreachable!("clap lets only known subcommands through"),
     };
     match result {

@@ -4,3 +4,4 @@ pub mod bench;
 pub mod config;
 pub mod flash;
 pub mod serve;
+pub mod verify;

@@ -1,0 +1,235 @@
+//! `moneta verify`: compares two servers key by key; the comparison is the verify crate's.
+
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use moneta_remote::Address;
+use moneta_remote::wire::Protocol;
+use moneta_verify::{Conclusion, Direction, Keys, Observer, Phase, Progress, Repair, Verify, VerifyConfig};
+use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::flag;
+
+/// Exit status if keys differ.
+const DIFFERENT: u8 = 1;
+/// Exit status if not all could be compared.
+const INCOMPLETE: u8 = 2;
+/// Exit status of a process that a second signal ends.
+const KILLED: i32 = 130;
+
+/// What is to be compared, and how.
+#[derive(Debug, Args)]
+struct VerifyArgs {
+    /// One server: HOST:PORT, or the path of a Unix socket
+    #[arg(value_parser = address)]
+    a: Address,
+    /// The other
+    #[arg(value_parser = address)]
+    b: Address,
+    /// Compare this share of the keys, such as 0.01 or 1%; a key's hash decides, so both sides' keys are chosen alike
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "100%", help_heading = "Keys")]
+    sample: f64,
+    /// Compare only the first N keys of each list
+    #[arg(long, value_name = "N", help_heading = "Keys")]
+    first: Option<u64>,
+    /// Compare the keys of a file, one a line or as `lru_crawler metadump` or `mgdump` lists them; `-` is standard input.
+    /// Without it both servers list theirs
+    #[arg(long, value_name = "FILE", help_heading = "Keys")]
+    keys: Option<PathBuf>,
+    /// By how many seconds expiration times may differ
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, help_heading = "Comparison")]
+    ttl_tolerance: u32,
+    /// Do not compare expiration times
+    #[arg(long, help_heading = "Comparison")]
+    ignore_ttl: bool,
+    /// How long a difference must last to be one; it is looked at four more times meanwhile
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "2", help_heading = "Comparison")]
+    settle: Duration,
+    /// Make one side like the other where they differ, unless a client writes the key meanwhile
+    #[arg(long, value_name = "DIRECTION", help_heading = "Repair")]
+    repair: Option<RepairDirection>,
+    /// Delete what only the side that is written has
+    #[arg(long, requires = "repair", help_heading = "Repair")]
+    delete_extra: bool,
+    /// Name so many keys of each kind of difference
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Output")]
+    examples: usize,
+    /// Print the report as JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// Print nothing but errors, and show no progress: the exit status tells
+    #[arg(long, short, conflicts_with = "json", help_heading = "Output")]
+    quiet: bool,
+    /// Connections to each server, a thread each
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Load")]
+    connections: usize,
+    /// Keys asked for at once on a connection
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Load")]
+    batch: usize,
+    /// At most so many keys a second, on all connections together [default: no limit]
+    #[arg(long, value_name = "KEYS", help_heading = "Load")]
+    rate: Option<f64>,
+    /// Longest wait for a server
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "5", help_heading = "Load")]
+    timeout: Duration,
+    /// Speak meta, text or binary [default: the best that each server knows; only meta tells expiration times]
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<Protocol>(), help_heading = "Load")]
+    protocol: Option<Protocol>,
+}
+
+/// Which side is made like the other.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RepairDirection {
+    /// A is right, B is written
+    AToB,
+    /// B is right, A is written
+    BToA,
+}
+
+fn address(text: &str) -> Result<Address, String> {
+    text.parse()
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let share = number.parse::<f64>().map(|number| number / unit);
+    share.ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(|| "expected 0.01 or 1%, up to 1".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "expected a number of seconds".to_owned())
+}
+
+impl VerifyArgs {
+    fn config(&self) -> VerifyConfig {
+        let direction = |direction| match direction {
+            RepairDirection::AToB => Direction::AToB,
+            RepairDirection::BToA => Direction::BToA,
+        };
+        VerifyConfig {
+            keys: match &self.keys {
+                None => Keys::Walked,
+                Some(path) if path.as_os_str() == "-" => Keys::Stdin,
+                Some(path) => Keys::File(path.clone()),
+            },
+            share: self.sample,
+            first: self.first,
+            protocol: self.protocol,
+            compare_expiry: !self.ignore_ttl,
+            tolerance: self.ttl_tolerance,
+            settle: self.settle,
+            examples: self.examples,
+            repair: self.repair.map(|to| Repair { direction: direction(to), delete_extra: self.delete_extra }),
+            connections: self.connections,
+            batch: self.batch,
+            rate: self.rate,
+            timeout: self.timeout,
+            ..VerifyConfig::new(self.a.clone(), self.b.clone())
+        }
+    }
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    let command = Command::new("verify").about("Compare two servers key by key, and repair what differs").after_help(
+        "Ends with status 0 if all keys are equal, 1 if some differ, 2 if not all could be compared. Ctrl-C ends it with what \
+         it has. Nothing that is read counts as used, but a node with an SSD tier promotes what it reads there: compare by \
+         its batch port.",
+    );
+    VerifyArgs::augment_args(command)
+}
+
+/// Runs it; the exit status tells what was found.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    match compare(matches) {
+        Ok(Conclusion::Equal) => ExitCode::SUCCESS,
+        Ok(Conclusion::Different) => DIFFERENT.into(),
+        Ok(Conclusion::Incomplete) => INCOMPLETE.into(),
+        Err(error) => {
+            eprintln!("moneta: {error:#}");
+            INCOMPLETE.into()
+        }
+    }
+}
+
+fn compare(matches: &ArgMatches) -> anyhow::Result<Conclusion> {
+    let args = VerifyArgs::from_arg_matches(matches)?;
+    let watch = Watch { bar: bar(&args), stop: stop_by_signal()? };
+    let report = Verify::new(args.config()).run(&watch);
+    watch.bar.finish_and_clear();
+    let report = report?;
+    let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() };
+    match (&report.incomplete, args.quiet) {
+        (Some(why), true) => eprintln!("moneta: {why}"),
+        (None, true) => {}
+        // Who reads no further has seen enough; the status tells all the same.
+        _ => drop(stdout().write_all(text.as_bytes())),
+    }
+    Ok(report.conclusion)
+}
+
+/// SIGINT and SIGTERM: the first asks to stop, the second kills.
+fn stop_by_signal() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in TERM_SIGNALS {
+        flag::register_conditional_shutdown(*signal, KILLED, Arc::clone(&stop))?;
+        flag::register(*signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// A bar on standard error, which shows itself on a terminal only.
+fn bar(args: &VerifyArgs) -> ProgressBar {
+    if args.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() }
+}
+
+/// Shows progress, and passes a signal on.
+struct Watch {
+    bar: ProgressBar,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// `length`: of a phase whose end is known.
+    fn begin(&self, what: &str, length: Option<u64>) {
+        let template = match length {
+            Some(_) => "{prefix}  {bar:30} {percent:>3} %  {human_pos} of {human_len}  {per_sec}  {eta} left  {msg}",
+            None => "{prefix}  {human_pos}  {per_sec}  {msg}",
+        };
+        self.bar.set_style(ProgressStyle::with_template(template).expect("the template is valid"));
+        self.bar.set_prefix(what.to_owned());
+        self.bar.reset();
+        match length {
+            Some(length) => self.bar.set_length(length),
+            None => self.bar.unset_length(),
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn phase(&self, phase: Phase) {
+        match phase {
+            Phase::Walking(side) => self.begin(&format!("{side} lists its keys"), None),
+            Phase::Comparing(keys) => self.begin("comparing", keys),
+            Phase::LookingForExtra(keys) => self.begin("looking for keys that only B has", Some(keys)),
+        }
+    }
+
+    fn progress(&self, progress: Progress) {
+        self.bar.set_position(progress.keys);
+        let Progress { different, suspects, .. } = progress;
+        if different + suspects > 0 {
+            self.bar.set_message(format!("{different} different, {suspects} looked at again"));
+        }
+    }
+
+    fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
