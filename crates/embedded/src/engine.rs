@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::bench::{Bench, found};
 use crate::counters::Counters;
 use crate::database::{Database, Settings};
+use crate::ending::Ending;
 use crate::error::{EmbeddedError, Failure};
 use crate::keeper::{self, Keeping};
 use crate::ledger::Ledger;
@@ -176,7 +177,7 @@ impl<D: Database> Inner<D> {
     /// Has the writer of the key's shard do something.
     fn ask<T, F>(&self, key: &Key<'_>, bytes: usize, answer: Answer<T>, act: F)
     where
-        T: Send + 'static,
+        T: Ending + Send + 'static,
         F: FnMut(&mut Bench<'_, D>, &Key<'_>) -> Result<T, Failure> + Send + 'static,
     {
         let bytes = bytes + REQUEST_BYTES;
@@ -188,7 +189,7 @@ impl<D: Database> Inner<D> {
     /// The same, to wait for.
     fn change<T, F>(&self, key: &Key<'_>, bytes: usize, act: F) -> Step<T>
     where
-        T: Send + 'static,
+        T: Ending + Send + 'static,
         F: FnMut(&mut Bench<'_, D>, &Key<'_>) -> Result<T, Failure> + Send + 'static,
     {
         let (answer, pending) = answer();

@@ -7,6 +7,7 @@
 mod bench;
 mod counters;
 mod database;
+mod ending;
 mod engine;
 mod error;
 mod keeper;

@@ -15,12 +15,13 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use moneta_store::Key;
 use moneta_store::offload::Answer;
-use moneta_store::{Key, StoreError};
 use parking_lot::{Condvar, Mutex};
 
 use crate::bench::{Bench, Buffers};
 use crate::database::{Batch, Database};
+use crate::ending::Ending;
 use crate::engine::Inner;
 use crate::error::Failure;
 
@@ -73,7 +74,7 @@ pub(crate) struct Asked<T, F> {
 impl<D, T, F> Request<D> for Asked<T, F>
 where
     D: Database,
-    T: Send,
+    T: Ending + Send,
     F: FnMut(&mut Bench<'_, D>, &Key<'_>) -> Result<T, Failure> + Send,
 {
     fn key(&self) -> Key<'_> {
@@ -90,10 +91,16 @@ where
     }
 
     fn answer(self: Box<Self>, ended: Result<(), &Failure>) {
-        match (ended, self.outcome) {
-            (Ok(()), Some(outcome)) => self.answer.send(Ok(outcome)),
-            (Ok(()), None) => (),
-            (Err(failure), _) => self.answer.send(Err::<T, StoreError>(failure.to_store_error())),
+        let outcome = match ended {
+            Ok(()) => self.outcome.map(Ok),
+            Err(Failure::Full(_)) => T::without_room().map(Ok),
+            Err(Failure::Broken(_)) => None,
+        };
+        match (outcome, ended) {
+            (Some(outcome), _) => self.answer.send(outcome),
+            (None, Err(failure)) => self.answer.send(Err(failure.to_store_error())),
+            // A request that was performed has an outcome; without one its answer is dropped, which is an error too.
+            (None, Ok(())) => (),
         }
     }
 }
