@@ -4,15 +4,21 @@
 //! Debian's memcached or with the protocol page. This library holds everything they share.
 //!
 //! - [`server`] starts and stops a server under test; [`options`] turns wishes into a command line for either kind
+//! - [`stacks`] lists the stacks of tiers a node can be built of and starts them, with the processes they need; [`split`]
+//!   starts the three processes of the split topology
+//! - [`book`] is what a load's writers know, to judge what a node serves after it was killed
 //! - [`client`] is a plain text-protocol client; [`binary`] writes and reads binary packets
 //! - [`process`] reads what the kernel knows about a process, and raises this process's own limits
 //! - [`differential`] generates command streams, sends them to two servers and compares the replies
 //! - [`linearizability`] records histories of one key and checks them
 
 pub mod binary;
+pub mod book;
 pub mod client;
 pub mod differential;
 pub mod linearizability;
 pub mod options;
 pub mod process;
 pub mod server;
+pub mod split;
+pub mod stacks;

@@ -43,6 +43,8 @@ pub struct Options {
     /// A folder for an SSD tier, with clients on the batch port and nothing brought into RAM: every item is on SSD only.
     /// memcached serves from RAM all the same.
     pub only_on_ssd: Option<PathBuf>,
+    /// Moneta's tiers, as arguments ([`crate::stacks`]); memcached has none.
+    pub tiers: Vec<OsString>,
 }
 
 /// Size of an SSD tier: more than any test writes.
@@ -65,6 +67,9 @@ impl Options {
         };
         if let Some(folder) = self.only_on_ssd.as_ref().filter(|_| kind == Kind::Moneta) {
             line.add("--flash").add(format!("{}:{SSD_TIER}", folder.display())).add("--promote").add("0%");
+        }
+        if kind == Kind::Moneta {
+            line.arguments.extend(self.tiers.iter().cloned());
         }
         line.option("-m", self.memory_mebibytes)
             .option("-t", self.threads)

@@ -54,6 +54,11 @@ impl Server {
         })
     }
 
+    /// Starts a server with a command line of the test's own, and waits until it answers at `address`.
+    pub fn start_with(kind: Kind, arguments: &[OsString], address: Address) -> Result<Self> {
+        Self::spawn(kind, arguments, address, true)
+    }
+
     fn start_at_some_port(start: impl Fn(u16) -> Result<Self>) -> Result<Self> {
         let mut last_error = None;
         for _ in 0..START_ATTEMPTS {

@@ -15,12 +15,15 @@ use moneta_conformance::linearizability::history::{Operation, Recorder};
 use moneta_conformance::linearizability::item::{Input, Item, Output, State};
 use moneta_conformance::options::{Kind, Options};
 use moneta_conformance::server::Server;
+use moneta_conformance::stacks::Stack;
 
 type Step = Operation<Input, Output>;
 
 const THREADS: usize = 8;
 /// The history is cut into windows, as the search grows fast with their length. Each starts with no item.
 const WINDOWS: usize = 400;
+/// On each of the stacks.
+const WINDOWS_A_STACK: usize = 150;
 const COMMANDS_A_WINDOW: usize = 6;
 
 fn step(invoked: u64, returned: u64, input: Input, output: Output) -> Step {
@@ -100,7 +103,7 @@ fn the_checker_refuses_a_touch_of_what_is_gone() {
 #[test]
 fn one_order_explains_all_replies_of_a_node_in_ram() -> Result<()> {
     let server = Server::start_subject(&Options { threads: Some(4), ..Options::default() })?;
-    one_order_explains(&[server.address().clone()], None)
+    one_order_explains(&[server.address().clone()], None, WINDOWS)
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn one_order_explains_all_replies_where_items_are_on_ssd_only() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let tier = Some(folder.path().to_owned());
     let server = Server::start(Kind::Moneta, &Options { threads: Some(4), only_on_ssd: tier, ..Options::default() })?;
-    one_order_explains(&[server.address().clone()], None)
+    one_order_explains(&[server.address().clone()], None, WINDOWS)
 }
 
 /// The key moves between RAM and SSD all the time: RAM is the smallest there is, and others push it out.
@@ -124,12 +127,21 @@ fn one_order_explains_all_replies_of_both_listeners_of_a_node_with_two_tiers_und
         node.into_iter().map(OsString::from).chain(["--config".into(), file.clone().into()]).collect()
     })?;
     let online = server.address().clone();
-    one_order_explains(&[online.clone(), Address::Unix(batch)], Some(&online))
+    one_order_explains(&[online.clone(), Address::Unix(batch)], Some(&online), WINDOWS)
+}
+
+mod on {
+    moneta_conformance::on_every_stack!(super::one_order_explains_all_replies_on);
+}
+
+fn one_order_explains_all_replies_on(stack: Stack) -> Result<()> {
+    let node = stack.start(&Options { threads: Some(4), ..Options::default() })?;
+    one_order_explains(&[node.server.address().clone(), node.batch.clone()], None, WINDOWS_A_STACK)
 }
 
 /// Many connections, in turn to each of `addresses`, do what they like with one key; others store values of their own at
 /// `pressed`, so that it is pushed out of RAM.
-fn one_order_explains(addresses: &[Address], pressed: Option<&Address>) -> Result<()> {
+fn one_order_explains(addresses: &[Address], pressed: Option<&Address>, windows: usize) -> Result<()> {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let recorder = Recorder::new();
@@ -140,13 +152,13 @@ fn one_order_explains(addresses: &[Address], pressed: Option<&Address>) -> Resul
         let workers: Vec<_> = (0..THREADS)
             .map(|number| {
                 let (address, recorder, barrier) = (&addresses[number % addresses.len()], &recorder, &barrier);
-                scope.spawn(move || work(address, recorder, barrier, seed.wrapping_add(number as u64)))
+                scope.spawn(move || work(address, recorder, barrier, seed.wrapping_add(number as u64), windows))
             })
             .collect();
         let pressing = pressed.map(|address| scope.spawn(|| press(address, &over)));
         // A failing thread must not leave the others at the barrier, so every one of them keeps its appointments.
         let control = Client::connect(&addresses[0]);
-        for _ in 0..WINDOWS {
+        for _ in 0..windows {
             if let Ok(mut control) = Client::connect(&addresses[0]) {
                 let _ = control.ask("delete k\r\n");
             }
@@ -188,11 +200,17 @@ fn in_order(mut history: Vec<Step>) -> Vec<Step> {
 }
 
 /// One thread's commands of all windows. After an error it sends no more, but still meets the others.
-fn work(address: &Address, recorder: &Recorder<Input, Output>, barrier: &Barrier, seed: u64) -> Result<()> {
+fn work(
+    address: &Address,
+    recorder: &Recorder<Input, Output>,
+    barrier: &Barrier,
+    seed: u64,
+    windows: usize,
+) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut client = Client::connect(address);
     let mut result = Ok(());
-    for _ in 0..WINDOWS {
+    for _ in 0..windows {
         barrier.wait();
         let mut cas = 1;
         for _ in 0..COMMANDS_A_WINDOW {

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use moneta_conformance::client::Address;
 use moneta_conformance::options::{Kind, Options};
 use moneta_conformance::server::Server;
+use moneta_conformance::stacks::Stack;
 use std::process::Command;
 
 /// `-a` runs this many text tests, `-b` this many binary ones; fewer would mean that its output was not understood.
@@ -50,4 +51,14 @@ fn memcached_itself_passes_so_the_reading_of_the_output_is_right() -> Result<()>
     let server = Server::start(Kind::Memcached, &Options::default())?;
     every_test_passes(&server, "-a", TEXT_TESTS)?;
     every_test_passes(&server, "-b", BINARY_TESTS)
+}
+
+mod on {
+    moneta_conformance::on_every_stack!(super::every_test_passes_on);
+}
+
+fn every_test_passes_on(stack: Stack) -> Result<()> {
+    let node = stack.start(&Options::default())?;
+    every_test_passes(&node.server, "-a", TEXT_TESTS)?;
+    every_test_passes(&node.server, "-b", BINARY_TESTS)
 }

@@ -1,0 +1,122 @@
+//! The split topology: memcached as L1, Moneta on SSD as L2, and a Moneta in front of both, each a process of its own on a Unix
+//! socket, so that one that is started again is where it was.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use tempfile::TempDir;
+
+use crate::client::{Address, Client};
+use crate::options::Kind;
+use crate::process;
+use crate::server::Server;
+
+/// How long the front waits for another process.
+pub const REMOTE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a write may wait in the RAM of L2.
+pub const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// One of the three processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// memcached: the hot items.
+    L1,
+    /// Moneta on SSD: every item.
+    L2,
+    /// Moneta: what clients talk to.
+    Front,
+}
+
+/// The three processes, which end with this value.
+#[derive(Debug)]
+pub struct Split {
+    /// Each may be down.
+    l1: Option<Server>,
+    l2: Option<Server>,
+    front: Option<Server>,
+    folder: TempDir,
+}
+
+impl Part {
+    fn kind(self) -> Kind {
+        if self == Self::L1 { Kind::Memcached } else { Kind::Moneta }
+    }
+}
+
+impl Split {
+    /// Starts the front first: none needs another one to start.
+    pub fn start() -> Result<Self> {
+        let mut split = Self { l1: None, l2: None, front: None, folder: tempfile::tempdir()? };
+        std::fs::create_dir(split.folder.path().join("items"))?;
+        for part in [Part::Front, Part::L2, Part::L1] {
+            split.start_again(part)?;
+        }
+        Ok(split)
+    }
+
+    fn socket(&self, part: Part) -> PathBuf {
+        self.folder.path().join(format!("{part:?}.sock"))
+    }
+
+    /// Where a part listens, also while it is down.
+    pub fn address(&self, part: Part) -> Address {
+        Address::Unix(self.socket(part))
+    }
+
+    /// A connection to a part.
+    pub fn connect(&self, part: Part) -> Result<Client> {
+        Client::connect(&self.address(part))
+    }
+
+    fn slot(&mut self, part: Part) -> &mut Option<Server> {
+        match part {
+            Part::L1 => &mut self.l1,
+            Part::L2 => &mut self.l2,
+            Part::Front => &mut self.front,
+        }
+    }
+
+    /// Starts a part that is down, and waits until it answers.
+    pub fn start_again(&mut self, part: Part) -> Result<()> {
+        let socket = self.socket(part);
+        let mut line: Vec<OsString> = match part {
+            Part::L1 => words("-u root -U 0 -t 2 -m 64"),
+            Part::L2 => words("serve --admin off -t 2 --l1 none --flash-region-size 4m"),
+            Part::Front => words("serve --admin off -t 2"),
+        };
+        line.extend(["-s".into(), socket.into()]);
+        match part {
+            Part::L1 => {}
+            Part::L2 => {
+                let place = format!("{}:256m", self.folder.path().join("items").display());
+                let interval = format!("{}ms", FLUSH_INTERVAL.as_millis());
+                line.extend(["--flash".into(), place.into(), "--flash-flush-interval".into(), interval.into()]);
+            }
+            Part::Front => {
+                let remote = |part| format!("remote:{}", self.socket(part).display()).into();
+                let timeout = format!("{}ms", REMOTE_TIMEOUT.as_millis());
+                line.extend(["--l1".into(), remote(Part::L1), "--l2".into(), remote(Part::L2)]);
+                line.extend(["--remote-timeout".into(), timeout.into()]);
+            }
+        }
+        let server = Server::start_with(part.kind(), &line, self.address(part))?;
+        *self.slot(part) = Some(server);
+        Ok(())
+    }
+
+    /// Ends a part by a signal, and waits until it is gone.
+    pub fn end(&mut self, part: Part, signal: libc::c_int) -> Result<()> {
+        self.slot(part).take().map_or(Ok(()), |mut server| server.stop_by_signal(signal).map(|_| ()))
+    }
+
+    /// Sends a part a signal that it lives through.
+    pub fn signal(&mut self, part: Part, signal: libc::c_int) -> Result<()> {
+        self.slot(part).as_ref().map_or(Ok(()), |server| process::signal(server.pid(), signal))
+    }
+}
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split(' ').map(OsString::from).collect()
+}
