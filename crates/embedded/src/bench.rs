@@ -22,6 +22,8 @@ pub(crate) struct Bench<'a, D: Database + 'a> {
     pub(crate) item_max: usize,
     /// Items stored in this batch.
     pub(crate) stored: u64,
+    /// Keys written in this batch, while any key is in doubt.
+    pub(crate) written: Vec<Box<[u8]>>,
     buffers: &'a mut Buffers,
 }
 
@@ -39,6 +41,7 @@ pub(crate) struct Hands<'b, 'a, D: Database + 'a> {
     shared: &'a Shared,
     record: &'b mut Vec<u8>,
     stored: &'b mut u64,
+    written: &'b mut Vec<Box<[u8]>>,
 }
 
 /// What a record makes of its key.
@@ -53,22 +56,22 @@ pub(crate) fn found<'b>(shared: &Shared, record: Option<&'b [u8]>) -> Found<'b> 
 
 impl<'a, D: Database> Bench<'a, D> {
     pub(crate) fn new(batch: D::Batch<'a>, shared: &'a Shared, item_max: usize, buffers: &'a mut Buffers) -> Self {
-        Self { batch, shared, item_max, stored: 0, buffers }
+        Self { batch, shared, item_max, stored: 0, written: Vec::new(), buffers }
     }
 
     /// Looks under a key; gives with it what is needed to store something there.
     pub(crate) fn look<'b>(&'b mut self, key: &Key<'_>) -> Result<(Found<'b>, Hands<'b, 'a, D>), Failure> {
-        let Self { batch, shared, stored, buffers, .. } = self;
+        let Self { batch, shared, stored, written, buffers, .. } = self;
         let Buffers { old, record } = &mut **buffers;
-        let is_there = batch.read(key, old)?;
+        let is_there = batch.read(key, old)? && !shared.doubts.has(key.bytes);
         let found = found(shared, is_there.then_some(&*old));
-        Ok((found, Hands { batch, shared, record, stored }))
+        Ok((found, Hands { batch, shared, record, stored, written }))
     }
 
     /// The same without looking.
     pub(crate) fn blindly<'b>(&'b mut self) -> Hands<'b, 'a, D> {
-        let Self { batch, shared, stored, buffers, .. } = self;
-        Hands { batch, shared, record: &mut buffers.record, stored }
+        let Self { batch, shared, stored, written, buffers, .. } = self;
+        Hands { batch, shared, record: &mut buffers.record, stored, written }
     }
 }
 
@@ -87,11 +90,20 @@ impl<D: Database> Hands<'_, '_, D> {
         header.write(self.record, |into| item.value.copy_to(into));
         self.batch.put(key, &header, self.record)?;
         *self.stored += 1;
+        self.note(key);
         Ok(cas)
     }
 
     /// Removes what is there.
     pub(crate) fn remove(&mut self, key: &Key<'_>) -> Result<(), Failure> {
-        self.batch.delete(key)
+        self.batch.delete(key)?;
+        self.note(key);
+        Ok(())
+    }
+
+    fn note(&mut self, key: &Key<'_>) {
+        if self.shared.doubts.any() {
+            self.written.push(key.bytes.into());
+        }
     }
 }

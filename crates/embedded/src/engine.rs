@@ -175,7 +175,7 @@ impl<D: Database> Inner<D> {
     }
 
     /// Has the writer of the key's shard do something.
-    fn ask<T, F>(&self, key: &Key<'_>, bytes: usize, answer: Answer<T>, act: F)
+    pub(crate) fn ask<T, F>(&self, key: &Key<'_>, bytes: usize, answer: Answer<T>, act: F)
     where
         T: Ending + Send + 'static,
         F: FnMut(&mut Bench<'_, D>, &Key<'_>) -> Result<T, Failure> + Send + 'static,
@@ -209,7 +209,8 @@ impl<D: Database> Inner<D> {
             let key = key.borrow();
             let mut asked = Some((look, answer));
             let mut see = |record: Option<&[u8]>| {
-                let found = found(&inner.shared, record);
+                let served = record.filter(|_| !inner.shared.doubts.has(key.bytes));
+                let found = found(&inner.shared, served);
                 if let Some((look, answer)) = asked.take() {
                     look(&inner, &key, found.live, found.expired, answer);
                 }
@@ -320,6 +321,9 @@ impl<D: Database> Store for Embedded<D> {
         let failures = self.inner.counters.failures();
         if failures > 0 {
             health.notes.push(format!("{} failed {failures} requests", self.inner.settings.identity.engine));
+        }
+        if self.inner.shared.doubts.any() {
+            health.notes.push("keys whose change failed are not served until they can be written".into());
         }
         self.inner.database.health(&mut health);
         health

@@ -3,11 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use moneta_store::Key;
+use moneta_store::offload::answer;
 use parking_lot::{Condvar, Mutex};
 
 use crate::database::Database;
 use crate::engine::Inner;
 use crate::error::Failure;
+use crate::perform;
+
+/// Keys in doubt that are tried again at each turn.
+const DOUBTS: usize = 1000;
 
 /// What the keeper and its engine tell each other.
 #[derive(Debug, Default)]
@@ -66,5 +72,21 @@ pub(crate) fn run<D: Database>(inner: &Arc<Inner<D>>) {
 fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     inner.shared.settle()?;
     inner.shared.renew_sequence()?;
-    inner.database.tend()
+    inner.database.tend()?;
+    settle_doubts(inner)
+}
+
+/// Has the writers remove what they could not, now that the library seems to work.
+fn settle_doubts<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
+    if inner.shared.doubts.all() {
+        inner.shared.flush(0)?;
+        inner.shared.doubts.settle_all();
+    }
+    for key in inner.shared.doubts.some(DOUBTS) {
+        let key = Key::new(&key, inner.shared.seed());
+        // Nobody waits for the answer; if it fails, the key stays in doubt.
+        let (answer, _) = answer();
+        inner.ask(&key, 0, answer, |bench, key| perform::forget_if_in_doubt(bench, key));
+    }
+    Ok(())
 }

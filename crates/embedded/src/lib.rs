@@ -7,6 +7,7 @@
 mod bench;
 mod counters;
 mod database;
+mod doubts;
 mod ending;
 mod engine;
 mod error;

@@ -91,6 +91,14 @@ pub(crate) fn arithmetic<D: Database>(
     }
 }
 
+/// Removes what is under a key that is in doubt; one that was written meanwhile no longer is.
+pub(crate) fn forget_if_in_doubt<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>) -> Result<Deleted, Failure> {
+    if bench.shared.doubts.has(key.bytes) {
+        bench.blindly().remove(key)?;
+    }
+    Ok(Deleted::Deleted)
+}
+
 /// An item of another tier.
 pub(crate) fn install<D: Database>(
     bench: &mut Bench<'_, D>,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use moneta_store::{Clock, Departed, Departure, Observer};
 use parking_lot::{Mutex, RwLock};
 
+use crate::doubts::Doubts;
 use crate::error::Failure;
 use crate::ledger::Ledger;
 use crate::record::Header;
@@ -22,6 +23,7 @@ pub struct Shared {
     // Held while a flush is written down, so that a later one cannot be overtaken.
     flushing: Mutex<()>,
     observer: RwLock<Option<Arc<dyn Observer>>>,
+    pub(crate) doubts: Doubts,
 }
 
 /// Whether a record counts.
@@ -46,6 +48,7 @@ impl Shared {
             flush_at: AtomicU32::new(entries.flush_at),
             flushing: Mutex::new(()),
             observer: RwLock::new(None),
+            doubts: Doubts::default(),
             ledger,
         }
     }

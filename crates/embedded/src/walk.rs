@@ -46,7 +46,7 @@ impl<D: Database> Inner<D> {
         let place = cursor.token.get_or_insert_with(|| Box::<Place>::default());
         let Some(place) = place.downcast_mut::<Place>() else { return Walking::End };
         let Some(page) = place.page.lock().take() else { return self.read_page(cursor.shard, place) };
-        for row in page.rows.iter().filter(|row| self.shared.life(&row.header) == Life::Live) {
+        for row in page.rows.iter().filter(|row| self.is_shown(row)) {
             let Row { key, header, value_bytes, record_bytes } = row;
             show(&Walked { key, meta: header.meta, value_bytes: *value_bytes, size: key.len() + record_bytes });
         }
@@ -55,6 +55,10 @@ impl<D: Database> Inner<D> {
             cursor.shard += 1;
         }
         if cursor.shard < self.queues.len() { Walking::More } else { Walking::End }
+    }
+
+    fn is_shown(&self, row: &Row) -> bool {
+        self.shared.life(&row.header) == Life::Live && !self.shared.doubts.has(&row.key)
     }
 
     fn read_page(self: &Arc<Self>, shard: usize, place: &Place) -> Walking {

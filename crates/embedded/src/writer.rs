@@ -219,9 +219,10 @@ impl<D: Database> Writer<D> {
         for request in group {
             request.perform(&mut bench)?;
         }
-        let Bench { batch, stored, .. } = bench;
+        let Bench { batch, stored, written, .. } = bench;
         batch.commit()?;
         inner.counters.stored(stored);
+        inner.shared.doubts.settle(&written);
         Ok(())
     }
 
@@ -230,8 +231,8 @@ impl<D: Database> Writer<D> {
         if let Err(failure) = &ended {
             self.inner.counters.failed(failure);
             for request in &group {
-                if let Err(failure) = self.forget(&request.key()) {
-                    tracing::warn!(shard = self.shard, %failure, "what a failed write was to replace cannot be removed");
+                if self.forget(&request.key()).is_err() {
+                    self.inner.shared.doubts.add(request.key().bytes);
                 }
             }
         }

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use moneta_embedded::testing::{get, set};
 use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared};
 use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
 use moneta_store::{Clock, Figure, Health, Key, Store, StoreStats};
@@ -25,9 +27,12 @@ struct ShelfConfig {
     /// Most items of a shard; the first by key go when there are more.
     items_max: usize,
     item_max: usize,
+    /// While set, nothing can be written.
+    broken: Arc<AtomicBool>,
 }
 
 struct Shelf {
+    broken: Arc<AtomicBool>,
     shelves: Shelves,
     items_max: usize,
 }
@@ -54,10 +59,14 @@ impl Database for Shelf {
     }
 
     fn open(config: &ShelfConfig, _shared: &Arc<Shared>) -> Result<Self, EmbeddedError> {
-        Ok(Self { shelves: Arc::clone(&config.shelves), items_max: config.items_max })
+        let (shelves, broken) = (Arc::clone(&config.shelves), Arc::clone(&config.broken));
+        Ok(Self { shelves, broken, items_max: config.items_max })
     }
 
     fn begin(&self, shard: usize) -> Result<Changes<'_>, Failure> {
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(Failure::Broken("the shelf is broken".into()));
+        }
         Ok(Changes { shelf: &self.shelves[shard], items_max: self.items_max, changes: Vec::new() })
     }
 
@@ -152,7 +161,8 @@ impl Rig {
     fn new(suite: SuiteConfig, clock: Arc<Clock>, items_max: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let shelves = Shelves::default();
-        let config = ShelfConfig { folder: folder.path().into(), shelves, items_max, item_max: suite.value_max };
+        let (path, broken) = (folder.path().into(), Arc::default());
+        let config = ShelfConfig { folder: path, shelves, items_max, item_max: suite.value_max, broken };
         Self { config, clock, _folder: folder }
     }
 }
@@ -194,8 +204,34 @@ fn threads_neither_lose_nor_tear() {
     let folder = tempfile::tempdir().expect("a folder");
     let make = |suite: SuiteConfig, clock| {
         let (folder, shelves) = (folder.path().into(), Shelves::default());
-        let config = ShelfConfig { folder, shelves, items_max: usize::MAX, item_max: suite.value_max };
+        let (item_max, broken) = (suite.value_max, Arc::default());
+        let config = ShelfConfig { folder, shelves, items_max: usize::MAX, item_max, broken };
         Embedded::<Shelf>::open(&config, clock).expect("the folder opens")
     };
     suite::concurrent(make, 4, 7);
+}
+
+#[test]
+fn what_a_failed_write_was_to_replace_is_not_served() {
+    let suite = SuiteConfig { memory: 0, value_max: 1000 };
+    let mut rig = Rig::new(suite, Arc::new(Clock::manual(1_000_000_000)), usize::MAX);
+    let (store, broken) = (rig.start(), Arc::clone(&rig.config.broken));
+    for key in ["replaced", "other", "left alone", "written again"] {
+        set(&store, key, b"old", 0).expect("a set");
+    }
+    broken.store(true, Ordering::Relaxed);
+    for key in ["replaced", "written again"] {
+        assert!(set(&store, key, b"new", 0).is_err());
+        assert_eq!(get(&store, key), None, "the old value of {key}");
+    }
+    assert_eq!(get(&store, "left alone").as_deref(), Some(&b"old"[..]));
+    assert!(!store.health().notes.is_empty());
+    broken.store(false, Ordering::Relaxed);
+    set(&store, "written again", b"newest", 0).expect("a set");
+    // The keeper has what is left removed, and not what was written since.
+    while store.health().notes.iter().any(|note| note.contains("not served")) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!((get(&store, "replaced"), get(&store, "written again")), (None, Some(b"newest".to_vec())));
+    assert_eq!(store.stats().items, 3);
 }

@@ -1,0 +1,108 @@
+//! Keys whose last change the library refused, and then would not even remove: what it still has of them is out of date and
+//! must not be served. They are misses until the library takes a write of theirs, or removes them.
+//!
+//! This is known to the process alone. If it ends while the library refuses writes, the next one may serve what is there.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+/// Most keys that are remembered. With more, every key is in doubt until all is flushed.
+const KEYS_MAX: usize = 1 << 18;
+
+/// The keys in doubt.
+#[derive(Debug, Default)]
+pub(crate) struct Doubts {
+    /// Whether there are any: what everybody looks at.
+    any: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    keys: HashSet<Box<[u8]>>,
+    all: bool,
+}
+
+impl Doubts {
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Whether every key is.
+    pub(crate) fn all(&self) -> bool {
+        self.any() && self.state.lock().all
+    }
+
+    /// Whether what the library has of a key may be served.
+    #[inline]
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        self.any() && {
+            let state = self.state.lock();
+            state.all || state.keys.contains(key)
+        }
+    }
+
+    /// Takes note of a key.
+    pub(crate) fn add(&self, key: &[u8]) {
+        let mut state = self.state.lock();
+        if state.keys.len() < KEYS_MAX {
+            state.keys.insert(key.into());
+        } else {
+            state.all = true;
+        }
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// The library has taken writes of these keys.
+    pub(crate) fn settle(&self, keys: &[Box<[u8]>]) {
+        if keys.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock();
+        keys.iter().for_each(|key| _ = state.keys.remove(key));
+        let any = state.all || !state.keys.is_empty();
+        self.any.store(any, Ordering::Release);
+    }
+
+    /// Everything has been flushed.
+    pub(crate) fn settle_all(&self) {
+        *self.state.lock() = State::default();
+        self.any.store(false, Ordering::Release);
+    }
+
+    /// Some of the keys, no more than `most`.
+    pub(crate) fn some(&self, most: usize) -> Vec<Box<[u8]>> {
+        if self.any() { self.state.lock().keys.iter().take(most).cloned().collect() } else { Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_in_doubt_until_it_is_settled() {
+        let doubts = Doubts::default();
+        assert!(!doubts.has(b"key"));
+        doubts.add(b"key");
+        assert!(doubts.has(b"key") && !doubts.has(b"other"));
+        assert_eq!(doubts.some(10), [Box::from(*b"key")]);
+        doubts.settle(&doubts.some(10));
+        assert!(!doubts.any());
+    }
+
+    #[test]
+    fn more_than_can_be_remembered_are_all() {
+        let doubts = Doubts::default();
+        (0..=KEYS_MAX as u64).for_each(|key| doubts.add(&key.to_le_bytes()));
+        assert!(doubts.all() && doubts.has(b"any key"));
+        doubts.settle(&doubts.some(usize::MAX));
+        assert!(doubts.has(b"any key"), "it is not known which");
+        doubts.settle_all();
+        assert!(!doubts.has(b"any key"));
+    }
+}
