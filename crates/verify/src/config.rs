@@ -91,7 +91,7 @@ pub struct VerifyConfig {
 }
 
 /// Under which keys are hashed for a sample; any number, as long as it is the same for both walks.
-const SAMPLE_SEED: u64 = 0x006d_6f6e_6574_61;
+const SAMPLE_SEED: u64 = 0x6d6f_6e65_7461;
 
 impl VerifyConfig {
     /// The most of [`VerifyConfig::connections`].

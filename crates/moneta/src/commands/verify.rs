@@ -1,5 +1,6 @@
 //! `moneta verify`: compares two servers key by key; the comparison is the verify crate's.
 
+use std::fmt;
 use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use moneta_remote::Address;
 use moneta_remote::wire::Protocol;
 use moneta_verify::{Conclusion, Direction, Keys, Observer, Phase, Progress, Repair, Verify, VerifyConfig};
@@ -199,10 +200,15 @@ impl Watch {
     /// `length`: of a phase whose end is known.
     fn begin(&self, what: &str, length: Option<u64>) {
         let template = match length {
-            Some(_) => "{prefix}  {bar:30} {percent:>3} %  {human_pos} of {human_len}  {per_sec}  {eta} left  {msg}",
-            None => "{prefix}  {human_pos}  {per_sec}  {msg}",
+            Some(_) => "{prefix}  {bar:30} {percent:>3} %  {human_pos} of {human_len}  {rate}  {eta} left  {msg}",
+            None => "{prefix}  {human_pos}  {rate}  {msg}",
         };
-        self.bar.set_style(ProgressStyle::with_template(template).expect("the template is valid"));
+        let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+            // A rate that cannot be drawn is no reason to stop.
+            let _ = write!(out, "{:.0}/s", state.per_sec());
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        self.bar.set_style(style.with_key("rate", rate));
         self.bar.set_prefix(what.to_owned());
         self.bar.reset();
         match length {
