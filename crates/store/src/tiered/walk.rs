@@ -1,12 +1,17 @@
 //! A walk of both tiers: the lower one first, which has nearly all there is, then of the upper one what the lower has not.
 //!
 //! That is what the budget withheld, what the lower tier has dropped for want of room, and everything while it is off (a
-//! lower tier that is off is to end its walk at once). Whether the lower tier has an item is asked without reading a device
+//! lower tier that is off is to end its walk at once). An upper tier that fails to walk, or cannot at all, has nothing more to
+//! show, as for reads. Whether the lower tier has an item is asked without reading a device
 //! ([`Tier::holds`]). An item that the lower tier drops between the two parts may be shown twice.
 //!
 //! What the lower tier shows has its last access and its mark of being fetched from there: hits above are not in it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::Shared;
+use super::counters::bump;
 use crate::key::Key;
 use crate::store::{Cursor, Tier, Walked, Walking};
 
@@ -15,6 +20,8 @@ use crate::store::{Cursor, Tier, Walked, Walking};
 struct Walk {
     cursor: Cursor,
     above: bool,
+    /// The upper tier has failed to walk on.
+    failed: Arc<AtomicBool>,
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
@@ -38,11 +45,21 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
     }
 
     fn walk_above(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        if walk.failed.load(Ordering::Relaxed) {
+            bump(&self.counters.upper_failures);
+            return Walking::End;
+        }
         let seed = self.lower.seed();
-        self.upper.walk(&mut walk.cursor, &mut |item| {
+        let walking = self.upper.walk(&mut walk.cursor, &mut |item| {
             if !self.lower.holds(&Key::new(item.key, seed)) {
                 show(item);
             }
-        })
+        });
+        let Walking::Wait(pending) = walking else { return walking };
+        let failed = Arc::clone(&walk.failed);
+        Walking::Wait(Box::pin(async move {
+            failed.store(pending.await.is_err(), Ordering::Relaxed);
+            Ok(())
+        }))
     }
 }

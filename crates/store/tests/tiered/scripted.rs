@@ -130,7 +130,11 @@ impl Store for Scripted {
 
     fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         match *self.mode.lock().unwrap() {
-            Mode::Failing(_) => Walking::End,
+            Mode::Failing(ErrorKind::Unavailable) => Walking::End,
+            Mode::Failing(kind) => {
+                let failure = StoreError::new(kind, "as the test says");
+                Walking::Wait(Box::pin(std::future::ready(Err(failure))))
+            }
             _ => self.inner.walk(cursor, show),
         }
     }

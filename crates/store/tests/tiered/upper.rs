@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Exptime, Retrieve, WriteMode};
-use moneta_store::{Clock, Deleted, ErrorKind, Promotion, Store, Tiered, TieredConfig, Written};
+use moneta_store::{
+    Clock, Cursor, Deleted, ErrorKind, Promotion, Step, Store, Tiered, TieredConfig, Walked, Walking, Written,
+};
 
 use crate::scripted::{Asked, Mode, START, Scripted, VALUE_MAX, get_on, key, set_on};
 
@@ -156,4 +158,29 @@ fn both_tiers_are_asked_how_they_are() {
         assert!(health.unready && health.notes.len() == 1);
         tier.set_mode(Mode::Open);
     }
+}
+
+#[test]
+fn a_walk_does_without_an_upper_tier_that_fails_and_not_without_the_lower_one() {
+    let pair = pair();
+    pair.set("k", "1").done();
+    let walk = || {
+        let (mut cursor, mut shown) = (Cursor::default(), 0);
+        loop {
+            match pair.store.walk(&mut cursor, &mut |_: &Walked<'_>| shown += 1) {
+                Walking::More => {}
+                Walking::End => return Ok(shown),
+                Walking::Wait(pending) => {
+                    if let Some(Err(error)) = Asked::new(Step::Wait(pending)).poll() {
+                        return Err(error.kind());
+                    }
+                }
+            }
+        }
+    };
+    pair.upper.set_mode(Mode::Failing(ErrorKind::Unreachable));
+    assert_eq!(walk(), Ok(1));
+    pair.upper.set_mode(Mode::Open);
+    pair.lower.set_mode(Mode::Failing(ErrorKind::Unreachable));
+    assert_eq!(walk(), Err(ErrorKind::Unreachable));
 }
