@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use moneta_store::{FlashStats, Health, Latency, TierStats};
+use moneta_store::{Figure, FigureKind, FlashStats, Health, Latency, TierStats};
 use support::TestServer;
 use support::admin::{fetch, metrics, start};
 
@@ -225,4 +225,30 @@ fn a_store_that_is_not_fit_makes_the_node_unready_and_says_why() {
     assert_eq!((status, &page["notes"][0]), (503, &note.into()));
     assert_eq!(metrics(&server).get("moneta_ready"), 0.0);
     assert_eq!(fetch(&server, "/healthz").0, 200);
+}
+
+#[test]
+fn what_a_store_counts_under_names_of_its_own_is_shown_in_metrics_and_stats() {
+    let server = start();
+    let figure = |name, kind, labels: &[(&'static str, &str)], value| Figure {
+        name,
+        help: "What it counts.",
+        kind,
+        labels: labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
+        value,
+    };
+    server.gate.set_figures(vec![
+        figure("peer_errors_total", FigureKind::Counter, &[("server", "a b"), ("kind", "timeout")], 3.0),
+        figure("peer_up", FigureKind::Gauge, &[], 0.5),
+        figure("peer_errors_total", FigureKind::Counter, &[("server", "c"), ("kind", "timeout")], 4.0),
+        figure("peer_requests_total", FigureKind::Counter, &[], 7.0),
+    ]);
+    let seen = metrics(&server);
+    assert_eq!(seen.get("moneta_peer_errors_total{server=\"a b\",kind=\"timeout\"}"), 3.0);
+    assert_eq!(seen.get("moneta_peer_errors_total{server=\"c\",kind=\"timeout\"}"), 4.0);
+    assert_eq!(seen.get("moneta_peer_up"), 0.5);
+    assert_eq!(seen.get("moneta_peer_requests_total"), 7.0);
+    let seen = stats(&server);
+    assert_eq!(seen.get("peer_errors_total:ab:timeout"), Some(&3), "a name in stats has no blanks");
+    assert_eq!(seen.get("peer_requests_total"), Some(&7));
 }

@@ -57,7 +57,11 @@ impl fmt::Display for LmdbSettings {
         write!(f, "{path}:{bytes}, {} read threads: has every item, ", self.threads)?;
         match self.every_write {
             true => f.write_str("on disk before a write is acknowledged"),
-            false => write!(f, "on disk within {} of a write", Value::Duration(self.flush_interval)),
+            false => write!(
+                f,
+                "synced every {}; starts empty after the machine went down",
+                Value::Duration(self.flush_interval)
+            ),
         }
     }
 }

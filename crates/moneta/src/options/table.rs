@@ -435,7 +435,8 @@ pub const TABLE: &[OptionSpec] = &[
     OptionSpec {
         summary: "When a write is acknowledged: once it is committed (interval), or once the disk has it (every-write), with writes \
                   of all connections sharing commits",
-        when: "every-write where not even the last flush interval may be lost when the machine dies.",
+        when: "every-write where the data must outlive the machine going down; under interval the tier then starts empty. A killed \
+               process loses nothing either way.",
         ..option(
             Id::LmdbDurability,
             "lmdb_durability",
@@ -445,8 +446,8 @@ pub const TABLE: &[OptionSpec] = &[
         )
     },
     OptionSpec {
-        summary: "How often what is committed is synced to the disk",
-        when: "Shorter to lose less when the machine dies.",
+        summary: "How often what is committed is synced to the disk, and what has expired is removed",
+        when: "Shorter to even out the work of the disk.",
         ..option(
             Id::LmdbFlushInterval,
             "lmdb_flush_interval",

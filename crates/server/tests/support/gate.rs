@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Cursor, Deleted, FlashStats, Health, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats,
+    Cursor, Deleted, Figure, FlashStats, Health, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats,
     TierStats, Visit, Walked, Walking, Written,
 };
 
@@ -21,6 +21,7 @@ struct State {
     wakers: Vec<Waker>,
     tiers: (Option<FlashStats>, Option<TierStats>),
     health: Health,
+    figures: Vec<Figure>,
 }
 
 /// Holds requests up until it is opened.
@@ -46,6 +47,11 @@ impl Gate {
     /// Lets the store behind it say that of its health.
     pub fn set_health(&self, health: Health) {
         self.0.lock().unwrap().health = health;
+    }
+
+    /// Lets the store behind it count that under names of its own.
+    pub fn set_figures(&self, figures: Vec<Figure>) {
+        self.0.lock().unwrap().figures = figures;
     }
 
     /// Requests that came to the gate and have not passed it.
@@ -139,6 +145,10 @@ impl Store for GatedStore {
     fn stats(&self) -> StoreStats {
         let (flash, tiers) = self.gate.0.lock().unwrap().tiers;
         StoreStats { flash, tiers, ..self.inner.stats() }
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.gate.0.lock().unwrap().figures.clone()
     }
 
     fn resize(&self, limit: u64) -> bool {
