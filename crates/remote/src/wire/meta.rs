@@ -12,7 +12,7 @@ use super::{Dialect, Expect, Read, Request, Unsupported, Verb};
 
 const NO_EXPLICIT_CAS: Unsupported = Unsupported("the server lets no client choose CAS values");
 const NO_ZERO_CAS: Unsupported = Unsupported("the CAS value 0 cannot be compared with over the meta protocol");
-const LONG_KEY: Unsupported = Unsupported("a key of more than 187 bytes that is not text cannot be sent");
+const LONG_KEY: Unsupported = Unsupported("a key of more than 186 bytes that is not text cannot be sent");
 
 /// Whether a key can stand on a line as it is.
 pub(super) fn is_plain(key: &[u8]) -> bool {
