@@ -8,6 +8,8 @@ FLASH ?= data:1g
 # Where cargo puts what it builds; the tests of real clients take the server from there.
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
 SERVER := $(TARGET)/debug/moneta
+# The engines on RocksDB and LMDB, which are tested as the others are. Not all features: `shuttle` changes what is tested.
+ENGINES := --features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 
 .PHONY: help run build test test-python test-clients test-go test-java lint fuzz bench
 
@@ -27,10 +29,10 @@ run:
 # The same packages, profile and features as the tests, so that nothing is built twice.
 build:
 	@scripts/install-test-deps.sh test
-	$(CARGO) build --workspace --all-targets
+	$(CARGO) build --workspace --all-targets $(ENGINES)
 
 test: build
-	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) test --workspace --no-fail-fast $(ENGINES)
 	$(CARGO) test -p moneta-memory --features shuttle --test shuttle
 	$(MAKE) test-python
 

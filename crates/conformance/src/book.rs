@@ -51,7 +51,7 @@ pub enum Newer {
 pub struct Shape {
     /// Keys of a writer.
     pub keys: usize,
-    /// Values are shorter than this, in bytes, but for one in 16.
+    /// Values are shorter than this, in bytes, but for one in 64.
     pub usual: usize,
     /// Those are shorter than this.
     pub longest: usize,
@@ -88,7 +88,7 @@ enum Asked {
     Read { key: usize, newest: usize },
 }
 
-/// The reply to a `get` of one key.
+/// The reply to a read of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The value, if there is one.
@@ -113,7 +113,7 @@ impl Book {
     fn value(&self, key: usize, version: u32) -> Vec<u8> {
         let mut value = format!("{}:{key}:{version}:", self.writer).into_bytes();
         let mut random = fastrand::Rng::with_seed(u64::from(version));
-        let limit = if random.u8(..16) == 0 { self.shape.longest } else { self.shape.usual };
+        let limit = if random.u8(..64) == 0 { self.shape.longest } else { self.shape.usual };
         value.extend((0..random.usize(0..limit)).map(|_| random.u8(..)));
         value
     }
@@ -146,7 +146,7 @@ impl Book {
             let version = match self.rng.u8(0..10) {
                 0 => None,
                 1 | 2 => {
-                    bytes.extend(format!("get {name}\r\n").bytes());
+                    bytes.extend(read_request(&name));
                     asked.push(Asked::Read { key, newest: self.keys[key].len() - 1 });
                     continue;
                 }
@@ -178,7 +178,7 @@ impl Book {
                 refusal => self.refused("a write", refusal),
             },
             // Replies come in order: what was sent before and not acknowledged by now was refused, and may be there or not.
-            Asked::Read { key, newest } => match read_value(client)? {
+            Asked::Read { key, newest } => match read_answer(client)? {
                 Answer::Found(found) => {
                     let oldest = self.oldest(key, newest, |seen| *seen != Seen::Sent);
                     assert!(self.find(key, oldest, newest, &found).is_some(), "{}", self.wrong(key, oldest, &found));
@@ -221,8 +221,8 @@ impl Book {
     fn read(&self, client: &mut Client, key: usize) -> Result<Option<Vec<u8>>> {
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
-            client.send(format!("get {}\r\n", self.name(key)).as_bytes())?;
-            match read_value(client)? {
+            client.send(&read_request(&self.name(key)))?;
+            match read_answer(client)? {
                 Answer::Found(found) => return Ok(found),
                 Answer::Refused(refusal) => {
                     ensure!(self.shape.may_fail, "key {} cannot be read: {refusal}", self.name(key));
@@ -252,18 +252,20 @@ impl Book {
     }
 }
 
-/// The reply to a `get` of one key.
-pub fn read_value(client: &mut Client) -> Result<Answer> {
+/// Asks for the value of a key. By a meta command, as a classic `get` tells a failure as a miss.
+pub fn read_request(key: &str) -> Vec<u8> {
+    format!("mg {key} v\r\n").into_bytes()
+}
+
+/// The reply to a [`read_request`].
+pub fn read_answer(client: &mut Client) -> Result<Answer> {
     let head = client.line()?;
-    if head == "END" {
+    if head == "EN" {
         return Ok(Answer::Found(None));
     }
-    if !head.starts_with("VALUE ") {
-        return Ok(Answer::Refused(head));
-    }
-    let length: usize = head.split(' ').nth(3).with_context(|| format!("odd reply {head:?}"))?.parse()?;
-    let value = client.bytes(length)?;
-    let end = client.bytes("\r\nEND\r\n".len())?;
-    ensure!(end == b"\r\nEND\r\n", "after the value came {end:?}");
+    let Some(length) = head.strip_prefix("VA ") else { return Ok(Answer::Refused(head)) };
+    let value = client.bytes(length.parse()?)?;
+    let end = client.bytes(2)?;
+    ensure!(end == b"\r\n", "after the value came {end:?}");
     Ok(Answer::Found(Some(value)))
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`campaign`] generates [`stream`]s ([`text`], [`meta`], [`binary_stream`], out of the same [`words`]), plays each
 //! against both servers ([`exchange`]) and compares what came back ([`compare`]). Differences that are wanted are taken
-//! out by named rules ([`rules`], applied in [`normalise_text`] and [`normalise_binary`]). A stream that differs is cut
-//! down to its smallest failing part ([`shrink`]) and printed.
+//! out by named rules ([`rules`], applied in [`normalise_text`], [`normalise_binary`] and, where they hold for some stacks
+//! only, [`tiers`]). A stream that differs is cut down to its smallest failing part ([`shrink`]) and printed.
 
 pub mod binary_stream;
 pub mod campaign;
@@ -16,4 +16,5 @@ pub mod rules;
 pub mod shrink;
 pub mod stream;
 pub mod text;
+pub mod tiers;
 pub mod words;

@@ -206,7 +206,8 @@ pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-fn program(kind: Kind) -> Result<PathBuf> {
+/// The program of a kind: what `MEMCACHED_BIN` or `MONETA_BIN` names, else memcached of the path, or Moneta as cargo built it.
+pub fn program(kind: Kind) -> Result<PathBuf> {
     match kind {
         Kind::Memcached => Ok(env::var_os("MEMCACHED_BIN").map_or_else(|| "memcached".into(), PathBuf::from)),
         Kind::Moneta => moneta_program(),

@@ -3,9 +3,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use crate::client::{Address, Client};
@@ -14,9 +15,12 @@ use crate::process;
 use crate::server::Server;
 
 /// How long the front waits for another process.
-pub const REMOTE_TIMEOUT: Duration = Duration::from_millis(500);
+pub const REMOTE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a write may wait in the RAM of L2.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is asked whether the parts are in use, and the pause between.
+const ATTEMPTS: usize = 400;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// One of the three processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +57,23 @@ impl Split {
         for part in [Part::Front, Part::L2, Part::L1] {
             split.start_again(part)?;
         }
+        split.wait_until_in_use()?;
         Ok(split)
+    }
+
+    /// Waits until the front reads and writes L2 again, and keeps in L1 what it reads.
+    pub fn wait_until_in_use(&self) -> Result<()> {
+        let (mut front, mut l1) = (self.connect(Part::Front)?, self.connect(Part::L1)?);
+        for _ in 0..ATTEMPTS {
+            if front.set("probe", b"1")? == "STORED" {
+                let hits = l1.stat("get_hits")?;
+                if front.get("probe")?.is_some() && l1.stat("get_hits")? > hits {
+                    return Ok(());
+                }
+            }
+            sleep(PAUSE);
+        }
+        bail!("the front does not use both tiers")
     }
 
     fn socket(&self, part: Part) -> PathBuf {
@@ -82,7 +102,8 @@ impl Split {
     pub fn start_again(&mut self, part: Part) -> Result<()> {
         let socket = self.socket(part);
         let mut line: Vec<OsString> = match part {
-            Part::L1 => words("-u root -U 0 -t 2 -m 64"),
+            // More than a test writes, so that it evicts nothing.
+            Part::L1 => words("-u root -U 0 -t 2 -m 512"),
             Part::L2 => words("serve --admin off -t 2 --l1 none --flash-region-size 4m"),
             Part::Front => words("serve --admin off -t 2"),
         };

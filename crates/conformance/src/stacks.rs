@@ -69,9 +69,9 @@ impl Stack {
         Self { upper, lower }
     }
 
-    /// Whether every item is in one memcached, so that what memcached alone decides is as it decides it.
-    pub fn is_proxy(self) -> bool {
-        self.lower == Lower::Memcached
+    /// Whether items are held in RAM of the node.
+    pub fn has_memory(self) -> bool {
+        self.upper == Upper::Memory
     }
 
     /// Starts a node on this stack. Other servers it needs are started before it, with the same `options`.

@@ -6,6 +6,7 @@
 use anyhow::Result;
 use moneta_conformance::differential::campaign::{Plan, run};
 use moneta_conformance::differential::stream::Protocol;
+use moneta_conformance::differential::tiers::Tiers;
 use moneta_conformance::options::{Kind, Options};
 use moneta_conformance::server::Server;
 use moneta_conformance::stacks::Stack;
@@ -65,17 +66,17 @@ fn items_that_are_only_on_ssd_are_answered_as_memcached_answers_its_own() -> Res
     let folder = tempfile::tempdir()?;
     let options = Options { only_on_ssd: Some(folder.path().into()), ..options(Some(SMALL_ITEMS_KIBIBYTES)) };
     let (reference, subject) = (Server::start(Kind::Memcached, &options)?, Server::start_subject(&options)?);
-    all_protocols_are_answered_alike(&reference, &subject, SSD_COMMANDS)?;
+    all_protocols_are_answered_alike(&reference, &subject, |plan| Plan { commands: SSD_COMMANDS, ..plan })?;
     if subject.kind() == Kind::Moneta {
         assert_eq!(subject.connect()?.stat("ram_items")?, 0, "nothing came into RAM");
     }
     Ok(())
 }
 
-fn all_protocols_are_answered_alike(reference: &Server, subject: &Server, commands: usize) -> Result<()> {
+fn all_protocols_are_answered_alike(reference: &Server, subject: &Server, plan: impl Fn(Plan) -> Plan) -> Result<()> {
     for protocol in Protocol::ALL {
         let item_limit = SMALL_ITEMS_KIBIBYTES as usize * 1024;
-        let plan = Plan { commands, ..Plan::from_environment(protocol, item_limit)? };
+        let plan = plan(Plan::from_environment(protocol, item_limit)?);
         let outcome = run(plan, reference, subject)?;
         println!("{}", outcome.report());
         assert!(outcome.differences.is_empty(), "{}", outcome.report());
@@ -92,7 +93,11 @@ mod on {
 fn answers_are_equal_on(stack: Stack) -> Result<()> {
     let options = options(Some(SMALL_ITEMS_KIBIBYTES));
     let (reference, node) = (Server::start(Kind::Memcached, &options)?, stack.start(&options)?);
-    all_protocols_are_answered_alike(&reference, &node.server, STACK_COMMANDS)
+    all_protocols_are_answered_alike(&reference, &node.server, |plan| Plan {
+        commands: STACK_COMMANDS,
+        tiers: Tiers::of(stack),
+        ..plan
+    })
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use moneta_conformance::book::{Answer, Book, Newer, REPLY_LIMIT, Seen, Shape, Tally, read_value};
+use moneta_conformance::book::{Answer, Book, Newer, REPLY_LIMIT, Seen, Shape, Tally, read_answer, read_request};
 use moneta_conformance::client::Client;
 use moneta_conformance::split::{FLUSH_INTERVAL, Part, REMOTE_TIMEOUT, Split};
 
@@ -86,15 +86,8 @@ fn until(what: &str, mut is_met: impl FnMut() -> Result<bool>) -> Result<()> {
 }
 
 fn get(client: &mut Client, key: &str) -> Result<Answer> {
-    client.send(format!("get {key}\r\n").as_bytes())?;
-    read_value(client)
-}
-
-/// Waits until the front both writes to L2 and reads from it again.
-fn until_it_serves(split: &Split) -> Result<()> {
-    let mut client = split.connect(Part::Front)?;
-    until("the front writes", || Ok(client.set("probe", b"1")? == "STORED"))?;
-    until("the front reads", || Ok(matches!(get(&mut client, "absent")?, Answer::Found(None))))
+    client.send(&read_request(key))?;
+    read_answer(client)
 }
 
 #[test]
@@ -163,7 +156,11 @@ fn without_l2_hot_keys_are_served_and_at_most_its_last_interval_is_lost() -> Res
         let mut killed_at = Instant::now();
         under_load(&mut split, &mut books, |split| {
             // Longer than what may be lost, so that something may not.
-            sleep(FLUSH_INTERVAL + SLACK + Duration::from_millis(fastrand::u64(300..900)));
+            let until = Instant::now() + FLUSH_INTERVAL + SLACK + Duration::from_millis(fastrand::u64(300..900));
+            while Instant::now() < until {
+                read_hot_keys(&mut split.connect(Part::Front)?)?;
+                sleep(PAUSE);
+            }
             killed_at = Instant::now();
             split.end(Part::L2, libc::SIGKILL)?;
             still_keys_are_served(split)?;
@@ -181,7 +178,7 @@ fn without_l2_hot_keys_are_served_and_at_most_its_last_interval_is_lost() -> Res
             // L1 may have what L2 had not written yet.
             book.check(&mut l2, Newer::MayLive, had_to_be_kept).with_context(|| format!("round {round}"))?;
         }
-        until_it_serves(&split)?;
+        split.wait_until_in_use()?;
         let mut front = split.connect(Part::Front)?;
         for number in 0..STILL {
             let found = get(&mut front, &format!("cold{number}"))?;
@@ -197,7 +194,7 @@ fn without_l2_hot_keys_are_served_and_at_most_its_last_interval_is_lost() -> Res
 }
 
 fn still(number: usize) -> Vec<u8> {
-    format!("still {number} {}", "s".repeat(number * 2_000)).into_bytes()
+    format!("still {number} {}", "s".repeat(number * 100)).into_bytes()
 }
 
 /// `cold` keys that L2 alone has, on its device, and `hot` ones that L1 has, too.
@@ -209,15 +206,27 @@ fn store_still_keys(split: &mut Split) -> Result<()> {
     drop(l2);
     split.end(Part::L2, libc::SIGTERM)?;
     split.start_again(Part::L2)?;
-    until_it_serves(split)?;
+    split.wait_until_in_use()?;
     store_hot_keys(split)
 }
 
 fn store_hot_keys(split: &Split) -> Result<()> {
-    let mut front = split.connect(Part::Front)?;
+    let (mut front, mut l1) = (split.connect(Part::Front)?, split.connect(Part::L1)?);
     for number in 0..STILL {
         ensure!(front.set(&format!("hot{number}"), &still(number))? == "STORED");
-        ensure!(get(&mut front, &format!("hot{number}"))? == Answer::Found(Some(still(number))));
+    }
+    until("L1 has all hot keys", || {
+        let hits = l1.stat("get_hits")?;
+        read_hot_keys(&mut front)?;
+        Ok(l1.stat("get_hits")? >= hits + STILL as u64)
+    })
+}
+
+/// What is hot is read all the time.
+fn read_hot_keys(front: &mut Client) -> Result<()> {
+    for number in 0..STILL {
+        let found = get(front, &format!("hot{number}"))?;
+        ensure!(found == Answer::Found(Some(still(number))), "hot{number}: {found:?}");
     }
     Ok(())
 }
@@ -226,9 +235,8 @@ fn store_hot_keys(split: &Split) -> Result<()> {
 fn still_keys_are_served(split: &Split) -> Result<()> {
     let mut front = split.connect(Part::Front)?;
     front.set_read_limit(REPLY_LIMIT)?;
+    read_hot_keys(&mut front)?;
     for number in 0..STILL {
-        let found = get(&mut front, &format!("hot{number}"))?;
-        ensure!(found == Answer::Found(Some(still(number))), "hot{number}: {found:?}");
         let found = get(&mut front, &format!("cold{number}"))?;
         ensure!(matches!(&found, Answer::Refused(why) if why.starts_with("SERVER_ERROR")), "cold{number}: {found:?}");
         let written = front.set(&format!("new{number}"), b"1")?;
@@ -259,7 +267,7 @@ fn a_process_that_hangs_costs_time_and_brings_nothing_old_back() -> Result<()> {
             .with_context(|| format!("{part:?} was stopped"))?;
             println!("{part:?}: {tally:?}");
             ensure!(part == Part::L2 || tally.refused == 0, "without {part:?} nothing is refused: {tally:?}");
-            until_it_serves(&split)?;
+            split.wait_until_in_use()?;
             everything_is_there(&split, &mut books, Part::Front).with_context(|| format!("{part:?} was stopped"))?;
             everything_is_there(&split, &mut books, Part::L2).with_context(|| format!("{part:?} was stopped"))?;
             store_hot_keys(&split)?;

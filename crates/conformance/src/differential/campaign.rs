@@ -4,6 +4,7 @@ use super::compare::{Mismatch, compare};
 use super::exchange::{BATCH_LIMIT, End, Player};
 use super::shrink::shrink;
 use super::stream::{Command, Protocol, Role, Splits, Stream};
+use super::tiers::Tiers;
 use super::{binary_stream, meta, text};
 use crate::server::Server;
 use anyhow::{Result, bail};
@@ -37,6 +38,8 @@ pub struct Plan {
     pub item_limit: usize,
     /// Stop after this many differences.
     pub differences: usize,
+    /// What the subject's tiers make different.
+    pub tiers: Tiers,
 }
 
 impl Plan {
@@ -49,6 +52,7 @@ impl Plan {
                 / Protocol::ALL.len(),
             item_limit,
             differences: number_from("MONETA_DIFF_DIFFERENCES")?.unwrap_or(DEFAULT_DIFFERENCES as u64) as usize,
+            tiers: Tiers::default(),
         })
     }
 }
@@ -105,9 +109,9 @@ pub fn run(plan: Plan, reference: &Server, subject: &Server) -> Result<Outcome> 
         outcome.streams += 1;
         outcome.closed += usize::from(answers.0.batches.last().is_some_and(|replies| replies.end == End::Closed));
         outcome.unanswered += usize::from(answers.0.batches.last().is_some_and(|replies| replies.end == End::TimedOut));
-        if compare(&stream, &answers.0, &answers.1).is_some() {
-            match repeat(&stream, &mut players)? {
-                true => outcome.differences.push(reduce(&stream, &mut players)?),
+        if compare(&stream, &answers.0, &answers.1, plan.tiers).is_some() {
+            match repeat(&stream, &mut players, plan.tiers)? {
+                true => outcome.differences.push(reduce(&stream, &mut players, plan.tiers)?),
                 false => outcome.unrepeated += 1,
             }
         }
@@ -117,9 +121,9 @@ pub fn run(plan: Plan, reference: &Server, subject: &Server) -> Result<Outcome> 
 
 /// Whether a stream differs again. A difference that does not come back is the reference's own: an item it held for a
 /// moment, a second that ended between two commands.
-fn repeat(stream: &Stream, players: &mut (Player<'_>, Player<'_>)) -> Result<bool> {
+fn repeat(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers) -> Result<bool> {
     for _ in 0..REPEATS {
-        if compare(stream, &players.0.play(stream)?, &players.1.play(stream)?).is_some() {
+        if compare(stream, &players.0.play(stream)?, &players.1.play(stream)?, tiers).is_some() {
             return Ok(true);
         }
     }
@@ -127,7 +131,7 @@ fn repeat(stream: &Stream, players: &mut (Player<'_>, Player<'_>)) -> Result<boo
 }
 
 /// Cuts a differing stream down and says what is left of the difference.
-fn reduce(stream: &Stream, players: &mut (Player<'_>, Player<'_>)) -> Result<Difference> {
+fn reduce(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers) -> Result<Difference> {
     let mut last = None;
     players.0.batch_limit = SHRINK_BATCH_LIMIT;
     players.1.batch_limit = SHRINK_BATCH_LIMIT;
@@ -136,7 +140,7 @@ fn reduce(stream: &Stream, players: &mut (Player<'_>, Player<'_>)) -> Result<Dif
             (Ok(one), Ok(two)) => (one, two),
             _ => return false,
         };
-        let mismatch = compare(candidate, &answers.0, &answers.1);
+        let mismatch = compare(candidate, &answers.0, &answers.1, tiers);
         let failed = mismatch.is_some();
         if failed {
             last = mismatch;
@@ -148,7 +152,7 @@ fn reduce(stream: &Stream, players: &mut (Player<'_>, Player<'_>)) -> Result<Dif
     match last {
         Some(mismatch) => Ok(Difference { stream, mismatch }),
         None => {
-            let mismatch = compare(&stream, &players.0.play(&stream)?, &players.1.play(&stream)?);
+            let mismatch = compare(&stream, &players.0.play(&stream)?, &players.1.play(&stream)?, tiers);
             let mismatch = mismatch.unwrap_or(Mismatch {
                 batch: None,
                 reference: "(seen once, not again)".into(),
@@ -198,7 +202,12 @@ fn one_command(rng: &mut Rng, plan: &Plan, odd: bool) -> Command {
         (Protocol::Binary, false) => binary_stream::valid,
         (Protocol::Binary, true) => binary_stream::near_valid,
     };
-    make(rng, plan.item_limit)
+    loop {
+        let command = make(rng, plan.item_limit);
+        if !plan.tiers.avoid(&command) {
+            return command;
+        }
+    }
 }
 
 impl Outcome {
@@ -238,7 +247,8 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_streams_every_time() {
         for protocol in Protocol::ALL {
-            let plan = Plan { protocol, seed: 7, commands: 0, item_limit: 65_536, differences: 1 };
+            let plan =
+                Plan { protocol, seed: 7, commands: 0, item_limit: 65_536, differences: 1, tiers: Tiers::default() };
             assert_eq!(generate(&plan, 3), generate(&plan, 3));
             assert_ne!(generate(&plan, 3), generate(&plan, 4));
         }

@@ -2,6 +2,7 @@
 
 use super::exchange::{End, Replies, Transcript};
 use super::stream::{Protocol, Stream, printable};
+use super::tiers::Tiers;
 use super::{normalise_binary, normalise_text};
 use std::collections::HashMap;
 use std::fmt;
@@ -74,26 +75,30 @@ pub struct Mismatch {
 }
 
 /// The first difference that no rule allows, or `None`.
-pub fn compare(stream: &Stream, reference: &Transcript, subject: &Transcript) -> Option<Mismatch> {
+pub fn compare(stream: &Stream, reference: &Transcript, subject: &Transcript, tiers: Tiers) -> Option<Mismatch> {
     let mut pairs_of_cas = CasPairs::default();
     let pairs = reference.batches.iter().zip(&subject.batches);
     for (index, (one, two)) in pairs.enumerate() {
-        if let Some((reference, subject)) = first_difference(&mut pairs_of_cas, stream.protocol, one, two) {
+        if let Some((reference, subject)) = first_difference(&mut pairs_of_cas, (stream.protocol, tiers), one, two) {
             return Some(Mismatch { batch: Some(index), reference, subject });
         }
     }
-    first_difference(&mut pairs_of_cas, Protocol::Text, &reference.afterwards, &subject.afterwards)
+    let closed = reference.batches.last().is_some_and(|replies| replies.end == End::Closed);
+    if closed && tiers.effects_come_late {
+        return None;
+    }
+    first_difference(&mut pairs_of_cas, (Protocol::Text, tiers), &reference.afterwards, &subject.afterwards)
         .map(|(reference, subject)| Mismatch { batch: None, reference, subject })
 }
 
 /// What the two servers said at the first place where they do not agree.
 fn first_difference(
     cas: &mut CasPairs,
-    protocol: Protocol,
+    (protocol, tiers): (Protocol, Tiers),
     reference: &Replies,
     subject: &Replies,
 ) -> Option<(String, String)> {
-    let (one, two) = (normalise(protocol, &reference.bytes), normalise(protocol, &subject.bytes));
+    let (one, two) = (normalise(protocol, tiers, &reference.bytes), normalise(protocol, tiers, &subject.bytes));
     let mut place = one.iter().zip(&two).position(|(one, two)| !cas.agree(one, two));
     // Rule `replies pending at a close`: of two closed connections, one may have lost replies the other got, or the end of
     // one of them.
@@ -123,9 +128,13 @@ fn show(parts: &[Part], place: usize, end: End) -> String {
     format!("{} [{end:?}]", shown.join(" "))
 }
 
-fn normalise(protocol: Protocol, bytes: &[u8]) -> Vec<Part> {
+fn normalise(protocol: Protocol, tiers: Tiers, bytes: &[u8]) -> Vec<Part> {
     match protocol {
-        Protocol::Text | Protocol::Meta => normalise_text::parts(bytes),
+        Protocol::Text | Protocol::Meta => {
+            let mut parts = normalise_text::parts(bytes);
+            tiers.normalise(&mut parts);
+            parts
+        }
         Protocol::Binary => normalise_binary::parts(bytes),
     }
 }
@@ -146,7 +155,7 @@ mod tests {
 
     fn differ(one: (&str, End), two: (&str, End)) -> bool {
         let (one, two) = (transcript(one.0.as_bytes(), one.1), transcript(two.0.as_bytes(), two.1));
-        compare(&stream(Protocol::Text), &one, &two).is_some()
+        compare(&stream(Protocol::Text), &one, &two, Tiers::default()).is_some()
     }
 
     #[test]

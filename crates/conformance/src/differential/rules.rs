@@ -116,6 +116,19 @@ pub const RULES: &[Rule] = &[
         "the order of lru_crawler metadump and mgdump is the engine's own, and 1.6.18 has no first line OK",
     ),
     avoided("statistics", "names and values are the engine's own; those that clients read are tested for presence"),
+    avoided("cache_memlimit without RAM", "a node that holds nothing in RAM has no such limit, and says so"),
+    avoided(
+        "stale items of a memcached",
+        "a proxy's read of a stale item gives back the recache it has won, which gives the item another CAS value in 1.6.18",
+    ),
+    compared(
+        "fetched where reads write nothing",
+        "rocks and lmdb, and the copies in a memcached as upper tier, say of an item what was known when it was written",
+    ),
+    compared(
+        "effects after a close",
+        "where the store waits, a request without a reply may still be under way when a later one's error closes the connection",
+    ),
     avoided("slab and LRU tuning", "slabs and lru set up memcached's own engine"),
 ];
 

@@ -1,0 +1,62 @@
+//! `deploy/split/run.sh` starts the three processes for a try, and ends them; nothing of them is left.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use anyhow::{Result, ensure};
+use moneta_conformance::client::{Address, Client};
+use moneta_conformance::options::Kind;
+use moneta_conformance::server::{free_port, program};
+use tempfile::TempDir;
+
+/// The processes that the script started in its folder; they end with this value.
+struct Script {
+    folder: TempDir,
+    ports: [u16; 4],
+}
+
+impl Script {
+    fn run(&self, verb: &str) -> Result<Output> {
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/split/run.sh");
+        let names = ["SPLIT_PORT", "SPLIT_BATCH_PORT", "SPLIT_ADMIN_PORT", "SPLIT_L2_ADMIN_PORT"];
+        let output = Command::new(script)
+            .arg(verb)
+            .env("SPLIT_DIR", self.folder.path())
+            .envs(names.into_iter().zip(self.ports.map(|port| port.to_string())))
+            .env("SPLIT_L2_SIZE", "256m")
+            .env("MONETA_BIN", program(Kind::Moneta)?)
+            .env("MEMCACHED_BIN", program(Kind::Memcached)?)
+            .output()?;
+        print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        Ok(output)
+    }
+
+    fn connect(&self, port: u16) -> Result<Client> {
+        Client::connect(&Address::Tcp(([127, 0, 0, 1], port).into()))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = self.run("stop");
+    }
+}
+
+#[test]
+fn the_script_starts_three_processes_and_ends_them() -> Result<()> {
+    let ports = [free_port()?, free_port()?, free_port()?, free_port()?];
+    let script = Script { folder: tempfile::tempdir()?, ports };
+    ensure!(!script.run("status")?.status.success(), "nothing runs before");
+    ensure!(script.run("start")?.status.success());
+    ensure!(script.run("status")?.status.success());
+    ensure!(script.connect(ports[1])?.set("key", b"value")? == "STORED");
+    ensure!(script.connect(ports[0])?.get("key")?.as_deref() == Some(b"value".as_slice()));
+
+    ensure!(script.run("stop")?.status.success());
+    ensure!(!script.run("status")?.status.success(), "nothing runs afterwards");
+    ensure!(script.connect(ports[0]).is_err());
+
+    ensure!(script.run("start")?.status.success());
+    ensure!(script.connect(ports[0])?.get("key")?.as_deref() == Some(b"value".as_slice()), "items outlive it");
+    Ok(())
+}
