@@ -80,7 +80,9 @@ fn upper(tier: &Upper, settings: &Settings, seed: u64, clock: &Arc<Clock>) -> an
         Upper::None => None,
         Upper::Memory => Some(Any::new(ram(settings, seed, clock)?)),
         Upper::Remote(config, piece) => {
-            let server = remote(config, seed, clock)?;
+            // An entry is a piece with what is known of it: its longest is not the longest value.
+            let entries = RemoteConfig { item_max: *piece as usize + ENTRY_EXTRA, ..RemoteConfig::clone(config) };
+            let server = remote(&entries, seed, clock)?;
             // Round it, what makes any server fit for a tier: it brings back what was stored, whole and newest, or nothing.
             let config =
                 ChunkedConfig { piece_bytes: *piece, whole_max: *piece as usize, item_max: settings.max_item_size };
@@ -100,6 +102,9 @@ fn lower(tier: &Lower, settings: &Settings, clock: &Arc<Clock>) -> anyhow::Resul
         Lower::Remote(config) => Some(Any::new(remote(config, random_seed(), clock)?)),
     })
 }
+
+/// What an entry of a remote L1 has beside the bytes of its piece, at most.
+const ENTRY_EXTRA: usize = 64;
 
 fn remote(config: &RemoteConfig, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Remote> {
     let config = RemoteConfig { seed, ..config.clone() };

@@ -64,6 +64,8 @@ pub(crate) struct Connection {
     closing: bool,
     /// Waits for its turn in the event loop's list.
     pub(crate) queued: bool,
+    /// Events tell when the socket takes more.
+    watches_writing: bool,
 }
 
 impl Connection {
@@ -90,6 +92,7 @@ impl Connection {
             ended: false,
             closing: false,
             queued: false,
+            watches_writing: false,
         }
     }
 
@@ -124,6 +127,15 @@ impl Connection {
         self.readable |= readable || peer_closed;
         self.peer_closed |= peer_closed;
         self.backlog.writable |= writable;
+    }
+
+    /// Whether events have to tell from now on when the socket takes more: true once, the first time that it did not. Before
+    /// that nobody waits for it, and on a Unix socket each reply that the client reads would be an event.
+    #[inline]
+    pub(crate) fn begins_to_watch_writing(&mut self) -> bool {
+        let begins = !self.watches_writing && !self.backlog.is_empty();
+        self.watches_writing |= begins;
+        begins
     }
 
     /// Whether it has been silent for as long as its listener allows.

@@ -1,8 +1,8 @@
 //! A worker thread: an event loop and the connections that live on it.
 //!
-//! Events are edge-triggered and cover both directions, so a connection is registered once and never again. A turn of the
-//! loop takes what the kernel and the mailbox bring, gives each connection concerned one turn, and then those that had
-//! more to do than one turn allows. Nothing in here is shared but the mailbox and the roster.
+//! Events are edge-triggered, so a connection is registered once, and once more if its socket ever takes less than it was
+//! given. A turn of the loop takes what the kernel and the mailbox bring, gives each connection concerned one turn, and then
+//! those that had more to do than one turn allows. Nothing in here is shared but the mailbox and the roster.
 
 use std::io;
 use std::sync::Arc;
@@ -182,8 +182,9 @@ impl<S: Store> EventLoop<S> {
         connection.session().opened(&self.workers.online);
         self.workers.online.counters.curr_connections.bump();
         tracing::debug!(connection = peer.id, address = ?peer.address, "opened");
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut SourceFd(&descriptor), Token(handle.slot), interest) {
+        let registered =
+            self.poll.registry().register(&mut SourceFd(&descriptor), Token(handle.slot), Interest::READABLE);
+        if let Err(error) = registered {
             tracing::debug!(connection = peer.id, %error, "cannot be waited for");
             self.close(handle.slot, CloseReason::Error);
         }
@@ -220,6 +221,15 @@ impl<S: Store> EventLoop<S> {
         self.output.clear();
         if self.output.capacity() > OUTPUT_KEPT {
             self.output = Vec::new();
+        }
+        if connection.begins_to_watch_writing() && !matches!(verdict, Verdict::Close(_)) {
+            // If it takes more already, that is an event, too.
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let descriptor = connection.descriptor();
+            if let Err(error) = self.poll.registry().reregister(&mut SourceFd(&descriptor), Token(slot), interest) {
+                tracing::debug!(connection = connection.id(), %error, "cannot be waited for");
+                return self.close(slot, CloseReason::Error);
+            }
         }
         match verdict {
             Verdict::Wait => {}
