@@ -7,37 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use common::flash::flash;
 use common::{Memcached, config};
-use moneta_memory::{Memory, MemoryConfig};
+use moneta_flash::Flash;
 use moneta_remote::wire::Protocol;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::{Chunked, ChunkedConfig, Clock, Promotion, Tiered, TieredConfig};
+use moneta_store::{Chunked, ChunkedConfig, Clock, Promotion, Store, Tiered, TieredConfig};
 
 const CUT: ChunkedConfig = ChunkedConfig { piece_bytes: 3000, whole_max: 2000, item_max: 100 << 10 };
 
-/// An upper tier in `memcached` over RAM that has everything.
-fn over(
-    memcached: &Memcached,
-    protocol: Protocol,
-    limits: SuiteConfig,
-    clock: &Arc<Clock>,
-) -> Tiered<Chunked<Remote>, Memory> {
-    let remote = RemoteConfig { protocol: Some(protocol), item_max: 4 << 10, ..config(&memcached.path()) };
+/// An upper tier in a memcached over an SSD that has everything.
+fn tiered(remote: RemoteConfig, limits: SuiteConfig, clock: &Arc<Clock>) -> Tiered<Chunked<Remote>, Flash> {
+    let lower = flash(Arc::clone(clock));
+    let remote = RemoteConfig { item_max: 4 << 10, seed: lower.seed(), ..remote };
     let upper = Remote::new(remote, Arc::clone(clock)).expect("the configuration makes sense");
-    tiered(upper, limits, clock)
-}
-
-fn tiered(upper: Remote, limits: SuiteConfig, clock: &Arc<Clock>) -> Tiered<Chunked<Remote>, Memory> {
-    let memory = MemoryConfig {
-        limit: 256 << 20,
-        item_max: limits.value_max,
-        evict: true,
-        threads: 1,
-        shards: Some(1),
-        seed: common::SEED,
-    };
-    let lower = Memory::new(&memory, Arc::clone(clock)).expect("the suite's limits are possible");
     let upper = Chunked::new(upper, ChunkedConfig { item_max: limits.value_max, ..CUT }, Arc::clone(clock));
     let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: limits.value_max };
     Tiered::new(upper, lower, config, Arc::clone(clock))
@@ -51,7 +35,8 @@ fn nothing_shows_of_it_over_any_protocol() {
         // Little memory: pieces are evicted at any time.
         let Some(memcached) = Memcached::start(&["-m", "2"]) else { return eprintln!("no memcached here") };
         let options = if protocol == Protocol::Text { options.plain_keys() } else { options };
-        suite::run(|limits, clock| over(&memcached, protocol, limits, &clock), options.rounds(2).operations(1000));
+        let remote = RemoteConfig { protocol: Some(protocol), ..config(&memcached.path()) };
+        suite::run(|limits, clock| tiered(remote.clone(), limits, &clock), options.rounds(2).operations(1000));
     }
 }
 
@@ -73,10 +58,9 @@ fn nothing_is_lost_when_it_is_killed_and_comes_back_empty() {
             let remote = RemoteConfig {
                 backoff_min: Duration::from_millis(1),
                 backoff_max: Duration::from_millis(10),
-                item_max: 4 << 10,
                 ..config(&path)
             };
-            tiered(Remote::new(remote, Arc::clone(&clock)).expect("the configuration makes sense"), limits, &clock)
+            tiered(remote, limits, &clock)
         };
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| suite::concurrent(make, 4, 1)));
         over_it.store(true, Ordering::Relaxed);

@@ -3,27 +3,14 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use common::config;
+use common::flash::flash;
 use common::moneta::{Servers, memory};
-use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_memory::Memory;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::suite::{self, Options, SuiteConfig};
 use moneta_store::{Clock, Promotion, Tiered, TieredConfig};
-
-/// A tier on a file that loses nothing.
-fn flash(clock: Arc<Clock>) -> Flash {
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let mut config = FlashConfig::new(vec![DeviceConfig { path: folder.path().into(), bytes: 2 << 30 }]);
-    config.io = Io::Threads;
-    config.io_threads = 2;
-    config.region_bytes = 4 << 20;
-    config.flush_interval = Duration::from_millis(20);
-    config.threads = 2;
-    Flash::open(&config, clock).expect("a tier")
-}
 
 fn remote(path: &std::path::Path, item_max: usize, clock: Arc<Clock>) -> Remote {
     Remote::new(RemoteConfig { item_max, ..config(path) }, clock).expect("the configuration makes sense")

@@ -1,6 +1,7 @@
 //! What the tests share: a real memcached that ends with the test, and a way to wait for futures.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod flash;
 pub mod moneta;
 pub mod peer;
 
