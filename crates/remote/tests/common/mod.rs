@@ -28,7 +28,8 @@ pub struct Memcached {
 impl Memcached {
     /// Starts one, or says that there is none to start.
     pub fn start(options: &[&str]) -> Option<Self> {
-        Command::new("memcached").arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
+        let asked = Command::new("memcached").arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        asked.expect("these tests need a memcached: `make test` installs it");
         let folder = tempfile::tempdir().expect("a folder can be made");
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let mut memcached = Self { process: None, options, folder };
