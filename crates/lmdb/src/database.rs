@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use heed::{Env, EnvFlags, EnvOpenOptions, MdbError};
+use heed::{Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, WithTls};
 use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Life, Settings, Shared};
 use moneta_store::{Departure, Figure, Health, StoreStats};
+use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::batch::LmdbBatch;
 use crate::config::{Durability, LmdbConfig};
@@ -25,6 +27,8 @@ const RESERVE_MIN: u64 = 16 << 20;
 const RESERVE_PART_MAX: u64 = 4;
 /// Part of the file that is emptied when a batch found no room.
 const ROOM_PART: u64 = 32;
+/// Longest time for which room waits for those who read: a read from a device that works takes milliseconds.
+const READERS_WAIT: Duration = Duration::from_secs(5);
 /// Items that the sweeper removes in one transaction: writers wait meanwhile.
 const SWEPT: usize = 1000;
 /// Transactions of one turn of the sweeper.
@@ -52,10 +56,19 @@ pub struct LmdbDatabase {
     pub(crate) tables: Tables,
     pub(crate) shared: Arc<Shared>,
     pub(crate) counters: Counters,
+    /// Held by all who read; whoever needs room waits for them, as LMDB uses no page again that a reader may see.
+    reading: RwLock<()>,
     /// Most bytes of the file.
     bytes: u64,
     page_bytes: u64,
     durability: Durability,
+}
+
+/// What is there at one moment, for a reader.
+pub(crate) struct Snapshot<'a> {
+    // Ends before `_reading`.
+    pub(crate) txn: RoTxn<'a, WithTls>,
+    _reading: RwLockReadGuard<'a, ()>,
 }
 
 impl Database for LmdbDatabase {
@@ -90,7 +103,8 @@ impl Database for LmdbDatabase {
         let env = open_env(config, bytes).map_err(refuse)?;
         let (tables, page_bytes) = Tables::open(&env).map_err(refuse)?;
         let (shared, durability) = (Arc::clone(shared), config.durability);
-        Ok(Self { env, tables, shared, counters: Counters::default(), bytes, page_bytes, durability })
+        let (counters, reading) = (Counters::default(), RwLock::default());
+        Ok(Self { env, tables, shared, counters, reading, bytes, page_bytes, durability })
     }
 
     fn begin(&self, _shard: usize) -> Result<LmdbBatch<'_>, Failure> {
@@ -98,8 +112,8 @@ impl Database for LmdbDatabase {
     }
 
     fn read(&self, _shard: usize, key: &[u8], look: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let txn = self.env.read_txn().map_err(|error| failure("read", &error))?;
-        let found = self.tables.items.get(&txn, key).map_err(|error| failure("read", &error))?;
+        let snapshot = self.snapshot().map_err(|error| failure("read", &error))?;
+        let found = self.tables.items.get(&snapshot.txn, key).map_err(|error| failure("read", &error))?;
         if let Some(record) = found {
             look(record);
         }
@@ -114,9 +128,9 @@ impl Database for LmdbDatabase {
     ) -> Result<(), Failure> {
         use std::ops::Bound::{Excluded, Unbounded};
         let walk = |error| failure("walk", &error);
-        let txn = self.env.read_txn().map_err(walk)?;
+        let snapshot = self.snapshot().map_err(walk)?;
         let range = (after.map_or(Unbounded, Excluded), Unbounded);
-        for found in self.tables.items.range(&txn, &range).map_err(walk)? {
+        for found in self.tables.items.range(&snapshot.txn, &range).map_err(walk)? {
             let (key, record) = found.map_err(walk)?;
             if !look(key, record) {
                 break;
@@ -125,12 +139,16 @@ impl Database for LmdbDatabase {
         Ok(())
     }
 
-    /// Removes the oldest items, in two transactions: LMDB uses pages again from the second one after that which freed them.
+    /// Removes the oldest items, in two transactions: LMDB uses pages again from the second one after that which freed them,
+    /// and from when nobody reads what was there before.
     fn make_room(&self, _shard: usize) -> Result<bool, Failure> {
         self.counters.map_full.fetch_add(1, Ordering::Relaxed);
         let pages = (self.bytes / self.page_bytes / ROOM_PART).max(1);
         let first = self.evict_pages(pages)?;
-        Ok(self.evict_pages(pages)? || first)
+        let any = self.evict_pages(pages)? || first;
+        // Those who begin to read after this see only what there is now.
+        let readers_ended = self.reading.try_write_for(READERS_WAIT).is_some();
+        Ok(any && readers_ended)
     }
 
     fn tend(&self) -> Result<(), Failure> {
@@ -155,7 +173,7 @@ impl Database for LmdbDatabase {
     }
 
     fn stats(&self, stats: &mut StoreStats) {
-        let count = || self.tables.items.len(&*self.env.read_txn()?);
+        let count = || self.tables.items.len(&self.snapshot()?.txn);
         stats.items = count().unwrap_or(0);
         stats.evictions = self.counters.evicted.load(Ordering::Relaxed);
         stats.reclaimed = self.counters.expired.load(Ordering::Relaxed);
@@ -169,6 +187,12 @@ impl Database for LmdbDatabase {
 }
 
 impl LmdbDatabase {
+    /// What is there now. While it is held, no page that it shows is used again.
+    pub(crate) fn snapshot(&self) -> heed::Result<Snapshot<'_>> {
+        let reading = self.reading.read();
+        Ok(Snapshot { txn: self.env.read_txn()?, _reading: reading })
+    }
+
     /// Pages that items and their entries may take.
     pub(crate) fn pages_max(&self) -> u64 {
         let reserve = (self.bytes / RESERVE_PART).max(RESERVE_MIN).min(self.bytes / RESERVE_PART_MAX);

@@ -37,10 +37,10 @@ pub(crate) fn figures(lmdb: &LmdbDatabase) -> Vec<Figure> {
 
 /// Size and depth of each tree.
 fn trees(lmdb: &LmdbDatabase) -> heed::Result<Vec<Figure>> {
-    let txn = lmdb.env.read_txn()?;
+    let snapshot = lmdb.snapshot()?;
     let mut figures = Vec::new();
     for (name, tree) in lmdb.tables.named() {
-        let stat = tree.stat(&txn)?;
+        let stat = tree.stat(&snapshot.txn)?;
         let pages = (stat.branch_pages + stat.leaf_pages + stat.overflow_pages) as u64;
         let of_tree = |figure, help, value: u64| Figure {
             name: figure,

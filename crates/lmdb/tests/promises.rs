@@ -3,12 +3,14 @@
 mod common;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::config;
+use moneta_embedded::Database as _;
 use moneta_embedded::testing::{end, get, set};
 use moneta_lmdb::{Durability, Lmdb, LmdbConfig};
 use moneta_store::request::Exptime;
-use moneta_store::{Clock, Departed, Departure, Observer, Store};
+use moneta_store::{Clock, Departed, Departure, Observer, Store, Written};
 use tempfile::TempDir;
 
 const NOW: u32 = 1_000_000_000;
@@ -84,9 +86,42 @@ fn large_values_of_all_sizes_find_room_again_and_again() {
     for round in 0..600 {
         let bytes = if round % 3 == 0 { fastrand::usize(1 << 20..2 << 20) } else { fastrand::usize(0..20_000) };
         let key = format!("key {}", fastrand::u32(0..200));
-        set(&lmdb, &key, &vec![1; bytes], 0).unwrap_or_else(|error| panic!("{bytes} bytes: {error}"));
+        let ended = set(&lmdb, &key, &vec![1; bytes], 0);
+        assert!(matches!(ended, Ok(Written::Stored { .. })), "{bytes} bytes: {ended:?}");
         assert_eq!(get(&lmdb, &key).map(|value| value.len()), Some(bytes));
     }
+}
+
+/// LMDB keeps every page that a reader may see; a slow one must cost a write its time, not its place, nor others theirs.
+#[test]
+fn room_is_waited_for_while_someone_reads() {
+    const ITEMS: usize = 20;
+    let (folder, clock) = (folder(), clock());
+    let lmdb = open(&LmdbConfig { item_max: 2 << 20, ..config(&folder, 64 << 20) }, &clock);
+    let value = vec![1; (2 << 20) - 1000];
+    for key in 0..ITEMS {
+        assert!(matches!(set(&lmdb, &format!("key {key}"), &value, 0), Ok(Written::Stored { .. })));
+    }
+    let (reading, is_read) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let reader = lmdb.clone();
+        scope.spawn(move || {
+            let slowly = &mut |_: &[u8], _: &[u8]| {
+                reading.send(()).expect("someone waits");
+                std::thread::sleep(Duration::from_millis(500));
+                false
+            };
+            reader.database().scan(0, None, slowly).expect("a scan");
+        });
+        is_read.recv().expect("a reader");
+        for round in 0..4 * ITEMS {
+            let key = format!("key {}", round % ITEMS);
+            let ended = set(&lmdb, &key, &value, 0);
+            assert!(matches!(ended, Ok(Written::Stored { .. })), "write {round}: {ended:?}");
+        }
+    });
+    let there = (0..ITEMS).filter(|key| get(&lmdb, &format!("key {key}")).is_some()).count();
+    assert!(there > ITEMS / 2, "{there} items are left");
 }
 
 #[test]
