@@ -18,7 +18,8 @@ pub struct RemoteConfig {
     /// Connections of each worker thread, 1 to [`RemoteConfig::CONNECTIONS_MAX`]. A key's requests always take the same one,
     /// so that they stay in order. Threads that turn no event loop share as many again.
     pub connections: usize,
-    /// How long a request waits for its reply, from when it is made.
+    /// How long a request waits for its reply, from when it is made. Time in which its thread was held up, and so could
+    /// neither send nor receive, counts up to a quarter of the shorter timeout.
     pub request_timeout: Duration,
     /// How long connecting may take.
     pub connect_timeout: Duration,

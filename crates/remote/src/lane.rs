@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::connection::{Claim, Link, Outcome, Replies, Target, Turn, Won};
 use crate::reads;
+use crate::running::RunningClock;
 use crate::shared::Shared;
 use crate::timer::Timer;
 use crate::wire::{Request, Verb};
@@ -35,6 +36,7 @@ pub(crate) struct Lane {
 struct State {
     queue: OwnedFd,
     timer: Timer,
+    clock: RunningClock,
     links: Vec<Link>,
     replies: Replies,
 }
@@ -45,8 +47,9 @@ impl Lane {
         let queue = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = Timer::new(&queue)?;
         let now = Instant::now();
+        let clock = RunningClock::new(shared.config.request_timeout.min(shared.config.connect_timeout));
         let links = (0..shared.config.connections).map(|_| Link::new(Arc::clone(shared), now)).collect();
-        let state = State { queue, timer, links, replies: Replies::default() };
+        let state = State { queue, timer, clock, links, replies: Replies::default() };
         Ok(Self { shared: Arc::clone(shared), state: RefCell::new(state) })
     }
 
@@ -100,10 +103,12 @@ impl Lane {
 
     fn with_links(&self, act: impl FnOnce(&mut [Link], &mut Turn<'_>)) {
         let mut wakers = {
-            let State { queue, timer, links, replies } = &mut *self.state.borrow_mut();
-            let now = Instant::now();
+            let State { queue, timer, clock, links, replies } = &mut *self.state.borrow_mut();
+            let system = Instant::now();
+            let now = clock.turn(system);
             act(links, &mut Turn { queue, replies, now });
-            timer.cover(links.iter().filter_map(Link::deadline).min(), now);
+            let deadline = links.iter().filter_map(Link::deadline).min();
+            timer.cover(clock.next_turn(deadline, system), system);
             self.shared.counters.add(&mut replies.tally);
             std::mem::take(&mut replies.wakers)
         };
@@ -157,9 +162,10 @@ fn index(hash: u64, links: usize) -> usize {
 impl State {
     #[inline]
     fn begin(&mut self, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
-        let Self { queue, links, replies, .. } = self;
+        let Self { queue, clock, links, replies, .. } = self;
         let index = index(hash, links.len());
-        links[index].begin(request, target, &mut Turn { queue, replies, now: Instant::now() })
+        let now = clock.begin(Instant::now());
+        links[index].begin(request, target, &mut Turn { queue, replies, now })
     }
 }
 

@@ -18,6 +18,7 @@ mod lane;
 mod promise;
 mod reads;
 mod remote;
+mod running;
 mod shared;
 mod statistics;
 mod timer;

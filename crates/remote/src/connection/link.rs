@@ -33,6 +33,7 @@ const IDLE: Duration = Duration::from_millis(20);
 pub(crate) struct Turn<'a> {
     pub(crate) queue: &'a OwnedFd,
     pub(crate) replies: &'a mut Replies,
+    /// By the lane's clock ([`crate::running`]), as every moment here.
     pub(crate) now: Instant,
 }
 
@@ -421,7 +422,7 @@ impl Link {
         (self.retains, self.blocked, self.put_off) = (false, false, false);
     }
 
-    /// What is due next, for a timer.
+    /// When something is due next, by the lane's clock.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let timeout = self.shared.config.request_timeout;
         let waiting = self.waiting.front().map(|queued| queued.begun + timeout);
