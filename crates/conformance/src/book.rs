@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::client::{Address, Client};
 
 /// Requests sent in a row before the replies are read.
-pub const BATCH: usize = 16;
+const BATCH: usize = 16;
 /// How long a reply may take before it counts as a hang: far more than any answer takes, also on a loaded machine.
 pub const REPLY_LIMIT: Duration = Duration::from_secs(20);
 /// How often a check asks again for a key that could not be read, and the pause between.
