@@ -3,8 +3,7 @@
 //! A thread may be held up: its process is stopped, the machine is overloaded, something else took it long. It neither sends
 //! nor receives meanwhile, so that time says nothing of a server, and must not be held against it. Therefore a lane that waits
 //! for something is turned in beats, several in each timeout, and of the time between two turns no more than two beats count.
-//! A thread that is never in time still turns: what it waits for is late after a timeout's number of turns, however long
-//! these take.
+//! A thread that is never in time still turns: what it waits for is late after a few of its turns, however far apart they are.
 //!
 //! While a lane waits for nothing, no turn is due and all time counts.
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::peer::{Peer, Visit};
 use common::{SEED, remote, wait_until};
@@ -25,8 +25,8 @@ use rustix::time::Timespec;
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// By how much a thread is held up for longer than a request may take.
 const BEYOND: Duration = Duration::from_millis(300);
-/// When a timer that should have gone off long ago never will.
-const LIMIT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+/// What has not come about by then never will.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A thread with an event loop, turned by hand.
 struct Worker {
@@ -59,20 +59,23 @@ impl Worker {
 
     /// Turns until the read ends; sleeps in between until the event queue tells of something.
     fn finish(&mut self, mut read: Pending<Lookup>) -> Result<Lookup, StoreError> {
-        loop {
+        let begun = Instant::now();
+        while begun.elapsed() < LIMIT {
             self.driver.turn();
             if let Poll::Ready(ended) = poll(&mut read) {
                 return ended;
             }
             self.wait();
         }
+        panic!("the read has no end");
     }
 
     fn wait(&self) {
         // SAFETY: the driver is alive, and keeps its descriptor open as long as it is.
         let queue = unsafe { BorrowedFd::borrow_raw(self.driver.descriptor()) };
         let mut events = Vec::with_capacity(16);
-        let told = epoll::wait(queue, rustix::buffer::spare_capacity(&mut events), Some(&LIMIT));
+        let limit = Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 };
+        let told = epoll::wait(queue, rustix::buffer::spare_capacity(&mut events), Some(&limit));
         assert_ne!(told, Ok(0), "nothing is due, though a request is under way");
     }
 }
