@@ -27,8 +27,8 @@ use crate::regions::State;
 
 /// How long after a failed write devices are tried again.
 const RETRY: Duration = Duration::from_millis(500);
-/// Bytes of one write.
-const WRITE_BYTES: usize = 1 << 20;
+/// Bytes of one write. What requests read waits behind it; a device writes no faster for more.
+const WRITE_BYTES: usize = 256 << 10;
 
 /// What the flusher has to do, and what it has done.
 pub(crate) struct FlushQueue {
@@ -82,7 +82,7 @@ pub(crate) enum Goal {
 
 impl FlushQueue {
     /// Bytes that an open region may pile up before they are written early.
-    pub(crate) const EAGER_BYTES: usize = WRITE_BYTES;
+    pub(crate) const EAGER_BYTES: usize = 1 << 20;
 
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {

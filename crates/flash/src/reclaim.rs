@@ -11,6 +11,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::io;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use moneta_store::{Departed, Departure, Key, StoreError};
 use parking_lot::{Condvar, Mutex};
+use rustix::process::{getpriority_process, setpriority_process};
 
 use crate::counters::count;
 use crate::engine::Inner;
@@ -34,6 +36,12 @@ use crate::regions::State;
 
 /// How often regions are looked for that have expired, and how long a device that failed is left alone.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Bytes of a region that are read at once for the sake of a record in them. What requests read waits behind it.
+const WINDOW: usize = 64 << 10;
+
+/// By how much the reclaimer is nicer than the threads that answer requests: a tenth of their share when they want it all.
+const NICE: i32 = 10;
 
 /// How the reclaimer is told that there is work.
 #[derive(Debug, Default)]
@@ -96,8 +104,10 @@ struct Victim {
     region: usize,
     sequence: u64,
     base: u64,
-    /// All of it, once something of it is wanted.
+    /// What was read of it, by windows.
     bytes: Option<Aligned>,
+    /// Which windows were.
+    is_read: Vec<bool>,
     /// Somebody is to be told of what goes.
     observed: bool,
 }
@@ -108,6 +118,7 @@ impl Reclaimer {
     }
 
     pub(crate) fn run(mut self) {
+        give_way();
         let reclaim = Arc::clone(&self.inner.reclaim);
         while reclaim.wait() {
             while !reclaim.is_stopping() && !self.inner.log.queue.is_off() && self.is_wanted() {
@@ -175,8 +186,14 @@ impl Reclaimer {
         let inner = Arc::clone(&self.inner);
         let entry = inner.regions.get(region);
         let sequence = entry.sequence();
-        let mut victim =
-            Victim { region, sequence, base: entry.base(), bytes: None, observed: inner.observer.read().is_some() };
+        let mut victim = Victim {
+            region,
+            sequence,
+            base: entry.base(),
+            bytes: None,
+            is_read: Vec::new(),
+            observed: inner.observer.read().is_some(),
+        };
         let share = usize::from(inner.config.carry_percent);
         let region_bytes = inner.devices.region_bytes();
         self.credit = (self.credit + region_bytes * share / 100).min(region_bytes);
@@ -331,22 +348,39 @@ impl Victim {
     /// A record, if it is sound.
     fn view(&mut self, inner: &Inner, record: &Listed) -> io::Result<Option<View<'_>>> {
         let salt = Salt { region: self.sequence, offset: record.offset };
-        let bytes = self.read(inner)?;
-        let view = bytes.get(record.offset as usize..).and_then(View::read).filter(View::is_whole);
+        let start = record.offset as usize;
+        let bytes = self.read(inner, start..start + record.length as usize)?;
+        let view = bytes.get(start..).and_then(View::read).filter(View::is_whole);
         let view = view.filter(|view| view.is_sound(salt));
         count(&inner.counters.checksum_failures, u64::from(view.is_none()));
         Ok(view)
     }
 
-    /// The region's bytes.
-    fn read(&mut self, inner: &Inner) -> io::Result<&[u8]> {
-        if self.bytes.is_none() {
-            let (device, start) = inner.devices.place(self.region);
-            let mut bytes = Aligned::zeroed(inner.devices.region_bytes());
-            inner.devices.media(device).read_at(&mut bytes, start)?;
-            self.bytes = Some(bytes);
+    /// The region's bytes, of which that part is read.
+    fn read(&mut self, inner: &Inner, part: Range<usize>) -> io::Result<&[u8]> {
+        let (device, start) = inner.devices.place(self.region);
+        let media = inner.devices.media(device);
+        let region_bytes = inner.devices.region_bytes();
+        let bytes = self.bytes.get_or_insert_with(|| Aligned::zeroed(region_bytes));
+        self.is_read.resize(region_bytes.div_ceil(WINDOW), false);
+        for window in part.start / WINDOW..part.end.min(region_bytes).div_ceil(WINDOW) {
+            if !std::mem::replace(&mut self.is_read[window], true) {
+                let first = window * WINDOW;
+                let last = region_bytes.min(first + WINDOW);
+                media.read_at(&mut bytes[first..last], start + first as u64)?;
+            }
         }
-        Ok(self.bytes.as_deref().unwrap_or_default())
+        Ok(bytes)
+    }
+}
+
+/// Has this thread stand back behind those that answer requests: a region's records keep it busy for a millisecond. Writes
+/// that wait for room leave it the processor.
+fn give_way() {
+    let thread = rustix::thread::gettid();
+    let lowered = getpriority_process(Some(thread)).and_then(|nice| setpriority_process(Some(thread), nice + NICE));
+    if let Err(error) = lowered {
+        tracing::debug!(%error, "the reclaimer keeps its priority");
     }
 }
 

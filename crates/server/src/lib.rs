@@ -31,6 +31,7 @@ mod inbound;
 mod lifecycle;
 mod listener;
 mod mailbox;
+mod promptness;
 mod roster;
 mod signals;
 mod worker;

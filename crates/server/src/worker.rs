@@ -3,7 +3,11 @@
 //! Events are edge-triggered, so a connection is registered once, and once more if its socket ever takes less than it was
 //! given. A turn of the loop takes what the kernel and the mailbox bring, gives each connection concerned one turn, and then
 //! those that had more to do than one turn allows. Nothing in here is shared but the mailbox and the roster.
+//!
+//! Batch connections wait in a line of their own, which moves on for a slice of time between two looks for events: a request
+//! that comes online waits for one slice, however much a bulk load has to say.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,12 +23,16 @@ use crate::connection::{Connection, Turn, Verdict};
 use crate::driven::{DRIVER, Driven};
 use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
+use crate::node::Policy;
+use crate::promptness;
 use crate::roster::Roster;
 use crate::session::{CloseReason, Session, Worker};
 
 /// Bytes one turn of a connection reads at most, unless a larger request is arriving: about 1,800 short reads. Larger
 /// buffers save no system calls that matter and leave the cache.
 const RECEIVE_BYTES: usize = 64 * 1024;
+/// How long batch connections are served before the loop looks for events again.
+const BATCH_SLICE: Duration = Duration::from_micros(50);
 /// An output buffer that grew past this for a large reply is given back.
 const OUTPUT_KEPT: usize = 1024 * 1024;
 /// Events taken from the kernel at once.
@@ -53,6 +61,8 @@ pub(crate) struct EventLoop<S> {
     connections: Slab<Connection>,
     /// Connections whose turn comes without an event.
     ready: Vec<Handle>,
+    /// Batch connections whose turn comes, all of them.
+    batch: VecDeque<Handle>,
     input: Vec<u8>,
     output: Vec<u8>,
     next_scan: Instant,
@@ -78,6 +88,7 @@ impl<S: Store> EventLoop<S> {
             limits,
             connections: Slab::new(),
             ready: Vec::new(),
+            batch: VecDeque::new(),
             input: Vec::with_capacity(RECEIVE_BYTES),
             output: Vec::new(),
             next_scan: Instant::now() + IDLE_SCAN,
@@ -88,6 +99,7 @@ impl<S: Store> EventLoop<S> {
     /// Serves until the server stops.
     pub(crate) fn run(mut self) {
         self.mailbox.own();
+        promptness::ask();
         let mut events = Events::with_capacity(EVENTS);
         let mut letters = (Vec::new(), Vec::new());
         // Both policies' stores are one.
@@ -116,14 +128,23 @@ impl<S: Store> EventLoop<S> {
                     // An error is found by whichever call comes first.
                     let lost = event.is_error();
                     connection.note(event.is_readable(), event.is_writable() || lost, event.is_read_closed() || lost);
-                    self.turn(slot);
-                    driven.after_connection();
+                    match connection.policy() {
+                        Policy::Online => {
+                            self.turn(slot);
+                            driven.after_connection();
+                        }
+                        Policy::Batch => {
+                            let handle = Handle { slot, id: connection.id() };
+                            self.queue(handle);
+                        }
+                    }
                 }
             }
             for handle in std::mem::take(&mut self.ready) {
                 self.turn_queued(handle);
                 driven.after_connection();
             }
+            self.turn_batch(&mut driven);
             self.close_idle();
         }
         self.close_all();
@@ -159,7 +180,7 @@ impl<S: Store> EventLoop<S> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || !self.batch.is_empty() {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
@@ -196,7 +217,10 @@ impl<S: Store> EventLoop<S> {
             && !connection.queued
         {
             connection.queued = true;
-            self.ready.push(handle);
+            match connection.policy() {
+                Policy::Online => self.ready.push(handle),
+                Policy::Batch => self.batch.push_back(handle),
+            }
         }
     }
 
@@ -206,6 +230,21 @@ impl<S: Store> EventLoop<S> {
         {
             connection.queued = false;
             self.turn(handle.slot);
+        }
+    }
+
+    /// Serves the line of batch connections for a slice.
+    fn turn_batch(&mut self, driven: &mut Driven) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let until = Instant::now() + BATCH_SLICE;
+        while let Some(handle) = self.batch.pop_front() {
+            self.turn_queued(handle);
+            driven.after_connection();
+            if Instant::now() >= until {
+                break;
+            }
         }
     }
 
