@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use moneta_store::{Key, Pending, Step, StoreError};
+use moneta_store::{Key, OwnedKey, Pending, Step, StoreError};
 
 use crate::engine::Inner;
 use crate::flusher::Goal;
@@ -43,18 +43,6 @@ impl<T> Attempt<T> {
     }
 }
 
-/// A key that outlives its request's bytes.
-struct OwnedKey {
-    bytes: Box<[u8]>,
-    hash: u64,
-}
-
-impl OwnedKey {
-    fn borrow(&self) -> Key<'_> {
-        Key { bytes: &self.bytes, hash: self.hash }
-    }
-}
-
 impl Inner {
     /// Ends a request whose first try was `first`; `again` makes what tries it again.
     pub(crate) fn step<T, A>(self: &Arc<Self>, key: &Key<'_>, first: Attempt<T>, again: impl FnOnce() -> A) -> Step<T>
@@ -65,7 +53,7 @@ impl Inner {
         match first {
             Attempt::Done(ended) => Step::Done(ended),
             first => {
-                let key = OwnedKey { bytes: key.bytes.into(), hash: key.hash };
+                let key = OwnedKey::of(key);
                 Step::Wait(pend(Arc::clone(self).drive(key, first, again())))
             }
         }
@@ -86,14 +74,14 @@ impl Inner {
                     return Ok(outcome);
                 }
                 Attempt::Read(place) => {
-                    let fetched = self.fetch(place, &key.bytes).await?;
-                    again(&self, &key.borrow(), Some(&fetched))
+                    let fetched = self.fetch(place, key.key().bytes).await?;
+                    again(&self, &key.key(), Some(&fetched))
                 }
                 Attempt::Full(before) => {
                     self.reclaim.need();
                     let waited = self.log.queue.wait(Goal::Room(before)).await;
                     // Also if there will be no room, as devices went off: the operation sees it and takes note of the key.
-                    match (again(&self, &key.borrow(), None), waited) {
+                    match (again(&self, &key.key(), None), waited) {
                         (Attempt::Full(_), Err(error)) => return Err(error),
                         (attempt, _) => attempt,
                     }

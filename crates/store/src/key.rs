@@ -1,5 +1,6 @@
 //! A key with its hash, computed once for a command and used by every layer below.
 
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// An item's key and its 64-bit hash.
@@ -22,19 +23,25 @@ impl<'a> Key<'a> {
     }
 }
 
+/// Bytes of an owned key that need no allocation: more than most keys have.
+const INLINE: usize = 48;
+
 /// A key that outlives the call it came with: of a request that waits.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnedKey {
-    bytes: Box<[u8]>,
+pub struct OwnedKey {
+    bytes: SmallVec<[u8; INLINE]>,
     hash: u64,
 }
 
 impl OwnedKey {
-    pub(crate) fn of(key: &Key<'_>) -> Self {
-        Self { bytes: key.bytes.into(), hash: key.hash }
+    /// A copy of `key`.
+    pub fn of(key: &Key<'_>) -> Self {
+        Self { bytes: SmallVec::from_slice(key.bytes), hash: key.hash }
     }
 
-    pub(crate) fn key(&self) -> Key<'_> {
+    /// The key.
+    #[inline]
+    pub fn key(&self) -> Key<'_> {
         Key { bytes: &self.bytes, hash: self.hash }
     }
 }

@@ -26,7 +26,7 @@ mod time;
 pub use any::Any;
 pub use chunked::{Chunked, ChunkedConfig};
 pub use error::{ErrorKind, StoreError};
-pub use key::Key;
+pub use key::{Key, OwnedKey};
 pub use moneta_protocol::item::{Expiry, Item, ItemMeta, ItemRef, Rest, Value};
 pub use moneta_protocol::request;
 pub use number::{NUMBER_VALUE_MAX, parse_number};
