@@ -1,6 +1,6 @@
 //! What layers do with the steps of the stores they wrap.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::task::{Context, Poll, Waker};
 
 use moneta_protocol::item::{Item, ItemRef};
@@ -15,6 +15,14 @@ pub(crate) fn start<T: 'static>(request: impl Future<Output = Result<T, StoreErr
     match pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Step::Done(outcome),
         Poll::Pending => Step::Wait(pending),
+    }
+}
+
+/// A step as a future, whether it has to wait or not.
+pub(crate) fn pending<T: 'static>(step: Step<T>) -> Pending<T> {
+    match step {
+        Step::Done(outcome) => Box::pin(ready(outcome)),
+        Step::Wait(pending) => pending,
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Noted {
     version: u64,
     flushed: bool,
     /// The upper tier had to be waited for.
-    above_waits: bool,
+    pub(super) above_waits: bool,
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
@@ -53,8 +53,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         held.release_unchanged();
     }
 
-    /// The same for a read that is answered already. Where it would have to wait it is given up: an upper tier that answered
-    /// the read at once seldom has to.
+    /// The same over an upper tier that answered the read at once, and so seldom has to wait: where it would, this is given up.
     pub(super) fn promote_now(&self, key: &Key<'_>, item: &ItemRef<'_>, request: &Retrieve, noted: &Noted) {
         let promotion = pin!(self.promote(key, item, request, noted));
         let _ = promotion.poll(&mut Context::from_waker(Waker::noop()));

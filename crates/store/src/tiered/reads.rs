@@ -12,7 +12,7 @@ use crate::change::wins_recache;
 use crate::error::{ErrorKind, StoreError};
 use crate::key::{Key, OwnedKey};
 use crate::outcome::{Lookup, Pending, Step};
-use crate::steps::{copy, end, found, start};
+use crate::steps::{copy, end, found, pending, start};
 use crate::store::{Tier, Visit};
 
 impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
@@ -61,7 +61,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         start(async move {
             let (shared, key) = (&this.shared, key.key());
             let expired = match shared.counted(above.await) {
-                Ok(Lookup::Found(item)) => return this.end_with(&key, &request, item, None).await,
+                Ok(Lookup::Found(item)) => return this.end_above(&key, &request, item).await,
                 Ok(above) => above == Lookup::Miss { expired: true },
                 Err(_) => false,
             };
@@ -71,7 +71,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             let noted = shared.note(&key, true);
             let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
             let below = found(|mut seen| shared.lower.get(&key, &plain, &mut seen));
-            this.end_below(&key, &request, below, &noted, expired).await
+            this.end_below(&key, &request, pending(below), &noted, expired).await
         })
     }
 
@@ -128,30 +128,49 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         noted: Noted,
         expired: bool,
     ) -> Step<Lookup> {
-        let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
-        start(async move { this.end_below(&key.key(), &request, below, &noted, expired).await })
+        let waits = matches!(below, Step::Wait(_));
+        let (this, key, request, below) = (self.clone(), OwnedKey::of(key), *request, pending(below));
+        let rest = async move { this.end_below(&key.key(), &request, below, &noted, expired).await };
+        // Who gets a future polls it: once more before that would be in vain.
+        if waits { Step::Wait(Box::pin(rest)) } else { start(rest) }
     }
 
-    /// Ends a read with what the lower tier has.
+    /// Ends a read with what the lower tier has. There is such a future for each read that waits for a device, so what seldom
+    /// happens in it has a box of its own.
     async fn end_below(
         &self,
         key: &Key<'_>,
         request: &Retrieve,
-        below: Step<Lookup>,
+        below: Pending<Lookup>,
         noted: &Noted,
         expired: bool,
     ) -> Result<Lookup, StoreError> {
         let shared = &self.shared;
-        let below = end(below).await;
+        let below = below.await;
         if shared.is_overtaken(key, noted)
-            && let Some(item) = self.read_above_again(key, request).await
+            && let Some(item) = Box::pin(self.read_above_again(key, request)).await
         {
-            return self.end_with(key, request, item, None).await;
+            return Box::pin(self.end_above(key, request, item)).await;
         }
         match below {
-            Ok(Lookup::Found(item)) => self.end_with(key, request, item, Some(noted)).await,
-            Ok(_) if shared.admission.is_some() && (shared.is_overtaken(key, noted) || shared.is_above(key).await) => {
-                self.read_and_change(key, request, None).await
+            Ok(Lookup::Found(ref item)) if wins_recache(&item.meta, request, shared.clock.now()) => {
+                Box::pin(self.read_and_change(key, request, Some(item.meta))).await
+            }
+            Ok(Lookup::Found(ref item)) => {
+                shared.lanes.lower_hit();
+                if self.promotes(&item.meta) {
+                    match noted.above_waits {
+                        true => Box::pin(self.promote(key, &item.as_ref(), request, noted)).await,
+                        false => self.promote_now(key, &item.as_ref(), request, noted),
+                    }
+                }
+                below
+            }
+            Ok(_)
+                if shared.admission.is_some()
+                    && (shared.is_overtaken(key, noted) || Box::pin(shared.is_above(key)).await) =>
+            {
+                Box::pin(self.read_and_change(key, request, None)).await
             }
             Ok(Lookup::Miss { expired: below }) => {
                 shared.lanes.miss();
@@ -180,27 +199,12 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         }
     }
 
-    /// Ends a read with an item of the upper tier, or of the lower one if something was `noted` before.
-    async fn end_with(
-        &self,
-        key: &Key<'_>,
-        request: &Retrieve,
-        item: Item,
-        noted: Option<&Noted>,
-    ) -> Result<Lookup, StoreError> {
-        let shared = &self.shared;
-        if wins_recache(&item.meta, request, shared.clock.now()) {
+    /// Ends a read with an item of the upper tier.
+    async fn end_above(&self, key: &Key<'_>, request: &Retrieve, item: Item) -> Result<Lookup, StoreError> {
+        if wins_recache(&item.meta, request, self.shared.clock.now()) {
             return self.read_and_change(key, request, Some(item.meta)).await;
         }
-        match noted {
-            None => self.count_hit_above(key, request),
-            Some(noted) => {
-                shared.lanes.lower_hit();
-                if self.promotes(&item.meta) {
-                    self.promote(key, &item.as_ref(), request, noted).await;
-                }
-            }
-        }
+        self.count_hit_above(key, request);
         Ok(Lookup::Found(item))
     }
 
