@@ -11,6 +11,7 @@ mod execute;
 mod login;
 mod lookahead;
 mod parked;
+mod rare;
 mod read;
 mod ticket;
 
@@ -24,11 +25,11 @@ use moneta_store::Store;
 
 use crate::auth::AuthMode;
 use crate::counters::Counters;
-use crate::dump::{Dump, Dumped};
+use crate::dump::Dumped;
 use crate::latency::Stopwatch;
 use crate::node::{Node, Peer, Policy};
-use crate::watch::{self, Watcher};
-use parked::Parked;
+use crate::watch;
+use rare::Rare;
 
 /// Most requests of one connection that wait for the store at once; further ones are not started.
 pub const MAX_PARKED: usize = 256;
@@ -84,14 +85,6 @@ pub enum CloseReason {
     IdleTimeout,
     /// The node stops.
     Shutdown,
-}
-
-/// What most sessions never have.
-#[derive(Default)]
-struct Rare {
-    parked: Parked,
-    dump: Option<Dump>,
-    watcher: Option<Watcher>,
 }
 
 /// What a session waits for before it takes commands.
@@ -256,11 +249,10 @@ impl Session {
     ) -> Polled {
         let mut dump_can_go_on = false;
         if let Some(rare) = &mut self.rare {
-            rare.parked.poll(worker, &self.peer, cx);
+            rare.parked.poll(worker, &self.peer, cx, output, high_water);
             if high_water == 0 {
                 return Polled { receive_again: false };
             }
-            rare.parked.drain(output, high_water);
             if rare.parked.is_empty() {
                 if let Some(dump) = &mut rare.dump {
                     match dump.write(worker, cx, output, high_water) {
@@ -277,9 +269,9 @@ impl Session {
             if dump_can_go_on || rare.parked.is_ready() {
                 cx.waker().wake_by_ref();
             }
-            if rare.parked.is_empty() && rare.dump.is_none() && rare.watcher.is_none() {
-                self.rare = None;
-            }
+        }
+        if let Some(rare) = self.rare.take_if(|rare| rare.is_empty()) {
+            rare.keep();
         }
         Polled { receive_again: !self.is_held_up(high_water) }
     }
@@ -347,7 +339,7 @@ impl Session {
     }
 
     fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
+        self.rare.get_or_insert_with(Rare::empty)
     }
 
     #[cold]

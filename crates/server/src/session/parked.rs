@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A slot goes from waiting to ready once, and leaves from the front only, when it is ready. So replies keep the order of
-//! their requests whatever order the store finishes them in.
+//! their requests whatever order the store finishes them in. What is done while nothing waits before it never becomes bytes
+//! of a slot: its answer is written to the output at once.
 //!
 //! What is asked of one key takes effect in order, too: a request does not start while one on its key waits, unless both
 //! only read, and nothing starts while a flush waits. A client that sends a set and a get of the same key behind it, without
@@ -25,6 +26,11 @@ use super::ticket::Ticket;
 use super::{MAX_PARKED, Session, Worker, change, read};
 use crate::node::Peer;
 use moneta_protocol::command::ReadVerb;
+
+/// Largest memory of bytes that left which is kept for others: what stands behind a lone `get` are the five of `END`.
+const SPARE_BYTES: usize = 256;
+/// Most slots in the memory of a queue that is kept.
+const SPARE_SLOTS: usize = 8;
 
 /// What a parked request waits for, and what its answer depends on.
 pub(super) enum Waiting {
@@ -85,12 +91,19 @@ pub(super) struct Parked {
     waiting: usize,
     /// How many of those that wait change something.
     changes: usize,
+    /// Memory for the next bytes behind something that waits.
+    spare: Vec<u8>,
 }
 
 impl Parked {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// Whether its memory is little enough to be kept while it is empty.
+    pub(super) fn is_small(&self) -> bool {
+        self.slots.capacity() <= SPARE_SLOTS
     }
 
     /// Whether the front could leave if there were room.
@@ -135,7 +148,9 @@ impl Parked {
     /// The buffer behind everything that waits.
     pub(super) fn tail(&mut self) -> &mut Vec<u8> {
         if !matches!(self.slots.back(), Some(Slot::Ready(_))) {
-            self.slots.push_back(Slot::Ready(Vec::new()));
+            let mut bytes = std::mem::take(&mut self.spare);
+            bytes.clear();
+            self.slots.push_back(Slot::Ready(bytes));
         }
         match self.slots.back_mut() {
             Some(Slot::Ready(bytes)) => bytes,
@@ -143,26 +158,44 @@ impl Parked {
         }
     }
 
-    /// Polls everything that waits; what is done becomes bytes in its place.
-    pub(super) fn poll<S: Store>(&mut self, worker: &Worker<S>, peer: &Peer, cx: &mut Context<'_>) {
-        for slot in &mut self.slots {
-            if let Slot::Waiting { waiting, ticket } = slot
-                && let Poll::Ready(bytes) = poll_slot(worker, peer, waiting, ticket, cx)
-            {
-                self.changes -= usize::from(waiting.changes());
-                self.waiting -= 1;
-                *slot = Slot::Ready(bytes);
+    /// Polls everything that waits, and moves what is ready at the front to `output` until that has grown past `high_water`.
+    /// What is done and next in order is answered right there; what is done behind something else becomes bytes in its place.
+    pub(super) fn poll<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        peer: &Peer,
+        cx: &mut Context<'_>,
+        output: &mut Vec<u8>,
+        high_water: usize,
+    ) {
+        // How many slots, from the front, have nothing more to say.
+        let mut through = 0;
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let is_next = through == index && output.len() < high_water;
+            match slot {
+                Slot::Ready(bytes) if is_next => output.extend_from_slice(bytes),
+                Slot::Ready(_) => continue,
+                Slot::Waiting { waiting, ticket } => {
+                    let mut bytes = Vec::new();
+                    let out = if is_next { &mut *output } else { &mut bytes };
+                    if poll_slot(worker, peer, waiting, ticket, cx, out).is_pending() {
+                        continue;
+                    }
+                    self.changes -= usize::from(waiting.changes());
+                    self.waiting -= 1;
+                    if !is_next {
+                        *slot = Slot::Ready(bytes);
+                    }
+                }
             }
+            through += usize::from(is_next);
         }
-    }
-
-    /// Moves what is ready at the front to `output`, until it has grown past `high_water`.
-    pub(super) fn drain(&mut self, output: &mut Vec<u8>, high_water: usize) {
-        while output.len() < high_water
-            && let Some(Slot::Ready(bytes)) = self.slots.front()
-        {
-            output.extend_from_slice(bytes);
-            self.slots.pop_front();
+        for slot in self.slots.drain(..through) {
+            if let Slot::Ready(bytes) = slot
+                && bytes.capacity() <= SPARE_BYTES
+            {
+                self.spare = bytes;
+            }
         }
     }
 }
@@ -173,23 +206,17 @@ fn poll_slot<S: Store>(
     waiting: &mut Waiting,
     ticket: &Ticket,
     cx: &mut Context<'_>,
-) -> Poll<Vec<u8>> {
+    out: &mut Vec<u8>,
+) -> Poll<()> {
     let (key, style) = (ticket.key(), ticket.style());
-    let mut out = Vec::new();
     match waiting {
         Waiting::Read { verb, request, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            read::answer_late(
-                worker,
-                peer,
-                read::Asked { key, request, verb: *verb, style: &style },
-                outcome,
-                &mut out,
-            );
+            read::answer_late(worker, peer, read::Asked { key, request, verb: *verb, style: &style }, outcome, out);
         }
         Waiting::Debug { future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            read::answer_debug_late(worker, key, &style, outcome, &mut out);
+            read::answer_debug_late(worker, key, &style, outcome, out);
         }
         Waiting::Write { request, size, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
@@ -197,11 +224,11 @@ fn poll_slot<S: Store>(
             let mut buffer = Session::key_buffer();
             let stored = Key::new(stored_key(key, &style, &mut buffer), worker.store.seed());
             let size = change::grown_size(worker, &stored, &asked, *size, &outcome);
-            change::answer_write(worker, peer, asked, size, outcome, &mut out);
+            change::answer_write(worker, peer, asked, size, outcome, out);
         }
         Waiting::Delete { request, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            change::answer_delete(worker, change::Asked { key, request, style: &style }, outcome, &mut out);
+            change::answer_delete(worker, change::Asked { key, request, style: &style }, outcome, out);
         }
         Waiting::Forget { future } => {
             if std::task::ready!(poll_future(future, cx)).is_err() {
@@ -210,14 +237,14 @@ fn poll_slot<S: Store>(
         }
         Waiting::Arithmetic { request, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            change::answer_arithmetic(worker, change::Asked { key, request, style: &style }, outcome, &mut out);
+            change::answer_arithmetic(worker, change::Asked { key, request, style: &style }, outcome, out);
         }
         Waiting::Flush { future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            change::answer_flush(worker, &style, outcome, &mut out);
+            change::answer_flush(worker, &style, outcome, out);
         }
     }
-    Poll::Ready(out)
+    Poll::Ready(())
 }
 
 fn poll_future<T>(future: &mut Pending<T>, cx: &mut Context<'_>) -> Poll<Result<T, StoreError>> {

@@ -3,14 +3,19 @@
 use moneta_protocol::command::{MetaStyle, Style};
 use moneta_protocol::request::KEY_MAX;
 
+use smallvec::SmallVec;
+
 use super::execute::stored_key;
+
+/// Bytes of key and flags that lie in the ticket itself; longer ones are allocated.
+const INLINE: usize = 48;
 
 /// A request's key, as sent, and style.
 pub(super) struct Ticket {
-    key: Box<[u8]>,
+    /// The key, then the flags of a meta line, which `style` cannot borrow.
+    bytes: SmallVec<[u8; INLINE]>,
+    key_length: usize,
     style: Style<'static>,
-    /// The flags of a meta line, which `style` cannot borrow.
-    flags: Box<[u8]>,
 }
 
 impl Ticket {
@@ -20,23 +25,40 @@ impl Ticket {
             Style::Binary(style) => (Style::Binary(style), &[]),
             Style::Meta(style) => (Style::Meta(MetaStyle { flags: &[], ..style }), style.flags),
         };
-        Self { key: key.into(), style, flags: flags.into() }
+        let mut bytes = SmallVec::from_slice(key);
+        bytes.extend_from_slice(flags);
+        Self { bytes, key_length: key.len(), style }
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        &self.key
+        &self.bytes[..self.key_length]
     }
 
     /// Whether it is on `key`, as the store knows it.
     pub(super) fn is_of(&self, key: &[u8]) -> bool {
         let mut buffer = [0; KEY_MAX];
-        stored_key(&self.key, &self.style, &mut buffer) == key
+        stored_key(self.key(), &self.style, &mut buffer) == key
     }
 
     pub(super) fn style(&self) -> Style<'_> {
         match self.style {
-            Style::Meta(style) => Style::Meta(MetaStyle { flags: &self.flags, ..style }),
+            Style::Meta(style) => Style::Meta(MetaStyle { flags: &self.bytes[self.key_length..], ..style }),
             other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_and_flags_come_back_whether_they_fit_into_the_ticket_or_not() {
+        for key in [&b"k"[..], &[b'k'; INLINE], &[b'k'; KEY_MAX]] {
+            let style = Style::Meta(MetaStyle { flags: b"v O123 k", ..MetaStyle::default() });
+            let ticket = Ticket::new(key, &style);
+            assert_eq!((ticket.key(), ticket.style()), (key, style));
+            assert!(ticket.is_of(key) && !ticket.is_of(b"other"));
         }
     }
 }
