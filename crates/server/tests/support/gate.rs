@@ -1,7 +1,8 @@
-//! A store some of whose requests wait until the test lets them go on, as a slow device would make them.
+//! A store some of whose requests wait until the test lets them go on, as a slow device would make them, or hold their worker
+//! up so long, as much work would.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
 
 use moneta_store::model::ModelStore;
@@ -11,14 +12,20 @@ use moneta_store::{
     TierStats, Visit, Walked, Walking, Written,
 };
 
+use super::PATIENCE;
+
 /// Keys that begin like this wait.
 const SLOW: &[u8] = b"slow";
+/// A write of such a key holds the thread up that asks for it.
+const HEAVY: &[u8] = b"heavy";
 
 #[derive(Default)]
 struct State {
     open: bool,
     waiting: usize,
     wakers: Vec<Waker>,
+    /// Heavy writes that have begun, and how many may end.
+    heavy: (usize, usize),
     tiers: (Option<FlashStats>, Option<TierStats>),
     health: Health,
     figures: Vec<Figure>,
@@ -26,7 +33,7 @@ struct State {
 
 /// Holds requests up until it is opened.
 #[derive(Clone, Default)]
-pub struct Gate(Arc<Mutex<State>>);
+pub struct Gate(Arc<Mutex<State>>, Arc<Condvar>);
 
 impl Gate {
     /// Lets everything through, from any thread.
@@ -59,6 +66,24 @@ impl Gate {
         self.0.lock().unwrap().waiting
     }
 
+    /// Heavy writes that have begun.
+    pub fn heavy(&self) -> usize {
+        self.0.lock().unwrap().heavy.0
+    }
+
+    /// Lets so many heavy writes end.
+    pub fn let_heavy(&self, count: usize) {
+        self.0.lock().unwrap().heavy.1 += count;
+        self.1.notify_all();
+    }
+
+    fn pass_heavy(&self) {
+        let mut state = self.0.lock().unwrap();
+        state.heavy.0 += 1;
+        let own = state.heavy.0;
+        drop(self.1.wait_timeout_while(state, PATIENCE, |state| state.heavy.1 < own).unwrap());
+    }
+
     fn arrive(&self) {
         self.0.lock().unwrap().waiting += 1;
     }
@@ -77,7 +102,8 @@ impl Gate {
     }
 }
 
-/// The model behind a gate: reads and writes of slow keys wait, everything else is answered at once.
+/// The model behind a gate: reads and writes of slow keys wait, heavy writes hold their thread up, everything else is answered
+/// at once.
 #[derive(Clone)]
 pub struct GatedStore {
     inner: ModelStore,
@@ -111,6 +137,9 @@ impl Store for GatedStore {
     }
 
     fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
+        if key.bytes.starts_with(HEAVY) {
+            self.gate.pass_heavy();
+        }
         if !key.bytes.starts_with(SLOW) {
             return self.inner.set(key, value, request);
         }
