@@ -45,11 +45,11 @@ idle_timeout = \"10m\"
 output_limit = \"1m\"
 ```
 
-`policy` says how requests that come through a listener treat the tiers of a node: `online` is interactive traffic, `batch`
-is bulk traffic that should leave the RAM tier as it is. A node with RAM only treats both alike. Connections of a listener
-with a `max_connections` of its own count among the node's, too, whose limit stays above all; `idle_timeout = 0` never closes
-them, even where the node's would. `unix_mask` in such a table sets the permissions of that one socket. A changed listener
-takes effect after a restart.
+`policy` says how requests that come through a listener are treated: `online` is interactive traffic, `batch` is bulk traffic
+that leaves the RAM tier as it is (a node with RAM only treats both alike), and that a worker serves when it has served what
+came online. Connections of a listener with a `max_connections` of its own count among the node's, too, whose limit stays above
+all; `idle_timeout = 0` never closes them, even where the node's would. `unix_mask` in such a table sets the permissions of that
+one socket. A changed listener takes effect after a restart.
 ";
 
 const REFERENCE_FOREIGN: &str = "
