@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,8 +28,10 @@ use crate::regions::State;
 
 /// How long after a failed write devices are tried again.
 const RETRY: Duration = Duration::from_millis(500);
-/// Bytes of one write. What requests read waits behind it; a device writes no faster for more.
+/// Bytes of one write: what requests read waits behind it.
 const WRITE_BYTES: usize = 256 << 10;
+/// The same while full regions wait: a device that is slow to answer takes more a second in large pieces.
+const WRITE_BYTES_BEHIND: usize = 1 << 20;
 
 /// What the flusher has to do, and what it has done.
 pub(crate) struct FlushQueue {
@@ -310,7 +313,8 @@ impl Flusher {
 
     fn write(&mut self, sealed: &mut VecDeque<Sealed>, commit: bool, eager: bool) -> io::Result<()> {
         while let Some(first) = sealed.front() {
-            self.write_sealed(first)?;
+            let is_behind = sealed.len() > 1;
+            self.write_sealed(first, if is_behind { WRITE_BYTES_BEHIND } else { WRITE_BYTES })?;
             sealed.pop_front();
         }
         if commit || eager {
@@ -325,11 +329,11 @@ impl Flusher {
         Ok(())
     }
 
-    /// Writes what is left of a full region, footer and all, and lets go of its memory.
-    fn write_sealed(&self, sealed: &Sealed) -> io::Result<()> {
+    /// Writes what is left of a full region, footer and all, in pieces of `step` bytes, and lets go of its memory.
+    fn write_sealed(&self, sealed: &Sealed, step: usize) -> io::Result<()> {
         if !sealed.buffer.is_discarded() {
             let whole = sealed.end / BLOCK * BLOCK;
-            self.write_blocks(sealed.region, &sealed.buffer, sealed.buffer.written(), whole)?;
+            self.write_blocks(sealed.region, &sealed.buffer, sealed.buffer.written()..whole, step)?;
             let region_bytes = self.devices.region_bytes();
             let tail_start = region_bytes - sealed.tail.len();
             let tail_block = tail_start / BLOCK * BLOCK;
@@ -360,7 +364,7 @@ impl Flusher {
             return Ok(false);
         };
         let whole = end / BLOCK * BLOCK;
-        self.write_blocks(region, &buffer, buffer.written(), whole)?;
+        self.write_blocks(region, &buffer, buffer.written()..whole, WRITE_BYTES)?;
         let rest = buffer.slice(whole..end);
         if all && !rest.is_empty() {
             self.write_partial(region, whole, rest)?;
@@ -369,9 +373,9 @@ impl Flusher {
         Ok(true)
     }
 
-    fn write_blocks(&self, region: usize, buffer: &Buffer, from: usize, to: usize) -> io::Result<()> {
-        for start in (from..to).step_by(WRITE_BYTES) {
-            self.write_at(region, start, buffer.slice(start..to.min(start + WRITE_BYTES)))?;
+    fn write_blocks(&self, region: usize, buffer: &Buffer, part: Range<usize>, step: usize) -> io::Result<()> {
+        for start in part.clone().step_by(step) {
+            self.write_at(region, start, buffer.slice(start..part.end.min(start + step)))?;
         }
         Ok(())
     }
