@@ -102,6 +102,7 @@ impl<S: Store> EventLoop<S> {
         promptness::ask();
         let mut events = Events::with_capacity(EVENTS);
         let mut letters = (Vec::new(), Vec::new());
+        let mut due = Vec::new();
         // Both policies' stores are one.
         let mut driven = Driven::new(&self.workers.online.store, self.poll.registry());
         while !self.is_over() {
@@ -140,7 +141,8 @@ impl<S: Store> EventLoop<S> {
                     }
                 }
             }
-            for handle in std::mem::take(&mut self.ready) {
+            std::mem::swap(&mut self.ready, &mut due);
+            for handle in due.drain(..) {
                 self.turn_queued(handle);
                 driven.after_connection();
             }
