@@ -89,18 +89,7 @@ fn engines_are_measured_one_after_the_other() {
     let (first, second) = (format!("first={EXTSTORE}"), format!("second={EXTSTORE}"));
     let mut arguments =
         vec!["engines", "--engine", &first, "--engine", &second, "--data", data.path().to_str().unwrap()];
-    arguments.extend([
-        "--keys",
-        "2000",
-        "--flash-size",
-        "64",
-        "--duration",
-        "0.2",
-        "--warmup",
-        "0",
-        "--overwrites",
-        "2",
-    ]);
+    arguments.extend(["--keys", "2000", "--flash-size", "64", "--duration", "1", "--warmup", "0", "--overwrites", "2"]);
     arguments.extend(["--verify", "--keep-page-cache", "--markdown", markdown.to_str().unwrap()]);
     let (result, report) = bench(&arguments);
     result.unwrap();

@@ -39,6 +39,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Bytes of a region that are read at once for the sake of a record in them. What requests read waits behind it.
 const WINDOW: usize = 64 << 10;
+/// The same when all records are wanted.
+const WINDOW_OBSERVED: usize = 1 << 20;
 
 /// By how much the reclaimer is nicer than the threads that answer requests: a tenth of their share when they want it all.
 const NICE: i32 = 10;
@@ -362,11 +364,12 @@ impl Victim {
         let media = inner.devices.media(device);
         let region_bytes = inner.devices.region_bytes();
         let bytes = self.bytes.get_or_insert_with(|| Aligned::zeroed(region_bytes));
-        self.is_read.resize(region_bytes.div_ceil(WINDOW), false);
-        for window in part.start / WINDOW..part.end.min(region_bytes).div_ceil(WINDOW) {
+        let window_bytes = if self.observed { WINDOW_OBSERVED } else { WINDOW };
+        self.is_read.resize(region_bytes.div_ceil(window_bytes), false);
+        for window in part.start / window_bytes..part.end.min(region_bytes).div_ceil(window_bytes) {
             if !std::mem::replace(&mut self.is_read[window], true) {
-                let first = window * WINDOW;
-                let last = region_bytes.min(first + WINDOW);
+                let first = window * window_bytes;
+                let last = region_bytes.min(first + window_bytes);
                 media.read_at(&mut bytes[first..last], start + first as u64)?;
             }
         }
