@@ -12,7 +12,7 @@ const KEYS: u64 = 2000;
 fn campaign(data: &std::path::Path, more: &[&str]) -> (moneta_bench::Result<()>, Value) {
     let keys = KEYS.to_string();
     let mut arguments = vec!["ssd", "--node", EXTSTORE, "--data", data.to_str().unwrap(), "--keys", &keys, "--verify"];
-    arguments.extend(["--flash-size", "64", "--small-flash-size", "64", "--duration", "0.2", "--warmup", "0"]);
+    arguments.extend(["--flash-size", "64", "--small-flash-size", "64", "--duration", "0.5", "--warmup", "0"]);
     arguments.extend(["--online-warmup", "0.1", "--online-rate", "200", "--overwrites", "2", "--keep-page-cache"]);
     arguments.extend(more);
     bench(&arguments)
