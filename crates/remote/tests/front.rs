@@ -88,7 +88,7 @@ fn a_front_outlives_the_server_behind_it() {
     let mut client = dialogue(&front);
     wait_until("the front is up", || matches!(set(b"a", b"1", &mut client), Answer::Stored { .. }));
 
-    memcached.signal(libc::SIGSTOP);
+    memcached.stop();
     let answer = client.call(&read(b"a")).expect("the front answers");
     assert!(matches!(answer, Answer::Refused(..)), "{answer:?}");
     wait_until("the front says so", || {

@@ -69,6 +69,15 @@ impl Memcached {
         let sent = unsafe { libc::kill(process as i32, signal) };
         assert_eq!(sent, 0, "the signal is sent");
     }
+
+    /// Stops it, and waits until it has stopped: until then it may answer.
+    pub fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        let process = self.process.as_ref().expect("it runs").id() as i32;
+        // SAFETY: no status is asked for, and a stop leaves the child to be waited for.
+        let stopped = unsafe { libc::waitpid(process, std::ptr::null_mut(), libc::WUNTRACED) };
+        assert_eq!(stopped, process, "it stops");
+    }
 }
 
 impl Drop for Memcached {
