@@ -1,7 +1,7 @@
 //! A run of many random streams against two servers, and the report of what differed.
 
 use super::compare::{Mismatch, compare};
-use super::exchange::{BATCH_LIMIT, End, Player};
+use super::exchange::{BATCH_LIMIT, End, Player, Transcript};
 use super::shrink::shrink;
 use super::stream::{Command, Protocol, Role, Splits, Stream};
 use super::tiers::Tiers;
@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use fastrand::Rng;
 use std::env;
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Commands a run sends over all protocols, unless `MONETA_DIFF_COMMANDS` says otherwise.
 pub const DEFAULT_COMMANDS: usize = 240_000;
@@ -19,6 +19,9 @@ pub const DEFAULT_COMMANDS: usize = 240_000;
 const DEFAULT_DIFFERENCES: usize = 5;
 /// How often a stream that differed is played again before the difference is put down to chance.
 const REPEATS: usize = 3;
+/// How long either server may take over a stream for a difference to prove something: where seconds pass between its commands,
+/// items expire on one server and not on the other.
+const PROMPT: Duration = Duration::from_millis(900);
 /// While a stream is cut down, a hang is believed sooner.
 const SHRINK_BATCH_LIMIT: Duration = Duration::from_secs(1);
 const MOST_COMMANDS_A_STREAM: usize = 250;
@@ -90,7 +93,7 @@ pub struct Outcome {
     pub closed: usize,
     /// Streams that neither server answered in time; they prove nothing, so there should be none.
     pub unanswered: usize,
-    /// Streams that differed once and then no more; the test allows few of them.
+    /// Streams that differed once and then no more though both servers were prompt; the test allows few of them.
     pub unrepeated: usize,
     /// Differences found.
     pub differences: Vec<Difference>,
@@ -103,7 +106,7 @@ pub fn run(plan: Plan, reference: &Server, subject: &Server) -> Result<Outcome> 
         Outcome { plan, commands: 0, streams: 0, closed: 0, unanswered: 0, unrepeated: 0, differences: Vec::new() };
     while outcome.commands < plan.commands && outcome.differences.len() < plan.differences {
         let stream = generate(&plan, outcome.streams);
-        let answers = (players.0.play(&stream)?, players.1.play(&stream)?);
+        let (answers, is_prompt) = play(&stream, &mut players)?;
         let played = answers.0.batches.len();
         outcome.commands += stream.batches().take(played).map(<[Command]>::len).sum::<usize>();
         outcome.streams += 1;
@@ -112,7 +115,7 @@ pub fn run(plan: Plan, reference: &Server, subject: &Server) -> Result<Outcome> 
         if compare(&stream, &answers.0, &answers.1, plan.tiers).is_some() {
             match repeat(&stream, &mut players, plan.tiers)? {
                 true => outcome.differences.push(reduce(&stream, &mut players, plan.tiers)?),
-                false => outcome.unrepeated += 1,
+                false => outcome.unrepeated += usize::from(is_prompt),
             }
         }
     }
@@ -123,11 +126,26 @@ pub fn run(plan: Plan, reference: &Server, subject: &Server) -> Result<Outcome> 
 /// moment, a second that ended between two commands.
 fn repeat(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers) -> Result<bool> {
     for _ in 0..REPEATS {
-        if compare(stream, &players.0.play(stream)?, &players.1.play(stream)?, tiers).is_some() {
+        if prompt_mismatch(stream, players, tiers)?.is_some() {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// How the servers' answers to a stream differ, if both were prompt.
+fn prompt_mismatch(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers) -> Result<Option<Mismatch>> {
+    let (answers, is_prompt) = play(stream, players)?;
+    Ok(compare(stream, &answers.0, &answers.1, tiers).filter(|_| is_prompt))
+}
+
+/// Both servers' answers to a stream, and whether both were prompt.
+fn play(stream: &Stream, players: &mut (Player<'_>, Player<'_>)) -> Result<((Transcript, Transcript), bool)> {
+    let begun = Instant::now();
+    let reference = players.0.play(stream)?;
+    let between = Instant::now();
+    let subject = players.1.play(stream)?;
+    Ok(((reference, subject), between - begun < PROMPT && between.elapsed() < PROMPT))
 }
 
 /// Cuts a differing stream down and says what is left of the difference.
@@ -136,11 +154,7 @@ fn reduce(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers)
     players.0.batch_limit = SHRINK_BATCH_LIMIT;
     players.1.batch_limit = SHRINK_BATCH_LIMIT;
     let stream = shrink(stream, |candidate| {
-        let answers = match (players.0.play(candidate), players.1.play(candidate)) {
-            (Ok(one), Ok(two)) => (one, two),
-            _ => return false,
-        };
-        let mismatch = compare(candidate, &answers.0, &answers.1, tiers);
+        let mismatch = prompt_mismatch(candidate, players, tiers).unwrap_or(None);
         let failed = mismatch.is_some();
         if failed {
             last = mismatch;
@@ -152,8 +166,7 @@ fn reduce(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers)
     match last {
         Some(mismatch) => Ok(Difference { stream, mismatch }),
         None => {
-            let mismatch = compare(&stream, &players.0.play(&stream)?, &players.1.play(&stream)?, tiers);
-            let mismatch = mismatch.unwrap_or(Mismatch {
+            let mismatch = prompt_mismatch(&stream, players, tiers)?.unwrap_or(Mismatch {
                 batch: None,
                 reference: "(seen once, not again)".into(),
                 subject: "(seen once, not again)".into(),
