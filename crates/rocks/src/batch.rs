@@ -39,12 +39,11 @@ impl Batch for RocksBatch<'_> {
 
     fn put(&mut self, key: &Key<'_>, _header: &Header, record: &[u8]) -> Result<(), Failure> {
         let bytes = (key.bytes.len() + record.len()) as u64;
-        if self.shard.is_full(bytes) {
+        if !self.shard.reserve(bytes) {
             return Err(Failure::Full(
                 "rocks has used up its bytes, and this kind of compaction lets nothing go".into(),
             ));
         }
-        self.shard.add_bytes(bytes);
         self.writes.put(key.bytes, record);
         // A batch is a row of writes, each of which ends with its value.
         let end = self.writes.size_in_bytes();
@@ -58,7 +57,19 @@ impl Batch for RocksBatch<'_> {
         Ok(())
     }
 
-    fn commit(self) -> Result<(), Failure> {
-        if self.writes.is_empty() { Ok(()) } else { self.shard.write(self.writes) }
+    fn commit(mut self) -> Result<(), Failure> {
+        if self.writes.is_empty() {
+            return Ok(());
+        }
+        let ended = self.shard.write(std::mem::take(&mut self.writes));
+        self.shard.settle(ended.is_ok());
+        ended
+    }
+}
+
+/// A batch that is not written needs no room.
+impl Drop for RocksBatch<'_> {
+    fn drop(&mut self) {
+        self.shard.settle(false);
     }
 }

@@ -129,8 +129,9 @@ impl RocksConfig {
         self.write_buffer.unwrap_or((self.shard_bytes() / BUFFER_PART).clamp(BUFFER_MIN, BUFFER_MAX))
     }
 
-    /// Bytes of files at which FIFO lets the oldest go: a flush may add a buffer before it does.
-    pub(crate) fn fifo_bytes(&self) -> u64 {
+    /// Bytes of a shard's files at which FIFO lets the oldest go and the others take no more: a flush may add a buffer before
+    /// FIFO does, and a file has a filter and an index beside its records.
+    pub(crate) fn files_bytes(&self) -> u64 {
         self.shard_bytes() - self.buffer_bytes()
     }
 

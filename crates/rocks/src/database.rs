@@ -24,7 +24,6 @@ pub struct RocksDatabase {
     pub(crate) options: Options,
     pub(crate) removed: Arc<Removed>,
     log: Log,
-    compaction: Compaction,
 }
 
 impl Database for RocksDatabase {
@@ -51,13 +50,13 @@ impl Database for RocksDatabase {
     fn open(config: &RocksConfig, shared: &Arc<Shared>) -> Result<Self, EmbeddedError> {
         let removed = Arc::default();
         let options = options(config, shared, &removed)?;
-        let bytes_max = (config.compaction != Compaction::Fifo).then(|| config.shard_bytes());
+        let bytes_max = (config.compaction != Compaction::Fifo).then(|| config.files_bytes());
         let open = |number| {
             let path = config.path.join(format!("shard-{number:03}"));
             Shard::open(&options, &path, write_options(config.log), bytes_max)
         };
         let shards = (0..config.shards).map(open).collect::<Result<_, _>>()?;
-        Ok(Self { shards, options, removed, log: config.log, compaction: config.compaction })
+        Ok(Self { shards, options, removed, log: config.log })
     }
 
     fn begin(&self, shard: usize) -> Result<RocksBatch<'_>, Failure> {
@@ -96,15 +95,14 @@ impl Database for RocksDatabase {
 
     /// Compaction may have made some since the last count.
     fn make_room(&self, shard: usize) -> Result<bool, Failure> {
-        let shard = &self.shards[shard];
-        let was_full = shard.is_full(0);
-        shard.count_bytes();
-        Ok(was_full && !shard.is_full(0))
+        Ok(self.shards[shard].count_bytes())
     }
 
     fn tend(&self) -> Result<(), Failure> {
         self.sync()?;
-        self.shards.iter().for_each(Shard::count_bytes);
+        for shard in &self.shards {
+            shard.count_bytes();
+        }
         Ok(())
     }
 
@@ -137,8 +135,8 @@ impl Database for RocksDatabase {
         if self.sum(properties::IS_WRITE_STOPPED) > 0 {
             health.notes.push("RocksDB takes no writes until compaction has caught up".into());
         }
-        if self.compaction != Compaction::Fifo && self.shards.iter().any(|shard| shard.is_full(0)) {
-            health.notes.push("rocks has used up its bytes and refuses writes".into());
+        if self.shards.iter().any(Shard::refuses) {
+            health.notes.push("rocks has used up its bytes and refused writes".into());
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn options(
     // First what only this way can be said: a closing engine flushes when it is told to, and not when it was killed.
     let mut text = String::from("avoid_flush_during_shutdown=true;");
     if config.compaction == Compaction::Fifo {
-        let bytes = config.fifo_bytes();
+        let bytes = config.files_bytes();
         text += &format!("compaction_options_fifo={{max_table_files_size={bytes};allow_compaction=true;}};");
     }
     let parsed = Options::default().get_options_from_string(&text);

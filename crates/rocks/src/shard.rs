@@ -1,9 +1,9 @@
 //! One of the databases that keys are spread over, and its bound.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use moneta_embedded::{EmbeddedError, Failure};
+use parking_lot::Mutex;
 use rocksdb::{DB, ErrorKind, FlushOptions, Options, WriteBatch, WriteOptions, properties};
 
 /// A database.
@@ -12,8 +12,18 @@ pub(crate) struct Shard {
     write_options: WriteOptions,
     /// Most bytes, where RocksDB itself keeps to none.
     bytes_max: Option<u64>,
-    /// Bytes when they were last counted, and stored since.
-    bytes: AtomicU64,
+    used: Mutex<Used>,
+}
+
+/// Bytes that a shard is taken to hold.
+#[derive(Default)]
+struct Used {
+    /// When they were last counted, and written since.
+    written: u64,
+    /// Of the batch under way: what a count cannot see yet.
+    batch: u64,
+    /// Whether a record was refused since a count last found less.
+    refused: bool,
 }
 
 impl Shard {
@@ -24,7 +34,7 @@ impl Shard {
         bytes_max: Option<u64>,
     ) -> Result<Self, EmbeddedError> {
         let opened = DB::open(options, path).map_err(|error| refusal(path, &error))?;
-        let shard = Self { db: opened, write_options, bytes_max, bytes: AtomicU64::new(0) };
+        let shard = Self { db: opened, write_options, bytes_max, used: Mutex::default() };
         shard.count_bytes();
         Ok(shard)
     }
@@ -34,18 +44,45 @@ impl Shard {
         self.db.property_int_value(name).ok().flatten().unwrap_or(0)
     }
 
-    /// Counts anew what the shard holds.
-    pub(crate) fn count_bytes(&self) {
-        if self.bytes_max.is_some() {
-            let bytes =
-                self.property(properties::LIVE_SST_FILES_SIZE) + self.property(properties::CUR_SIZE_ALL_MEM_TABLES);
-            self.bytes.store(bytes, Ordering::Relaxed);
+    /// Counts anew what the shard holds; true if that is less than it was taken for.
+    pub(crate) fn count_bytes(&self) -> bool {
+        if self.bytes_max.is_none() {
+            return false;
         }
+        let mut used = self.used.lock();
+        // Memory first: what becomes a file meanwhile is counted twice, and not left out.
+        let memory = self.property(properties::CUR_SIZE_ALL_MEM_TABLES);
+        let counted = memory + self.property(properties::LIVE_SST_FILES_SIZE);
+        let fell = counted < used.written;
+        used.written = counted;
+        used.refused &= !fell;
+        fell
     }
 
-    /// Whether so many bytes more would be too many.
-    pub(crate) fn is_full(&self, more: u64) -> bool {
-        self.bytes_max.is_some_and(|most| self.bytes.load(Ordering::Relaxed) + more > most)
+    /// Whether the shard is short of room.
+    pub(crate) fn refuses(&self) -> bool {
+        self.used.lock().refused
+    }
+
+    /// Counts a record for the batch under way; false if there is no room for it.
+    pub(crate) fn reserve(&self, bytes: u64) -> bool {
+        let Some(most) = self.bytes_max else { return true };
+        let mut used = self.used.lock();
+        if used.written + used.batch + bytes > most {
+            used.refused = true;
+            return false;
+        }
+        used.batch += bytes;
+        true
+    }
+
+    /// The batch has ended: what was reserved for it is written, or not needed.
+    pub(crate) fn settle(&self, is_written: bool) {
+        let mut used = self.used.lock();
+        let batch = std::mem::take(&mut used.batch);
+        if is_written {
+            used.written += batch;
+        }
     }
 
     /// Writes what is in memory to a file; waits for that if told to.
@@ -63,13 +100,6 @@ impl Shard {
     /// Syncs the log.
     pub(crate) fn sync_log(&self) -> Result<(), Failure> {
         self.db.flush_wal(true).map_err(|error| broken("sync its log", &error))
-    }
-
-    /// Counts what is about to be stored.
-    pub(crate) fn add_bytes(&self, bytes: u64) {
-        if self.bytes_max.is_some() {
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
     }
 
     pub(crate) fn write(&self, batch: WriteBatch) -> Result<(), Failure> {
