@@ -1,6 +1,5 @@
 //! `deploy/split/run.sh` starts the three processes for a try, and ends them; nothing of them is left.
 
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{Result, ensure};
@@ -17,9 +16,8 @@ struct Script {
 
 impl Script {
     fn run(&self, verb: &str) -> Result<Output> {
-        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/split/run.sh");
         let names = ["SPLIT_PORT", "SPLIT_BATCH_PORT", "SPLIT_ADMIN_PORT", "SPLIT_L2_ADMIN_PORT"];
-        let output = Command::new(script)
+        let output = Command::new("../../deploy/split/run.sh")
             .arg(verb)
             .env("SPLIT_DIR", self.folder.path())
             .envs(names.into_iter().zip(self.ports.map(|port| port.to_string())))

@@ -5,7 +5,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
@@ -13,13 +13,10 @@ use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::{Clock, Item, ItemRef, Key, Lookup, Step, Store};
 
 const BLOCK: usize = 4096;
+const FIXTURE: &str = "tests/fixtures/version-1.blocks";
 /// The second in which the fixture was written.
 const THEN: u32 = 1_000_000_000;
 const TIER_BYTES: u64 = 6 << 20;
-
-fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1.blocks")
-}
 
 fn open(folder: &Path, now: u32) -> Flash {
     let mut config = FlashConfig::new(vec![DeviceConfig { path: folder.into(), bytes: TIER_BYTES }]);
@@ -126,9 +123,9 @@ fn what_version_1_wrote_is_read() {
         let flash = open(folder.path(), THEN);
         fill(&flash);
         drop(flash);
-        std::fs::write(fixture(), pack(&folder.path().join("moneta.flash"))).unwrap();
+        std::fs::write(FIXTURE, pack(&folder.path().join("moneta.flash"))).unwrap();
     }
-    let packed = std::fs::read(fixture()).unwrap();
+    let packed = std::fs::read(FIXTURE).unwrap();
     for now in [THEN + 50, THEN + 200] {
         let folder = tempfile::tempdir().unwrap();
         unpack(&packed, &folder.path().join("moneta.flash"));
