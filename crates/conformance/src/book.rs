@@ -12,6 +12,8 @@ use crate::client::{Address, Client};
 
 /// Requests sent in a row before the replies are read.
 const BATCH: usize = 16;
+/// How often a load does that at least, so that it is one even where its thread hardly runs.
+const LEAST_BATCHES: usize = 10;
 /// How long a reply may take before it counts as a hang: far more than any answer takes, also on a loaded machine.
 pub const REPLY_LIMIT: Duration = Duration::from_secs(20);
 /// How often a check asks again for a key that could not be read, and the pause between.
@@ -118,7 +120,7 @@ impl Book {
         value
     }
 
-    /// Writes and reads as fast as the node answers, until it is `over`.
+    /// Writes and reads as fast as the node answers, until it is `over`, but for a few requests at least.
     ///
     /// # Errors
     /// When the connection breaks, or a reply takes longer than [`REPLY_LIMIT`].
@@ -128,7 +130,9 @@ impl Book {
     pub fn load(&mut self, address: &Address, over: &AtomicBool) -> Result<()> {
         let mut client = Client::connect(address)?;
         client.set_read_limit(REPLY_LIMIT)?;
-        while !over.load(Ordering::Relaxed) {
+        let mut batches = 0;
+        while batches < LEAST_BATCHES || !over.load(Ordering::Relaxed) {
+            batches += 1;
             let (bytes, asked) = self.batch();
             client.send(&bytes)?;
             for one in asked {

@@ -6,7 +6,8 @@
 //! - [`server`] starts and stops a server under test; [`options`] turns wishes into a command line for either kind
 //! - [`stacks`] lists the stacks of tiers a node can be built of and starts them, with the processes they need; [`split`]
 //!   starts the three processes of the split topology
-//! - [`book`] is what a load's writers know, to judge what a node serves after it was killed
+//! - [`book`] is what a load's writers know, to judge what a node serves after it was killed; [`steady`] watches a node
+//!   write to its device
 //! - [`client`] is a plain text-protocol client; [`binary`] writes and reads binary packets
 //! - [`process`] reads what the kernel knows about a process, and raises this process's own limits
 //! - [`differential`] generates command streams, sends them to two servers and compares the replies
@@ -22,3 +23,4 @@ pub mod process;
 pub mod server;
 pub mod split;
 pub mod stacks;
+pub mod steady;

@@ -22,6 +22,24 @@ pub fn processor_ticks(pid: u32) -> Result<u64> {
     Ok(user + system)
 }
 
+/// Whether a process listens on this TCP port, over IPv4.
+pub fn listens_on(pid: u32, port: u16) -> Result<bool> {
+    const LISTENING: &str = "0A";
+    let table = fs::read_to_string("/proc/net/tcp")?;
+    let place = format!(":{port:04X}");
+    // Fields of proc_net_tcp: the second is the local address, the fourth the state, the tenth the socket's inode.
+    let sockets: Vec<String> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields.len() > 9 && fields[1].ends_with(&place) && fields[3] == LISTENING)
+        .map(|fields| format!("socket:[{}]", fields[9]))
+        .collect();
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).with_context(|| format!("process {pid} is gone"))?;
+    // A file may be closed while this looks.
+    let mut open = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    Ok(open.any(|file| sockets.iter().any(|socket| file.as_os_str() == socket.as_str())))
+}
+
 /// Raises how many files this process may open (its children inherit it) to at least `wanted`.
 ///
 /// # Errors

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
 /// How long a server may take to answer its first command; generous, for loaded machines.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long a server may take to leave after it was asked to.
-pub const STOP_LIMIT: Duration = Duration::from_secs(30);
+pub const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// A free port may be taken between finding and using it; then another one is tried.
 const START_ATTEMPTS: usize = 5;
 const POLL: Duration = Duration::from_millis(5);
@@ -109,7 +109,7 @@ impl Server {
             if let Some(status) = self.child()?.try_wait()? {
                 bail!("the server left before it answered: {status}; it said: {}", self.messages());
             }
-            if self.answers() {
+            if self.answers() && self.is_where_it_was_told_to_be() {
                 return Ok(());
             }
             if start.elapsed() > START_LIMIT {
@@ -124,6 +124,15 @@ impl Server {
     fn answers(&self) -> bool {
         let Ok(mut client) = Client::connect(&self.address) else { return false };
         !self.speaks_text || client.send(b"version\r\n").is_ok() && client.line().is_ok_and(|line| !line.is_empty())
+    }
+
+    /// Whether what answers is this process, and not another one that took the free port first. This one will then see that
+    /// the port is taken, and leave.
+    fn is_where_it_was_told_to_be(&self) -> bool {
+        match &self.address {
+            Address::Tcp(address) => process::listens_on(self.pid(), address.port()).unwrap_or(false),
+            Address::Unix(_) => true,
+        }
     }
 
     /// Which server this is.
@@ -202,7 +211,7 @@ pub fn subject_kind() -> Result<Kind> {
 }
 
 /// A port of 127.0.0.1 that nothing listened on a moment ago.
-pub fn free_port() -> Result<u16> {
+fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 

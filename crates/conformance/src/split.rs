@@ -14,12 +14,12 @@ use crate::options::Kind;
 use crate::process;
 use crate::server::Server;
 
-/// How long the front waits for another process.
-pub const REMOTE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a write may wait in the RAM of L2.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+/// How long the front waits for a connection: more than a busy machine ever takes.
+const CONNECT_TIMEOUT: &str = "10s";
 /// How often it is asked whether the parts are in use, and the pause between.
-const ATTEMPTS: usize = 400;
+const ATTEMPTS: usize = 1200;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// One of the three processes.
@@ -40,6 +40,7 @@ pub struct Split {
     l1: Option<Server>,
     l2: Option<Server>,
     front: Option<Server>,
+    remote_timeout: Duration,
     folder: TempDir,
 }
 
@@ -50,9 +51,9 @@ impl Part {
 }
 
 impl Split {
-    /// Starts the front first: none needs another one to start.
-    pub fn start() -> Result<Self> {
-        let mut split = Self { l1: None, l2: None, front: None, folder: tempfile::tempdir()? };
+    /// Starts the front first: none needs another one to start. `remote_timeout`: how long it waits for another process.
+    pub fn start(remote_timeout: Duration) -> Result<Self> {
+        let mut split = Self { l1: None, l2: None, front: None, remote_timeout, folder: tempfile::tempdir()? };
         std::fs::create_dir(split.folder.path().join("items"))?;
         for part in [Part::Front, Part::L2, Part::L1] {
             split.start_again(part)?;
@@ -117,9 +118,10 @@ impl Split {
             }
             Part::Front => {
                 let remote = |part| format!("remote:{}", self.socket(part).display()).into();
-                let timeout = format!("{}ms", REMOTE_TIMEOUT.as_millis());
+                let timeout = format!("{}ms", self.remote_timeout.as_millis());
                 line.extend(["--l1".into(), remote(Part::L1), "--l2".into(), remote(Part::L2)]);
                 line.extend(["--remote-timeout".into(), timeout.into()]);
+                line.extend(["--remote-connect-timeout".into(), CONNECT_TIMEOUT.into()]);
             }
         }
         let server = Server::start_with(part.kind(), &line, self.address(part))?;

@@ -14,6 +14,8 @@ use crate::server::Server;
 /// What a place on disk is given: more than any test writes.
 const SIZE: &str = "512m";
 const ONLY_THE_OWNER: &str = "700";
+/// How long a node waits for another server: more than a busy machine ever takes, as nothing hangs here.
+const REMOTE_TIMEOUT: &str = "20s";
 
 /// The tier that has the hot items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +107,11 @@ impl Stack {
         let file = folder.path().join("moneta.toml");
         std::fs::write(&file, format!("[[listener]]\naddress = \"{}\"\npolicy = \"batch\"\n", batch.display()))?;
         tiers.extend(["--config".into(), file.into()]);
+        if !peers.is_empty() {
+            tiers.extend(
+                ["--remote-timeout", REMOTE_TIMEOUT, "--remote-connect-timeout", REMOTE_TIMEOUT].map(OsString::from),
+            );
+        }
         let server = Server::start(Kind::Moneta, &Options { tiers, ..options.clone() })?;
         Ok(Node { server, batch: Address::Unix(batch), _peers: peers, _folder: folder })
     }

@@ -117,7 +117,7 @@ fn connections_over_the_limit_are_told_so_and_closed() -> Result<()> {
     ensure!(open[0].ask("mn\r\n")? == "MN", "those that are in stay in");
     drop(open);
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(30) {
+    while start.elapsed() < Duration::from_secs(60) {
         let mut client = server.connect()?;
         // A refused client may be reset before its request is written.
         if client.ask("mn\r\n").is_ok_and(|reply| reply == "MN") {
@@ -134,12 +134,19 @@ fn a_silent_connection_is_closed_and_a_talking_one_is_not() -> Result<()> {
     ensure!(silent.ask("mn\r\n")? == "MN");
     silent.set_read_limit(Duration::from_millis(200))?;
     let start = Instant::now();
+    let mut spoke = Instant::now();
     loop {
-        ensure!(talking.ask("mn\r\n")? == "MN");
+        let pause = spoke.elapsed();
+        spoke = Instant::now();
+        if !talking.ask("mn\r\n").is_ok_and(|reply| reply == "MN") {
+            // A busy machine may have held this thread up for so long that the connection was silent, too.
+            ensure!(pause + spoke.elapsed() > Duration::from_secs(1), "a talking connection was closed");
+            talking = server.connect()?;
+        }
         match silent.read_some(&mut [0; 1]) {
             Ok(0) => return Ok(()),
             Ok(_) => anyhow::bail!("the server spoke to a silent client"),
-            Err(_) => ensure!(start.elapsed() < Duration::from_secs(30), "a silent connection is still open"),
+            Err(_) => ensure!(start.elapsed() < Duration::from_secs(60), "a silent connection is still open"),
         }
     }
 }

@@ -10,12 +10,15 @@ use std::process::Command;
 /// `-a` runs this many text tests, `-b` this many binary ones; fewer would mean that its output was not understood.
 const TEXT_TESTS: usize = 27;
 const BINARY_TESTS: usize = 27;
+/// How often a test that failed is tried again.
+const ATTEMPTS: usize = 3;
 
-/// Runs `memccapable` and returns its lines, one a test.
-fn run(server: &Server, protocol: &str) -> Result<Vec<String>> {
+/// Runs `memccapable`, all tests of a protocol or one, and returns its lines, one a test.
+fn run(server: &Server, protocol: &str, only: Option<&str>) -> Result<Vec<String>> {
     let Address::Tcp(address) = server.address() else { unreachable!("started on TCP") };
     let output = Command::new("memccapable")
         .args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-t", "30", protocol])
+        .args(only.into_iter().flat_map(|name| ["-T", name]))
         .output()
         .context("cannot run memccapable; it is in Debian's package libmemcached-tools")?;
     let text = [output.stdout, output.stderr].concat();
@@ -28,10 +31,19 @@ fn run(server: &Server, protocol: &str) -> Result<Vec<String>> {
         .collect())
 }
 
+fn passed(line: &str) -> bool {
+    line.contains("[pass]")
+}
+
 fn every_test_passes(server: &Server, protocol: &str, least: usize) -> Result<()> {
-    let lines = run(server, protocol)?;
-    let failed: Vec<&String> = lines.iter().filter(|line| !line.contains("[pass]")).collect();
-    ensure!(failed.is_empty(), "memccapable {protocol}: {failed:#?}");
+    let lines = run(server, protocol, None)?;
+    for failed in lines.iter().filter(|line| !passed(line)) {
+        // Some store items for seconds and read them soon after: a test that was held up there may pass by itself.
+        let name = failed.split('[').next().unwrap_or_default().trim();
+        let passes = (0..ATTEMPTS)
+            .any(|_| run(server, protocol, Some(name)).is_ok_and(|again| matches!(&again[..], [line] if passed(line))));
+        ensure!(passes, "memccapable {protocol}, {ATTEMPTS} times more: {failed}");
+    }
     ensure!(lines.len() >= least, "memccapable {protocol} ran only {} tests: {lines:#?}", lines.len());
     Ok(())
 }

@@ -1,12 +1,26 @@
 //! `deploy/split/run.sh` starts the three processes for a try, and ends them; nothing of them is left.
 
+use std::net::TcpListener;
 use std::process::{Command, Output};
 
 use anyhow::{Result, ensure};
 use moneta_conformance::client::{Address, Client};
 use moneta_conformance::options::Kind;
-use moneta_conformance::server::{free_port, program};
+use moneta_conformance::server::program;
 use tempfile::TempDir;
+
+/// Four different ones.
+fn free_ports() -> Result<[u16; 4]> {
+    let mut listeners = Vec::new();
+    for _ in 0..4 {
+        listeners.push(TcpListener::bind(("127.0.0.1", 0))?);
+    }
+    let mut ports = [0; 4];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}
 
 /// The processes that the script started in its folder; they end with this value.
 struct Script {
@@ -42,7 +56,7 @@ impl Drop for Script {
 
 #[test]
 fn the_script_starts_three_processes_and_ends_them() -> Result<()> {
-    let ports = [free_port()?, free_port()?, free_port()?, free_port()?];
+    let ports = free_ports()?;
     let script = Script { folder: tempfile::tempdir()?, ports };
     ensure!(!script.run("status")?.status.success(), "nothing runs before");
     ensure!(script.run("start")?.status.success());

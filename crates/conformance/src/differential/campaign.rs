@@ -20,7 +20,7 @@ const DEFAULT_DIFFERENCES: usize = 5;
 /// How often a stream that differed is played again before the difference is put down to chance.
 const REPEATS: usize = 3;
 /// How often it is played again at most, if servers are not prompt.
-const TRIES: usize = 10;
+const TRIES: usize = 20;
 /// How long either server may take over a stream for a difference to prove something: where seconds pass between its commands,
 /// items expire on one server and not on the other.
 const PROMPT: Duration = Duration::from_millis(900);
@@ -95,8 +95,10 @@ pub struct Outcome {
     pub closed: usize,
     /// Streams that neither server answered in time; they prove nothing, so there should be none.
     pub unanswered: usize,
-    /// Streams that differed once and then no more; the test allows few of them.
+    /// Streams that differed once and then no more, or could not be judged; the test allows few of them.
     pub unrepeated: usize,
+    /// Streams that differed only while a server was slow, and then no more.
+    pub slow: usize,
     /// Differences found.
     pub differences: Vec<Difference>,
 }
@@ -104,11 +106,19 @@ pub struct Outcome {
 /// Runs a plan. Fails only when a server cannot be reached; differences are in the outcome.
 pub fn run(plan: Plan, reference: &Server, subject: &Server) -> Result<Outcome> {
     let mut players = (Player::new(reference)?, Player::new(subject)?);
-    let mut outcome =
-        Outcome { plan, commands: 0, streams: 0, closed: 0, unanswered: 0, unrepeated: 0, differences: Vec::new() };
+    let mut outcome = Outcome {
+        plan,
+        commands: 0,
+        streams: 0,
+        closed: 0,
+        unanswered: 0,
+        unrepeated: 0,
+        slow: 0,
+        differences: Vec::new(),
+    };
     while outcome.commands < plan.commands && outcome.differences.len() < plan.differences {
         let stream = generate(&plan, outcome.streams);
-        let (answers, _) = play(&stream, &mut players)?;
+        let (answers, proves) = play(&stream, &mut players)?;
         let played = answers.0.batches.len();
         outcome.commands += stream.batches().take(played).map(<[Command]>::len).sum::<usize>();
         outcome.streams += 1;
@@ -116,47 +126,67 @@ pub fn run(plan: Plan, reference: &Server, subject: &Server) -> Result<Outcome> 
         outcome.unanswered += usize::from(answers.0.batches.last().is_some_and(|replies| replies.end == End::TimedOut));
         if compare(&stream, &answers.0, &answers.1, plan.tiers).is_some() {
             match repeat(&stream, &mut players, plan.tiers)? {
-                true => outcome.differences.push(reduce(&stream, &mut players, plan.tiers)?),
-                false => outcome.unrepeated += 1,
+                Again::Different => outcome.differences.push(reduce(&stream, &mut players, plan.tiers)?),
+                Again::Alike if !proves => outcome.slow += 1,
+                Again::Alike | Again::Unjudged => outcome.unrepeated += 1,
             }
         }
     }
     Ok(outcome)
 }
 
+/// What came of playing a stream again.
+enum Again {
+    /// It differed again.
+    Different,
+    /// It did not, and both servers were prompt.
+    Alike,
+    /// The servers were never prompt.
+    Unjudged,
+}
+
 /// Whether a stream differs again. A difference that does not come back is the reference's own: an item it held for a
 /// moment, a second that ended between two commands.
-fn repeat(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers) -> Result<bool> {
+fn repeat(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers) -> Result<Again> {
     let mut alike = 0;
     for _ in 0..TRIES {
-        let (answers, is_prompt) = play(stream, players)?;
-        if !is_prompt {
+        let (answers, proves) = play(stream, players)?;
+        if !proves {
             continue;
         }
         if compare(stream, &answers.0, &answers.1, tiers).is_some() {
-            return Ok(true);
+            return Ok(Again::Different);
         }
         alike += 1;
         if alike == REPEATS {
-            break;
+            return Ok(Again::Alike);
         }
     }
-    Ok(false)
+    Ok(Again::Unjudged)
 }
 
-/// How the servers' answers to a stream differ, if both were prompt.
-fn prompt_mismatch(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers) -> Result<Option<Mismatch>> {
-    let (answers, is_prompt) = play(stream, players)?;
-    Ok(compare(stream, &answers.0, &answers.1, tiers).filter(|_| is_prompt))
+/// How the servers' answers to a stream differ, in a play that proves it.
+fn proven_mismatch(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers) -> Result<Option<Mismatch>> {
+    for _ in 0..REPEATS {
+        let (answers, proves) = play(stream, players)?;
+        let mismatch = compare(stream, &answers.0, &answers.1, tiers);
+        if proves || mismatch.is_none() {
+            return Ok(mismatch);
+        }
+    }
+    Ok(None)
 }
 
-/// Both servers' answers to a stream, and whether both were prompt.
+/// Both servers' answers to a stream, and whether a difference between them proves something: both were prompt, or one hangs
+/// where the other one answers.
 fn play(stream: &Stream, players: &mut (Player<'_>, Player<'_>)) -> Result<((Transcript, Transcript), bool)> {
     let begun = Instant::now();
     let reference = players.0.play(stream)?;
     let between = Instant::now();
     let subject = players.1.play(stream)?;
-    Ok(((reference, subject), between - begun < PROMPT && between.elapsed() < PROMPT))
+    let prompt = between - begun < PROMPT && between.elapsed() < PROMPT;
+    let hangs = reference.hangs() != subject.hangs();
+    Ok(((reference, subject), prompt || hangs))
 }
 
 /// Cuts a differing stream down and says what is left of the difference.
@@ -165,7 +195,7 @@ fn reduce(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers)
     players.0.batch_limit = SHRINK_BATCH_LIMIT;
     players.1.batch_limit = SHRINK_BATCH_LIMIT;
     let stream = shrink(stream, |candidate| {
-        let mismatch = prompt_mismatch(candidate, players, tiers).unwrap_or(None);
+        let mismatch = proven_mismatch(candidate, players, tiers).unwrap_or(None);
         let failed = mismatch.is_some();
         if failed {
             last = mismatch;
@@ -177,7 +207,7 @@ fn reduce(stream: &Stream, players: &mut (Player<'_>, Player<'_>), tiers: Tiers)
     match last {
         Some(mismatch) => Ok(Difference { stream, mismatch }),
         None => {
-            let mismatch = prompt_mismatch(&stream, players, tiers)?.unwrap_or(Mismatch {
+            let mismatch = proven_mismatch(&stream, players, tiers)?.unwrap_or(Mismatch {
                 batch: None,
                 reference: "(seen once, not again)".into(),
                 subject: "(seen once, not again)".into(),
@@ -239,12 +269,13 @@ impl Outcome {
     pub fn report(&self) -> String {
         let Plan { protocol, seed, item_limit, .. } = self.plan;
         let mut text = format!(
-            "{protocol:?}: {} commands in {} streams ({} closed by the server, {} unanswered, {} differed only once), items up to {item_limit} bytes, MONETA_SEED={seed}, {} differences\n",
+            "{protocol:?}: {} commands in {} streams ({} closed by the server, {} unanswered, {} differed only once, {} only while a server was slow), items up to {item_limit} bytes, MONETA_SEED={seed}, {} differences\n",
             self.commands,
             self.streams,
             self.closed,
             self.unanswered,
             self.unrepeated,
+            self.slow,
             self.differences.len()
         );
         for (number, difference) in self.differences.iter().enumerate() {

@@ -18,7 +18,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// The limit of a batch for a start. Only hangs reach it.
-pub const BATCH_LIMIT: Duration = Duration::from_secs(10);
+pub const BATCH_LIMIT: Duration = Duration::from_secs(30);
 /// The padding is longer than any length is wrong by.
 const PADDING_COMMANDS: usize = 2 * words::LENGTH_ERROR / 4;
 const BINARY_PADDING_COMMANDS: usize = 2 * words::LENGTH_ERROR / HEADER_BYTES;
@@ -52,6 +52,13 @@ pub struct Transcript {
     pub batches: Vec<Replies>,
     /// The text replies of a second connection that read every key afterwards.
     pub afterwards: Replies,
+}
+
+impl Transcript {
+    /// Whether a reply never came.
+    pub fn hangs(&self) -> bool {
+        self.batches.iter().chain([&self.afterwards]).any(|replies| replies.end == End::TimedOut)
+    }
 }
 
 /// Plays streams against one server.
