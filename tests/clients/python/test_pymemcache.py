@@ -62,9 +62,13 @@ class Pymemcache(unittest.TestCase):
         self.assertEqual(self.client.decr("count", 20), 0)
 
     def test_items_expire_and_touch_keeps_them(self):
+        # A second that ends in between may end the item, too.
+        for _ in range(100):
+            self.client.set("touched", b"x", expire=1)
+            if self.client.touch("touched", expire=1000):
+                break
+        # Stored later, it expires no sooner than the other one would have.
         self.client.set("short", b"x", expire=1)
-        self.client.set("touched", b"x", expire=1)
-        self.assertTrue(self.client.touch("touched", expire=1000))
         self.assertFalse(self.client.touch("missing", expire=1))
         for _ in range(200):
             if self.client.get("short") is None:

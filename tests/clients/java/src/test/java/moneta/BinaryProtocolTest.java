@@ -105,9 +105,15 @@ class BinaryProtocolTest {
 
     @Test
     void itemsExpireAndTouchKeepsThem() throws Exception {
+        boolean touched = false;
+        // A second that ends in between may end the item, too.
+        for (int attempt = 0; attempt < 100 && !touched; attempt++) {
+            assertTrue(client.set("touched", 1, "x"));
+            touched = client.touch("touched", 1000);
+        }
+        assertTrue(touched);
+        // Stored later, it expires no sooner than the other one would have.
         assertTrue(client.set("short", 1, "x"));
-        assertTrue(client.set("touched", 1, "x"));
-        assertTrue(client.touch("touched", 1000));
         for (int attempt = 0; attempt < 200 && client.get("short") != null; attempt++) {
             Thread.sleep(100);
         }
