@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use moneta_server::{Listener, ServerConfig};
 use moneta_store::Clock;
-use support::{TestServer, config, eventually, hit, set};
+use support::{TestServer, config, eventually, hit, set, stopped};
 
 #[test]
 fn a_request_may_come_a_byte_at_a_time() {
@@ -55,6 +55,8 @@ fn connections_spread_evenly_over_workers_and_stay_even() {
     eventually("25 connections on each worker", || per_worker() == [25, 25]);
     clients.truncate(31);
     eventually("31 connections", || per_worker().iter().sum::<u64>() == 31);
+    // A worker counts a close a moment before the acceptor can see it. One that answers is past that moment.
+    clients.iter_mut().for_each(|client| client.ask("get a\r\n", "END\r\n"));
     clients.extend((0..19).map(|_| server.connect()));
     eventually("even again", || per_worker() == [25, 25]);
 }
@@ -102,21 +104,13 @@ fn a_client_that_never_reads_is_stopped_at_a_bounded_buffer() {
     let reply = hit("key", &value);
     let mut greedy = server.connect();
     greedy.ask(set("key", &value), "STORED\r\n");
-    let sent_before = server.node.registry.totals().bytes_written;
 
     let count = 2_000;
     let sender = greedy.0.try_clone().unwrap();
     let writing = std::thread::spawn(move || (&sender).write_all(&b"get key\r\n".repeat(count)).unwrap());
-    let mut executed = 0;
-    eventually("the server stops executing", || {
-        std::thread::sleep(Duration::from_millis(50));
-        let before = std::mem::replace(&mut executed, server.node.registry.totals().cmd_get);
-        executed > 0 && executed == before
-    });
-    let totals = server.node.registry.totals();
-    let unsent = totals.cmd_get as usize * reply.len() - (totals.bytes_written - sent_before) as usize;
-    assert!((totals.cmd_get as usize) < count, "the test must ask for more than sockets hold");
-    assert!(unsent > 0 && unsent <= output_limit + reply.len(), "{unsent} bytes are held");
+    let (executed, unsent) = stopped(&server, output_limit, reply.len(), "STORED\r\n".len());
+    assert!(executed < count, "the test must ask for more than sockets hold");
+    assert!(unsent <= output_limit + reply.len(), "{unsent} bytes are held");
 
     // Its neighbour on the same worker does not notice.
     let mut neighbour = server.connect();
@@ -184,6 +178,7 @@ fn ipv6_and_several_addresses_are_listened_on() {
     assert!(second.is_ipv6() && second.port() != 0);
     let mut first = server.connect();
     let mut second = support::Client(std::net::TcpStream::connect(second).unwrap());
+    second.0.set_read_timeout(Some(support::PATIENCE)).unwrap();
     first.ask(set("key", b"value"), "STORED\r\n");
     second.ask("get key\r\n", hit("key", b"value"));
     let mut listed = server.node.connections();

@@ -85,6 +85,26 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until a server has stopped executing for its one client, which reads nothing: tells how many reads it has executed and
+/// how many bytes of their replies it holds. `reply`: bytes of the reply to a read; `sent`: of those that the client has read.
+pub fn stopped(server: &TestServer, output_limit: usize, reply: usize, sent: usize) -> (usize, usize) {
+    let (mut seen, mut held) = ((0, 0), 0);
+    let mut since = Instant::now();
+    eventually("the server stops executing", || {
+        let totals = server.node.registry.totals();
+        let last = std::mem::replace(&mut seen, (totals.cmd_get, totals.bytes_written));
+        if last != seen {
+            since = Instant::now();
+            return false;
+        }
+        // Counters are read one after the other; those that nobody has moved between two looks belong together. A server that
+        // is held up stands still too, but only one that has stopped holds as much as it may.
+        held = (seen.0 as usize * reply + sent).saturating_sub(seen.1 as usize);
+        held >= output_limit && since.elapsed() >= Duration::from_millis(100)
+    });
+    (seen.0 as usize, held)
+}
+
 /// A client that compares bytes.
 pub struct Client<T>(pub T);
 
