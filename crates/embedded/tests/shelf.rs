@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use moneta_embedded::testing::{get, set};
+use moneta_embedded::testing::{get, set, until};
 use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared};
 use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
 use moneta_store::{Clock, Figure, Health, Key, Store, StoreStats};
@@ -229,9 +229,7 @@ fn what_a_failed_write_was_to_replace_is_not_served() {
     broken.store(false, Ordering::Relaxed);
     set(&store, "written again", b"newest", 0).expect("a set");
     // The keeper has what is left removed, and not what was written since.
-    while store.health().notes.iter().any(|note| note.contains("not served")) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("no key is in doubt", || !store.health().notes.iter().any(|note| note.contains("not served")));
     assert_eq!((get(&store, "replaced"), get(&store, "written again")), (None, Some(b"newest".to_vec())));
     assert_eq!(store.stats().items, 3);
 }

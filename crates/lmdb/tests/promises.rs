@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::config;
 use moneta_embedded::Database as _;
-use moneta_embedded::testing::{end, get, set};
+use moneta_embedded::testing::{end, get, set, until};
 use moneta_lmdb::{Durability, Lmdb, LmdbConfig};
 use moneta_store::request::Exptime;
 use moneta_store::{Clock, Departed, Departure, Observer, Store, Written};
@@ -50,6 +50,10 @@ impl Observer for Departures {
 impl Departures {
     fn take(&self) -> Vec<(String, Departure)> {
         std::mem::take(&mut *self.0.lock().expect("no panic under it"))
+    }
+
+    fn count(&self) -> usize {
+        self.0.lock().expect("no panic under it").len()
     }
 }
 
@@ -139,6 +143,8 @@ fn what_has_expired_is_swept_and_told() {
     assert_eq!(get(&lmdb, "key 0"), None, "exact, swept or not");
     lmdb.tend().expect("a turn");
     assert_eq!(lmdb.stats().items, 501);
+    // The keeper sweeps too, and tells of what it has removed after its transaction.
+    until("all is told", || departures.count() >= 2499);
     let gone = departures.take();
     assert_eq!(gone.len(), 2499);
     assert!(gone.iter().all(|(key, why)| *why == Departure::Expired && key != "key 7"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config;
-use moneta_embedded::testing::{delete, end, get, set, wait};
+use moneta_embedded::testing::{delete, end, get, set, until, wait};
 use moneta_rocks::{Compaction, Filter, Log, Rocks, RocksConfig};
 use moneta_store::request::Exptime;
 use moneta_store::{Clock, Store, Written};
@@ -126,9 +126,7 @@ fn fifo_keeps_to_its_bytes_and_lets_the_oldest_go() {
     }
     wait(rocks.sync()).expect("a sync");
     // Files go in the background. That they do is what is to be seen, not when.
-    while rocks.database().file_bytes() > BYTES {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the files keep to their bytes", || rocks.database().file_bytes() <= BYTES);
     let there = |key: u64| get(&rocks, &format!("key {key}")).is_some();
     assert!((0..count / 3).all(|key| !there(key)), "the oldest third is gone");
     let kept = (0..count).filter(|key| there(*key)).count() as u64;

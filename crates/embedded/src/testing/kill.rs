@@ -6,6 +6,7 @@
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{PoisonError, RwLock};
 
 use super::{delete, get, set, wait};
 use crate::database::Database;
@@ -19,6 +20,10 @@ const THREADS: usize = 2;
 const VERSIONS: u32 = 1_000_000;
 /// Longest value, in copies of its version's text.
 const COPIES_MAX: u32 = 400;
+
+/// Held for reading by a test that has a store open, and for writing while a process is started: until that runs a program of its
+/// own it holds whatever this one has open, and with it the locks of other tests' folders, beyond their stores' end.
+static OPEN: RwLock<()> = RwLock::new(());
 
 /// What has been done to a key: the version that it was said to be given, `None` for a delete, in order.
 struct Key {
@@ -94,7 +99,9 @@ fn kill_one(test: &str, folder: &Path, round: u32, keys: &mut [Key]) {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ROLE, round.to_string());
+    let none_open = OPEN.write().unwrap_or_else(PoisonError::into_inner);
     let mut victim = Victim(command.current_dir(folder).stdout(Stdio::piped()).spawn().expect("the process starts"));
+    drop(none_open);
     let said = BufReader::new(victim.0.stdout.take().expect("it is piped"));
     let most = fastrand::usize(200..4000);
     let mut changes = 0;
@@ -143,6 +150,7 @@ pub fn survives_kills<D: Database>(
     let mut keys: Vec<Key> = (0..KEYS).map(|_| Key { said: vec![None], kept: 1 }).collect();
     for round in 1..=rounds {
         kill_one(test, &folder.0, round, &mut keys);
+        let _open = OPEN.read().unwrap_or_else(PoisonError::into_inner);
         let store = open(&folder.0);
         for (number, key) in keys.iter_mut().enumerate() {
             let shown = get(&store, &name(number)).map(|shown| version(number, &shown));

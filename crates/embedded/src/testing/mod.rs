@@ -5,11 +5,27 @@ mod kill;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
 use moneta_store::{ItemRef, Key, Lookup, Pending, Step, Store, StoreError, Written};
 
 pub use kill::survives_kills;
+
+/// How long anything is waited for that must come.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until something holds that is done in the background.
+///
+/// # Panics
+/// If it does not come about within minutes, on however slow a machine.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "in vain waited until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 struct Unpark(Thread);
 
