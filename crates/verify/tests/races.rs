@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use std::thread::{self, Scope};
 
 use moneta_remote::Address;
-use moneta_verify::{Conclusion, Counts, Direction, Repair, Report, VerifyConfig};
-use support::{Server, config, found, item, verify};
+use moneta_verify::{Conclusion, Counts, Direction, Repair, Report, Unwatched, Verify, VerifyConfig};
+use support::{Server, config, found, item};
 
 type Act<'a> = Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>;
 
@@ -68,10 +68,14 @@ fn repair(a: &Server, b: &Server, act: impl FnOnce() + Send) -> Report {
     let report = thread::scope(|scope| {
         relay(scope, &listener, b, &act);
         let repair = Some(Repair { direction: Direction::AToB, delete_extra: true });
-        let report = verify(VerifyConfig { b: Address::Unix(path.clone()), repair, connections: 1, ..config(a, b) });
+        let config = VerifyConfig { b: Address::Unix(path.clone()), repair, connections: 1, ..config(a, b) };
+        let report = Verify::new(config).run(&Unwatched);
+        // Also if that failed: the relay would wait for ever.
         drop(UnixStream::connect(&path));
         report
     });
+    let report = report.expect("both servers are there");
+    assert_eq!(report.incomplete, None);
     assert!(act.into_inner().expect("no panic").is_none(), "nothing was written: {report}");
     report
 }

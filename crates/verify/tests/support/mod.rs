@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -20,6 +20,8 @@ use moneta_verify::{Counts, Report, Unwatched, Verify, VerifyConfig};
 
 /// Long enough for the slowest machine; reached only when something is wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// From so many seconds on, items expire at a moment that is the same on every server, however late they are planted.
+const LASTING: i64 = 600;
 /// Largest value of the servers here.
 const ITEM_MAX: usize = 2 << 20;
 
@@ -91,7 +93,7 @@ pub struct Planted {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
     pub flags: u32,
-    /// Seconds to live; 0 for ever.
+    /// Seconds to live; 0 for ever. They count from the planting if they are few, else from the beginning of the tests.
     pub ttl: i64,
 }
 
@@ -123,8 +125,7 @@ impl Client {
         let mut requests = Vec::new();
         for Planted { key, value, flags, ttl } in items {
             let (key, base64) = encoded(&key);
-            // More than 30 days are a date.
-            let exptime = if ttl > 86_400 * 30 { unix_now() + ttl } else { ttl };
+            let exptime = if ttl >= LASTING { begun() + ttl } else { ttl };
             write!(requests, "ms {key} {} T{exptime} F{flags} q{base64}\r\n", value.len()).expect("a Vec takes all");
             requests.extend_from_slice(&value);
             requests.extend_from_slice(b"\r\n");
@@ -171,9 +172,13 @@ impl Client {
     }
 }
 
-fn unix_now() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.expect("a clock that is set").as_secs() as i64
+/// When the first item was planted, in Unix time.
+fn begun() -> i64 {
+    static BEGUN: OnceLock<i64> = OnceLock::new();
+    *BEGUN.get_or_init(|| {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.expect("a clock that is set").as_secs() as i64
+    })
 }
 
 fn encoded(key: &[u8]) -> (String, &'static str) {
