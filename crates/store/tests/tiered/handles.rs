@@ -1,6 +1,6 @@
 //! All handles of a store share the keys' locks: listeners of either policy change one key one after the other.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Create, Exptime};
@@ -33,7 +33,10 @@ fn handles(share_locks: bool) -> [Handle; 2] {
 fn hammer(handles: &[Handle; 2]) -> Result<Vec<u64>, String> {
     let request =
         Arithmetic { delta: 1, create: Some(Create { initial: 1, exptime: Exptime::NEVER }), ..Arithmetic::default() };
+    // Threads that meet: one might have done all of its work before the next one begins.
+    let together = Barrier::new(THREADS);
     let work = |number: usize| {
+        together.wait();
         let (mut answers, mut known) = (Vec::new(), 0);
         for round in 0..INCREMENTS {
             let handle = &handles[(number + round) % 2];
@@ -73,6 +76,7 @@ fn online_and_batch_requests_on_one_key_take_effect_in_one_order() {
 /// That the test above can fail.
 #[test]
 fn handles_with_locks_of_their_own_lose_increments() {
-    let answers = hammer(&handles(false));
-    assert!(answers != Ok(all()), "nothing was lost without shared locks");
+    // How threads meet is up to the system: where it lets them run one after the other, nothing is lost.
+    let loses = || hammer(&handles(false)) != Ok(all());
+    assert!((0..20).any(|_| loses()), "nothing was lost without shared locks");
 }
