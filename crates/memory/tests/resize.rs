@@ -1,4 +1,4 @@
-//! Guards `cache_memlimit`: a limit that is told but not kept, memory that stays with the process, or a node that refuses
+//! Guards `cache_memlimit`: a limit that is told but not kept, or a node that refuses
 //! every write afterwards because its index or its ghosts alone are larger than the new limit.
 
 mod common;
