@@ -5,9 +5,8 @@ mod common;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 
-use common::{Node, exchange, file, moneta, printed, refused};
+use common::{Node, connect, exchange, file, moneta, output, printed, refused};
 use rustix::process::Signal;
 
 /// A small tier in a temporary folder, with the smallest RAM above it.
@@ -45,7 +44,7 @@ fn stat(node: &Node, name: &str) -> u64 {
 fn batch(node: &Node, requests: &str) -> String {
     let listening = node.listening();
     let address = listening.iter().find_map(|address| address.strip_suffix(" (batch)")).expect("a batch port");
-    exchange(TcpStream::connect(address).expect("it accepts"), requests)
+    exchange(connect(address), requests)
 }
 
 fn end(mut node: Node, signal: Signal) {
@@ -203,7 +202,7 @@ fn metrics_and_readiness_tell_of_the_tier() {
     let line = node.screen.iter().find(|line| line.starts_with("admin on")).expect("an admin side");
     let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
     let page = |path: &str| {
-        let mut stream = TcpStream::connect(address).unwrap();
+        let mut stream = connect(address);
         write!(stream, "GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n").unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
@@ -318,9 +317,9 @@ fn damage_is_found_named_and_served_as_misses() {
     fs::write(&device, bytes).unwrap();
 
     printed(&mut inspect(&place, &[]));
-    let output = inspect(&place, &["--verify"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "damage ends in a status for scripts");
-    let text = String::from_utf8(output.stdout).unwrap();
+    let inspected = output(&mut inspect(&place, &["--verify"]));
+    assert_eq!(inspected.status.code(), Some(1), "damage ends in a status for scripts");
+    let text = String::from_utf8(inspected.stdout).unwrap();
     assert!(text.contains("damaged      1 (every record was checked)"), "{text}");
     assert_eq!(
         text.lines().filter(|line| line.contains(" full ") && !line.starts_with("regions")).count(),

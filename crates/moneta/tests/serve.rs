@@ -5,12 +5,10 @@ mod common;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use common::{Node, exchange, file, moneta, printed, refused};
+use common::{Ended, Node, connect, connect_unix, exchange, file, moneta, output, printed, refused};
 use rustix::process::Signal;
 
 const HELLO: &str = "set greeting 0 60 5\r\nhello\r\nget greeting\r\n";
@@ -44,8 +42,8 @@ fn the_line_to_try_works_in_bash() {
     let node = Node::start(&[]);
     let line =
         screen_line(&node, "try it").trim_start_matches("try it").trim_end_matches("(in bash)").trim().to_owned();
-    let output = std::process::Command::new("bash").args(["-c", &line]).output().expect("bash runs");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), HELLO_REPLY, "{line}");
+    let tried = output(std::process::Command::new("bash").args(["-c", &line]));
+    assert_eq!(String::from_utf8_lossy(&tried.stdout), HELLO_REPLY, "{line}");
 }
 
 #[test]
@@ -64,7 +62,7 @@ fn sasl_is_offered_on_the_binary_protocol_where_it_is_enabled() {
     let folder = tempfile::tempdir().unwrap();
     let users = file(folder.path(), "users", "ann:secret\n");
     let node = Node::start(&["-S", "-Y", &users]);
-    let mut stream = TcpStream::connect(node.address()).unwrap();
+    let mut stream = node.connect();
     stream.write_all(&LIST_MECHANISMS).unwrap();
     let mut reply = [0; 29];
     stream.read_exact(&mut reply).unwrap();
@@ -121,7 +119,7 @@ fn commands_that_are_switched_off_are_refused() {
 #[test]
 fn the_shutdown_command_ends_a_node_that_allows_it() {
     let mut node = Node::start(&["-A"]);
-    let mut stream = TcpStream::connect(node.address()).unwrap();
+    let mut stream = node.connect();
     stream.write_all(b"shutdown\r\n").unwrap();
     assert!(node.wait().success());
 }
@@ -130,7 +128,7 @@ fn the_shutdown_command_ends_a_node_that_allows_it() {
 fn a_signal_to_end_drains_and_leaves_status_0() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut node = Node::start(&[]);
-        let mut idle = TcpStream::connect(node.address()).unwrap();
+        let mut idle = node.connect();
         idle.write_all(HELLO.as_bytes()).unwrap();
         let mut reply = vec![0; HELLO_REPLY.len()];
         idle.read_exact(&mut reply).unwrap();
@@ -163,7 +161,7 @@ fn several_addresses_and_ports_are_all_served() {
     let addresses = node.listening();
     assert_eq!(addresses.len(), 3, "{addresses:?}");
     for address in addresses {
-        let stream = TcpStream::connect(&address).unwrap();
+        let stream = connect(&address);
         assert_eq!(exchange(stream, HELLO), HELLO_REPLY, "{address}");
     }
 }
@@ -177,7 +175,7 @@ fn a_unix_socket_takes_the_place_of_tcp_and_has_its_permissions() {
     let metadata = fs::symlink_metadata(&path).unwrap();
     assert!(metadata.file_type().is_socket());
     assert_eq!(metadata.permissions().mode() & 0o777, 0o640);
-    assert_eq!(exchange(UnixStream::connect(&path).unwrap(), HELLO), HELLO_REPLY);
+    assert_eq!(exchange(connect_unix(&path).unwrap(), HELLO), HELLO_REPLY);
     node.signal(Signal::TERM);
     assert!(node.wait().success());
     assert!(!path.exists(), "a clean end removes the socket");
@@ -189,7 +187,7 @@ fn a_unix_socket_and_tcp_are_both_served_when_both_are_named() {
     let path = folder.path().join("socket");
     let node = Node::start(&["-s", path.to_str().unwrap(), "-l", "127.0.0.1"]);
     assert_eq!(node.exchange(HELLO), HELLO_REPLY);
-    assert_eq!(exchange(UnixStream::connect(&path).unwrap(), "version\r\n").get(..8), Some("VERSION "));
+    assert_eq!(exchange(connect_unix(&path).unwrap(), "version\r\n").get(..8), Some("VERSION "));
 }
 
 #[test]
@@ -237,8 +235,8 @@ fn listeners_of_the_file_are_served_with_their_policy() {
     let listening = node.listening();
     assert_eq!(listening.len(), 3, "{listening:?}");
     let batch = listening[1].strip_suffix(" (batch)").expect("the policy is shown");
-    assert_eq!(exchange(TcpStream::connect(batch).unwrap(), HELLO), HELLO_REPLY);
-    assert_eq!(exchange(UnixStream::connect(&socket).unwrap(), HELLO), HELLO_REPLY);
+    assert_eq!(exchange(connect(batch), HELLO), HELLO_REPLY);
+    assert_eq!(exchange(connect_unix(&socket).unwrap(), HELLO), HELLO_REPLY);
     assert_eq!(fs::symlink_metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -248,11 +246,11 @@ fn a_listener_of_the_file_has_its_own_limits() {
     let content = "[[listener]]\naddress = \"127.0.0.1:0\"\nmax_connections = 1\n";
     let node = Node::start(&["--config", &file(folder.path(), "moneta.toml", content)]);
     let limited = node.listening()[1].clone();
-    let mut only = TcpStream::connect(&limited).unwrap();
+    let mut only = connect(&limited);
     only.write_all(b"get none\r\n").unwrap();
     only.read_exact(&mut [0; 5]).unwrap();
     let mut refusal = String::new();
-    TcpStream::connect(&limited).unwrap().read_to_string(&mut refusal).unwrap();
+    connect(&limited).read_to_string(&mut refusal).unwrap();
     assert_eq!(refusal, "ERROR Too many open connections\r\n");
     assert_eq!(node.exchange(HELLO), HELLO_REPLY);
 }
@@ -265,7 +263,7 @@ fn a_batch_port_is_opened_on_every_host() {
     assert_eq!((listening.len(), batch.len()), (5, 2), "{listening:?}");
     assert!(batch[0].starts_with("127.0.0.1:") && batch[1].starts_with("127.0.0.2:"), "{batch:?}");
     for address in batch {
-        assert_eq!(exchange(TcpStream::connect(address).unwrap(), HELLO), HELLO_REPLY);
+        assert_eq!(exchange(connect(address), HELLO), HELLO_REPLY);
     }
 }
 
@@ -274,22 +272,18 @@ fn a_node_whose_first_screen_nobody_reads_serves_all_the_same() {
     // The reading end of standard output is closed at once, as by `moneta serve | true`.
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    let mut child = moneta(&["serve", "-s", socket.to_str().unwrap(), "--admin", "off"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
+    let mut node = moneta(&["serve", "-s", socket.to_str().unwrap(), "--admin", "off"]);
+    let node = node.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut node = Ended(node);
+    drop(node.0.stdout.take());
     let mut reply = None;
     for _ in 0..6_000 {
-        if let Ok(stream) = UnixStream::connect(&socket) {
+        if let Ok(stream) = connect_unix(&socket) {
             reply = Some(exchange(stream, HELLO));
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let _ = child.kill();
-    let _ = child.wait();
     assert_eq!(reply.as_deref(), Some(HELLO_REPLY));
 }
 
@@ -298,7 +292,7 @@ fn admin_is_served_where_the_first_screen_says_or_not_at_all() {
     let node = Node::start(&[]);
     let line = screen_line(&node, "admin on");
     let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
-    let mut stream = TcpStream::connect(address).unwrap();
+    let mut stream = connect(address);
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n").unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();

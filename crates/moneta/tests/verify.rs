@@ -5,7 +5,7 @@ mod common;
 use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
 
-use common::{Node, file, moneta};
+use common::{Ended, Node, file, moneta, output};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Two nodes in RAM; the second lacks a key, has one of its own, and three others in another form.
@@ -33,7 +33,7 @@ fn verify(a: &Node, b: &Node, options: &[&str]) -> Command {
 
 /// Standard output of a run that ends with `status`, and has nothing to complain of.
 fn ended(mut command: Command, status: i32) -> String {
-    let Output { status: ended, stdout, stderr } = command.output().expect("the binary runs");
+    let Output { status: ended, stdout, stderr } = output(&mut command);
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert_eq!((ended.code(), &*stderr), (Some(status), ""), "{stdout}");
     stdout.into_owned()
@@ -105,20 +105,21 @@ fn a_signal_ends_it_with_what_it_has() {
     let (a, b) = different();
     let mut command = verify(&a, &b, &["--json", "--rate", "1", "--keys", "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("the binary runs");
-    let mut stdin = child.stdin.take().expect("piped");
+    let mut child = Ended(command.spawn().expect("the binary runs"));
+    let mut stdin = child.0.stdin.take().expect("piped");
     // More than are compared before the signal comes: at this rate, 104 keys take as many seconds.
     let keys: String = (0..100).map(|number| format!("same:{number}\n")).collect();
     stdin.write_all(keys.as_bytes()).expect("it reads");
     drop(stdin);
     // It is ready for signals before it asks the first server what it is.
     while a.exchange("stats\r\n").contains("STAT cmd_meta 0\r\n") {
+        assert_eq!(child.0.try_wait().expect("it is our child"), None, "it ends before it begins");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    kill_process(Pid::from_child(&child.0), Signal::INT).expect("it runs");
     let mut text = String::new();
-    child.stdout.take().expect("piped").read_to_string(&mut text).expect("it prints text");
-    assert_eq!(child.wait().expect("it ends").code(), Some(2));
+    child.0.stdout.take().expect("piped").read_to_string(&mut text).expect("it prints text");
+    assert_eq!(child.0.wait().expect("it ends").code(), Some(2));
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((&report["incomplete"], &report["conclusion"]), (&"interrupted".into(), &"incomplete".into()));
 }

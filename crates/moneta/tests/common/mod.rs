@@ -4,8 +4,9 @@
 #![allow(dead_code)]
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
@@ -32,16 +33,56 @@ pub fn moneta(arguments: &[&str]) -> Command {
 
 /// Standard output of a run that must succeed.
 pub fn printed(command: &mut Command) -> String {
-    let output = command.output().expect("the binary runs");
+    let output = output(command);
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
 }
 
 /// Standard error of a run that must be refused with exit status `status`.
 pub fn refused(command: &mut Command, status: i32) -> String {
-    let Output { status: ended, stdout, stderr } = command.output().expect("the binary runs");
+    let Output { status: ended, stdout, stderr } = output(command);
     assert_eq!(ended.code(), Some(status), "stdout: {}, stderr: {}", text(&stdout), text(&stderr));
     text(&stderr)
+}
+
+/// What a run that ends by itself prints. One that does not, because it serves where it should refuse, is killed.
+pub fn output(command: &mut Command) -> Output {
+    let [mut stdout, mut stderr] = [(); 2].map(|()| tempfile::tempfile().expect("a file for what it prints"));
+    let into = |file: &File| Stdio::from(file.try_clone().expect("another handle"));
+    let command = command.stdin(Stdio::null());
+    let mut child = Ended(command.stdout(into(&stdout)).stderr(into(&stderr)).spawn().expect("the binary runs"));
+    let status = child.wait(|| "what should have ended goes on".to_owned());
+    let read = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("what it printed can be read");
+        bytes
+    };
+    Output { status, stdout: read(&mut stdout), stderr: read(&mut stderr) }
+}
+
+/// A process that ends with this value.
+pub struct Ended(pub Child);
+
+impl Ended {
+    /// Waits for its end, which comes soon; else the test fails and says `why`.
+    fn wait(&mut self, why: impl Fn() -> String) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().expect("it is our child") {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "{}", why());
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -50,7 +91,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A node that serves; killed when dropped.
 pub struct Node {
-    child: Child,
+    child: Ended,
     /// The lines of its first screen.
     pub screen: Vec<String>,
     log: tempfile::NamedTempFile,
@@ -66,8 +107,8 @@ impl Node {
     pub fn run(command: &mut Command) -> Self {
         let log = tempfile::NamedTempFile::new().expect("a file for the log");
         let stderr = File::create(log.path()).expect("the log opens");
-        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary runs");
-        let stdout = child.stdout.take().expect("stdout is piped");
+        let mut child = Ended(command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary runs"));
+        let stdout = child.0.stdout.take().expect("stdout is piped");
         let mut node = Self { child, screen: Vec::new(), log };
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -107,10 +148,14 @@ impl Node {
         self.listening().iter().find_map(|address| address.parse().ok()).expect("it listens on TCP")
     }
 
+    /// A connection to its first TCP address.
+    pub fn connect(&self) -> TcpStream {
+        connect(self.address())
+    }
+
     /// Sends `requests` to its first TCP address, and returns all that comes back.
     pub fn exchange(&self, requests: &str) -> String {
-        let mut stream = TcpStream::connect(self.address()).expect("the node accepts");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        let mut stream = self.connect();
         stream.write_all(requests.as_bytes()).expect("the node reads");
         // Not by `quit`, which a node answers only to those who have logged in.
         stream.shutdown(Shutdown::Write).expect("the connection is open");
@@ -119,29 +164,31 @@ impl Node {
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
+        let pid = Pid::from_child(&self.child.0);
         kill_process(pid, signal).expect("the node runs");
     }
 
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return status;
-            }
-            assert!(start.elapsed() < PATIENCE, "the node does not end: {}", self.log());
-            thread::sleep(POLL);
-        }
+        let Self { child, log, .. } = self;
+        child.wait(|| format!("the node does not end: {}", fs::read_to_string(log.path()).unwrap_or_default()))
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        // Both fail only when it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A connection whose reads end in an error before they hang.
+pub fn connect(address: impl ToSocketAddrs) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the node accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream
+}
+
+/// The same on a Unix socket.
+pub fn connect_unix(path: impl AsRef<Path>) -> std::io::Result<UnixStream> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
 /// Sends `requests` and `quit`, and returns all that comes back.

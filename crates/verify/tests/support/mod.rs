@@ -1,7 +1,7 @@
 //! Servers that end with their test, a plain client to plant items with, and runs against them.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -164,7 +164,11 @@ impl Client {
         let mut reply = Vec::new();
         while !reply.ends_with(end) {
             let mut buffer = [0; 4096];
-            let read = self.stream.read(&mut buffer).expect("the server answers");
+            let read = match self.stream.read(&mut buffer) {
+                // A read with a time limit is not taken up again after the process was stopped.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read.expect("the server answers"),
+            };
             assert_ne!(read, 0, "the server hangs up after {}", reply.escape_ascii());
             reply.extend_from_slice(&buffer[..read]);
         }
