@@ -72,7 +72,7 @@ fn kill_again_and_again(
         let mut server = start(folder.path(), durability)?;
         let killed = AtomicBool::new(false);
         let address = server.address().clone();
-        let killed_at = std::thread::scope(|scope| {
+        let (was_steady, killed_at) = std::thread::scope(|scope| {
             for book in &mut books {
                 let (address, killed) = (&address, &killed);
                 scope.spawn(move || {
@@ -86,18 +86,18 @@ fn kill_again_and_again(
                 Steady::new(&address).and_then(|mut node| node.wait(INTERVAL + SLACK + pause, || Ok(())))
             } else {
                 sleep(pause);
-                Ok(())
+                Ok(false)
             };
             killed.store(true, Ordering::Release);
             let killed_at = Instant::now();
             // Whatever the wait came to: the load ends with the node.
-            server.stop_by_signal(libc::SIGKILL).and(waited).map(|()| killed_at)
+            server.stop_by_signal(libc::SIGKILL).and(waited).map(|was_steady| (was_steady, killed_at))
         })?;
         drop(server);
         let server = start(folder.path(), durability)?;
         let mut client = server.connect()?;
         for book in &mut books {
-            book.check(&mut client, Newer::Gone, |seen| had_to_be_kept(seen, is_long, killed_at))
+            book.check(&mut client, Newer::Gone, |seen| had_to_be_kept(seen, was_steady, killed_at))
                 .with_context(|| format!("round {round}"))?;
         }
         // The next round's start is after another kill, of a node that only read.
@@ -108,9 +108,9 @@ fn kill_again_and_again(
 #[test]
 fn a_node_that_is_killed_keeps_all_but_the_last_interval() -> Result<()> {
     let rounds: [bool; 20] = std::array::from_fn(|round| round % 10 == 5);
-    kill_again_and_again(&rounds, "interval", |seen, was_long, killed_at| match seen {
+    kill_again_and_again(&rounds, "interval", |seen, was_steady, killed_at| match seen {
         Seen::Sent => false,
-        Seen::Acknowledged(moment) => was_long && killed_at.saturating_duration_since(*moment) > INTERVAL + SLACK,
+        Seen::Acknowledged(moment) => was_steady && killed_at.saturating_duration_since(*moment) > INTERVAL + SLACK,
         Seen::Kept => true,
     })
 }
