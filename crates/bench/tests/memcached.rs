@@ -118,8 +118,8 @@ fn a_comparison_measures_both_servers_in_every_round() {
         "--keys",
         "1000",
         "--fill",
-        "--duration",
-        "0.2",
+        "--requests",
+        "500",
         "--warmup",
         "0",
         "--server-cpus",
@@ -127,7 +127,7 @@ fn a_comparison_measures_both_servers_in_every_round() {
         "--client-cpus",
         "0",
         "--rate-from-peak",
-        "0.2",
+        "0.5",
     ]);
     result.unwrap();
     assert_eq!(json["names"], serde_json::json!(["memcached", "again"]));

@@ -15,7 +15,22 @@ fn campaign(data: &std::path::Path, more: &[&str]) -> (moneta_bench::Result<()>,
     arguments.extend(["--flash-size", "64", "--small-flash-size", "64", "--duration", "0.5", "--warmup", "0"]);
     arguments.extend(["--online-warmup", "0.1", "--online-rate", "200", "--overwrites", "2", "--keep-page-cache"]);
     arguments.extend(more);
-    bench(&arguments)
+    measured(&arguments, |report| {
+        // A load that was not answered has no latency. Of gets after a restart only the misses are told, and memcached has all.
+        let told = |row: &&Value| {
+            row["figure"].as_str().is_some_and(|name| name.starts_with("p99") || name == "misses of random gets after")
+        };
+        let sides =
+            report["rows"].as_array().into_iter().flatten().filter(told).flat_map(|row| row["rounds"].as_array());
+        sides.flatten().flat_map(|rounds| rounds.as_array()).flatten().all(|value| value.as_f64() > Some(0.0))
+    })
+}
+
+/// A run in which every load was answered: each lasts half a second, and a busy machine may hold a thread up for that long.
+fn measured(arguments: &[&str], is_whole: impl Fn(&Value) -> bool) -> (moneta_bench::Result<()>, Value) {
+    let mut runs = (0..5).map(|_| bench(arguments));
+    runs.find(|(result, report)| result.is_err() || is_whole(report))
+        .expect("in one of five runs every load is answered")
 }
 
 /// The first server's figure in all rounds.
@@ -91,7 +106,12 @@ fn engines_are_measured_one_after_the_other() {
         vec!["engines", "--engine", &first, "--engine", &second, "--data", data.path().to_str().unwrap()];
     arguments.extend(["--keys", "2000", "--flash-size", "64", "--duration", "1", "--warmup", "0", "--overwrites", "2"]);
     arguments.extend(["--verify", "--keep-page-cache", "--markdown", markdown.to_str().unwrap()]);
-    let (result, report) = bench(&arguments);
+    let (result, report) = measured(&arguments, |report| {
+        let whole = |engine: &Value| {
+            ["quiet_p99", "loaded_p99", "misses_after"].iter().all(|name| engine[*name].as_f64() > Some(0.0))
+        };
+        report.as_array().into_iter().flatten().all(whole)
+    });
     result.unwrap();
     let engines = report.as_array().unwrap();
     let number = |engine: usize, name: &str| engines[engine][name].as_f64().unwrap();
