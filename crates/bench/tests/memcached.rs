@@ -119,7 +119,7 @@ fn a_comparison_measures_both_servers_in_every_round() {
         "1000",
         "--fill",
         "--requests",
-        "500",
+        "200",
         "--warmup",
         "0",
         "--server-cpus",
