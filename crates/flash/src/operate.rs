@@ -62,7 +62,7 @@ impl Inner {
             return Attempt::done(Lookup::Miss { expired });
         };
         let mut number = None;
-        let mut cas = 0;
+        let mut cas = reading.meta.cas;
         if let Some(version) = &reading.rewrite {
             match self.store(&mut shard, key, version, now, room) {
                 Ok(stored) => (cas, number) = (stored.cas, Some(stored.number)),

@@ -223,7 +223,7 @@ fn reads_are_the_models() {
             assert_eq!((lookup, shown), (Lookup::Miss { expired: false }, None), "{request:?}");
             return;
         };
-        let cas = reading.rewrite.and_then(|version| version.cas).unwrap_or(PICKED);
+        let cas = reading.rewrite.map_or(reading.meta.cas, |version| version.cas.unwrap_or(PICKED));
         let expected = Item { meta: reading.shown(cas), value: reading.value.to_vec() };
         assert_eq!(Some(expected), shown, "{request:?}");
         assert_eq!(reading.created, old.is_none());

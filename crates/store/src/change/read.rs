@@ -9,7 +9,7 @@ use super::{Old, Version};
 /// A read that found something, or made it.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {
-    /// The item as the reader is to see it. For an item that the read creates, `cas` is still to be filled in: see
+    /// The item as the reader is to see it, but for the CAS value that storing [`Reading::rewrite`] gives it: see
     /// [`Reading::shown`].
     pub meta: ItemMeta,
     /// The value as the reader is to see it.
@@ -21,9 +21,10 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The item as the reader is to see it, `cas` being the CAS value under which [`Reading::rewrite`] was stored.
+    /// The item as the reader is to see it, `cas` being the CAS value that it has now: that under which [`Reading::rewrite`] was
+    /// stored, if it had to be. A store may keep the one of before or give a new one, as memcached without meta `E` does.
     pub fn shown(&self, cas: u64) -> ItemMeta {
-        if self.created { ItemMeta { cas, ..self.meta } } else { self.meta }
+        ItemMeta { cas, ..self.meta }
     }
 }
 
