@@ -132,8 +132,9 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             shared.lanes.miss();
             return Ok(Lookup::Miss { expired: newest.expired || newest.item.is_some() });
         };
+        let origin = if reading.created { Origin::Newest } else { Origin::Unchanged };
         let cas = match &reading.rewrite {
-            Some(version) => match self.keep(key, version, Admitted::Unasked, Origin::Newest, flushed).await? {
+            Some(version) => match self.keep(key, version, Admitted::Unasked, origin, flushed).await? {
                 Written::Stored { cas } => cas,
                 other => return Err(unexpected(other)),
             },

@@ -31,6 +31,8 @@ pub(super) enum Origin {
     Blind,
     /// What was there before: it is not to be lost.
     Newest,
+    /// The value that was there before, touched or won. Where it fails, the upper tier's copy stays as true as it was.
+    Unchanged,
 }
 
 /// A change that the lower tier has been told of and the upper one has not. If it is given up there (its client left), the
@@ -66,7 +68,13 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         let item = version.item();
         let written = if admitted == Admitted::Paid || self.shared.admits(key, item.value.len()) {
             let below = self.shared.change_below(key, self.shared.lower.install(key, &item, Install::Set)).await;
-            end(self.settle(key, &item, below)).await
+            match below {
+                Err(error) if origin == Origin::Unchanged && error.kind() != ErrorKind::Unavailable => {
+                    bump(&self.shared.counters.lower_failures);
+                    Err(error)
+                }
+                below => end(self.settle(key, &item, below)).await,
+            }
         } else {
             self.withhold(key, &item, origin).await
         };
