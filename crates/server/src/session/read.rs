@@ -51,11 +51,11 @@ impl Asked<'_> {
         encode::reply(self.style, self.key, reply, now, out);
     }
 
-    /// A failure to look. Classic text has no error inside a list of values, so there it is a miss.
+    /// A failure to look. Classic text has no error inside a list of values, so there it is a miss; a `touch` is none.
     #[cold]
     fn failed(&self, counters: &Counters, error: &StoreError, now: u32, out: &mut Vec<u8>) {
         counters.store_errors.bump();
-        if matches!(self.style, Style::Text(_)) {
+        if matches!(self.style, Style::Text(_)) && !self.is_text_touch() {
             self.miss(now, out);
         } else {
             encode::reply(self.style, self.key, Reply::Failed(&error.to_string()), now, out);

@@ -191,7 +191,7 @@ fn failures_are_told_where_the_protocol_can() {
     let mut output = Vec::new();
     session.receive(
         &worker,
-        b"get we1\r\nmg we2 v\r\nset we3 0 0 1\r\nx\r\ndelete we4\r\nincr we5 1\r\nme we6\r\n",
+        b"get we1\r\nmg we2 v\r\nset we3 0 0 1\r\nx\r\ndelete we4\r\nincr we5 1\r\nme we6\r\ntouch we7 1\r\n",
         &mut output,
         HIGH_WATER,
     );
@@ -200,7 +200,7 @@ fn failures_are_told_where_the_protocol_can() {
     }
     poll(&mut session, &worker, &mut output);
     let failed = "SERVER_ERROR bad disk\r\n";
-    assert_eq!(String::from_utf8(output).unwrap(), format!("END\r\n{}", failed.repeat(5)));
+    assert_eq!(String::from_utf8(output).unwrap(), format!("END\r\n{}", failed.repeat(6)));
 }
 
 /// What is sent behind a request that waits: how much of it starts.
