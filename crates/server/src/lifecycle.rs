@@ -55,9 +55,13 @@ impl Stopper {
         }
     }
 
-    /// Lets `waker` be woken at every change of phase.
+    /// Lets `waker` be woken at every change of phase, and now if there was one already.
     pub(crate) fn notify(&self, waker: Arc<mio::Waker>) {
-        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
+        let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.phase() != Phase::Running {
+            wake(&waker);
+        }
+        wakers.push(waker);
     }
 
     /// Enters `phase`, unless it is there or past it already.
@@ -95,5 +99,28 @@ pub(crate) fn wake(waker: &mio::Waker) {
         && error.kind() != io::ErrorKind::WouldBlock
     {
         tracing::warn!(%error, "cannot wake an event loop");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mio::{Events, Poll, Token, Waker};
+
+    use super::*;
+
+    #[test]
+    fn a_loop_that_starts_after_a_change_of_phase_is_woken_too() {
+        let stopper = Stopper::default();
+        let wakes = |stopper: &Stopper| {
+            let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(1));
+            stopper.notify(Arc::new(Waker::new(poll.registry(), Token(0)).unwrap()));
+            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            !events.is_empty()
+        };
+        assert!(!wakes(&stopper));
+        stopper.enter(Phase::Draining);
+        assert!(wakes(&stopper));
     }
 }

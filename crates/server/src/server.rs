@@ -57,6 +57,9 @@ impl Server {
 
         node.set_lifecycle(Box::new(Arc::clone(&stopper)));
         node.set_connections(Box::new(RosterView { roster: Arc::clone(&roster), clock: Arc::clone(&node.clock) }));
+        // Before anybody can see that the node is there, and send it one.
+        let signals =
+            config.handle_signals.then(|| SignalThread::start(Arc::clone(&stopper), Arc::from(reload))).transpose()?;
         let mut threads = Threads { stopper: Arc::clone(&stopper), running: Vec::new() };
         let mailboxes = start_workers(config, &limits, &stores, &node, &roster, &mut threads)?;
         // It only looks: what it would count is nobody's traffic.
@@ -64,8 +67,6 @@ impl Server {
         let observed = Observed::new(onlooker, Arc::clone(&stopper), addresses.clone());
         let admin = admin.map(|listener| listener.serve(observed)).transpose()?;
         start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
-        let signals =
-            config.handle_signals.then(|| SignalThread::start(Arc::clone(&stopper), Arc::from(reload))).transpose()?;
         for address in &addresses {
             tracing::info!(%address, workers = config.workers, "listening");
         }
