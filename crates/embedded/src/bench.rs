@@ -1,5 +1,7 @@
 //! Where a shard's writer works on one batch: what lies under a key, and what is to lie there.
 
+use std::collections::HashSet;
+
 use moneta_store::change::{Old, Version};
 use moneta_store::{ItemMeta, ItemRef, Key};
 
@@ -22,8 +24,8 @@ pub(crate) struct Bench<'a, D: Database + 'a> {
     pub(crate) item_max: usize,
     /// Items stored in this batch.
     pub(crate) stored: u64,
-    /// Keys written in this batch, while any key is in doubt.
-    pub(crate) written: Vec<Box<[u8]>>,
+    /// Keys written in this batch, while any key is in doubt: these no longer are, if it takes effect.
+    pub(crate) written: HashSet<Box<[u8]>>,
     buffers: &'a mut Buffers,
 }
 
@@ -41,7 +43,7 @@ pub(crate) struct Hands<'b, 'a, D: Database + 'a> {
     shared: &'a Shared,
     record: &'b mut Vec<u8>,
     stored: &'b mut u64,
-    written: &'b mut Vec<Box<[u8]>>,
+    written: &'b mut HashSet<Box<[u8]>>,
 }
 
 /// What a record makes of its key.
@@ -56,14 +58,20 @@ pub(crate) fn found<'b>(shared: &Shared, record: Option<&'b [u8]>) -> Found<'b> 
 
 impl<'a, D: Database> Bench<'a, D> {
     pub(crate) fn new(batch: D::Batch<'a>, shared: &'a Shared, item_max: usize, buffers: &'a mut Buffers) -> Self {
-        Self { batch, shared, item_max, stored: 0, written: Vec::new(), buffers }
+        Self { batch, shared, item_max, stored: 0, written: HashSet::new(), buffers }
+    }
+
+    /// Whether what the batch shows under a key may be out of date.
+    pub(crate) fn is_in_doubt(&self, key: &Key<'_>) -> bool {
+        self.shared.doubts.has(key.bytes) && !self.written.contains(key.bytes)
     }
 
     /// Looks under a key; gives with it what is needed to store something there.
     pub(crate) fn look<'b>(&'b mut self, key: &Key<'_>) -> Result<(Found<'b>, Hands<'b, 'a, D>), Failure> {
+        let in_doubt = self.is_in_doubt(key);
         let Self { batch, shared, stored, written, buffers, .. } = self;
         let Buffers { old, record } = &mut **buffers;
-        let is_there = batch.read(key, old)? && !shared.doubts.has(key.bytes);
+        let is_there = batch.read(key, old)? && !in_doubt;
         let found = found(shared, is_there.then_some(&*old));
         Ok((found, Hands { batch, shared, record, stored, written }))
     }
@@ -103,7 +111,7 @@ impl<D: Database> Hands<'_, '_, D> {
 
     fn note(&mut self, key: &Key<'_>) {
         if self.shared.doubts.any() {
-            self.written.push(key.bytes.into());
+            self.written.insert(key.bytes.into());
         }
     }
 }

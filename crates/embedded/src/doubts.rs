@@ -58,7 +58,7 @@ impl Doubts {
     }
 
     /// The library has taken writes of these keys.
-    pub(crate) fn settle(&self, keys: &[Box<[u8]>]) {
+    pub(crate) fn settle(&self, keys: &HashSet<Box<[u8]>>) {
         if keys.is_empty() {
             return;
         }
@@ -91,7 +91,7 @@ mod tests {
         doubts.add(b"key");
         assert!(doubts.has(b"key") && !doubts.has(b"other"));
         assert_eq!(doubts.some(10), [Box::from(*b"key")]);
-        doubts.settle(&doubts.some(10));
+        doubts.settle(&doubts.some(10).into_iter().collect());
         assert!(!doubts.any());
     }
 
@@ -100,7 +100,7 @@ mod tests {
         let doubts = Doubts::default();
         (0..=KEYS_MAX as u64).for_each(|key| doubts.add(&key.to_le_bytes()));
         assert!(doubts.all() && doubts.has(b"any key"));
-        doubts.settle(&doubts.some(usize::MAX));
+        doubts.settle(&doubts.some(usize::MAX).into_iter().collect());
         assert!(doubts.has(b"any key"), "it is not known which");
         doubts.settle_all();
         assert!(!doubts.has(b"any key"));

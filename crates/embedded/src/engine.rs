@@ -117,8 +117,7 @@ impl<D: Database> Embedded<D> {
     /// If the library fails.
     #[cfg(feature = "testing")]
     pub fn tend(&self) -> Result<(), Failure> {
-        self.inner.shared.settle()?;
-        self.inner.database.tend()
+        keeper::turn(&self.inner)
     }
 
     /// What lies below, for tests of an engine's own.

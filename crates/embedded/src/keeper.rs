@@ -69,7 +69,8 @@ pub(crate) fn run<D: Database>(inner: &Arc<Inner<D>>) {
     }
 }
 
-fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
+/// Does what is due.
+pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     inner.shared.settle()?;
     inner.shared.renew_sequence()?;
     inner.database.tend()?;

@@ -91,9 +91,9 @@ pub(crate) fn arithmetic<D: Database>(
     }
 }
 
-/// Removes what is under a key that is in doubt; one that was written meanwhile no longer is.
+/// Removes what is under a key that is in doubt; one that was written meanwhile, be it in this batch, no longer is.
 pub(crate) fn forget_if_in_doubt<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>) -> Result<Deleted, Failure> {
-    if bench.shared.doubts.has(key.bytes) {
+    if bench.is_in_doubt(key) {
         bench.blindly().remove(key)?;
     }
     Ok(Deleted::Deleted)

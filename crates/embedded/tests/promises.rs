@@ -1,0 +1,90 @@
+//! What the engine promises where its library fails, panics or is short of room, and where requests come at once. Guards
+//! against old values that are served, new ones that are lost, and a keeper that ends without a word.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::{Rig, Shelf};
+use moneta_embedded::Embedded;
+use moneta_embedded::testing::{end, get, set, until};
+use moneta_store::request::{Delete, Write, WriteMode};
+use moneta_store::suite::{Restarting, SuiteConfig};
+use moneta_store::{Clock, Key, Store, Written};
+
+const NOW: u32 = 1_000_000_000;
+const VALUE_MAX: usize = 1000;
+
+fn rig() -> Rig {
+    Rig::new(SuiteConfig { memory: 0, value_max: VALUE_MAX }, Arc::new(Clock::manual(NOW)), usize::MAX)
+}
+
+/// One whose keeper does nothing but what the test asks it for.
+fn unkept() -> Rig {
+    let mut rig = rig();
+    rig.config.interval = Duration::from_secs(3600);
+    rig
+}
+
+fn key<'k>(store: &Embedded<Shelf>, name: &'k str) -> Key<'k> {
+    Key::new(name.as_bytes(), store.seed())
+}
+
+fn has_doubts(store: &Embedded<Shelf>) -> bool {
+    store.health().notes.iter().any(|note| note.contains("not served"))
+}
+
+/// A store with an old value under a key, which was to be replaced while the library was broken.
+fn in_doubt(rig: &mut Rig, name: &str) -> Embedded<Shelf> {
+    let store = rig.start();
+    set(&store, name, b"old", 0).expect("a set");
+    rig.config.strings.broken.store(true, Ordering::Relaxed);
+    set(&store, name, b"new", 0).expect_err("the library is broken");
+    rig.config.strings.broken.store(false, Ordering::Relaxed);
+    store
+}
+
+#[test]
+fn what_a_failed_write_was_to_replace_is_not_served() {
+    let mut rig = rig();
+    let (store, strings) = (rig.start(), Arc::clone(&rig.config.strings));
+    for key in ["replaced", "other", "left alone", "written again"] {
+        set(&store, key, b"old", 0).expect("a set");
+    }
+    strings.broken.store(true, Ordering::Relaxed);
+    for key in ["replaced", "written again"] {
+        assert!(set(&store, key, b"new", 0).is_err());
+        assert_eq!(get(&store, key), None, "the old value of {key}");
+    }
+    assert_eq!(get(&store, "left alone").as_deref(), Some(&b"old"[..]));
+    assert!(!store.health().notes.is_empty());
+    strings.broken.store(false, Ordering::Relaxed);
+    set(&store, "written again", b"newest", 0).expect("a set");
+    // The keeper has what is left removed, and not what was written since.
+    until("no key is in doubt", || !has_doubts(&store));
+    assert_eq!((get(&store, "replaced"), get(&store, "written again")), (None, Some(b"newest".to_vec())));
+    assert_eq!(store.stats().items, 3);
+}
+
+#[test]
+fn a_key_written_again_is_not_in_doubt_for_what_follows_in_the_batch() {
+    let mut rig = unkept();
+    let store = in_doubt(&mut rig, "key");
+    let begun = &rig.config.strings.begun;
+    let (before, held) = (begun.came(), begun.hold());
+    // It finds nothing to delete, and holds up what comes next, which is one batch then.
+    let first = store.delete(&key(&store, "key"), &Delete::default());
+    until("the writer is at work", || begun.came() > before);
+    let second = store.set(&key(&store, "key"), b"newest", &Write::default());
+    store.tend().expect("the keeper has the old value removed, behind the set");
+    let append = Write { mode: WriteMode::Append, ..Write::default() };
+    let last = store.set(&key(&store, "key"), b" of all", &append);
+    drop(held);
+    end(first).expect("a delete");
+    assert!(matches!(end(second), Ok(Written::Stored { .. })));
+    assert!(matches!(end(last), Ok(Written::Stored { .. })), "the set is seen by what follows it");
+    assert_eq!(get(&store, "key").as_deref(), Some(&b"newest of all"[..]), "it was stored, and is gone");
+    assert!(!has_doubts(&store));
+}
