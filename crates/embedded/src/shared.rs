@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use moneta_store::{Clock, Departed, Departure, Observer};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::doubts::Doubts;
 use crate::error::Failure;
@@ -22,6 +22,9 @@ pub struct Shared {
     flush_at: AtomicU32,
     // Held while a flush is written down, so that a later one cannot be overtaken.
     flushing: Mutex<()>,
+    // Held for reading from when a batch looks at items until it has taken effect, and for writing by a flush: else an item
+    // seen before it could be stored with a number above it, and so outlive it.
+    changing: RwLock<()>,
     observer: RwLock<Option<Arc<dyn Observer>>>,
     pub(crate) doubts: Doubts,
 }
@@ -47,6 +50,7 @@ impl Shared {
             flushed_below: AtomicU64::new(entries.flushed_below),
             flush_at: AtomicU32::new(entries.flush_at),
             flushing: Mutex::new(()),
+            changing: RwLock::new(()),
             observer: RwLock::new(None),
             doubts: Doubts::default(),
             ledger,
@@ -133,8 +137,14 @@ impl Shared {
         if due() { self.write_flush(0, true) } else { Ok(()) }
     }
 
+    /// Keeps flushes away while items are changed by what they are. Whoever has it must not [`settle`](Self::settle).
+    pub(crate) fn changing(&self) -> RwLockReadGuard<'_, ()> {
+        self.changing.read()
+    }
+
     /// What is stored later has a higher number than any given out so far.
     fn write_flush(&self, moment: u32, now: bool) -> Result<(), Failure> {
+        let _nobody_changes = self.changing.write();
         let below = if now { self.sequence.last() } else { self.flushed_below() };
         let written = self.ledger.change(|entries| {
             entries.flush_at = moment;

@@ -214,6 +214,7 @@ impl<D: Database> Writer<D> {
     fn attempt(&mut self, group: &mut [Box<dyn Request<D>>]) -> Result<(), Failure> {
         let inner = &*self.inner;
         inner.shared.settle()?;
+        let _no_flush = inner.shared.changing();
         let batch = inner.database.begin(self.shard)?;
         let mut bench = Bench::<D>::new(batch, &inner.shared, inner.settings.item_max, &mut self.buffers);
         for request in group {

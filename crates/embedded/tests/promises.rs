@@ -10,9 +10,9 @@ use std::time::Duration;
 use common::{Rig, Shelf};
 use moneta_embedded::Embedded;
 use moneta_embedded::testing::{end, get, set, until};
-use moneta_store::request::{Delete, Write, WriteMode};
+use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 use moneta_store::suite::{Restarting, SuiteConfig};
-use moneta_store::{Clock, Key, Store, Written};
+use moneta_store::{Clock, Key, Number, Store, Written};
 
 const NOW: u32 = 1_000_000_000;
 const VALUE_MAX: usize = 1000;
@@ -87,4 +87,33 @@ fn a_key_written_again_is_not_in_doubt_for_what_follows_in_the_batch() {
     assert!(matches!(end(last), Ok(Written::Stored { .. })), "the set is seen by what follows it");
     assert_eq!(get(&store, "key").as_deref(), Some(&b"newest of all"[..]), "it was stored, and is gone");
     assert!(!has_doubts(&store));
+}
+
+#[test]
+fn nothing_is_carried_over_a_flush() {
+    let mut rig = rig();
+    let store = rig.start();
+    let increment = || end(store.arithmetic(&key(&store, "key"), &Arithmetic { delta: 1, ..Arithmetic::default() }));
+    for round in 0..50 {
+        set(&store, "key", b"1", 0).expect("a set");
+        std::thread::scope(|scope| {
+            let (working, works) = std::sync::mpsc::channel();
+            let (over, is_over) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || {
+                while let Ok(Number::Value { .. }) = increment() {
+                    working.send(()).expect("the test goes on");
+                    if is_over.try_recv().is_ok() {
+                        break;
+                    }
+                }
+            });
+            works.recv().expect("an increment");
+            end(store.flush(Exptime(0))).expect("a flush");
+            let survivor = get(&store, "key");
+            // If the other has seen the flush, it listens no longer.
+            let _ = over.send(());
+            assert_eq!(survivor, None, "round {round}");
+            while works.recv().is_ok() {}
+        });
+    }
 }
