@@ -76,7 +76,18 @@ impl<'a, D: Database> Bench<'a, D> {
         Ok((found, Hands { batch, shared, record, stored, written }))
     }
 
-    /// The same without looking.
+    /// Removes what is under a key, if anything is. Where nothing is, a delete would still take room in a library that
+    /// notes it, and no bound counts those.
+    pub(crate) fn forget(&mut self, key: &Key<'_>) -> Result<(), Failure> {
+        // What cannot be read may be there.
+        if self.batch.read(key, &mut self.buffers.old).unwrap_or(true) {
+            return self.blindly().remove(key);
+        }
+        self.blindly().note(key);
+        Ok(())
+    }
+
+    /// What [`look`](Self::look) gives, without looking.
     pub(crate) fn blindly<'b>(&'b mut self) -> Hands<'b, 'a, D> {
         let Self { batch, shared, stored, written, buffers, .. } = self;
         Hands { batch, shared, record: &mut buffers.record, stored, written }

@@ -35,28 +35,22 @@ pub(crate) fn set<D: Database>(
 ) -> Result<Written, Failure> {
     let (now, item_max) = (bench.shared.now(), bench.item_max);
     if !change::needs_old(request) {
-        let made = change::write(None, value, request, now, item_max);
-        let mut hands = bench.blindly();
-        return match made {
-            Ok(version) => Ok(Written::Stored { cas: hands.store(key, &version)? }),
-            Err(ended) => forget_too_large(ended, |key| hands.remove(key), key),
+        return match change::write(None, value, request, now, item_max) {
+            Ok(version) => Ok(Written::Stored { cas: bench.blindly().store(key, &version)? }),
+            Err(ended) => forget_too_large(ended, bench, key),
         };
     }
     let (found, mut hands) = bench.look(key)?;
     match change::write(found.live.as_ref(), value, request, now, item_max) {
         Ok(version) => Ok(Written::Stored { cas: hands.store(key, &version)? }),
-        Err(ended) => forget_too_large(ended, |key| hands.remove(key), key),
+        Err(ended) => forget_too_large(ended, bench, key),
     }
 }
 
 /// What is too large to be stored leaves nothing of what it was to replace.
-fn forget_too_large(
-    ended: Written,
-    remove: impl FnOnce(&Key<'_>) -> Result<(), Failure>,
-    key: &Key<'_>,
-) -> Result<Written, Failure> {
+fn forget_too_large<D: Database>(ended: Written, bench: &mut Bench<'_, D>, key: &Key<'_>) -> Result<Written, Failure> {
     if ended == Written::TooLarge {
-        remove(key)?;
+        bench.forget(key)?;
     }
     Ok(ended)
 }
@@ -94,7 +88,7 @@ pub(crate) fn arithmetic<D: Database>(
 /// Removes what is under a key that is in doubt; one that was written meanwhile, be it in this batch, no longer is.
 pub(crate) fn forget_if_in_doubt<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>) -> Result<Deleted, Failure> {
     if bench.is_in_doubt(key) {
-        bench.blindly().remove(key)?;
+        bench.forget(key)?;
     }
     Ok(Deleted::Deleted)
 }
@@ -107,7 +101,7 @@ pub(crate) fn install<D: Database>(
     how: Install,
 ) -> Result<Written, Failure> {
     if item.value.len() > bench.item_max {
-        bench.blindly().remove(key)?;
+        bench.forget(key)?;
         return Ok(Written::TooLarge);
     }
     if how == Install::Replace && bench.look(key)?.0.live.is_none() {

@@ -212,14 +212,18 @@ impl<D: Database> Writer<D> {
 
     /// Does a group in one batch.
     fn attempt(&mut self, group: &mut [Box<dyn Request<D>>]) -> Result<(), Failure> {
-        let inner = &*self.inner;
+        let inner = Arc::clone(&self.inner);
         inner.shared.settle()?;
         let _no_flush = inner.shared.changing();
+        self.in_batch(|bench| group.iter_mut().try_for_each(|request| request.perform(bench)))
+    }
+
+    /// Has a batch filled, and lets it take effect.
+    fn in_batch(&mut self, fill: impl FnOnce(&mut Bench<'_, D>) -> Result<(), Failure>) -> Result<(), Failure> {
+        let inner = &*self.inner;
         let batch = inner.database.begin(self.shard)?;
         let mut bench = Bench::<D>::new(batch, &inner.shared, inner.settings.item_max, &mut self.buffers);
-        for request in group {
-            request.perform(&mut bench)?;
-        }
+        fill(&mut bench)?;
         let Bench { batch, stored, written, .. } = bench;
         batch.commit()?;
         inner.counters.stored(stored);
@@ -232,7 +236,7 @@ impl<D: Database> Writer<D> {
         if let Err(failure) = &ended {
             self.inner.counters.failed(failure);
             for request in &group {
-                if self.forget(&request.key()).is_err() {
+                if self.in_batch(|bench| bench.forget(&request.key())).is_err() {
                     self.inner.shared.doubts.add(request.key().bytes);
                 }
             }
@@ -240,11 +244,5 @@ impl<D: Database> Writer<D> {
         for request in group {
             request.answer(ended.as_ref().copied());
         }
-    }
-
-    fn forget(&self, key: &Key<'_>) -> Result<(), Failure> {
-        let mut batch = self.inner.database.begin(self.shard)?;
-        batch.delete(key)?;
-        batch.commit()
     }
 }

@@ -117,3 +117,26 @@ fn nothing_is_carried_over_a_flush() {
         });
     }
 }
+
+/// Stores so many bytes.
+fn stored(store: &Embedded<Shelf>, name: &str, bytes: usize) -> Written {
+    set(store, name, &vec![0; bytes], 0).expect("the library works")
+}
+
+#[test]
+fn a_refused_set_deletes_what_is_there_and_nothing_else() {
+    let mut rig = unkept();
+    rig.config.items_max = 1;
+    let (store, deletes) = (rig.start(), &rig.config.strings.deletes);
+    set(&store, "key", b"old", 0).expect("a set");
+    let mut refused = 0;
+    for number in 0..30 {
+        let name = format!("other {number}");
+        refused += u32::from(stored(&store, &name, 5) == Written::OutOfMemory);
+        assert_eq!(stored(&store, &format!("large {number}"), VALUE_MAX + 1), Written::TooLarge);
+    }
+    assert!(refused >= 28, "one item a shard: {refused}");
+    assert_eq!(deletes.load(Ordering::SeqCst), 0);
+    assert_eq!(stored(&store, "key", 5), Written::OutOfMemory);
+    assert_eq!((get(&store, "key"), deletes.load(Ordering::SeqCst)), (None, 1));
+}
