@@ -15,6 +15,7 @@ mod exchange;
 mod failure;
 mod install;
 mod lane;
+mod names;
 mod promise;
 mod reads;
 mod remote;

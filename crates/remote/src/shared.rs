@@ -1,33 +1,33 @@
 //! What all connections to a server have in common: its addresses, whether it is taken for dead, and numbers.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::address::Address;
 use crate::config::RemoteConfig;
 use crate::counters::Counters;
 use crate::error::RemoteError;
+use crate::names::Names;
 use crate::wire::Dialect;
 
 /// See the module.
 pub(crate) struct Shared {
     pub(crate) config: RemoteConfig,
     pub(crate) counters: Counters,
+    pub(crate) names: Arc<Names>,
     /// Connections in a row that failed by silence; [`DEAD`] where the server refused.
     failures: AtomicU32,
     /// How often it came back: a connection that waits for its next attempt sees by it that waiting makes no more sense.
     recoveries: AtomicU64,
     said: Mutex<Said>,
-    resolving: AtomicBool,
 }
 
 /// What is known of the server from its last words.
 #[derive(Default)]
 struct Said {
-    addresses: Vec<SocketAddr>,
     dialect: Option<Dialect>,
     last_failure: Arc<str>,
 }
@@ -38,30 +38,27 @@ const DEAD: u32 = u32::MAX / 2;
 impl Shared {
     pub(crate) fn new(config: RemoteConfig) -> Result<Self, RemoteError> {
         config.check()?;
-        let addresses = config.address.resolve();
+        let names = Names::new(&config.address, Box::new(Address::resolve));
         let unknown = |source| RemoteError::Unknown { address: config.address.clone(), source };
-        let said = Said { addresses: addresses.map_err(unknown)?, ..Said::default() };
-        Ok(Self {
+        let names = names.map_err(unknown)?;
+        Ok(Self::with_names(config, names))
+    }
+
+    pub(crate) fn with_names(config: RemoteConfig, names: Names) -> Self {
+        Self {
             config,
             counters: Counters::default(),
+            names: Arc::new(names),
             failures: AtomicU32::new(0),
             recoveries: AtomicU64::new(0),
-            said: Mutex::new(said),
-            resolving: AtomicBool::new(false),
-        })
+            said: Mutex::default(),
+        }
     }
 
     /// Whether the server is taken for dead: then nobody waits for it.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.failures.load(Ordering::Relaxed) >= self.config.timeouts_max
-    }
-
-    /// The address to try next, over TCP.
-    pub(crate) fn address(&self, attempt: u32) -> Option<SocketAddr> {
-        let said = self.said.lock();
-        let count = said.addresses.len().max(1);
-        said.addresses.get(attempt as usize % count).copied()
     }
 
     /// What the server was last found to understand.
@@ -84,9 +81,8 @@ impl Shared {
     }
 
     /// It cannot be reached, or does not behave as a server of memcached's kind.
-    pub(crate) fn note_refusal(self: &Arc<Self>, reason: &Arc<str>) {
+    pub(crate) fn note_refusal(&self, reason: &Arc<str>) {
         self.note_failure(DEAD, reason);
-        self.resolve_anew();
     }
 
     fn note_failure(&self, count: u32, reason: &Arc<str>) {
@@ -94,6 +90,7 @@ impl Shared {
         self.said.lock().last_failure = Arc::clone(reason);
         let add = |failures: u32| Some(failures.saturating_add(count).min(DEAD));
         let _ = self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        self.names.look_up_again(self.config.backoff_max);
         if !was_open && self.is_open() {
             tracing::warn!(server = %self.config.address, %reason, "requests to the server fail until it answers again");
         }
@@ -120,27 +117,6 @@ impl Shared {
         self.recoveries.fetch_add(1, Ordering::Relaxed);
         if was_open {
             tracing::info!(server = %self.config.address, "the server answers again");
-        }
-    }
-
-    /// Looks the host's name up again, on a thread of its own: name servers may be slow, and the server may have moved.
-    fn resolve_anew(self: &Arc<Self>) {
-        let by_name =
-            matches!(&self.config.address, crate::address::Address::Tcp(text) if text.parse::<SocketAddr>().is_err());
-        if !by_name || self.resolving.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let shared = Arc::clone(self);
-        let spawned = std::thread::Builder::new().name("remote-names".into()).spawn(move || {
-            if let Ok(addresses) = shared.config.address.resolve()
-                && !addresses.is_empty()
-            {
-                shared.said.lock().addresses = addresses;
-            }
-            shared.resolving.store(false, Ordering::Relaxed);
-        });
-        if spawned.is_err() {
-            self.resolving.store(false, Ordering::Relaxed);
         }
     }
 

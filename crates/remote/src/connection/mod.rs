@@ -7,6 +7,8 @@ mod replies;
 mod rise;
 mod socket;
 mod stage;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use entry::{Claim, Entry, OwnedRequest, Target, Won};
 pub(crate) use link::{Link, Turn};

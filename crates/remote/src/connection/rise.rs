@@ -14,7 +14,7 @@ impl Link {
     pub(super) fn connect(&mut self, turn: &mut Turn<'_>) {
         let address = match &self.shared.config.address {
             Address::Unix(path) => Socket::unix(path),
-            Address::Tcp(_) => match self.shared.address(self.tries) {
+            Address::Tcp(_) => match self.shared.names.address(self.tries) {
                 Some(address) => Socket::tcp(&address),
                 None => Err(rustix::io::Errno::ADDRNOTAVAIL),
             },

@@ -1,0 +1,98 @@
+//! Connections to servers whose names a test gives a meaning.
+
+mod server;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use server::Empty;
+
+use super::{Outcome, Target};
+use crate::address::Address;
+use crate::config::RemoteConfig;
+use crate::lane::Lane;
+use crate::names::Names;
+use crate::promise::Promise;
+use crate::shared::Shared;
+use crate::wire::{Answer, Request, Verb};
+
+/// Any key.
+const KEY: &[u8] = b"key";
+
+/// What a name means, as long as nobody moves it.
+#[derive(Clone, Default)]
+struct Meaning(Arc<Mutex<Vec<SocketAddr>>>);
+
+impl Meaning {
+    fn of(addresses: &[SocketAddr]) -> Self {
+        Self(Arc::new(Mutex::new(addresses.to_vec())))
+    }
+
+    fn move_to(&self, addresses: &[SocketAddr]) {
+        *self.0.lock() = addresses.to_vec();
+    }
+
+    fn shared(&self, timeout: Duration) -> Arc<Shared> {
+        let address = Address::Tcp("somewhere:11211".into());
+        let (meaning, name) = (self.clone(), address.clone());
+        let config = RemoteConfig {
+            request_timeout: timeout,
+            connect_timeout: timeout,
+            backoff_min: Duration::from_millis(1),
+            backoff_max: Duration::from_millis(5),
+            ..RemoteConfig::new(address, 0)
+        };
+        let names = Names::new(&name, Box::new(move |_| Ok(meaning.0.lock().clone()))).expect("it is found");
+        Arc::new(Shared::with_names(config, names))
+    }
+}
+
+/// An address at which connections are made, and nobody ever says a word, for as long as the listener is kept.
+fn silent() -> (SocketAddr, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address is free");
+    (listener.local_addr().expect("it is bound"), listener)
+}
+
+/// Turns a lane until something holds.
+fn turn_until(what: &str, lane: &Lane, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+        lane.turn();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Looks for the key.
+fn look(lane: &Lane) -> Outcome {
+    let (promise, mut outcome) = (Promise::new(), None);
+    let request = Request { verb: Verb::Peek { value: true }, key: KEY, value: &[] };
+    if let Err(error) = lane.begin_for(&request, 0, Target::Shared(Arc::clone(&promise))) {
+        return Err(crate::failure::Failure::new(error.kind(), error.to_string()));
+    }
+    turn_until("the read ends", lane, || match promise.poll(&Context::from_waker(Waker::noop())) {
+        Poll::Ready(ended) => {
+            outcome = Some(ended);
+            true
+        }
+        Poll::Pending => false,
+    });
+    outcome.expect("it has ended")
+}
+
+#[test]
+fn a_server_that_moved_is_found_again_though_its_old_address_is_silent() {
+    let (old, _listener) = silent();
+    let meaning = Meaning::of(&[old]);
+    let shared = meaning.shared(Duration::from_millis(100));
+    let lane = Lane::new(&shared).expect("the system has room");
+    turn_until("the server is taken for dead", &lane, || shared.is_open());
+
+    let server = Empty::start();
+    meaning.move_to(&[server.address]);
+    turn_until("it is found", &lane, || !shared.is_open());
+    turn_until("it answers", &lane, || matches!(look(&lane), Ok(Answer::Miss)));
+}

@@ -1,0 +1,150 @@
+//! The addresses behind a server's name: which to try next, and when the name is looked up again.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::address::Address;
+
+/// Finds the addresses behind a name; may wait for a name server.
+type Lookup = dyn Fn(&Address) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// See the module. A Unix socket has a name and no addresses.
+pub(crate) struct Names {
+    name: Address,
+    look_up: Box<Lookup>,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    addresses: Vec<SocketAddr>,
+    looked_up: Instant,
+    is_looking: bool,
+}
+
+impl Names {
+    /// Looks `name` up.
+    ///
+    /// # Errors
+    /// When that fails: a name that means nothing at the start is a mistake.
+    pub(crate) fn new(name: &Address, look_up: Box<Lookup>) -> io::Result<Self> {
+        let known = Known { addresses: look_up(name)?, looked_up: Instant::now(), is_looking: false };
+        Ok(Self { name: name.clone(), look_up, known: Mutex::new(known) })
+    }
+
+    /// The address to try next, over TCP.
+    pub(crate) fn address(&self, attempt: u32) -> Option<SocketAddr> {
+        let known = self.known.lock();
+        let count = known.addresses.len().max(1);
+        known.addresses.get(attempt as usize % count).copied()
+    }
+
+    /// Looks the name up again, as the server may have moved: on a thread of its own, since name servers may be slow. Does
+    /// nothing if that is under way, or was `pause` ago at most: whoever fails again asks again.
+    pub(crate) fn look_up_again(self: &Arc<Self>, pause: Duration) {
+        if !self.is_to_be_looked_up() || !self.begin_to_look(pause) {
+            return;
+        }
+        let names = Arc::clone(self);
+        let look = move || names.end_looking((names.look_up)(&names.name).unwrap_or_default());
+        if let Err(error) = std::thread::Builder::new().name("remote-names".into()).spawn(look) {
+            tracing::warn!(server = %self.name, %error, "cannot look the name up again");
+            self.end_looking(Vec::new());
+        }
+    }
+
+    fn is_to_be_looked_up(&self) -> bool {
+        matches!(&self.name, Address::Tcp(text) if text.parse::<SocketAddr>().is_err())
+    }
+
+    fn begin_to_look(&self, pause: Duration) -> bool {
+        let mut known = self.known.lock();
+        let may_look = !known.is_looking && known.looked_up.elapsed() > pause;
+        known.is_looking |= may_look;
+        may_look
+    }
+
+    /// Takes what was found; nothing is no reason to forget what was known.
+    fn end_looking(&self, found: Vec<SocketAddr>) {
+        let mut known = self.known.lock();
+        known.is_looking = false;
+        known.looked_up = Instant::now();
+        if !found.is_empty() {
+            known.addresses = found;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Names whose every lookup is told of, and waits until it is told what to find.
+    fn names() -> (Arc<Names>, mpsc::Receiver<()>, mpsc::Sender<Vec<SocketAddr>>) {
+        let (asks, asked) = mpsc::channel();
+        let (finds, found) = mpsc::channel();
+        let found = Mutex::new(found);
+        finds.send(vec![address(1)]).expect("it is received below");
+        let look_up = move |_: &Address| {
+            asks.send(()).expect("the test goes on");
+            Ok(found.lock().recv().unwrap_or_default())
+        };
+        let names = Names::new(&Address::Tcp("somewhere:11211".into()), Box::new(look_up)).expect("it is found");
+        asked.recv().expect("it was looked up");
+        (Arc::new(names), asked, finds)
+    }
+
+    fn address(port: u16) -> SocketAddr {
+        ([127, 0, 0, 1], port).into()
+    }
+
+    fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn however_often_it_is_asked_for_one_lookup_is_under_way() {
+        let (names, asked, finds) = names();
+        wait_until("some time passes", || !names.known.lock().looked_up.elapsed().is_zero());
+        (0..10).for_each(|_| names.look_up_again(Duration::ZERO));
+        asked.recv().expect("one is begun");
+        finds.send(vec![address(2)]).expect("it is waited for");
+        wait_until("it is over", || !names.known.lock().is_looking);
+        assert_eq!(names.address(0), Some(address(2)));
+        // None of the others was put off either.
+        assert!(asked.try_recv().is_err());
+    }
+
+    #[test]
+    fn between_lookups_there_is_a_pause() {
+        let (names, asked, _finds) = names();
+        names.look_up_again(Duration::from_secs(3600));
+        assert!(!names.known.lock().is_looking && asked.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_lookup_that_finds_nothing_changes_nothing() {
+        let (names, _asked, finds) = names();
+        wait_until("some time passes", || !names.known.lock().looked_up.elapsed().is_zero());
+        names.look_up_again(Duration::ZERO);
+        finds.send(Vec::new()).expect("it is waited for");
+        wait_until("it is over", || !names.known.lock().is_looking);
+        assert_eq!(names.address(0), Some(address(1)));
+    }
+
+    #[test]
+    fn numbers_are_not_looked_up_again() {
+        let look_up = |name: &Address| name.resolve();
+        let names = Names::new(&Address::Tcp("127.0.0.1:11211".into()), Box::new(look_up)).expect("it is a number");
+        assert!(!names.is_to_be_looked_up());
+    }
+}
