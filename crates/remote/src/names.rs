@@ -21,6 +21,8 @@ pub(crate) struct Names {
 
 struct Known {
     addresses: Vec<SocketAddr>,
+    /// Where a connection last came up.
+    proven: Option<SocketAddr>,
     looked_up: Instant,
     is_looking: bool,
 }
@@ -31,15 +33,26 @@ impl Names {
     /// # Errors
     /// When that fails: a name that means nothing at the start is a mistake.
     pub(crate) fn new(name: &Address, look_up: Box<Lookup>) -> io::Result<Self> {
-        let known = Known { addresses: look_up(name)?, looked_up: Instant::now(), is_looking: false };
+        let known = Known { addresses: look_up(name)?, proven: None, looked_up: Instant::now(), is_looking: false };
         Ok(Self { name: name.clone(), look_up, known: Mutex::new(known) })
     }
 
-    /// The address to try next, over TCP.
-    pub(crate) fn address(&self, attempt: u32) -> Option<SocketAddr> {
-        let known = self.known.lock();
-        let count = known.addresses.len().max(1);
-        known.addresses.get(attempt as usize % count).copied()
+    /// How many places there are to try: at least one.
+    pub(crate) fn places(&self) -> usize {
+        self.known.lock().addresses.len().max(1)
+    }
+
+    /// The address to try, over TCP, after so many others. The first is the one that proved good last, if the name still
+    /// means it.
+    pub(crate) fn address(&self, passed_over: usize) -> Option<SocketAddr> {
+        let Known { addresses, proven, .. } = &*self.known.lock();
+        let first = addresses.iter().position(|address| Some(*address) == *proven).unwrap_or(0);
+        addresses.get((first + passed_over) % addresses.len().max(1)).copied()
+    }
+
+    /// A connection came up there.
+    pub(crate) fn prove(&self, address: SocketAddr) {
+        self.known.lock().proven = Some(address);
     }
 
     /// Looks the name up again, as the server may have moved: on a thread of its own, since name servers may be slow. Does
@@ -139,6 +152,18 @@ mod tests {
         finds.send(Vec::new()).expect("it is waited for");
         wait_until("it is over", || !names.known.lock().is_looking);
         assert_eq!(names.address(0), Some(address(1)));
+    }
+
+    #[test]
+    fn each_address_is_tried_beginning_with_the_one_that_proved_good() {
+        let look_up = |_: &Address| Ok([1, 2, 3].map(address).to_vec());
+        let names = Names::new(&Address::Tcp("somewhere:11211".into()), Box::new(look_up)).expect("it is found");
+        let tried = || [0, 1, 2].map(|passed_over| names.address(passed_over).expect("there are three").port());
+        assert_eq!((names.places(), tried()), (3, [1, 2, 3]));
+        names.prove(address(2));
+        assert_eq!(tried(), [2, 3, 1]);
+        names.prove(address(4));
+        assert_eq!(tried(), [1, 2, 3]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! have closed the connection meanwhile, what may be asked twice is sent again over a fresh one ([`super::loss`]).
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,8 +79,12 @@ pub(crate) struct Link {
     pub(super) waiting: VecDeque<Queued>,
     pub(super) waiting_bytes: usize,
     pub(super) carried: Carried,
-    /// Attempts in a row that failed.
+    /// Attempts in a row that failed, each at all addresses.
     pub(super) tries: u32,
+    /// Addresses at which this attempt has failed so far.
+    pub(super) passed_over: usize,
+    /// Where it connects to, over TCP.
+    pub(super) address: Option<SocketAddr>,
     /// A request was answered on this connection.
     pub(super) served: bool,
     pub(super) was_up: bool,
@@ -111,6 +116,8 @@ impl Link {
             waiting_bytes: 0,
             carried: Carried::default(),
             tries: 0,
+            passed_over: 0,
+            address: None,
             served: false,
             was_up: false,
             ask_in_binary: false,

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use moneta_store::ErrorKind;
 
@@ -21,11 +22,13 @@ impl Link {
         let silent = failure.kind == ErrorKind::Timeout;
         tracing::debug!(server = %self.shared.config.address, reason = %failure.reason, "connection lost");
         let was_up = matches!(self.stage, Stage::Up { .. });
-        let lasted = match self.stage {
-            Stage::Up { since, .. } => turn.now.saturating_duration_since(since) >= self.shared.config.backoff_max,
-            _ => false,
-        };
         let binary_may_do = !silent && matches!(&self.stage, Stage::Probing { probe, .. } if probe.may_be_binary());
+        let ask_in_binary = binary_may_do && !self.ask_in_binary;
+        self.ask_in_binary = ask_in_binary;
+        let at_once = match self.stage {
+            Stage::Up { since, .. } => self.judge_service(&failure, turn.now.saturating_duration_since(since)),
+            _ => ask_in_binary || self.judge_attempt(&failure),
+        };
         if was_up {
             self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
         } else {
@@ -33,33 +36,50 @@ impl Link {
         }
         self.end_in_flight(&failure, was_up && !silent, turn);
         self.forget_stream();
-
-        let at_once = (was_up && (self.served || lasted || silent)) || (binary_may_do && !self.ask_in_binary);
-        self.ask_in_binary = binary_may_do && !self.ask_in_binary;
-        if !at_once {
-            self.note_failed_attempt(&failure, silent || was_up);
-        } else {
-            if silent {
-                self.shared.note_silence(&failure.reason);
-            }
-            self.tries = 0;
-        }
-        let pause = if at_once { std::time::Duration::ZERO } else { self.shared.pause(self.tries) };
-        self.stage = Stage::Down { retry_at: turn.now + pause, recoveries: self.shared.recoveries() };
+        self.stage = Stage::Down { retry_at: turn.now, recoveries: self.shared.recoveries() };
         if at_once {
             self.connect(turn);
         } else {
+            self.pause(turn);
             self.end_waiting(&failure, turn);
         }
     }
 
-    fn note_failed_attempt(&mut self, failure: &Failure, by_silence: bool) {
-        self.tries = self.tries.saturating_add(1);
-        if by_silence {
+    /// What the end of a connection says of the server that was up for `lasted`; true if the next one is made at once.
+    fn judge_service(&mut self, failure: &Failure, lasted: Duration) -> bool {
+        let silent = failure.kind == ErrorKind::Timeout;
+        let was_of_use = self.served || lasted >= self.shared.config.backoff_max;
+        if silent || !was_of_use {
             self.shared.note_silence(&failure.reason);
-        } else {
+        }
+        let at_once = silent || was_of_use;
+        if at_once {
+            self.tries = 0;
+        }
+        at_once
+    }
+
+    /// What it says of the server that no connection came up at an address; true if the next address is tried at once. It
+    /// refuses only if it does so at the last one, but silence costs time at each.
+    fn judge_attempt(&mut self, failure: &Failure) -> bool {
+        self.passed_over += 1;
+        let are_left = self.passed_over < self.shared.names.places();
+        if failure.kind == ErrorKind::Timeout {
+            self.shared.note_silence(&failure.reason);
+        } else if !are_left {
             self.shared.note_refusal(&failure.reason);
         }
+        if !are_left {
+            self.passed_over = 0;
+        }
+        are_left
+    }
+
+    /// Puts the next attempt off.
+    fn pause(&mut self, turn: &Turn<'_>) {
+        self.tries = self.tries.saturating_add(1);
+        let retry_at = turn.now + self.shared.pause(self.tries);
+        self.stage = Stage::Down { retry_at, recoveries: self.shared.recoveries() };
     }
 
     /// Ends what is in flight, but for what may be carried over.

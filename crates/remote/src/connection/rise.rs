@@ -12,14 +12,14 @@ use crate::wire::{Dialect, Probe, Probed};
 impl Link {
     /// Begins to connect.
     pub(super) fn connect(&mut self, turn: &mut Turn<'_>) {
-        let address = match &self.shared.config.address {
+        let socket = match &self.shared.config.address {
             Address::Unix(path) => Socket::unix(path),
-            Address::Tcp(_) => match self.shared.names.address(self.tries) {
-                Some(address) => Socket::tcp(&address),
-                None => Err(rustix::io::Errno::ADDRNOTAVAIL),
-            },
+            Address::Tcp(_) => {
+                self.address = self.shared.names.address(self.passed_over);
+                self.address.as_ref().map_or(Err(rustix::io::Errno::ADDRNOTAVAIL), Socket::tcp)
+            }
         };
-        let begun = address.and_then(|(socket, connecting)| {
+        let begun = socket.and_then(|(socket, connecting)| {
             socket.watch(turn.queue, matches!(connecting, Connecting::UnderWay))?;
             Ok((socket, connecting))
         });
@@ -84,6 +84,7 @@ impl Link {
         self.shared.counters.reconnects.fetch_add(u64::from(self.was_up), Ordering::Relaxed);
         self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         self.shared.note_dialect(dialect);
+        self.settle();
         self.stage = Stage::Up { dialect, since: turn.now };
         self.was_up = true;
         self.served = false;
@@ -97,5 +98,13 @@ impl Link {
             }
         }
         self.waiting_bytes = 0;
+    }
+
+    /// The address is good: the next connections begin with it.
+    fn settle(&mut self) {
+        self.passed_over = 0;
+        if let Some(address) = self.address {
+            self.shared.names.prove(address);
+        }
     }
 }

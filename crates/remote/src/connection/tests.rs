@@ -3,11 +3,14 @@
 mod server;
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::net::{AddressFamily, SocketType};
 use server::Empty;
 
 use super::{Outcome, Target};
@@ -95,4 +98,40 @@ fn a_server_that_moved_is_found_again_though_its_old_address_is_silent() {
     meaning.move_to(&[server.address]);
     turn_until("it is found", &lane, || !shared.is_open());
     turn_until("it answers", &lane, || matches!(look(&lane), Ok(Answer::Miss)));
+}
+
+/// An address at which nobody listens, nor ever will while the socket is kept.
+fn refusing() -> (SocketAddr, OwnedFd) {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("the system has room");
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("an address is free");
+    let address = rustix::net::getsockname(&socket).expect("it is bound");
+    (address.try_into().expect("it is one of the internet's"), socket)
+}
+
+#[test]
+fn a_server_that_listens_at_the_second_address_of_its_name_refuses_nothing() {
+    let server = Empty::start();
+    let (nobody, _socket) = refusing();
+    let shared = Meaning::of(&[nobody, server.address]).shared(Duration::from_secs(20));
+    let lane = Lane::new(&shared).expect("the system has room");
+    // It is under way when the first address refuses.
+    assert!(matches!(look(&lane), Ok(Answer::Miss)));
+    assert!(shared.last_failure().is_empty(), "{}", shared.last_failure());
+
+    // Others begin where the first one came up.
+    let other = Lane::new(&shared).expect("the system has room");
+    assert!(matches!(look(&other), Ok(Answer::Miss)));
+    let failures = || shared.counters.connect_failures.load(Ordering::SeqCst);
+    assert_eq!(failures(), 1);
+}
+
+#[test]
+fn a_server_refuses_when_it_does_so_at_each_of_its_addresses() {
+    let (nobody, _socket) = refusing();
+    let (nobody_either, _other_socket) = refusing();
+    let shared = Meaning::of(&[nobody, nobody_either]).shared(Duration::from_secs(20));
+    let lane = Lane::new(&shared).expect("the system has room");
+    turn_until("the server is taken for dead", &lane, || shared.is_open());
+    assert!(shared.counters.connect_failures.load(Ordering::SeqCst) >= 2);
+    assert!(look(&lane).is_err());
 }
