@@ -1,7 +1,7 @@
 //! What all connections to a server have in common: its addresses, whether it is taken for dead, and numbers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,7 +11,7 @@ use crate::config::RemoteConfig;
 use crate::counters::Counters;
 use crate::error::RemoteError;
 use crate::names::Names;
-use crate::wire::Dialect;
+use crate::wire::{Dialect, Protocol};
 
 /// See the module.
 pub(crate) struct Shared {
@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     /// How often it came back: a connection that waits for its next attempt sees by it that waiting makes no more sense.
     recoveries: AtomicU64,
     said: Mutex<Said>,
+    /// That it understands meta is the last it has said of itself.
+    knows_meta: AtomicBool,
 }
 
 /// What is known of the server from its last words.
@@ -52,6 +54,7 @@ impl Shared {
             failures: AtomicU32::new(0),
             recoveries: AtomicU64::new(0),
             said: Mutex::default(),
+            knows_meta: AtomicBool::new(false),
         }
     }
 
@@ -64,6 +67,18 @@ impl Shared {
     /// What the server was last found to understand.
     pub(crate) fn dialect(&self) -> Option<Dialect> {
         self.said.lock().dialect
+    }
+
+    /// Whether it was last found to understand meta.
+    #[inline]
+    pub(crate) fn knows_meta(&self) -> bool {
+        self.knows_meta.load(Ordering::Relaxed)
+    }
+
+    /// Whether a server that hangs up on text may be one that speaks binary only, as far as is known. One that is taken for
+    /// dead may come back as another.
+    pub(crate) fn may_want_binary(&self) -> bool {
+        self.is_open() || self.dialect().is_none_or(|dialect| dialect.protocol == Protocol::Binary)
     }
 
     /// Why it was last found to be dead.
@@ -99,6 +114,7 @@ impl Shared {
     /// It answers, and understands `dialect`.
     pub(crate) fn note_dialect(&self, dialect: Dialect) {
         self.said.lock().dialect = Some(dialect);
+        self.knows_meta.store(dialect.protocol == Protocol::Meta, Ordering::Relaxed);
         self.note_reply();
     }
 

@@ -88,8 +88,8 @@ pub(crate) struct Link {
     /// A request was answered on this connection.
     pub(super) served: bool,
     pub(super) was_up: bool,
-    /// The server hung up when it was asked in text.
-    pub(super) ask_in_binary: bool,
+    /// How often in a row the server hung up when it was asked in text.
+    pub(super) hang_ups: u32,
     /// When something was last received.
     active: Instant,
     number: u32,
@@ -120,7 +120,7 @@ impl Link {
             address: None,
             served: false,
             was_up: false,
-            ask_in_binary: false,
+            hang_ups: 0,
             active: now,
             number: 0,
         }
@@ -148,6 +148,9 @@ impl Link {
             && (turn.now >= retry_at || recoveries != self.shared.recoveries())
         {
             self.connect(turn);
+        }
+        if self.in_flight.is_empty() && self.could_do_better() {
+            self.start_over(turn);
         }
         match self.stage {
             Stage::Up { dialect, .. } => {

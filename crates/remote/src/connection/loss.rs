@@ -22,12 +22,13 @@ impl Link {
         let silent = failure.kind == ErrorKind::Timeout;
         tracing::debug!(server = %self.shared.config.address, reason = %failure.reason, "connection lost");
         let was_up = matches!(self.stage, Stage::Up { .. });
-        let binary_may_do = !silent && matches!(&self.stage, Stage::Probing { probe, .. } if probe.may_be_binary());
-        let ask_in_binary = binary_may_do && !self.ask_in_binary;
-        self.ask_in_binary = ask_in_binary;
+        let hung_up = !silent && matches!(&self.stage, Stage::Probing { probe, .. } if probe.may_be_binary());
+        if !hung_up {
+            self.hang_ups = 0;
+        }
         let at_once = match self.stage {
             Stage::Up { since, .. } => self.judge_service(&failure, turn.now.saturating_duration_since(since)),
-            _ => ask_in_binary || self.judge_attempt(&failure),
+            _ => (hung_up && self.note_hang_up()) || self.judge_attempt(&failure),
         };
         if was_up {
             self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);

@@ -7,7 +7,10 @@ use super::socket::{Connecting, Socket};
 use super::stage::Stage;
 use crate::address::Address;
 use crate::failure::Failure;
-use crate::wire::{Dialect, Probe, Probed};
+use crate::wire::{Dialect, Probe, Probed, Protocol};
+
+/// Hang-ups in a row, when asked in text, that make it worth asking in binary. One may be chance.
+const HANG_UPS_OF_BINARY: u32 = 2;
 
 impl Link {
     /// Begins to connect.
@@ -55,7 +58,8 @@ impl Link {
     fn probe(&mut self, turn: &mut Turn<'_>) {
         self.out.clear();
         self.sent = 0;
-        let probe = Probe::begin(self.shared.config.protocol, self.ask_in_binary, &mut self.out);
+        let in_binary = self.hang_ups >= HANG_UPS_OF_BINARY;
+        let probe = Probe::begin(self.shared.config.protocol, in_binary, &mut self.out);
         self.stage = Stage::Probing { until: turn.now + self.shared.config.request_timeout, probe };
         if let Err(failure) = self.flush(turn) {
             self.lose(failure, turn);
@@ -88,6 +92,7 @@ impl Link {
         self.stage = Stage::Up { dialect, since: turn.now };
         self.was_up = true;
         self.served = false;
+        self.hang_ups = 0;
         self.out.clear();
         self.sent = 0;
         self.send_carried(dialect, turn);
@@ -106,5 +111,31 @@ impl Link {
         if let Some(address) = self.address {
             self.shared.names.prove(address);
         }
+    }
+
+    /// Notes that the server hung up at its first question in text; true if it is asked again at once.
+    pub(super) fn note_hang_up(&mut self) -> bool {
+        self.hang_ups += 1;
+        let asks_again = self.hang_ups < HANG_UPS_OF_BINARY || self.shared.may_want_binary();
+        if !asks_again {
+            self.hang_ups = 0;
+        }
+        asks_again
+    }
+
+    /// Whether the server was found to understand more than this connection, which came up when it did not show that.
+    #[inline]
+    pub(super) fn could_do_better(&self) -> bool {
+        matches!(self.stage, Stage::Up { dialect, .. } if dialect.protocol != Protocol::Meta)
+            && self.shared.knows_meta()
+    }
+
+    /// Leaves a connection with nothing in flight for a new one.
+    #[cold]
+    pub(super) fn start_over(&mut self, turn: &mut Turn<'_>) {
+        self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        self.forget_stream();
+        self.stage = Stage::Down { retry_at: turn.now, recoveries: self.shared.recoveries() };
+        self.connect(turn);
     }
 }

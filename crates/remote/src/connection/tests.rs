@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use moneta_store::ErrorKind;
+use moneta_store::request::Delete;
 use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketType};
 use server::Empty;
@@ -20,7 +22,7 @@ use crate::lane::Lane;
 use crate::names::Names;
 use crate::promise::Promise;
 use crate::shared::Shared;
-use crate::wire::{Answer, Request, Verb};
+use crate::wire::{Answer, Protocol, Request, Verb};
 
 /// Any key.
 const KEY: &[u8] = b"key";
@@ -71,12 +73,16 @@ fn turn_until(what: &str, lane: &Lane, mut holds: impl FnMut() -> bool) {
 
 /// Looks for the key.
 fn look(lane: &Lane) -> Outcome {
+    ask(lane, Verb::Peek { value: true })
+}
+
+fn ask(lane: &Lane, verb: Verb) -> Outcome {
     let (promise, mut outcome) = (Promise::new(), None);
-    let request = Request { verb: Verb::Peek { value: true }, key: KEY, value: &[] };
+    let request = Request { verb, key: KEY, value: &[] };
     if let Err(error) = lane.begin_for(&request, 0, Target::Shared(Arc::clone(&promise))) {
         return Err(crate::failure::Failure::new(error.kind(), error.to_string()));
     }
-    turn_until("the read ends", lane, || match promise.poll(&Context::from_waker(Waker::noop())) {
+    turn_until("the request ends", lane, || match promise.poll(&Context::from_waker(Waker::noop())) {
         Poll::Ready(ended) => {
             outcome = Some(ended);
             true
@@ -134,4 +140,48 @@ fn a_server_refuses_when_it_does_so_at_each_of_its_addresses() {
     turn_until("the server is taken for dead", &lane, || shared.is_open());
     assert!(shared.counters.connect_failures.load(Ordering::SeqCst) >= 2);
     assert!(look(&lane).is_err());
+}
+
+/// A server that speaks binary only hangs up on text each time; one that is being started anew, or has a bad moment, does so
+/// once.
+#[test]
+fn who_hangs_up_once_is_not_asked_in_binary() {
+    for (hang_ups, protocol) in [(1, Protocol::Meta), (2, Protocol::Binary)] {
+        let server = Empty::start().hang_up(hang_ups);
+        let shared = Meaning::of(&[server.address]).shared(Duration::from_secs(20));
+        let lane = Lane::new(&shared).expect("the system has room");
+        assert!(matches!(look(&lane), Ok(Answer::Miss)));
+        assert_eq!(shared.dialect().map(|dialect| dialect.protocol), Some(protocol), "after {hang_ups}");
+    }
+}
+
+#[test]
+fn who_is_known_to_speak_meta_is_not_asked_in_binary() {
+    let server = Empty::start();
+    let shared = Meaning::of(&[server.address]).shared(Duration::from_secs(20));
+    let lane = Lane::new(&shared).expect("the system has room");
+    assert!(matches!(look(&lane), Ok(Answer::Miss)));
+
+    let server = server.hang_up(2);
+    let other = Lane::new(&shared).expect("the system has room");
+    assert_eq!(look(&other).expect_err("it hangs up").kind, ErrorKind::Unreachable);
+    turn_until("it answers", &other, || matches!(look(&other), Ok(Answer::Miss)));
+    assert_eq!(shared.dialect().map(|dialect| dialect.protocol), Some(Protocol::Meta));
+    drop(server);
+}
+
+#[test]
+fn a_connection_that_came_up_in_binary_is_left_when_the_server_turns_out_to_speak_meta() {
+    let server = Empty::start().hang_up(2);
+    let shared = Meaning::of(&[server.address]).shared(Duration::from_secs(20));
+    let lane = Lane::new(&shared).expect("the system has room");
+    assert!(matches!(look(&lane), Ok(Answer::Miss)));
+    assert!(!shared.knows_meta());
+
+    let other = Lane::new(&shared).expect("the system has room");
+    assert!(matches!(look(&other), Ok(Answer::Miss)));
+    assert!(shared.knows_meta());
+    // What only meta has a form for.
+    let invalidate = Verb::Delete(Delete { invalidate: true, ..Delete::default() });
+    assert!(matches!(ask(&lane, invalidate), Ok(Answer::NotFound)));
 }
