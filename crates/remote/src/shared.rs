@@ -18,8 +18,12 @@ pub(crate) struct Shared {
     pub(crate) config: RemoteConfig,
     pub(crate) counters: Counters,
     pub(crate) names: Arc<Names>,
-    /// Connections in a row that failed by silence; [`DEAD`] where the server refused.
-    failures: AtomicU32,
+    /// Connections in a row that failed by silence before they came up; [`DEAD`] where the server refused. One that comes up
+    /// ends this.
+    unreached: AtomicU32,
+    /// Connections in a row that came up and then left requests without a reply. A server may be well enough to say what it
+    /// is and to do no more than that, so only a reply to a request ends this.
+    unanswered: AtomicU32,
     /// How often it came back: a connection that waits for its next attempt sees by it that waiting makes no more sense.
     recoveries: AtomicU64,
     said: Mutex<Said>,
@@ -51,7 +55,8 @@ impl Shared {
             config,
             counters: Counters::default(),
             names: Arc::new(names),
-            failures: AtomicU32::new(0),
+            unreached: AtomicU32::new(0),
+            unanswered: AtomicU32::new(0),
             recoveries: AtomicU64::new(0),
             said: Mutex::default(),
             knows_meta: AtomicBool::new(false),
@@ -61,7 +66,13 @@ impl Shared {
     /// Whether the server is taken for dead: then nobody waits for it.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.failures.load(Ordering::Relaxed) >= self.config.timeouts_max
+        self.unreached.load(Ordering::Relaxed) >= self.config.timeouts_max || self.hangs()
+    }
+
+    /// Whether it is taken for dead because it leaves requests unanswered, whatever it says at connecting.
+    #[inline]
+    pub(crate) fn hangs(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) >= self.config.timeouts_max
     }
 
     /// What the server was last found to understand.
@@ -90,46 +101,64 @@ impl Shared {
         self.recoveries.load(Ordering::Relaxed)
     }
 
-    /// It was silent for too long.
+    /// It was silent for too long at connecting.
     pub(crate) fn note_silence(&self, reason: &Arc<str>) {
-        self.note_failure(1, reason);
+        self.note_failure(&self.unreached, 1, reason);
     }
 
     /// It cannot be reached, or does not behave as a server of memcached's kind.
     pub(crate) fn note_refusal(&self, reason: &Arc<str>) {
-        self.note_failure(DEAD, reason);
+        self.note_failure(&self.unreached, DEAD, reason);
     }
 
-    fn note_failure(&self, count: u32, reason: &Arc<str>) {
+    /// It said what it is, and then nothing to requests.
+    pub(crate) fn note_unanswered(&self, reason: &Arc<str>) {
+        self.note_failure(&self.unanswered, 1, reason);
+    }
+
+    fn note_failure(&self, failures: &AtomicU32, count: u32, reason: &Arc<str>) {
         let was_open = self.is_open();
         self.said.lock().last_failure = Arc::clone(reason);
         let add = |failures: u32| Some(failures.saturating_add(count).min(DEAD));
-        let _ = self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        let _ = failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         self.names.look_up_again(self.config.backoff_max);
         if !was_open && self.is_open() {
             tracing::warn!(server = %self.config.address, %reason, "requests to the server fail until it answers again");
         }
     }
 
-    /// It answers, and understands `dialect`.
+    /// A connection came up: the server understands `dialect`.
     pub(crate) fn note_dialect(&self, dialect: Dialect) {
         self.said.lock().dialect = Some(dialect);
         self.knows_meta.store(dialect.protocol == Protocol::Meta, Ordering::Relaxed);
-        self.note_reply();
-    }
-
-    /// A reply came.
-    #[inline]
-    pub(crate) fn note_reply(&self) {
-        if self.failures.load(Ordering::Relaxed) > 0 {
-            self.note_recovery();
+        if self.unreached.load(Ordering::Relaxed) > 0 {
+            self.forgive(u32::MAX);
         }
     }
 
+    /// The reply to a trial came. That of a client's request is still to be seen: the next that is left without one is enough
+    /// for the server to be taken for dead again.
+    pub(crate) fn note_passed_trial(&self) {
+        self.forgive(self.config.timeouts_max - 1);
+    }
+
+    /// The reply to a request came.
+    #[inline]
+    pub(crate) fn note_reply(&self) {
+        if self.unreached.load(Ordering::Relaxed) | self.unanswered.load(Ordering::Relaxed) > 0 {
+            self.forgive(0);
+        }
+    }
+
+    /// Forgets all failures but so many connections that left requests without a reply.
     #[cold]
-    fn note_recovery(&self) {
+    fn forgive(&self, unanswered: u32) {
         let was_open = self.is_open();
-        self.failures.store(0, Ordering::Relaxed);
+        self.unreached.store(0, Ordering::Relaxed);
+        self.unanswered.fetch_min(unanswered, Ordering::Relaxed);
+        if self.is_open() {
+            return;
+        }
         self.recoveries.fetch_add(1, Ordering::Relaxed);
         if was_open {
             tracing::info!(server = %self.config.address, "the server answers again");

@@ -87,6 +87,8 @@ pub(crate) struct Link {
     pub(super) address: Option<SocketAddr>,
     /// A request was answered on this connection.
     pub(super) served: bool,
+    /// Its next reply is that to a trial.
+    pub(super) on_trial: bool,
     pub(super) was_up: bool,
     /// How often in a row the server hung up when it was asked in text.
     pub(super) hang_ups: u32,
@@ -119,6 +121,7 @@ impl Link {
             passed_over: 0,
             address: None,
             served: false,
+            on_trial: false,
             was_up: false,
             hang_ups: 0,
             active: now,
@@ -153,6 +156,10 @@ impl Link {
             self.start_over(turn);
         }
         match self.stage {
+            Stage::Up { dialect, .. } if self.shared.hangs() => {
+                self.begin_trial(turn, dialect);
+                Err(self.fail_at_once(self.is_down()))
+            }
             Stage::Up { dialect, .. } => {
                 self.check_room(self.in_flight.len(), self.out.len() - self.sent)?;
                 self.send_later(request, target, turn.now, dialect).map_err(|(_, failure)| failure)?;
@@ -402,7 +409,11 @@ impl Link {
         }
         if any {
             self.served = true;
-            self.shared.note_reply();
+            if self.on_trial {
+                self.pass_trial();
+            } else {
+                self.shared.note_reply();
+            }
             self.release();
         }
         Ok(())

@@ -51,9 +51,12 @@ impl Link {
         let silent = failure.kind == ErrorKind::Timeout;
         let was_of_use = self.served || lasted >= self.shared.config.backoff_max;
         if silent || !was_of_use {
-            self.shared.note_silence(&failure.reason);
+            self.shared.note_unanswered(&failure.reason);
         }
-        let at_once = silent || was_of_use;
+        if std::mem::take(&mut self.on_trial) {
+            self.passed_over = (self.passed_over + 1) % self.shared.names.places();
+        }
+        let at_once = (silent || was_of_use) && !self.shared.hangs();
         if at_once {
             self.tries = 0;
         }

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
+use super::Target;
 use super::link::{Link, Turn};
 use super::socket::{Connecting, Socket};
 use super::stage::Stage;
 use crate::address::Address;
 use crate::failure::Failure;
-use crate::wire::{Dialect, Probe, Probed, Protocol};
+use crate::wire::{Dialect, PROBE_KEY, Probe, Probed, Protocol, Request, Verb};
 
 /// Hang-ups in a row, when asked in text, that make it worth asking in binary. One may be chance.
 const HANG_UPS_OF_BINARY: u32 = 2;
@@ -88,13 +89,18 @@ impl Link {
         self.shared.counters.reconnects.fetch_add(u64::from(self.was_up), Ordering::Relaxed);
         self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         self.shared.note_dialect(dialect);
-        self.settle();
         self.stage = Stage::Up { dialect, since: turn.now };
         self.was_up = true;
         self.served = false;
         self.hang_ups = 0;
         self.out.clear();
         self.sent = 0;
+        self.on_trial = false;
+        if self.shared.hangs() {
+            self.begin_trial(turn, dialect);
+        } else {
+            self.settle();
+        }
         self.send_carried(dialect, turn);
         for queued in std::mem::take(&mut self.waiting) {
             let request = queued.request.as_ref();
@@ -103,6 +109,26 @@ impl Link {
             }
         }
         self.waiting_bytes = 0;
+    }
+
+    /// Asks a server that leaves requests unanswered for something of no consequence, as a client would: so nobody has to wait
+    /// to find out whether it is back, or has to ask for that. Does nothing while anything is in flight, which tells as well.
+    pub(super) fn begin_trial(&mut self, turn: &mut Turn<'_>, dialect: Dialect) {
+        if !self.in_flight.is_empty() {
+            return;
+        }
+        let request = Request { verb: Verb::Peek { value: false }, key: PROBE_KEY, value: &[] };
+        if self.send_later(&request, Target::Nobody, turn.now, dialect).is_ok() {
+            turn.replies.tally.begun();
+            self.on_trial = true;
+        }
+    }
+
+    /// The server has answered that.
+    pub(super) fn pass_trial(&mut self) {
+        self.on_trial = false;
+        self.shared.note_passed_trial();
+        self.settle();
     }
 
     /// The address is good: the next connections begin with it.

@@ -6,7 +6,9 @@
 //!  ───>  [ Down ] ── attempt ──> [ Connecting ] ──> [ Probing ] ──> [ Up ]
 //! ```
 //!
-//! There is no way from Down to Up past a probe: a server whose kernel accepts connections while it hangs is not up.
+//! There is no way from Down to Up past a probe: a server whose kernel accepts connections while it hangs is not up. If it
+//! answers probes but left requests unanswered, a connection that comes up is on trial: until a request of its own is
+//! answered, it takes none of anybody else.
 
 use std::time::Instant;
 

@@ -23,6 +23,7 @@ pub(crate) use answer::expiry;
 pub use answer::{Answer, Decoded, Refusal, Seen};
 pub use dialect::{Dialect, Protocol};
 pub use failure::{Broken, Unsupported};
+pub(crate) use probe::PROBE_KEY;
 pub use probe::{Probe, Probed};
 pub use request::{Expect, Read, Request, Verb};
 

@@ -5,6 +5,8 @@
 
 use super::{Answer, Broken, Decoded, Dialect, Expect, Protocol, Request, Verb, tokens};
 
+/// A key that nothing is stored under: for questions whose answers do not matter.
+pub const PROBE_KEY: &[u8] = b"moneta:probe";
 /// Asks for the version; whether `mn` is known; whether a client may choose CAS values (`E`).
 const TEXT_QUESTIONS: &[u8] = b"version\r\nmn\r\nmg moneta:probe s E1\r\n";
 /// Replies to these.

@@ -1,0 +1,125 @@
+//! Servers that say what they are to whoever connects, and leave requests unanswered: the silent failure is that each
+//! connection which comes up makes them look well, so that every request waits for its timeout, and nobody is told.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use common::peer::{Peer, Visit};
+use common::{SEED, finish, remote, wait_until};
+use moneta_remote::wire::Protocol;
+use moneta_remote::{Address, Remote, RemoteConfig};
+use moneta_store::request::Retrieve;
+use moneta_store::{ErrorKind, ItemRef, Key, Store, StoreError};
+
+/// What a server answers beside the questions of a new connection.
+#[derive(Clone, Copy)]
+enum Answers {
+    Nothing,
+    /// Trials, and no request of a client's.
+    Trials,
+    Everything,
+}
+
+/// A server, and what it is told to answer.
+struct Moody {
+    peer: Peer,
+    answers: Arc<AtomicU8>,
+}
+
+impl Moody {
+    fn start() -> Self {
+        let answers = Arc::new(AtomicU8::new(Answers::Everything as u8));
+        let theirs = Arc::clone(&answers);
+        let peer = Peer::play(Some(Protocol::Meta), move |visit| serve(visit, &theirs));
+        Self { peer, answers }
+    }
+
+    fn answer(&self, what: Answers) {
+        self.answers.store(what as u8, Ordering::SeqCst);
+    }
+
+    /// A store that takes it for dead after three connections.
+    fn store(&self) -> Remote {
+        let timeout = Duration::from_millis(250);
+        remote(RemoteConfig {
+            request_timeout: timeout,
+            connect_timeout: timeout,
+            backoff_min: Duration::from_millis(1),
+            backoff_max: Duration::from_millis(5),
+            timeouts_max: 3,
+            ..RemoteConfig::new(Address::Unix(self.peer.path()), SEED)
+        })
+    }
+
+    fn connections(&self) -> usize {
+        self.peer.connections.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(mut visit: Visit, answers: &AtomicU8) {
+    while let Some(asked) = visit.next() {
+        let is_trial = asked.key == "moneta:probe";
+        let least = if is_trial { Answers::Trials } else { Answers::Everything };
+        if answers.load(Ordering::SeqCst) >= least as u8 {
+            let miss = format!("EN {}\r\n", asked.opaque);
+            visit.say(&if is_trial { miss.into_bytes() } else { asked.hit(b"here") });
+        }
+    }
+}
+
+fn get(store: &Remote) -> Result<(), StoreError> {
+    finish(store.get(&Key::new(b"key", SEED), &Retrieve::default(), &mut |_: &ItemRef<'_>| ())).map(drop)
+}
+
+/// Asks until the server is taken for dead.
+fn find_out(store: &Remote) {
+    wait_until("the server is taken for dead", || {
+        let _ = get(store);
+        store.health().unready
+    });
+}
+
+#[test]
+fn a_server_that_answers_no_request_is_dead_whatever_it_says_at_connecting() {
+    let server = Moody::start();
+    let store = server.store();
+    wait_until("it answers", || get(&store).is_ok());
+
+    server.answer(Answers::Nothing);
+    find_out(&store);
+    let connections = server.connections();
+    // While it is tried again and again, nobody waits for it.
+    wait_until("it is tried again", || {
+        assert_eq!(get(&store).expect_err("it is dead").kind(), ErrorKind::Unreachable);
+        assert!(store.health().unready);
+        server.connections() >= connections + 4
+    });
+
+    server.answer(Answers::Everything);
+    wait_until("it is found again without anybody asking", || !store.health().unready);
+    wait_until("requests succeed again", || get(&store).is_ok());
+}
+
+#[test]
+fn a_server_that_answers_trials_only_is_dead_after_one_request() {
+    let server = Moody::start();
+    let store = server.store();
+    wait_until("it answers", || get(&store).is_ok());
+
+    server.answer(Answers::Nothing);
+    find_out(&store);
+    for _ in 0..3 {
+        server.answer(Answers::Trials);
+        wait_until("it passes a trial", || !store.health().unready);
+        // From now on no trial is passed: what is seen next stays so.
+        server.answer(Answers::Nothing);
+        assert_eq!(get(&store).expect_err("it hangs").kind(), ErrorKind::Timeout);
+        wait_until("it is dead again", || store.health().unready);
+    }
+
+    server.answer(Answers::Everything);
+    wait_until("requests succeed again", || get(&store).is_ok());
+}
