@@ -1,5 +1,8 @@
 //! What is written to make one side like the other: only over what was compared. An item is replaced or deleted if it has the
 //! CAS value it was seen with, and added where there was none; whatever a client wrote meanwhile stays.
+//!
+//! An add alone cannot tell a key that was missing from one that a client has just deleted on both sides. What was added is
+//! therefore taken back when the source turns out to have no item any more, if the target's is still the one that was added.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +13,13 @@ use moneta_store::request::{Delete, Exptime, Write, WriteMode};
 use crate::comparison::Sight;
 use crate::config::{Direction, Repair};
 use crate::line::{Asked, Line, put, words};
-use crate::suspects::Suspect;
+use crate::suspects::{Added, Suspect};
 
 const NO_CAS: &str = "the target gives its items no CAS values, so nothing could be written safely";
 const NO_EXPIRY: &str = "the source does not tell when the item expires";
 const EXTRA: &str = "only the target has it, and deleting was not asked for";
+const UNTOLD: &str = "only the target has it, either from a client or because one deleted it while it was copied; \
+                      there is no telling, so it stays";
 
 /// A write that is to be made.
 #[derive(Debug)]
@@ -25,12 +30,17 @@ pub(crate) struct Fix {
     /// CAS value of the target's item; `None`: it has none.
     target: Option<u64>,
     seen: Instant,
+    /// It deletes what another one added.
+    pub(crate) takes_back: bool,
 }
 
 /// What became of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fixed {
-    Written,
+    Written {
+        /// CAS value of what was stored; 0 if nothing was, or the server does not tell.
+        cas: u64,
+    },
     /// The target is no longer what was compared.
     Overtaken,
     /// The connection broke: nobody knows.
@@ -44,13 +54,11 @@ impl Fix {
     /// # Errors
     /// Why that cannot be; the suspect comes back with it.
     pub(crate) fn plan(repair: Repair, suspect: Suspect, a: Sight, b: Sight) -> Result<Self, (Suspect, &'static str)> {
-        let (source, target) = match repair.direction {
-            Direction::AToB => (a, b),
-            Direction::BToA => (b, a),
-        };
+        let (source, target) = source_and_target(repair.direction, a, b);
         let refusal = match (&source, &target) {
             (_, Sight::Item(target)) if target.cas == 0 => Some(NO_CAS),
             (Sight::Item(source), _) if source.ttl.is_none() => Some(NO_EXPIRY),
+            (Sight::Nothing, _) if !repair.delete_extra && suspect.added == Some(Added::Untold) => Some(UNTOLD),
             (Sight::Nothing, _) if !repair.delete_extra => Some(EXTRA),
             _ => None,
         };
@@ -59,7 +67,27 @@ impl Fix {
         }
         let item = |sight| if let Sight::Item(seen) = sight { Some(seen) } else { None };
         let target = item(target).map(|seen| seen.cas);
-        Ok(Self { suspect, source: item(source), target, seen: Instant::now() })
+        Ok(Self { suspect, source: item(source), target, seen: Instant::now(), takes_back: false })
+    }
+
+    /// Deletes what a repair added under `cas`.
+    pub(crate) fn take_back(suspect: Suspect, cas: u64) -> Self {
+        Self { suspect, source: None, target: Some(cas), seen: Instant::now(), takes_back: true }
+    }
+
+    /// What is known of the target's item after this write had this outcome.
+    pub(crate) fn added(&self, outcome: &Fixed) -> Option<Added> {
+        let before = self.suspect.added;
+        let told = |cas| if cas == 0 { Added::Untold } else { Added::As(cas) };
+        match (outcome, self.target) {
+            (Fixed::Written { .. }, _) if self.source.is_none() => None,
+            (Fixed::Written { cas }, None) => Some(told(*cas)),
+            // Written over what was added itself.
+            (Fixed::Written { cas }, Some(target)) if before == Some(Added::As(target)) => Some(told(*cas)),
+            (Fixed::Written { .. }, Some(_)) => before.filter(|added| *added == Added::Untold),
+            (Fixed::Lost, None) => Some(Added::Untold),
+            _ => before,
+        }
     }
 
     /// Bytes of the value it holds.
@@ -82,6 +110,22 @@ impl Fix {
             ..Write::default()
         };
         Request { verb: Verb::Write(write), key, value: &source.value }
+    }
+}
+
+/// Sorts what was seen on either side.
+fn source_and_target<T>(direction: Direction, a: T, b: T) -> (T, T) {
+    match direction {
+        Direction::AToB => (a, b),
+        Direction::BToA => (b, a),
+    }
+}
+
+/// The CAS value of what a repair added, if the target still has that and the source has nothing.
+pub(crate) fn stranded(repair: Repair, suspect: &Suspect, a: &Sight, b: &Sight) -> Option<u64> {
+    match (suspect.added, source_and_target(repair.direction, a, b)) {
+        (Some(Added::As(cas)), (Sight::Nothing, Sight::Item(item))) if item.cas == cas => Some(cas),
+        _ => None,
     }
 }
 
@@ -122,7 +166,8 @@ fn try_write(target: &mut Line, server_ahead: i64, fixes: &[Fix], done: &mut Vec
         done.push(match asked {
             Err(why) => Fixed::Refused(why),
             Ok(()) => match dialogue.answer()? {
-                Answer::Stored { .. } | Answer::Deleted => Fixed::Written,
+                Answer::Stored { cas } => Fixed::Written { cas },
+                Answer::Deleted => Fixed::Written { cas: 0 },
                 Answer::NotStored | Answer::Exists | Answer::NotFound => Fixed::Overtaken,
                 answer => Fixed::Refused(words(&answer)),
             },
@@ -170,6 +215,58 @@ mod tests {
         assert_eq!(plan(A_TO_B, item(1, None), Sight::Nothing).err(), Some(NO_EXPIRY));
         let keep = Repair { delete_extra: false, ..A_TO_B };
         assert_eq!(plan(keep, Sight::Nothing, item(2, Some(-1))).err(), Some(EXTRA));
+    }
+
+    fn added(added: Option<Added>) -> Suspect {
+        let mut suspect = Suspect::new(Box::from(*b"key"));
+        suspect.added = added;
+        suspect
+    }
+
+    #[test]
+    fn what_was_added_is_known_by_the_cas_value_of_the_last_write() {
+        let written = |cas| Fixed::Written { cas };
+        let fix = |target, before| Fix {
+            target,
+            ..Fix::plan(A_TO_B, added(before), item(1, Some(-1)), Sight::Nothing).expect("a plan")
+        };
+        let (known, untold) = (Some(Added::As(7)), Some(Added::Untold));
+        for (target, before, outcome, after) in [
+            (None, None, written(7), known),
+            (None, None, written(0), untold),
+            (None, known, Fixed::Lost, untold),
+            (None, None, Fixed::Overtaken, None),
+            (Some(5), None, written(7), None),
+            (Some(5), Some(Added::As(5)), written(7), known),
+            (Some(5), known, written(9), None),
+            (Some(5), untold, written(7), untold),
+            (Some(7), known, Fixed::Lost, known),
+        ] {
+            assert_eq!(fix(target, before).added(&outcome), after, "{target:?} {before:?} {outcome:?}");
+        }
+        assert_eq!(Fix::take_back(added(known), 7).added(&written(0)), None);
+        assert_eq!(Fix::take_back(added(known), 7).added(&Fixed::Lost), known);
+    }
+
+    #[test]
+    fn only_what_was_added_and_is_the_last_of_its_key_is_taken_back() {
+        let ours = added(Some(Added::As(7)));
+        let back = Repair { direction: Direction::BToA, ..A_TO_B };
+        assert_eq!(stranded(A_TO_B, &ours, &Sight::Nothing, &item(7, None)), Some(7));
+        assert_eq!(stranded(A_TO_B, &ours, &Sight::Nothing, &item(8, None)), None);
+        assert_eq!(stranded(A_TO_B, &ours, &item(1, None), &item(7, None)), None);
+        assert_eq!(stranded(back, &ours, &Sight::Nothing, &item(7, None)), None);
+        assert_eq!(stranded(back, &ours, &item(7, None), &Sight::Nothing), Some(7));
+        assert_eq!(stranded(A_TO_B, &added(None), &Sight::Nothing, &item(7, None)), None);
+        let Verb::Delete(delete) = Fix::take_back(ours, 7).request(0).verb else { panic!("no delete") };
+        assert_eq!(delete.compare, Some(7));
+    }
+
+    #[test]
+    fn what_may_be_a_client_s_stays_and_is_told_of() {
+        let keep = Repair { delete_extra: false, ..A_TO_B };
+        let untold = Fix::plan(keep, added(Some(Added::Untold)), Sight::Nothing, item(2, Some(-1)));
+        assert_eq!(untold.err().map(|(_, why)| why), Some(UNTOLD));
     }
 
     #[test]

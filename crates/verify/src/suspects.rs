@@ -41,8 +41,19 @@ pub(crate) struct Suspect {
     pub(crate) counted: bool,
     /// A repair was written, and nobody has looked since.
     pub(crate) written: bool,
+    /// The target's item is there by a repair only, which found none.
+    pub(crate) added: Option<Added>,
     /// Repairs that came to nothing.
     pub(crate) attempts: u32,
+}
+
+/// How an item that a repair added can be told from one that a client wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// By this CAS value.
+    As(u64),
+    /// Not at all: the target does not tell the CAS values of writes, or the connection broke over the write.
+    Untold,
 }
 
 /// What becomes of a suspect after a look.
@@ -62,7 +73,7 @@ pub(crate) enum Next {
 
 impl Suspect {
     pub(crate) fn new(key: Box<[u8]>) -> Self {
-        Self { key, looks: 0, last: None, counted: false, written: false, attempts: 0 }
+        Self { key, looks: 0, last: None, counted: false, written: false, added: None, attempts: 0 }
     }
 
     /// Begins anew.
@@ -147,6 +158,18 @@ impl Suspects {
         due
     }
 
+    /// Takes those that were written, whenever they are due.
+    pub(crate) fn written(&mut self) -> Vec<Suspect> {
+        let mut all = Vec::new();
+        for (_, queue) in &mut self.rounds {
+            let (written, others): (VecDeque<_>, VecDeque<_>) =
+                queue.drain(..).partition(|(_, suspect)| suspect.written || suspect.added.is_some());
+            *queue = others;
+            all.extend(written.into_iter().map(|(_, suspect)| suspect));
+        }
+        all
+    }
+
     /// When the next one is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.rounds.iter().filter_map(|(_, queue)| queue.front().map(|(at, _)| *at)).min()
@@ -219,6 +242,15 @@ mod tests {
             assert!(matches!(suspect.judge(refused(), (None, None)), Next::Again(_)));
         }
         assert_eq!(suspect.judge(refused(), (None, None)), Next::Failed("no room".into()));
+    }
+
+    #[test]
+    fn what_was_written_can_be_taken_before_it_is_due() {
+        let mut suspects = Suspects::new(Duration::from_secs(15));
+        suspects.add(suspect(), SOON, Instant::now());
+        suspects.add(Suspect { written: true, ..suspect() }, SOON, Instant::now());
+        suspects.add(Suspect { added: Some(Added::As(7)), ..suspect() }, 4, Instant::now());
+        assert_eq!((suspects.written().len(), suspects.len()), (2, 1));
     }
 
     #[test]

@@ -93,7 +93,8 @@ pub(crate) fn work(shared: &Shared<'_>, task: Task, source: &Mutex<Source>) {
     let suspects = Suspects::new(shared.config.settle);
     let mut desk = Desk { shared, task, suspects, fixes: Vec::new(), fix_bytes: 0 };
     let mut lost = 0;
-    if let Err(error) = desk.work(&mut pair, source, &mut lost) {
+    let worked = desk.work(&mut pair, source, &mut lost).and_then(|()| desk.look_after(&mut pair));
+    if let Err(error) = worked {
         shared.fail(error);
     }
     let undecided = (desk.suspects.undecided() + lost) as u64;
@@ -192,13 +193,49 @@ impl Desk<'_> {
             self.enter(suspect, verdict, a, b);
         });
         *lost += due.filter(|suspect| !suspect.counted).count();
+        if looked.is_err() {
+            // Nobody will look at what is written now.
+            self.fixes.retain(|fix| fix.takes_back);
+        }
         self.repair(pair);
         self.tell();
         looked
     }
 
+    /// Looks once, at once, at what was written and is yet to be looked at when a run is stopped: nobody will later.
+    fn look_after(&mut self, pair: &mut Pair) -> Result<(), VerifyError> {
+        let mut written = self.suspects.written();
+        while !written.is_empty() {
+            let rest = written.split_off(written.len().min(self.shared.config.batch));
+            let batch = std::mem::replace(&mut written, rest);
+            let keys: Vec<Box<[u8]>> = batch.iter().map(|suspect| suspect.key.clone()).collect();
+            let mut batch = batch.into_iter();
+            let looked = pair.look(&keys, |_, a, b| {
+                let suspect = batch.next().expect("each suspect is shown once, in order");
+                let is_even = !matches!(self.shared.rules.compare(&a, &b), Verdict::Different(_) | Verdict::Unknown(_));
+                let is_repaired = suspect.written && is_even;
+                if self.take_back(suspect, &a, &b).is_some() && is_repaired {
+                    self.shared.tally.count(|counts| counts.repaired += 1);
+                }
+            });
+            self.repair(pair);
+            looked?;
+        }
+        Ok(())
+    }
+
+    /// Plans to take back what a repair added, if the source's item is gone. Hands any other suspect back.
+    fn take_back(&mut self, mut suspect: Suspect, a: &Sight, b: &Sight) -> Option<Suspect> {
+        let stranded = self.shared.config.repair.and_then(|repair| repair::stranded(repair, &suspect, a, b));
+        let Some(cas) = stranded else { return Some(suspect) };
+        suspect.written = false;
+        self.fixes.push(Fix::take_back(suspect, cas));
+        None
+    }
+
     /// Decides what a look makes of a suspect.
-    fn enter(&mut self, mut suspect: Suspect, verdict: Verdict, a: Sight, b: Sight) {
+    fn enter(&mut self, suspect: Suspect, verdict: Verdict, a: Sight, b: Sight) {
+        let Some(mut suspect) = self.take_back(suspect, &a, &b) else { return };
         let (tally, now) = (self.shared.tally, Instant::now());
         let at = self.shared.start.elapsed();
         if suspect.written && matches!(verdict, Verdict::Different(_)) {
@@ -248,9 +285,13 @@ impl Desk<'_> {
         let fixes = std::mem::take(&mut self.fixes);
         self.fix_bytes = 0;
         let outcomes = repair::write(pair.line(repair.direction.target()), self.shared.target_ahead, &fixes);
-        for (Fix { mut suspect, .. }, outcome) in fixes.into_iter().zip(outcomes) {
+        for (fix, outcome) in fixes.into_iter().zip(outcomes) {
+            let added = fix.added(&outcome);
+            let Fix { mut suspect, takes_back, .. } = fix;
+            suspect.added = added;
             match outcome {
-                Fixed::Written => {
+                Fixed::Written { .. } if takes_back => self.try_anew(suspect, "it was deleted whenever it was copied"),
+                Fixed::Written { .. } => {
                     suspect.written = true;
                     suspect.forget();
                     self.suspects.add(suspect, SOON, Instant::now());

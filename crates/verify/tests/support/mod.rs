@@ -35,11 +35,16 @@ pub struct Server {
 impl Server {
     /// A real memcached.
     pub fn memcached() -> Self {
+        Self::memcached_with(&[])
+    }
+
+    /// A real memcached, given more arguments.
+    pub fn memcached_with(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut command = Command::new("memcached");
         // `-u` is heeded by root only, who may not do without.
         command.args(["-u", "root", "-m", "128", "-I", "2m", "-t", "2", "-s"]).arg(folder.path().join("socket"));
-        let process = command.stdin(Stdio::null()).spawn().expect("memcached is installed");
+        let process = command.args(arguments).stdin(Stdio::null()).spawn().expect("memcached is installed");
         let server = Self { folder, process: Some(process), node: None };
         let begun = Instant::now();
         while UnixStream::connect(server.path()).is_err() {
