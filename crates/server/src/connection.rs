@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     ended: bool,
     /// The session asked to close once everything is sent.
     closing: bool,
+    /// It is over for its client; changes under way go on, and with their end it goes for this reason.
+    left: Option<CloseReason>,
     /// Waits for its turn in the event loop's list.
     pub(crate) queued: bool,
     /// Events tell when the socket takes more.
@@ -91,6 +93,7 @@ impl Connection {
             peer_closed: false,
             ended: false,
             closing: false,
+            left: None,
             queued: false,
             watches_writing: false,
         }
@@ -140,12 +143,30 @@ impl Connection {
 
     /// Whether it has been silent for as long as its listener allows.
     pub(crate) fn is_idle(&self, now: u32) -> bool {
-        let silent = |seconds| self.session.may_time_out() && self.entry.idle_seconds(now) >= seconds;
+        let silent = |seconds| self.left.is_none() && self.session.may_time_out() && self.entry.idle_seconds(now) >= seconds;
         self.place.idle_seconds().is_some_and(silent)
+    }
+
+    /// Lets the client go, but not changes that it asked for: a write that is under way to a device or a peer takes effect there
+    /// whatever becomes of the client, and later ones on its key have to wait for it. True if there are any: then the
+    /// connection needs a turn, and ends in one.
+    pub(crate) fn leave(&mut self, reason: CloseReason) -> bool {
+        if self.left.is_some() || !self.session.give_up() {
+            return false;
+        }
+        self.left = Some(reason);
+        (self.inbound, self.backlog) = (Inbound::default(), Backlog::default());
+        // It fails for a client that has gone, who is not to be told.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        true
     }
 
     /// Reads, executes and sends once.
     pub(crate) fn turn<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Verdict {
+        if let Some(reason) = self.left {
+            self.poll(turn, self.place.output_limit());
+            return if self.session.is_changing() { Verdict::Wait } else { Verdict::Close(reason) };
+        }
         match self.try_turn(turn) {
             Ok(verdict) => verdict,
             Err(error) => {

@@ -298,8 +298,18 @@ impl<S: Store> EventLoop<S> {
         }
     }
 
-    /// Ends a connection. Closing its socket takes it out of the event queue as well.
+    /// Ends a connection, at once or with the changes that it has under way.
     fn close(&mut self, slot: usize, reason: CloseReason) {
+        let connection = &mut self.connections[slot];
+        if connection.leave(reason) {
+            let handle = Handle { slot, id: connection.id() };
+            return self.queue(handle);
+        }
+        self.remove(slot, reason);
+    }
+
+    /// Closes a connection. Closing its socket takes it out of the event queue as well.
+    fn remove(&mut self, slot: usize, reason: CloseReason) {
         let mut connection = self.connections.remove(slot);
         connection.session().closed(&self.workers.online, reason);
         self.roster.strike(connection.entry());
@@ -318,7 +328,7 @@ impl<S: Store> EventLoop<S> {
             tracing::info!(connections = left.len(), "closing connections with work in flight");
         }
         for slot in left {
-            self.close(slot, CloseReason::Shutdown);
+            self.remove(slot, CloseReason::Shutdown);
         }
     }
 }

@@ -2,7 +2,10 @@
 
 mod support;
 
+use std::time::Duration;
+
 use moneta_server::ServerConfig;
+use rustix::net::sockopt::set_socket_linger;
 use support::{TestServer, config, eventually, hit, set};
 
 #[test]
@@ -82,4 +85,20 @@ fn a_client_may_leave_while_its_requests_wait() {
     server.gate.open();
     eventually("it is gone", || server.node.registry.totals().curr_connections == 0);
     server.connect().ask("get quick\r\n", "END\r\n");
+}
+
+#[test]
+fn changes_go_on_when_their_client_is_lost_and_reads_do_not() {
+    let server = TestServer::start(config());
+    let mut client = server.connect();
+    client.send([b"get slow1\r\n".to_vec(), set("slow2", b"value"), b"touch slow3 10\r\n".to_vec()].concat());
+    eventually("all wait", || server.gate.waiting() == 3);
+    set_socket_linger(&client.0, Some(Duration::ZERO)).unwrap();
+    drop(client);
+    eventually("the read is given up", || server.gate.waiting() == 2);
+    assert_eq!(server.node.registry.totals().curr_connections, 1);
+    server.gate.open();
+    eventually("it is gone", || server.node.registry.totals().curr_connections == 0);
+    server.connect().ask("get slow2\r\n", hit("slow2", b"value"));
+    assert_eq!(server.node.registry.totals().failed_connections, 1);
 }

@@ -140,6 +140,22 @@ impl Session {
         }
     }
 
+    /// The client is gone: nothing more is begun or answered. True while changes that it asked for are under way, which are to
+    /// end in their order, under the locks they have: then drive [`Session::poll`] until [`Session::is_changing`] is false.
+    pub fn give_up(&mut self) -> bool {
+        self.stage = Stage::Closing;
+        if let Some(rare) = &mut self.rare {
+            rare.dump = None;
+            rare.parked.keep_changes();
+        }
+        self.is_changing()
+    }
+
+    /// After [`Session::give_up`]: whether changes are still under way.
+    pub fn is_changing(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| !rare.parked.is_empty())
+    }
+
     /// Ends the session: tells watchers and lets go of what it holds in the node. Call once, last.
     pub fn closed<S: Store>(&mut self, worker: &Worker<S>, reason: CloseReason) {
         self.stage = Stage::Closing;

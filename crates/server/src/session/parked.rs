@@ -129,6 +129,12 @@ impl Parked {
         })
     }
 
+    /// Drops what nobody needs any more once the client is gone: answers, and requests that change nothing.
+    pub(super) fn keep_changes(&mut self) {
+        self.slots.retain(|slot| matches!(slot, Slot::Waiting { waiting, .. } if waiting.changes()));
+        self.waiting = self.changes;
+    }
+
     /// Whether anything waits: a flush must overtake nothing.
     pub(super) fn has_waiting(&self) -> bool {
         self.waiting > 0

@@ -84,21 +84,30 @@ impl Gate {
         drop(self.1.wait_timeout_while(state, PATIENCE, |state| state.heavy.1 < own).unwrap());
     }
 
-    fn arrive(&self) {
+    /// Counts a request among those that wait, until it has passed or is given up.
+    fn arrive(&self) -> Arrived {
         self.0.lock().unwrap().waiting += 1;
+        Arrived(self.clone())
     }
 
     async fn pass(&self) {
         poll_fn(|context| {
             let mut state = self.0.lock().unwrap();
             if state.open {
-                state.waiting -= 1;
                 return Poll::Ready(());
             }
             state.wakers.push(context.waker().clone());
             Poll::Pending
         })
         .await;
+    }
+}
+
+struct Arrived(Gate);
+
+impl Drop for Arrived {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap().waiting -= 1;
     }
 }
 
@@ -125,10 +134,11 @@ impl Store for GatedStore {
         if !key.bytes.starts_with(SLOW) {
             return self.inner.get(key, request, visitor);
         }
-        self.gate.arrive();
+        let arrived = self.gate.arrive();
         let (store, key, request) = (self.clone(), key.bytes.to_vec(), *request);
         Step::Wait(Box::pin(async move {
             store.gate.pass().await;
+            drop(arrived);
             let mut found = None;
             let mut keep = |item: &ItemRef<'_>| found = Some(Item { meta: item.meta, value: item.value.to_vec() });
             let lookup = store.inner.get(&Key::new(&key, store.seed()), &request, &mut keep).now()?;
@@ -143,10 +153,11 @@ impl Store for GatedStore {
         if !key.bytes.starts_with(SLOW) {
             return self.inner.set(key, value, request);
         }
-        self.gate.arrive();
+        let arrived = self.gate.arrive();
         let (store, key, value, request) = (self.clone(), key.bytes.to_vec(), value.to_vec(), *request);
         Step::Wait(Box::pin(async move {
             store.gate.pass().await;
+            drop(arrived);
             store.inner.set(&Key::new(&key, store.seed()), &value, &request).now()
         }))
     }
