@@ -143,7 +143,8 @@ impl Connection {
 
     /// Whether it has been silent for as long as its listener allows.
     pub(crate) fn is_idle(&self, now: u32) -> bool {
-        let silent = |seconds| self.left.is_none() && self.session.may_time_out() && self.entry.idle_seconds(now) >= seconds;
+        let silent =
+            |seconds| self.left.is_none() && self.session.may_time_out() && self.entry.idle_seconds(now) >= seconds;
         self.place.idle_seconds().is_some_and(silent)
     }
 
