@@ -80,7 +80,7 @@ pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
 /// Has the writers remove what they could not, now that the library seems to work.
 fn settle_doubts<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     if inner.shared.doubts.all() {
-        inner.shared.flush(0)?;
+        inner.shared.empty()?;
         inner.shared.doubts.settle_all();
     }
     for key in inner.shared.doubts.some(DOUBTS) {

@@ -124,6 +124,13 @@ impl Shared {
         self.write_flush(moment, moment == 0)
     }
 
+    /// Flushes all there is now. A flush still to come does come.
+    pub(crate) fn empty(&self) -> Result<(), Failure> {
+        self.settle()?;
+        let _one_at_a_time = self.flushing.lock();
+        self.write_flush(self.flush_at.load(Ordering::Acquire), true)
+    }
+
     /// Makes a flush happen whose moment has come. To be called before anything is read or written, by a thread that may wait.
     pub(crate) fn settle(&self) -> Result<(), Failure> {
         let due = || {

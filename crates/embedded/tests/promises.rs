@@ -12,7 +12,7 @@ use moneta_embedded::Embedded;
 use moneta_embedded::testing::{end, get, set, until};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 use moneta_store::suite::{Restarting, SuiteConfig};
-use moneta_store::{Clock, Key, Number, Store, Written};
+use moneta_store::{Clock, Key, Number, Store, Tier, Written};
 
 const NOW: u32 = 1_000_000_000;
 const VALUE_MAX: usize = 1000;
@@ -139,4 +139,32 @@ fn a_refused_set_deletes_what_is_there_and_nothing_else() {
     assert_eq!(deletes.load(Ordering::SeqCst), 0);
     assert_eq!(stored(&store, "key", 5), Written::OutOfMemory);
     assert_eq!((get(&store, "key"), deletes.load(Ordering::SeqCst)), (None, 1));
+}
+
+#[test]
+fn a_flush_to_come_comes_even_if_all_has_to_be_flushed_before() {
+    // One more than are remembered one by one.
+    const DOUBTS: usize = (1 << 18) + 1;
+    let mut rig = unkept();
+    let (store, broken) = (rig.start(), &rig.config.strings.broken);
+    set(&store, "left alone", b"old", 0).expect("a set");
+    end(store.flush(Exptime(100))).expect("a flush to come");
+    broken.store(true, Ordering::Relaxed);
+    let mut number = 0;
+    while number < DOUBTS {
+        let some = number..DOUBTS.min(number + 1000);
+        number = some.end;
+        let name = |number: usize| number.to_string();
+        let steps: Vec<_> =
+            some.map(|number| store.set(&key(&store, &name(number)), b"new", &Write::default())).collect();
+        steps.into_iter().for_each(|step| _ = end(step).expect_err("the library is broken"));
+    }
+    broken.store(false, Ordering::Relaxed);
+    store.tend().expect("all is flushed");
+    assert_eq!((has_doubts(&store), get(&store, "left alone")), (false, None));
+    assert_eq!(store.pending_flush(), Some(NOW + 100));
+    set(&store, "key", b"value", 0).expect("a set");
+    assert_eq!(get(&store, "key").as_deref(), Some(&b"value"[..]));
+    rig.clock.advance(100);
+    assert_eq!(get(&store, "key"), None);
 }
