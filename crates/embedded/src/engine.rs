@@ -78,8 +78,11 @@ impl<D: Database> Embedded<D> {
         let engine = settings.identity.engine;
         let readers = Offload::start(&format!("{engine}-read"), settings.readers);
         let readers = readers.map_err(|source| EmbeddedError::Start { what: "the readers", source })?;
+        let database = D::open(config, &shared)?;
+        let failed = |source| EmbeddedError::Io { path: settings.folder.clone(), what: "write its ledger", source };
+        shared.ledger().opened().map_err(failed)?;
         let inner = Arc::new(Inner {
-            database: D::open(config, &shared)?,
+            database,
             queues: (0..settings.identity.shards).map(|_| Queue::default()).collect(),
             shared,
             settings,

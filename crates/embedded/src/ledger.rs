@@ -43,7 +43,8 @@ pub(crate) struct Entries {
     pub(crate) flush_at: u32,
     /// The last process closed the folder in good order.
     clean: bool,
-    /// Which start of the machine that process ran in; empty where the system does not tell.
+    /// Which start of the machine that process ran in; empty where the system does not tell. It stays an earlier one's until
+    /// the library has dealt with what is missing since.
     boot: String,
 }
 
@@ -76,7 +77,9 @@ impl Ledger {
         ledger
             .change(|entries| {
                 entries.clean = false;
-                entries.boot = boot();
+                if !interrupted {
+                    entries.boot = boot();
+                }
             })
             .map_err(failed("write its ledger"))?;
         Ok(ledger)
@@ -86,6 +89,11 @@ impl Ledger {
     /// missing, in part and in any order.
     pub fn was_interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    /// Notes that the library has opened the folder, and so knows of an interruption.
+    pub(crate) fn opened(&self) -> io::Result<()> {
+        if self.interrupted { self.change(|entries| entries.boot = boot()) } else { Ok(()) }
     }
 
     /// The folder.
@@ -240,8 +248,13 @@ mod tests {
         assert!(!again.was_interrupted(), "the machine is the same");
         again.change(|entries| entries.boot = "an earlier one".into()).expect("a write");
         drop(again);
+        drop(Ledger::open(folder.path(), IDENTITY).expect("a start that does not get further"));
         let after = Ledger::open(folder.path(), IDENTITY).expect("the same folder");
         assert!(after.was_interrupted());
+        after.opened().expect("a write");
+        drop(after);
+        let after = Ledger::open(folder.path(), IDENTITY).expect("the same folder");
+        assert!(!after.was_interrupted(), "the library knows");
         after.close().expect("a write");
         after.change(|entries| entries.boot = "an earlier one".into()).expect("a write");
         drop(after);

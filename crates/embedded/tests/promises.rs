@@ -168,3 +168,24 @@ fn a_flush_to_come_comes_even_if_all_has_to_be_flushed_before() {
     rig.clock.advance(100);
     assert_eq!(get(&store, "key"), None);
 }
+
+#[test]
+fn a_machine_that_went_down_is_known_until_the_library_has_opened() {
+    let mut rig = unkept();
+    let store = rig.start();
+    set(&store, "key", b"not synced", 0).expect("a set");
+    store.crash();
+    let ledger = rig.config.folder.join("moneta.ledger");
+    let written = std::fs::read_to_string(&ledger).expect("a ledger");
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a start of the machine");
+    assert!(written.contains(boot.trim()));
+    std::fs::write(&ledger, written.replace(boot.trim(), "an earlier start")).expect("a write");
+    rig.config.strings.broken.store(true, Ordering::Relaxed);
+    Embedded::<Shelf>::open(&rig.config, Arc::clone(&rig.clock)).expect_err("the library is broken");
+    rig.config.strings.broken.store(false, Ordering::Relaxed);
+    let store = rig.start();
+    assert_eq!(get(&store, "key"), None, "the library was not told");
+    set(&store, "key", b"new", 0).expect("a set");
+    store.crash();
+    assert_eq!(get(&rig.start(), "key").as_deref(), Some(&b"new"[..]), "the machine is the same");
+}
