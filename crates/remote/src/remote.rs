@@ -21,6 +21,10 @@ use crate::statistics::Snapshot;
 use crate::wire::{Answer, Dialect, Refusal, Request, Verb};
 use crate::{counting, install, reads, statistics, walk, writes};
 
+/// Seconds by which a server may flush later than asked for by our clock: one that its second began later, one that memcached
+/// looks at its clock only once a second, and one for the way there.
+const FLUSH_LAG: u32 = 3;
+
 /// A server that speaks memcached's protocol. Cheap to clone; all clones are one store.
 #[derive(Clone)]
 pub struct Remote(Arc<Inner>);
@@ -203,6 +207,10 @@ impl Store for Remote {
 impl Tier for Remote {
     fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
         install::install(self, key, item, how)
+    }
+
+    fn flush_lag(&self) -> u32 {
+        FLUSH_LAG
     }
 
     /// Asking would have to wait.

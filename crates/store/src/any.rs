@@ -51,6 +51,7 @@ trait AnyTier {
     fn forget(&self, key: &Key<'_>);
     fn next_cas(&self, key: &Key<'_>) -> u64;
     fn pending_flush(&self) -> Option<u32>;
+    fn flush_lag(&self) -> u32;
     fn holds(&self, key: &Key<'_>) -> bool;
     fn note_hit(&self, key: &Key<'_>);
 }
@@ -134,6 +135,10 @@ impl<T: Tier> AnyTier for T {
 
     fn pending_flush(&self) -> Option<u32> {
         Tier::pending_flush(self)
+    }
+
+    fn flush_lag(&self) -> u32 {
+        Tier::flush_lag(self)
     }
 
     fn holds(&self, key: &Key<'_>) -> bool {
@@ -226,6 +231,10 @@ impl Tier for Any {
 
     fn pending_flush(&self) -> Option<u32> {
         self.0.pending_flush()
+    }
+
+    fn flush_lag(&self) -> u32 {
+        self.0.flush_lag()
     }
 
     fn holds(&self, key: &Key<'_>) -> bool {

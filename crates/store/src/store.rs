@@ -115,6 +115,12 @@ pub trait Tier: Store {
         None
     }
 
+    /// Seconds by which a delayed flush may take place later here than by this process's clock: 0, unless the tier goes by a
+    /// clock of its own.
+    fn flush_lag(&self) -> u32 {
+        0
+    }
+
     /// Whether it has an item under `key`, as far as it knows without waiting; where it would have to wait, yes.
     fn holds(&self, key: &Key<'_>) -> bool {
         matches!(

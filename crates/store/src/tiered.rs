@@ -89,6 +89,8 @@ struct Shared<U, L> {
     item_max: usize,
     /// The moment of a delayed flush, past or to come; `u32::MAX` without one.
     flush_at: AtomicU32,
+    /// Seconds by which it may take place later in the lower tier.
+    flush_lag: u32,
     lanes: Lanes,
     counters: Counters,
 }
@@ -117,6 +119,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         let admission = config.write_budget.map(|bytes| Admission::new(bytes, clock.now()));
         let shared = Shared {
             upper,
+            flush_lag: lower.flush_lag(),
             lower,
             clock,
             stripes: Stripes::new(),

@@ -3,7 +3,7 @@
 //! A flush holds every stripe, so no change is half done in it: each is in both tiers before it, and goes, or after it, and
 //! stays. A delayed one takes place in either tier when its moment comes, by the clock and without a lock: so whoever changes
 //! or promotes a key looks at the clock before and after, and a change that the moment fell into is taken back whole, as one
-//! made before it.
+//! made before it. A lower tier with a clock of its own may come to the moment later: nothing goes up until it has.
 
 use std::sync::atomic::Ordering;
 
@@ -42,6 +42,19 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
             outcome => outcome,
         }
+    }
+}
+
+impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
+    /// Whether the moment of a delayed flush has come.
+    pub(super) fn is_flush_past(&self) -> bool {
+        self.clock.now() >= self.flush_at.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has come so lately that the lower tier may still show what the upper one has dropped.
+    pub(super) fn is_flush_late(&self) -> bool {
+        let since = self.clock.now().checked_sub(self.flush_at.load(Ordering::Relaxed));
+        since.is_some_and(|since| since < self.flush_lag)
     }
 }
 

@@ -131,8 +131,12 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         }
     }
 
-    /// Stores an item in the upper tier. Whatever comes of it, nothing older is left there.
+    /// Stores an item in the upper tier, unless it may be one that a delayed flush is yet to take from the lower one. Whatever
+    /// comes of it, nothing older is left there.
     pub(super) fn put_above(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+        if self.shared.is_flush_late() {
+            return self.drop_above(key).then(|dropped| dropped.map(|_| Written::NotStored));
+        }
         self.counted(self.shared.upper.install(key, item, how))
     }
 

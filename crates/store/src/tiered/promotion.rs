@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 
 use moneta_protocol::item::{ItemMeta, ItemRef};
@@ -88,10 +87,5 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
     pub(super) async fn is_above(&self, key: &Key<'_>) -> bool {
         let above = end(self.upper.peek(key, &mut |_: &ItemRef<'_>| ())).await;
         matches!(self.counted(above), Ok(Lookup::Visited | Lookup::Found(_)))
-    }
-
-    /// Whether the moment of a delayed flush has come.
-    pub(super) fn is_flush_past(&self) -> bool {
-        self.clock.now() >= self.flush_at.load(Ordering::Relaxed)
     }
 }

@@ -42,6 +42,7 @@ fn what_has_a_default_is_passed_on_too() {
     let scripted = Scripted::remembering_flush(ModelStore::new(Arc::clone(&clock), VALUE_MAX), START + 10);
     let any = Any::new(scripted.clone());
     assert_eq!(any.pending_flush(), Some(START + 10));
+    assert_eq!(Any::new(Scripted::lagging(scripted.inner.clone(), 3)).flush_lag(), 3);
     assert!(any.next_cas(&key("k")) > 0);
     any.note_hit(&key("k"));
     assert_eq!(scripted.noted.load(std::sync::atomic::Ordering::Relaxed), 1);

@@ -1,9 +1,12 @@
 //! What two tiers and several clients can get wrong, step by step.
 
-use moneta_store::request::Exptime;
-use moneta_store::{Deleted, ErrorKind, Promotion, Store, Written};
+use std::sync::Arc;
 
-use crate::scripted::{Mode, Pair, START, Scripted};
+use moneta_store::model::ModelStore;
+use moneta_store::request::Exptime;
+use moneta_store::{Clock, Deleted, ErrorKind, Promotion, Store, Written};
+
+use crate::scripted::{Mode, Pair, START, Scripted, VALUE_MAX};
 
 /// The guard of promotions, without which this fails: an old value that was read before a newer one was written would come
 /// back above it.
@@ -173,6 +176,30 @@ fn a_change_that_a_delayed_flush_falls_into_goes_with_it() {
         pair.set("k", "later").done();
         assert_eq!(pair.get("k").done().as_deref(), Some("later"), "a flush is over when it is over");
     }
+}
+
+#[test]
+fn nothing_comes_up_before_a_delayed_flush_has_taken_place_below_too() {
+    let (clock, behind) = (Arc::new(Clock::manual(START)), Arc::new(Clock::manual(START - 1)));
+    let lower = Scripted::lagging(ModelStore::new(Arc::clone(&behind), VALUE_MAX), 3);
+    let pair = Pair::over(lower, Arc::clone(&clock), Promotion::Always, None);
+    let pass = |seconds| [&clock, &behind].map(|clock| clock.advance(seconds));
+    for name in ["read", "changed", "set"] {
+        pair.set(name, "1").done();
+    }
+    pair.flush(10).done();
+    pass(10);
+    // Below it is still the second before.
+    assert_eq!(pair.get("read").done().as_deref(), Some("1"));
+    pair.append("changed", "2").done();
+    pair.set("set", "2").done();
+    pass(1);
+    for name in ["read", "changed", "set"] {
+        assert_eq!((pair.below(name), pair.get(name).done()), (None, None), "{name}");
+    }
+    pass(2);
+    pair.set("later", "3").done();
+    assert_eq!(pair.above("later").as_deref(), Some("3"));
 }
 
 #[test]

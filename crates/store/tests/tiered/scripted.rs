@@ -42,11 +42,18 @@ pub struct Scripted {
     pub noted: Arc<AtomicUsize>,
     /// What it says of a flush from before.
     pending_flush: Option<u32>,
+    /// How much later it says that it may flush.
+    flush_lag: u32,
 }
 
 impl Scripted {
     pub fn new(inner: ModelStore) -> Self {
-        Self { inner, mode: Arc::new(Mutex::new(Mode::Open)), noted: Arc::default(), pending_flush: None }
+        Self { inner, mode: Arc::new(Mutex::new(Mode::Open)), noted: Arc::default(), pending_flush: None, flush_lag: 0 }
+    }
+
+    /// One whose clock may be so many seconds behind.
+    pub fn lagging(inner: ModelStore, flush_lag: u32) -> Self {
+        Self { flush_lag, ..Self::new(inner) }
     }
 
     /// One that was asked for a flush at `moment` before its process began.
@@ -168,6 +175,10 @@ impl Tier for Scripted {
 
     fn pending_flush(&self) -> Option<u32> {
         self.pending_flush
+    }
+
+    fn flush_lag(&self) -> u32 {
+        self.flush_lag
     }
 
     fn note_hit(&self, _key: &Key<'_>) {
