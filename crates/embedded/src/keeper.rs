@@ -69,12 +69,16 @@ pub(crate) fn run<D: Database>(inner: &Arc<Inner<D>>) {
     }
 }
 
-/// Does what is due.
+/// Does all that is due, be it that some of it fails; the error is the first one's.
 pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
-    inner.shared.settle()?;
-    inner.shared.renew_sequence()?;
-    inner.database.tend()?;
-    settle_doubts(inner)
+    let steps: [fn(&Inner<D>) -> Result<(), Failure>; 4] = [
+        |inner| inner.shared.settle(),
+        |inner| inner.shared.renew_sequence(),
+        |inner| inner.database.tend(),
+        settle_doubts,
+    ];
+    let ended = steps.map(|step| step(inner));
+    ended.into_iter().collect()
 }
 
 /// Has the writers remove what they could not, now that the library seems to work.

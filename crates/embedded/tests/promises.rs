@@ -189,3 +189,24 @@ fn a_machine_that_went_down_is_known_until_the_library_has_opened() {
     store.crash();
     assert_eq!(get(&rig.start(), "key").as_deref(), Some(&b"new"[..]), "the machine is the same");
 }
+
+/// While it stands, the ledger cannot be written.
+fn block_ledger(rig: &Rig) -> std::path::PathBuf {
+    let draft = rig.config.folder.join("moneta.ledger.new");
+    std::fs::create_dir(&draft).expect("a folder in the draft's place");
+    draft
+}
+
+#[test]
+fn the_keeper_does_what_it_can() {
+    let mut rig = unkept();
+    let store = rig.start();
+    end(store.flush(Exptime(10))).expect("a flush to come");
+    let tends = || rig.config.strings.tends.load(Ordering::SeqCst);
+    let (before, draft) = (tends(), block_ledger(&rig));
+    rig.clock.advance(10);
+    store.tend().expect_err("the flush cannot be written down");
+    assert_eq!(tends(), before + 1);
+    std::fs::remove_dir(draft).expect("it is there");
+    store.tend().expect("all works");
+}
