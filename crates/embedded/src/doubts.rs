@@ -23,6 +23,8 @@ pub(crate) struct Doubts {
 struct State {
     keys: HashSet<Box<[u8]>>,
     all: bool,
+    /// Whether there have been too many since the last flush of all began.
+    all_again: bool,
 }
 
 impl Doubts {
@@ -53,6 +55,7 @@ impl Doubts {
             state.keys.insert(key.into());
         } else {
             state.all = true;
+            state.all_again = true;
         }
         self.any.store(true, Ordering::Release);
     }
@@ -68,10 +71,18 @@ impl Doubts {
         self.any.store(any, Ordering::Release);
     }
 
-    /// Everything has been flushed.
-    pub(crate) fn settle_all(&self) {
-        *self.state.lock() = State::default();
-        self.any.store(false, Ordering::Release);
+    /// Everything is about to be flushed, as all keys are in doubt: those that are from now on are told apart.
+    pub(crate) fn flush_begins(&self) {
+        let mut state = self.state.lock();
+        state.keys.clear();
+        state.all_again = false;
+    }
+
+    /// What was in doubt when it began has been flushed.
+    pub(crate) fn flush_ended(&self) {
+        let mut state = self.state.lock();
+        state.all = state.all_again;
+        self.any.store(state.all || !state.keys.is_empty(), Ordering::Release);
     }
 
     /// Some of the keys, no more than `most`.
@@ -102,7 +113,10 @@ mod tests {
         assert!(doubts.all() && doubts.has(b"any key"));
         doubts.settle(&doubts.some(usize::MAX).into_iter().collect());
         assert!(doubts.has(b"any key"), "it is not known which");
-        doubts.settle_all();
-        assert!(!doubts.has(b"any key"));
+        doubts.flush_begins();
+        doubts.add(b"key");
+        assert!(doubts.has(b"any key"), "it may fail");
+        doubts.flush_ended();
+        assert!(doubts.has(b"key") && !doubts.has(b"any key"), "what failed during the flush is not covered");
     }
 }

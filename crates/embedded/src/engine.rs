@@ -210,8 +210,11 @@ impl<D: Database> Inner<D> {
         self.readers.execute(move || {
             let key = key.borrow();
             let mut asked = Some((look, answer));
+            // Asked before the read, as what is read may be replaced and settled meanwhile, and after it, as a change may fail.
+            let in_doubt = || inner.shared.doubts.has(key.bytes);
+            let was_in_doubt = in_doubt();
             let mut see = |record: Option<&[u8]>| {
-                let served = record.filter(|_| !inner.shared.doubts.has(key.bytes));
+                let served = record.filter(|_| !was_in_doubt && !in_doubt());
                 let found = found(&inner.shared, served);
                 if let Some((look, answer)) = asked.take() {
                     look(&inner, &key, found.live, found.expired, answer);

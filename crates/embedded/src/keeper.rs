@@ -69,23 +69,27 @@ pub(crate) fn run<D: Database>(inner: &Arc<Inner<D>>) {
     }
 }
 
+/// A part of a turn.
+type Part<D> = fn(&Inner<D>) -> Result<(), Failure>;
+
 /// Does all that is due, be it that some of it fails; the error is the first one's.
 pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
-    let steps: [fn(&Inner<D>) -> Result<(), Failure>; 4] = [
+    let parts: [Part<D>; 4] = [
         |inner| inner.shared.settle(),
         |inner| inner.shared.renew_sequence(),
         |inner| inner.database.tend(),
         settle_doubts,
     ];
-    let ended = steps.map(|step| step(inner));
+    let ended = parts.map(|part| part(inner));
     ended.into_iter().collect()
 }
 
 /// Has the writers remove what they could not, now that the library seems to work.
 fn settle_doubts<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     if inner.shared.doubts.all() {
+        inner.shared.doubts.flush_begins();
         inner.shared.empty()?;
-        inner.shared.doubts.settle_all();
+        inner.shared.doubts.flush_ended();
     }
     for key in inner.shared.doubts.some(DOUBTS) {
         let key = Key::new(&key, inner.shared.seed());

@@ -12,7 +12,7 @@ use moneta_embedded::Embedded;
 use moneta_embedded::testing::{end, get, set, until};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 use moneta_store::suite::{Restarting, SuiteConfig};
-use moneta_store::{Clock, Key, Number, Store, Tier, Written};
+use moneta_store::{Clock, ItemRef, Key, Lookup, Number, Store, Tier, Written};
 
 const NOW: u32 = 1_000_000_000;
 const VALUE_MAX: usize = 1000;
@@ -209,4 +209,18 @@ fn the_keeper_does_what_it_can() {
     assert_eq!(tends(), before + 1);
     std::fs::remove_dir(draft).expect("it is there");
     store.tend().expect("all works");
+}
+
+#[test]
+fn a_read_that_began_in_doubt_shows_nothing_old() {
+    let mut rig = unkept();
+    let store = in_doubt(&mut rig, "key");
+    let read = &rig.config.strings.read;
+    let (before, held) = (read.came(), read.hold());
+    let reading = store.peek(&key(&store, "key"), &mut |_: &ItemRef<'_>| ());
+    until("the old value is read", || read.came() > before);
+    set(&store, "key", b"newest", 0).expect("a set");
+    drop(held);
+    assert!(matches!(end(reading), Ok(Lookup::Miss { .. })));
+    assert_eq!(get(&store, "key").as_deref(), Some(&b"newest"[..]));
 }
