@@ -46,7 +46,8 @@ impl Shared {
         Self {
             clock,
             seed: entries.seed,
-            sequence: Sequence::from(entries.sequence_floor),
+            // A flush covers numbers too that were refused, as no floor above them could be written.
+            sequence: Sequence::from(entries.sequence_floor.max(entries.flushed_below)),
             flushed_below: AtomicU64::new(entries.flushed_below),
             flush_at: AtomicU32::new(entries.flush_at),
             flushing: Mutex::new(()),

@@ -224,3 +224,20 @@ fn a_read_that_began_in_doubt_shows_nothing_old() {
     assert!(matches!(end(reading), Ok(Lookup::Miss { .. })));
     assert_eq!(get(&store, "key").as_deref(), Some(&b"newest"[..]));
 }
+
+#[test]
+fn what_is_stored_after_a_flush_is_not_flushed_even_if_numbers_could_not_be_written_down() {
+    let mut rig = unkept();
+    let store = rig.start();
+    set(&store, "key", b"old", 0).expect("a set");
+    let draft = block_ledger(&rig);
+    rig.clock.advance(3600);
+    set(&store, "key", b"new", 0).expect_err("no number can be made sure of");
+    std::fs::remove_dir(draft).expect("it is there");
+    end(store.flush(Exptime(0))).expect("a flush");
+    store.crash();
+    rig.clock = Arc::new(Clock::manual(NOW));
+    let store = rig.start();
+    set(&store, "key", b"newest", 0).expect("a set");
+    assert_eq!(get(&store, "key").as_deref(), Some(&b"newest"[..]));
+}
