@@ -29,7 +29,7 @@ pub struct RemoteConfig {
     /// The longest such pause.
     pub backoff_max: Duration,
     /// Connections in a row that end because the server is silent before it is taken for dead: from then on requests fail at
-    /// once, until it answers again. At least 1.
+    /// once, until it answers again. Silence to requests is counted apart from that at connecting. At least 1.
     pub timeouts_max: u32,
     /// Requests on a connection that wait for a reply at once, 1 to [`RemoteConfig::IN_FLIGHT_MAX`]; one more fails at once.
     pub in_flight_max: usize,

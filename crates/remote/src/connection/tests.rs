@@ -185,3 +185,25 @@ fn a_connection_that_came_up_in_binary_is_left_when_the_server_turns_out_to_spea
     let invalidate = Verb::Delete(Delete { invalidate: true, ..Delete::default() });
     assert!(matches!(ask(&lane, invalidate), Ok(Answer::NotFound)));
 }
+
+/// A lane whose connection is still up, and which has nobody else to find out for it that the server is back.
+#[test]
+fn a_lane_knows_from_others_that_a_server_hangs_and_finds_out_itself_when_that_ends() {
+    let server = Empty::start();
+    let shared = Meaning::of(&[server.address]).shared(Duration::from_millis(200));
+    let [lane, other] = [(); 2].map(|()| Lane::new(&shared).expect("the system has room"));
+    for lane in [&lane, &other] {
+        turn_until("it answers", lane, || matches!(look(lane), Ok(Answer::Miss)));
+    }
+    server.hush(true);
+    turn_until("it is taken for dead", &lane, || {
+        let _ = look(&lane);
+        shared.hangs()
+    });
+    drop(lane);
+
+    assert_eq!(look(&other).expect_err("it hangs").kind, ErrorKind::Unreachable);
+    server.hush(false);
+    turn_until("it answers again", &other, || matches!(look(&other), Ok(Answer::Miss)));
+    assert!(!shared.is_open());
+}

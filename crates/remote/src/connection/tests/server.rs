@@ -18,6 +18,8 @@ struct Orders {
     over: AtomicBool,
     /// Connections it is still to hang up on when asked in text.
     hang_ups: AtomicU32,
+    /// Whether it answers nothing but the questions of new connections.
+    hushed: AtomicBool,
 }
 
 impl Empty {
@@ -44,6 +46,11 @@ impl Empty {
         self.orders.hang_ups.store(times, Ordering::SeqCst);
         self
     }
+
+    /// Has it answer nothing but the questions of new connections, or everything again.
+    pub(super) fn hush(&self, hushed: bool) {
+        self.orders.hushed.store(hushed, Ordering::SeqCst);
+    }
 }
 
 impl Drop for Empty {
@@ -67,21 +74,23 @@ fn serve(stream: TcpStream, orders: &Orders) -> std::io::Result<()> {
         return Ok(());
     }
     for line in reader.lines() {
-        writer.write_all(reply(&line?).as_bytes())?;
+        let line = line?;
+        let opaque = line.split(' ').find(|word| word.starts_with('O'));
+        if opaque.is_none() || !orders.hushed.load(Ordering::SeqCst) {
+            writer.write_all(reply(&line, opaque).as_bytes())?;
+        }
     }
     Ok(())
 }
 
-fn reply(line: &str) -> String {
-    let mut words = line.split(' ');
-    match words.next() {
-        Some("version") => "VERSION 1.6.45\r\n".into(),
-        Some("mn") => "MN\r\n".into(),
-        command => {
-            let code = if command == Some("md") { "NF" } else { "EN" };
-            let opaque = words.find(|word| word.starts_with('O')).unwrap_or_default();
-            format!("{code} {opaque}").trim_end().to_owned() + "\r\n"
-        }
+/// Requests have an opaque, and the questions of a new connection have none.
+fn reply(line: &str, opaque: Option<&str>) -> String {
+    match (line.split(' ').next(), opaque) {
+        (Some("version"), _) => "VERSION 1.6.45\r\n".into(),
+        (Some("mn"), _) => "MN\r\n".into(),
+        (Some("md"), Some(opaque)) => format!("NF {opaque}\r\n"),
+        (_, Some(opaque)) => format!("EN {opaque}\r\n"),
+        (_, None) => "EN\r\n".into(),
     }
 }
 
