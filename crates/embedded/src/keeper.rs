@@ -1,5 +1,6 @@
 //! The thread that does what is due once an interval: brings writes to rest, removes the dead, raises the sequence's floor.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,7 +73,7 @@ pub(crate) fn run<D: Database>(inner: &Arc<Inner<D>>) {
 /// A part of a turn.
 type Part<D> = fn(&Inner<D>) -> Result<(), Failure>;
 
-/// Does all that is due, be it that some of it fails; the error is the first one's.
+/// Does all that is due, be it that some of it fails or panics; the error is the first one's.
 pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     let parts: [Part<D>; 4] = [
         |inner| inner.shared.settle(),
@@ -80,7 +81,10 @@ pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
         |inner| inner.database.tend(),
         settle_doubts,
     ];
-    let ended = parts.map(|part| part(inner));
+    let ended = parts.map(|part| {
+        let panicked = |_| Err(Failure::Broken("a part of the keeper's turn panicked".into()));
+        catch_unwind(AssertUnwindSafe(|| part(inner))).unwrap_or_else(panicked)
+    });
     ended.into_iter().collect()
 }
 

@@ -171,35 +171,37 @@ impl<D: Database> Writer<D> {
     pub(crate) fn run(mut self) {
         let inner = Arc::clone(&self.inner);
         loop {
-            let group = inner.queues[self.shard].take();
+            let mut group = inner.queues[self.shard].take();
             if group.is_empty() {
                 return;
             }
-            // A panic drops the requests and so fails them; the shard goes on.
-            if catch_unwind(AssertUnwindSafe(|| self.write(group))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| self.write(&mut group))).is_err() {
                 self.buffers = Buffers::default();
+                // The requests not yet answered end in an error as they are dropped; the shard goes on.
+                group.iter().for_each(|request| inner.shared.doubts.add(request.key().bytes));
             }
         }
     }
 
-    fn write(&mut self, mut group: Vec<Box<dyn Request<D>>>) {
-        let ended = self.attempt(&mut group);
-        if ended.is_ok() || group.len() == 1 && !matches!(ended, Err(Failure::Full(_))) {
-            return self.end(group, ended);
+    /// Does a group and answers it: no request is left in it but by a panic.
+    fn write(&mut self, group: &mut Vec<Box<dyn Request<D>>>) {
+        let count = group.len();
+        let ended = self.attempt(group);
+        if ended.is_ok() || count == 1 && !matches!(ended, Err(Failure::Full(_))) {
+            return self.end(group, count, ended);
         }
         if matches!(ended, Err(Failure::Full(_))) && self.make_room() {
-            let ended = self.attempt(&mut group);
+            let ended = self.attempt(group);
             if ended.is_ok() {
-                return self.end(group, ended);
+                return self.end(group, count, ended);
             }
         }
-        for request in group {
-            let mut one = vec![request];
-            let mut ended = self.attempt(&mut one);
+        while !group.is_empty() {
+            let mut ended = self.attempt(&mut group[..1]);
             while matches!(ended, Err(Failure::Full(_))) && self.make_room() {
-                ended = self.attempt(&mut one);
+                ended = self.attempt(&mut group[..1]);
             }
-            self.end(one, ended);
+            self.end(group, 1, ended);
         }
     }
 
@@ -231,17 +233,17 @@ impl<D: Database> Writer<D> {
         Ok(())
     }
 
-    /// Answers. What a request that failed was to replace must not be served any more.
-    fn end(&mut self, group: Vec<Box<dyn Request<D>>>, ended: Result<(), Failure>) {
+    /// Answers the first `count` of a group. What a request that failed was to replace must not be served any more.
+    fn end(&mut self, group: &mut Vec<Box<dyn Request<D>>>, count: usize, ended: Result<(), Failure>) {
         if let Err(failure) = &ended {
             self.inner.counters.failed(failure);
-            for request in &group {
+            for request in &group[..count] {
                 if self.in_batch(|bench| bench.forget(&request.key())).is_err() {
                     self.inner.shared.doubts.add(request.key().bytes);
                 }
             }
         }
-        for request in group {
+        for request in group.drain(..count) {
             request.answer(ended.as_ref().copied());
         }
     }

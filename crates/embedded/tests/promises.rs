@@ -241,3 +241,27 @@ fn what_is_stored_after_a_flush_is_not_flushed_even_if_numbers_could_not_be_writ
     set(&store, "key", b"newest", 0).expect("a set");
     assert_eq!(get(&store, "key").as_deref(), Some(&b"newest"[..]));
 }
+
+#[test]
+fn what_a_panic_kept_from_being_replaced_is_not_served() {
+    let mut rig = unkept();
+    let (store, panics) = (rig.start(), &rig.config.strings.panics);
+    set(&store, "key", b"old", 0).expect("a set");
+    panics.store(true, Ordering::Relaxed);
+    set(&store, "key", b"new", 0).expect_err("the library panics");
+    assert_eq!(get(&store, "key"), None);
+    panics.store(false, Ordering::Relaxed);
+    set(&store, "key", b"newest", 0).expect("the writer goes on");
+    assert_eq!(get(&store, "key").as_deref(), Some(&b"newest"[..]));
+}
+
+#[test]
+fn a_keeper_that_panics_says_so_and_goes_on() {
+    let mut rig = rig();
+    let (store, panics) = (rig.start(), &rig.config.strings.panics);
+    let fails = || store.health().notes.iter().any(|note| note.contains("shelf fails"));
+    panics.store(true, Ordering::Relaxed);
+    until("health tells of the panic", fails);
+    panics.store(false, Ordering::Relaxed);
+    until("the keeper works again", || !fails());
+}
