@@ -8,6 +8,7 @@ mod endpoints;
 mod engines;
 mod inspection;
 mod logging;
+mod one_server;
 mod options;
 mod reload;
 mod stack;

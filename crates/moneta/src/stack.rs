@@ -12,9 +12,10 @@ use moneta_remote::{Remote, RemoteConfig};
 use moneta_server::ByPolicy;
 use moneta_store::{Any, Chunked, ChunkedConfig, Clock, Store, Tiered, TieredConfig};
 
-use crate::engines;
+use crate::options::report::{Refusal, Refused};
 use crate::options::settings::Settings;
 use crate::options::stack::{Lower, Upper};
+use crate::{engines, one_server};
 
 /// The store of a node. Those that most nodes have are put together at compile time, so that a hit in RAM passes no call that
 /// is only known at run time; the others' requests pass a pointer to each tier.
@@ -32,7 +33,8 @@ pub enum Stack {
 /// Assembles the store that all workers share.
 ///
 /// # Errors
-/// If a layer cannot be made, as when the system has no memory for it or a device is not fit.
+/// If a layer cannot be made, as when the system has no memory for it or a device is not fit; [`Refused`] if both tiers are one
+/// server.
 pub fn assemble(settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Stack> {
     Ok(match (&settings.stack.upper, &settings.stack.lower) {
         // RAM alone: it holds every item, and whatever it has is answered at once, without a wait or a copy between.
@@ -45,6 +47,7 @@ pub fn assemble(settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Stack
             Stack::Tiered(both(ram, ssd, settings, clock))
         }
         (upper, lower) => {
+            two_servers(upper, lower)?;
             // As above: the lower tier first.
             let lower = self::lower(lower, settings, clock)?;
             let seed = lower.as_ref().map_or_else(random_seed, Store::seed);
@@ -72,6 +75,18 @@ where
     let online = Tiered::new(upper, lower, config, Arc::clone(clock));
     // On top, a handle for each policy: bulk traffic brings nothing up. Both lock keys together.
     ByPolicy { batch: online.batch(), online }
+}
+
+/// Refuses a server that would be both tiers: what the upper one keeps there, heads and pieces of its own form, would be read as
+/// items of the lower one. Addresses that are written alike are refused before; here names are looked up.
+fn two_servers(upper: &Upper, lower: &Lower) -> Result<(), Refused> {
+    let (Upper::Remote(upper, _), Lower::Remote(lower)) = (upper, lower) else { return Ok(()) };
+    let (above, below) = (&upper.address, &lower.address);
+    let Some(place) = one_server::common_place(above, below) else { return Ok(()) };
+    Err(Refused(vec![Refusal::sentence(format!(
+        "l2: `remote:{below}` is refused: it must be another server than l1's, `remote:{above}`, but both are at {place}: its \
+         items would be taken for those of the upper tier"
+    ))]))
 }
 
 /// The tier that has the hot items, hashed under `seed`.

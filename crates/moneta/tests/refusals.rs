@@ -99,6 +99,20 @@ fn values_out_of_range_are_refused_by_name_value_origin_and_range() {
     }
 }
 
+/// Raw entries of L1 would be served as items of L2.
+#[test]
+fn one_server_under_two_names_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, link) = (folder.path().join("socket"), folder.path().join("link"));
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::os::unix::fs::symlink(&socket, &link).unwrap();
+    let (socket, link) = (format!("remote:{}", socket.display()), format!("remote:{}", link.display()));
+    for (upper, lower) in [("remote:0.0.0.0:5", "remote:127.0.0.1:5"), (&socket, &link)] {
+        let flags = ["serve", "-p", "0", "--admin", "off", "--l1", upper, "--l2", lower];
+        assert_says(&refused(&mut moneta(&flags), USAGE), &["l2", lower, "another server than l1's", upper]);
+    }
+}
+
 #[test]
 fn a_wrong_environment_variable_is_named() {
     let message = refused(moneta(&["serve"]).env("MONETA_THREADS", "lots"), USAGE);
