@@ -88,7 +88,7 @@ pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     ended.into_iter().collect()
 }
 
-/// Has the writers remove what they could not, now that the library seems to work.
+/// Has the writers remove what they could not: the library, or a part of it, may work again.
 fn settle_doubts<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     if inner.shared.doubts.all() {
         inner.shared.doubts.flush_begins();
