@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use heed::{Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, WithTls};
-use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Life, Settings, Shared};
-use moneta_store::{Departure, Figure, Health, StoreStats};
+use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Settings, Shared};
+use moneta_store::{Figure, Health, StoreStats};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::batch::LmdbBatch;
 use crate::config::{Durability, LmdbConfig};
 use crate::figures;
-use crate::tables::{Left, Tables};
+use crate::tables::Tables;
 
 /// Version of what the engine writes: the records', and the trees.
 const FORMAT: u32 = 1;
@@ -25,14 +25,8 @@ const RESERVE_PART: u64 = 8;
 const RESERVE_MIN: u64 = 16 << 20;
 /// more than this part.
 const RESERVE_PART_MAX: u64 = 4;
-/// Part of the file that is emptied when a batch found no room.
-const ROOM_PART: u64 = 32;
 /// Longest time for which room waits for those who read: a read from a device that works takes milliseconds.
 const READERS_WAIT: Duration = Duration::from_secs(5);
-/// Items that the sweeper removes in one transaction: writers wait meanwhile.
-const SWEPT: usize = 1000;
-/// Transactions of one turn of the sweeper.
-const SWEEPS: usize = 20;
 /// Slots for readers beside the pool's: the keeper, and whoever asks for statistics.
 const READERS_MORE: u32 = 256;
 /// Says that the file was written to without syncs, and so cannot be trusted once the machine has gone down.
@@ -59,8 +53,8 @@ pub struct LmdbDatabase {
     /// Held by all who read; whoever needs room waits for them, as LMDB uses no page again that a reader may see.
     reading: RwLock<()>,
     /// Most bytes of the file.
-    bytes: u64,
-    page_bytes: u64,
+    pub(crate) bytes: u64,
+    pub(crate) page_bytes: u64,
     durability: Durability,
 }
 
@@ -139,29 +133,21 @@ impl Database for LmdbDatabase {
         Ok(())
     }
 
-    /// Removes the oldest items, in two transactions: LMDB uses pages again from the second one after that which freed them,
-    /// and from when nobody reads what was there before.
+    /// Removes some of the oldest items when nobody reads what was there before: LMDB uses no page again that a reader may see.
     fn make_room(&self, _shard: usize) -> Result<bool, Failure> {
         self.counters.map_full.fetch_add(1, Ordering::Relaxed);
-        let pages = (self.bytes / self.page_bytes / ROOM_PART).max(1);
-        let first = self.evict_pages(pages)?;
-        let any = self.evict_pages(pages)? || first;
         // Those who begin to read after this see only what there is now.
-        let readers_ended = self.reading.try_write_for(READERS_WAIT).is_some();
-        Ok(any && readers_ended)
+        if self.reading.try_write_for(READERS_WAIT).is_none() {
+            return Ok(false);
+        }
+        self.evict_some()
     }
 
+    /// Syncs whatever becomes of the sweep.
     fn tend(&self) -> Result<(), Failure> {
-        let now = self.shared.now();
-        let flushed_below = self.shared.flushed_below();
-        for _ in 0..SWEEPS {
-            let flushed = self.sweep(|tables, txn| tables.remove_oldest(txn, |sequence| sequence <= flushed_below))?;
-            let expired = self.sweep(|tables, txn| tables.remove_expired(txn, now))?;
-            if flushed.max(expired) < SWEPT {
-                break;
-            }
-        }
-        self.sync()
+        let swept = self.sweep();
+        self.sync()?;
+        swept
     }
 
     fn sync(&self) -> Result<(), Failure> {
@@ -193,58 +179,14 @@ impl LmdbDatabase {
         Ok(Snapshot { txn: self.env.read_txn()?, _reading: reading })
     }
 
+    /// Pages that are kept free.
+    pub(crate) fn reserve_pages(&self) -> u64 {
+        (self.bytes / RESERVE_PART).max(RESERVE_MIN).min(self.bytes / RESERVE_PART_MAX) / self.page_bytes
+    }
+
     /// Pages that items and their entries may take.
     pub(crate) fn pages_max(&self) -> u64 {
-        let reserve = (self.bytes / RESERVE_PART).max(RESERVE_MIN).min(self.bytes / RESERVE_PART_MAX);
-        (self.bytes - reserve) / self.page_bytes
-    }
-
-    /// Removes the oldest items until so many pages are free that were not; false if there was none.
-    fn evict_pages(&self, pages: u64) -> Result<bool, Failure> {
-        let mut batch = LmdbBatch::begin(self)?;
-        let goal = batch.pages()?.saturating_sub(pages);
-        let mut any = false;
-        while batch.pages()? > goal && batch.evict_oldest()? {
-            any = true;
-        }
-        moneta_embedded::Batch::commit(batch)?;
-        Ok(any)
-    }
-
-    /// Has `remove` remove items, a bounded number, in one transaction.
-    fn sweep(
-        &self,
-        mut remove: impl FnMut(&Tables, &mut heed::RwTxn<'_>) -> heed::Result<Option<Left>>,
-    ) -> Result<usize, Failure> {
-        let sweep = |error| failure("sweep", &error);
-        let mut txn = self.env.write_txn().map_err(sweep)?;
-        let mut gone = Vec::new();
-        while gone.len() < SWEPT {
-            let Some(left) = remove(&self.tables, &mut txn).map_err(sweep)? else { break };
-            gone.push(left);
-        }
-        if gone.is_empty() {
-            return Ok(0);
-        }
-        txn.commit().map_err(sweep)?;
-        gone.iter().for_each(|left| self.departed(left));
-        Ok(gone.len())
-    }
-
-    /// Counts an item that has left by itself, and tells whoever observes.
-    pub(crate) fn departed(&self, left: &Left) {
-        let (counter, why) = match self.shared.life(&left.header) {
-            Life::Live => (&self.counters.evicted, Some(Departure::Evicted)),
-            Life::Expired => (&self.counters.expired, Some(Departure::Expired)),
-            Life::Flushed => (&self.counters.flushed, None),
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        if why == Some(Departure::Evicted) {
-            self.counters.evicted_bytes.fetch_add(left.value_bytes as u64, Ordering::Relaxed);
-        }
-        if let Some(why) = why {
-            self.shared.departed(&left.key, &left.header, left.value_bytes, why);
-        }
+        self.bytes / self.page_bytes - self.reserve_pages()
     }
 }
 

@@ -8,6 +8,7 @@ mod batch;
 mod config;
 mod database;
 mod figures;
+mod room;
 mod tables;
 
 pub use batch::LmdbBatch;

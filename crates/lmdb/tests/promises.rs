@@ -9,8 +9,8 @@ use common::config;
 use moneta_embedded::Database as _;
 use moneta_embedded::testing::{end, get, set, until};
 use moneta_lmdb::{Durability, Lmdb, LmdbConfig};
-use moneta_store::request::Exptime;
-use moneta_store::{Clock, Departed, Departure, Observer, Store, Written};
+use moneta_store::request::{Exptime, Write};
+use moneta_store::{Clock, Departed, Departure, Key, Observer, Store, Written};
 use tempfile::TempDir;
 
 const NOW: u32 = 1_000_000_000;
@@ -128,6 +128,62 @@ fn room_is_waited_for_while_someone_reads() {
     assert!(there > ITEMS / 2, "{there} items are left");
 }
 
+/// Sets keys, many at a time, as many clients do; tells how many were not stored.
+fn refused(lmdb: &Lmdb, keys: impl Iterator<Item = usize>, value: &[u8], exptime: i64) -> usize {
+    let write = Write { exptime: Exptime(exptime), ..Write::default() };
+    let set = |key: usize| lmdb.set(&Key::new(format!("key {key}").as_bytes(), lmdb.seed()), value, &write);
+    let keys: Vec<_> = keys.collect();
+    let ended = keys.chunks(1000).flat_map(|some| some.iter().map(|key| set(*key)).collect::<Vec<_>>()).map(end);
+    ended.filter(|ended| !matches!(ended, Ok(Written::Stored { .. }))).count()
+}
+
+/// Keys in an order that is not theirs, so that each has a leaf of its own; more than `count` begin anew.
+fn scattered(count: usize) -> impl Iterator<Item = usize> {
+    (0..).map(move |number| number * 7919 % count)
+}
+
+#[test]
+fn small_values_wait_for_readers_too() {
+    const ITEMS: usize = 50_000;
+    let (folder, clock) = (folder(), clock());
+    let lmdb = open(&config(&folder, 32 << 20), &clock);
+    let value = [1; 500];
+    assert_eq!(refused(&lmdb, scattered(ITEMS).take(ITEMS), &value, 0), 0);
+    assert!(lmdb.stats().evictions > 0, "the file is full");
+    let (reading, is_read) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let reader = lmdb.clone();
+        scope.spawn(move || {
+            let slowly = &mut |_: &[u8], _: &[u8]| {
+                reading.send(()).expect("someone waits");
+                std::thread::sleep(Duration::from_millis(500));
+                false
+            };
+            reader.database().scan(0, None, slowly).expect("a scan");
+        });
+        is_read.recv().expect("a reader");
+        assert_eq!(refused(&lmdb, scattered(ITEMS).take(10_000), &value, 0), 0, "while someone reads");
+    });
+}
+
+/// Removing an item copies a leaf of each tree, so what makes room must not need more of it than there is.
+#[test]
+fn room_is_made_among_small_values_a_little_at_a_time() {
+    const ITEMS: usize = 150_000;
+    let (folder, clock) = (folder(), clock());
+    let config = LmdbConfig { flush_interval: Duration::from_secs(3600), ..config(&folder, 16 << 20) };
+    let lmdb = open(&LmdbConfig { item_max: 1000, ..config }, &clock);
+    assert_eq!(refused(&lmdb, scattered(ITEMS).take(ITEMS), &[1; 50], 0), 0);
+    let before = lmdb.stats();
+    for _ in 0..20 {
+        assert!(lmdb.database().make_room(0).expect("room is made"));
+    }
+    let after = lmdb.stats();
+    let evicted = after.evictions - before.evictions;
+    assert_eq!(before.items - after.items, evicted, "each is counted");
+    assert!(evicted > 20 && evicted < before.items / 2, "{evicted} of {} items went", before.items);
+}
+
 #[test]
 fn what_has_expired_is_swept_and_told() {
     let (folder, clock) = (folder(), clock());
@@ -159,6 +215,27 @@ fn what_has_expired_is_swept_and_told() {
         lmdb.figures().iter().find(of).expect("a figure").value
     };
     assert_eq!((left("items"), left("order"), left("expiry")), (0.0, 0.0, 0.0));
+}
+
+#[test]
+fn a_small_file_full_of_expired_items_is_swept() {
+    const ITEMS: usize = 50_000;
+    let (folder, clock) = (folder(), clock());
+    let config = LmdbConfig { flush_interval: Duration::from_secs(3600), ..config(&folder, 8 << 20) };
+    let lmdb = open(&LmdbConfig { item_max: 1000, ..config }, &clock);
+    // In another order than they were written in.
+    for (index, exptime) in [30, 10, 20].into_iter().enumerate() {
+        let keys = scattered(ITEMS).skip(index).step_by(3).take(ITEMS / 3);
+        assert_eq!(refused(&lmdb, keys, &[1; 20], exptime), 0);
+    }
+    let before = lmdb.stats();
+    assert!(before.evictions > 0, "the file is full");
+    clock.advance(30);
+    for _ in 0..5 {
+        lmdb.tend().expect("a turn");
+    }
+    let after = lmdb.stats();
+    assert_eq!((after.items, after.reclaimed - before.reclaimed), (0, before.items));
 }
 
 #[test]
