@@ -207,7 +207,12 @@ fn prepare(config: &LmdbConfig, shared: &Shared) -> std::io::Result<Result<(), E
     }
     match config.durability {
         Durability::Interval => std::fs::File::create(&mark)?.sync_all()?,
-        Durability::EveryWrite => remove(&mark)?,
+        Durability::EveryWrite if mark.try_exists()? => {
+            // A killed process may have left pages that are not on the device yet.
+            sync_if_there(&data)?;
+            remove(&mark)?;
+        }
+        Durability::EveryWrite => (),
     }
     std::fs::File::open(&config.path)?.sync_all()?;
     Ok(Ok(()))
@@ -217,6 +222,13 @@ fn remove(file: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+fn sync_if_there(file: &Path) -> std::io::Result<()> {
+    match std::fs::File::open(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        opened => opened?.sync_all(),
     }
 }
 

@@ -280,6 +280,27 @@ fn a_file_that_was_not_synced_when_the_machine_went_down_is_not_trusted() {
     }
 }
 
+/// What a killed process wrote without syncs is not on the device yet when the next one syncs its own.
+#[test]
+fn a_file_counts_as_unsynced_until_it_is_synced() {
+    let folder = folder();
+    let config = config(&folder, 16 << 20);
+    let lmdb = open(&config, &clock());
+    set(&lmdb, "key", b"value", 0).expect("a set");
+    lmdb.crash();
+    let (data, aside) = (folder.path().join("data.mdb"), folder.path().join("aside"));
+    let mark = folder.path().join("moneta.unsynced");
+    // A file that cannot be synced, as it cannot be opened.
+    std::fs::rename(&data, &aside).expect("it is there");
+    std::os::unix::fs::symlink(&data, &data).expect("a link to itself");
+    let config = LmdbConfig { durability: Durability::EveryWrite, ..config };
+    refusal(&config);
+    assert!(mark.exists(), "it is not trusted");
+    std::fs::rename(&aside, &data).expect("it comes back");
+    assert!(get(&open(&config, &clock()), "key").is_some());
+    assert!(!mark.exists(), "it is synced");
+}
+
 #[test]
 fn figures_have_names_of_their_own_and_meanings() {
     let folder = folder();
