@@ -23,18 +23,19 @@ impl<'a> LmdbBatch<'a> {
         Ok(Self { database, txn, evicted: Vec::new() })
     }
 
-    /// Pages that items and their entries take.
-    pub(crate) fn pages(&self) -> Result<u64, Failure> {
-        self.database.tables.pages(&self.txn).map_err(|error| failure("count its pages", &error))
-    }
-
-    /// Removes the item written longest ago; false if there is none.
-    pub(crate) fn evict_oldest(&mut self) -> Result<bool, Failure> {
-        let left = self.database.tables.remove_oldest(&mut self.txn, |_| true);
-        let left = left.map_err(|error| failure("evict", &error))?;
-        let any = left.is_some();
-        self.evicted.extend(left);
-        Ok(any)
+    /// Evicts the items written longest ago while the trees have more pages than they may, for `key` to be stored.
+    fn evict_for(&mut self, key: &Key<'_>) -> Result<(), Failure> {
+        let tables = &self.database.tables;
+        let most = self.database.pages_max();
+        let failed = |error| failure("evict", &error);
+        while tables.pages(&self.txn).map_err(failed)? > most {
+            let Some(left) = tables.remove_oldest(&mut self.txn, |_| true).map_err(failed)? else { break };
+            // An older version of this key would have gone anyway.
+            if *left.key != *key.bytes {
+                self.evicted.push(left);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -48,8 +49,7 @@ impl Batch for LmdbBatch<'_> {
 
     /// Evicts before there is no room, as LMDB needs some to remove anything.
     fn put(&mut self, key: &Key<'_>, header: &Header, record: &[u8]) -> Result<(), Failure> {
-        let most = self.database.pages_max();
-        while self.pages()? > most && self.evict_oldest()? {}
+        self.evict_for(key)?;
         self.database.tables.put(&mut self.txn, key.bytes, header, record).map_err(|error| failure("write", &error))
     }
 

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -126,6 +127,30 @@ fn room_is_waited_for_while_someone_reads() {
     });
     let there = (0..ITEMS).filter(|key| get(&lmdb, &format!("key {key}")).is_some()).count();
     assert!(there > ITEMS / 2, "{there} items are left");
+}
+
+#[test]
+fn what_goes_for_its_own_next_version_is_not_evicted() {
+    let (folder, clock) = (folder(), clock());
+    let lmdb = open(&LmdbConfig { item_max: 4000, ..config(&folder, 8 << 20) }, &clock);
+    let departures = Arc::new(Departures::default());
+    lmdb.observe(Some(Arc::clone(&departures) as Arc<dyn Observer>));
+    let store = |key: usize| drop(set(&lmdb, &format!("key {key}"), &[7; 3000], 0).expect("a set"));
+    let mut stored = (0..).inspect(|key| store(*key));
+    let last = stored.find(|_| departures.count() > 0).expect("it gets full");
+    let mut oldest_first: VecDeque<usize> = (departures.take().len()..=last).collect();
+    for _ in 0..last {
+        let oldest = oldest_first.pop_front().expect("many are there");
+        store(oldest);
+        for (gone, _) in departures.take() {
+            let next = oldest_first.pop_front().expect("many are there");
+            assert_eq!(gone, format!("key {next}"), "when key {oldest} was written again");
+        }
+        oldest_first.push_back(oldest);
+    }
+    let items = oldest_first.len() as u64;
+    assert_eq!(lmdb.stats().items, items);
+    assert_eq!(lmdb.stats().evictions, last as u64 + 1 - items);
 }
 
 /// Sets keys, many at a time, as many clients do; tells how many were not stored.
