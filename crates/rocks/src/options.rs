@@ -23,8 +23,9 @@ pub(crate) fn options(
     shared: &Arc<Shared>,
     removed: &Arc<Removed>,
 ) -> Result<Options, EmbeddedError> {
-    // First what only this way can be said: a closing engine flushes when it is told to, and not when it was killed.
-    let mut text = String::from("avoid_flush_during_shutdown=true;");
+    // First what only this way can be said: a closing engine flushes when it is told to, and not when it was killed. And no
+    // file has a time to live: by default FIFO drops each after 30 days, whatever room there is, and the others rewrite it.
+    let mut text = String::from("avoid_flush_during_shutdown=true;ttl=0;");
     if config.compaction == Compaction::Fifo {
         let bytes = config.files_bytes();
         text += &format!("compaction_options_fifo={{max_table_files_size={bytes};allow_compaction=true;}};");

@@ -135,6 +135,30 @@ fn fifo_keeps_to_its_bytes_and_lets_the_oldest_go() {
     assert!(figure(&rocks, "rocks_fifo_deletions_total") > 0.0);
 }
 
+/// What RocksDB says it was told, defaults of its own included.
+fn told(folder: &TempDir, option: &str) -> String {
+    let files = std::fs::read_dir(folder.path().join("shard-000")).expect("a shard").map(|file| file.expect("a file"));
+    let options = files.filter(|file| file.file_name().to_string_lossy().starts_with("OPTIONS"));
+    let newest = options.map(|file| file.path()).max().expect("RocksDB writes its options down");
+    let text = std::fs::read_to_string(newest).expect("it is there");
+    let told = text.lines().find_map(|line| line.trim().strip_prefix(option)?.strip_prefix('='));
+    told.unwrap_or_else(|| panic!("no option {option}")).to_owned()
+}
+
+/// By default RocksDB drops or rewrites files that are 30 days old.
+#[test]
+fn files_age_only_as_they_were_told_to() {
+    let rewrite_after = Duration::from_secs(40 * 24 * 60 * 60);
+    for (compaction, rewritten) in
+        [(Compaction::Fifo, "0"), (Compaction::Universal, "3456000"), (Compaction::Level, "3456000")]
+    {
+        let folder = folder();
+        let _rocks = open(&RocksConfig { compaction, rewrite_after, ..config(&folder, 64 << 20) }, &clock());
+        let aged = (told(&folder, "ttl"), told(&folder, "periodic_compaction_seconds"));
+        assert_eq!(aged, ("0".into(), rewritten.into()), "{compaction:?}");
+    }
+}
+
 #[test]
 fn other_compaction_refuses_what_does_not_fit_and_serves_nothing_out_of_date() {
     let (folder, clock) = (folder(), clock());
