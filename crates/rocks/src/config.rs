@@ -7,6 +7,8 @@ use moneta_embedded::EmbeddedError;
 
 /// Fewest bytes of a shard.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
+/// Under FIFO an item is at most this part of its shard: a file goes whole, and one item must not take most of the others along.
+const ITEM_PART: u64 = 8;
 /// Most shards: each has threads, buffers and files of its own.
 const SHARDS_MAX: usize = 256;
 /// A write buffer is this part of its shard, unless told otherwise,
@@ -26,7 +28,7 @@ pub struct RocksConfig {
     pub bytes: u64,
     /// Databases that keys are spread over, by hash. A folder keeps the number it was made with.
     pub shards: usize,
-    /// Largest value, in bytes.
+    /// Largest value, in bytes: with FIFO at most an eighth of a shard.
     pub item_max: usize,
     /// How table files are put in order. A folder keeps what it was made with.
     pub compaction: Compaction,
@@ -149,6 +151,15 @@ impl RocksConfig {
             return refuse(format!(
                 "a write buffer has from {BUFFER_MIN} bytes to a quarter of its shard, {}: {buffer} is not",
                 self.shard_bytes() / 4
+            ));
+        }
+        let item_most = self.shard_bytes() / ITEM_PART;
+        if self.compaction == Compaction::Fifo && self.item_max as u64 > item_most {
+            let least = self.item_max as u64 * ITEM_PART * self.shards as u64;
+            return refuse(format!(
+                "the largest item is at most an eighth of a shard of rocks with fifo, {item_most} bytes, not {}: give it {least} \
+                 bytes, or fewer shards",
+                self.item_max
             ));
         }
         if let Filter::Bloom(bits) | Filter::Ribbon(bits) = self.filter

@@ -65,6 +65,7 @@ fn what_makes_no_sense_is_refused() {
     let config = config(&folder, 64 << 20);
     assert!(refusal(&RocksConfig { bytes: 1 << 20, ..config.clone() }).contains("give it more"));
     assert!(refusal(&RocksConfig { shards: 0, ..config.clone() }).contains("shards"));
+    assert!(refusal(&RocksConfig { item_max: (4 << 20) + 1, ..config.clone() }).contains("eighth"));
     assert!(refusal(&RocksConfig { write_buffer: Some(64 << 20), ..config.clone() }).contains("write buffer"));
     assert!(refusal(&RocksConfig { filter: Filter::Bloom(0.0), ..config.clone() }).contains("bits"));
     assert!(refusal(&RocksConfig { flush_interval: Duration::ZERO, ..config }).contains("interval"));

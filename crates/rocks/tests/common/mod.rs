@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// More than a sequence ever writes.
 pub const AMPLE: u64 = 1 << 30;
 /// Little: a sequence in lossy mode writes several times as much.
-pub const SHORT: u64 = 12 << 20;
+pub const SHORT: u64 = 16 << 20;
 
 /// A configuration for tests, of two shards.
 pub fn config(folder: &TempDir, bytes: u64) -> RocksConfig {
