@@ -9,6 +9,9 @@ use rocksdb::WriteBatch;
 
 use crate::shard::{Shard, broken};
 
+/// Bytes of a delete beside its key: the sequence number and kind that RocksDB keeps with each.
+const DELETE_EXTRA: u64 = 8;
+
 /// A batch, which RocksDB writes in one piece.
 pub struct RocksBatch<'a> {
     shard: &'a Shard,
@@ -51,7 +54,9 @@ impl Batch for RocksBatch<'_> {
         Ok(())
     }
 
+    /// Never refused, though it takes room until compaction drops it.
     fn delete(&mut self, key: &Key<'_>) -> Result<(), Failure> {
+        self.shard.take(key.bytes.len() as u64 + DELETE_EXTRA);
         self.writes.delete(key.bytes);
         self.newest.insert(key.bytes.into(), None);
         Ok(())

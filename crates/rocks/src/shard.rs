@@ -76,6 +76,11 @@ impl Shard {
         true
     }
 
+    /// Counts bytes for the batch under way, whether there is room for them or not.
+    pub(crate) fn take(&self, bytes: u64) {
+        self.used.lock().batch += bytes;
+    }
+
     /// The batch has ended: what was reserved for it is written, or not needed.
     pub(crate) fn settle(&self, is_written: bool) {
         let mut used = self.used.lock();

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use common::config;
 use moneta_embedded::testing::{delete, end, get, set, until, wait};
+use moneta_embedded::{Batch as _, Database as _, Failure, Header};
 use moneta_rocks::{Compaction, Filter, Log, Rocks, RocksConfig};
 use moneta_store::request::Exptime;
-use moneta_store::{Clock, Store, Written};
+use moneta_store::{Clock, ItemMeta, Key, Store, Written};
 use tempfile::TempDir;
 
 const NOW: u32 = 1_000_000_000;
@@ -188,6 +189,28 @@ fn other_compaction_refuses_what_does_not_fit_and_serves_nothing_out_of_date() {
     assert!((0..100).any(|_| !is_stored("first", 1 << 20) && says_so()));
     delete(&rocks, "key 0");
     assert_eq!(get(&rocks, "key 0"), None, "deletes are not refused");
+}
+
+#[test]
+fn deletes_take_room_too_and_are_never_refused() {
+    let folder = folder();
+    let flush_interval = Duration::from_secs(3600);
+    let config = RocksConfig { compaction: Compaction::Level, flush_interval, ..config(&folder, 8 << 20) };
+    let rocks = open(&config, &clock());
+    let deletes = || {
+        let mut batch = rocks.database().begin(0)?;
+        for number in 0..20_000 {
+            batch.delete(&Key::new(format!("{number:0>250}").as_bytes(), rocks.seed()))?;
+        }
+        batch.commit()
+    };
+    deletes().expect("deletes of five million bytes");
+    deletes().expect("deletes beyond the shard's four");
+    let key = Key::new(b"key", rocks.seed());
+    let mut batch = rocks.database().begin(0).expect("a batch");
+    let header = Header { meta: ItemMeta::default(), sequence: 1 };
+    let put = batch.put(&key, &header, b"a record");
+    assert!(matches!(put, Err(Failure::Full(_))), "{put:?}");
 }
 
 #[test]
