@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use heed::{Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, WithTls};
@@ -27,6 +27,8 @@ const RESERVE_MIN: u64 = 16 << 20;
 const RESERVE_PART_MAX: u64 = 4;
 /// Longest time for which room waits for those who read: a read from a device that works takes milliseconds.
 const READERS_WAIT: Duration = Duration::from_secs(5);
+/// The same when such a wait has ended in vain, until one does not: else every write would stand for as long as one read hangs.
+const READERS_WAIT_AGAIN: Duration = Duration::from_millis(10);
 /// Slots for readers beside the pool's: the keeper, and whoever asks for statistics.
 const READERS_MORE: u32 = 256;
 /// Says that the file was written to without syncs, and so cannot be trusted once the machine has gone down.
@@ -52,6 +54,8 @@ pub struct LmdbDatabase {
     pub(crate) counters: Counters,
     /// Held by all who read; whoever needs room waits for them, as LMDB uses no page again that a reader may see.
     reading: RwLock<()>,
+    /// Whether the last wait for readers ended in vain.
+    readers_hang: AtomicBool,
     /// Most bytes of the file.
     pub(crate) bytes: u64,
     pub(crate) page_bytes: u64,
@@ -98,7 +102,8 @@ impl Database for LmdbDatabase {
         let (tables, page_bytes) = Tables::open(&env).map_err(refuse)?;
         let (shared, durability) = (Arc::clone(shared), config.durability);
         let (counters, reading) = (Counters::default(), RwLock::default());
-        Ok(Self { env, tables, shared, counters, reading, bytes, page_bytes, durability })
+        let readers_hang = AtomicBool::new(false);
+        Ok(Self { env, tables, shared, counters, reading, readers_hang, bytes, page_bytes, durability })
     }
 
     fn begin(&self, _shard: usize) -> Result<LmdbBatch<'_>, Failure> {
@@ -137,10 +142,10 @@ impl Database for LmdbDatabase {
     fn make_room(&self, _shard: usize) -> Result<bool, Failure> {
         self.counters.map_full.fetch_add(1, Ordering::Relaxed);
         // Those who begin to read after this see only what there is now.
-        if self.reading.try_write_for(READERS_WAIT).is_none() {
-            return Ok(false);
-        }
-        self.evict_some()
+        let wait = if self.readers_hang.load(Ordering::Relaxed) { READERS_WAIT_AGAIN } else { READERS_WAIT };
+        let readers_hang = self.reading.try_write_for(wait).is_none();
+        self.readers_hang.store(readers_hang, Ordering::Relaxed);
+        if readers_hang { Ok(false) } else { self.evict_some() }
     }
 
     /// Syncs whatever becomes of the sweep.

@@ -135,7 +135,9 @@ fn what_goes_for_its_own_next_version_is_not_evicted() {
     let lmdb = open(&LmdbConfig { item_max: 4000, ..config(&folder, 8 << 20) }, &clock);
     let departures = Arc::new(Departures::default());
     lmdb.observe(Some(Arc::clone(&departures) as Arc<dyn Observer>));
-    let store = |key: usize| drop(set(&lmdb, &format!("key {key}"), &[7; 3000], 0).expect("a set"));
+    let store = |key: usize| {
+        set(&lmdb, &format!("key {key}"), &[7; 3000], 0).expect("a set");
+    };
     let mut stored = (0..).inspect(|key| store(*key));
     let last = stored.find(|_| departures.count() > 0).expect("it gets full");
     let mut oldest_first: VecDeque<usize> = (departures.take().len()..=last).collect();
@@ -189,6 +191,26 @@ fn small_values_wait_for_readers_too() {
         is_read.recv().expect("a reader");
         assert_eq!(refused(&lmdb, scattered(ITEMS).take(10_000), &value, 0), 0, "while someone reads");
     });
+}
+
+/// As one would on a device that answers no more. Were each write to wait as long as the first, this would take half an hour.
+#[test]
+fn a_read_that_hangs_holds_up_one_write_and_not_each() {
+    const ITEMS: usize = 20_000;
+    let (folder, clock) = (folder(), clock());
+    let config = LmdbConfig { flush_interval: Duration::from_secs(3600), ..config(&folder, 8 << 20) };
+    let lmdb = open(&LmdbConfig { item_max: 1000, ..config }, &clock);
+    assert_eq!(refused(&lmdb, scattered(ITEMS).take(ITEMS), &[1; 500], 0), 0);
+    let overwritten = || scattered(ITEMS).skip(ITEMS - 5000).take(500);
+    let hanging = &mut |_: &[u8], _: &[u8]| {
+        let refused = refused(&lmdb, overwritten(), &[2; 500], 0);
+        assert!((1..500).contains(&refused), "{refused} are refused");
+        false
+    };
+    lmdb.database().scan(0, None, hanging).expect("a scan");
+    let old = overwritten().filter(|key| get(&lmdb, &format!("key {key}")).is_some_and(|value| value != [2; 500]));
+    assert_eq!(old.count(), 0, "none is served that could not be replaced");
+    assert_eq!(refused(&lmdb, overwritten(), &[3; 500], 0), 0, "all is well again");
 }
 
 /// Removing an item copies a leaf of each tree, so what makes room must not need more of it than there is.
