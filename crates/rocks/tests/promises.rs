@@ -69,9 +69,11 @@ fn what_makes_no_sense_is_refused() {
     assert!(refusal(&RocksConfig { item_max: (4 << 20) + 1, ..config.clone() }).contains("eighth"));
     assert!(refusal(&RocksConfig { write_buffer: Some(64 << 20), ..config.clone() }).contains("write buffer"));
     assert!(refusal(&RocksConfig { filter: Filter::Bloom(0.0), ..config.clone() }).contains("bits"));
-    assert!(refusal(&RocksConfig { flush_interval: Duration::ZERO, ..config }).contains("interval"));
+    assert!(refusal(&RocksConfig { flush_interval: Duration::ZERO, ..config.clone() }).contains("interval"));
     let is_empty = std::fs::read_dir(folder.path()).expect("a folder").next().is_none();
     assert!(is_empty, "a refused folder is left as it was");
+    drop(open(&RocksConfig { item_max: 4 << 20, ..config }, &clock()));
+    drop(open(&RocksConfig::new(folder.path().join("least"), 32 << 20), &clock()));
 }
 
 #[test]
