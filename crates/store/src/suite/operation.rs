@@ -31,7 +31,7 @@ pub enum Payload {
 
 impl Payload {
     /// The bytes.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Text(text) => text.as_bytes().to_vec(),
             Self::Bytes { length, fill } => {
