@@ -34,6 +34,7 @@ BINARY = {
     "other": b"".join(packet(op) for op in (0xA, 0xB, 8, 0x18, 0x20)) + packet(0x10, b"items") + packet(0x7F, b"k", b"", b"v"),
     "delete": packet(4, b"a") + packet(0x14, b"a", cas=9) + packet(0x17),
     "bad": packet(0, b"k" * 251),
+    "endless-touch": packet(0x1C, b"k", b"\0" * 4)[:8] + b"\xff\xff\xff\xff" + packet(0x1C, b"k", b"\0" * 4)[12:],
 }
 
 for target in ("decoder", "session"):

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use libfuzzer_sys::fuzz_target;
+use moneta_protocol::decoder::Decoder;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings, Peer};
 use moneta_server::session::{After, Session, Worker};
@@ -35,6 +36,7 @@ fn replies(input: &[u8], piece: usize) -> (Vec<u8>, After) {
         let mut output = Vec::new();
         let received = session.receive(&worker, available, &mut output, HIGH_WATER);
         assert!(received.consumed <= available.len());
+        assert!(received.needed <= Decoder::needed_max(ITEM_MAX), "asks for {} bytes", received.needed);
         assert!(output.len() <= HIGH_WATER + OVERSHOOT, "{}", output.len());
         if session.is_waiting() {
             session.poll(&worker, &mut cx, &mut output, HIGH_WATER);

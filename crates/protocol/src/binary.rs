@@ -17,7 +17,7 @@ const DO_NOT_CREATE: u32 = 0xffff_ffff;
 /// Longest name of a SASL mechanism, in bytes.
 const MECHANISM_MAX: usize = 32;
 /// Most data of one SASL step, in bytes: a user and a password, with room.
-const SASL_DATA_MAX: usize = 4096;
+pub(crate) const SASL_DATA_MAX: usize = 4096;
 
 /// Opcodes of requests.
 pub mod opcode {
@@ -190,6 +190,11 @@ fn refuse<'a>(decoder: &Decoder, request: &Request, style: BinaryStyle, key: &'a
             let refusal = Refusal::binary(style, Status::TooLarge).over_the_limit();
             let is_set = matches!(request.opcode, opcode::SET | opcode::SET_QUIET);
             Some(if is_set { refusal.forgetting(key, false) } else { refusal })
+        }
+        // A touch has no value, and one that claims some is executed all the same; but it gets no more room than a value.
+        opcode::TOUCH..=opcode::GET_AND_TOUCH_QUIET | opcode::GET_AND_TOUCH_KEY | opcode::GET_AND_TOUCH_KEY_QUIET => {
+            let fits = request.value <= decoder.item_max();
+            (!fits).then(|| Refusal::binary(style, Status::TooLarge).over_the_limit())
         }
         opcode::SASL_AUTH | opcode::SASL_STEP => {
             let sane = request.key <= MECHANISM_MAX && request.value <= SASL_DATA_MAX;

@@ -109,6 +109,13 @@ impl Decoder {
         Self { protocol, item_max, searched: 0, swallow: 0, long_get: None, login_required: false }
     }
 
+    /// Most bytes that [`Decoded::Partial`] ever asks for, where the largest value has `item_max` bytes and input comes in
+    /// pieces of up to 64 KiB: a front (a line of text, or header, extras and key of a packet) and a value with its line end.
+    pub const fn needed_max(item_max: usize) -> usize {
+        let value = if item_max > binary::SASL_DATA_MAX { item_max } else { binary::SASL_DATA_MAX };
+        text::WHOLE_LINE_MAX + value + 2
+    }
+
     /// The protocol, once known.
     pub fn protocol(&self) -> Protocol {
         self.protocol

@@ -4,6 +4,7 @@ use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle};
 use moneta_protocol::decoder::{Decoded, Decoder, Protocol, Shortcut};
 use moneta_protocol::refusal::Message;
 use moneta_protocol::request::{Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_protocol::status::Status;
 use proptest::prelude::*;
 
 const ITEM_MAX: usize = 1000;
@@ -79,6 +80,32 @@ fn a_refused_value_is_swallowed_as_it_comes() {
     assert!(matches!(decoder.decode(b"mn\r\n"), Decoded::Command { .. }));
 }
 
+/// Without this a header of 28 bytes that claims a body of 4 GiB makes a server keep all of them for one client.
+#[test]
+fn a_touch_with_a_body_over_the_limit_is_refused_and_swallowed() {
+    for opcode in [0x1c, 0x1d, 0x1e, 0x23, 0x24] {
+        let mut decoder = decoder();
+        let header = [&[0x80, opcode, 0, 1, 4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff][..], &[0; 12], b"\0\0\0\0k"].concat();
+        match decoder.decode(&header) {
+            Decoded::Refused { refusal, consumed } => {
+                assert_eq!((consumed, refusal.close, refusal.too_large), (header.len(), false, true));
+                assert!(matches!(refusal.message, Some(Message::Binary(_, Status::TooLarge))), "{refusal:?}");
+                assert_eq!(refusal.forget, None, "a touch that is refused takes no item away");
+            }
+            other => panic!("{opcode:#x}: {other:?}"),
+        }
+        let mut left = u64::from(u32::MAX) - 5;
+        let zeros = vec![0; 1 << 24];
+        while left > 0 {
+            let piece = usize::try_from(left).unwrap().min(zeros.len());
+            assert_eq!(decoder.decode(&zeros[..piece]), Decoded::Swallowed { consumed: piece });
+            left -= piece as u64;
+        }
+        let noop = [&[0x80, 0x0a][..], &[0; 22]].concat();
+        assert!(matches!(decoder.decode(&noop), Decoded::Command { command: Command::Noop(_), .. }));
+    }
+}
+
 /// Executes `input` as a session would and notes what came out; `cuts` are the lengths of the pieces it arrives in.
 fn run(input: &[u8], pieces: &[usize], use_shortcut: bool) -> Vec<String> {
     let mut decoder = decoder();
@@ -117,6 +144,7 @@ fn run(input: &[u8], pieces: &[usize], use_shortcut: bool) -> Vec<String> {
             }
             Decoded::Partial { needed } => {
                 assert!(needed > available.len(), "asks for what is there");
+                assert!(needed <= Decoder::needed_max(ITEM_MAX), "asks for {needed} bytes");
                 if arrived == input.len() {
                     return seen;
                 }
@@ -191,6 +219,9 @@ proptest! {
             input[4] %= 24;
             input[8..11].fill(0);
             input[11] %= 48;
+        } else {
+            // Lengths of key and extras that requests have, with a body as long as it likes to say.
+            (input[2], input[3], input[4]) = (0, input[3] % 8, [0, 4, 8, 20][usize::from(input[4] % 4)]);
         }
         input.extend_from_slice(&body);
         run(&input, &[], false);
