@@ -19,6 +19,7 @@ use crate::devices::{Devices, Opened};
 use crate::error::FlashError;
 use crate::flusher::{Flusher, Goal};
 use crate::format::BLOCK;
+use crate::identity::{SHARD_BITS_MAX, Shards};
 use crate::io::{ReadCounters, Reader};
 use crate::location::BLOCKS_MAX;
 use crate::log::{GROUPS, Log, RESERVE};
@@ -44,8 +45,8 @@ struct Slot(Mutex<Shard>);
 /// Everything that handles share.
 pub(crate) struct Inner {
     shards: Box<[Slot]>,
-    /// Shift that leaves of a hash the bits which choose the shard.
-    shift: u32,
+    /// Which of them a key is in, and what keys are one to it.
+    pub(crate) identities: Shards,
     pub(crate) config: FlashConfig,
     pub(crate) devices: Arc<Devices>,
     pub(crate) regions: Arc<Regions>,
@@ -129,10 +130,10 @@ impl Flash {
         let log = Arc::new(Log::new(table, Arc::clone(&counters), Arc::clone(&reclaim), tier, region_bytes, floor));
         let reads = Arc::new(ReadCounters::default());
         let reader = Reader::new(devices.all().to_vec(), config.io, config.io_threads, Arc::clone(&reads))?;
-        let (shards, shift) = make_shards(regions.len() as u64 * region_bytes as u64)?;
+        let (shards, identities) = make_shards(regions.len() as u64 * region_bytes as u64)?;
         let inner = Arc::new(Inner {
             shards,
-            shift,
+            identities,
             config: config.clone(),
             devices,
             regions,
@@ -189,20 +190,20 @@ fn check_size(regions: usize, region_bytes: usize) -> Result<(), FlashError> {
     Ok(())
 }
 
-fn make_shards(device_bytes: u64) -> Result<(Box<[Slot]>, u32), FlashError> {
-    let most = 1 << crate::format::footer::SHARD_BITS;
+fn make_shards(device_bytes: u64) -> Result<(Box<[Slot]>, Shards), FlashError> {
+    let most = 1 << SHARD_BITS_MAX;
     let count = (device_bytes / SHARD_BYTES).next_power_of_two().clamp(SHARDS_MIN, most);
     let pool = PagePool::new();
     let slot = |_| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&pool))?)));
     let shards: std::io::Result<_> = (0..count).map(slot).collect();
     let shards = shards.map_err(|source| FlashError::Start { what: "the index", source })?;
-    Ok((shards, 64 - count.trailing_zeros()))
+    Ok((shards, Shards::new(count.trailing_zeros())))
 }
 
 impl Inner {
     #[inline]
     pub(crate) fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        &self.shards[(hash >> self.shift) as usize].0
+        &self.shards[self.identities.number(hash)].0
     }
 
     pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
@@ -211,10 +212,6 @@ impl Inner {
 
     pub(crate) fn shard_count(&self) -> usize {
         self.shards.len()
-    }
-
-    pub(crate) fn shard_number(&self, hash: u64) -> usize {
-        (hash >> self.shift) as usize
     }
 
     pub(crate) fn items(&self) -> u64 {

@@ -7,21 +7,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets. Only regions that are no older than an open one matter, so few keys at a time; a bucket that is shared makes a
+use crate::identity;
+
+/// log2 of the buckets. Only regions that are no older than an open one matter, so few keys at a time; a bucket that is shared makes a
 /// record go to another lifetime's region now and then, no more.
-const BUCKETS: usize = 1 << 16;
+const BUCKET_BITS: u32 = 16;
 
 /// The table.
 pub(crate) struct Forgotten(Box<[AtomicU64]>);
 
 impl Forgotten {
     pub(crate) fn new() -> Self {
-        Self((0..BUCKETS).map(|_| AtomicU64::new(0)).collect())
+        Self((0..1 << BUCKET_BITS).map(|_| AtomicU64::new(0)).collect())
     }
 
     fn bucket(&self, hash: u64) -> &AtomicU64 {
-        // The highest bits choose the shard, the lowest the place in its index.
-        &self.0[(hash >> 36) as usize % BUCKETS]
+        &self.0[identity::bucket(hash, BUCKET_BITS)]
     }
 
     /// The index forgets a key, of which the region with that sequence number has the last record. The caller holds the

@@ -15,6 +15,7 @@ mod flush;
 mod flusher;
 mod forgotten;
 mod format;
+mod identity;
 pub mod inspect;
 mod io;
 mod listing;

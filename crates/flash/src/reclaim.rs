@@ -229,15 +229,15 @@ impl Reclaimer {
     ) -> io::Result<(Vec<&'l Listed>, Option<u64>)> {
         let inner = Arc::clone(&self.inner);
         let (mut left, mut last_carried) = (Vec::new(), None);
-        // Of several versions of a key only the last is meant, whatever becomes of it.
+        // Of several versions only the last is meant, whatever becomes of it: of a key, or of keys that share an entry.
         let mut met = HashSet::new();
         for record in records.filter(|record| !record.is_tombstone) {
             let block = victim.block(&inner, record);
             let found = inner.shard(record.hash).lock().find(record.hash);
-            let Some((_, location)) = found.filter(|(_, found)| found.block() == block && met.insert(record.hash))
-            else {
+            let Some((_, location)) = found.filter(|(_, found)| found.block() == block) else { continue };
+            if !met.insert(inner.identities.identity(record.hash)) {
                 continue;
-            };
+            }
             let wanted = location.hits() > 0 && self.credit >= record.length as usize;
             let carried = if wanted { self.try_carry(victim, record, block)? } else { None };
             match carried {

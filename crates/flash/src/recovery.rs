@@ -15,6 +15,7 @@ use crate::devices::TierState;
 use crate::engine::Inner;
 use crate::error::FlashError;
 use crate::format::BLOCK;
+use crate::identity::Identity;
 use crate::listing::{Listing, Survey, Use, enter, list, survey};
 use crate::location::Location;
 use crate::snapshot;
@@ -60,7 +61,7 @@ fn from_footers(inner: &Inner) {
     let started = Instant::now();
     let mut used = survey_all(inner);
     used.sort_unstable_by_key(|(_, used)| std::cmp::Reverse(used.sequence));
-    let mut dead: Vec<Mutex<HashSet<u64>>> = Vec::new();
+    let mut dead: Vec<Mutex<HashSet<Identity>>> = Vec::new();
     dead.resize_with(inner.shard_count(), Mutex::default);
     let mut told = Instant::now();
     for (number, batch) in used.chunks(BATCH).enumerate() {
@@ -166,21 +167,22 @@ fn list_all(inner: &Inner, batch: &[(usize, Use)]) -> Vec<(usize, Listing)> {
 }
 
 /// Enters the records of a batch into the index, each thread those of its own shards.
-fn enter_all(inner: &Inner, listings: &[(usize, Listing)], dead: &[Mutex<HashSet<u64>>]) {
+fn enter_all(inner: &Inner, listings: &[(usize, Listing)], dead: &[Mutex<HashSet<Identity>>]) {
     let threads = threads(inner).min(inner.shard_count());
     in_parallel(inner, threads, |thread| {
         for (region, listing) in listings {
             for record in listing.records.iter().rev() {
-                let number = inner.shard_number(record.hash);
+                let number = inner.identities.number(record.hash);
                 if number % threads != thread {
                     continue;
                 }
+                let identity = inner.identities.identity(record.hash);
                 let mut shard = inner.shard(record.hash).lock();
-                if shard.find(record.hash).is_some() || dead[number].lock().contains(&record.hash) {
+                if shard.find(record.hash).is_some() || dead[number].lock().contains(&identity) {
                     continue;
                 }
                 if record.is_tombstone {
-                    dead[number].lock().insert(record.hash);
+                    dead[number].lock().insert(identity);
                 } else {
                     let block = inner.regions.block_at(*region, record.offset as usize);
                     shard.put(record.hash, Location::new(block, record.blocks()));

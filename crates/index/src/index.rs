@@ -4,7 +4,7 @@ use std::sync::Weak;
 
 use moneta_pages::{PAGE_BYTES, Page, prefetch};
 
-use crate::address::{Extent, Home, other_column, row_word};
+use crate::address::{COLUMN_BITS, Extent, Home, other_column, row_word};
 use crate::slot::Slot;
 use crate::walk::{Progress, Walk};
 
@@ -47,6 +47,9 @@ pub struct Index<const TAG_BITS: u32> {
 }
 
 impl<const TAG_BITS: u32> Index<TAG_BITS> {
+    /// Bits of a hash that tell entries apart, the lowest ones: column and tag.
+    pub const HASH_BITS: u32 = COLUMN_BITS + TAG_BITS;
+
     /// Largest payload.
     pub const PAYLOAD_MAX: u64 = (1 << Slot::<TAG_BITS>::PAYLOAD_BITS) - 1;
 

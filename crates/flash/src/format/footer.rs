@@ -12,19 +12,14 @@
 //! stand 24 bytes on the region as a whole ([`Summary`]).
 
 use super::read_int;
+use crate::identity::{INDEX_BITS, SHARD_BITS_MAX as SHARD_BITS};
 
-/// Bits of a hash that choose the shard.
-pub(crate) const SHARD_BITS: u32 = 12;
-/// Bits of a hash that the index of a shard uses.
-const INDEX_BITS: u32 = 36;
 /// Bytes before the entries.
 pub(crate) const SUMMARY_BYTES: usize = 24;
 /// Bytes of an entry, at most.
 pub(crate) const ENTRY_BYTES_MAX: usize = 11;
 
 const _: () = assert!(SHARD_BITS + INDEX_BITS == 48);
-/// The index's own use of the hash: 10 bits of column and the tag.
-const _: () = assert!(INDEX_BITS == 10 + crate::location::TAG_BITS);
 
 /// What has to be known of a region as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,80 @@
+//! Which keys are one and the same to the engine.
+//!
+//! The index knows no keys, only bits of their hashes: those that choose the shard, and those that its index keeps. Keys that
+//! agree in both have one entry, so the record stored last under either takes the place of the other's. All that decides what
+//! is newer, or gone, has to go by the same bits: index, tombstones at recovery, what is forgotten, what is carried forward.
+//! Else a restart brings back what a running node had taken for overwritten or deleted.
+//!
+//! ```text
+//!   63         64-s                    36                                0
+//!  +--------------+----------------------+--------------------------------+
+//!  | shard, s bits| no part of it        | place in the shard's index, 36 |
+//!  +--------------+----------------------+--------------------------------+
+//! ```
+//!
+//! Footers keep 12 bits for the shard, whatever `s` is.
+
+/// Bits of a hash that choose the shard, at most.
+pub(crate) const SHARD_BITS_MAX: u32 = 12;
+/// Bits of a hash that the index of a shard tells apart.
+pub(crate) const INDEX_BITS: u32 = moneta_index::Index::<{ crate::location::TAG_BITS }>::HASH_BITS;
+
+const _: () = assert!(INDEX_BITS == 36);
+
+/// What the engine knows a key by. Equal ones share an entry of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity(u64);
+
+/// How a tier deals keys to the shards of its index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shards {
+    bits: u32,
+}
+
+impl Shards {
+    /// `1 << bits` shards.
+    pub(crate) fn new(bits: u32) -> Self {
+        debug_assert!((1..=SHARD_BITS_MAX).contains(&bits));
+        Self { bits }
+    }
+
+    /// The shard that keys of this hash are in.
+    #[inline]
+    pub(crate) fn number(self, hash: u64) -> usize {
+        (hash >> (64 - self.bits)) as usize
+    }
+
+    /// What keys of this hash are known by; bits that footers do not keep do not matter.
+    #[inline]
+    pub(crate) fn identity(self, hash: u64) -> Identity {
+        Identity((self.number(hash) as u64) << INDEX_BITS | hash & ((1 << INDEX_BITS) - 1))
+    }
+}
+
+/// One of `1 << bits` buckets, the same for all hashes of an identity, however many shards there are.
+#[inline]
+pub(crate) fn bucket(hash: u64, bits: u32) -> usize {
+    debug_assert!(bits <= INDEX_BITS);
+    (hash & ((1 << bits) - 1)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::footer::kept;
+
+    #[test]
+    fn hashes_that_an_index_cannot_tell_apart_are_one_identity_and_fall_into_one_bucket() {
+        let shards = Shards::new(4);
+        let hash = 0x9e37_79b9_7f4a_7c15;
+        for bit in 0..64 {
+            let other = hash ^ (1 << bit);
+            let same = (36..60).contains(&bit);
+            assert_eq!(shards.identity(other) == shards.identity(hash), same, "bit {bit}");
+            assert_eq!(shards.identity(kept(other)), shards.identity(other), "bit {bit} in a footer");
+            if same {
+                assert_eq!((bucket(other, 16), shards.number(other)), (bucket(hash, 16), shards.number(hash)));
+            }
+        }
+    }
+}
