@@ -1,4 +1,4 @@
-# What a developer runs, and CI runs the same: `make lint test test-clients`.
+# What a developer runs, and CI runs the same: `make lint test test-engines test-clients`.
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
@@ -8,14 +8,19 @@ FLASH ?= data:1g
 # Where cargo puts what it builds; the tests of real clients take the server from there.
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
 SERVER := $(TARGET)/debug/moneta
-# The engines on RocksDB and LMDB, which are tested as the others are. Not all features: `shuttle` changes what is tested.
-ENGINES := --features moneta/rocks,moneta/lmdb,moneta-conformance/engines
+# What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores. Not all features: `shuttle`
+# changes what is tested.
+TESTED := --workspace --exclude moneta-rocks --features moneta/lmdb
+# The same with RocksDB, for what its engine can break.
+ENGINES := -p moneta-rocks -p moneta-embedded -p moneta -p moneta-conformance \
+	--features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 
-.PHONY: help run build test test-python test-clients test-go test-java lint fuzz bench
+.PHONY: help run build test test-engines test-python test-clients test-go test-java lint fuzz bench
 
 help:
 	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
-	@echo 'make test          everything but the Go and Java clients; installs what it needs'
+	@echo 'make test          everything but RocksDB and the Go and Java clients; installs what it needs'
+	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-clients  real clients in Go and Java; installs what they need'
 	@echo 'make lint          formatting, clippy, dependencies'
 	@echo 'make fuzz          fuzz the decoder and the session for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
@@ -29,12 +34,17 @@ run:
 # The same packages, profile and features as the tests, so that nothing is built twice.
 build:
 	@scripts/install-test-deps.sh test
-	$(CARGO) build --workspace --all-targets $(ENGINES)
+	$(CARGO) build --all-targets $(TESTED)
 
 test: build
-	$(CARGO) test --workspace --no-fail-fast $(ENGINES)
-	$(CARGO) test -p moneta-memory --features shuttle --test shuttle
+	scripts/cargo-test.sh $(TESTED)
+	scripts/cargo-test.sh -p moneta-memory --features shuttle --test shuttle
 	$(MAKE) test-python
+
+test-engines:
+	@scripts/install-test-deps.sh test
+	@scripts/install-test-deps.sh engines
+	scripts/cargo-test.sh $(ENGINES)
 
 test-python: build
 	MONETA_BIN=$(SERVER) tests/clients/python/run.sh

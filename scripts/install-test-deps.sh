@@ -26,7 +26,7 @@ engines)
     need_engines
     ;;
 test)
-    need_engines
+    need cc build-essential pkg-config
     need memcached memcached
     need memccapable libmemcached-tools
     need python3 python3 python3-venv

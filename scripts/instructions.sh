@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# User instructions that a node spends on a request, by callgrind: two runs that differ in the number of requests alone, so
+# that start, fill and end cancel out. Repeatable to about 0.5 %, whatever else the machine does. Needs valgrind.
+#   scripts/instructions.sh BINARY [BASE]        BASE is an older build to compare with
+# REQUESTS (4000) sets the length of the shorter run. LOADS names the loads, by default all.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+new=$(realpath "${1:?usage: $0 BINARY [BASE]}")
+base=${2:+$(realpath "$2")}
+requests=${REQUESTS:-4000}
+folder=$(mktemp -d)
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
+
+declare -A load=(
+    [get]="--keys 20000 --value-size 100"
+    [set]="--keys 20000 --value-size 100 --mix set"
+    [multiget100]="--keys 20000 --value-size 100 --multiget 100"
+    [pipeline10]="--keys 20000 --value-size 100 --pipeline 10"
+    [tiered-get]="--keys 20000 --value-size 100"
+    [tiered-set]="--keys 20000 --value-size 100 --mix set"
+    [ssd-get]="--keys 20000 --value-size 1000"
+)
+
+# instructions BINARY LOAD REQUESTS: what the whole run of the node took
+instructions() {
+    local binary=$1 name=$2 count=$3 port out=$folder/callgrind.out options=()
+    port=$((20000 + RANDOM % 20000))
+    case $name in
+    tiered-*) options=(--flash "$folder/tier:256m" -m 64) ;;
+    # Nothing is promoted, so that every get reads the device.
+    ssd-*) options=(--flash "$folder/tier:256m" -m 64 --promotion none) ;;
+    *) options=(-m 64) ;;
+    esac
+    rm -rf "$folder/tier" "$out"
+    mkdir "$folder/tier"
+    valgrind --quiet --tool=callgrind --callgrind-out-file="$out" \
+        "$binary" serve -p "$port" -l 127.0.0.1 -t 1 --admin off "${options[@]}" >"$folder/log" 2>&1 &
+    server=$!
+    for _ in $(seq 300); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break || sleep 0.1
+    done
+    # shellcheck disable=SC2086 # the words of an option
+    "$new" bench --quiet --server "127.0.0.1:$port" --fill --warmup 0 --connections 1 --threads 1 --key-size 30 --seed 1 \
+        --requests "$count" ${load[$name]} >"$folder/bench" 2>&1 || { cat "$folder/bench" "$folder/log" >&2; exit 1; }
+    kill "$server"
+    wait "$server" || true
+    server=
+    awk '/^(summary|totals):/ { print $2; exit }' "$out"
+}
+
+per_request() {
+    local once twice
+    once=$(instructions "$1" "$2" "$requests")
+    twice=$(instructions "$1" "$2" $((2 * requests)))
+    echo $(((twice - once) / requests))
+}
+
+for name in ${LOADS:-get set multiget100 pipeline10 tiered-get tiered-set ssd-get}; do
+    is=$(per_request "$new" "$name")
+    if [ -n "$base" ]; then
+        was=$(per_request "$base" "$name")
+        awk -v name="$name" -v is="$is" -v was="$was" 'BEGIN { printf "%-12s %8d -> %8d  %.3f\n", name, was, is, is / was }'
+    else
+        printf '%-12s %8d\n' "$name" "$is"
+    fi
+done
