@@ -4,6 +4,7 @@
 #   scripts/instructions.sh BINARY [BASE]        BASE is an older build to compare with
 # REQUESTS (4000) sets the length of the shorter run. LOADS names the loads, by default all.
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 
 new=$(realpath "${1:?usage: $0 BINARY [BASE]}")
@@ -20,7 +21,8 @@ declare -A load=(
     [pipeline10]="--keys 20000 --value-size 100 --pipeline 10"
     [tiered-get]="--keys 20000 --value-size 100"
     [tiered-set]="--keys 20000 --value-size 100 --mix set"
-    [ssd-get]="--keys 20000 --value-size 1000"
+    [ssd-get]="--keys 60000 --value-size 1000"
+    [ssd-set]="--keys 20000 --value-size 1000 --mix set"
 )
 
 # instructions BINARY LOAD REQUESTS: what the whole run of the node took
@@ -29,8 +31,8 @@ instructions() {
     port=$((20000 + RANDOM % 20000))
     case $name in
     tiered-*) options=(--flash "$folder/tier:256m" -m 64) ;;
-    # Nothing is promoted, so that every get reads the device.
-    ssd-*) options=(--flash "$folder/tier:256m" -m 64 --promotion none) ;;
+    # Without a tier in RAM. A seventh of the items lie in the region that is being filled; the others are read from the device.
+    ssd-*) options=(--flash "$folder/tier:256m" --l1 none) ;;
     *) options=(-m 64) ;;
     esac
     rm -rf "$folder/tier" "$out"
@@ -57,7 +59,7 @@ per_request() {
     echo $(((twice - once) / requests))
 }
 
-for name in ${LOADS:-get set multiget100 pipeline10 tiered-get tiered-set ssd-get}; do
+for name in ${LOADS:-get set multiget100 pipeline10 tiered-get tiered-set ssd-get ssd-set}; do
     is=$(per_request "$new" "$name")
     if [ -n "$base" ]; then
         was=$(per_request "$base" "$name")
