@@ -19,7 +19,7 @@ use crate::devices::{Devices, Opened};
 use crate::error::FlashError;
 use crate::flusher::{Flusher, Goal};
 use crate::format::BLOCK;
-use crate::identity::{SHARD_BITS_MAX, Shards};
+use crate::identity::Shards;
 use crate::io::{ReadCounters, Reader};
 use crate::location::BLOCKS_MAX;
 use crate::log::{GROUPS, Log, RESERVE};
@@ -32,11 +32,6 @@ use crate::shard::Shard;
 use crate::snapshot;
 use crate::threads::Threads;
 use crate::walk::Walks;
-
-/// A shard of the index for so many bytes of device.
-const SHARD_BYTES: u64 = 256 << 20;
-/// Shards, at least: so that threads seldom meet at a lock.
-const SHARDS_MIN: u64 = 16;
 
 /// A shard on cache lines of its own: its neighbours' locks are busy too.
 #[repr(align(128))]
@@ -130,7 +125,7 @@ impl Flash {
         let log = Arc::new(Log::new(table, Arc::clone(&counters), Arc::clone(&reclaim), tier, region_bytes, floor));
         let reads = Arc::new(ReadCounters::default());
         let reader = Reader::new(devices.all().to_vec(), config.io, config.io_threads, Arc::clone(&reads))?;
-        let (shards, identities) = make_shards(regions.len() as u64 * region_bytes as u64)?;
+        let (shards, identities) = make_shards(devices.shard_bits())?;
         let inner = Arc::new(Inner {
             shards,
             identities,
@@ -190,14 +185,12 @@ fn check_size(regions: usize, region_bytes: usize) -> Result<(), FlashError> {
     Ok(())
 }
 
-fn make_shards(device_bytes: u64) -> Result<(Box<[Slot]>, Shards), FlashError> {
-    let most = 1 << SHARD_BITS_MAX;
-    let count = (device_bytes / SHARD_BYTES).next_power_of_two().clamp(SHARDS_MIN, most);
+fn make_shards(bits: u32) -> Result<(Box<[Slot]>, Shards), FlashError> {
     let pool = PagePool::new();
     let slot = |_| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&pool))?)));
-    let shards: std::io::Result<_> = (0..count).map(slot).collect();
+    let shards: std::io::Result<_> = (0..1 << bits).map(slot).collect();
     let shards = shards.map_err(|source| FlashError::Start { what: "the index", source })?;
-    Ok((shards, Shards::new(count.trailing_zeros())))
+    Ok((shards, Shards::new(bits)))
 }
 
 impl Inner {

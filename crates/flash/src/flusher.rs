@@ -22,6 +22,7 @@ use crate::buffer::Buffer;
 use crate::counters::{Counters, count};
 use crate::devices::Devices;
 use crate::format::BLOCK;
+use crate::format::region::HEADER_BYTES;
 use crate::io::Aligned;
 use crate::log::{GROUPS, Log, Sealed};
 use crate::regions::State;
@@ -332,6 +333,7 @@ impl Flusher {
     /// Writes what is left of a full region, footer and all, in pieces of `step` bytes, and lets go of its memory.
     fn write_sealed(&self, sealed: &Sealed, step: usize) -> io::Result<()> {
         if !sealed.buffer.is_discarded() {
+            self.write_copy(sealed.region, &sealed.buffer)?;
             let whole = sealed.end / BLOCK * BLOCK;
             self.write_blocks(sealed.region, &sealed.buffer, sealed.buffer.written()..whole, step)?;
             let region_bytes = self.devices.region_bytes();
@@ -343,7 +345,7 @@ impl Flusher {
             if tail_block == whole {
                 tail[..rest.len()].copy_from_slice(rest);
             } else if !rest.is_empty() {
-                self.write_partial(sealed.region, whole, rest)?;
+                self.write_partial(sealed.region, &sealed.buffer, whole..sealed.end)?;
             }
             self.write_at(sealed.region, tail_block, &tail)?;
         }
@@ -363,11 +365,11 @@ impl Flusher {
         let Some((region, buffer, end)) = found.filter(|(_, buffer, end)| !buffer.is_covered(*end)) else {
             return Ok(false);
         };
+        self.write_copy(region, &buffer)?;
         let whole = end / BLOCK * BLOCK;
         self.write_blocks(region, &buffer, buffer.written()..whole, WRITE_BYTES)?;
-        let rest = buffer.slice(whole..end);
-        if all && !rest.is_empty() {
-            self.write_partial(region, whole, rest)?;
+        if all && whole < end {
+            self.write_partial(region, &buffer, whole..end)?;
         }
         buffer.note_written(whole, if all { end } else { whole });
         Ok(true)
@@ -380,9 +382,25 @@ impl Flusher {
         Ok(())
     }
 
-    fn write_partial(&self, region: usize, offset: usize, bytes: &[u8]) -> io::Result<()> {
+    /// Writes the copy of a region's header to the region's end, if nothing of the region is on the device yet.
+    fn write_copy(&self, region: usize, buffer: &Buffer) -> io::Result<()> {
+        if buffer.is_covered(HEADER_BYTES) {
+            return Ok(());
+        }
+        let last = self.devices.region_bytes() - BLOCK;
+        self.write_partial(region, buffer, last..last)
+    }
+
+    /// Writes less than a block of a region that is not sealed yet, with zeros behind it.
+    fn write_partial(&self, region: usize, buffer: &Buffer, part: Range<usize>) -> io::Result<()> {
         let mut block = Aligned::zeroed(BLOCK);
-        block[..bytes.len()].copy_from_slice(bytes);
+        let offset = part.start;
+        if !part.is_empty() {
+            block[..part.len()].copy_from_slice(buffer.slice(part));
+        }
+        if offset + BLOCK == self.devices.region_bytes() {
+            block[BLOCK - HEADER_BYTES..].copy_from_slice(buffer.slice(0..HEADER_BYTES));
+        }
         self.write_at(region, offset, &block)
     }
 

@@ -8,8 +8,9 @@ use crate::devices::Devices;
 use crate::error::FlashError;
 use crate::format::record::{Salt, View};
 use crate::io::Aligned;
-use crate::listing::{Listing, Survey, Use, list, survey};
+use crate::listing::{Listing, list};
 use crate::sequence::second_of;
+use crate::survey::{Survey, Use, survey};
 
 /// What is on the devices of a tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct RegionReport {
     pub sequence: u64,
     /// Unix second in which it was begun.
     pub begun: u32,
+    /// Unix second in which it was full; 0 if it is not, or of format version 1, which does not tell.
+    pub ended: u32,
     /// Bytes of its records.
     pub record_bytes: u64,
     /// Records, tombstones included.
@@ -76,6 +79,8 @@ pub enum RegionState {
     Open,
     /// The device cannot read it.
     Unreadable,
+    /// The device could not read or write it once, and it is in use no more.
+    Retired,
 }
 
 impl RegionState {
@@ -87,6 +92,7 @@ impl RegionState {
             Self::Full => "full",
             Self::Open => "open",
             Self::Unreadable => "unreadable",
+            Self::Retired => "retired",
         }
     }
 }
@@ -105,12 +111,17 @@ pub fn inspect(
     let state = devices.state();
     let mut regions: Vec<RegionReport> = (0..devices.regions()).map(|region| report(&devices, region)).collect();
     let mut used = Vec::new();
+    let retired = devices.retired();
     for (region, report) in regions.iter_mut().enumerate() {
+        if retired.contains(&region) {
+            report.state = RegionState::Retired;
+            continue;
+        }
         match survey(&devices, region) {
             Ok(Survey::Free) => {}
             Ok(Survey::InUse(found)) => {
                 report.sequence = found.sequence;
-                report.begun = second_of(found.base);
+                report.begun = if found.begun == 0 { second_of(found.base) } else { second_in(found.begun) };
                 report.damaged += u64::from(found.damaged);
                 report.state = match found.trailer {
                     _ if found.sequence < state.flushed_below => RegionState::Flushed,
@@ -155,6 +166,7 @@ fn report(devices: &Devices, region: usize) -> RegionReport {
         state: RegionState::Free,
         sequence: 0,
         begun: 0,
+        ended: 0,
         record_bytes: 0,
         records: 0,
         tombstones: 0,
@@ -174,6 +186,7 @@ fn fill(
 ) -> io::Result<()> {
     let listing = list(devices, report.region, used, devices.seed())?;
     report.records = listing.records.len() as u64;
+    report.ended = second_in(listing.span.ended);
     report.record_bytes = listing.records.iter().map(|record| u64::from(record.length)).sum();
     report.dies_at = (listing.summary.expiry_max != u32::MAX).then_some(listing.summary.expiry_max);
     for record in listing.records.iter().rev() {
@@ -187,6 +200,10 @@ fn fill(
     }
     report.damaged += if verify { damaged(devices, report.region, used, &listing)? } else { listing.damaged };
     Ok(())
+}
+
+fn second_in(milliseconds: u64) -> u32 {
+    u32::try_from(milliseconds / 1000).unwrap_or(u32::MAX)
 }
 
 /// How many records of a region have checksums that do not fit.

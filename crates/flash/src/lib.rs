@@ -30,6 +30,7 @@ mod report;
 mod sequence;
 mod shard;
 mod snapshot;
+mod survey;
 mod threads;
 mod walk;
 

@@ -4,32 +4,13 @@ use std::io;
 
 use crate::devices::Devices;
 use crate::format::BLOCK;
-use crate::format::footer::{self, Summary, kept};
+use crate::format::footer::{self, Span, Summary, kept};
 use crate::format::record::{Header, Salt, View, mark};
-use crate::format::region::{Begin, HEADER_BYTES, RegionHeader, TRAILER_BYTES, Trailer};
+use crate::format::region::{HEADER_BYTES, TRAILER_BYTES, Trailer};
 use crate::io::Aligned;
 use crate::regions::Regions;
+use crate::survey::Use;
 use moneta_store::Key;
-
-/// What a region's first and last block say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Survey {
-    /// It is free, or of a tier that was here before.
-    Free,
-    /// It is in use.
-    InUse(Use),
-}
-
-/// A region in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Use {
-    pub(crate) sequence: u64,
-    pub(crate) base: u64,
-    /// Its trailer, unless it was being filled when the node ended.
-    pub(crate) trailer: Option<Trailer>,
-    /// Its header is damaged; the trailer knew.
-    pub(crate) damaged: bool,
-}
 
 /// A record's place in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,44 +33,12 @@ impl Listed {
 pub(crate) struct Listing {
     pub(crate) records: Vec<Listed>,
     pub(crate) summary: Summary,
+    pub(crate) span: Span,
     pub(crate) records_end: u32,
     /// The footer, or a record, is damaged.
     pub(crate) damaged: u64,
     /// Bytes read for it.
     pub(crate) bytes: u64,
-}
-
-/// Looks at a region's first and last block.
-pub(crate) fn survey(devices: &Devices, region: usize) -> io::Result<Survey> {
-    let (device, start) = devices.place(region);
-    let media = devices.media(device);
-    let mut block = Aligned::zeroed(BLOCK);
-    media.read_at(&mut block, start)?;
-    let begin = RegionHeader::decode(&block, devices.tier());
-    if begin == Begin::Free {
-        return Ok(Survey::Free);
-    }
-    let mut last = Aligned::zeroed(BLOCK);
-    media.read_at(&mut last, start + (devices.region_bytes() - BLOCK) as u64)?;
-    let trailer = Trailer::decode(&last[BLOCK - TRAILER_BYTES..], devices.tier());
-    Ok(match (begin, trailer) {
-        (Begin::Region(header), trailer) => Survey::InUse(Use {
-            sequence: header.sequence,
-            base: header.base,
-            trailer: trailer.filter(|trailer| trailer.sequence == header.sequence),
-            damaged: false,
-        }),
-        // Freeing a region wipes both its ends, so this trailer is of the records that are there.
-        (Begin::Unknown, Some(trailer)) => {
-            Survey::InUse(Use { sequence: trailer.sequence, base: trailer.base, trailer: Some(trailer), damaged: true })
-        }
-        _ => match RegionHeader::repair(&block, devices.tier()) {
-            Some(RegionHeader { sequence, base, .. }) => {
-                Survey::InUse(Use { sequence, base, trailer: None, damaged: true })
-            }
-            None => Survey::Free,
-        },
-    })
 }
 
 /// Lists a region's records: from its footer if that is sound, else by reading all of them.
@@ -118,17 +67,17 @@ fn from_footer(devices: &Devices, region: usize, trailer: &Trailer) -> io::Resul
     if xxhash_rust::xxh3::xxh3_64(footer) != trailer.footer_hash {
         return Ok(None);
     }
-    let Some(summary) = Summary::decode(footer) else { return Ok(None) };
+    let Some((summary, span, entries)) = footer::decode_head(footer, trailer.version) else { return Ok(None) };
     let mut offset = HEADER_BYTES as u32;
     let mut records = Vec::with_capacity(trailer.records as usize);
-    for entry in footer::entries(&footer[footer::SUMMARY_BYTES..]) {
+    for entry in footer::entries(entries) {
         let footer::Entry { hash, length, is_tombstone } = entry;
         records.push(Listed { hash, offset, length, is_tombstone });
         offset = offset.saturating_add(length);
     }
     let fits = offset == trailer.records_end && records.len() == trailer.records as usize;
     let bytes = bytes.len() as u64;
-    Ok(fits.then_some(Listing { records, summary, records_end: trailer.records_end, damaged: 0, bytes }))
+    Ok(fits.then_some(Listing { records, summary, span, records_end: trailer.records_end, damaged: 0, bytes }))
 }
 
 /// Lists what the records themselves say, damaged ones with the rest: nothing older may take their place. Those of a region
@@ -164,7 +113,8 @@ fn from_records(bytes: &[u8], used: &Use, seed: u64) -> Listing {
     if at < limit && used.trailer.is_none() {
         damaged -= 1;
     }
-    Listing { records, summary, records_end: at as u32, damaged, bytes: bytes.len() as u64 }
+    let span = Span { begun: used.begun, ..Span::default() };
+    Listing { records, summary, span, records_end: at as u32, damaged, bytes: bytes.len() as u64 }
 }
 
 /// The record at a place of a region, if it is sound.
@@ -199,6 +149,7 @@ pub(crate) fn enter(regions: &Regions, region: usize, used: &Use, listing: &List
     let entry = regions.get(region);
     entry.begin(used.sequence, used.base, crate::regions::State::Closed);
     entry.set_summary(listing.summary);
+    entry.set_span(listing.span);
     entry.set_extent(listing.records_end, listing.records.len() as u32);
     listing.records.iter().for_each(|record| regions.note_record(region, record.offset as usize));
 }

@@ -17,10 +17,10 @@ use crate::buffer::{Buffer, BufferPool};
 use crate::counters::Counters;
 use crate::flusher::FlushQueue;
 use crate::forgotten::Forgotten;
-use crate::format::BLOCK;
-use crate::format::footer::{self, ENTRY_BYTES_MAX, Entry, Summary};
+use crate::format::footer::{self, ENTRY_BYTES_MAX, Entry, Span, Summary, milliseconds};
 use crate::format::record::{Draft, SEQUENCE_SPAN, Salt, mark};
 use crate::format::region::{HEADER_BYTES, RegionHeader, TRAILER_BYTES, Trailer};
+use crate::format::{BLOCK, VERSION};
 use crate::location::Location;
 use crate::reclaim::Reclaim;
 use crate::regions::{Regions, State};
@@ -178,7 +178,7 @@ impl Log {
             let sequence = self.sequence.next(now);
             if !self.has_room(&open, draft.len()) || sequence - open.base >= SEQUENCE_SPAN {
                 group.sequence.store(0, Ordering::Release);
-                self.seal(open);
+                self.seal(open, now);
                 continue;
             }
             if let Some(over) = over
@@ -226,12 +226,15 @@ impl Log {
         let sequence = self.regions.next_sequence();
         let base = self.sequence.next(now);
         self.regions.forget_records(region);
-        let header = RegionHeader { tier: self.tier, sequence, base, group: group as u8 };
+        let begun = milliseconds(now);
+        let (version, group) = (VERSION, group as u8);
+        let header = RegionHeader { version, tier: self.tier, sequence, base, group, begun };
         // SAFETY: the buffer is new, and this thread alone has it.
         unsafe { buffer.write(0, &header.encode()) };
         buffer.publish(HEADER_BYTES);
         *self.regions.get(region).resident.write() = Some(Arc::clone(&buffer));
         self.regions.get(region).begin(sequence, base, State::Open);
+        self.regions.get(region).set_span(Span { begun, ..Span::default() });
         let mut footer = Vec::with_capacity(self.region_bytes / 64);
         footer.resize(footer::SUMMARY_BYTES, 0);
         let summary = Summary::EMPTY;
@@ -264,10 +267,13 @@ impl Log {
     }
 
     /// Hands a full region to the flusher.
-    fn seal(&self, open: Open) {
+    fn seal(&self, open: Open, now: u32) {
         let Open { region, sequence, base, buffer, end, records, mut footer, summary } = open;
-        footer[..footer::SUMMARY_BYTES].copy_from_slice(&summary.encode());
+        let span = Span { ended: milliseconds(now), ..self.regions.get(region).span() };
+        self.regions.get(region).set_span(span);
+        footer[..footer::SUMMARY_BYTES].copy_from_slice(&footer::encode_head(&summary, &span));
         let trailer = Trailer {
+            version: VERSION,
             tier: self.tier,
             sequence,
             base,
@@ -283,13 +289,13 @@ impl Log {
     }
 
     /// Seals the open region of a group, if it has one with records.
-    pub(crate) fn rotate(&self, group: usize) {
+    pub(crate) fn rotate(&self, group: usize, now: u32) {
         let mut head = self.groups[group].open.lock();
         if head.as_ref().is_some_and(|open| open.records > 0)
             && let Some(open) = head.take()
         {
             self.groups[group].sequence.store(0, Ordering::Release);
-            self.seal(open);
+            self.seal(open, now);
         }
     }
 

@@ -29,10 +29,11 @@ use crate::format::BLOCK;
 use crate::format::record::{Draft, Salt, View, mark};
 use crate::format::region::{HEADER_BYTES, TRAILER_BYTES};
 use crate::io::Aligned;
-use crate::listing::{Listed, Survey, list, survey};
+use crate::listing::{Listed, list};
 use crate::location::Location;
 use crate::log::{CARRIED, GROUPS};
 use crate::regions::State;
+use crate::survey::{Survey, survey};
 
 /// How often regions are looked for that have expired, and how long a device that failed is left alone.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -156,7 +157,7 @@ impl Reclaimer {
             (None, State::Closed) => oldest,
             (None, State::Open) => {
                 // A region that fills slowly is the oldest by now. It has to be written before it can go.
-                (0..GROUPS).filter(|group| self.is_open(*group, oldest)).for_each(|group| inner.log.rotate(group));
+                (0..GROUPS).filter(|group| self.is_open(*group, oldest)).for_each(|group| inner.log.rotate(group, now));
                 return None;
             }
             (None, _) => return None,

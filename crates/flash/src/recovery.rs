@@ -16,9 +16,11 @@ use crate::engine::Inner;
 use crate::error::FlashError;
 use crate::format::BLOCK;
 use crate::identity::Identity;
-use crate::listing::{Listing, Survey, Use, enter, list, survey};
+use crate::listing::{Listing, enter, list};
 use crate::location::Location;
+use crate::regions::State;
 use crate::snapshot;
+use crate::survey::{Survey, Use, survey};
 
 /// Regions whose footers are in memory at once.
 const BATCH: usize = 256;
@@ -30,6 +32,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the superblocks cannot be written.
 pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
+    inner.devices.retired().into_iter().for_each(|region| inner.regions.get(region).retire());
     if fresh {
         (0..inner.regions.len()).for_each(|region| inner.regions.give_back(region));
     } else {
@@ -121,7 +124,11 @@ fn in_parallel(inner: &Inner, count: usize, work: impl Fn(usize) + Sync) {
 fn survey_all(inner: &Inner) -> Vec<(usize, Use)> {
     let flushed_below = inner.devices.state().flushed_below;
     let surveys: Vec<Mutex<Option<Survey>>> = (0..inner.regions.len()).map(|_| Mutex::default()).collect();
-    in_parallel(inner, surveys.len(), |region| match survey(&inner.devices, region) {
+    let look = |region: usize| match inner.regions.get(region).state() {
+        State::Retired => Ok(Survey::Free),
+        _ => survey(&inner.devices, region),
+    };
+    in_parallel(inner, surveys.len(), |region| match look(region) {
         Ok(survey) => *surveys[region].lock() = Some(survey),
         Err(error) => {
             count(&inner.counters.io_errors, 1);
@@ -135,7 +142,9 @@ fn survey_all(inner: &Inner) -> Vec<(usize, Use)> {
             Some(Survey::InUse(used)) if used.sequence >= flushed_below => found.push((region, used)),
             Some(_) => inner.regions.give_back(region),
             // How new it is nobody knows: as new as can be.
-            None => found.push((region, Use { sequence: u64::MAX - 1, base: 0, trailer: None, damaged: true })),
+            None => {
+                found.push((region, Use { sequence: u64::MAX - 1, base: 0, begun: 0, trailer: None, damaged: true }))
+            }
         }
     }
     let damaged = found.iter().filter(|(_, used)| used.damaged).count();

@@ -5,7 +5,8 @@
 //!   free ───────────▶ open ───────────▶ sealed ───────────▶ closed
 //!    ▲                 │                  │                    │ chosen
 //!    │     wiped       │ flush_all        │ flush_all          ▼
-//!    └─────────────────┴──────────────────┴───────────── reclaiming
+//!    └─────────────────┴──────────────────┴───────────── reclaiming ──▶ retired
+//!                                                          block bad
 //! ```
 //!
 //! A region's sequence number is set before anything of its new use is visible and to 0 when it is free; whoever read from a
@@ -19,7 +20,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::buffer::Buffer;
 use crate::format::BLOCK;
-use crate::format::footer::Summary;
+use crate::format::footer::{Span, Summary};
 
 /// What a region is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +31,12 @@ pub(crate) enum State {
     Sealed,
     Closed,
     Reclaiming,
+    /// A device cannot read or write it: it is in no use, for good.
+    Retired,
 }
 
 impl State {
-    const ALL: [Self; 5] = [Self::Free, Self::Open, Self::Sealed, Self::Closed, Self::Reclaiming];
+    const ALL: [Self; 6] = [Self::Free, Self::Open, Self::Sealed, Self::Closed, Self::Reclaiming, Self::Retired];
 }
 
 /// One region.
@@ -46,6 +49,9 @@ pub(crate) struct Region {
     expiry_max: AtomicU32,
     behind: AtomicU64,
     last: AtomicU64,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    version: AtomicU64,
     records_end: AtomicU32,
     records: AtomicU32,
     /// The region in RAM, while it is being filled or written. Read-locked for a lookup, write-locked to set it.
@@ -98,6 +104,21 @@ impl Region {
         self.last.store(summary.last, Ordering::Relaxed);
     }
 
+    /// When it was filled.
+    pub(crate) fn span(&self) -> Span {
+        Span {
+            begun: self.begun.load(Ordering::Relaxed),
+            ended: self.ended.load(Ordering::Relaxed),
+            version: self.version.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn set_span(&self, span: Span) {
+        self.begun.store(span.begun, Ordering::Relaxed);
+        self.ended.store(span.ended, Ordering::Relaxed);
+        self.version.store(span.version, Ordering::Relaxed);
+    }
+
     /// Where its records end.
     pub(crate) fn records_end(&self) -> u32 {
         self.records_end.load(Ordering::Relaxed)
@@ -117,6 +138,7 @@ impl Region {
     pub(crate) fn begin(&self, sequence: u64, base: u64, state: State) {
         self.base.store(base, Ordering::Relaxed);
         self.set_summary(Summary::EMPTY);
+        self.set_span(Span::default());
         self.set_extent(0, 0);
         self.sequence.store(sequence, Ordering::Release);
         self.set_state(state);
@@ -124,9 +146,18 @@ impl Region {
 
     /// Ends its use.
     pub(crate) fn end(&self) {
+        self.leave(State::Free);
+    }
+
+    /// Takes it out of use for good.
+    pub(crate) fn retire(&self) {
+        self.leave(State::Retired);
+    }
+
+    fn leave(&self, state: State) {
         self.sequence.store(0, Ordering::Release);
         *self.resident.write() = None;
-        self.set_state(State::Free);
+        self.set_state(state);
     }
 }
 
@@ -230,9 +261,11 @@ impl Regions {
         free.pop_front().map(|region| region as usize)
     }
 
-    /// Puts a region on the list of free ones.
+    /// Puts a region on the list of free ones, unless it is retired.
     pub(crate) fn give_back(&self, region: usize) {
-        self.free.lock().push_back(region as u32);
+        if self.get(region).state() != State::Retired {
+            self.free.lock().push_back(region as u32);
+        }
     }
 
     pub(crate) fn free(&self) -> usize {

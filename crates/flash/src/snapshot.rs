@@ -6,15 +6,16 @@
 //!  16  identity, the one that superblocks name
 //!  24  layout of the devices
 //!  32  shards u32, 0 u32
-//!  40  regions, 48 bytes each:  sequence u64, base u64, expiry min u32, max u32, behind u64, last u64,
-//!                               end of records u32, records u32
+//!  40  regions, 72 bytes each:  sequence u64, base u64, expiry min u32, max u32, behind u64, last u64,
+//!                               end of records u32, records u32, begun u64, ended u64, greatest version u64
 //!      where records begin: u16 for each block
 //!      the index of each shard
 //!      XXH3-64 of all bytes before
 //! ```
 //!
 //! A snapshot is a file next to the first device's. It counts only together with superblocks that name it, and is named no
-//! more before the first request is served: a node that dies later finds none and reads footers.
+//! more before the first request is served: a node that dies later finds none and reads footers. One of an earlier version is
+//! not taken.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -27,7 +28,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::devices::TierState;
 use crate::engine::Inner;
-use crate::format::footer::Summary;
+use crate::format::footer::{Span, Summary};
 use crate::format::{VERSION, read_int};
 use crate::location::TAG_BITS;
 use crate::regions::State;
@@ -35,7 +36,7 @@ use crate::shard::Shard;
 
 const MAGIC: [u8; 8] = *b"MONETASN";
 const HEAD_BYTES: usize = 40;
-const REGION_BYTES: usize = 48;
+const REGION_BYTES: usize = 72;
 /// Bytes moved between file and memory at once.
 const IO_BYTES: usize = 1 << 20;
 
@@ -113,7 +114,7 @@ fn write(inner: &Inner, path: &Path, identity: u64) -> io::Result<()> {
     out.write_all(&head)?;
     for (_, region) in inner.regions.iter() {
         let mut bytes = [0; REGION_BYTES];
-        let summary = region.summary();
+        let (summary, span) = (region.summary(), region.span());
         bytes[..8].copy_from_slice(&region.sequence().to_le_bytes());
         bytes[8..16].copy_from_slice(&region.base().to_le_bytes());
         bytes[16..20].copy_from_slice(&summary.expiry_min.to_le_bytes());
@@ -121,7 +122,10 @@ fn write(inner: &Inner, path: &Path, identity: u64) -> io::Result<()> {
         bytes[24..32].copy_from_slice(&summary.behind.to_le_bytes());
         bytes[32..40].copy_from_slice(&summary.last.to_le_bytes());
         bytes[40..44].copy_from_slice(&region.records_end().to_le_bytes());
-        bytes[44..].copy_from_slice(&region.records().to_le_bytes());
+        bytes[44..48].copy_from_slice(&region.records().to_le_bytes());
+        bytes[48..56].copy_from_slice(&span.begun.to_le_bytes());
+        bytes[56..64].copy_from_slice(&span.ended.to_le_bytes());
+        bytes[64..].copy_from_slice(&span.version.to_le_bytes());
         out.write_all(&bytes)?;
     }
     for first in inner.regions.firsts() {
@@ -194,6 +198,11 @@ impl Image {
                 last: read_int!(u64, bytes, 32),
             });
             region.set_extent(read_int!(u32, bytes, 40), read_int!(u32, bytes, 44));
+            region.set_span(Span {
+                begun: read_int!(u64, bytes, 48),
+                ended: read_int!(u64, bytes, 56),
+                version: read_int!(u64, bytes, 64),
+            });
         }
         for (slot, first) in inner.regions.firsts().iter().zip(self.firsts) {
             slot.store(first, Ordering::Relaxed);

@@ -88,7 +88,7 @@ impl Source {
 impl Inner {
     fn begin_walk(&self) -> Walk {
         let mut walks = self.walks.0.lock();
-        self.log.rotate(CARRIED);
+        self.log.rotate(CARRIED, self.clock.now());
         let end = self.regions.upcoming_sequence();
         let progress = Arc::new(Progress { position: AtomicU64::new(0), end });
         walks.push(Arc::downgrade(&progress));

@@ -1,7 +1,8 @@
-//! A tier that version 1 of the format wrote, kept in the repository: every later build must read it.
+//! Tiers that each version of the format wrote, kept in the repository: every later build must read them.
 //!
 //! Without this, a change of the layout would go unnoticed as long as the same build writes and reads, and would cost its
-//! users everything they have on disk. `MONETA_WRITE_FIXTURES=1` writes the fixture anew: for a new version, beside the old.
+//! users everything they have on disk. `MONETA_WRITE_FIXTURES=1` writes the newest version's fixture anew; those of older
+//! versions no build can write any more.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -13,7 +14,8 @@ use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::{Clock, Item, ItemRef, Key, Lookup, Step, Store};
 
 const BLOCK: usize = 4096;
-const FIXTURE: &str = "tests/fixtures/version-1.blocks";
+/// The version that this build writes.
+const NEWEST: u32 = 2;
 /// The second in which the fixture was written.
 const THEN: u32 = 1_000_000_000;
 const TIER_BYTES: u64 = 6 << 20;
@@ -116,23 +118,56 @@ fn unpack(packed: &[u8], file: &Path) {
     }
 }
 
-#[test]
-fn what_version_1_wrote_is_read() {
-    if std::env::var_os("MONETA_WRITE_FIXTURES").is_some() {
-        let folder = tempfile::tempdir().unwrap();
-        let flash = open(folder.path(), THEN);
-        fill(&flash);
-        drop(flash);
-        std::fs::write(FIXTURE, pack(&folder.path().join("moneta.flash"))).unwrap();
-    }
-    let packed = std::fs::read(FIXTURE).unwrap();
+fn fixture(version: u32) -> String {
+    format!("tests/fixtures/version-{version}.blocks")
+}
+
+/// The version in the newest copy of a file's superblock.
+fn version_of(file: &Path) -> u32 {
+    let bytes = std::fs::read(file).unwrap();
+    let number = |offset: usize| u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap());
+    let newest = if number(24) > number(BLOCK + 24) { 0 } else { BLOCK };
+    number(newest + 8) as u32
+}
+
+fn is_read(version: u32) {
+    let packed = std::fs::read(fixture(version)).unwrap();
     for now in [THEN + 50, THEN + 200] {
         let folder = tempfile::tempdir().unwrap();
-        unpack(&packed, &folder.path().join("moneta.flash"));
+        let file = folder.path().join("moneta.flash");
+        unpack(&packed, &file);
+        assert_eq!(version_of(&file), version);
         let flash = open(folder.path(), now);
         check(&flash, now);
         let found = flash.stats().flash.unwrap();
         assert_eq!(found.checksum_failures, 0);
         assert!(found.regions_closed >= 2, "a full region and one that was being filled");
+        assert_eq!(
+            version_of(&file),
+            NEWEST,
+            "a build that knows only version {version} must refuse what this one writes"
+        );
+        set(&flash, "written by this build", b"later", &Write::default());
+        drop(flash);
+        let flash = open(folder.path(), now);
+        check(&flash, now);
+        assert_eq!(get(&flash, "written by this build").unwrap().value, b"later");
     }
+}
+
+#[test]
+fn what_version_1_wrote_is_read() {
+    is_read(1);
+}
+
+#[test]
+fn what_version_2_wrote_is_read() {
+    if std::env::var_os("MONETA_WRITE_FIXTURES").is_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let flash = open(folder.path(), THEN);
+        fill(&flash);
+        drop(flash);
+        std::fs::write(fixture(NEWEST), pack(&folder.path().join("moneta.flash"))).unwrap();
+    }
+    is_read(2);
 }

@@ -6,8 +6,14 @@ use moneta_flash::inspect::{Inspection, RegionReport, RegionState};
 use serde_json::{Value, json};
 
 /// Every state, in the order shown.
-const STATES: [RegionState; 5] =
-    [RegionState::Free, RegionState::Open, RegionState::Full, RegionState::Flushed, RegionState::Unreadable];
+const STATES: [RegionState; 6] = [
+    RegionState::Free,
+    RegionState::Open,
+    RegionState::Full,
+    RegionState::Flushed,
+    RegionState::Unreadable,
+    RegionState::Retired,
+];
 
 /// Sums over regions.
 #[derive(Default)]
@@ -55,7 +61,7 @@ fn is_whole(found: &Inspection) -> bool {
     found.devices == found.tier_devices as usize
 }
 
-/// A summary; with `every_region` the table of all regions, else only of damaged ones.
+/// A summary; with `every_region` the table of all regions, else only of damaged and retired ones.
 pub fn as_text(found: &Inspection, verified: bool, every_region: bool) -> String {
     let mut text = String::new();
     let totals = Totals::of(found);
@@ -82,7 +88,8 @@ pub fn as_text(found: &Inspection, verified: bool, every_region: bool) -> String
     let looked_at =
         if verified { "every record was checked" } else { "of headers and footers; --verify checks every record" };
     let _ = writeln!(text, "damaged      {} ({looked_at})", totals.damaged);
-    let damaged = |region: &&RegionReport| region.damaged > 0 || region.state == RegionState::Unreadable;
+    let is_bad = |state| matches!(state, RegionState::Unreadable | RegionState::Retired);
+    let damaged = |region: &&RegionReport| region.damaged > 0 || is_bad(region.state);
     let listed: Vec<&RegionReport> = found.regions.iter().filter(|region| every_region || damaged(region)).collect();
     if !listed.is_empty() {
         list(&mut text, &listed);
@@ -167,6 +174,7 @@ fn region_json(region: &RegionReport) -> Value {
         "state": region.state.name(),
         "sequence": region.sequence,
         "begun": region.begun,
+        "ended": region.ended,
         "records": region.records,
         "record_bytes": region.record_bytes,
         "tombstones": region.tombstones,

@@ -43,6 +43,7 @@ impl Devices {
             places: places(&all),
             tier: first.tier,
             seed: first.seed,
+            shard_bits: first.shard_bits,
             layout: layout(&all),
             superblocks: Mutex::new(Superblocks::found(found)),
             media,

@@ -39,6 +39,7 @@ pub struct Devices {
     superblocks: Mutex<Superblocks>,
     tier: u64,
     seed: u64,
+    shard_bits: u32,
     layout: u64,
     snapshot_path: Option<PathBuf>,
 }
@@ -66,6 +67,30 @@ pub struct TierState {
     pub clean_stop: u64,
     /// What is on the devices counts no longer: the tier starts empty.
     pub abandoned: bool,
+    /// Reserved: items with a lower version count no longer, from the second [`TierState::floor_from`] on. 0: none.
+    pub floor_version: u64,
+    /// Reserved: the second from which the floor counts.
+    pub floor_from: u32,
+}
+
+/// How the keys of a tier are hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyHash {
+    /// 1: XXH3-64 under the tier's seed. 2 is reserved for a keyed one.
+    pub name: u32,
+    /// The key of a keyed hash; zeros for one that has none.
+    pub key: [u8; 32],
+}
+
+impl Default for KeyHash {
+    fn default() -> Self {
+        Self { name: Self::XXH3, key: [0; 32] }
+    }
+}
+
+impl KeyHash {
+    /// XXH3-64 under the tier's seed.
+    pub const XXH3: u32 = 1;
 }
 
 impl Devices {
@@ -134,6 +159,7 @@ impl Devices {
             places: places(&all),
             tier: all[0].tier,
             seed: all[0].seed,
+            shard_bits: all[0].shard_bits,
             layout: layout(&all),
             superblocks: Mutex::new(superblocks),
             media,
@@ -160,6 +186,36 @@ impl Devices {
     /// Seed under which keys are hashed, random, kept for the life of the tier.
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// Bits of a key's hash that choose its shard of the index: the same for as long as the tier lives, whatever it grows
+    /// to, since a delete and a restart tell keys apart by shard and tag.
+    pub fn shard_bits(&self) -> u32 {
+        self.shard_bits
+    }
+
+    /// Regions that are in no use any more because a device cannot read or write them.
+    pub fn retired(&self) -> Vec<usize> {
+        let superblocks = self.superblocks.lock();
+        let all: Vec<&Superblock> = superblocks.all().collect();
+        let is_retired = |(device, offset): &(u32, u64)| {
+            all[*device as usize].retired.contains(&number_on_device(*offset, self.region_bytes))
+        };
+        let places = self.places.iter().enumerate();
+        places.filter(|(_, place)| is_retired(place)).map(|(region, _)| region).collect()
+    }
+
+    /// Takes a region out of use for good, and waits until the superblocks say so.
+    ///
+    /// # Errors
+    /// The first device's that failed. The region is written down with the next state that is saved.
+    #[allow(dead_code, reason = "the reclaimer and the recovery do not call it yet")]
+    pub fn retire(&self, region: usize) -> io::Result<()> {
+        let (device, offset) = self.place(region);
+        let mut superblocks = self.superblocks.lock();
+        superblocks.retire(device, number_on_device(offset, self.region_bytes));
+        let state = superblocks.state();
+        superblocks.save(&state, &self.media)
     }
 
     /// Device and offset of a region.
@@ -227,6 +283,10 @@ fn places(superblocks: &[&Superblock]) -> Vec<(u32, u64)> {
         superblocks.iter().enumerate().filter(has).map(place)
     };
     (0..most).flat_map(row).collect()
+}
+
+fn number_on_device(offset: u64, region_bytes: usize) -> u32 {
+    ((offset - FIRST_REGION) / region_bytes as u64) as u32
 }
 
 fn layout(superblocks: &[&Superblock]) -> u64 {

@@ -16,37 +16,54 @@
 //!       +----------------+----------------+----------------+----------------+
 //!   64  | regions                         | number         | flags          |
 //!       +----------------+----------------+----------------+----------------+
-//!   80  | flushed below                   | flush at       | 0              |
+//!   80  | flushed below                   | flush at       | shard bits     |
 //!       +----------------+----------------+----------------+----------------+
 //!   96  | sequence floor                  | clean stop                      |
 //!       +----------------+----------------+----------------+----------------+
-//!  112  | 0 up to 4096                                                      |
+//!  112  | hash           | 0              | floor: version                  |
+//!       +----------------+----------------+----------------+----------------+
+//!  128  | floor: from    | 0              | 0                               |
+//!       +----------------+----------------+----------------+----------------+
+//!  144  | key of the hash, 32 bytes                                         |
+//!       +-------------------------------------------------------------------+
+//!  176  | 0 up to 512                                                       |
+//!       +----------------+--------------------------------------------------+
+//!  512  | retired regions| the number of each on this device, 4 bytes each   |
+//!       +----------------+--------------------------------------------------+
+//!       | 0 up to 4096                                                      |
 //!       +-------------------------------------------------------------------+
 //! ```
 //! Numbers are little-endian. The checksum is XXH3 of all 4096 bytes with the checksum's own as 0. Every version keeps
-//! magic, version and checksum where they are.
+//! magic, version and checksum where they are. In version 1 all from `shard bits` and from 112 on was 0, but for the fields
+//! drawn here up to 112: a tier of it is hashed by hash 1, and its shard bits follow from its size.
 
 use std::io;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::TierState;
+use super::{KeyHash, TierState};
 use crate::io::{Aligned, BLOCK_BYTES, Media};
 
 /// First bytes of a device of ours.
 const MAGIC: [u8; 8] = *b"MONETASB";
 /// The version written, and the newest one read.
-const VERSION: u32 = 1;
+const VERSION: u32 = crate::format::VERSION as u32;
+/// The oldest one read.
+const VERSION_1: u32 = crate::format::VERSION_1 as u32;
 /// Where the first region begins, in bytes.
 pub(super) const FIRST_REGION: u64 = 1 << 20;
 /// Flag: what is on the tier counts no longer.
 const ABANDONED: u32 = 1;
-/// Bytes of the fields; the rest of the block is zero.
-const FIELD_BYTES: usize = 112;
+/// Bytes of the fields of one length.
+const FIELD_BYTES: usize = 176;
+/// Where the list of retired regions is.
+const RETIRED: usize = 512;
+/// Retired regions that a superblock has room for.
+pub(super) const RETIRED_MAX: usize = (BLOCK_BYTES - RETIRED) / 4 - 1;
 const CHECKSUM: std::ops::Range<usize> = 16..24;
 
 const _: () = assert!(2 * BLOCK_BYTES as u64 <= FIRST_REGION && FIRST_REGION.is_multiple_of(BLOCK_BYTES as u64));
-const _: () = assert!(FIELD_BYTES <= 512, "one sector, which devices write whole");
+const _: () = assert!(FIELD_BYTES <= RETIRED);
 
 /// The fields of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +84,12 @@ pub(super) struct Superblock {
     pub(super) region_bytes: u64,
     /// Regions of this device.
     pub(super) regions: u64,
+    /// Bits of a key's hash that choose the index shard, for the life of the tier; 0 in version 1, which does not name them.
+    pub(super) shard_bits: u32,
+    /// How keys are hashed.
+    pub(super) hash: KeyHash,
+    /// Regions of this device that cannot be used any more, by their number on it.
+    pub(super) retired: Vec<u32>,
     /// The tier's state.
     pub(super) state: TierState,
 }
@@ -105,10 +128,21 @@ impl Superblock {
         fields.extend((if self.state.abandoned { ABANDONED } else { 0 }).to_le_bytes());
         fields.extend(self.state.flushed_below.to_le_bytes());
         fields.extend(self.state.flush_at.to_le_bytes());
-        fields.extend(0u32.to_le_bytes());
+        fields.extend(self.shard_bits.to_le_bytes());
         fields.extend(self.state.sequence_floor.to_le_bytes());
         fields.extend(self.state.clean_stop.to_le_bytes());
+        fields.extend(self.hash.name.to_le_bytes());
+        fields.extend(0u32.to_le_bytes());
+        fields.extend(self.state.floor_version.to_le_bytes());
+        fields.extend(self.state.floor_from.to_le_bytes());
+        fields.extend([0; 12]);
+        fields.extend(self.hash.key);
         block[..FIELD_BYTES].copy_from_slice(&fields);
+        let retired = &self.retired[..self.retired.len().min(RETIRED_MAX)];
+        block[RETIRED..RETIRED + 4].copy_from_slice(&(retired.len() as u32).to_le_bytes());
+        for (place, region) in block[RETIRED + 4..].chunks_exact_mut(4).zip(retired) {
+            place.copy_from_slice(&region.to_le_bytes());
+        }
         let checksum = xxh3_64(&block);
         block[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
         block
@@ -128,12 +162,18 @@ impl Superblock {
             return Copied::Damaged;
         }
         match number32(block, 8) {
-            VERSION => Copied::Whole(Self::fields(block)),
+            version @ VERSION_1..=VERSION => Copied::Whole(Self::fields(block, version)),
             later => Copied::Newer(later),
         }
     }
 
-    fn fields(block: &[u8]) -> Self {
+    fn fields(block: &[u8], version: u32) -> Self {
+        let hash = if version == VERSION_1 {
+            KeyHash::default()
+        } else {
+            KeyHash { name: number32(block, 112), key: block[144..176].try_into().expect("32 bytes") }
+        };
+        let retired = block[RETIRED + 4..].chunks_exact(4).map(|number| number32(number, 0));
         Self {
             devices: number32(block, 12),
             generation: number64(block, 24),
@@ -143,12 +183,17 @@ impl Superblock {
             region_bytes: number64(block, 56),
             regions: number64(block, 64),
             number: number32(block, 72),
+            shard_bits: number32(block, 92),
+            hash,
+            retired: retired.take(number32(block, RETIRED) as usize).collect(),
             state: TierState {
                 abandoned: number32(block, 76) & ABANDONED != 0,
                 flushed_below: number64(block, 80),
                 flush_at: number32(block, 88),
                 sequence_floor: number64(block, 96),
                 clean_stop: number64(block, 104),
+                floor_version: number64(block, 120),
+                floor_from: number32(block, 128),
             },
         }
     }
@@ -231,12 +276,17 @@ mod tests {
             seed: 0x0102_0304_0506_0708,
             region_bytes: 8 << 20,
             regions: 1234,
+            shard_bits: 5,
+            hash: KeyHash { name: 2, key: std::array::from_fn(|byte| byte as u8) },
+            retired: vec![6, 1000],
             state: TierState {
                 flushed_below: 77,
                 flush_at: 88,
                 sequence_floor: 99,
                 clean_stop: 111,
                 abandoned: generation.is_multiple_of(2),
+                floor_version: 222,
+                floor_from: 333,
             },
         }
     }
@@ -263,14 +313,49 @@ mod tests {
     #[test]
     fn the_layout_is_the_one_drawn() {
         let block = superblock(5).encode();
-        assert_eq!(&block[..16], b"MONETASB\x01\0\0\0\x03\0\0\0");
+        assert_eq!(&block[..16], b"MONETASB\x02\0\0\0\x03\0\0\0");
         assert_eq!(block[24], 5);
         assert_eq!(&block[32..40], 0x1122_3344_5566_7788u64.to_le_bytes());
         assert_eq!(&block[40..48], 0x99AA_BBCC_DDEE_FF00u64.to_le_bytes());
         assert_eq!(&block[48..56], 0x0102_0304_0506_0708u64.to_le_bytes());
         assert_eq!((block[58], block[64], block[72], block[76]), (0x80, 1234u64 as u8, 2, 0));
         assert_eq!((block[80], block[88], block[96], block[104]), (77, 88, 99, 111));
-        assert!(block[FIELD_BYTES..].iter().all(|&byte| byte == 0));
+        assert_eq!((block[92], block[112], block[120], block[128], block[129]), (5, 2, 222, 77, 1));
+        assert_eq!(block[144..176], std::array::from_fn::<u8, 32, _>(|byte| byte as u8));
+        assert_eq!((block[512], block[516], block[520], block[521]), (2, 6, 0xE8, 3));
+        assert!(block[176..512].iter().chain(&block[524..]).all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn version_1_is_read_and_an_older_build_refuses_what_replaces_it() {
+        let mut block = superblock(5).encode().to_vec();
+        block[8] = 1;
+        block[92..96].fill(0);
+        block[112..].fill(0);
+        sign(&mut block);
+        let found = match Superblock::decode(&block) {
+            Copied::Whole(found) => found,
+            other => panic!("{other:?}"),
+        };
+        let state = TierState { floor_version: 0, floor_from: 0, ..superblock(5).state };
+        let expected =
+            Superblock { shard_bits: 0, hash: KeyHash::default(), retired: Vec::new(), state, ..superblock(5) };
+        assert_eq!(found, expected);
+        // What is written is version 2: a build that knows only the first takes either copy of it for a newer one's.
+        assert_eq!(number32(&found.encode(), 8), 2);
+    }
+
+    #[test]
+    fn more_retired_regions_than_there_is_room_for_are_cut_off() {
+        let written = Superblock { retired: (0..2000).collect(), ..superblock(1) };
+        let expected = Superblock { retired: (0..RETIRED_MAX as u32).collect(), ..superblock(1) };
+        assert_eq!(Superblock::decode(&written.encode()), Copied::Whole(expected));
+    }
+
+    fn sign(block: &mut [u8]) {
+        block[CHECKSUM].fill(0);
+        let checksum = xxh3_64(block);
+        block[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
     }
 
     #[test]
@@ -318,11 +403,9 @@ mod tests {
     #[test]
     fn a_newer_version_is_told_if_its_checksum_holds() {
         let mut block = superblock(3).encode().to_vec();
-        block[8] = 2;
+        block[8] = 3;
         assert_eq!(Superblock::decode(&block), Copied::Damaged);
-        block[CHECKSUM].fill(0);
-        let checksum = xxh3_64(&block);
-        block[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(head([&superblock(3).encode(), &block]), Head::Newer(2));
+        sign(&mut block);
+        assert_eq!(head([&superblock(3).encode(), &block]), Head::Newer(3));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::TierState;
-use super::superblock::{Head, Superblock};
+use super::superblock::{Head, RETIRED_MAX, Superblock};
 use super::tier::{Candidate, Plan};
 use crate::error::FlashError;
 use crate::io::Media;
@@ -70,6 +70,19 @@ impl Superblocks {
     /// The tier's state.
     pub(super) fn state(&self) -> TierState {
         self.members[0].superblock.state
+    }
+
+    /// Notes that a region of a device is in use no more. The next [`Superblocks::save`] writes it down.
+    #[allow(dead_code, reason = "as `Devices::retire`")]
+    pub(super) fn retire(&mut self, device: usize, number: u32) {
+        let retired = &mut self.members[device].superblock.retired;
+        if retired.contains(&number) {
+            return;
+        }
+        if retired.len() == RETIRED_MAX {
+            tracing::warn!(device, "more regions are bad than the superblock has room for; replace the device");
+        }
+        retired.push(number);
     }
 
     /// Writes another state to all devices that take it; the first failure is returned.

@@ -69,7 +69,7 @@ fn a_new_file_is_allocated_whole_and_found_again_with_its_state() {
     let devices = opened.devices;
     assert_eq!(devices.regions(), 32);
     let (tier, seed, layout) = (devices.tier(), devices.seed(), devices.layout());
-    let state = TierState { flushed_below: 5, flush_at: 6, sequence_floor: 7, clean_stop: 8, abandoned: false };
+    let state = TierState { flushed_below: 5, flush_at: 6, sequence_floor: 7, clean_stop: 8, ..TierState::default() };
     for _ in 0..3 {
         devices.save(&state).unwrap();
     }
@@ -134,6 +134,80 @@ fn a_device_that_grows_or_joins_keeps_the_tier_but_not_the_layout() {
     assert!(!other_order.fresh);
     let layouts = [layout, grown_layout, joined_layout, other_order.devices.layout()];
     assert!((0..4).all(|one| (0..one).all(|other| layouts[one] != layouts[other])));
+}
+
+/// Turns both superblocks of a device into version 1, which names no shard bits.
+fn as_version_1(image: &mut [u8]) {
+    for block in image[..8192].chunks_exact_mut(4096) {
+        block[8] = 1;
+        block[16..24].fill(0);
+        block[92..96].fill(0);
+        block[112..].fill(0);
+        let checksum = xxhash_rust::xxh3::xxh3_64(block);
+        block[16..24].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+#[test]
+fn the_shard_bits_of_a_tier_stay_whatever_it_grows_to() {
+    let config = FlashConfig { region_bytes: 64 << 20, ..config(&[]).with_a_device() };
+    let sparse = |bytes: u64| {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes).unwrap();
+        Arc::new(crate::io::FileMedia::new(file.try_clone().unwrap(), file, bytes)) as Arc<dyn Media>
+    };
+    let on = |media: &Arc<dyn Media>| Devices::on(vec![media.clone()], &config).unwrap();
+    // 9 GiB and more: 32 shards of 256 MiB, and 64.
+    let (before, after) = (sparse((9 << 30) + MIB), sparse((17 << 30) + MIB));
+    assert_eq!(on(&before).devices.shard_bits(), 6);
+    assert_eq!(on(&sparse((17 << 30) + MIB)).devices.shard_bits(), 7);
+    for from_version_1 in [false, true] {
+        let mut head = Aligned::zeroed(MIB as usize);
+        before.read_at(&mut head, 0).unwrap();
+        if from_version_1 {
+            as_version_1(&mut head);
+        }
+        after.write_at(&head, 0).unwrap();
+        let grown = on(&after);
+        assert!(!grown.fresh);
+        assert_eq!((grown.devices.regions(), grown.devices.shard_bits()), (17 * 16, 6));
+        assert_eq!(on(&after).devices.shard_bits(), 6, "and at the next start");
+    }
+}
+
+#[test]
+fn retired_regions_are_remembered_on_their_devices() {
+    let media: Vec<Arc<dyn Media>> = vec![MemoryMedia::new(6 * MIB), MemoryMedia::new(6 * MIB)];
+    let config = config(&[]).with_a_device();
+    let devices = Devices::on(media.clone(), &config).unwrap().devices;
+    assert_eq!(devices.retired(), []);
+    for region in [3, 8, 3] {
+        devices.retire(region).unwrap();
+    }
+    assert_eq!(devices.retired(), [3, 8]);
+    drop(devices);
+    assert_eq!(Devices::on(media.clone(), &config).unwrap().devices.retired(), [3, 8]);
+    // Of the tier that begins with one of the devices alone: its bad blocks are where they were.
+    let alone = Devices::on(vec![media[1].clone()], &config).unwrap();
+    assert!(alone.fresh);
+    assert_eq!(alone.devices.retired(), [1]);
+}
+
+#[test]
+fn a_tier_hashed_by_a_function_that_this_build_lacks_is_refused() {
+    let media = MemoryMedia::new(6 * MIB);
+    let config = config(&[]).with_a_device();
+    drop(Devices::on(vec![media.clone()], &config).unwrap());
+    media.tamper(|image| {
+        for block in image[..8192].chunks_exact_mut(4096) {
+            block[112] = 9;
+            block[16..24].fill(0);
+            let checksum = xxhash_rust::xxh3::xxh3_64(block);
+            block[16..24].copy_from_slice(&checksum.to_le_bytes());
+        }
+    });
+    let refused = Devices::on(vec![media], &config).err().unwrap().to_string();
+    assert_says(&refused, &["another function (number 9)", "begin anew"]);
 }
 
 #[test]

@@ -4,13 +4,19 @@
 
 use std::path::{Path, PathBuf};
 
-use super::TierState;
 use super::size::Size;
 use super::superblock::{FIRST_REGION, Head, Superblock};
+use super::{KeyHash, TierState};
 use crate::error::FlashError;
+use crate::identity::SHARD_BITS_MAX;
 
 /// Regions without which a tier is not begun: fewer leave none to empty while others are filled and written.
 const LEAST_REGIONS: u64 = 16;
+
+/// A shard of the index for so many bytes of device.
+const SHARD_BYTES: u64 = 256 << 20;
+/// Bits that choose a shard, at least: so that threads seldom meet at a lock.
+const SHARD_BITS_MIN: u32 = 4;
 
 /// A device that is to be part of the tier.
 #[derive(Debug)]
@@ -85,7 +91,12 @@ pub(super) fn plan(
     let keeps = tier.filter(|_| why_fresh.is_none());
     let count = candidates.len() as u32;
     let shared = match keeps {
-        Some(newest) => Superblock { generation: generation + 1, devices: count, ..newest.clone() },
+        Some(newest) => Superblock {
+            generation: generation + 1,
+            devices: count,
+            shard_bits: shard_bits_kept(&kept, region_bytes),
+            ..newest.clone()
+        },
         None => Superblock {
             generation: generation + 1,
             tier: random(),
@@ -95,6 +106,9 @@ pub(super) fn plan(
             seed: random(),
             region_bytes,
             regions: 0,
+            shard_bits: shard_bits_for(candidates.iter().map(|found| found.regions(region_bytes)).sum(), region_bytes),
+            hash: KeyHash::default(),
+            retired: Vec::new(),
             state: TierState {
                 sequence_floor: found().map(|found| found.state.sequence_floor).max().unwrap_or(0),
                 ..TierState::default()
@@ -108,9 +122,25 @@ pub(super) fn plan(
             next_number += 1;
             (random(), next_number - 1)
         });
-        Superblock { device, number, regions: candidate.regions(region_bytes), ..shared.clone() }
+        // A block that is bad stays bad, whatever tier the device is in.
+        let found = candidate.superblock().filter(|found| found.region_bytes == region_bytes);
+        let retired = found.map_or_else(Vec::new, |found| found.retired.clone());
+        Superblock { device, number, regions: candidate.regions(region_bytes), retired, ..shared.clone() }
     });
     Ok(Plan { fresh: keeps.is_none(), why_fresh, generation, superblocks: superblocks.collect() })
+}
+
+/// Bits that choose the shard of a tier that is begun with so many regions.
+fn shard_bits_for(regions: u64, region_bytes: u64) -> u32 {
+    let shards = (regions * region_bytes / SHARD_BYTES).next_power_of_two();
+    shards.trailing_zeros().clamp(SHARD_BITS_MIN, SHARD_BITS_MAX)
+}
+
+/// The same of a tier that is kept. One of version 1 has them from the sizes that it had last, before it grows. When a start
+/// that brought version 2 was cut short, some devices name them and the others have another size already.
+fn shard_bits_kept(kept: &[Option<&Superblock>], region_bytes: u64) -> u32 {
+    let named = kept.iter().flatten().map(|found| found.shard_bits).find(|bits| *bits != 0);
+    named.unwrap_or_else(|| shard_bits_for(kept.iter().flatten().map(|found| found.regions).sum(), region_bytes))
 }
 
 fn regions_in(bytes: u64, region_bytes: u64) -> u64 {
@@ -120,6 +150,16 @@ fn regions_in(bytes: u64, region_bytes: u64) -> u64 {
 /// Refuses what is not ours or not to be read by us.
 fn recognise(candidate: &Candidate) -> Result<(), FlashError> {
     let reason = match &candidate.head {
+        Head::Ours(found, _) if found.hash.name != KeyHash::XXH3 => format!(
+            "was written by a Moneta that hashes keys by another function (number {}); start that version, or begin anew \
+             with an empty one (remove the file; wipe the first MiB of a block device)",
+            found.hash.name
+        ),
+        Head::Ours(found, _) if found.shard_bits > SHARD_BITS_MAX => format!(
+            "names {} bits for the shards of its index, and {SHARD_BITS_MAX} is the most; start the version that wrote it, \
+             or begin anew with an empty one (remove the file; wipe the first MiB of a block device)",
+            found.shard_bits
+        ),
         Head::Blank | Head::Ours(..) => return Ok(()),
         Head::Foreign => "holds something that is not Moneta's; name another place, or empty this one first \
              (remove the file; wipe the first MiB of a block device)"

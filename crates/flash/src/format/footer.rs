@@ -9,13 +9,25 @@
 //!
 //! Of the key's hash those bits are kept that choose the shard (the highest 12) and the place in its index (the lowest 36).
 //! The records of a region follow each other from its header on, so their lengths say where each begins. Before the entries
-//! stand 24 bytes on the region as a whole ([`Summary`]).
+//! stand 64 bytes on the region as a whole ([`Summary`] and [`Span`]); in version 1 the first 24 of them.
+//!
+//! ```text
+//!   0  least expiry u32, last expiry u32
+//!   8  behind u64
+//!  16  last u64
+//!  24  begun u64
+//!  32  ended u64
+//!  40  greatest version u64
+//!  48  0
+//! ```
 
-use super::read_int;
+use super::{VERSION_1, read_int};
 use crate::identity::{INDEX_BITS, SHARD_BITS_MAX as SHARD_BITS};
 
 /// Bytes before the entries.
-pub(crate) const SUMMARY_BYTES: usize = 24;
+pub(crate) const SUMMARY_BYTES: usize = 64;
+/// The same in version 1.
+const SUMMARY_BYTES_1: usize = 24;
 /// Bytes of an entry, at most.
 pub(crate) const ENTRY_BYTES_MAX: usize = 11;
 
@@ -52,26 +64,53 @@ impl Summary {
         self.expiry_min = self.expiry_min.min(moment);
         self.expiry_max = self.expiry_max.max(moment);
     }
+}
 
-    pub(crate) fn encode(&self) -> [u8; SUMMARY_BYTES] {
-        let mut bytes = [0; SUMMARY_BYTES];
-        bytes[..4].copy_from_slice(&self.expiry_min.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.expiry_max.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.behind.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.last.to_le_bytes());
-        bytes
-    }
+/// When a region was filled, and with what. Apart from [`Summary`], which changes with every record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// When it was begun, in milliseconds since the Unix epoch, as exact as the node's clock; 0 if unknown.
+    pub(crate) begun: u64,
+    /// When it was full, likewise; 0 if unknown or not yet.
+    pub(crate) ended: u64,
+    /// The greatest version of its records; 0: they have none. Reserved.
+    pub(crate) version: u64,
+}
 
-    /// Reads the summary at the start of a footer; `None` if the footer is too short.
-    pub(crate) fn decode(footer: &[u8]) -> Option<Self> {
-        let bytes = footer.get(..SUMMARY_BYTES)?;
-        Some(Self {
-            expiry_min: read_int!(u32, bytes, 0),
-            expiry_max: read_int!(u32, bytes, 4),
-            behind: read_int!(u64, bytes, 8),
-            last: read_int!(u64, bytes, 16),
-        })
-    }
+/// The moment of a second, as [`Span`]s have it.
+pub(crate) fn milliseconds(second: u32) -> u64 {
+    u64::from(second) * 1000
+}
+
+/// The bytes at the start of a footer.
+pub(crate) fn encode_head(summary: &Summary, span: &Span) -> [u8; SUMMARY_BYTES] {
+    let mut bytes = [0; SUMMARY_BYTES];
+    bytes[..4].copy_from_slice(&summary.expiry_min.to_le_bytes());
+    bytes[4..8].copy_from_slice(&summary.expiry_max.to_le_bytes());
+    bytes[8..16].copy_from_slice(&summary.behind.to_le_bytes());
+    bytes[16..24].copy_from_slice(&summary.last.to_le_bytes());
+    bytes[24..32].copy_from_slice(&span.begun.to_le_bytes());
+    bytes[32..40].copy_from_slice(&span.ended.to_le_bytes());
+    bytes[40..48].copy_from_slice(&span.version.to_le_bytes());
+    bytes
+}
+
+/// Reads the start of a footer of a format version, and tells where the entries are; `None` if the footer is too short.
+pub(crate) fn decode_head(footer: &[u8], version: u16) -> Option<(Summary, Span, &[u8])> {
+    let (bytes, entries) =
+        footer.split_at_checked(if version == VERSION_1 { SUMMARY_BYTES_1 } else { SUMMARY_BYTES })?;
+    let summary = Summary {
+        expiry_min: read_int!(u32, bytes, 0),
+        expiry_max: read_int!(u32, bytes, 4),
+        behind: read_int!(u64, bytes, 8),
+        last: read_int!(u64, bytes, 16),
+    };
+    let span = if version == VERSION_1 {
+        Span::default()
+    } else {
+        Span { begun: read_int!(u64, bytes, 24), ended: read_int!(u64, bytes, 32), version: read_int!(u64, bytes, 40) }
+    };
+    Some((summary, span, entries))
 }
 
 /// One record, as a footer has it.
@@ -101,7 +140,7 @@ pub(crate) fn push(footer: &mut Vec<u8>, entry: &Entry) {
     footer.push(rest as u8);
 }
 
-/// Reads the entries behind a footer's summary, up to its end or to where they make no sense.
+/// Reads the entries behind a footer's head, up to its end or to where they make no sense.
 pub(crate) fn entries(mut bytes: &[u8]) -> impl Iterator<Item = Entry> {
     std::iter::from_fn(move || {
         let (packed, mut rest) = bytes.split_at_checked(6)?;
@@ -130,6 +169,19 @@ pub(crate) fn entries(mut bytes: &[u8]) -> impl Iterator<Item = Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_head_comes_back_and_that_of_version_1_is_read() {
+        let summary = Summary { expiry_min: 1, expiry_max: 2, behind: 3, last: 4 };
+        let span = Span { begun: 5, ended: 6, version: 7 };
+        let mut footer = encode_head(&summary, &span).to_vec();
+        assert!(footer[48..].iter().all(|byte| *byte == 0), "reserved");
+        footer.push(8);
+        assert_eq!(decode_head(&footer, super::super::VERSION), Some((summary, span, &[8][..])));
+        let first = [&footer[..SUMMARY_BYTES_1], &[9]].concat();
+        assert_eq!(decode_head(&first, VERSION_1), Some((summary, Span::default(), &[9][..])));
+        assert_eq!(decode_head(&footer[..63], super::super::VERSION), None);
+    }
 
     #[test]
     fn entries_come_back() {

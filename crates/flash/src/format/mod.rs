@@ -6,6 +6,8 @@
 //!  region: | header, 64 B | record | record | ...  free  ... | footer | trailer, 64 B |
 //! ```
 //!
+//! While a region is being filled a copy of its header stands where the trailer goes later.
+//!
 //! All integers are little-endian. A region's *sequence number* grows from one region begun to the next and is part of
 //! every checksum in it, so that what an earlier use of the same room left behind never passes for something new.
 
@@ -13,8 +15,12 @@ pub(crate) mod footer;
 pub(crate) mod record;
 pub(crate) mod region;
 
-/// Version of everything in here; a tier with a higher one is refused.
-pub(crate) const VERSION: u16 = 1;
+/// Version of everything written: superblocks, region headers and trailers, snapshots. A tier with a higher one is refused.
+///
+/// Version 1 is read: its regions keep their layout until they are used again.
+pub(crate) const VERSION: u16 = 2;
+/// The first version: region headers without a copy and without a time, footers that begin with 24 bytes.
+pub(crate) const VERSION_1: u16 = 1;
 
 /// Bytes of a block: what devices are read and written in, and what the index counts in.
 pub(crate) const BLOCK: usize = 4096;

@@ -7,17 +7,19 @@
 //!  16  tier                                           16  tier
 //!  24  sequence number of the region                  24  sequence number of the region
 //!  32  base sequence of its records                   32  base sequence of its records
-//!  40  0                                              40  end of the records u32, bytes of the footer u32
+//!  40  time begun u64, in version 1: 0                40  end of the records u32, bytes of the footer u32
 //!  48  0                                              48  hash of the footer
 //!  56  XXH3-64 of the bytes before                    56  XXH3-64 of the bytes before
 //! ```
 //!
-//! The header goes out with the first records, the trailer with the footer when the region is full. A region whose trailer
-//! does not bear its header's sequence number was being filled when the node ended. One whose first block is zero is free.
+//! The header goes out with the first records, together with a copy of it in the last 64 bytes of the region, where the
+//! trailer follows when the region is full. So each end says that the region is in use, and under which sequence number: a
+//! block that is lost does not hide it, and neither does what an earlier use left at the other end, whose number is lower.
+//! A region whose ends are both zero is free. In version 1 there is no copy.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{BLOCK, VERSION, read_int};
+use super::{BLOCK, VERSION, VERSION_1, read_int};
 
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -26,70 +28,98 @@ pub(crate) const TRAILER_BYTES: usize = 64;
 const HEADER_MAGIC: [u8; 8] = *b"MONETARG";
 const TRAILER_MAGIC: [u8; 8] = *b"MONETATR";
 
-const _: () = assert!(HEADER_BYTES < BLOCK && TRAILER_BYTES < BLOCK);
+const _: () =
+    assert!(HEADER_BYTES < BLOCK && TRAILER_BYTES == HEADER_BYTES, "the header's copy stands where the trailer goes");
 
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegionHeader {
+    /// Version of the region's layout.
+    pub(crate) version: u16,
     pub(crate) tier: u64,
     pub(crate) sequence: u64,
     pub(crate) base: u64,
     pub(crate) group: u8,
+    /// When it was begun, in milliseconds since the Unix epoch; 0 in version 1.
+    pub(crate) begun: u64,
 }
 
-/// What the first block of a region says.
+/// What the 64 bytes at one end of a region say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begin {
-    /// Nothing: the region is free.
-    Free,
-    /// A region that belongs to this tier.
-    Region(RegionHeader),
+pub(crate) enum End {
+    /// Nothing: zeros.
+    Blank,
+    /// Where the region begins, or while it is being filled also where it ends: a header of this tier.
+    Header(RegionHeader),
+    /// Where the region ends: a trailer of this tier.
+    Trailer(Trailer),
     /// Neither: damaged, or of a tier that was here before.
     Unknown,
+}
+
+impl End {
+    /// Reads one end of a region of `tier`.
+    pub(crate) fn decode(bytes: &[u8; HEADER_BYTES], tier: u64) -> Self {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Self::Blank;
+        }
+        let version = read_int!(u16, bytes, 8);
+        let is_ours = read_int!(u64, bytes, 56) == xxh3_64(&bytes[..56])
+            && read_int!(u64, bytes, 16) == tier
+            && (VERSION_1..=VERSION).contains(&version);
+        match &bytes[..8] {
+            magic if is_ours && *magic == HEADER_MAGIC => Self::Header(RegionHeader::fields(bytes, version)),
+            magic if is_ours && *magic == TRAILER_MAGIC => Self::Trailer(Trailer::fields(bytes, version)),
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Reads an end in which one bit is flipped. Worth it: a region whose ends both say nothing is lost, and older versions
+    /// would show of all that it holds.
+    pub(crate) fn repair(bytes: &[u8; HEADER_BYTES], tier: u64) -> Self {
+        let mut bytes = *bytes;
+        let found = (0..HEADER_BYTES * 8).find_map(|bit| {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let end = Self::decode(&bytes, tier);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            matches!(end, Self::Header(_) | Self::Trailer(_)).then_some(end)
+        });
+        found.unwrap_or(Self::Unknown)
+    }
+
+    /// Sequence number of the region, as far as this end knows it.
+    pub(crate) fn sequence(&self) -> Option<u64> {
+        match self {
+            Self::Header(header) => Some(header.sequence),
+            Self::Trailer(trailer) => Some(trailer.sequence),
+            Self::Blank | Self::Unknown => None,
+        }
+    }
 }
 
 impl RegionHeader {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&HEADER_MAGIC);
-        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
         bytes[10] = self.group;
         bytes[16..24].copy_from_slice(&self.tier.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.base.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.begun.to_le_bytes());
         let hash = xxh3_64(&bytes[..56]);
         bytes[56..].copy_from_slice(&hash.to_le_bytes());
         bytes
     }
 
-    /// Reads the first block of a region of `tier` in which one bit is flipped. Worth it: without its header a region that
-    /// was being filled is lost, and older versions would show of all that it holds.
-    pub(crate) fn repair(block: &[u8], tier: u64) -> Option<Self> {
-        let mut bytes: [u8; HEADER_BYTES] = block[..HEADER_BYTES].try_into().expect("a block is longer");
-        (0..HEADER_BYTES * 8).find_map(|bit| {
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            let begin = Self::decode(&bytes, tier);
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            if let Begin::Region(header) = begin { Some(header) } else { None }
-        })
-    }
-
-    /// Reads the first block of a region of `tier`.
-    pub(crate) fn decode(block: &[u8], tier: u64) -> Begin {
-        let bytes = &block[..HEADER_BYTES];
-        if bytes.iter().all(|byte| *byte == 0) {
-            return Begin::Free;
-        }
-        let header = Self {
+    fn fields(bytes: &[u8; HEADER_BYTES], version: u16) -> Self {
+        Self {
+            version,
             tier: read_int!(u64, bytes, 16),
             sequence: read_int!(u64, bytes, 24),
             base: read_int!(u64, bytes, 32),
             group: bytes[10],
-        };
-        if bytes[..8] == HEADER_MAGIC && read_int!(u64, bytes, 56) == xxh3_64(&bytes[..56]) && header.tier == tier {
-            Begin::Region(header)
-        } else {
-            Begin::Unknown
+            begun: read_int!(u64, bytes, 40),
         }
     }
 }
@@ -97,6 +127,8 @@ impl RegionHeader {
 /// What a trailer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
+    /// Version of the footer.
+    pub(crate) version: u16,
     pub(crate) tier: u64,
     pub(crate) sequence: u64,
     pub(crate) base: u64,
@@ -114,7 +146,7 @@ impl Trailer {
     pub(crate) fn encode(&self) -> [u8; TRAILER_BYTES] {
         let mut bytes = [0; TRAILER_BYTES];
         bytes[..8].copy_from_slice(&TRAILER_MAGIC);
-        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.records.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.tier.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.sequence.to_le_bytes());
@@ -127,10 +159,9 @@ impl Trailer {
         bytes
     }
 
-    /// Reads a trailer of `tier`; `None` if it is not one.
-    pub(crate) fn decode(bytes: &[u8], tier: u64) -> Option<Self> {
-        let bytes = &bytes[..TRAILER_BYTES];
-        let trailer = Self {
+    fn fields(bytes: &[u8; TRAILER_BYTES], version: u16) -> Self {
+        Self {
+            version,
             tier: read_int!(u64, bytes, 16),
             sequence: read_int!(u64, bytes, 24),
             base: read_int!(u64, bytes, 32),
@@ -138,10 +169,7 @@ impl Trailer {
             records_end: read_int!(u32, bytes, 40),
             footer_bytes: read_int!(u32, bytes, 44),
             footer_hash: read_int!(u64, bytes, 48),
-        };
-        let sound =
-            bytes[..8] == TRAILER_MAGIC && read_int!(u64, bytes, 56) == xxh3_64(&bytes[..56]) && trailer.tier == tier;
-        sound.then_some(trailer)
+        }
     }
 }
 
@@ -151,22 +179,37 @@ mod tests {
 
     #[test]
     fn headers_and_trailers_come_back_and_flipped_bits_do_not_pass() {
-        let header = RegionHeader { tier: 1, sequence: 2, base: 3, group: 4 };
-        let trailer =
-            Trailer { tier: 1, sequence: 2, base: 3, records: 4, records_end: 5, footer_bytes: 6, footer_hash: 7 };
-        assert_eq!(RegionHeader::decode(&header.encode(), 1), Begin::Region(header));
-        assert_eq!(RegionHeader::decode(&header.encode(), 2), Begin::Unknown);
-        assert_eq!(RegionHeader::decode(&[0; BLOCK], 1), Begin::Free);
-        assert_eq!(Trailer::decode(&trailer.encode(), 1), Some(trailer));
-        for bit in 0..HEADER_BYTES * 8 {
-            let flip = |mut bytes: [u8; 64]| {
+        let header = RegionHeader { version: VERSION, tier: 1, sequence: 2, base: 3, group: 4, begun: 5 };
+        let trailer = Trailer {
+            version: VERSION,
+            tier: 1,
+            sequence: 2,
+            base: 3,
+            records: 4,
+            records_end: 5,
+            footer_bytes: 6,
+            footer_hash: 7,
+        };
+        for (bytes, end) in [(header.encode(), End::Header(header)), (trailer.encode(), End::Trailer(trailer))] {
+            assert_eq!(End::decode(&bytes, 1), end);
+            assert_eq!(End::decode(&bytes, 2), End::Unknown, "of another tier");
+            for bit in 0..HEADER_BYTES * 8 {
+                let mut bytes = bytes;
                 bytes[bit / 8] ^= 1 << (bit % 8);
-                bytes
-            };
-            assert_eq!(RegionHeader::decode(&flip(header.encode()), 1), Begin::Unknown);
-            assert_eq!(RegionHeader::repair(&flip(header.encode()), 1), Some(header));
-            assert_eq!(RegionHeader::repair(&flip(header.encode()), 2), None);
-            assert_eq!(Trailer::decode(&flip(trailer.encode()), 1), None);
+                assert_eq!(End::decode(&bytes, 1), End::Unknown);
+                assert_eq!(End::repair(&bytes, 1), end);
+                assert_eq!(End::repair(&bytes, 2), End::Unknown);
+            }
         }
+        assert_eq!(End::decode(&[0; HEADER_BYTES], 1), End::Blank);
+    }
+
+    #[test]
+    fn version_1_is_read_and_a_later_one_is_not() {
+        let of_version = |version: u16| {
+            End::decode(&RegionHeader { version, tier: 1, sequence: 2, base: 3, group: 4, begun: 0 }.encode(), 1)
+        };
+        assert_eq!(of_version(VERSION_1).sequence(), Some(2));
+        assert_eq!(of_version(VERSION + 1), End::Unknown);
     }
 }
