@@ -121,7 +121,7 @@ impl Flash {
         // A tier that starts empty over an older one must not give out its CAS values again either.
         let is_new = fresh && why_fresh.is_none();
         let floor = if is_new { state.sequence_floor } else { state.sequence_floor.max(floor_at(clock.now())) };
-        let (tier, table) = (devices.tier(), Arc::clone(&regions));
+        let (tier, table) = ((devices.tier(), devices.seed()), Arc::clone(&regions));
         let log = Arc::new(Log::new(table, Arc::clone(&counters), Arc::clone(&reclaim), tier, region_bytes, floor));
         let reads = Arc::new(ReadCounters::default());
         let reader = Reader::new(devices.all().to_vec(), config.io, config.io_threads, Arc::clone(&reads))?;

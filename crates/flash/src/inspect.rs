@@ -212,7 +212,7 @@ fn damaged(devices: &Devices, region: usize, used: &Use, listing: &Listing) -> i
     let mut bytes = Aligned::zeroed(devices.region_bytes());
     devices.media(device).read_at(&mut bytes, start)?;
     let is_damaged = |record: &&crate::listing::Listed| {
-        let salt = Salt { region: used.sequence, offset: record.offset };
+        let salt = Salt { key: used.salt, offset: record.offset };
         let view = bytes.get(record.offset as usize..).and_then(View::read).filter(View::is_whole);
         !view.is_some_and(|view| view.header.len() == record.length as usize && view.is_sound(salt))
     };

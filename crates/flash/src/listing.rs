@@ -100,7 +100,7 @@ fn from_records(bytes: &[u8], used: &Use, seed: u64) -> Listing {
             };
             (record, Summary::moment(view.expiry()), used.base + view.header.sequence)
         };
-        let salt = Salt { region: used.sequence, offset: at as u32 };
+        let salt = Salt { key: used.salt, offset: at as u32 };
         let sound = sound(bytes, salt).map(listed);
         damaged += u64::from(sound.is_none());
         let found = sound.or_else(|| repaired(bytes, salt, listed)).or_else(|| followed(bytes, salt).map(listed));
@@ -147,7 +147,7 @@ fn followed(bytes: &[u8], place: Salt) -> Option<View<'_>> {
 /// Brings what is known of a region in use into the table of regions.
 pub(crate) fn enter(regions: &Regions, region: usize, used: &Use, listing: &Listing) {
     let entry = regions.get(region);
-    entry.begin(used.sequence, used.base, crate::regions::State::Closed);
+    entry.begin(used.sequence, used.base, used.salt, crate::regions::State::Closed);
     entry.set_summary(listing.summary);
     entry.set_span(listing.span);
     entry.set_extent(listing.records_end, listing.records.len() as u32);

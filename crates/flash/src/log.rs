@@ -18,7 +18,7 @@ use crate::counters::Counters;
 use crate::flusher::FlushQueue;
 use crate::forgotten::Forgotten;
 use crate::format::footer::{self, ENTRY_BYTES_MAX, Entry, Span, Summary, milliseconds};
-use crate::format::record::{Draft, SEQUENCE_SPAN, Salt, mark};
+use crate::format::record::{Draft, SEQUENCE_SPAN, Salt, mark, salt_of};
 use crate::format::region::{HEADER_BYTES, RegionHeader, TRAILER_BYTES, Trailer};
 use crate::format::{BLOCK, VERSION};
 use crate::location::Location;
@@ -57,6 +57,7 @@ pub(crate) struct Open {
     pub(crate) region: usize,
     pub(crate) sequence: u64,
     base: u64,
+    salt: u64,
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) end: usize,
     records: u32,
@@ -94,6 +95,7 @@ pub(crate) struct Log {
     counters: Arc<Counters>,
     reclaim: Arc<Reclaim>,
     tier: u64,
+    seed: u64,
     region_bytes: usize,
     appended: AtomicU64,
     /// Records in regions below are flushed. Changed with all groups locked.
@@ -101,12 +103,12 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Heads of a tier without open regions; sequence numbers begin above `floor`.
+    /// Heads of a tier without open regions, of that identity and that seed; sequence numbers begin above `floor`.
     pub(crate) fn new(
         regions: Arc<Regions>,
         counters: Arc<Counters>,
         reclaim: Arc<Reclaim>,
-        tier: u64,
+        (tier, seed): (u64, u64),
         region_bytes: usize,
         floor: u64,
     ) -> Self {
@@ -120,6 +122,7 @@ impl Log {
             counters,
             reclaim,
             tier,
+            seed,
             region_bytes,
             appended: AtomicU64::new(0),
             flushed_below: AtomicU64::new(0),
@@ -228,17 +231,18 @@ impl Log {
         self.regions.forget_records(region);
         let begun = milliseconds(now);
         let (version, group) = (VERSION, group as u8);
+        let salt = salt_of(version, sequence, self.seed);
         let header = RegionHeader { version, tier: self.tier, sequence, base, group, begun };
         // SAFETY: the buffer is new, and this thread alone has it.
         unsafe { buffer.write(0, &header.encode()) };
         buffer.publish(HEADER_BYTES);
         *self.regions.get(region).resident.write() = Some(Arc::clone(&buffer));
-        self.regions.get(region).begin(sequence, base, State::Open);
+        self.regions.get(region).begin(sequence, base, salt, State::Open);
         self.regions.get(region).set_span(Span { begun, ..Span::default() });
         let mut footer = Vec::with_capacity(self.region_bytes / 64);
         footer.resize(footer::SUMMARY_BYTES, 0);
         let summary = Summary::EMPTY;
-        Ok(Open { region, sequence, base, buffer, end: HEADER_BYTES, records: 0, footer, summary })
+        Ok(Open { region, sequence, base, salt, buffer, end: HEADER_BYTES, records: 0, footer, summary })
     }
 
     fn has_room(&self, open: &Open, length: usize) -> bool {
@@ -247,7 +251,7 @@ impl Log {
 
     fn put(&self, open: &mut Open, draft: &Draft<'_>, hash: u64, content_hash: u64, sequence: u64) -> Location {
         let (start, length) = (open.end, draft.len());
-        let salt = Salt { region: open.sequence, offset: start as u32 };
+        let salt = Salt { key: open.salt, offset: start as u32 };
         draft.write(salt, sequence - open.base, content_hash, |offset, run| {
             // SAFETY: the group's lock makes this thread the only one to append, and `start` is where its region ends.
             unsafe { open.buffer.write(start + offset, run) };
@@ -268,7 +272,7 @@ impl Log {
 
     /// Hands a full region to the flusher.
     fn seal(&self, open: Open, now: u32) {
-        let Open { region, sequence, base, buffer, end, records, mut footer, summary } = open;
+        let Open { region, sequence, base, buffer, end, records, mut footer, summary, .. } = open;
         let span = Span { ended: milliseconds(now), ..self.regions.get(region).span() };
         self.regions.get(region).set_span(span);
         footer[..footer::SUMMARY_BYTES].copy_from_slice(&footer::encode_head(&summary, &span));

@@ -29,6 +29,7 @@ pub(crate) struct Fetched {
     pub(crate) place: Place,
     bytes: Aligned,
     base: u64,
+    salt: u64,
     found: Result<usize, NotFound>,
 }
 
@@ -136,13 +137,13 @@ impl Inner {
     /// If the device fails.
     pub(crate) async fn fetch(&self, place: Place, key: &[u8]) -> Result<Fetched, StoreError> {
         let region = self.regions.get(place.region);
-        let base = region.base();
+        let (base, salt) = (region.base(), region.salt());
         let start = self.regions.offset_of(place.block);
         let bytes = self.read(&place, place.blocks * BLOCK).await?;
         let end = (start + BLOCK).min(region.records_end() as usize);
         let first = self.regions.first_record(place.block);
         let is_current = || region.sequence() == place.sequence;
-        let mut fetched = Fetched { place, bytes, base, found: Err(NotFound::Other) };
+        let mut fetched = Fetched { place, bytes, base, salt, found: Err(NotFound::Other) };
         let Some(first) = first.filter(|_| is_current()) else { return Ok(fetched) };
         let found = find_record(&fetched.bytes, start, first, end, key);
         if let Some(at) = found {
@@ -209,6 +210,6 @@ impl Inner {
 }
 
 fn is_sound(fetched: &Fetched, at: usize, start: usize) -> bool {
-    let salt = Salt { region: fetched.place.sequence, offset: (start + at) as u32 };
+    let salt = Salt { key: fetched.salt, offset: (start + at) as u32 };
     View::read(&fetched.bytes[at..]).is_some_and(|view| view.is_whole() && view.is_sound(salt))
 }

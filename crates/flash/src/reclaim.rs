@@ -107,6 +107,7 @@ struct Victim {
     region: usize,
     sequence: u64,
     base: u64,
+    salt: u64,
     /// What was read of it, by windows.
     bytes: Option<Aligned>,
     /// Which windows were.
@@ -193,6 +194,7 @@ impl Reclaimer {
             region,
             sequence,
             base: entry.base(),
+            salt: entry.salt(),
             bytes: None,
             is_read: Vec::new(),
             observed: inner.observer.read().is_some(),
@@ -350,7 +352,7 @@ impl Victim {
 
     /// A record, if it is sound.
     fn view(&mut self, inner: &Inner, record: &Listed) -> io::Result<Option<View<'_>>> {
-        let salt = Salt { region: self.sequence, offset: record.offset };
+        let salt = Salt { key: self.salt, offset: record.offset };
         let start = record.offset as usize;
         let bytes = self.read(inner, start..start + record.length as usize)?;
         let view = bytes.get(start..).and_then(View::read).filter(View::is_whole);

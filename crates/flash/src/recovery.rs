@@ -142,9 +142,10 @@ fn survey_all(inner: &Inner) -> Vec<(usize, Use)> {
             Some(Survey::InUse(used)) if used.sequence >= flushed_below => found.push((region, used)),
             Some(_) => inner.regions.give_back(region),
             // How new it is nobody knows: as new as can be.
-            None => {
-                found.push((region, Use { sequence: u64::MAX - 1, base: 0, begun: 0, trailer: None, damaged: true }))
-            }
+            None => found.push((
+                region,
+                Use { sequence: u64::MAX - 1, base: 0, begun: 0, salt: 0, trailer: None, damaged: true },
+            )),
         }
     }
     let damaged = found.iter().filter(|(_, used)| used.damaged).count();

@@ -45,6 +45,7 @@ pub(crate) struct Region {
     state: AtomicU8,
     sequence: AtomicU64,
     base: AtomicU64,
+    salt: AtomicU64,
     expiry_min: AtomicU32,
     expiry_max: AtomicU32,
     behind: AtomicU64,
@@ -86,6 +87,12 @@ impl Region {
     /// Base of its records' sequence numbers.
     pub(crate) fn base(&self) -> u64 {
         self.base.load(Ordering::Relaxed)
+    }
+
+    /// What the checksums of its records are salted with. Of the use that a sequence number read before names, if that is
+    /// still its number afterwards.
+    pub(crate) fn salt(&self) -> u64 {
+        self.salt.load(Ordering::Acquire)
     }
 
     pub(crate) fn summary(&self) -> Summary {
@@ -135,8 +142,9 @@ impl Region {
     }
 
     /// Gives it a new use.
-    pub(crate) fn begin(&self, sequence: u64, base: u64, state: State) {
+    pub(crate) fn begin(&self, sequence: u64, base: u64, salt: u64, state: State) {
         self.base.store(base, Ordering::Relaxed);
+        self.salt.store(salt, Ordering::Relaxed);
         self.set_summary(Summary::EMPTY);
         self.set_span(Span::default());
         self.set_extent(0, 0);

@@ -6,8 +6,9 @@
 //!  16  identity, the one that superblocks name
 //!  24  layout of the devices
 //!  32  shards u32, 0 u32
-//!  40  regions, 72 bytes each:  sequence u64, base u64, expiry min u32, max u32, behind u64, last u64,
-//!                               end of records u32, records u32, begun u64, ended u64, greatest version u64
+//!  40  regions, 80 bytes each:  sequence u64, base u64, expiry min u32, max u32, behind u64, last u64,
+//!                               end of records u32, records u32, begun u64, ended u64, greatest version u64,
+//!                               key of its records' checksums u64
 //!      where records begin: u16 for each block
 //!      the index of each shard
 //!      XXH3-64 of all bytes before
@@ -36,7 +37,7 @@ use crate::shard::Shard;
 
 const MAGIC: [u8; 8] = *b"MONETASN";
 const HEAD_BYTES: usize = 40;
-const REGION_BYTES: usize = 72;
+const REGION_BYTES: usize = 80;
 /// Bytes moved between file and memory at once.
 const IO_BYTES: usize = 1 << 20;
 
@@ -125,7 +126,8 @@ fn write(inner: &Inner, path: &Path, identity: u64) -> io::Result<()> {
         bytes[44..48].copy_from_slice(&region.records().to_le_bytes());
         bytes[48..56].copy_from_slice(&span.begun.to_le_bytes());
         bytes[56..64].copy_from_slice(&span.ended.to_le_bytes());
-        bytes[64..].copy_from_slice(&span.version.to_le_bytes());
+        bytes[64..72].copy_from_slice(&span.version.to_le_bytes());
+        bytes[72..].copy_from_slice(&region.salt().to_le_bytes());
         out.write_all(&bytes)?;
     }
     for first in inner.regions.firsts() {
@@ -190,7 +192,7 @@ impl Image {
                 inner.regions.give_back(number);
                 continue;
             }
-            region.begin(sequence, read_int!(u64, bytes, 8), State::Closed);
+            region.begin(sequence, read_int!(u64, bytes, 8), read_int!(u64, bytes, 72), State::Closed);
             region.set_summary(Summary {
                 expiry_min: read_int!(u32, bytes, 16),
                 expiry_max: read_int!(u32, bytes, 20),

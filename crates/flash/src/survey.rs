@@ -6,6 +6,7 @@
 use std::io;
 
 use crate::devices::Devices;
+use crate::format::record::salt_of;
 use crate::format::region::{End, HEADER_BYTES, RegionHeader, Trailer};
 use crate::format::{BLOCK, VERSION_1};
 use crate::io::Aligned;
@@ -24,6 +25,8 @@ pub(crate) enum Survey {
 pub(crate) struct Use {
     pub(crate) sequence: u64,
     pub(crate) base: u64,
+    /// Key of its records' checksums.
+    pub(crate) salt: u64,
     /// When it was begun, in milliseconds since the Unix epoch; 0 if that is not known.
     pub(crate) begun: u64,
     /// Its trailer, unless it was being filled when the node ended.
@@ -40,13 +43,13 @@ pub(crate) fn survey(devices: &Devices, region: usize) -> io::Result<Survey> {
     let first = read_end(devices, region, 0);
     let last = read_end(devices, region, devices.region_bytes() - BLOCK);
     match (first, last) {
-        (Ok(first), Ok(last)) => Ok(weigh(first, last)),
-        (Err(error), last) => match last.map(|last| weigh(End::Unknown, last)) {
+        (Ok(first), Ok(last)) => Ok(weigh(first, last, devices.seed())),
+        (Err(error), last) => match last.map(|last| weigh(End::Unknown, last, devices.seed())) {
             Ok(Survey::InUse(used)) => Ok(Survey::InUse(used)),
             _ => Err(error),
         },
         (Ok(End::Blank), Err(_)) => Ok(Survey::Free),
-        (Ok(first), Err(error)) => match weigh(first, End::Unknown) {
+        (Ok(first), Err(error)) => match weigh(first, End::Unknown, devices.seed()) {
             Survey::InUse(used) => Ok(Survey::InUse(Use { damaged: true, ..used })),
             Survey::Free => Err(error),
         },
@@ -63,14 +66,15 @@ fn read_end(devices: &Devices, region: usize, offset: usize) -> io::Result<End> 
     Ok(if end == End::Unknown { End::repair(bytes, devices.tier()) } else { end })
 }
 
-/// What two ends say together.
-pub(crate) fn weigh(first: End, last: End) -> Survey {
+/// What two ends of a region of a tier with that seed say together.
+pub(crate) fn weigh(first: End, last: End, seed: u64) -> Survey {
     let header = match first {
         End::Header(header) => Some(header),
         _ => None,
     };
-    let of_header = |RegionHeader { sequence, base, begun, .. }, damaged| {
-        Survey::InUse(Use { sequence, base, begun, trailer: None, damaged })
+    let of_header = |RegionHeader { version, sequence, base, begun, .. }, damaged| {
+        let salt = salt_of(version, sequence, seed);
+        Survey::InUse(Use { sequence, base, salt, begun, trailer: None, damaged })
     };
     // A stale end is what a write left that no sync had followed yet. One that says nothing was said something once.
     match (header, last) {
@@ -82,6 +86,7 @@ pub(crate) fn weigh(first: End, last: End) -> Survey {
         (header, End::Trailer(trailer)) => Survey::InUse(Use {
             sequence: trailer.sequence,
             base: trailer.base,
+            salt: salt_of(trailer.version, trailer.sequence, seed),
             begun: header.filter(|header| header.sequence == trailer.sequence).map_or(0, |header| header.begun),
             trailer: Some(trailer),
             damaged: header.is_none(),
@@ -115,7 +120,7 @@ mod tests {
 
     /// Sequence number, whether there is a trailer, whether an end is damaged; `None` for a free region.
     fn found(first: End, last: End) -> Option<(u64, bool, bool)> {
-        match weigh(first, last) {
+        match weigh(first, last, 5) {
             Survey::Free => None,
             Survey::InUse(used) => {
                 assert_eq!(used.base, used.sequence * 10);

@@ -198,7 +198,7 @@ impl Inner {
         if find_record(source.bytes(), 0, first, block_end, key.bytes) != Some(offset) {
             return;
         }
-        let salt = Salt { region: visit.sequence, offset: offset as u32 };
+        let salt = Salt { key: self.regions.get(visit.region).salt(), offset: offset as u32 };
         if matches!(source, Source::Device(_)) && !view.is_sound(salt) {
             count(&self.counters.checksum_failures, 1);
             return;

@@ -11,14 +11,15 @@
 //! marks name: 4 bytes of expiry (Unix second), 4 of client flags, 8 of CAS value; without the last the CAS value is the
 //! record's sequence number. Records follow each other without padding.
 //!
-//! The checksum is the low half of XXH3-64 over the region's sequence number, the record's offset in the region, the
-//! header behind the checksum, and a hash of all that follows the header: so a record read where it does not lie, or out of
-//! an earlier use of its region, does not pass.
+//! The checksum is the low half of XXH3-64 over the key of the region's use, the record's offset in the region, the header
+//! behind the checksum, and a hash of all that follows the header: so a record read where it does not lie, or out of an
+//! earlier use of its region, does not pass. Nor does one that a client put into a value for the day on which records are
+//! looked for behind a lost block: clients do not know the key.
 
 use moneta_store::{Expiry, ItemMeta};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
-use super::read_int;
+use super::{VERSION_1, read_int};
 
 /// Bytes before the optional fields.
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -119,15 +120,20 @@ impl Draft<'_> {
 /// What makes checksums differ from place to place and from use to use of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Salt {
-    /// Sequence number of the region.
-    pub(crate) region: u64,
+    /// Key of the region's use ([`salt_of`]).
+    pub(crate) key: u64,
     /// Offset of the record in the region.
     pub(crate) offset: u32,
 }
 
+/// The key of a region's use, given the version of its layout and the tier's seed. In version 1 the sequence number itself.
+pub(crate) fn salt_of(version: u16, sequence: u64, seed: u64) -> u64 {
+    if version == VERSION_1 { sequence } else { xxh3_64_with_seed(&sequence.to_le_bytes(), seed) }
+}
+
 fn checksum(place: Salt, header: &[u8; HEADER_BYTES], content_hash: u64) -> u32 {
     let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&place.region.to_le_bytes());
+    bytes[..8].copy_from_slice(&place.key.to_le_bytes());
     bytes[8..12].copy_from_slice(&place.offset.to_le_bytes());
     bytes[12..24].copy_from_slice(&header[4..]);
     bytes[24..].copy_from_slice(&content_hash.to_le_bytes());
@@ -274,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_record_comes_back_as_it_was_written() {
-        let place = Salt { region: 9, offset: 64 };
+        let place = Salt { key: 9, offset: 64 };
         for (expiry, flags, cas) in [(0, 0, None), (5, 0, None), (0, 6, Some(7)), (5, 6, Some(7)), (0, 0, Some(1))] {
             let draft =
                 Draft { key: b"key", value: [b"val", b"ue"], marks: mark::STALE, expiry: Expiry(expiry), flags, cas };
@@ -288,11 +294,19 @@ mod tests {
     }
 
     #[test]
+    fn the_key_of_a_use_depends_on_the_seed_but_in_version_1() {
+        assert_eq!(salt_of(VERSION_1, 7, 1), 7);
+        let keys = [salt_of(2, 7, 1), salt_of(2, 7, 2), salt_of(2, 8, 1), 7];
+        assert!((0..4).all(|one| (0..one).all(|other| keys[one] != keys[other])));
+        assert_eq!(keys[0], 0xa409ca3d6061b510, "what is on disk depends on it");
+    }
+
+    #[test]
     fn a_flipped_bit_or_another_place_does_not_pass() {
-        let place = Salt { region: 9, offset: 64 };
+        let place = Salt { key: 9, offset: 64 };
         let draft = Draft { key: b"key", value: [b"value", b""], marks: 0, expiry: Expiry(5), flags: 6, cas: None };
         let mut bytes = written(&draft, place);
-        for elsewhere in [Salt { region: 8, ..place }, Salt { offset: 65, ..place }] {
+        for elsewhere in [Salt { key: 8, ..place }, Salt { offset: 65, ..place }] {
             assert!(!View::read(&bytes).unwrap().is_sound(elsewhere));
         }
         for bit in 0..bytes.len() * 8 {
