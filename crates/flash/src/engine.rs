@@ -31,7 +31,6 @@ use crate::sequence::floor_at;
 use crate::shard::Shard;
 use crate::snapshot;
 use crate::threads::Threads;
-use crate::walk::Walks;
 
 /// A shard on cache lines of its own: its neighbours' locks are busy too.
 #[repr(align(128))]
@@ -51,7 +50,6 @@ pub(crate) struct Inner {
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) reclaim: Arc<Reclaim>,
-    pub(crate) walks: Walks,
     pub(crate) observer: RwLock<Option<Arc<dyn Observer>>>,
     /// The moment of a flush that waits, 0 without one.
     pub(crate) flush_at: AtomicU32,
@@ -138,7 +136,6 @@ impl Flash {
             counters,
             clock,
             reclaim,
-            walks: Walks::default(),
             observer: RwLock::new(None),
             flush_at: AtomicU32::new(state.flush_at),
             flushing: Mutex::new(()),

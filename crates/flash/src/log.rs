@@ -28,7 +28,7 @@ use crate::sequence::Sequence;
 
 /// Groups of lifetimes: records that live up to so many seconds from when they are written; the last takes the rest.
 const LIFETIMES: [u32; 4] = [600, 2 * 3600, 24 * 3600, u32::MAX];
-/// The group of records carried forward. A walk of all regions needs them apart.
+/// The group of records carried forward.
 pub(crate) const CARRIED: usize = LIFETIMES.len();
 /// All groups.
 pub(crate) const GROUPS: usize = LIFETIMES.len() + 1;
@@ -317,6 +317,13 @@ impl Log {
         let below = self.regions.upcoming_sequence();
         self.flushed_below.store(below, Ordering::Relaxed);
         (below, abandoned)
+    }
+
+    /// The sequence number that the next region will have. All regions with lower ones are in the table of regions.
+    pub(crate) fn end(&self) -> u64 {
+        // A region's number is taken, and written into the table, under its group's lock.
+        let _heads = self.groups.each_ref().map(|group| group.open.lock());
+        self.regions.upcoming_sequence()
     }
 
     /// Looks at the open region of a group under its lock.

@@ -105,7 +105,6 @@ pub(crate) struct Reclaimer {
 /// A region being emptied.
 struct Victim {
     region: usize,
-    sequence: u64,
     base: u64,
     salt: u64,
     /// What was read of it, by windows.
@@ -189,10 +188,8 @@ impl Reclaimer {
     fn try_empty(&mut self, region: usize) -> io::Result<()> {
         let inner = Arc::clone(&self.inner);
         let entry = inner.regions.get(region);
-        let sequence = entry.sequence();
         let mut victim = Victim {
             region,
-            sequence,
             base: entry.base(),
             salt: entry.salt(),
             bytes: None,
@@ -219,7 +216,7 @@ impl Reclaimer {
         if listing.is_none_or(|listing| listing.damaged > 0) {
             self.sweep(region);
         }
-        entry.end();
+        inner.regions.end_emptied(region);
         Ok(())
     }
 
@@ -255,9 +252,8 @@ impl Reclaimer {
     }
 
     fn try_carry(&self, victim: &mut Victim, record: &Listed, block: usize) -> io::Result<Option<(u64, usize)>> {
-        let (base, sequence) = (victim.base, victim.sequence);
-        let Some(view) = victim.view(&self.inner, record)? else { return Ok(None) };
-        Ok(self.inner.walks.unless_needed(sequence, || self.carry(base, block, view)))
+        let base = victim.base;
+        Ok(victim.view(&self.inner, record)?.and_then(|view| self.carry(base, block, view)))
     }
 
     /// Takes a record out of the index if it is still what the index means.

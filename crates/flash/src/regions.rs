@@ -183,6 +183,8 @@ pub(crate) struct Regions {
     free: Mutex<VecDeque<u32>>,
     /// The sequence number of the next region to be begun.
     next_sequence: AtomicU64,
+    /// Regions emptied to make room.
+    emptied: AtomicU64,
 }
 
 impl Regions {
@@ -195,6 +197,7 @@ impl Regions {
             firsts: (0..count * blocks_per_region).map(|_| AtomicU16::new(NONE)).collect(),
             free: Mutex::default(),
             next_sequence: AtomicU64::new(1),
+            emptied: AtomicU64::new(0),
         }
     }
 
@@ -278,6 +281,18 @@ impl Regions {
 
     pub(crate) fn free(&self) -> usize {
         self.free.lock().len()
+    }
+
+    /// Ends the use of a region that was emptied to make room.
+    pub(crate) fn end_emptied(&self, region: usize) {
+        // Before: a walk that sees that the region is gone sees that one more was emptied.
+        self.emptied.fetch_add(1, Ordering::Release);
+        self.get(region).end();
+    }
+
+    /// How many regions were emptied to make room.
+    pub(crate) fn emptied(&self) -> u64 {
+        self.emptied.load(Ordering::Acquire)
     }
 
     /// A sequence number for a region to be begun.

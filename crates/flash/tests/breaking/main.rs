@@ -12,3 +12,4 @@ mod kill;
 mod order;
 mod races;
 mod torn;
+mod walks;

@@ -1,0 +1,145 @@
+//! The end of a walk that was overtaken: what lies in regions begun since it began, found through the index.
+//!
+//! The index sees each entry that stays, wherever its records go: so this ends, however fast the log is written over.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use moneta_store::{Key, OwnedKey, Walking};
+use parking_lot::Mutex;
+
+use super::owed::Owed;
+use super::unreadable;
+use crate::attempt::pend;
+use crate::engine::Inner;
+use crate::format::BLOCK;
+use crate::format::record::{View, mark};
+use crate::io::Aligned;
+use crate::location::Location;
+
+/// Blocks whose keys are taken at once.
+const SPOTS: usize = 32;
+/// Classes of the index that a batch looks at, at most.
+const CLASSES: usize = 256;
+/// Blocks that are read of a place: keys begin in the first, and end in the second at the latest.
+const READ_BLOCKS: usize = 2;
+
+/// A walk through the index.
+pub(super) struct Sweep {
+    /// Regions with a lower sequence number have been walked.
+    from: u64,
+    shard: usize,
+    walk: Option<moneta_index::Walk>,
+    /// All of the shard was looked at.
+    is_through: bool,
+    /// Where reads leave the blocks.
+    read: Arc<Mutex<Vec<(Spot, Aligned)>>>,
+}
+
+/// A block that the index means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Spot {
+    region: usize,
+    sequence: u64,
+    block: usize,
+}
+
+impl Sweep {
+    /// A walk of what lies in regions from that sequence number on.
+    pub(super) fn from(from: u64) -> Self {
+        Self { from, shard: 0, walk: None, is_through: false, read: Arc::default() }
+    }
+
+    /// Goes on, and leaves keys in `owed`.
+    pub(super) fn step(&mut self, inner: &Arc<Inner>, owed: &mut Owed) -> Walking {
+        let read = std::mem::take(&mut *self.read.lock());
+        let taken = read.into_iter().try_for_each(|(spot, bytes)| self.take_keys(inner, spot, &bytes, owed));
+        if taken.is_break() {
+            // What it held is elsewhere by now, nothing says where: once more through the shard.
+            (self.walk, self.is_through) = (None, false);
+            return Walking::More;
+        }
+        if self.is_through {
+            (self.walk, self.is_through) = (None, false);
+            self.shard += 1;
+        }
+        if !owed.is_empty() {
+            return Walking::More;
+        }
+        let Some(shard) = inner.shards().nth(self.shard) else { return Walking::End };
+        let mut spots = Vec::new();
+        {
+            let mut shard = shard.lock();
+            let walk = &*self.walk.get_or_insert_with(|| shard.index.begin_walk());
+            for _ in 0..CLASSES {
+                self.is_through = !shard.index.walk(walk, |_, location| {
+                    let spot = Spot::of(inner, Location(location));
+                    if spot.sequence >= self.from && !spots.contains(&spot) {
+                        spots.push(spot);
+                    }
+                });
+                if self.is_through || spots.len() >= SPOTS {
+                    break;
+                }
+            }
+        }
+        if spots.is_empty() { Walking::More } else { Walking::Wait(self.read(inner, spots)) }
+    }
+
+    /// Reads blocks: from a region's buffer, or from its device.
+    fn read(&self, inner: &Arc<Inner>, spots: Vec<Spot>) -> moneta_store::Pending<()> {
+        let (inner, into) = (Arc::clone(inner), Arc::clone(&self.read));
+        pend(async move {
+            let reads = spots.into_iter().map(|spot| {
+                let inner = &inner;
+                async move {
+                    let start = inner.regions.offset_of(spot.block);
+                    let bytes = (READ_BLOCKS * BLOCK).min(inner.devices.region_bytes() - start);
+                    if let Some(buffer) = inner.regions.get(spot.region).resident.read().as_ref() {
+                        let all = buffer.bytes();
+                        let part = &all[start.min(all.len())..(start + bytes).min(all.len())];
+                        let mut copy = Aligned::zeroed(bytes);
+                        copy[..part.len()].copy_from_slice(part);
+                        return Ok((spot, copy));
+                    }
+                    let (device, region_start) = inner.devices.place(spot.region);
+                    let read = inner.reader.read(device, region_start + start as u64, bytes).await;
+                    read.map(|bytes| (spot, bytes)).map_err(unreadable)
+                }
+            });
+            let read: Result<Vec<_>, _> = join_all(reads).await.into_iter().collect();
+            *into.lock() = read?;
+            Ok(())
+        })
+    }
+
+    /// Takes the keys of this shard that have a record in a block; breaks if the region is used for something else by now.
+    fn take_keys(&self, inner: &Inner, spot: Spot, bytes: &[u8], owed: &mut Owed) -> ControlFlow<()> {
+        let region = inner.regions.get(spot.region);
+        let start = inner.regions.offset_of(spot.block);
+        let end = (start + BLOCK).min(region.records_end() as usize);
+        let first = inner.regions.first_record(spot.block);
+        if region.sequence() != spot.sequence {
+            return ControlFlow::Break(());
+        }
+        let mut at = first.unwrap_or(end);
+        while at < end {
+            let Some(view) = bytes.get(at - start..).and_then(View::read) else { break };
+            let key = Key::new(view.key(), inner.devices.seed());
+            if !view.header.is(mark::TOMBSTONE) && inner.identities.number(key.hash) == self.shard {
+                owed.add(OwnedKey::of(&key));
+            }
+            at += view.header.len();
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Spot {
+    /// Where an entry points to. The caller holds the shard's lock.
+    fn of(inner: &Inner, location: Location) -> Self {
+        let region = inner.regions.region_of(location.block());
+        Self { region, sequence: inner.regions.get(region).sequence(), block: location.block() }
+    }
+}
