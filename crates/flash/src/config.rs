@@ -1,7 +1,10 @@
 //! What the engine is told at its start.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use moneta_store::Progress;
 
 /// Configuration of the flash engine.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub struct FlashConfig {
     pub carry_percent: u8,
     /// Threads that will use the engine; recovery uses as many.
     pub threads: usize,
+    /// Told of each region that recovery has read.
+    pub progress: Arc<Progress>,
 }
 
 /// A place for regions.
@@ -72,6 +77,7 @@ impl FlashConfig {
             io_threads: 8,
             carry_percent: 5,
             threads: 4,
+            progress: Arc::default(),
         }
     }
 }

@@ -67,6 +67,7 @@ fn from_footers(inner: &Inner) {
     let mut dead: Vec<Mutex<HashSet<Identity>>> = Vec::new();
     dead.resize_with(inner.shard_count(), Mutex::default);
     let mut told = Instant::now();
+    inner.config.progress.begin(used.len() as u64);
     for (number, batch) in used.chunks(BATCH).enumerate() {
         let listings = list_all(inner, batch);
         enter_all(inner, &listings, &dead);
@@ -75,6 +76,7 @@ fn from_footers(inner: &Inner) {
             return distrust(inner, unread);
         }
         count(&inner.counters.recovered_regions, batch.len() as u64);
+        inner.config.progress.advance(batch.len() as u64);
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
             let (done, all) = (number * BATCH + batch.len(), used.len());

@@ -6,11 +6,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use anyhow::Context;
-use moneta_flash::Flash;
+use moneta_flash::{Flash, FlashConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_server::ByPolicy;
-use moneta_store::{Any, Chunked, ChunkedConfig, Clock, Store, Tiered, TieredConfig};
+use moneta_store::{Any, Chunked, ChunkedConfig, Clock, Progress, Store, Tiered, TieredConfig};
 
 use crate::options::report::{Refusal, Refused};
 use crate::options::settings::Settings;
@@ -30,18 +30,18 @@ pub enum Stack {
     Two(ByPolicy<Tiered<Any, Any>>),
 }
 
-/// Assembles the store that all workers share.
+/// Assembles the store that all workers share; a tier that has to be read first tells `recovery` how far it is.
 ///
 /// # Errors
 /// If a layer cannot be made, as when the system has no memory for it or a device is not fit; [`Refused`] if both tiers are one
 /// server.
-pub fn assemble(settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Stack> {
+pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Stack> {
     Ok(match (&settings.stack.upper, &settings.stack.lower) {
         // RAM alone: it holds every item, and whatever it has is answered at once, without a wait or a copy between.
         (Upper::Memory, Lower::None) => Stack::Ram(ByPolicy::same(ram(settings, random_seed(), clock)?)),
         (Upper::Memory, Lower::Flash(tier)) => {
             // At the bottom, SSD: it holds every item and outlives the process. First, as it says how keys are hashed.
-            let ssd = Flash::open(&tier.engine, Arc::clone(clock)).context(NO_SSD)?;
+            let ssd = flash(&tier.engine, clock, recovery)?;
             // Over it, RAM: the hot items, answered at once. Hashed alike, so that a key is hashed once for both.
             let ram = ram(settings, ssd.seed(), clock)?;
             Stack::Tiered(both(ram, ssd, settings, clock))
@@ -49,7 +49,7 @@ pub fn assemble(settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Stack
         (upper, lower) => {
             two_servers(upper, lower)?;
             // As above: the lower tier first.
-            let lower = self::lower(lower, settings, clock)?;
+            let lower = self::lower(lower, settings, clock, recovery)?;
             let seed = lower.as_ref().map_or_else(random_seed, Store::seed);
             match (self::upper(upper, settings, seed, clock)?, lower) {
                 (Some(upper), Some(lower)) => Stack::Two(both(upper, lower, settings, clock)),
@@ -107,10 +107,15 @@ fn upper(tier: &Upper, settings: &Settings, seed: u64, clock: &Arc<Clock>) -> an
 }
 
 /// The tier that has every item.
-fn lower(tier: &Lower, settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Option<Any>> {
+fn lower(
+    tier: &Lower,
+    settings: &Settings,
+    clock: &Arc<Clock>,
+    recovery: &Arc<Progress>,
+) -> anyhow::Result<Option<Any>> {
     Ok(match tier {
         Lower::None => None,
-        Lower::Flash(tier) => Some(Any::new(Flash::open(&tier.engine, Arc::clone(clock)).context(NO_SSD)?)),
+        Lower::Flash(tier) => Some(Any::new(flash(&tier.engine, clock, recovery)?)),
         Lower::Rocks(tier) => Some(engines::rocks(tier, settings.max_item_size, clock)?),
         Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.max_item_size, clock)?),
         // As it is, so that others can read it too.
@@ -126,8 +131,10 @@ fn remote(config: &RemoteConfig, seed: u64, clock: &Arc<Clock>) -> anyhow::Resul
     Remote::new(config, Arc::clone(clock)).context("the remote tier cannot start")
 }
 
-/// What was being done when the flash engine failed.
-const NO_SSD: &str = "the SSD tier cannot start";
+fn flash(config: &FlashConfig, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Flash> {
+    let config = FlashConfig { progress: Arc::clone(recovery), ..config.clone() };
+    Flash::open(&config, Arc::clone(clock)).context("the SSD tier cannot start")
+}
 
 fn ram(settings: &Settings, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
     let config = MemoryConfig {

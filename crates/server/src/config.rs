@@ -24,8 +24,6 @@ pub struct ServerConfig {
     pub idle_timeout: Option<Duration>,
     /// Unsent bytes at which a connection's requests are no longer read and executed. One reply may go over it.
     pub output_limit: usize,
-    /// Where the admin HTTP server listens, if anywhere.
-    pub admin: Option<SocketAddr>,
     /// How long a graceful shutdown waits for what is in flight before it closes what is left.
     pub drain_timeout: Duration,
     /// Whether SIGTERM, SIGINT and SIGUSR1 drain and stop this server and SIGHUP reloads. Off for a server inside another
@@ -50,7 +48,6 @@ impl Default for ServerConfig {
             backlog: 1024,
             idle_timeout: None,
             output_limit: Self::OUTPUT_LIMIT,
-            admin: None,
             drain_timeout: Self::DRAIN_TIMEOUT,
             handle_signals: false,
         }

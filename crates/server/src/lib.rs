@@ -36,6 +36,7 @@ mod roster;
 mod signals;
 mod worker;
 
+pub use admin::Admin;
 pub use by_policy::ByPolicy;
 pub use config::{ListenAddress, Listener, ListenerLimits, ServerConfig};
 pub use error::ServerError;

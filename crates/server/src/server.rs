@@ -1,6 +1,5 @@
 //! Puts a server together: sockets, threads, the admin side, signals; and takes it apart again.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -8,7 +7,7 @@ use mio::{Poll, Waker};
 use moneta_store::Store;
 
 use crate::acceptor::{Acceptor, WAKE};
-use crate::admin::{AdminListener, AdminThread, Observed};
+use crate::admin::Observed;
 use crate::by_policy::ByPolicy;
 use crate::config::{ListenAddress, Listener, ServerConfig};
 use crate::descriptors;
@@ -53,7 +52,6 @@ impl Server {
         let listeners = with_entrances(listeners, config);
         let closes_idle = listeners.iter().any(|(_, entrance)| entrance.closes_idle());
         let limits = Limits { closes_idle, drain_timeout: config.drain_timeout };
-        let admin = config.admin.map(AdminListener::bind).transpose()?;
 
         node.set_lifecycle(Box::new(Arc::clone(&stopper)));
         node.set_connections(Box::new(RosterView { roster: Arc::clone(&roster), clock: Arc::clone(&node.clock) }));
@@ -64,13 +62,12 @@ impl Server {
         let mailboxes = start_workers(config, &limits, &stores, &node, &roster, &mut threads)?;
         // It only looks: what it would count is nobody's traffic.
         let onlooker = Worker { store: stores.online, node: Arc::clone(&node), counters: Arc::default() };
-        let observed = Observed::new(onlooker, Arc::clone(&stopper), addresses.clone());
-        let admin = admin.map(|listener| listener.serve(observed)).transpose()?;
+        let observed = Arc::new(Observed::new(onlooker, Arc::clone(&stopper), addresses.clone()));
         start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
         for address in &addresses {
             tracing::info!(%address, workers = config.workers, "listening");
         }
-        Ok(RunningServer { _signals: signals, addresses, threads, admin })
+        Ok(RunningServer { _signals: signals, addresses, threads, observed })
     }
 }
 
@@ -195,8 +192,7 @@ pub struct RunningServer {
     _signals: Option<SignalThread>,
     addresses: Vec<ListenAddress>,
     threads: Threads,
-    // Last, so that it tells of the drain until the drain is over.
-    admin: Option<AdminThread>,
+    observed: Arc<Observed>,
 }
 
 impl RunningServer {
@@ -205,9 +201,9 @@ impl RunningServer {
         &self.addresses
     }
 
-    /// Where the admin HTTP server listens.
-    pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|admin| admin.address)
+    /// What the admin side reads of it.
+    pub(crate) fn observed(&self) -> &Arc<Observed> {
+        &self.observed
     }
 
     /// Asks it to stop and returns at once: gracefully, finishing what is in flight within the drain timeout, or not.

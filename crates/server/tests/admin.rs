@@ -4,12 +4,11 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 
 use moneta_server::ServerConfig;
 use moneta_server::latency::SAMPLE;
 use moneta_store::{FlashStats, TierStats};
-use support::admin::{fetch, metrics, start};
+use support::admin::{fetch, metrics, start, start_with};
 use support::{TestServer, config, eventually, hit, set};
 
 #[test]
@@ -45,8 +44,7 @@ fn metrics_count_the_traffic() {
 
 #[test]
 fn histograms_are_cumulative_and_complete() {
-    let admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let server = TestServer::start(ServerConfig { admin, workers: 1, ..config() });
+    let server = start_with(ServerConfig { workers: 1, ..config() });
     let mut client = server.connect();
     // One command in a sample is timed and stands for all.
     let count = 20 * SAMPLE;

@@ -184,7 +184,7 @@ fn start(workers: usize) -> (TestServer, Arc<AtomicUsize>) {
     let config = ServerConfig { workers, ..config() };
     let running =
         moneta_server::Server::start(&config, ByPolicy::same(store), Arc::clone(&node), Box::new(|| ())).unwrap();
-    (TestServer { running, node, gate: Default::default() }, drivers)
+    (TestServer { running, admin: None, node, gate: Default::default() }, drivers)
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::{ArgMatches, Command};
-use moneta_server::ByPolicy;
 use moneta_server::config::ServerConfig;
 use moneta_server::error::ServerError;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::server::{RunningServer, Server};
+use moneta_server::{Admin, ByPolicy};
 use moneta_store::{Clock, Store};
 
 use crate::banner::{self, Reachable};
@@ -46,9 +46,13 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
     }
     let clock = Arc::new(Clock::system());
-    let stack = stack::assemble(&settings, &clock)?;
+    // First, so that whoever asks after the node gets an answer while its tiers are read.
+    let recovery = Arc::default();
+    let start_admin = |address| Admin::start(address, Arc::clone(&recovery)).map_err(explain);
+    let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
+    let stack = stack::assemble(&settings, &clock, &recovery)?;
     let node = Arc::new(Node::new(node_settings(&settings, &resolved), clock, authenticator));
-    let start = Start { matches, resolved, settings, config, log_level, node };
+    let start = Start { matches, resolved, settings, config, log_level, node, admin };
     match stack {
         Stack::Ram(stores) => start.serve(stores),
         Stack::Tiered(stores) => start.serve(stores),
@@ -65,17 +69,24 @@ struct Start<'a> {
     config: ServerConfig,
     log_level: LogLevel,
     node: Arc<Node>,
+    admin: Option<Admin>,
 }
 
 impl Start<'_> {
     /// Serves `stores` until told to stop, and then brings them to rest.
     fn serve<S: Store + Clone + Send + Sync + 'static>(self, stores: ByPolicy<S>) -> anyhow::Result<()> {
-        let Self { matches, resolved, settings, config, log_level, node } = self;
+        let Self { matches, resolved, settings, config, log_level, node, admin } = self;
         let store = stores.online.clone();
         let reload = Reload::new(matches.clone(), resolved, log_level, Arc::clone(&node), store.clone());
         let server = Server::start(&config, stores, node, Box::new(move || reload.run())).map_err(explain)?;
-        greet(&settings, &config, &server);
+        if let Some(admin) = &admin {
+            admin.show(&server);
+        }
+        greet(&settings, &config, &server, admin.as_ref());
         let ended = server.join().map_err(explain);
+        if let Some(admin) = &admin {
+            admin.close_store();
+        }
         // Whatever ended it: what was accepted is to be there at the next start.
         let closing = Instant::now();
         store.close();
@@ -109,7 +120,6 @@ fn server_config(settings: &Settings) -> anyhow::Result<ServerConfig> {
         backlog: settings.backlog,
         idle_timeout: settings.idle_timeout,
         output_limit: settings.output_limit,
-        admin: endpoints::admin(settings)?,
         drain_timeout: settings.drain_timeout,
         handle_signals: true,
     })
@@ -139,10 +149,10 @@ fn node_settings(settings: &Settings, resolved: &Resolved) -> NodeSettings {
 }
 
 /// Prints the first screen. A node whose standard output is gone serves all the same.
-fn greet(settings: &Settings, config: &ServerConfig, server: &RunningServer) {
+fn greet(settings: &Settings, config: &ServerConfig, server: &RunningServer, admin: Option<&Admin>) {
     let policies = config.listeners.iter().map(|listener| listener.policy);
     let data = server.listen_addresses().iter().cloned().zip(policies).collect();
-    let reachable = Reachable { data, admin: server.admin_address() };
+    let reachable = Reachable { data, admin: admin.map(Admin::address) };
     if let Err(error) = banner::write(&mut stdout().lock(), settings, &reachable) {
         tracing::warn!(%error, "the first screen could not be written");
     }

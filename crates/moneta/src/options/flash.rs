@@ -44,6 +44,7 @@ impl FlashSettings {
             io_threads: narrow(resolved, Id::FlashIoThreads),
             carry_percent: percent(resolved, Id::FlashCarry),
             threads: narrow(resolved, Id::Threads),
+            progress: Default::default(),
         };
         Self { engine }
     }

@@ -10,9 +10,9 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::Observed;
 use super::figures;
 use super::metrics::{self, Metric, Sort};
+use super::observed::Observed;
 use super::tiers;
 use crate::counters::Totals;
 use crate::latency::{Kind, LatencyTotals};

@@ -1,23 +1,35 @@
 //! The admin side's pages.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use super::Observed;
 use super::collector;
+use super::desk::{Desk, Unanswered, ask};
+use crate::lifecycle::Phase;
+
+/// How long numbers of the store are waited for: less than the ten seconds that Prometheus waits for a scrape.
+const NUMBERS_WITHIN: Duration = Duration::from_secs(8);
+/// How long the store's health is waited for.
+const HEALTH_WITHIN: Duration = Duration::from_secs(5);
 
 /// Metrics for Prometheus, in the OpenMetrics text format.
-pub(super) async fn metrics(State(observed): State<Arc<Observed>>) -> Response {
-    match collector::text(&observed) {
-        Ok(text) => {
+pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
+    let observed = match desk.observed() {
+        Ok(observed) => observed,
+        Err(doing) => return unavailable(&doing),
+    };
+    match ask(&desk.metrics, NUMBERS_WITHIN, move || collector::text(&observed)).await {
+        Ok(Ok(text)) => {
             let format = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, format)], text).into_response()
         }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(Unanswered) => unavailable(NO_ANSWER),
     }
 }
 
@@ -27,15 +39,28 @@ pub(super) async fn healthz() -> &'static str {
 }
 
 /// Whether clients may be sent here, and why not.
-pub(super) async fn readyz(State(observed): State<Arc<Observed>>) -> Response {
+pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
+    let observed = match desk.observed() {
+        Ok(observed) => observed,
+        Err(doing) => {
+            let detail = json!({ "ready": false, "phase": doing, "notes": [] });
+            return json_page(StatusCode::SERVICE_UNAVAILABLE, &detail);
+        }
+    };
     let phase = observed.stopper.phase();
-    let health = (observed.health)();
-    let ready = observed.is_ready(&health);
+    let asked = Arc::clone(&observed);
+    let (ready, notes) = match phase {
+        Phase::Running => match ask(&desk.readiness, HEALTH_WITHIN, move || (asked.health)()).await {
+            Ok(health) => (observed.is_ready(&health), health.notes),
+            Err(Unanswered) => (false, vec![NO_ANSWER.to_owned()]),
+        },
+        _ => (false, Vec::new()),
+    };
     let totals = observed.node.registry.totals();
     let detail = json!({
         "ready": ready,
         "phase": phase.name(),
-        "notes": health.notes,
+        "notes": notes,
         "listeners": observed.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "connections": totals.curr_connections,
         "max_connections": observed.node.settings.max_connections,
@@ -44,15 +69,28 @@ pub(super) async fn readyz(State(observed): State<Arc<Observed>>) -> Response {
 }
 
 /// What the `stats` command says, as one JSON object with the same keys.
-pub(super) async fn stats(State(observed): State<Arc<Observed>>) -> Response {
+pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Response {
+    let observed = match desk.observed() {
+        Ok(observed) => observed,
+        Err(doing) => return unavailable(&doing),
+    };
     observed.node.clock.refresh();
-    let text = String::from_utf8_lossy(&(observed.stats)()).into_owned();
-    let page: serde_json::Map<_, _> = text
+    let Ok(text) = ask(&desk.statistics, NUMBERS_WITHIN, move || (observed.stats)()).await else {
+        return unavailable(NO_ANSWER);
+    };
+    let page: serde_json::Map<_, _> = String::from_utf8_lossy(&text)
         .lines()
         .filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '))
         .map(|(name, value)| (name.to_owned(), number_or_text(value)))
         .collect();
     json_page(StatusCode::OK, &page.into())
+}
+
+/// What is said of a store that hangs.
+const NO_ANSWER: &str = "the store does not answer";
+
+fn unavailable(why: &str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
 }
 
 /// Numbers as numbers, so that tools can reckon with them.

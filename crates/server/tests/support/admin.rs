@@ -3,19 +3,34 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 
-use moneta_server::ServerConfig;
+use moneta_server::{Admin, ServerConfig};
 
 use super::{PATIENCE, TestServer, config};
 
 /// A server with an admin side on a free port.
 pub fn start() -> TestServer {
-    TestServer::start(ServerConfig { admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))), ..config() })
+    start_with(config())
+}
+
+/// The same of a server with a configuration.
+pub fn start_with(config: ServerConfig) -> TestServer {
+    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), Arc::default()).unwrap();
+    let mut server = TestServer::start(config);
+    admin.show(&server.running);
+    server.admin = Some(admin);
+    server
 }
 
 /// Status and body of a page.
 pub fn fetch(server: &TestServer, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(server.running.admin_address().unwrap()).unwrap();
+    fetch_from(server.admin.as_ref().unwrap(), path)
+}
+
+/// The same of an admin side that may have no server.
+pub fn fetch_from(admin: &Admin, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(admin.address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: moneta\r\nConnection: close\r\n\r\n").unwrap();
     let mut response = String::new();

@@ -29,6 +29,8 @@ struct State {
     tiers: (Option<FlashStats>, Option<TierStats>),
     health: Health,
     figures: Vec<Figure>,
+    /// Whether numbers are not told, and how many wait for them.
+    mute: (bool, usize),
 }
 
 /// Holds requests up until it is opened.
@@ -59,6 +61,24 @@ impl Gate {
     /// Lets the store behind it count that under names of its own.
     pub fn set_figures(&self, figures: Vec<Figure>) {
         self.0.lock().unwrap().figures = figures;
+    }
+
+    /// Lets the store behind it tell no numbers, as if a lock were held by a device that hangs, or tell them again.
+    pub fn mute(&self, mute: bool) {
+        self.0.lock().unwrap().mute.0 = mute;
+        self.1.notify_all();
+    }
+
+    /// Those that wait for numbers.
+    pub fn muted(&self) -> usize {
+        self.0.lock().unwrap().mute.1
+    }
+
+    fn tell(&self) {
+        let mut state = self.0.lock().unwrap();
+        state.mute.1 += 1;
+        let mut state = self.1.wait_timeout_while(state, PATIENCE, |state| state.mute.0).unwrap().0;
+        state.mute.1 -= 1;
     }
 
     /// Requests that came to the gate and have not passed it.
@@ -183,6 +203,7 @@ impl Store for GatedStore {
     }
 
     fn stats(&self) -> StoreStats {
+        self.gate.tell();
         let (flash, tiers) = self.gate.0.lock().unwrap().tiers;
         StoreStats { flash, tiers, ..self.inner.stats() }
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{ByPolicy, ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
+use moneta_server::{Admin, ByPolicy, ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
 use moneta_store::Clock;
 use moneta_store::model::ModelStore;
 
@@ -23,6 +23,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// A server with what its clients and the test need. It stops when it is dropped.
 pub struct TestServer {
     pub running: RunningServer,
+    /// Where [`admin::start`] has made one.
+    pub admin: Option<Admin>,
     pub node: Arc<Node>,
     pub gate: Gate,
 }
@@ -57,7 +59,7 @@ impl TestServer {
         let store = GatedStore::new(ModelStore::new(Arc::clone(&clock), 1024 * 1024), gate.clone());
         let node = Arc::new(Node::new(settings, clock, Authenticator::off()));
         let running = Server::start(config, ByPolicy::same(store), Arc::clone(&node), Box::new(|| ()))?;
-        Ok(Self { running, node, gate })
+        Ok(Self { running, admin: None, node, gate })
     }
 
     pub fn address(&self) -> SocketAddr {

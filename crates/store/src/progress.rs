@@ -1,0 +1,47 @@
+//! How far a store has come with what it must do before it can serve.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Steps done of all there are; written by the store, read by the admin side.
+#[derive(Debug, Default)]
+pub struct Progress {
+    done: AtomicU64,
+    all: AtomicU64,
+}
+
+impl Progress {
+    /// There are `all` steps, none of which is done.
+    pub fn begin(&self, all: u64) {
+        self.done.store(0, Ordering::Relaxed);
+        self.all.store(all, Ordering::Relaxed);
+    }
+
+    /// So many more steps are done.
+    pub fn advance(&self, steps: u64) {
+        self.done.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    /// The share that is done, from 0 to 100; `None` while the steps are not counted, or there are none.
+    pub fn percent(&self) -> Option<u8> {
+        let (done, all) = (self.done.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed));
+        let share = u128::from(done) * 100 / u128::from(std::num::NonZeroU64::new(all)?.get());
+        Some(share.min(100) as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_known_once_the_steps_are_counted() {
+        let progress = Progress::default();
+        assert_eq!(progress.percent(), None);
+        progress.begin(300);
+        assert_eq!(progress.percent(), Some(0));
+        progress.advance(129);
+        assert_eq!(progress.percent(), Some(43));
+        progress.advance(200);
+        assert_eq!(progress.percent(), Some(100));
+    }
+}
