@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use crate::devices::Devices;
 use crate::error::FlashError;
 use crate::format::record::{Salt, View};
-use crate::io::Aligned;
 use crate::listing::{Listing, list};
+use crate::salvage;
 use crate::sequence::second_of;
 use crate::survey::{Survey, Use, survey};
 
@@ -62,7 +62,8 @@ pub struct RegionReport {
     pub live_bytes: u64,
     /// The second in which the last of its records dies; `None` if one never does.
     pub dies_at: Option<u32>,
-    /// Header, footer or records that are damaged. All records are looked at only when verifying.
+    /// Header, footer, records, and stretches without a record that can be made out: so many are damaged. All records are
+    /// looked at only when verifying.
     pub damaged: u64,
 }
 
@@ -198,7 +199,11 @@ fn fill(
             report.live_bytes += u64::from(record.length);
         }
     }
-    report.damaged += if verify { damaged(devices, report.region, used, &listing)? } else { listing.damaged };
+    report.damaged += if verify {
+        listing.gaps.len() as u64 + damaged(devices, report.region, used, &listing)?
+    } else {
+        listing.damaged
+    };
     Ok(())
 }
 
@@ -208,9 +213,7 @@ fn second_in(milliseconds: u64) -> u32 {
 
 /// How many records of a region have checksums that do not fit.
 fn damaged(devices: &Devices, region: usize, used: &Use, listing: &Listing) -> io::Result<u64> {
-    let (device, start) = devices.place(region);
-    let mut bytes = Aligned::zeroed(devices.region_bytes());
-    devices.media(device).read_at(&mut bytes, start)?;
+    let bytes = salvage::read(devices, region, 0..devices.region_bytes())?.bytes;
     let is_damaged = |record: &&crate::listing::Listed| {
         let salt = Salt { key: used.salt, offset: record.offset };
         let view = bytes.get(record.offset as usize..).and_then(View::read).filter(View::is_whole);

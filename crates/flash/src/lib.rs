@@ -27,6 +27,8 @@ mod reclaim;
 mod recovery;
 mod regions;
 mod report;
+mod salvage;
+mod scan;
 mod sequence;
 mod shard;
 mod snapshot;
@@ -39,4 +41,9 @@ pub use engine::Flash;
 pub use error::FlashError;
 pub use io::Media;
 #[cfg(feature = "testing")]
-pub use io::testing;
+pub mod testing {
+    //! What tests of this crate, of stacks on it, and fuzzing need.
+
+    pub use crate::io::testing::*;
+    pub use crate::scan::check_region;
+}

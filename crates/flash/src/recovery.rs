@@ -173,6 +173,11 @@ fn list_all(inner: &Inner, batch: &[(usize, Use)]) -> Vec<(usize, Listing)> {
     for ((region, listing), (_, used)) in listings.iter().zip(batch) {
         enter(&inner.regions, *region, used, listing);
         count(&inner.counters.checksum_failures, listing.damaged);
+        if !listing.gaps.is_empty() {
+            let bytes: u64 = listing.gaps.iter().map(|gap| gap.len() as u64).sum();
+            let (gaps, given_up) = (listing.gaps.len(), listing.given_up);
+            tracing::error!(region, gaps, bytes, given_up, "records of a region are lost");
+        }
         count(&inner.counters.recovery_bytes, listing.bytes);
     }
     listings

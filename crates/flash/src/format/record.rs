@@ -23,6 +23,8 @@ use super::{VERSION_1, read_int};
 
 /// Bytes before the optional fields.
 pub(crate) const HEADER_BYTES: usize = 16;
+/// Bytes of a key, at most; at least it has one.
+pub(crate) const KEY_BYTES_MAX: u8 = 250;
 /// Sequence numbers of a region differ by less than this.
 pub(crate) const SEQUENCE_SPAN: u64 = 1 << 48;
 
@@ -38,6 +40,8 @@ pub(crate) mod mark {
     pub(crate) const CAS: u8 = 32;
     /// The key holds nothing: what older records say of it is over.
     pub(crate) const TOMBSTONE: u8 = 64;
+    /// All of them. The highest bit is reserved.
+    pub(crate) const ALL: u8 = 127;
 }
 
 /// A record to be written, but for its place.

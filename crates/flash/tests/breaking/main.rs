@@ -9,6 +9,7 @@ mod faults;
 mod flips;
 mod history;
 mod kill;
+mod lost;
 mod order;
 mod races;
 mod torn;

@@ -1,0 +1,215 @@
+//! Reading a region record by record, where no footer tells what is in it.
+//!
+//! Records follow each other without padding, so a damaged one hides where the next begins. What follows it counts all the
+//! same: deletes and overwrites behind a lost block must not be undone by it. So the next sound record is looked for, byte by
+//! byte. It is one if its checksum says so, which is salted with its place and with a key that clients do not know; what a
+//! client wrote as a part of a value does not pass.
+//!
+//! Only what looks like a record is hashed, and only so many bytes in all: values made to look like records must not hold up
+//! a start.
+
+use moneta_store::Key;
+
+use crate::format::footer::{Span, Summary, kept};
+use crate::format::record::{HEADER_BYTES as RECORD_HEADER, Header, KEY_BYTES_MAX, Salt, View, mark};
+use crate::format::region::HEADER_BYTES;
+use crate::listing::{Listed, Listing};
+use crate::survey::Use;
+
+#[cfg(feature = "testing")]
+mod check;
+#[cfg(feature = "testing")]
+pub use check::check_region;
+
+/// Bytes that may be hashed to find what follows a damaged record, in times of the region's bytes.
+const SCAN_BUDGET: u64 = 64;
+/// The same of what looks like a record but has nothing behind it that does.
+const LONELY_BUDGET: u64 = 16;
+/// The same for putting right one flipped bit.
+const REPAIR_BUDGET: u64 = 16;
+
+/// Lists what the records themselves say, damaged ones with the rest: nothing older may take their place. Those of a region
+/// that was being filled end where no record follows any more. `bytes` are the region's, from its start.
+pub(crate) fn from_records(bytes: &[u8], used: &Use, seed: u64) -> Listing {
+    let limit = used.trailer.map_or(bytes.len(), |trailer| (trailer.records_end as usize).min(bytes.len()));
+    let mut scan = Scan {
+        bytes: &bytes[..limit],
+        salt: used.salt,
+        scan_budget: SCAN_BUDGET * bytes.len() as u64,
+        lonely_budget: LONELY_BUDGET * bytes.len() as u64,
+        repair_budget: REPAIR_BUDGET * bytes.len() as u64,
+        given_up: false,
+    };
+    let span = Span { begun: used.begun, ..Span::default() };
+    // It is not known how far back its records' older versions lie: as far as can be.
+    let summary = Summary { behind: used.sequence.saturating_sub(1), ..Summary::EMPTY };
+    let damaged = u64::from(used.trailer.is_some());
+    let bytes = bytes.len() as u64;
+    let mut listing = Listing {
+        records: Vec::new(),
+        summary,
+        span,
+        records_end: 0,
+        damaged,
+        gaps: Vec::new(),
+        given_up: false,
+        bytes,
+    };
+    let add = |listing: &mut Listing, at: usize, view: View<'_>| {
+        listing.summary.add(Summary::moment(view.expiry()), used.base.saturating_add(view.header.sequence));
+        listing.records.push(Listed {
+            hash: kept(Key::new(view.key(), seed).hash),
+            offset: at as u32,
+            length: view.header.len() as u32,
+            is_tombstone: view.header.is(mark::TOMBSTONE),
+        });
+        at + view.header.len()
+    };
+    let (mut at, mut last) = (HEADER_BYTES, 0);
+    while at < limit {
+        if let Some(view) = scan.sound(at) {
+            last = last.max(view.header.sequence);
+            at = add(&mut listing, at, view);
+            continue;
+        }
+        if let Some(bytes) = scan.repaired(at) {
+            let view = View::read(&bytes).expect("it was put right");
+            last = last.max(view.header.sequence);
+            listing.damaged += 1;
+            at = add(&mut listing, at, view);
+            continue;
+        }
+        let head = scan.plausible(at, last);
+        let next = head.and_then(|head| scan.directly_behind(at, &head)).or_else(|| scan.next_sound(at + 1, last));
+        if next.is_none() && used.trailer.is_none() {
+            // The end of the log.
+            break;
+        }
+        listing.damaged += 1;
+        let (end, before) = next.map_or((limit, u64::MAX), |(end, sequence)| (end, sequence));
+        // What is damaged may be only the value of the record that begins here, or what follows it.
+        let head = head.filter(|head| at + head.len() <= end && head.sequence < before);
+        let seen = match head.and_then(|_| View::read(&scan.bytes[at..])) {
+            Some(view) => add(&mut listing, at, view),
+            None => at,
+        };
+        if seen < end {
+            listing.gaps.push(seen as u32..end as u32);
+        }
+        at = end;
+    }
+    listing.records_end = at.min(limit) as u32;
+    listing.given_up = scan.given_up;
+    listing
+}
+
+struct Scan<'b> {
+    /// The region, up to where its records end, if that is known.
+    bytes: &'b [u8],
+    salt: u64,
+    scan_budget: u64,
+    lonely_budget: u64,
+    repair_budget: u64,
+    /// Something was not looked at, as too much had been hashed already.
+    given_up: bool,
+}
+
+impl<'b> Scan<'b> {
+    /// The record at an offset, if it is sound.
+    fn sound(&self, at: usize) -> Option<View<'b>> {
+        let view = View::read(self.bytes.get(at..)?)?;
+        (view.is_whole() && view.is_sound(Salt { key: self.salt, offset: at as u32 })).then_some(view)
+    }
+
+    /// The record behind one with that header, if it is sound and newer: then only a value is damaged.
+    fn directly_behind(&self, at: usize, header: &Header) -> Option<(usize, u64)> {
+        let next = at + header.len();
+        let sequence = self.sound(next)?.header.sequence;
+        (sequence > header.sequence).then_some((next, sequence))
+    }
+
+    /// The first sound record from an offset on that is newer than `after`: where it begins, and its sequence number.
+    fn next_sound(&mut self, from: usize, after: u64) -> Option<(usize, u64)> {
+        for at in from..self.bytes.len() {
+            let Some(header) = self.plausible(at, after) else { continue };
+            let is_followed = self.may_follow(at + header.len(), header.sequence);
+            let budget = if is_followed { &mut self.scan_budget } else { &mut self.lonely_budget };
+            let Some(left) = budget.checked_sub(header.len() as u64) else {
+                self.given_up = true;
+                continue;
+            };
+            *budget = left;
+            if self.sound(at).is_some() {
+                return Some((at, header.sequence));
+            }
+        }
+        None
+    }
+
+    /// The header at an offset, if it may be that of a whole record that is newer than `after`.
+    #[inline]
+    fn plausible(&self, at: usize, after: u64) -> Option<Header> {
+        let bytes = self.bytes.get(at..at + RECORD_HEADER)?;
+        // Most places fail here already, zeros all of them.
+        if bytes[14] == 0 || bytes[14] > KEY_BYTES_MAX || bytes[15] & !mark::ALL != 0 {
+            return None;
+        }
+        let header = Header::read(bytes)?;
+        let is_possible = header.sequence > after
+            && header.len() <= self.bytes.len() - at
+            && (!header.is(mark::TOMBSTONE) || header.value_length == 0);
+        is_possible.then_some(header)
+    }
+
+    /// Whether a record may begin at an offset behind one with that sequence number, or none be written there yet, or the
+    /// block be lost.
+    fn may_follow(&self, at: usize, after: u64) -> bool {
+        match self.bytes.get(at..at + RECORD_HEADER) {
+            None => true,
+            Some(bytes) => bytes.iter().all(|byte| *byte == 0) || self.plausible(at, after).is_some(),
+        }
+    }
+
+    /// A record of which one bit of header or key is flipped, put right: it is not served, but its key must be known, and
+    /// where the next one begins.
+    fn repaired(&mut self, at: usize) -> Option<Vec<u8>> {
+        let rest = self.bytes.get(at..)?;
+        let header_end = Header::read(rest)?.value_start().min(rest.len());
+        let mut head = rest[..header_end].to_vec();
+        for bit in 0..header_end * 8 {
+            head[bit / 8] ^= 1 << (bit % 8);
+            let found = self.with_head(at, &head);
+            if found.is_some() {
+                return found;
+            }
+            head[bit / 8] ^= 1 << (bit % 8);
+        }
+        None
+    }
+
+    /// The record at an offset, with other bytes at its start, if that makes it sound.
+    fn with_head(&mut self, at: usize, head: &[u8]) -> Option<Vec<u8>> {
+        let header = Header::read(head)?;
+        let bytes = self.bytes.get(at..at + header.len())?;
+        self.repair_budget = self.repair_budget.checked_sub(header.len() as u64)?;
+        let patched = head.len().min(bytes.len());
+        let mut whole = bytes.to_vec();
+        whole[..patched].copy_from_slice(&head[..patched]);
+        let view = View::read(&whole)?;
+        view.is_sound(Salt { key: self.salt, offset: at as u32 }).then_some(whole)
+    }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn damage_costs_what_it_hits_and_no_more(data in prop::collection::vec(any::<u8>(), 0..2000)) {
+            super::check_region(&data);
+        }
+    }
+}
