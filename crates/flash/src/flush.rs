@@ -1,13 +1,15 @@
 //! `flush_all`: everything stored so far goes, at once or at a moment, and stays gone after a restart.
 //!
-//! What is flushed is told by regions' sequence numbers: open regions are thrown away, so that all that is stored from now on
-//! lies in newer ones; then every entry of the index that points below goes; then the number is written to the superblocks,
-//! and only then are the regions free.
+//! What is flushed is told by regions' sequence numbers. Open regions are thrown away, so that all that is stored from now on
+//! lies in newer ones, and the number of the next region becomes the *floor*: from that moment an entry of the index that points
+//! below it is none ([`Inner::find`]). That is the flush, for all keys at once. What follows only cleans up: the number is
+//! written to the superblocks, the entries are taken out of the index, and when both are done the regions are free.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
+use moneta_index::Position;
 use moneta_store::{ErrorKind, Step, StoreError};
 use parking_lot::Mutex;
 
@@ -16,9 +18,12 @@ use crate::counters::count;
 use crate::devices::TierState;
 use crate::engine::Inner;
 use crate::flusher::{FlushQueue, Job};
+use crate::location::Location;
 use crate::regions::State;
+use crate::shard::Shard;
 
-/// What a flush leaves to be done on devices.
+/// What a flush leaves to be cleaned up: entries that point below a region's number, and regions.
+#[must_use]
 struct Emptied {
     below: u64,
     regions: Vec<usize>,
@@ -40,30 +45,44 @@ impl Inner {
 
     #[cold]
     fn flush_due(&self, moment: u32) {
-        let _one_at_a_time = self.flushing.lock();
-        if self.flush_at.compare_exchange(moment, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            let emptied = self.empty();
-            self.log.queue.run(self.persist(Some(emptied), |_| {}));
-        }
+        let emptied = {
+            let _one_at_a_time = self.flushing.lock();
+            if self.flush_at.load(Ordering::Acquire) != moment {
+                return;
+            }
+            let emptied = self.empty(0, |_| {});
+            // Last: who finds no flush that waits must find none of what it took.
+            self.flush_at.store(0, Ordering::Release);
+            emptied
+        };
+        self.clean_up(emptied);
     }
 
     /// Flushes now, with `moment` 0, or when that second comes.
     pub(crate) fn flush(self: &Arc<Self>, moment: u32) -> Step<()> {
         self.settle();
         let ending = Ending::default();
-        {
+        let told = Arc::clone(&ending);
+        let tell = move |ended| {
+            let waker = {
+                let mut ending = told.lock();
+                ending.0 = Some(ended);
+                ending.1.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
+        };
+        let emptied = {
             let _one_at_a_time = self.flushing.lock();
             self.flush_at.store(moment, Ordering::Release);
-            let emptied = (moment == 0).then(|| self.empty());
-            let told = Arc::clone(&ending);
-            self.log.queue.run(self.persist(emptied, move |ended| {
-                let waker = {
-                    let mut ending = told.lock();
-                    ending.0 = Some(ended);
-                    ending.1.take()
-                };
-                waker.into_iter().for_each(Waker::wake);
-            }));
+            if moment == 0 {
+                Some(self.empty(0, tell))
+            } else {
+                self.log.queue.run(self.save_flush(None, moment, tell));
+                None
+            }
+        };
+        if let Some(emptied) = emptied {
+            self.clean_up(emptied);
         }
         Step::Wait(pend(std::future::poll_fn(move |cx| {
             let mut ending = ending.lock();
@@ -77,9 +96,20 @@ impl Inner {
         })))
     }
 
-    /// Takes everything stored so far out of the index.
-    fn empty(&self) -> Emptied {
+    /// What the index means by a hash, unless a flush has taken it.
+    #[inline]
+    pub(crate) fn find(&self, shard: &Shard, hash: u64) -> Option<(Position, Location)> {
+        shard
+            .find(hash)
+            .filter(|(_, location)| !self.log.is_flushed(self.regions.get(self.regions.region_of(location.block()))))
+    }
+
+    /// Flushes everything stored so far. `moment`: of the flush that still waits, as superblocks are to have it. The caller has
+    /// `flushing` locked, and cleans up afterwards.
+    fn empty(&self, moment: u32, told: impl FnOnce(Result<(), StoreError>) + Send + 'static) -> Emptied {
         let (below, mut regions) = self.log.abandon_open();
+        // Before anything that is stored later can be acknowledged: a restart must not flush that too.
+        self.log.queue.run(self.save_flush(Some(below), moment, told));
         regions.iter().for_each(|region| self.regions.get(*region).set_state(State::Reclaiming));
         for (number, region) in self.regions.iter().filter(|(_, region)| (1..below).contains(&region.sequence())) {
             let taken = [State::Sealed, State::Closed].map(|from| region.change_state(from, State::Reclaiming));
@@ -90,31 +120,45 @@ impl Inner {
                 regions.push(number);
             }
         }
+        Emptied { below, regions }
+    }
+
+    /// Takes what was flushed out of the index, and has its regions freed.
+    fn clean_up(&self, emptied: Emptied) {
+        let Emptied { below, regions } = emptied;
         for shard in self.shards() {
             shard
                 .lock()
                 .remove_where(|location| self.regions.get(self.regions.region_of(location.block())).sequence() < below);
         }
-        Emptied { below, regions }
-    }
-
-    /// What writes a flush to the superblocks and frees its regions, for the thread that may block.
-    fn persist(&self, emptied: Option<Emptied>, told: impl FnOnce(Result<(), StoreError>) + Send + 'static) -> Job {
-        let (devices, log, counters) = (Arc::clone(&self.devices), Arc::clone(&self.log), Arc::clone(&self.counters));
-        let moment = self.flush_at.load(Ordering::Acquire);
-        Box::new(move || {
-            let mut state = devices.state();
-            state.flush_at = moment;
-            if let Some(emptied) = &emptied {
-                state.flushed_below = state.flushed_below.max(emptied.below);
-                state.abandoned = false;
-            }
-            let saved = devices.save(&state);
-            for region in emptied.into_iter().flat_map(|emptied| emptied.regions) {
+        let log = Arc::clone(&self.log);
+        // Behind the job that writes the flush down.
+        self.log.queue.run(Box::new(move || {
+            for region in regions {
                 log.regions.get(region).end();
                 log.regions.give_back(region);
             }
             FlushQueue::note_room(&log.queue);
+        }));
+    }
+
+    /// What writes a flush to the superblocks, for the thread that may block: one that took everything below a region's number,
+    /// and the moment of one that waits.
+    fn save_flush(
+        &self,
+        below: Option<u64>,
+        moment: u32,
+        told: impl FnOnce(Result<(), StoreError>) + Send + 'static,
+    ) -> Job {
+        let (devices, log, counters) = (Arc::clone(&self.devices), Arc::clone(&self.log), Arc::clone(&self.counters));
+        Box::new(move || {
+            let mut state = devices.state();
+            state.flush_at = moment;
+            if let Some(below) = below {
+                state.flushed_below = state.flushed_below.max(below);
+                state.abandoned = false;
+            }
+            let saved = devices.save(&state);
             if let Err(error) = &saved {
                 count(&counters.io_errors, 1);
                 // Until it is written, a restart would bring back what is flushed: so it is tried again.
@@ -146,9 +190,11 @@ impl Inner {
     pub(crate) fn came_back(&self) {
         if self.log.queue.take_outdated() {
             tracing::warn!("items on the SSD were changed while it was off: the SSD tier starts empty");
-            let _one_at_a_time = self.flushing.lock();
-            let emptied = self.empty();
-            self.log.queue.run(self.persist(Some(emptied), |_| {}));
+            let emptied = {
+                let _one_at_a_time = self.flushing.lock();
+                self.empty(self.flush_at.load(Ordering::Acquire), |_| {})
+            };
+            self.clean_up(emptied);
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::format::region::{HEADER_BYTES, RegionHeader, TRAILER_BYTES, Trailer};
 use crate::format::{BLOCK, VERSION};
 use crate::location::Location;
 use crate::reclaim::Reclaim;
-use crate::regions::{Regions, State};
+use crate::regions::{Region, Regions, State};
 use crate::sequence::Sequence;
 
 /// Groups of lifetimes: records that live up to so many seconds from when they are written; the last takes the rest.
@@ -41,6 +41,15 @@ const SEALED_MAX: usize = 3;
 /// No region is free, or no buffer, or a flush is under way: the write has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
+
+/// What an append takes the place of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Over {
+    /// The region in which the key's last record lies.
+    pub(crate) region: Option<usize>,
+    /// The floor from before that record was looked for: a flush since may have taken it.
+    pub(crate) floor: u64,
+}
 
 /// A record that was appended.
 #[derive(Clone, Copy, Debug)]
@@ -140,30 +149,43 @@ impl Log {
         LIFETIMES.iter().position(|most| lifetime <= *most).unwrap_or(CARRIED - 1)
     }
 
+    /// The floor of the last flush: what lies in regions with a lower sequence number is gone. Stays the same while a group is
+    /// locked.
+    #[inline]
+    pub(crate) fn floor(&self) -> u64 {
+        self.flushed_below.load(Ordering::Acquire)
+    }
+
+    /// Whether a flush has taken what a region holds.
+    #[inline]
+    pub(crate) fn is_flushed(&self, region: &Region) -> bool {
+        region.sequence() < self.floor()
+    }
+
     /// How many records have been appended.
     pub(crate) fn appended(&self) -> u64 {
         self.appended.load(Ordering::Acquire)
     }
 
-    /// Appends a record to the open region of `group`. `over` is the region in which the key's record lies that this one
-    /// takes the place of. The caller holds the lock of the key's shard.
+    /// Appends a record to the open region of `group`. The caller holds the lock of the key's shard.
     pub(crate) fn append(
         &self,
         draft: &Draft<'_>,
         hash: u64,
         content_hash: u64,
         group: usize,
-        over: Option<usize>,
+        over: Over,
         now: u32,
     ) -> Result<Appended, Full> {
-        let over = over.map(|region| self.regions.get(region));
+        let floor = over.floor;
+        let over = over.region.map(|region| self.regions.get(region));
         let least = over.map_or(0, |region| region.sequence()).max(self.forgotten.least(hash));
         loop {
             let number = self.group_not_below(group, least);
             let group = &self.groups[number];
             let mut head = group.open.lock();
-            if over.is_some_and(|over| over.sequence() < self.flushed_below.load(Ordering::Relaxed)) {
-                // What was found is being flushed. Nothing may be made of it: again when the index has it no more.
+            if self.floor() != floor {
+                // What was found may have been flushed since. Nothing may be made of it: again by what is there now.
                 return Err(Full);
             }
             let mut open = match head.take() {
@@ -315,7 +337,7 @@ impl Log {
             }
         }
         let below = self.regions.upcoming_sequence();
-        self.flushed_below.store(below, Ordering::Relaxed);
+        self.flushed_below.store(below, Ordering::Release);
         (below, abandoned)
     }
 

@@ -109,6 +109,9 @@ impl Inner {
         let number = self.regions.region_of(block);
         // While an entry points to it, a region stays what it is.
         let region = self.regions.get(number);
+        if self.log.is_flushed(region) {
+            return Look::Absent;
+        }
         if let Some(buffer) = region.resident.read().as_ref() {
             count(&self.counters.buffer_reads, 1);
             let Some(first) = self.regions.first_record(block) else { return Look::Foreign };

@@ -13,7 +13,7 @@ use crate::engine::Inner;
 use crate::flusher::off;
 use crate::format::record::{Draft, mark};
 use crate::location::Location;
-use crate::log::{Full, Log};
+use crate::log::{Full, Log, Over};
 use crate::lookup::{Fetched, Look, Present};
 use crate::shard::Shard;
 
@@ -21,6 +21,15 @@ use crate::shard::Shard;
 enum Halt {
     Full(u64),
     Failed(StoreError),
+}
+
+/// What was so before a try looked at anything.
+#[derive(Clone, Copy)]
+struct Ground {
+    /// So much room had been made.
+    room: u64,
+    /// The floor of the last flush.
+    floor: u64,
 }
 
 /// What was stored.
@@ -40,6 +49,10 @@ enum State<'f> {
 }
 
 impl Inner {
+    fn ground(&self) -> Ground {
+        Ground { room: self.log.queue.freed(), floor: self.log.floor() }
+    }
+
     pub(crate) fn try_get(
         &self,
         key: &Key<'_>,
@@ -48,7 +61,7 @@ impl Inner {
         visitor: &mut impl Visit,
     ) -> Attempt<Lookup> {
         let now = self.settle();
-        let room = self.log.queue.freed();
+        let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
         let state = self.state(&mut shard, key, fetched, now);
         let (expired, present) = match state {
@@ -64,7 +77,7 @@ impl Inner {
         let mut number = None;
         let mut cas = reading.meta.cas;
         if let Some(version) = &reading.rewrite {
-            match self.store(&mut shard, key, version, now, room) {
+            match self.store(&mut shard, key, version, now, ground) {
                 Ok(stored) => (cas, number) = (stored.cas, Some(stored.number)),
                 Err(halt) => return halt.into(),
             }
@@ -113,10 +126,10 @@ impl Inner {
             return self.refuse(key);
         }
         let now = self.settle();
-        let room = self.log.queue.freed();
+        let ground = self.ground();
         if !change::needs_old(request) {
             return match change::write(None, value, request, now, self.config.item_max) {
-                Ok(version) => self.try_store(key, &version, now, room),
+                Ok(version) => self.try_store(key, &version, now, ground),
                 Err(written) => Attempt::done(written),
             };
         }
@@ -128,7 +141,7 @@ impl Inner {
         let old = present.as_ref().map(|present| old(present, now));
         match change::write(old.as_ref(), value, request, now, self.config.item_max) {
             Err(written) => Attempt::done(written),
-            Ok(version) => match self.store(&mut shard, key, &version, now, room) {
+            Ok(version) => match self.store(&mut shard, key, &version, now, ground) {
                 Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
                 Err(halt) => halt.into(),
             },
@@ -136,13 +149,13 @@ impl Inner {
     }
 
     /// Stores a version whatever was there.
-    fn try_store(&self, key: &Key<'_>, version: &Version<'_>, now: u32, room: u64) -> Attempt<Written> {
+    fn try_store(&self, key: &Key<'_>, version: &Version<'_>, now: u32, ground: Ground) -> Attempt<Written> {
         let mut scratch = Vec::new();
         let draft = draft(key, version, &mut scratch);
         // The one part that is long for a long value, before anything is locked.
         let hash = draft.content_hash();
         let mut shard = self.shard(key.hash).lock();
-        match self.put(&mut shard, key, &draft, hash, Log::group_of(version.expiry, now), now, room) {
+        match self.put(&mut shard, key, &draft, hash, Log::group_of(version.expiry, now), now, ground) {
             Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
             Err(halt) => halt.into(),
         }
@@ -153,16 +166,16 @@ impl Inner {
             return self.refuse(key);
         }
         let now = self.settle();
-        let room = self.log.queue.freed();
+        let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
         if fetched.is_none() && *request == Delete::default() {
             // Most often the region says whether the record can be dead, and it need not be read.
-            let Some((_, location)) = shard.find(key.hash) else { return Attempt::done(Deleted::NotFound) };
+            let Some((_, location)) = self.find(&shard, key.hash) else { return Attempt::done(Deleted::NotFound) };
             let region = self.regions.get(self.regions.region_of(location.block()));
             let summary = region.summary();
             if region.resident.read().is_none() && (summary.expiry_min > now || summary.expiry_max <= now) {
                 let dead = summary.expiry_max <= now;
-                return self.remove(&mut shard, key, now, room).map_or_else(Attempt::from, |number| {
+                return self.remove(&mut shard, key, now, ground).map_or_else(Attempt::from, |number| {
                     self.ended(if dead { Deleted::NotFound } else { Deleted::Deleted }, number)
                 });
             }
@@ -175,9 +188,9 @@ impl Inner {
         match change::delete(old.as_ref(), request, now) {
             Err(deleted) => Attempt::done(deleted),
             Ok(Removal::Remove) => self
-                .remove(&mut shard, key, now, room)
+                .remove(&mut shard, key, now, ground)
                 .map_or_else(Attempt::from, |number| self.ended(Deleted::Deleted, number)),
-            Ok(Removal::Rewrite(version)) => match self.store(&mut shard, key, &version, now, room) {
+            Ok(Removal::Rewrite(version)) => match self.store(&mut shard, key, &version, now, ground) {
                 Ok(stored) => self.ended(Deleted::Deleted, Some(stored.number)),
                 Err(halt) => halt.into(),
             },
@@ -194,7 +207,7 @@ impl Inner {
             return self.refuse(key);
         }
         let now = self.settle();
-        let room = self.log.queue.freed();
+        let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
         let present = match self.state(&mut shard, key, fetched, now).live() {
             Ok(present) => present,
@@ -203,7 +216,7 @@ impl Inner {
         let old = present.as_ref().map(|present| old(present, now));
         match change::arithmetic(old.as_ref(), request, now) {
             Err(number) => Attempt::done(number),
-            Ok(computed) => match self.store(&mut shard, key, &computed.version, now, room) {
+            Ok(computed) => match self.store(&mut shard, key, &computed.version, now, ground) {
                 Ok(stored) => self.ended(computed.answer(stored.cas), Some(stored.number)),
                 Err(halt) => halt.into(),
             },
@@ -229,19 +242,19 @@ impl Inner {
             return self.refuse(key);
         }
         let now = self.settle();
-        let room = self.log.queue.freed();
+        let ground = self.ground();
         let ItemMeta { flags, cas, expiry, last_access, fetched: read, stale, token_sent, .. } = item.meta;
         let content = Content::whole(value);
         let cas = (cas != 0).then_some(cas);
         let version = Version { value: content, flags, expiry, last_access, fetched: read, stale, token_sent, cas };
         if how == Install::Set {
-            return self.try_store(key, &version, now, room);
+            return self.try_store(key, &version, now, ground);
         }
         let mut shard = self.shard(key.hash).lock();
         match self.state(&mut shard, key, fetched, now) {
             State::Elsewhere(place) => Attempt::Read(place),
             State::Gone { .. } => Attempt::done(Written::NotStored),
-            State::Live(_) => match self.store(&mut shard, key, &version, now, room) {
+            State::Live(_) => match self.store(&mut shard, key, &version, now, ground) {
                 Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
                 Err(halt) => halt.into(),
             },
@@ -254,9 +267,9 @@ impl Inner {
             return self.refuse(key);
         }
         let now = self.settle();
-        let room = self.log.queue.freed();
+        let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
-        self.remove(&mut shard, key, now, room).map_or_else(Attempt::from, |number| self.ended((), number))
+        self.remove(&mut shard, key, now, ground).map_or_else(Attempt::from, |number| self.ended((), number))
     }
 
     /// What a change ends in while devices are off: an error, and what the key holds there must never be seen again.
@@ -268,7 +281,7 @@ impl Inner {
     }
 
     fn outdate_key(&self, shard: &mut Shard, key: &Key<'_>) {
-        if let Some((position, _)) = shard.find(key.hash) {
+        if let Some((position, _)) = self.find(shard, key.hash) {
             shard.index.remove(position);
             // A restart would find it again: there can be no tombstone now.
             self.outdate();
@@ -308,7 +321,7 @@ impl Inner {
         key: &Key<'_>,
         version: &Version<'_>,
         now: u32,
-        room: u64,
+        ground: Ground,
     ) -> Result<Stored, Halt> {
         if self.log.queue.is_off() {
             self.outdate_key(shard, key);
@@ -317,7 +330,7 @@ impl Inner {
         let mut scratch = Vec::new();
         let draft = draft(key, version, &mut scratch);
         let hash = draft.content_hash();
-        self.put(shard, key, &draft, hash, Log::group_of(version.expiry, now), now, room)
+        self.put(shard, key, &draft, hash, Log::group_of(version.expiry, now), now, ground)
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a record is, where it goes, and when")]
@@ -329,15 +342,16 @@ impl Inner {
         content_hash: u64,
         group: usize,
         now: u32,
-        room: u64,
+        ground: Ground,
     ) -> Result<Stored, Halt> {
         if draft.len() > self.log.record_max() {
             let reason = "the item does not fit into a region";
             return Err(Halt::Failed(StoreError::new(ErrorKind::OutOfMemory, reason)));
         }
-        let over = shard.find(key.hash).map(|(_, location)| self.regions.region_of(location.block()));
+        let region = self.find(shard, key.hash).map(|(_, location)| self.regions.region_of(location.block()));
+        let over = Over { region, floor: ground.floor };
         let Ok(appended) = self.log.append(draft, key.hash, content_hash, group, over, now) else {
-            return Err(Halt::Full(room));
+            return Err(Halt::Full(ground.room));
         };
         if shard.put(key.hash, appended.location) {
             count(&self.counters.evictions, 1);
@@ -348,8 +362,8 @@ impl Inner {
     }
 
     /// Takes a key's entry out of the index and appends a tombstone. Without an entry there is nothing to do.
-    fn remove(&self, shard: &mut Shard, key: &Key<'_>, now: u32, room: u64) -> Result<Option<u64>, Halt> {
-        let Some((position, location)) = shard.find(key.hash) else { return Ok(None) };
+    fn remove(&self, shard: &mut Shard, key: &Key<'_>, now: u32, ground: Ground) -> Result<Option<u64>, Halt> {
+        let Some((position, location)) = self.find(shard, key.hash) else { return Ok(None) };
         let region = self.regions.region_of(location.block());
         // It has to be known only for as long as the record it is about can live.
         let expiry = match self.regions.get(region).summary().expiry_max {
@@ -359,9 +373,10 @@ impl Inner {
         let tombstone =
             Draft { key: key.bytes, value: [&[], &[]], marks: mark::TOMBSTONE, expiry, flags: 0, cas: None };
         let group = Log::group_of(expiry, now);
+        let over = Over { region: Some(region), floor: ground.floor };
         let hash = tombstone.content_hash();
-        match self.log.append(&tombstone, key.hash, hash, group, Some(region), now) {
-            Err(Full) => Err(Halt::Full(room)),
+        match self.log.append(&tombstone, key.hash, hash, group, over, now) {
+            Err(Full) => Err(Halt::Full(ground.room)),
             Ok(appended) => {
                 self.note_forgotten(key, appended.location);
                 shard.index.remove(position);

@@ -31,7 +31,7 @@ use crate::format::region::{HEADER_BYTES, TRAILER_BYTES};
 use crate::io::Aligned;
 use crate::listing::{Listed, list};
 use crate::location::Location;
-use crate::log::{CARRIED, GROUPS};
+use crate::log::{CARRIED, GROUPS, Over};
 use crate::regions::State;
 use crate::survey::{Survey, survey};
 
@@ -293,10 +293,10 @@ impl Reclaimer {
             cas: Some(meta.cas),
         };
         let hash = draft.content_hash();
-        let over = inner.regions.region_of(block);
+        let over = Over { region: Some(inner.regions.region_of(block)), floor: inner.log.floor() };
         let mut shard = inner.shard(key.hash).lock();
-        shard.find(key.hash).filter(|(_, found)| found.block() == block)?;
-        let appended = inner.log.append(&draft, key.hash, hash, CARRIED, Some(over), now).ok()?;
+        inner.find(&shard, key.hash).filter(|(_, found)| found.block() == block)?;
+        let appended = inner.log.append(&draft, key.hash, hash, CARRIED, over, now).ok()?;
         shard.put(key.hash, appended.location);
         count(&inner.counters.carried_items, 1);
         count(&inner.counters.carried_bytes, (key.bytes.len() + view.value().len()) as u64);

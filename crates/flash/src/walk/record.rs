@@ -95,7 +95,7 @@ impl Inner {
         }
         let key = Key::new(view.key(), self.devices.seed());
         let shard = self.shard(key.hash).lock();
-        let (_, location) = shard.find(key.hash)?;
+        let (_, location) = self.find(&shard, key.hash)?;
         let met = self.meet(piece, at, key.bytes, location.block(), reader);
         let salt = Salt { key: piece.salt, offset: at as u32 };
         let is_sound = matches!(met, Met::Passed) || !piece.is_from_device() || view.is_sound(salt);

@@ -7,6 +7,7 @@ mod collisions;
 mod drive;
 mod faults;
 mod flips;
+mod flushing;
 mod history;
 mod kill;
 mod lost;

@@ -1,0 +1,142 @@
+//! Requests that come while a flush is under way.
+//!
+//! Guards against a flush that takes effect key by key: what it has not come to yet would be read, brought up into RAM, where
+//! nothing takes it any more, or changed and written back.
+
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use moneta_flash::Flash;
+use moneta_flash::testing::MemoryMedia;
+use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::request::{Arithmetic, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::{
+    Clock, Deleted, ItemRef, Key, Lookup, Number, Promotion, Step, Store, Tier, Tiered, TieredConfig, Written,
+};
+
+use super::drive::{START, config, delete, device_bytes, finish, get, key, open, set};
+
+/// The shards of a small tier.
+const SHARDS: u64 = 16;
+const VALUE_MAX: usize = 48 << 10;
+
+/// A name whose hash belongs to a shard.
+fn name_in(flash: &Flash, shard: u64, what: &str) -> Vec<u8> {
+    let names = (0..).map(|number| format!("{what} {number}").into_bytes());
+    let in_shard = |name: &Vec<u8>| key(flash, name).hash >> (64 - SHARDS.trailing_zeros()) == shard;
+    names.into_iter().find(in_shard).expect("every shard has keys")
+}
+
+fn tiered(flash: Flash, clock: &Arc<Clock>) -> Tiered<Memory, Flash> {
+    let memory = MemoryConfig {
+        limit: 8 << 20,
+        item_max: VALUE_MAX,
+        evict: true,
+        threads: 1,
+        shards: Some(1),
+        seed: flash.seed(),
+    };
+    let upper = Memory::new(&memory, Arc::clone(clock)).expect("a possible limit");
+    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: VALUE_MAX };
+    Tiered::new(upper, flash, config, Arc::clone(clock))
+}
+
+fn shows(store: &impl Store, key: &Key<'_>, request: &Retrieve) -> bool {
+    match finish(store.get(key, request, &mut |_: &ItemRef<'_>| ())).expect("a get") {
+        Lookup::Visited | Lookup::Found(_) => true,
+        Lookup::Miss { .. } => false,
+    }
+}
+
+/// Runs `meanwhile` while a flush has passed the first shard and cannot go on to the last.
+fn half_way_through_a_flush<T>(flash: &Flash, clock: &Clock, meanwhile: impl FnOnce() -> T) -> T {
+    let held = name_in(flash, SHARDS / 2, "held");
+    let first = name_in(flash, 0, "first");
+    set(flash, &held, b"1", 0).expect("a set");
+    set(flash, &first, b"1", 0).expect("a set");
+    finish(flash.flush(Exptime(1))).expect("a flush later");
+    let (told, is_held) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        // Here, so that a failed assertion lets go of the lock.
+        let release = release;
+        scope.spawn(|| {
+            let (told, released) = (told, released);
+            // Who is shown an item holds its shard's lock.
+            let _ = flash.get(&key(flash, &held), &Retrieve::default(), &mut |_: &ItemRef<'_>| {
+                told.send(()).expect("the test waits");
+                let _ = released.recv();
+            });
+        });
+        is_held.recv_timeout(Duration::from_secs(60)).expect("the item is shown");
+        clock.advance(1);
+        scope.spawn(|| get(flash, &first));
+        let started = Instant::now();
+        while flash.holds(&key(flash, &first)) {
+            assert!(started.elapsed() < Duration::from_secs(60), "the flush does not begin");
+            std::thread::yield_now();
+        }
+        let outcome = meanwhile();
+        drop(release);
+        outcome
+    })
+}
+
+#[test]
+fn a_delayed_flush_takes_every_item_at_one_moment() {
+    let clock = Arc::new(Clock::manual(START));
+    let flash = open(MemoryMedia::new(device_bytes(16)), &config(), &clock);
+    let store = tiered(flash.clone(), &clock);
+    let names =
+        ["read", "touched", "appended", "counted", "deleted", "held"].map(|what| name_in(&flash, SHARDS - 1, what));
+    for name in &names {
+        // On the SSD alone.
+        set(&flash, name, b"5", 0).expect("a set");
+    }
+    let [read, touched, appended, counted, deleted, held] = names.each_ref().map(|name| key(&flash, name));
+    let touch = Retrieve { touch: Some(Exptime(100)), ..Retrieve::default() };
+    let append = Write { mode: WriteMode::Append, ..Write::default() };
+    let incr = Arithmetic { delta: 1, ..Arithmetic::default() };
+    let (was_read, was_held, ends) = half_way_through_a_flush(&flash, &clock, || {
+        let ends: (Step<Lookup>, Step<Written>, Step<Number>) = (
+            store.get(&touched, &touch, &mut |_: &ItemRef<'_>| ()),
+            store.set(&appended, b"+", &append),
+            store.arithmetic(&counted, &incr),
+        );
+        (shows(&store, &read, &Retrieve::default()), flash.holds(&held), ends)
+    });
+    assert!(!was_read, "an item is read after the flush");
+    assert!(!was_held);
+    let (touch, append, incr) = ends;
+    assert!(matches!(finish(touch), Ok(Lookup::Miss { .. })), "an item is touched after the flush");
+    assert_eq!(finish(append).expect("an append"), Written::NotStored);
+    assert_eq!(finish(incr).expect("an incr"), Number::NotFound);
+    assert_eq!(delete(&flash, deleted.bytes).expect("a delete"), Deleted::NotFound);
+    for key in [read, touched, appended, counted] {
+        assert!(!shows(store.upper(), &key, &Retrieve::default()), "an item outlives the flush in RAM");
+        assert!(!shows(&flash, &key, &Retrieve::default()), "an item outlives the flush on the SSD");
+    }
+}
+
+#[test]
+fn what_is_stored_while_a_flush_is_under_way_stays() {
+    let clock = Arc::new(Clock::manual(START));
+    let media = MemoryMedia::new(device_bytes(16));
+    let flash = open(Arc::clone(&media) as _, &config(), &clock);
+    let [over, new] = ["over an old one", "new"].map(|what| name_in(&flash, SHARDS - 1, what));
+    set(&flash, &over, b"old", 0).expect("a set");
+    half_way_through_a_flush(&flash, &clock, || {
+        for (name, value) in [(&over, b"1"), (&new, b"2")] {
+            let stored = flash.set(&key(&flash, name), value, &Write::default());
+            assert!(matches!(stored, Step::Done(Ok(Written::Stored { .. }))), "a set waits for the flush");
+        }
+        // Before the flush ends: what is durable now must not be flushed again by a restart.
+        super::drive::wait(flash.sync()).expect("a sync");
+        let image = MemoryMedia::of(media.image());
+        let again = open(image, &config(), &clock);
+        assert_eq!(get(&again, &over).expect("a get").as_deref(), Some(&b"1"[..]), "after a restart");
+        assert_eq!(get(&again, &new).expect("a get").as_deref(), Some(&b"2"[..]), "after a restart");
+    });
+    assert_eq!(get(&flash, &over).expect("a get").as_deref(), Some(&b"1"[..]));
+    assert_eq!(get(&flash, &new).expect("a get").as_deref(), Some(&b"2"[..]));
+}
