@@ -7,8 +7,8 @@ use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, Install, ItemRef, Key, Lookup, Number, Observer, Rest, Step, Store, StoreStats, Tier,
-    Value, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, Expiry, Install, ItemRef, Key, Lookup, Number, Observer, Rest, Step, Store, StoreStats,
+    Tier, Value, Visit, Walked, Walking, Written,
 };
 
 use crate::config::{ConfigError, MemoryConfig};
@@ -209,7 +209,10 @@ impl Store for Memory {
     }
 
     fn flush(&self, delay: Exptime) -> Step<()> {
-        self.shards.iter().for_each(|slot| slot.0.lock().flush(delay));
+        // Once for all: the clock may turn on the way from shard to shard.
+        let now = self.shards[0].0.lock().settle();
+        let moment = Expiry::resolve(delay, now).0;
+        self.shards.iter().for_each(|slot| slot.0.lock().flush(moment));
         Step::done(())
     }
 

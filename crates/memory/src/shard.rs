@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use moneta_index::{Index, Position};
 use moneta_pages::PagePool;
-use moneta_store::request::Exptime;
-use moneta_store::{Clock, Departed, Departure, Expiry, ItemMeta, Key, Observer, StoreStats};
+use moneta_store::{Clock, Departed, Departure, ItemMeta, Key, Observer, StoreStats};
 
 use crate::ghosts::Ghosts;
 use crate::record::{CAS_SHORT_END, Header, key_of, mark};
@@ -122,9 +121,9 @@ impl Shard {
         now
     }
 
-    pub(crate) fn flush(&mut self, delay: Exptime) {
+    /// Drops everything when second `moment` comes, or now if it has.
+    pub(crate) fn flush(&mut self, moment: u32) {
         let now = self.settle();
-        let moment = Expiry::resolve(delay, now).0;
         if moment <= now {
             self.clear();
         } else {
