@@ -140,6 +140,10 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             },
             None => {
                 self.count_read(key, &newest, request).await;
+                if shared.is_flush_past() != flushed {
+                    // It may have come up behind the flush.
+                    let _ = end(self.drop_above(key)).await;
+                }
                 reading.meta.cas
             }
         };

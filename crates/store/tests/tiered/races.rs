@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moneta_store::model::ModelStore;
-use moneta_store::request::Exptime;
+use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::{Clock, Deleted, ErrorKind, Promotion, Store, Written};
 
 use crate::scripted::{Mode, Pair, START, Scripted, VALUE_MAX};
@@ -176,6 +176,21 @@ fn a_change_that_a_delayed_flush_falls_into_goes_with_it() {
         pair.set("k", "later").done();
         assert_eq!(pair.get("k").done().as_deref(), Some("later"), "a flush is over when it is over");
     }
+}
+
+/// A read that would create the item holds the key's lock and finds it there all the same.
+#[test]
+fn a_read_with_the_lock_that_a_delayed_flush_falls_into_brings_nothing_up() {
+    let pair = Pair::new();
+    pair.set("k", "old").done();
+    pair.evict("k");
+    pair.flush(1).done();
+    pair.lower.set_mode(Mode::Parked);
+    let reader = pair.retrieve("k", &Retrieve { vivify: Some(Exptime(0)), ..Retrieve::default() }).waits();
+    pair.clock.advance(1);
+    pair.lower.set_mode(Mode::Open);
+    assert_eq!(reader.done().as_deref(), Some("old"), "the read began before the flush");
+    assert_eq!((pair.above("k"), pair.get("k").done()), (None, None));
 }
 
 #[test]
