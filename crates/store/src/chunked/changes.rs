@@ -31,8 +31,8 @@ impl<S: Tier + 'static> Shared<S> {
         if value.len() > self.config.item_max {
             return self.refuse(key, Written::TooLarge).await;
         }
-        let changing = self.change(key).await;
-        let found = self.find(key, false).await?;
+        let mut changing = self.change(key).await;
+        let found = self.find_to_change(key, false, &mut changing).await?;
         match change::write(old(&found).as_ref(), value, request, self.clock.now(), self.config.item_max) {
             Ok(version) => self.put_version(key, &version, changing).await,
             Err(written) => {
@@ -43,8 +43,8 @@ impl<S: Tier + 'static> Shared<S> {
     }
 
     pub(super) async fn change_by_delete(&self, key: &Key<'_>, request: &Delete) -> Result<Deleted, StoreError> {
-        let changing = self.change(key).await;
-        let found = self.find(key, false).await?;
+        let mut changing = self.change(key).await;
+        let found = self.find_to_change(key, false, &mut changing).await?;
         match change::delete(old(&found).as_ref(), request, self.clock.now()) {
             Ok(Removal::Remove) => self.drop_all(key, changing).await,
             Ok(Removal::Rewrite(version)) => match self.put_version(key, &version, changing).await? {
@@ -60,8 +60,8 @@ impl<S: Tier + 'static> Shared<S> {
     }
 
     pub(super) async fn compute(&self, key: &Key<'_>, request: &Arithmetic) -> Result<Number, StoreError> {
-        let changing = self.change(key).await;
-        let found = self.find(key, false).await?;
+        let mut changing = self.change(key).await;
+        let found = self.find_to_change(key, false, &mut changing).await?;
         match change::arithmetic(old(&found).as_ref(), request, self.clock.now()) {
             Ok(computed) => match self.put_version(key, &computed.version, changing).await? {
                 Written::Stored { cas } => Ok(computed.answer(cas)),
@@ -77,8 +77,8 @@ impl<S: Tier + 'static> Shared<S> {
 
     /// A read that changes the item, or may.
     pub(super) async fn read_and_change(&self, key: &Key<'_>, request: &Retrieve) -> Result<Lookup, StoreError> {
-        let changing = self.change(key).await;
-        let found = self.find(key, request.bump).await?;
+        let mut changing = self.change(key).await;
+        let found = self.find_to_change(key, request.bump, &mut changing).await?;
         let Some(reading) = change::read(old(&found).as_ref(), request, self.clock.now()) else {
             changing.settle();
             return Ok(found.into());

@@ -8,7 +8,7 @@ use super::counters::bump;
 use super::draft::Draft;
 use super::epochs::Epochs;
 use super::layout;
-use super::reads::PIECES_AT_ONCE;
+use super::reads::{Found, PIECES_AT_ONCE};
 use super::{Chunked, Shared};
 use crate::change;
 use crate::error::StoreError;
@@ -70,8 +70,8 @@ impl<S: Tier + 'static> Chunked<S> {
         let (this, key) = (self.clone(), OwnedKey::of(key));
         start(async move {
             let (shared, key) = (&this.shared, key.key());
-            let changing = shared.change(&key).await;
-            if how == Install::Replace && !shared.is_live(&key).await? {
+            let mut changing = shared.change(&key).await;
+            if how == Install::Replace && !shared.is_live(&key, &mut changing).await? {
                 changing.settle();
                 return Ok(Written::NotStored);
             }
@@ -88,10 +88,36 @@ impl<S: Tier + 'static> Shared<S> {
         Changing { doubt, _held: held, epoch: self.epochs.current(key.hash, self.clock.now()) }
     }
 
+    /// What is there for a change to go by. Where the epoch ends while it is read, what was found counts no more: it is read
+    /// anew, and the change is made in the next epoch. Else what is stored where nothing was found could never be read.
+    pub(super) async fn find_to_change(
+        &self,
+        key: &Key<'_>,
+        bump: bool,
+        changing: &mut Changing<'_>,
+    ) -> Result<Found, StoreError> {
+        loop {
+            let found = self.find(key, bump).await?;
+            if !self.is_renewed(key, changing) {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Whether something is there to be replaced.
-    async fn is_live(&self, key: &Key<'_>) -> Result<bool, StoreError> {
-        let head = self.find_head(key, false).await?;
-        Ok(head.is_some_and(|(head, _)| !head.meta.expiry.is_dead(self.clock.now())))
+    async fn is_live(&self, key: &Key<'_>, changing: &mut Changing<'_>) -> Result<bool, StoreError> {
+        loop {
+            let head = self.find_head(key, false).await?;
+            if !self.is_renewed(key, changing) {
+                return Ok(head.is_some_and(|(head, _)| !head.meta.expiry.is_dead(self.clock.now())));
+            }
+        }
+    }
+
+    /// Takes the change into the current epoch; whether it was in an earlier one.
+    fn is_renewed(&self, key: &Key<'_>, changing: &mut Changing<'_>) -> bool {
+        let epoch = self.epochs.current(key.hash, self.clock.now());
+        std::mem::replace(&mut changing.epoch, epoch) != epoch
     }
 
     /// Stores an item over whatever is there, and ends the change.

@@ -1,13 +1,16 @@
 //! What lies below, entry by entry, and what is made of entries that are not as they were written.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use moneta_store::model::ModelStore;
-use moneta_store::request::{Delete, Exptime, Retrieve, Write};
+use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Chunked, ChunkedConfig, Clock, Cursor, Expiry, Figure, Install, ItemMeta, ItemRef, Key, Lookup, Store, Tier, Value,
-    Walked, Written,
+    Chunked, ChunkedConfig, Clock, Cursor, Expiry, Figure, Install, ItemMeta, ItemRef, Key, Lookup, Step, Store, Tier,
+    Value, Walked, Written,
 };
+
+use crate::slow::Slow;
 
 const START: u32 = 1_000_000_000;
 
@@ -38,6 +41,19 @@ fn get(store: &impl Store, name: &str) -> Option<Vec<u8>> {
 
 fn set(store: &impl Store, name: &str, value: &[u8]) {
     assert!(matches!(store.set(&key(name), value, &Write::default()).now(), Ok(Written::Stored { .. })));
+}
+
+/// The end of a request to a store that wakes itself.
+fn finish<T>(step: Step<T>) -> T {
+    let ended = match step {
+        Step::Done(ended) => ended,
+        Step::Wait(mut pending) => loop {
+            if let Poll::Ready(ended) = pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                break ended;
+            }
+        },
+    };
+    ended.expect("the model does not fail")
 }
 
 impl Fixture {
@@ -210,4 +226,26 @@ fn another_process_shows_nothing_of_what_lies_there() {
     set(&after, "k", b"new");
     assert_eq!(get(&fixture.store, "k"), None);
     assert_eq!(get(&after, "k").as_deref(), Some(&b"new"[..]));
+}
+
+/// The change was made by what the flush left, so it comes after it.
+#[test]
+fn what_is_added_as_a_delayed_flush_comes_is_there() {
+    let clock = Arc::new(Clock::manual(START));
+    let config = ChunkedConfig { piece_bytes: 300, whole_max: 100, item_max: 10_000 };
+    let below = Slow::always(ModelStore::new(Arc::clone(&clock), 1 << 20));
+    let store = Chunked::new(below, config, Arc::clone(&clock));
+    finish(store.set(&key("k"), b"old", &Write::default()));
+    finish(store.flush(Exptime(1)));
+    let add = Write { mode: WriteMode::Add, ..Write::default() };
+    let adding = store.set(&key("k"), b"new", &add);
+    assert!(matches!(adding, Step::Wait(_)), "it has begun to look for what is there");
+    clock.advance(1);
+    let added = finish(adding);
+    let there = finish(store.get(&key("k"), &Retrieve::default(), &mut |_: &ItemRef<'_>| ()));
+    match added {
+        Written::Stored { .. } => assert!(matches!(&there, Lookup::Found(item) if item.value == b"new"), "{there:?}"),
+        // It looked before the flush.
+        written => assert_eq!((written, there), (Written::NotStored, Lookup::Miss { expired: false })),
+    }
 }
