@@ -28,6 +28,9 @@ pub struct FlashConfig {
     pub io_threads: usize,
     /// Share of the bytes written that may be records carried forward out of emptied regions, in percent.
     pub carry_percent: u8,
+    /// Bytes of memory that the index may take; at least a page of 64 KiB for each of its shards (16 to 4096, by the size of the
+    /// tier). An item takes about 9.2 bytes. At the limit, new items push others out of the index.
+    pub index_bytes: u64,
     /// Threads that will use the engine; recovery uses as many.
     pub threads: usize,
     /// Told of each region that recovery has read.
@@ -76,6 +79,7 @@ impl FlashConfig {
             direct: true,
             io_threads: 8,
             carry_percent: 5,
+            index_bytes: u64::MAX,
             threads: 4,
             progress: Arc::default(),
         }

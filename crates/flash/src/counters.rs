@@ -30,6 +30,8 @@ counters! {
     regions_filled,
     evictions,
     evicted_unfetched,
+    /// Of the evictions, those for want of room in the index.
+    index_evictions,
     expired,
     expired_unfetched,
     false_matches,

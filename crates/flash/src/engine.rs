@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-use moneta_pages::PagePool;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
     Clock, Cursor, Deleted, Driver, Expiry, Health, Install, Item, ItemRef, Key, Lookup, Number, Observer, Pending,
@@ -28,7 +27,7 @@ use crate::reclaim::{Reclaim, Reclaimer};
 use crate::recovery;
 use crate::regions::Regions;
 use crate::sequence::floor_at;
-use crate::shard::Shard;
+use crate::shard::{Room, Shard};
 use crate::snapshot;
 use crate::threads::Threads;
 
@@ -123,7 +122,7 @@ impl Flash {
         let log = Arc::new(Log::new(table, Arc::clone(&counters), Arc::clone(&reclaim), tier, region_bytes, floor));
         let reads = Arc::new(ReadCounters::default());
         let reader = Reader::new(devices.all().to_vec(), config.io, config.io_threads, Arc::clone(&reads))?;
-        let (shards, identities) = make_shards(devices.shard_bits())?;
+        let (shards, identities) = make_shards(devices.shard_bits(), config.index_bytes)?;
         let inner = Arc::new(Inner {
             shards,
             identities,
@@ -154,6 +153,7 @@ impl Flash {
             free = inner.regions.free(),
             items = inner.items(),
             milliseconds = took / 1000,
+            index_limit_mib = config.index_bytes >> 20,
             io = inner.reader.kind(),
             "the SSD tier is open"
         );
@@ -182,9 +182,9 @@ fn check_size(regions: usize, region_bytes: usize) -> Result<(), FlashError> {
     Ok(())
 }
 
-fn make_shards(bits: u32) -> Result<(Box<[Slot]>, Shards), FlashError> {
-    let pool = PagePool::new();
-    let slot = |_| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&pool))?)));
+fn make_shards(bits: u32, index_bytes: u64) -> Result<(Box<[Slot]>, Shards), FlashError> {
+    let room = Room::new(index_bytes, 1 << bits);
+    let slot = |_| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&room))?)));
     let shards: std::io::Result<_> = (0..1 << bits).map(slot).collect();
     let shards = shards.map_err(|source| FlashError::Start { what: "the index", source })?;
     Ok((shards, Shards::new(bits)))

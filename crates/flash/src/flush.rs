@@ -127,9 +127,10 @@ impl Inner {
     fn clean_up(&self, emptied: Emptied) {
         let Emptied { below, regions } = emptied;
         for shard in self.shards() {
-            shard
-                .lock()
-                .remove_where(|location| self.regions.get(self.regions.region_of(location.block())).sequence() < below);
+            shard.lock().remove_where(
+                |location| self.regions.get(self.regions.region_of(location.block())).sequence() < below,
+                |lost| self.note_lost(lost),
+            );
         }
         let log = Arc::clone(&self.log);
         // Behind the job that writes the flush down.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::devices::Devices;
 use crate::error::FlashError;
 use crate::format::record::{Salt, View};
+use crate::identity::{Identity, Shards};
 use crate::listing::{Listing, list};
 use crate::salvage;
 use crate::sequence::second_of;
@@ -182,16 +183,17 @@ fn fill(
     devices: &Devices,
     report: &mut RegionReport,
     used: &Use,
-    seen: &mut HashSet<u64>,
+    seen: &mut HashSet<Identity>,
     verify: bool,
 ) -> io::Result<()> {
+    let identities = Shards::new(devices.shard_bits());
     let listing = list(devices, report.region, used, devices.seed())?;
     report.records = listing.records.len() as u64;
     report.ended = second_in(listing.span.ended);
     report.record_bytes = listing.records.iter().map(|record| u64::from(record.length)).sum();
     report.dies_at = (listing.summary.expiry_max != u32::MAX).then_some(listing.summary.expiry_max);
     for record in listing.records.iter().rev() {
-        let newest = seen.insert(record.hash);
+        let newest = seen.insert(identities.identity(record.hash));
         if record.is_tombstone {
             report.tombstones += 1;
         } else if newest {

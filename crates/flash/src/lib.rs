@@ -10,6 +10,7 @@ mod config;
 mod counters;
 mod devices;
 mod engine;
+mod entries;
 mod error;
 mod flush;
 mod flusher;

@@ -47,6 +47,16 @@ impl Location {
         self.0 >> HITS_SHIFT
     }
 
+    /// The place of a tombstone, which the index has only while it is brought back.
+    pub(crate) fn tombstone(block: usize, blocks: usize) -> Self {
+        Self(Self::new(block, blocks).0 | HITS_MAX << HITS_SHIFT)
+    }
+
+    /// Whether an entry is a tombstone's, in an index that is being brought back: no item was read yet.
+    pub(crate) fn is_tombstone(self) -> bool {
+        self.hits() == HITS_MAX
+    }
+
     /// The same place, read once more.
     pub(crate) fn hit(self) -> Self {
         if self.hits() < HITS_MAX { Self(self.0 + (1 << HITS_SHIFT)) } else { self }

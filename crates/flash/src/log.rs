@@ -162,6 +162,15 @@ impl Log {
         region.sequence() < self.floor()
     }
 
+    /// Sequence number of the newest region that may have a live record of a key which the index had no room for; 0 if none
+    /// has.
+    #[inline]
+    pub(crate) fn evicted(&self, hash: u64) -> u64 {
+        let sequence = self.forgotten.evicted(hash);
+        let is_there = sequence >= self.regions.oldest().max(self.floor());
+        if is_there { sequence } else { 0 }
+    }
+
     /// How many records have been appended.
     pub(crate) fn appended(&self) -> u64 {
         self.appended.load(Ordering::Acquire)
@@ -180,6 +189,7 @@ impl Log {
         let floor = over.floor;
         let over = over.region.map(|region| self.regions.get(region));
         let least = over.map_or(0, |region| region.sequence()).max(self.forgotten.least(hash));
+        let evicted = self.evicted(hash);
         loop {
             let number = self.group_not_below(group, least);
             let group = &self.groups[number];
@@ -211,6 +221,10 @@ impl Log {
                 && over.summary().expiry_max > Summary::moment(draft.expiry)
             {
                 open.summary.behind = open.summary.behind.max(over.sequence());
+            }
+            if evicted != 0 && evicted != open.sequence && draft.expiry != Expiry::NEVER {
+                // How long what was evicted lives is not known.
+                open.summary.behind = open.summary.behind.max(evicted);
             }
             let location = self.put(&mut open, draft, hash, content_hash, sequence);
             let eager = open.end - open.buffer.written() >= FlushQueue::EAGER_BYTES;

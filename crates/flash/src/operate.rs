@@ -170,7 +170,9 @@ impl Inner {
         let mut shard = self.shard(key.hash).lock();
         if fetched.is_none() && *request == Delete::default() {
             // Most often the region says whether the record can be dead, and it need not be read.
-            let Some((_, location)) = self.find(&shard, key.hash) else { return Attempt::done(Deleted::NotFound) };
+            let Some((_, location)) = self.find(&shard, key.hash) else {
+                return self.not_found(&mut shard, key, now, ground);
+            };
             let region = self.regions.get(self.regions.region_of(location.block()));
             let summary = region.summary();
             if region.resident.read().is_none() && (summary.expiry_min > now || summary.expiry_max <= now) {
@@ -186,6 +188,7 @@ impl Inner {
         };
         let old = present.as_ref().map(|present| old(present, now));
         match change::delete(old.as_ref(), request, now) {
+            Err(Deleted::NotFound) => self.not_found(&mut shard, key, now, ground),
             Err(deleted) => Attempt::done(deleted),
             Ok(Removal::Remove) => self
                 .remove(&mut shard, key, now, ground)
@@ -195,6 +198,15 @@ impl Inner {
                 Err(halt) => halt.into(),
             },
         }
+    }
+
+    /// A delete of what is not there. What left the index for want of room must not come back at a restart.
+    fn not_found(&self, shard: &mut Shard, key: &Key<'_>, now: u32, ground: Ground) -> Attempt<Deleted> {
+        if self.find(shard, key.hash).is_some() {
+            // Another key's, which is newer than all that was evicted.
+            return Attempt::done(Deleted::NotFound);
+        }
+        self.remove(shard, key, now, ground).map_or_else(Attempt::from, |number| self.ended(Deleted::NotFound, number))
     }
 
     pub(crate) fn try_arithmetic(
@@ -285,6 +297,8 @@ impl Inner {
             shard.index.remove(position);
             // A restart would find it again: there can be no tombstone now.
             self.outdate();
+        } else if self.log.evicted(key.hash) != 0 {
+            self.outdate();
         }
     }
 
@@ -353,33 +367,35 @@ impl Inner {
         let Ok(appended) = self.log.append(draft, key.hash, content_hash, group, over, now) else {
             return Err(Halt::Full(ground.room));
         };
-        if shard.put(key.hash, appended.location) {
-            count(&self.counters.evictions, 1);
-        }
+        self.enter(shard, key.hash, appended.location);
         count(&self.counters.total_items, 1);
         count(&self.counters.item_bytes, (draft.key.len() + draft.value[0].len() + draft.value[1].len()) as u64);
         Ok(Stored { cas: draft.cas.unwrap_or(appended.sequence), number: appended.number })
     }
 
-    /// Takes a key's entry out of the index and appends a tombstone. Without an entry there is nothing to do.
+    /// Takes a key's entry out of the index and appends a tombstone. Without an entry there is nothing to do, unless one had to
+    /// leave the index.
     fn remove(&self, shard: &mut Shard, key: &Key<'_>, now: u32, ground: Ground) -> Result<Option<u64>, Halt> {
-        let Some((position, location)) = self.find(shard, key.hash) else { return Ok(None) };
-        let region = self.regions.region_of(location.block());
+        let found = self.find(shard, key.hash);
+        if found.is_none() && self.log.evicted(key.hash) == 0 {
+            return Ok(None);
+        }
+        let region = found.map(|(_, location)| self.regions.region_of(location.block()));
         // It has to be known only for as long as the record it is about can live.
-        let expiry = match self.regions.get(region).summary().expiry_max {
+        let expiry = match region.map_or(u32::MAX, |region| self.regions.get(region).summary().expiry_max) {
             u32::MAX => Expiry::NEVER,
             moment => Expiry(moment),
         };
         let tombstone =
             Draft { key: key.bytes, value: [&[], &[]], marks: mark::TOMBSTONE, expiry, flags: 0, cas: None };
         let group = Log::group_of(expiry, now);
-        let over = Over { region: Some(region), floor: ground.floor };
+        let over = Over { region, floor: ground.floor };
         let hash = tombstone.content_hash();
         match self.log.append(&tombstone, key.hash, hash, group, over, now) {
             Err(Full) => Err(Halt::Full(ground.room)),
             Ok(appended) => {
                 self.note_forgotten(key, appended.location);
-                shard.index.remove(position);
+                found.into_iter().for_each(|(position, _)| shard.index.remove(position));
                 count(&self.counters.tombstone_bytes, tombstone.len() as u64);
                 Ok(Some(appended.number))
             }

@@ -148,6 +148,7 @@ impl Reclaimer {
         let now = inner.settle();
         let in_use = || inner.regions.iter().filter(|(_, region)| region.sequence() != 0);
         let (oldest, region) = in_use().min_by_key(|(_, region)| region.sequence())?;
+        inner.regions.note_oldest(region.sequence());
         let dead = in_use().find(|(_, other)| {
             let summary = other.summary();
             other.state() == State::Closed && summary.expiry_max <= now && summary.behind < region.sequence()
@@ -297,7 +298,7 @@ impl Reclaimer {
         let mut shard = inner.shard(key.hash).lock();
         inner.find(&shard, key.hash).filter(|(_, found)| found.block() == block)?;
         let appended = inner.log.append(&draft, key.hash, hash, CARRIED, over, now).ok()?;
-        shard.put(key.hash, appended.location);
+        inner.enter(&mut shard, key.hash, appended.location);
         count(&inner.counters.carried_items, 1);
         count(&inner.counters.carried_bytes, (key.bytes.len() + view.value().len()) as u64);
         Some((appended.number, draft.len()))
@@ -335,8 +336,8 @@ impl Reclaimer {
         let inner = &self.inner;
         for shard in inner.shards() {
             let points_here = |location: Location| inner.regions.region_of(location.block()) == region;
-            let lost = shard.lock().remove_where(points_here);
-            count(&inner.counters.evictions, lost);
+            let gone = shard.lock().remove_where(points_here, |lost| inner.note_lost(lost));
+            count(&inner.counters.evictions, gone);
         }
     }
 }

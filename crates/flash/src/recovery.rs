@@ -1,11 +1,11 @@
 //! Bringing the index back: from the snapshot of a clean stop, else from the footers of all regions.
 //!
 //! Regions are taken newest first and the records of each last first, so that the first record met of a key is its newest:
-//! what the index has already is not looked at again, and a tombstone keeps everything older out. Devices are read by all
-//! threads at once; each thread then enters the records of the shards that are its own, so that no lock is waited for.
+//! what the index has already is not looked at again. Tombstones have entries too while this goes on, which keep everything
+//! older out. When the index may not grow any more, what is left is older than all it has, and stays out. Devices are read by
+//! all threads at once; each thread then enters the records of the shards that are its own, so that no lock is waited for.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,8 +15,7 @@ use crate::devices::TierState;
 use crate::engine::Inner;
 use crate::error::FlashError;
 use crate::format::BLOCK;
-use crate::identity::Identity;
-use crate::listing::{Listing, enter, list};
+use crate::listing::{Listed, Listing, enter, list};
 use crate::location::Location;
 use crate::regions::State;
 use crate::snapshot;
@@ -55,6 +54,8 @@ fn bring_back(inner: &Inner) {
     }
     let newest = inner.regions.iter().map(|(_, region)| region.sequence()).max().unwrap_or(0);
     inner.regions.raise_sequence(newest.max(inner.devices.state().flushed_below));
+    let oldest = inner.regions.iter().map(|(_, region)| region.sequence()).filter(|sequence| *sequence != 0).min();
+    inner.regions.note_oldest(oldest.unwrap_or(0));
     let last = inner.regions.iter().map(|(_, region)| region.summary().last.max(region.base())).max();
     inner.log.sequence.raise(last.unwrap_or(0));
     count(&inner.counters.recovered_items, inner.items());
@@ -64,16 +65,15 @@ fn from_footers(inner: &Inner) {
     let started = Instant::now();
     let mut used = survey_all(inner);
     used.sort_unstable_by_key(|(_, used)| std::cmp::Reverse(used.sequence));
-    let mut dead: Vec<Mutex<HashSet<Identity>>> = Vec::new();
-    dead.resize_with(inner.shard_count(), Mutex::default);
+    let entering = Entering::new(inner.shard_count());
     let mut told = Instant::now();
     inner.config.progress.begin(used.len() as u64);
     for (number, batch) in used.chunks(BATCH).enumerate() {
         let listings = list_all(inner, batch);
-        enter_all(inner, &listings, &dead);
+        enter_all(inner, &listings, &entering);
         if listings.len() < batch.len() {
-            let unread = &used[number * BATCH + listings.len()..];
-            return distrust(inner, unread);
+            distrust(inner, &used[number * BATCH + listings.len()..]);
+            break;
         }
         count(&inner.counters.recovered_regions, batch.len() as u64);
         inner.config.progress.advance(batch.len() as u64);
@@ -83,6 +83,7 @@ fn from_footers(inner: &Inner) {
             tracing::info!(done, all, seconds = started.elapsed().as_secs(), "reading footers of regions");
         }
     }
+    entering.end(inner);
 }
 
 /// A region that cannot be read may hold newer versions of what older regions hold: nothing as old as it is served.
@@ -183,28 +184,61 @@ fn list_all(inner: &Inner, batch: &[(usize, Use)]) -> Vec<(usize, Listing)> {
     listings
 }
 
+/// What is known while records are entered.
+struct Entering {
+    /// Shards that had no room for a record: nothing that is older may be entered either, lest it pass for the newest.
+    full: Vec<AtomicBool>,
+    /// Records that were left out.
+    left_out: AtomicU64,
+}
+
+impl Entering {
+    fn new(shards: usize) -> Self {
+        Self { full: (0..shards).map(|_| AtomicBool::new(false)).collect(), left_out: AtomicU64::new(0) }
+    }
+
+    /// All is entered: tombstones have done their work.
+    fn end(self, inner: &Inner) {
+        let shards: Vec<_> = inner.shards().collect();
+        in_parallel(inner, shards.len(), |number| {
+            shards[number].lock().remove_where(Location::is_tombstone, |lost| inner.note_lost(lost));
+        });
+        let records = self.left_out.into_inner();
+        if records > 0 {
+            tracing::warn!(records, "the index has no room for all items on the SSD: the oldest are left out");
+        }
+    }
+}
+
 /// Enters the records of a batch into the index, each thread those of its own shards.
-fn enter_all(inner: &Inner, listings: &[(usize, Listing)], dead: &[Mutex<HashSet<Identity>>]) {
+fn enter_all(inner: &Inner, listings: &[(usize, Listing)], entering: &Entering) {
     let threads = threads(inner).min(inner.shard_count());
     in_parallel(inner, threads, |thread| {
         for (region, listing) in listings {
             for record in listing.records.iter().rev() {
                 let number = inner.identities.number(record.hash);
-                if number % threads != thread {
-                    continue;
-                }
-                let identity = inner.identities.identity(record.hash);
-                let mut shard = inner.shard(record.hash).lock();
-                if shard.find(record.hash).is_some() || dead[number].lock().contains(&identity) {
-                    continue;
-                }
-                if record.is_tombstone {
-                    dead[number].lock().insert(identity);
-                } else {
-                    let block = inner.regions.block_at(*region, record.offset as usize);
-                    shard.put(record.hash, Location::new(block, record.blocks()));
+                if number % threads == thread {
+                    enter_record(inner, *region, record, &entering.full[number], &entering.left_out);
                 }
             }
         }
     });
+}
+
+fn enter_record(inner: &Inner, region: usize, record: &Listed, full: &AtomicBool, left_out: &AtomicU64) {
+    let mut shard = inner.shard(record.hash).lock();
+    if shard.find(record.hash).is_some() {
+        return;
+    }
+    let block = inner.regions.block_at(region, record.offset as usize);
+    let place = if record.is_tombstone { Location::tombstone } else { Location::new };
+    if !full.load(Ordering::Relaxed) && shard.add(record.hash, place(block, record.blocks())) {
+        return;
+    }
+    full.store(true, Ordering::Relaxed);
+    if !record.is_tombstone {
+        inner.log.forgotten.note_evicted(record.hash, inner.regions.get(region).sequence());
+        count(&inner.counters.index_evictions, 1);
+        count(left_out, 1);
+    }
 }

@@ -185,6 +185,8 @@ pub(crate) struct Regions {
     next_sequence: AtomicU64,
     /// Regions emptied to make room.
     emptied: AtomicU64,
+    /// No region in use has a lower sequence number. It lags behind.
+    oldest: AtomicU64,
 }
 
 impl Regions {
@@ -198,6 +200,7 @@ impl Regions {
             free: Mutex::default(),
             next_sequence: AtomicU64::new(1),
             emptied: AtomicU64::new(0),
+            oldest: AtomicU64::new(1),
         }
     }
 
@@ -303,6 +306,17 @@ impl Regions {
     /// The sequence number that the next region will have.
     pub(crate) fn upcoming_sequence(&self) -> u64 {
         self.next_sequence.load(Ordering::Relaxed)
+    }
+
+    /// A number that no region in use has a lower sequence number than.
+    #[inline]
+    pub(crate) fn oldest(&self) -> u64 {
+        self.oldest.load(Ordering::Relaxed)
+    }
+
+    /// No region in use has a sequence number below `sequence`.
+    pub(crate) fn note_oldest(&self, sequence: u64) {
+        self.oldest.fetch_max(sequence, Ordering::Relaxed);
     }
 
     /// Makes all further regions' sequence numbers greater than `floor`.

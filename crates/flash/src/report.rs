@@ -15,6 +15,7 @@ impl Inner {
             region_bytes: self.devices.region_bytes() as u64,
             device_bytes: self.regions.len() as u64 * self.devices.region_bytes() as u64,
             buffer_bytes: (self.log.buffers.memory() + self.regions.memory()) as u64,
+            index_limit_bytes: self.config.index_bytes,
             ..FlashStats::default()
         };
         for shard in self.shards() {
@@ -69,6 +70,7 @@ impl Inner {
         flash.device_written_bytes = read(&counters.device_bytes);
         flash.evictions = read(&counters.evictions);
         flash.evicted_unfetched = read(&counters.evicted_unfetched);
+        flash.index_evictions = read(&counters.index_evictions);
         flash.expired = read(&counters.expired);
         flash.false_matches = read(&counters.false_matches);
         flash.checksum_failures = read(&counters.checksum_failures);

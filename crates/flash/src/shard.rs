@@ -1,16 +1,58 @@
 //! A shard of the index: which keys are there, and where.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use moneta_index::{Index, Position};
-use moneta_pages::{PAGE_BYTES, PagePool};
+use moneta_pages::{PAGE_BYTES, Page, PagePool};
 
 use crate::location::{Location, TAG_BITS};
+
+/// Memory of the index, which all shards share: pages up to a limit.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pool: Arc<PagePool>,
+    /// Pages that shards may still take.
+    left: AtomicUsize,
+}
+
+impl Room {
+    /// Room for `bytes` in all, but at least for a page for each of `shards`.
+    pub(crate) fn new(bytes: u64, shards: usize) -> Arc<Self> {
+        let pages = usize::try_from(bytes / PAGE_BYTES as u64).unwrap_or(usize::MAX).max(shards);
+        Arc::new(Self { pool: PagePool::new(), left: AtomicUsize::new(pages) })
+    }
+
+    /// A page.
+    ///
+    /// # Errors
+    /// `OutOfMemory` at the limit, or the system's.
+    pub(crate) fn take(&self) -> std::io::Result<Page> {
+        let took = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        took.map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
+        self.pool.take().inspect_err(|_| self.gave_back(1))
+    }
+
+    fn gave_back(&self, pages: usize) {
+        self.left.fetch_add(pages, Ordering::Relaxed);
+    }
+}
+
+/// How much an entry is worth keeping: reads of it, then the sequence number of its region. The least goes first.
+pub(crate) type Worth = (u64, u64);
+
+/// An entry that left the index for want of room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// The bits of its key's hash that the index of a shard knows.
+    pub(crate) hash: u64,
+    pub(crate) location: Location,
+}
 
 /// One shard, behind its lock.
 pub(crate) struct Shard {
     pub(crate) index: Index<TAG_BITS>,
-    pool: Arc<PagePool>,
+    room: Arc<Room>,
 }
 
 impl Shard {
@@ -18,13 +60,13 @@ impl Shard {
     ///
     /// # Errors
     /// If the system gives no memory for its first page.
-    pub(crate) fn new(pool: Arc<PagePool>) -> std::io::Result<Self> {
-        Ok(Self { index: Index::new(pool.take()?), pool })
+    pub(crate) fn new(room: Arc<Room>) -> std::io::Result<Self> {
+        Ok(Self { index: Index::new(room.take()?), room })
     }
 
-    /// A shard with what `index` holds.
-    pub(crate) fn with(index: Index<TAG_BITS>, pool: Arc<PagePool>) -> Self {
-        Self { index, pool }
+    /// A shard with what `index` holds, whose pages are out of `room`.
+    pub(crate) fn with(index: Index<TAG_BITS>, room: Arc<Room>) -> Self {
+        Self { index, room }
     }
 
     /// The entry under a hash. It may be another key's: of the items in the shard one in 2^36 has the same bits.
@@ -33,40 +75,59 @@ impl Shard {
         self.index.find(hash, |_| true).map(|(position, payload)| (position, Location(payload)))
     }
 
-    /// Makes `location` what the index has under `hash`. True if an entry of another key had to go for want of room, which
-    /// practically never happens, or if memory is out.
-    pub(crate) fn put(&mut self, hash: u64, location: Location) -> bool {
+    /// Makes `location` what the index has under `hash`. Where there is no room for one more entry, those of other keys go,
+    /// the least worth first, and are told to `lost`.
+    pub(crate) fn put(
+        &mut self,
+        hash: u64,
+        location: Location,
+        worth: impl Fn(Location) -> Worth,
+        mut lost: impl FnMut(Lost),
+    ) {
         if let Some((position, _)) = self.find(hash) {
             self.index.replace(position, location.0);
-            return false;
+            return;
         }
+        if !self.make_room() {
+            // At the limit buckets are kept from filling up: an insert into a full index is slow.
+            self.evict(hash, &worth, &mut lost);
+        }
+        while self.index.insert(hash, location.0).is_err() && self.evict(hash, &worth, &mut lost) {}
+    }
+
+    /// Adds an entry under a hash that has none, if there is room.
+    pub(crate) fn add(&mut self, hash: u64, location: Location) -> bool {
+        self.make_room() && self.index.insert(hash, location.0).is_ok()
+    }
+
+    /// Grows the index as far as it should before an insert. False at the limit of its memory.
+    fn make_room(&mut self) -> bool {
         // Two steps of growth an insert catch up with a burst; in the long run one in seven inserts takes one.
         for _ in 0..2 {
-            if self.index.wants_growth() && (!self.index.growth_needs_page() || self.add_page()) {
-                self.index.grow();
+            if !self.index.wants_growth() {
+                break;
             }
-        }
-        let mut lost = false;
-        while self.index.insert(hash, location.0).is_err() {
-            lost = true;
-            let Some(position) = self.index.rivals(hash).map(|(position, _)| position).next() else { break };
-            self.index.remove(position);
-        }
-        lost
-    }
-
-    fn add_page(&mut self) -> bool {
-        match self.pool.take() {
-            Ok(page) => {
+            if self.index.growth_needs_page() {
+                let Ok(page) = self.room.take() else { return false };
                 self.index.add_page(page);
-                true
             }
-            Err(_) => false,
+            self.index.grow();
         }
+        true
     }
 
-    /// Removes the entries whose location `goes`, and gives back memory if that leaves much of it empty.
-    pub(crate) fn remove_where(&mut self, mut goes: impl FnMut(Location) -> bool) -> u64 {
+    /// Removes the entry that is worth least of those where one under `hash` would be. False if there is none.
+    fn evict(&mut self, hash: u64, worth: impl Fn(Location) -> Worth, mut lost: impl FnMut(Lost)) -> bool {
+        let rivals = self.index.rivals(hash).map(|(position, payload)| (position, Location(payload)));
+        let Some((position, location)) = rivals.min_by_key(|(_, location)| worth(*location)) else { return false };
+        lost(Lost { hash: self.index.hash_at(position), location });
+        self.index.remove(position);
+        true
+    }
+
+    /// Removes the entries whose location `goes`, and gives back memory if that leaves much of it empty. Tells how many went;
+    /// those for which there is no room in less memory go too, and are told to `lost`.
+    pub(crate) fn remove_where(&mut self, mut goes: impl FnMut(Location) -> bool, mut lost: impl FnMut(Lost)) -> u64 {
         let mut gone = Vec::new();
         let walk = self.index.begin_walk();
         let mut more = true;
@@ -79,7 +140,11 @@ impl Shard {
         }
         drop(walk);
         gone.iter().for_each(|position| self.index.remove(*position));
-        while self.index.wants_shrinking() && self.index.shrink(|_| {}) {}
+        while self.index.wants_shrinking()
+            && self.index.shrink(|hash, payload| lost(Lost { hash, location: Location(payload) }))
+        {
+            self.room.gave_back(1);
+        }
         gone.len() as u64
     }
 

@@ -11,6 +11,8 @@
 //!                               key of its records' checksums u64
 //!      where records begin: u16 for each block
 //!      the index of each shard
+//!      buckets of keys that left the index for want of room: their number u64, then for each
+//!      hash of a key in it u64, sequence number of the newest region u64
 //!      XXH3-64 of all bytes before
 //! ```
 //!
@@ -21,10 +23,10 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moneta_index::Index;
-use moneta_pages::PagePool;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::devices::TierState;
@@ -33,7 +35,7 @@ use crate::format::footer::{Span, Summary};
 use crate::format::{VERSION, read_int};
 use crate::location::TAG_BITS;
 use crate::regions::State;
-use crate::shard::Shard;
+use crate::shard::{Room, Shard};
 
 const MAGIC: [u8; 8] = *b"MONETASN";
 const HEAD_BYTES: usize = 40;
@@ -136,6 +138,11 @@ fn write(inner: &Inner, path: &Path, identity: u64) -> io::Result<()> {
     for shard in inner.shards() {
         shard.lock().index.save(&mut out)?;
     }
+    let evicted: Vec<_> = inner.log.forgotten.all_evicted().collect();
+    out.write_all(&(evicted.len() as u64).to_le_bytes())?;
+    for number in evicted.into_iter().flat_map(|(hash, sequence)| [hash, sequence]) {
+        out.write_all(&number.to_le_bytes())?;
+    }
     let hash = out.hasher.digest();
     out.inner.write_all(&hash.to_le_bytes())?;
     out.inner.flush()?;
@@ -148,6 +155,8 @@ struct Image {
     regions: Vec<[u8; REGION_BYTES]>,
     firsts: Vec<u16>,
     shards: Vec<Shard>,
+    /// Hashes of evicted keys, one for each bucket, and the newest region.
+    evicted: Vec<(u64, u64)>,
 }
 
 fn read(inner: &Inner, path: &Path, identity: u64) -> io::Result<Image> {
@@ -170,17 +179,23 @@ fn read(inner: &Inner, path: &Path, identity: u64) -> io::Result<Image> {
     let mut bytes = vec![0; inner.regions.firsts().len() * size_of::<u16>()];
     input.read_exact(&mut bytes)?;
     let firsts = bytes.chunks_exact(2).map(|bytes| read_int!(u16, bytes, 0)).collect();
-    let pool = PagePool::new();
+    let room = Room::new(inner.config.index_bytes, inner.shard_count());
     let shards = (0..inner.shard_count())
-        .map(|_| Ok(Shard::with(Index::<TAG_BITS>::load(&mut input, || pool.take())?, pool.clone())))
+        .map(|_| Ok(Shard::with(Index::<TAG_BITS>::load(&mut input, || room.take())?, Arc::clone(&room))))
         .collect::<io::Result<Vec<_>>>()?;
+    let mut number = || {
+        let mut bytes = [0; 8];
+        input.read_exact(&mut bytes).map(|()| u64::from_le_bytes(bytes))
+    };
+    let buckets = number()?;
+    let evicted = (0..buckets).map(|_| Ok((number()?, number()?))).collect::<io::Result<Vec<_>>>()?;
     let hash = input.hasher.digest();
     let mut expected = [0; 8];
     input.inner.read_exact(&mut expected)?;
     if u64::from_le_bytes(expected) != hash {
         return Err(unfit("its checksum does not fit"));
     }
-    Ok(Image { regions, firsts, shards })
+    Ok(Image { regions, firsts, shards, evicted })
 }
 
 impl Image {
@@ -211,6 +226,9 @@ impl Image {
         }
         for (slot, shard) in inner.shards().zip(self.shards) {
             *slot.lock() = shard;
+        }
+        for (hash, sequence) in self.evicted {
+            inner.log.forgotten.note_evicted(hash, sequence);
         }
     }
 }

@@ -148,6 +148,18 @@ impl<const TAG_BITS: u32> Index<TAG_BITS> {
         self.entries -= 1;
     }
 
+    /// The lowest [`Index::HASH_BITS`] bits of the hash that an entry was inserted under.
+    pub fn hash_at(&self, position: Position) -> u64 {
+        let entry = Slot::<TAG_BITS>(self.bucket(position.bucket)[position.slot]);
+        Self::hash_of(position.bucket, entry)
+    }
+
+    fn hash_of(bucket: usize, entry: Slot<TAG_BITS>) -> u64 {
+        let column = (bucket & (PAGE_BUCKETS - 1)) as u32;
+        let column = if entry.is_second() { other_column(column, entry.tag()) } else { column };
+        u64::from(entry.tag()) << COLUMN_BITS | u64::from(column)
+    }
+
     /// Payloads of the entries in the two buckets of `hash`: after [`Full`], one of them has to go.
     pub fn rivals(&self, hash: u64) -> impl Iterator<Item = (Position, u64)> {
         let (first, second) = self.buckets(hash);
@@ -209,9 +221,10 @@ impl<const TAG_BITS: u32> Index<TAG_BITS> {
     }
 
     /// Gives back the last page: merges buckets, in the reverse of the order in which they were split. Entries for which
-    /// there is no room, practically none after [`Index::wants_shrinking`], leave the index and are told to `lost`. False
-    /// if it is not possible now: the first page stays, and nothing shrinks while a walk is under way.
-    pub fn shrink(&mut self, mut lost: impl FnMut(u64)) -> bool {
+    /// there is no room, practically none after [`Index::wants_shrinking`], leave the index; their hashes' lowest
+    /// [`Index::HASH_BITS`] bits and their payloads are told to `lost`. False if it is not possible now: the first page
+    /// stays, and nothing shrinks while a walk is under way.
+    pub fn shrink(&mut self, mut lost: impl FnMut(u64, u64)) -> bool {
         let buckets = (self.pages.len() - 1) * PAGE_BUCKETS;
         // Merging takes many displacements, which a walk forbids, and would mix the walk's classes.
         if buckets < PAGE_BUCKETS || self.walks.iter().any(|walk| walk.strong_count() > 0) {
@@ -225,7 +238,7 @@ impl<const TAG_BITS: u32> Index<TAG_BITS> {
     }
 
     /// Merges the last bucket into the one it was split from.
-    fn merge_last(&mut self, lost: &mut impl FnMut(u64)) {
+    fn merge_last(&mut self, lost: &mut impl FnMut(u64, u64)) {
         let last = self.extent.buckets() - 1;
         let mut entries = [Slot::<TAG_BITS>(0); BUCKET_SLOTS];
         for (slot, entry) in entries.iter_mut().enumerate() {
@@ -239,7 +252,7 @@ impl<const TAG_BITS: u32> Index<TAG_BITS> {
                 Some(slot) => self.put(Position { bucket: into, slot }, entry),
                 None => {
                     self.entries -= 1;
-                    lost(entry.payload());
+                    lost(Self::hash_of(last, entry), entry.payload());
                 }
             }
         }

@@ -165,7 +165,7 @@ impl Shard {
             return true;
         }
         let mut lost = Vec::new();
-        if !self.index.wants_shrinking() || !self.index.shrink(|payload| lost.push(payload)) {
+        if !self.index.wants_shrinking() || !self.index.shrink(|_, payload| lost.push(payload)) {
             return false;
         }
         for payload in lost {

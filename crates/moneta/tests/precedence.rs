@@ -80,6 +80,7 @@ fn every_option_can_be_set_by_its_environment_variable() {
         "flash_durability" => "every-write",
         "flash_direct" => "false",
         "flash_io" => "threads",
+        "flash_index_memory" => "5MiB",
         "flash_carry" => "12%",
         "flash_write_budget" => "3TiB",
         "promote" => "25%",

@@ -86,8 +86,12 @@ pub struct FlashStats {
     pub tombstone_bytes: u64,
     /// Bytes written to devices, everything included.
     pub device_written_bytes: u64,
-    /// Live items that went with their region.
+    /// Live items that went with their region, or for want of room in the index.
     pub evictions: u64,
+    /// Items that went, or were not brought back by a recovery, for want of room in the index.
+    pub index_evictions: u64,
+    /// Bytes that the index may take; `u64::MAX` without a limit.
+    pub index_limit_bytes: u64,
     /// Of these, never read since they were written.
     pub evicted_unfetched: u64,
     /// Items whose time was up when their region was emptied or somebody asked for them.

@@ -43,7 +43,10 @@ impl Devices {
             places: places(&all),
             tier: first.tier,
             seed: first.seed,
-            shard_bits: first.shard_bits,
+            shard_bits: super::tier::shard_bits_kept(
+                &all.iter().copied().map(Some).collect::<Vec<_>>(),
+                first.region_bytes,
+            ),
             layout: layout(&all),
             superblocks: Mutex::new(Superblocks::found(found)),
             media,

@@ -138,7 +138,7 @@ fn shard_bits_for(regions: u64, region_bytes: u64) -> u32 {
 
 /// The same of a tier that is kept. One of version 1 has them from the sizes that it had last, before it grows. When a start
 /// that brought version 2 was cut short, some devices name them and the others have another size already.
-fn shard_bits_kept(kept: &[Option<&Superblock>], region_bytes: u64) -> u32 {
+pub(super) fn shard_bits_kept(kept: &[Option<&Superblock>], region_bytes: u64) -> u32 {
     let named = kept.iter().flatten().map(|found| found.shard_bits).find(|bits| *bits != 0);
     named.unwrap_or_else(|| shard_bits_for(kept.iter().flatten().map(|found| found.regions).sum(), region_bytes))
 }

@@ -13,5 +13,6 @@ mod kill;
 mod lost;
 mod order;
 mod races;
+mod room;
 mod torn;
 mod walks;

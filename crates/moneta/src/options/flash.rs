@@ -4,16 +4,20 @@ use std::path::Path;
 
 use moneta_flash::{DeviceConfig, Durability, FlashConfig, Io};
 
+use crate::options::machine;
 use crate::options::report::Refusal;
 use crate::options::resolve::Resolved;
 use crate::options::settings::{duration, narrow, number, switch, word};
 use crate::options::table::Id;
-use crate::options::value::{KIB, Value};
+use crate::options::value::{KIB, MIB, Value};
 
 /// What devices are read and written in.
 const BLOCK: u64 = 4 * KIB;
 /// Largest items that a region has to have room for, at least: else one of them could leave most of a region empty.
 const ITEMS_PER_REGION: u64 = 4;
+
+/// What the index may take at least unless it is told otherwise, however much of the machine's memory the RAM tier is given.
+const INDEX_LEAST: u64 = 64 * MIB;
 
 /// What the SSD tier was asked for.
 #[derive(Clone, Debug)]
@@ -43,10 +47,20 @@ impl FlashSettings {
             direct: switch(resolved, Id::FlashDirect),
             io_threads: narrow(resolved, Id::FlashIoThreads),
             carry_percent: percent(resolved, Id::FlashCarry),
+            index_bytes: index_bytes(resolved),
             threads: narrow(resolved, Id::Threads),
             progress: Default::default(),
         };
         Self { engine }
+    }
+}
+
+/// What the index may take: what was said, or half of what the RAM tier leaves, so that buffers and connections have the
+/// other half.
+fn index_bytes(resolved: &Resolved) -> u64 {
+    match number(resolved, Id::FlashIndexMemory) {
+        0 => (machine::memory().saturating_sub(number(resolved, Id::Memory)) / 2).max(INDEX_LEAST),
+        bytes => bytes,
     }
 }
 

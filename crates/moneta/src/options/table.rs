@@ -31,6 +31,7 @@ pub enum Id {
     FlashIo,
     FlashIoThreads,
     FlashCarry,
+    FlashIndexMemory,
     FlashWriteBudget,
     Rocks,
     RocksShards,
@@ -343,6 +344,19 @@ pub const TABLE: &[OptionSpec] = &[
         summary: "Share of the bytes written that may be lately read items carried forward out of the oldest region",
         when: "Higher to keep what is read longer than what is not, at the price of that much more written; 0 drops regions whole.",
         ..option(Id::FlashCarry, "flash_carry", Group::Flash, Kind::Percent { max: 90 }, "5%")
+    },
+    OptionSpec {
+        summary: "Memory that the index of the SSD tier may take: about 9.2 bytes an item. At the limit, new items push others \
+                  out. 0 takes half of what --memory leaves of the machine's memory, or of its control group's",
+        when: "To name the sum of what the node takes, or where moneta_flash_index_evictions_total grows and the machine has memory \
+               to give. At least 64 KiB for each shard of the index (16 to 4096 of them) are taken whatever is said here.",
+        ..option(
+            Id::FlashIndexMemory,
+            "flash_index_memory",
+            Group::Flash,
+            Kind::Size { unit: 1, min: 0, max: 64 * TIB },
+            "0",
+        )
     },
     OptionSpec {
         summary: "Bytes a day that may be written to SSD, to spare the device; 0 sets no limit",

@@ -128,6 +128,14 @@ pub(super) const TABLE: &[Metric] = &[
     counter("moneta_flash_drops_unread", "Of those that left for want of room, never read since written.", |now| {
         flash(now, |flash| one(flash.evicted_unfetched))
     }),
+    counter(
+        "moneta_flash_index_evictions",
+        "Items that left the SSD tier, or were not brought back at the start, for want of room in its index.",
+        |now| flash(now, |flash| one(flash.index_evictions)),
+    ),
+    gauge("moneta_flash_index_limit_bytes", "Bytes of memory that the index of the SSD tier may take.", |now| {
+        flash(now, |flash| one(flash.index_limit_bytes))
+    }),
     counter("moneta_flash_false_matches", "Index entries whose record turned out to be another key's.", |now| {
         flash(now, |flash| one(flash.false_matches))
     }),

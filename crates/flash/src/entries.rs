@@ -1,0 +1,35 @@
+//! Entries of the index: which goes when there is no room for another, and what has to be remembered of it.
+
+use crate::counters::count;
+use crate::engine::Inner;
+use crate::location::Location;
+use crate::shard::{Lost, Shard, Worth};
+
+impl Inner {
+    /// Makes `location` what the index means by a hash. If the index may not grow, another entry goes.
+    pub(crate) fn enter(&self, shard: &mut Shard, hash: u64, location: Location) {
+        shard.put(hash, location, |rival| self.worth(rival), |lost| self.note_lost(lost));
+    }
+
+    /// Least are entries of what was flushed or has expired, then those that were read least, then those in the oldest region.
+    fn worth(&self, location: Location) -> Worth {
+        let region = self.regions.get(self.regions.region_of(location.block()));
+        if self.log.is_flushed(region) || region.summary().expiry_max <= self.clock.now() {
+            return (0, 0);
+        }
+        (location.hits(), region.sequence())
+    }
+
+    /// Takes note of an entry that left the index for want of room, although its record is on a device.
+    #[cold]
+    pub(crate) fn note_lost(&self, lost: Lost) {
+        let region = self.regions.get(self.regions.region_of(lost.location.block()));
+        if self.log.is_flushed(region) {
+            return;
+        }
+        self.log.forgotten.note_evicted(lost.hash, region.sequence());
+        count(&self.counters.evictions, 1);
+        count(&self.counters.index_evictions, 1);
+        count(&self.counters.evicted_unfetched, u64::from(lost.location.hits() == 0));
+    }
+}
