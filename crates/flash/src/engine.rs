@@ -205,7 +205,12 @@ impl Inner {
     }
 
     pub(crate) fn items(&self) -> u64 {
-        self.shards().map(|shard| shard.lock().index.len() as u64).sum()
+        let items = |shard: &Mutex<Shard>| {
+            let mut shard = shard.lock();
+            shard.note_floor(self.log.floor());
+            shard.items()
+        };
+        self.shards().map(items).sum()
     }
 
     fn start_threads(self: &Arc<Self>) -> Result<(), FlashError> {
@@ -237,6 +242,7 @@ impl Inner {
         let first = self.flusher.join();
         self.reclaimer.join();
         if first && flush && !self.log.queue.is_off() {
+            self.sweep_flushed(|| true);
             snapshot::save(self);
         }
     }

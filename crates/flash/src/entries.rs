@@ -8,6 +8,13 @@ use crate::shard::{Lost, Shard, Worth};
 impl Inner {
     /// Makes `location` what the index means by a hash. If the index may not grow, another entry goes.
     pub(crate) fn enter(&self, shard: &mut Shard, hash: u64, location: Location) {
+        shard.note_floor(self.log.floor());
+        if shard.has_flushed()
+            && let Some((_, location)) = shard.find(hash)
+            && self.log.is_flushed(self.regions.get(self.regions.region_of(location.block())))
+        {
+            shard.note_replaced();
+        }
         shard.put(hash, location, |rival| self.worth(rival), |lost| self.note_lost(lost));
     }
 

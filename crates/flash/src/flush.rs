@@ -2,8 +2,9 @@
 //!
 //! What is flushed is told by regions' sequence numbers. Open regions are thrown away, so that all that is stored from now on
 //! lies in newer ones, and the number of the next region becomes the *floor*: from that moment an entry of the index that points
-//! below it is none ([`Inner::find`]). That is the flush, for all keys at once. What follows only cleans up: the number is
-//! written to the superblocks, the entries are taken out of the index, and when both are done the regions are free.
+//! below it is none ([`Inner::find`]). That is the flush, for all keys at once. It is answered when both copies of every superblock
+//! have the number. What follows only cleans up: the reclaimer takes the entries out of the index ([`crate::sweep`]), and then
+//! the regions are free.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,15 +18,14 @@ use crate::attempt::pend;
 use crate::counters::count;
 use crate::devices::TierState;
 use crate::engine::Inner;
-use crate::flusher::{FlushQueue, Job};
+use crate::flusher::Job;
 use crate::location::Location;
 use crate::regions::State;
 use crate::shard::Shard;
 
-/// What a flush leaves to be cleaned up: entries that point below a region's number, and regions.
+/// What a flush leaves to be cleaned up.
 #[must_use]
 struct Emptied {
-    below: u64,
     regions: Vec<usize>,
 }
 
@@ -120,27 +120,15 @@ impl Inner {
                 regions.push(number);
             }
         }
-        Emptied { below, regions }
+        Emptied { regions }
     }
 
-    /// Takes what was flushed out of the index, and has its regions freed.
+    /// Has the regions that were flushed freed, when nothing is left of them in the index.
     fn clean_up(&self, emptied: Emptied) {
-        let Emptied { below, regions } = emptied;
-        for shard in self.shards() {
-            shard.lock().remove_where(
-                |location| self.regions.get(self.regions.region_of(location.block())).sequence() < below,
-                |lost| self.note_lost(lost),
-            );
-        }
-        let log = Arc::clone(&self.log);
+        let reclaim = Arc::clone(&self.reclaim);
         // Behind the job that writes the flush down.
-        self.log.queue.run(Box::new(move || {
-            for region in regions {
-                log.regions.get(region).end();
-                log.regions.give_back(region);
-            }
-            FlushQueue::note_room(&log.queue);
-        }));
+        self.log.queue.run(Box::new(move || reclaim.leave_flushed(emptied.regions)));
+        self.log.queue.note_room();
     }
 
     /// What writes a flush to the superblocks, for the thread that may block: one that took everything below a region's number,

@@ -34,6 +34,7 @@ mod sequence;
 mod shard;
 mod snapshot;
 mod survey;
+mod sweep;
 mod threads;
 mod walk;
 

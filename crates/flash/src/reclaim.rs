@@ -34,6 +34,7 @@ use crate::location::Location;
 use crate::log::{CARRIED, GROUPS, Over};
 use crate::regions::State;
 use crate::survey::{Survey, survey};
+use crate::sweep::{Swept, sweep};
 
 /// How often regions are looked for that have expired, and how long a device that failed is left alone.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -57,6 +58,8 @@ pub(crate) struct Reclaim {
 struct ReclaimState {
     needed: bool,
     stop: bool,
+    /// Regions that a flush has taken, as the superblocks say. They are free when the index means nothing in them.
+    flushed: Vec<usize>,
 }
 
 impl Reclaim {
@@ -67,6 +70,19 @@ impl Reclaim {
             state.needed = true;
             self.work.notify_one();
         }
+    }
+
+    /// A flush has taken regions, and the superblocks say so.
+    pub(crate) fn leave_flushed(&self, regions: Vec<usize>) {
+        let mut state = self.state.lock();
+        state.flushed.extend(regions);
+        state.needed = true;
+        self.work.notify_one();
+    }
+
+    /// Takes over the regions that flushes have taken.
+    pub(crate) fn take_flushed(&self) -> Vec<usize> {
+        std::mem::take(&mut self.state.lock().flushed)
     }
 
     pub(crate) fn stop(&self) {
@@ -124,6 +140,7 @@ impl Reclaimer {
         give_way();
         let reclaim = Arc::clone(&self.inner.reclaim);
         while reclaim.wait() {
+            self.inner.sweep_flushed(|| !reclaim.is_stopping());
             while !reclaim.is_stopping() && !self.inner.log.queue.is_off() && self.is_wanted() {
                 match self.choose() {
                     Some(region) => {
@@ -336,8 +353,9 @@ impl Reclaimer {
         let inner = &self.inner;
         for shard in inner.shards() {
             let points_here = |location: Location| inner.regions.region_of(location.block()) == region;
-            let gone = shard.lock().remove_where(points_here, |lost| inner.note_lost(lost));
-            count(&inner.counters.evictions, gone);
+            if let Swept::All(gone) = sweep(shard, points_here, |lost| inner.note_lost(lost), || true) {
+                count(&inner.counters.evictions, gone);
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::location::Location;
 use crate::regions::State;
 use crate::snapshot;
 use crate::survey::{Survey, Use, survey};
+use crate::sweep::sweep;
 
 /// Regions whose footers are in memory at once.
 const BATCH: usize = 256;
@@ -201,7 +202,7 @@ impl Entering {
     fn end(self, inner: &Inner) {
         let shards: Vec<_> = inner.shards().collect();
         in_parallel(inner, shards.len(), |number| {
-            shards[number].lock().remove_where(Location::is_tombstone, |lost| inner.note_lost(lost));
+            sweep(shards[number], Location::is_tombstone, |lost| inner.note_lost(lost), || true);
         });
         let records = self.left_out.into_inner();
         if records > 0 {

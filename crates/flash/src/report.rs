@@ -19,8 +19,9 @@ impl Inner {
             ..FlashStats::default()
         };
         for shard in self.shards() {
-            let shard = shard.lock();
-            flash.items += shard.index.len() as u64;
+            let mut shard = shard.lock();
+            shard.note_floor(self.log.floor());
+            flash.items += shard.items();
             flash.index_bytes += shard.memory();
         }
         self.count_regions(&mut flash);

@@ -53,6 +53,10 @@ pub(crate) struct Lost {
 pub(crate) struct Shard {
     pub(crate) index: Index<TAG_BITS>,
     room: Arc<Room>,
+    /// The floor of the last flush that is known of here.
+    floor: u64,
+    /// Entries that it took and that are not swept yet.
+    flushed: usize,
 }
 
 impl Shard {
@@ -61,12 +65,12 @@ impl Shard {
     /// # Errors
     /// If the system gives no memory for its first page.
     pub(crate) fn new(room: Arc<Room>) -> std::io::Result<Self> {
-        Ok(Self { index: Index::new(room.take()?), room })
+        Ok(Self::with(Index::new(room.take()?), room))
     }
 
     /// A shard with what `index` holds, whose pages are out of `room`.
     pub(crate) fn with(index: Index<TAG_BITS>, room: Arc<Room>) -> Self {
-        Self { index, room }
+        Self { index, room, floor: 0, flushed: 0 }
     }
 
     /// The entry under a hash. It may be another key's: of the items in the shard one in 2^36 has the same bits.
@@ -125,27 +129,46 @@ impl Shard {
         true
     }
 
-    /// Removes the entries whose location `goes`, and gives back memory if that leaves much of it empty. Tells how many went;
-    /// those for which there is no room in less memory go too, and are told to `lost`.
-    pub(crate) fn remove_where(&mut self, mut goes: impl FnMut(Location) -> bool, mut lost: impl FnMut(Lost)) -> u64 {
-        let mut gone = Vec::new();
-        let walk = self.index.begin_walk();
-        let mut more = true;
-        while more {
-            more = self.index.walk(&walk, |position, payload| {
-                if goes(Location(payload)) {
-                    gone.push(position);
-                }
-            });
-        }
-        drop(walk);
-        gone.iter().for_each(|position| self.index.remove(*position));
-        while self.index.wants_shrinking()
-            && self.index.shrink(|hash, payload| lost(Lost { hash, location: Location(payload) }))
-        {
+    /// Gives a page back if that leaves the index sparse no more. False if it does not do that now. Entries for which there is
+    /// no room in less memory go, and are told to `lost`.
+    pub(crate) fn shrink(&mut self, mut lost: impl FnMut(Lost)) -> bool {
+        let shrinks = self.index.wants_shrinking()
+            && self.index.shrink(|hash, payload| lost(Lost { hash, location: Location(payload) }));
+        if shrinks {
             self.room.gave_back(1);
         }
-        gone.len() as u64
+        shrinks
+    }
+
+    /// Takes note of the floor of the last flush: what has entries now was stored before it.
+    pub(crate) fn note_floor(&mut self, floor: u64) {
+        if self.floor < floor {
+            self.floor = floor;
+            self.flushed = self.index.len();
+        }
+    }
+
+    /// Takes note that no entry is left that a floor took.
+    pub(crate) fn note_swept(&mut self, floor: u64) {
+        if self.floor <= floor {
+            self.floor = floor;
+            self.flushed = 0;
+        }
+    }
+
+    /// Whether there are entries that a flush has taken.
+    pub(crate) fn has_flushed(&self) -> bool {
+        self.flushed > 0
+    }
+
+    /// An entry that a flush had taken is replaced.
+    pub(crate) fn note_replaced(&mut self) {
+        self.flushed = self.flushed.saturating_sub(1);
+    }
+
+    /// Items, without what the last flush noted has taken. While that is swept out of the index, a few less than there are.
+    pub(crate) fn items(&self) -> u64 {
+        self.index.len().saturating_sub(self.flushed) as u64
     }
 
     /// Bytes of memory.

@@ -6,15 +6,15 @@
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use moneta_flash::Flash;
 use moneta_flash::testing::MemoryMedia;
+use moneta_flash::{DeviceConfig, Flash, FlashConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Arithmetic, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
     Clock, Deleted, ItemRef, Key, Lookup, Number, Promotion, Step, Store, Tier, Tiered, TieredConfig, Written,
 };
 
-use super::drive::{START, config, delete, device_bytes, finish, get, key, open, set};
+use super::drive::{START, config, delete, device_bytes, finish, get, key, numbers, open, set};
 
 /// The shards of a small tier.
 const SHARDS: u64 = 16;
@@ -139,4 +139,94 @@ fn what_is_stored_while_a_flush_is_under_way_stays() {
     });
     assert_eq!(get(&flash, &over).expect("a get").as_deref(), Some(&b"1"[..]));
     assert_eq!(get(&flash, &new).expect("a get").as_deref(), Some(&b"2"[..]));
+}
+
+/// Waits until `is_so`, for a minute at most.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_flush_is_answered_before_the_index_is_swept_and_shows_nothing_from_then_on() {
+    let clock = Arc::new(Clock::manual(START));
+    let flash = open(MemoryMedia::new(device_bytes(16)), &config(), &clock);
+    let [held, swept, unswept] =
+        [(0, "held"), (0, "swept"), (SHARDS - 1, "unswept")].map(|(shard, what)| name_in(&flash, shard, what));
+    for name in [&held, &swept, &unswept] {
+        set(&flash, name, b"1", 0).expect("a set");
+    }
+    let (told, is_held) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let release = release;
+        scope.spawn(|| {
+            let (told, released) = (told, released);
+            // Who is shown an item holds its shard's lock: the sweep cannot begin.
+            let _ = flash.get(&key(&flash, &held), &Retrieve::default(), &mut |_: &ItemRef<'_>| {
+                told.send(()).expect("the test waits");
+                let _ = released.recv();
+            });
+        });
+        is_held.recv_timeout(Duration::from_secs(60)).expect("the item is shown");
+        let (answer, answered) = mpsc::channel();
+        scope.spawn(|| {
+            let answer = answer;
+            let _ = answer.send(finish(flash.flush(Exptime(0))));
+        });
+        answered.recv_timeout(Duration::from_secs(60)).expect("the flush is answered").expect("and well");
+        assert_eq!(get(&flash, &unswept).expect("a get"), None);
+        set(&flash, &unswept, b"2", 0).expect("a set meanwhile");
+        drop(release);
+    });
+    until("the regions are not freed", || numbers(&flash).regions_free == 15);
+    assert_eq!(get(&flash, &swept).expect("a get"), None);
+    assert_eq!(get(&flash, &unswept).expect("a get").as_deref(), Some(&b"2"[..]));
+    assert_eq!(numbers(&flash).items, 1);
+}
+
+#[test]
+fn what_is_flushed_is_no_item_any_more_and_its_memory_comes_back() {
+    let clock = Arc::new(Clock::manual(START));
+    let flash = open(MemoryMedia::new(device_bytes(100)), &config(), &clock);
+    for number in 0..200_000 {
+        set(&flash, format!("{number}").as_bytes(), b"x", 0).expect("a set");
+    }
+    let before = numbers(&flash);
+    assert_eq!(before.items, 200_000);
+    finish(flash.flush(Exptime(0))).expect("a flush");
+    assert_eq!(numbers(&flash).items, 0, "right after the reply");
+    for number in 0..1000 {
+        set(&flash, format!("{}", number * 200).as_bytes(), b"y", 0).expect("a set");
+        let items = numbers(&flash).items;
+        assert!(items <= number + 1, "{items} items of {}", number + 1);
+    }
+    until("the regions are not freed", || numbers(&flash).regions_free >= 98);
+    let after = numbers(&flash);
+    assert_eq!(after.items, 1000);
+    assert!(after.index_bytes < before.index_bytes, "{} bytes of index", after.index_bytes);
+    let shown = (0..200_000).filter(|number| get(&flash, format!("{number}").as_bytes()).expect("a get").is_some());
+    assert_eq!(shown.count(), 1000);
+}
+
+#[test]
+fn a_clean_stop_right_after_a_flush_leaves_a_tier_without_what_was_flushed() {
+    let (folder, clock) = (tempfile::tempdir().expect("a folder"), Arc::new(Clock::manual(START)));
+    let devices = vec![DeviceConfig { path: folder.path().into(), bytes: device_bytes(100) }];
+    let config = FlashConfig { devices, ..config() };
+    let flash = Flash::open(&config, Arc::clone(&clock)).expect("a tier");
+    for number in 0..100_000 {
+        set(&flash, format!("{number}").as_bytes(), b"x", 0).expect("a set");
+    }
+    finish(flash.flush(Exptime(0))).expect("a flush");
+    set(&flash, b"7", b"y", 0).expect("a set");
+    drop(flash);
+    let flash = Flash::open(&config, clock).expect("the tier");
+    let found = numbers(&flash);
+    assert!(found.from_snapshot);
+    assert_eq!((found.items, found.regions_free), (1, 99));
+    assert_eq!(get(&flash, b"7").expect("a get").as_deref(), Some(&b"y"[..]));
 }
