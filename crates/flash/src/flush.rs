@@ -147,7 +147,7 @@ impl Inner {
                 state.flushed_below = state.flushed_below.max(below);
                 state.abandoned = false;
             }
-            let saved = devices.save(&state);
+            let saved = devices.save_twice(&state);
             if let Err(error) = &saved {
                 count(&counters.io_errors, 1);
                 // Until it is written, a restart would bring back what is flushed: so it is tried again.
@@ -168,7 +168,7 @@ impl Inner {
             let devices = Arc::clone(&self.devices);
             self.log.queue.run(Box::new(move || {
                 let state = TierState { abandoned: true, ..devices.state() };
-                if let Err(error) = devices.save(&state) {
+                if let Err(error) = devices.save_twice(&state) {
                     tracing::warn!(%error, "a restart before the device answers again may find items out of date");
                 }
             }));

@@ -93,7 +93,7 @@ fn distrust(inner: &Inner, unread: &[(usize, Use)]) {
     let below = unread.first().map_or(0, |(_, used)| used.sequence + 1);
     let state = inner.devices.state();
     let state = TierState { flushed_below: state.flushed_below.max(below), ..state };
-    if let Err(error) = inner.devices.save(&state) {
+    if let Err(error) = inner.devices.save_twice(&state) {
         tracing::error!(%error, "the superblocks cannot be written");
     }
     for (region, _) in unread {

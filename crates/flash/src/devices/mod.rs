@@ -249,6 +249,17 @@ impl Devices {
         self.superblocks.lock().save(state, &self.media)
     }
 
+    /// The same in both copies of every superblock: what must hold although one of them is lost, as what is there would come
+    /// back otherwise.
+    ///
+    /// # Errors
+    /// As [`Devices::save`].
+    pub fn save_twice(&self, state: &TierState) -> io::Result<()> {
+        let mut superblocks = self.superblocks.lock();
+        superblocks.save(state, &self.media)?;
+        superblocks.save(state, &self.media)
+    }
+
     /// Fingerprint of the tier, its devices, their order and sizes: equal ones number regions alike.
     pub fn layout(&self) -> u64 {
         self.layout

@@ -230,3 +230,18 @@ fn a_clean_stop_right_after_a_flush_leaves_a_tier_without_what_was_flushed() {
     assert_eq!((found.items, found.regions_free), (1, 99));
     assert_eq!(get(&flash, b"7").expect("a get").as_deref(), Some(&b"y"[..]));
 }
+
+#[test]
+fn a_bad_superblock_copy_does_not_undo_a_flush() {
+    for copy in 0..2 {
+        let (media, clock) = (MemoryMedia::new(device_bytes(16)), Arc::new(Clock::manual(START)));
+        let flash = open(media.clone(), &config(), &clock);
+        set(&flash, b"key", b"value", 0).expect("a set");
+        super::drive::wait(flash.sync()).expect("a sync");
+        finish(flash.flush(Exptime(0))).expect("a flush");
+        flash.crash();
+        media.tamper(|bytes| bytes[copy * 4096..][..4096].fill(0));
+        let flash = open(media, &config(), &clock);
+        assert_eq!(get(&flash, b"key").expect("a get"), None, "without copy {copy}");
+    }
+}
