@@ -1,6 +1,7 @@
 //! Who may log in: the users of an ASCII authentication file (`-Y`) and of SASL PLAIN, reloadable while serving.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Whether connections have to log in, and how.
@@ -29,9 +30,22 @@ pub enum UsersError {
     Empty,
 }
 
+/// A user with a password, for as long as neither changes. Another password makes another log-in of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LoginId(u64);
+
+#[derive(Debug)]
+struct User {
+    password: Vec<u8>,
+    id: LoginId,
+}
+
 /// Users and passwords.
 #[derive(Debug, Default)]
-pub struct Users(HashMap<Vec<u8>, Vec<u8>>);
+pub struct Users {
+    by_name: HashMap<Vec<u8>, User>,
+    ids: HashSet<LoginId>,
+}
 
 impl Users {
     /// Reads `user:password` lines; empty lines are skipped, everything behind the first colon is the password.
@@ -39,7 +53,7 @@ impl Users {
     /// # Errors
     /// On the first line that is not of that form, and when there is no user.
     pub fn parse(text: &[u8]) -> Result<Self, UsersError> {
-        let mut users = HashMap::new();
+        let mut by_name = HashMap::new();
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
@@ -49,16 +63,27 @@ impl Users {
             if colon == 0 || colon + 1 == line.len() {
                 return Err(UsersError::Line { line: index + 1 });
             }
-            users.insert(line[..colon].to_vec(), line[colon + 1..].to_vec());
+            let user = User { password: line[colon + 1..].to_vec(), id: LoginId(0) };
+            by_name.insert(line[..colon].to_vec(), user);
         }
-        if users.is_empty() { Err(UsersError::Empty) } else { Ok(Self(users)) }
+        if by_name.is_empty() { Err(UsersError::Empty) } else { Ok(Self { by_name, ids: HashSet::new() }) }
     }
 
-    fn check(&self, user: &[u8], password: &[u8]) -> bool {
+    fn check(&self, user: &[u8], password: &[u8]) -> Option<LoginId> {
         // An unknown user is compared too, so that the time taken does not tell which names exist.
-        let known = self.0.get(user);
-        let expected = known.map_or(&b""[..], Vec::as_slice);
-        same(expected, password) && known.is_some()
+        let known = self.by_name.get(user);
+        let expected = known.map_or(&b""[..], |user| &user.password);
+        known.filter(|_| same(expected, password)).map(|user| user.id)
+    }
+
+    /// Gives every user an id: the one that it has in `before`, or a new one.
+    fn identified(mut self, before: &Self, next: &AtomicU64) -> Self {
+        for (name, user) in &mut self.by_name {
+            let kept = before.by_name.get(name).filter(|known| known.password == user.password).map(|known| known.id);
+            user.id = kept.unwrap_or_else(|| LoginId(next.fetch_add(1, Ordering::Relaxed)));
+        }
+        self.ids = self.by_name.values().map(|user| user.id).collect();
+        self
     }
 }
 
@@ -76,6 +101,8 @@ fn same(expected: &[u8], given: &[u8]) -> bool {
 pub struct Authenticator {
     mode: AuthMode,
     users: RwLock<Arc<Users>>,
+    next_id: AtomicU64,
+    reloads: AtomicU64,
 }
 
 impl Authenticator {
@@ -86,7 +113,9 @@ impl Authenticator {
 
     /// Connections have to log in as one of `users`.
     pub fn new(mode: AuthMode, users: Users) -> Self {
-        Self { mode, users: RwLock::new(Arc::new(users)) }
+        let next_id = AtomicU64::new(1);
+        let users = users.identified(&Users::default(), &next_id);
+        Self { mode, users: RwLock::new(Arc::new(users)), next_id, reloads: AtomicU64::new(0) }
     }
 
     /// Whether and how connections have to log in.
@@ -95,15 +124,30 @@ impl Authenticator {
         self.mode
     }
 
-    /// Replaces the users; those already logged in stay so.
+    /// Replaces the users. Who has logged in stays so if user and password are in the new list.
     pub fn reload(&self, users: Users) {
-        *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
+        let mut current = self.users.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(users.identified(&current, &self.next_id));
+        self.reloads.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether `user` may log in with `password`.
-    pub fn check(&self, user: &[u8], password: &[u8]) -> bool {
-        let users = Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner));
-        users.check(user, password)
+    /// How often the users were replaced: what was true of a log-in stays true while this stays the same.
+    pub fn reloads(&self) -> u64 {
+        self.reloads.load(Ordering::Acquire)
+    }
+
+    /// The log-in of `user`, if that is its `password`.
+    pub fn check(&self, user: &[u8], password: &[u8]) -> Option<LoginId> {
+        self.users().check(user, password)
+    }
+
+    /// Whether a log-in still is one: its user is there with the same password.
+    pub fn holds(&self, login: LoginId) -> bool {
+        self.users().ids.contains(&login)
+    }
+
+    fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -114,13 +158,28 @@ mod tests {
     #[test]
     fn users_are_checked_whole() {
         let users = Authenticator::new(AuthMode::Text, Users::parse(b"ann:se:cret\r\n\nbob:x\n").unwrap());
-        assert!(users.check(b"ann", b"se:cret"));
-        assert!(!users.check(b"ann", b"se:cre"));
-        assert!(!users.check(b"ann", b"se:cret1"));
-        assert!(!users.check(b"ann", b""));
-        assert!(!users.check(b"eve", b""));
+        assert!(users.check(b"ann", b"se:cret").is_some());
+        assert_eq!(users.check(b"ann", b"se:cre"), None);
+        assert_eq!(users.check(b"ann", b"se:cret1"), None);
+        assert_eq!(users.check(b"ann", b""), None);
+        assert_eq!(users.check(b"eve", b""), None);
         users.reload(Users::parse(b"eve:y").unwrap());
-        assert!(users.check(b"eve", b"y") && !users.check(b"ann", b"se:cret"));
+        assert!(users.check(b"eve", b"y").is_some() && users.check(b"ann", b"se:cret").is_none());
+    }
+
+    #[test]
+    fn a_login_holds_while_its_user_has_the_same_password() {
+        let users = Authenticator::new(AuthMode::Text, Users::parse(b"ann:a\nbob:b\neve:e").unwrap());
+        let [ann, bob, eve] = [(b"ann", b"a"), (b"bob", b"b"), (b"eve", b"e")]
+            .map(|(user, password)| users.check(user, password).unwrap());
+        users.reload(Users::parse(b"ann:a\nbob:c").unwrap());
+        assert!(users.holds(ann));
+        assert!(!users.holds(bob), "another password");
+        assert!(!users.holds(eve), "no such user any more");
+        // What is back later is not the log-in of before.
+        users.reload(Users::parse(b"ann:a\nbob:b\neve:e").unwrap());
+        assert!(users.holds(ann) && !users.holds(bob) && !users.holds(eve));
+        assert_eq!(users.reloads(), 2);
     }
 
     #[test]

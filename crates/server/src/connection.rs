@@ -186,7 +186,7 @@ impl Connection {
         if self.session.is_waiting() {
             self.poll(turn, room);
         }
-        if room > 0 && !self.closing {
+        if room > 0 && !self.closing && !self.session.is_barred() {
             (moved, after) = self.receive(turn, room)?;
             // Parked just now, be it the last that is executed here: one poll lets the store keep the waker, and may find
             // the answer there already.
@@ -273,6 +273,10 @@ impl Connection {
             (.., true) => Activity::Waiting,
             _ => Activity::Reading,
         });
+        if self.session.is_barred() {
+            // Nothing is read of it, so that an event alone tells whether it has gone.
+            return if self.peer_closed { Verdict::Close(CloseReason::Error) } else { Verdict::Wait };
+        }
         if self.closing {
             return if unsent || waiting { Verdict::Wait } else { Verdict::Close(CloseReason::Normal) };
         }

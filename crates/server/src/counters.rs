@@ -98,6 +98,12 @@ counters! {
     auth_cmds,
     /// Authentication attempts that failed.
     auth_errors,
+    /// Connections closed for failing to log in too often.
+    login_kicks_failures,
+    /// Connections closed for not logging in in time.
+    login_kicks_timeout,
+    /// Connections closed because their user was removed or has another password.
+    login_kicks_removed,
     /// Keys asked for by reads that are not `touch`.
     cmd_get,
     /// Writes.

@@ -48,6 +48,10 @@ pub struct NodeSettings {
     pub backlog: u32,
     /// Seconds after which an idle connection is closed; 0 never.
     pub idle_timeout: u32,
+    /// Seconds that a client has to log in, where it must, before it is closed; 0 for ever.
+    pub login_timeout: u32,
+    /// Log-ins that a connection may fail, at least 1; with the last of them it is closed.
+    pub login_attempts: u32,
 }
 
 impl Default for NodeSettings {
@@ -70,8 +74,19 @@ impl Default for NodeSettings {
             requests_per_event: 20,
             backlog: 1024,
             idle_timeout: 0,
+            login_timeout: 10,
+            login_attempts: 5,
         }
     }
+}
+
+/// Lines that the process's log left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogLeftOut {
+    /// Because too many waited for their reader.
+    pub queue: u64,
+    /// Because their like had been written too often.
+    pub repeated: u64,
 }
 
 /// The way to stop the node, supplied by the server.
@@ -121,6 +136,7 @@ pub struct Node {
     /// Whether items may be walked for `lru_crawler`.
     crawler: AtomicBool,
     lifecycle: OnceLock<Box<dyn Lifecycle>>,
+    log: OnceLock<Box<dyn Fn() -> LogLeftOut + Send + Sync>>,
     connections: OnceLock<Box<dyn ListConnections>>,
 }
 
@@ -138,6 +154,7 @@ impl Node {
             prefixes: Prefixes::default(),
             crawler: AtomicBool::new(true),
             lifecycle: OnceLock::new(),
+            log: OnceLock::new(),
             connections: OnceLock::new(),
         }
     }
@@ -165,6 +182,16 @@ impl Node {
     /// Says how to stop the node. Only the first call counts.
     pub fn set_lifecycle(&self, lifecycle: Box<dyn Lifecycle>) {
         let _ = self.lifecycle.set(lifecycle);
+    }
+
+    /// Says how to ask for the lines that the log left out. Only the first call counts.
+    pub fn set_log(&self, left_out: Box<dyn Fn() -> LogLeftOut + Send + Sync>) {
+        let _ = self.log.set(left_out);
+    }
+
+    /// Lines that the log left out since the start; none while it is not known.
+    pub fn log_left_out(&self) -> LogLeftOut {
+        self.log.get().map_or_else(LogLeftOut::default, |left_out| left_out())
     }
 
     /// Says how to list connections. Only the first call counts.

@@ -8,6 +8,7 @@ use moneta_store::Store;
 
 use crate::acceptor::{Acceptor, WAKE};
 use crate::admin::Observed;
+use crate::auth::AuthMode;
 use crate::by_policy::ByPolicy;
 use crate::config::{ListenAddress, Listener, ServerConfig};
 use crate::descriptors;
@@ -50,7 +51,8 @@ impl Server {
             config.listeners.iter().map(|listener| Bound::new(listener, config.backlog)).collect::<Result<_, _>>()?;
         let addresses: Vec<_> = listeners.iter().map(|bound| bound.address.clone()).collect();
         let listeners = with_entrances(listeners, config);
-        let closes_idle = listeners.iter().any(|(_, entrance)| entrance.closes_idle());
+        let must_log_in = node.authenticator.mode() != AuthMode::Off;
+        let closes_idle = must_log_in || listeners.iter().any(|(_, entrance)| entrance.closes_idle());
         let limits = Limits { closes_idle, drain_timeout: config.drain_timeout };
 
         node.set_lifecycle(Box::new(Arc::clone(&stopper)));

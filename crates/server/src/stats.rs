@@ -138,7 +138,14 @@ fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
 }
 
 /// Counters that memcached does not have, left to the metrics page.
-const INTERNAL: [&str; 3] = ["store_errors", "protocol_errors", "log_watcher_skipped"];
+const INTERNAL: [&str; 6] = [
+    "store_errors",
+    "protocol_errors",
+    "log_watcher_skipped",
+    "login_kicks_failures",
+    "login_kicks_timeout",
+    "login_kicks_removed",
+];
 
 fn general_store(store: &StoreStats, lister: &mut Lister<'_>) {
     lister.put("total_items", store.total_items);

@@ -18,6 +18,7 @@ use moneta_store::Store;
 use slab::Slab;
 
 use crate::acceptor::WAKE;
+use crate::auth::AuthMode;
 use crate::by_policy::ByPolicy;
 use crate::connection::{Connection, Turn, Verdict};
 use crate::driven::{DRIVER, Driven};
@@ -26,7 +27,7 @@ use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
 use crate::node::Policy;
 use crate::promptness;
 use crate::roster::Roster;
-use crate::session::{CloseReason, Session, Worker};
+use crate::session::{CloseReason, Overdue, Session, Worker};
 
 /// Bytes one turn of a connection reads at most, unless a larger request is arriving: about 1,800 short reads. Larger
 /// buffers save no system calls that matter and leave the cache.
@@ -43,7 +44,7 @@ const IDLE_SCAN: Duration = Duration::from_secs(1);
 /// What every worker of a server is told.
 #[derive(Clone)]
 pub(crate) struct Limits {
-    /// Whether a listener's connections are closed when they are silent for too long.
+    /// Whether connections are closed when they are silent for too long, or over their log-in.
     pub(crate) closes_idle: bool,
     /// How long draining may take.
     pub(crate) drain_timeout: Duration,
@@ -66,6 +67,8 @@ pub(crate) struct EventLoop<S> {
     input: Vec<u8>,
     output: Vec<u8>,
     next_scan: Instant,
+    /// Reloads of the users that log-ins have been compared with.
+    reloads_seen: u64,
     drain_until: Option<Instant>,
 }
 
@@ -92,6 +95,7 @@ impl<S: Store> EventLoop<S> {
             input: Vec::with_capacity(RECEIVE_BYTES),
             output: Vec::new(),
             next_scan: Instant::now() + IDLE_SCAN,
+            reloads_seen: 0,
             drain_until: None,
         }
     }
@@ -295,6 +299,31 @@ impl<S: Store> EventLoop<S> {
         for slot in idle.map(|(slot, _)| slot).collect::<Vec<_>>() {
             self.workers.online.counters.idle_kicks.bump();
             self.close(slot, CloseReason::IdleTimeout);
+        }
+        self.close_over_logins();
+    }
+
+    /// Closes those who have not logged in in time, failed too often, or are no users any more.
+    fn close_over_logins(&mut self) {
+        let worker = &self.workers.online;
+        if worker.node.authenticator.mode() == AuthMode::Off {
+            return;
+        }
+        let reloads = worker.node.authenticator.reloads();
+        let reloaded = std::mem::replace(&mut self.reloads_seen, reloads) != reloads;
+        let overdue: Vec<_> = self
+            .connections
+            .iter_mut()
+            .filter_map(|(slot, connection)| Some((slot, connection.session().overdue(worker, reloaded)?)))
+            .collect();
+        for (slot, why) in overdue {
+            let counters = &self.workers.online.counters;
+            match why {
+                Overdue::Failures => counters.login_kicks_failures.bump(),
+                Overdue::Timeout => counters.login_kicks_timeout.bump(),
+                Overdue::Removed => counters.login_kicks_removed.bump(),
+            }
+            self.close(slot, CloseReason::Error);
         }
     }
 

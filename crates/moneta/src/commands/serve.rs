@@ -2,13 +2,13 @@
 
 use std::io::{ErrorKind, stdout};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::{ArgMatches, Command};
 use moneta_server::config::ServerConfig;
 use moneta_server::error::ServerError;
-use moneta_server::node::{Node, NodeSettings};
+use moneta_server::node::{LogLeftOut, Node, NodeSettings};
 use moneta_server::server::{RunningServer, Server};
 use moneta_server::{Admin, ByPolicy};
 use moneta_store::{Clock, Store};
@@ -41,7 +41,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let config = server_config(&settings)?;
     let authenticator = users::authenticator(&settings)?;
 
-    let log_level = logging::start(settings.log)?;
+    let log = logging::start(settings.log)?;
     for (variable, option) in stray::misspelt(std::env::vars_os().map(|(name, _)| name)) {
         tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
     }
@@ -52,7 +52,12 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
     let stack = stack::assemble(&settings, &clock, &recovery)?;
     let node = Arc::new(Node::new(node_settings(&settings, &resolved), clock, authenticator));
-    let start = Start { matches, resolved, settings, config, log_level, node, admin };
+    let left_out = log.left_out.clone();
+    node.set_log(Box::new(move || {
+        let (queue, repeated) = left_out.now();
+        LogLeftOut { queue, repeated }
+    }));
+    let start = Start { matches, resolved, settings, config, log_level: log.level.clone(), node, admin };
     match stack {
         Stack::Ram(stores) => start.serve(stores),
         Stack::Tiered(stores) => start.serve(stores),
@@ -144,8 +149,14 @@ fn node_settings(settings: &Settings, resolved: &Resolved) -> NodeSettings {
         shutdown_enabled: settings.shutdown_enabled,
         requests_per_event: settings.requests_per_event,
         backlog: settings.backlog,
-        idle_timeout: settings.idle_timeout.map_or(0, |timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
+        idle_timeout: settings.idle_timeout.map_or(0, whole_seconds),
+        login_timeout: whole_seconds(settings.login_timeout),
+        login_attempts: settings.login_attempts,
     }
+}
+
+fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Prints the first screen. A node whose standard output is gone serves all the same.
@@ -177,8 +188,8 @@ mod tests {
         assert_eq!(ours.drain_timeout, theirs.drain_timeout);
         let (ours, theirs) = (node_settings(&settings, &resolved), NodeSettings::default());
         assert_eq!(
-            (ours.item_max, ours.memory, ours.requests_per_event),
-            (theirs.item_max, theirs.memory, theirs.requests_per_event)
+            (ours.item_max, ours.memory, ours.requests_per_event, ours.login_timeout, ours.login_attempts),
+            (theirs.item_max, theirs.memory, theirs.requests_per_event, theirs.login_timeout, theirs.login_attempts)
         );
     }
 }

@@ -52,6 +52,10 @@ pub struct Settings {
     pub auth_file: Option<PathBuf>,
     /// Users log in by SASL, not by text.
     pub sasl: bool,
+    /// Time to log in; zero: for ever.
+    pub login_timeout: Duration,
+    /// Log-ins that a connection may fail.
+    pub login_attempts: u32,
     /// `shutdown` is obeyed.
     pub shutdown_enabled: bool,
     /// `flush_all` is obeyed.
@@ -109,6 +113,8 @@ impl Settings {
             requests_per_event: narrow(resolved, Id::RequestsPerEvent),
             auth_file: path(resolved, Id::AuthFile),
             sasl: switch(resolved, Id::EnableSasl),
+            login_timeout: seconds(Id::LoginTimeout),
+            login_attempts: narrow(resolved, Id::LoginAttempts),
             shutdown_enabled: switch(resolved, Id::EnableShutdown),
             flush_enabled: !switch(resolved, Id::DisableFlushAll),
             dump_enabled: !switch(resolved, Id::DisableDumping),

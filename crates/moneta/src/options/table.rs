@@ -56,6 +56,8 @@ pub enum Id {
     RequestsPerEvent,
     AuthFile,
     EnableSasl,
+    LoginTimeout,
+    LoginAttempts,
     EnableShutdown,
     DisableFlushAll,
     DisableDumping,
@@ -551,6 +553,16 @@ pub const TABLE: &[OptionSpec] = &[
         summary: "SASL PLAIN on the binary protocol, for the users of --auth-file; the text protocol is refused",
         when: "When clients authenticate with SASL.",
         ..option(Id::EnableSasl, "enable_sasl", Group::Access, Kind::Switch, "false")
+    },
+    OptionSpec {
+        summary: "How long a client that has to log in may take for it before it is closed; 0 sets no limit",
+        when: "Longer where clients keep connections in a pool before they log in.",
+        ..option(Id::LoginTimeout, "login_timeout", Group::Access, Kind::Seconds { min: 0, max: 3_600 }, "10s")
+    },
+    OptionSpec {
+        summary: "Log-ins that a connection may fail: with the last of them nothing more is read, and it is closed two seconds later",
+        when: "Higher where people type passwords by hand.",
+        ..option(Id::LoginAttempts, "login_attempts", Group::Access, Kind::Number { min: 1, max: 1_000_000 }, "5")
     },
     OptionSpec {
         short: Some('A'),

@@ -16,6 +16,7 @@ use super::observed::Observed;
 use super::tiers;
 use crate::counters::Totals;
 use crate::latency::{Kind, LatencyTotals};
+use crate::node::LogLeftOut;
 
 /// Everything that metrics are made of, read at one moment.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(super) struct Snapshot {
     pub(super) second: u64,
     /// Whether clients may be sent here.
     pub(super) ready: bool,
+    /// Lines that the log left out.
+    pub(super) log: LogLeftOut,
 }
 
 impl Snapshot {
@@ -53,6 +56,7 @@ impl Snapshot {
             started: u64::from(node.started),
             second: u64::from(node.clock.now()),
             ready: observed.is_ready(&(observed.health)()),
+            log: node.log_left_out(),
         }
     }
 }

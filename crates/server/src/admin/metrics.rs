@@ -115,6 +115,20 @@ pub(super) const TABLE: &[Metric] = &[
     counter("moneta_authentication_failures", "Authentication attempts that failed.", |now| {
         one(now.totals.auth_errors)
     }),
+    counter("moneta_logins_closed", "Connections closed over their log-in, by why.", |now| {
+        let totals = &now.totals;
+        by(
+            "reason",
+            &[
+                ("failures", totals.login_kicks_failures),
+                ("timeout", totals.login_kicks_timeout),
+                ("removed", totals.login_kicks_removed),
+            ],
+        )
+    }),
+    counter("moneta_log_lines_left_out", "Lines of the log that were not written, by why.", |now| {
+        by("reason", &[("queue", now.log.queue), ("repeated", now.log.repeated)])
+    }),
     counter("moneta_request_errors", "Requests that failed, by why.", |now| {
         let totals = &now.totals;
         by(

@@ -110,7 +110,12 @@ impl Session {
                 }
                 return Flow::Close(After::CloseWhenFlushed);
             }
-            Command::Sasl { step, mechanism, data, style } => self.sasl(worker, step, mechanism, data, style, output),
+            Command::Sasl { step, mechanism, data, style } => {
+                self.sasl(worker, step, mechanism, data, style, output);
+                if self.is_barred() {
+                    return Flow::Barred;
+                }
+            }
             _ => return self.administer(worker, command, output),
         }
         Flow::Next

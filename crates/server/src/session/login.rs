@@ -6,10 +6,34 @@ use moneta_protocol::status::Status;
 use moneta_store::Store;
 
 use super::{After, Received, Session, Stage, Worker};
-use crate::auth::AuthMode;
+use crate::auth::{AuthMode, LoginId};
 
 /// Most bytes of a line, and of user and password together: a client that has not logged in gets no more room.
 const LOGIN_MAX: usize = 2048;
+
+/// Seconds between the failure that is one too many and the close: they slow down who guesses, and cost a connection's place.
+const BARRED_SECONDS: u32 = 2;
+
+/// What is known of the log-in of a connection that needs one.
+#[derive(Debug)]
+pub(super) struct Login {
+    /// Unix second since when the client has to log in, or since when it is barred.
+    since: u32,
+    failures: u32,
+    /// Under which it is logged in.
+    id: Option<LoginId>,
+}
+
+/// Why a connection has to go over its log-in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue {
+    /// It failed too often.
+    Failures,
+    /// It did not come in time.
+    Timeout,
+    /// Its user is gone, or has another password.
+    Removed,
+}
 
 /// Why a text log-in did not come about, in memcached's words.
 const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
@@ -71,10 +95,16 @@ impl Session {
         worker: &Worker<S>,
         input: &[u8],
         output: &mut Vec<u8>,
+        high_water: usize,
     ) -> Option<Received> {
         let mut consumed = 0;
         let counters = &worker.counters;
+        let mut attempts_left = worker.node.settings.requests_per_event;
         loop {
+            if output.len() >= high_water || attempts_left == 0 || self.is_barred() {
+                return Some(Received { consumed, needed: 0, after: After::Continue });
+            }
+            attempts_left -= 1;
             let answer = match attempt(&input[consumed..]) {
                 Attempt::Partial { needed } => return Some(Received { consumed, needed, after: After::Continue }),
                 Attempt::TooLong => return Some(self.close(input.len(), After::CloseNow)),
@@ -85,9 +115,10 @@ impl Session {
                 Attempt::Credentials { user, password, consumed: taken } => {
                     consumed += taken;
                     counters.auth_cmds.bump();
-                    if worker.node.authenticator.check(user, password) {
+                    if let Some(id) = worker.node.authenticator.check(user, password) {
                         output.extend_from_slice(b"STORED\r\n");
                         self.stage = Stage::Open;
+                        self.login(worker).id = Some(id);
                         let needed = usize::from(consumed == input.len());
                         return Some(Received { consumed, needed, after: After::Continue });
                     }
@@ -119,35 +150,78 @@ impl Session {
         let may_go_on = step == SaslStep::Auth || self.stage == (Stage::SaslLogin { started: true });
         let known = may_go_on && mechanism == b"PLAIN";
         if known && step == SaslStep::Auth && data.is_empty() {
-            self.require_login(true);
+            self.require_login(worker, true);
             return encode::binary_packet(style, Status::AuthContinue, &[], &[], &[], 0, self.out(output));
         }
         worker.counters.auth_cmds.bump();
-        let accepted = known
-            && plain_credentials(data).is_some_and(|(user, password)| worker.node.authenticator.check(user, password));
-        if accepted {
+        let check = |(user, password): (&[u8], &[u8])| worker.node.authenticator.check(user, password);
+        let accepted = plain_credentials(data).filter(|_| known).and_then(check);
+        if let Some(id) = accepted {
             self.stage = Stage::Open;
+            self.login(worker).id = Some(id);
             self.decoder.require_login(false);
             encode::binary_packet(style, Status::Ok, &[], &[], b"Authenticated", 0, self.out(output));
         } else {
+            self.require_login(worker, false);
             self.login_failed(worker);
-            self.require_login(false);
             encode::binary_error(style, Status::AuthError, self.out(output));
         }
     }
 
-    /// Counts and logs an attempt that failed. Neither user nor password is logged: people type one for the other.
+    /// Counts and logs an attempt that failed, and bars the client with the last that it may fail. Neither user nor password is
+    /// logged: people type one for the other.
     #[cold]
-    fn login_failed<S: Store>(&self, worker: &Worker<S>) {
+    fn login_failed<S: Store>(&mut self, worker: &Worker<S>) {
         worker.counters.auth_errors.bump();
+        let now = worker.node.clock.now();
+        let login = self.login(worker);
+        login.failures += 1;
+        if login.failures >= worker.node.settings.login_attempts {
+            login.since = now;
+            self.stage = Stage::Barred;
+        }
         let address = self.peer.address.map_or_else(|| "a Unix socket".to_owned(), |address| address.to_string());
         tracing::warn!(connection = self.peer.id, address, "log-in failed");
     }
 
     /// Whoever tries to log in again is logged out until that succeeds.
-    fn require_login(&mut self, started: bool) {
+    fn require_login<S: Store>(&mut self, worker: &Worker<S>, started: bool) {
+        if self.stage == Stage::Open {
+            let now = worker.node.clock.now();
+            let login = self.login(worker);
+            (login.since, login.id) = (now, None);
+        }
         self.stage = Stage::SaslLogin { started };
         self.decoder.require_login(true);
+    }
+
+    /// What is known of its log-in; the client has to log in from now on if nothing is.
+    pub(super) fn login<S: Store>(&mut self, worker: &Worker<S>) -> &mut Login {
+        let since = worker.node.clock.now();
+        self.login.get_or_insert_with(|| Box::new(Login { since, failures: 0, id: None }))
+    }
+
+    /// Whether nothing is read of this client any more: it is closed soon.
+    pub fn is_barred(&self) -> bool {
+        self.stage == Stage::Barred
+    }
+
+    /// Whether the connection has to be closed now over its log-in. To be asked every second or so where clients have to log
+    /// in; `reloaded` says that users were replaced since the last time.
+    pub fn overdue<S: Store>(&self, worker: &Worker<S>, reloaded: bool) -> Option<Overdue> {
+        let login = self.login.as_ref()?;
+        let waited = worker.node.clock.now().saturating_sub(login.since);
+        let most = worker.node.settings.login_timeout;
+        match self.stage {
+            Stage::Barred => (waited >= BARRED_SECONDS).then_some(Overdue::Failures),
+            Stage::New | Stage::TextLogin | Stage::SaslLogin { .. } => {
+                (most > 0 && waited >= most).then_some(Overdue::Timeout)
+            }
+            _ if reloaded => {
+                login.id.is_some_and(|id| !worker.node.authenticator.holds(id)).then_some(Overdue::Removed)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -29,6 +29,8 @@ use crate::dump::Dumped;
 use crate::latency::Stopwatch;
 use crate::node::{Node, Peer, Policy};
 use crate::watch;
+use login::Login;
+pub use login::Overdue;
 use rare::Rare;
 
 /// Most requests of one connection that wait for the store at once; further ones are not started.
@@ -102,6 +104,8 @@ enum Stage {
     Watching,
     /// No more of them: the connection is about to close.
     Closing,
+    /// Too many failed log-ins: nothing is read any more until the connection is closed, a while later.
+    Barred,
 }
 
 /// How a command leaves the session.
@@ -115,6 +119,8 @@ enum Flow {
     Held { rest: usize },
     /// Nothing that the client sends is listened to any more.
     Deaf,
+    /// Nothing is read any more until the connection is closed.
+    Barred,
     /// Close.
     Close(After),
 }
@@ -125,16 +131,21 @@ pub struct Session {
     rare: Option<Box<Rare>>,
     peer: Peer,
     stage: Stage,
+    /// There where clients have to log in.
+    login: Option<Box<Login>>,
 }
 
 impl Session {
     /// A session for a connection just accepted.
     pub fn new(peer: Peer) -> Self {
-        Self { decoder: Decoder::new(Protocol::Any, 0), rare: None, peer, stage: Stage::New }
+        Self { decoder: Decoder::new(Protocol::Any, 0), rare: None, peer, stage: Stage::New, login: None }
     }
 
     /// Tells watchers that the connection is there. Call once, before the first [`Session::receive`].
-    pub fn opened<S: Store>(&self, worker: &Worker<S>) {
+    pub fn opened<S: Store>(&mut self, worker: &Worker<S>) {
+        if worker.node.authenticator.mode() != AuthMode::Off {
+            self.login(worker);
+        }
         if worker.node.watchers.wants(watch::CONNEVENTS) {
             worker.node.watchers.connection_opened(&self.peer);
         }
@@ -181,7 +192,7 @@ impl Session {
         high_water: usize,
     ) -> Received {
         if self.stage != Stage::Open
-            && let Some(received) = self.before_commands(worker, input, output)
+            && let Some(received) = self.before_commands(worker, input, output, high_water)
         {
             return received;
         }
@@ -232,6 +243,7 @@ impl Session {
                             return Received { consumed: input.len(), needed: 1, after: After::Continue };
                         }
                         Flow::Close(after) => return self.close(consumed, after),
+                        Flow::Barred => return Received { consumed, needed: 0, after: After::Continue },
                     }
                 }
                 Decoded::Partial { needed } => return Received { consumed, needed, after: After::Continue },
@@ -325,6 +337,7 @@ impl Session {
         worker: &Worker<S>,
         input: &[u8],
         output: &mut Vec<u8>,
+        high_water: usize,
     ) -> Option<Received> {
         if self.stage == Stage::New {
             let settings = &worker.node.settings;
@@ -338,7 +351,8 @@ impl Session {
             self.decoder.require_login(matches!(stage, Stage::SaslLogin { .. }));
         }
         match self.stage {
-            Stage::TextLogin => self.log_in_by_text(worker, input, output),
+            Stage::TextLogin => self.log_in_by_text(worker, input, output, high_water),
+            Stage::Barred => Some(Received { consumed: 0, needed: 0, after: After::Continue }),
             Stage::Watching => Some(Received { consumed: input.len(), needed: 1, after: After::Continue }),
             Stage::Closing => Some(self.close(input.len(), After::CloseWhenFlushed)),
             _ => None,

@@ -48,6 +48,11 @@ impl TestServer {
     }
 
     pub fn try_start(config: &ServerConfig, clock: Clock) -> Result<Self, ServerError> {
+        Self::try_start_guarded(config, clock, Authenticator::off())
+    }
+
+    /// The same with users who have to log in.
+    pub fn try_start_guarded(config: &ServerConfig, clock: Clock, users: Authenticator) -> Result<Self, ServerError> {
         let clock = Arc::new(clock);
         let settings = NodeSettings {
             max_connections: config.max_connections as u64,
@@ -57,7 +62,7 @@ impl TestServer {
         };
         let gate = Gate::default();
         let store = GatedStore::new(ModelStore::new(Arc::clone(&clock), 1024 * 1024), gate.clone());
-        let node = Arc::new(Node::new(settings, clock, Authenticator::off()));
+        let node = Arc::new(Node::new(settings, clock, users));
         let running = Server::start(config, ByPolicy::same(store), Arc::clone(&node), Box::new(|| ()))?;
         Ok(Self { running, admin: None, node, gate })
     }

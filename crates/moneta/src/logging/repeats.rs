@@ -1,0 +1,176 @@
+//! A bound on lines that repeat: of each place in the program ten a second are written, and now and then a line that says how
+//! many were not. A device that fails every request, or a client that fails every log-in, cannot fill a disk.
+//!
+//! Lines of level debug and trace are not bounded: they are asked for by hand, to see each.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+use tracing::{Event, Level, Metadata};
+use tracing_subscriber::layer::{Context, Filter};
+
+/// Lines of one place that are written in a [`WINDOW`].
+const LINES: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(1);
+/// How long lines are left out before a line says so.
+const TELL_AFTER: Duration = Duration::from_secs(5);
+
+/// What was written of one place lately.
+#[derive(Debug)]
+struct Place {
+    metadata: &'static Metadata<'static>,
+    window: Instant,
+    written: u32,
+    /// Left out since that was last told.
+    untold: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    // Held for a look at one entry by who logs. There are a few dozen entries at most: places that have logged.
+    places: Mutex<HashMap<Identifier, Place>>,
+    left_out: AtomicU64,
+    /// Sleeps until a line is left out.
+    teller: OnceLock<Thread>,
+}
+
+/// Lets through what has not been said too often.
+#[derive(Clone, Debug, Default)]
+pub struct Repeats(Arc<Shared>);
+
+impl Repeats {
+    /// Begins to count, with a thread that tells what is left out.
+    ///
+    /// # Errors
+    /// If the system has no room for a thread.
+    pub fn start() -> std::io::Result<Self> {
+        let repeats = Self::default();
+        let told = repeats.clone();
+        let tell = move || {
+            loop {
+                thread::park();
+                thread::sleep(TELL_AFTER);
+                told.tell();
+            }
+        };
+        let teller = thread::Builder::new().name("log-repeats".into()).spawn(tell)?;
+        let _ = repeats.0.teller.set(teller.thread().clone());
+        Ok(repeats)
+    }
+
+    /// Lines left out since the start.
+    pub fn left_out(&self) -> u64 {
+        self.0.left_out.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Identifier, Place>> {
+        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more line of a place at `now`; false if it is to be left out.
+    fn admit(&self, metadata: &'static Metadata<'static>, now: Instant) -> bool {
+        let mut places = self.lock();
+        let fresh = Place { metadata, window: now, written: 0, untold: 0 };
+        let place = places.entry(metadata.callsite()).or_insert(fresh);
+        if now.saturating_duration_since(place.window) >= WINDOW {
+            (place.window, place.written) = (now, 0);
+        }
+        if place.written < LINES {
+            place.written += 1;
+            return true;
+        }
+        place.untold += 1;
+        let first = place.untold == 1;
+        drop(places);
+        self.0.left_out.fetch_add(1, Ordering::Relaxed);
+        if first && let Some(teller) = self.0.teller.get() {
+            teller.unpark();
+        }
+        false
+    }
+
+    /// Places with the lines left out since the last call.
+    fn untold(&self) -> Vec<(&'static Metadata<'static>, u64)> {
+        let mut places = self.lock();
+        let untold = places.values_mut().filter(|place| place.untold > 0);
+        untold.map(|place| (place.metadata, std::mem::take(&mut place.untold))).collect()
+    }
+
+    fn tell(&self) {
+        for (metadata, lines) in self.untold() {
+            let (file, line) = (metadata.file().unwrap_or("?"), metadata.line().unwrap_or(0));
+            tracing::warn!(target: TELLER, lines, place = format!("{file}:{line}"), "lines left out: their like came too often");
+        }
+    }
+}
+
+/// Target of the lines that tell of others.
+const TELLER: &str = "log-repeats";
+
+impl<S> Filter<S> for Repeats {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        // Greater levels are more verbose.
+        *metadata.level() > Level::INFO || metadata.target() == TELLER || self.admit(metadata, Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    #[test]
+    fn of_one_place_ten_lines_a_second_are_written_and_the_rest_is_counted() {
+        let repeats = Repeats::default();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let lines = tracing_subscriber::Layer::with_filter(
+            tracing_subscriber::fmt::layer().with_writer(Mutex::new(writer)),
+            repeats.clone(),
+        );
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            for number in 0..1000 {
+                tracing::error!(number, "a device fails");
+            }
+            tracing::error!("another place");
+            repeats.tell();
+        });
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+        let of = |part: &str| text.lines().filter(|line| line.contains(part)).count();
+        // More than one window may have passed while a loaded machine wrote.
+        assert!((10..=100).contains(&of("a device fails")), "{text}");
+        assert_eq!(of("another place"), 1, "{text}");
+        assert_eq!(of("lines left out"), 1, "{text}");
+        assert_eq!(repeats.left_out(), 1000 - of("a device fails") as u64);
+        assert!(repeats.untold().is_empty());
+    }
+
+    #[test]
+    fn a_place_may_speak_again_in_the_next_window() {
+        let repeats = Repeats::default();
+        let seen = OnceLock::new();
+        struct Take<'a>(&'a OnceLock<&'static Metadata<'static>>);
+        impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Take<'static> {
+            fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+                let _ = self.0.set(event.metadata());
+            }
+        }
+        let seen: &'static OnceLock<_> = Box::leak(Box::new(seen));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(Take(seen)), || tracing::warn!("here"));
+        let (metadata, start) = (seen.get().unwrap(), Instant::now());
+        let admitted = |now| (0..30).filter(|_| repeats.admit(metadata, now)).count();
+        assert_eq!(admitted(start), LINES as usize);
+        assert_eq!(admitted(start + WINDOW), LINES as usize);
+        assert_eq!(repeats.untold()[0].1, 40);
+    }
+}

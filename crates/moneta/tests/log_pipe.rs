@@ -1,0 +1,78 @@
+//! Guards a node whose log goes to a pipe that is not read, and one that would write the same line for ever.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{Ended, Node, connect, file, moneta};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far more lines than a pipe of 64 KiB and the queue of the log hold.
+const CONNECTIONS: usize = 30_000;
+
+#[test]
+fn a_log_that_is_not_read_holds_up_neither_clients_nor_the_end() {
+    let arguments = ["serve", "-p", "0", "--admin", "127.0.0.1:0", "-vv", "-t", "1"];
+    let mut child =
+        Ended(moneta(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs"));
+    // Held open, and never read.
+    let _log = child.0.stderr.take();
+    let mut screen = String::new();
+    let mut stdout = child.0.stdout.take().expect("stdout is piped");
+    while !screen.contains("\nstop ") {
+        let mut bytes = [0; 1024];
+        let read = stdout.read(&mut bytes).expect("the screen comes");
+        assert!(read > 0, "{screen}");
+        screen.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    let line = |begin: &str| screen.lines().find_map(|line| line.strip_prefix(begin)).expect(begin).trim().to_owned();
+    let address = line("listening on ");
+    let admin = line("admin on     http://").split(' ').next().unwrap_or_default().to_owned();
+    // Each connection is a few lines of the log. Every request is answered, whatever becomes of them.
+    for _ in 0..CONNECTIONS {
+        let mut client = connect(address.as_str());
+        client.write_all(b"get a\r\nquit\r\n").expect("the node reads");
+        let mut reply = Vec::new();
+        client.read_to_end(&mut reply).expect("the node answers");
+        assert_eq!(reply, b"END\r\n");
+    }
+    let dropped = metric(&admin, "moneta_log_lines_left_out_total{reason=\"queue\"}");
+    assert!(dropped > 0.0, "the test must write more lines than are held");
+    kill_process(Pid::from_child(&child.0), Signal::TERM).expect("the node runs");
+    let start = Instant::now();
+    while child.0.try_wait().expect("it is our child").is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the node does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn log_ins_that_fail_do_not_fill_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let users = file(folder.path(), "users", "ann:secret\n");
+    let node = Node::start(&["-Y", &users, "--login-attempts", "1000000"]);
+    let attempts = 2_000;
+    let replies = node.exchange(&"set x 0 0 10\r\nann secrex\r\n".repeat(attempts));
+    assert_eq!(replies.lines().count(), attempts);
+    node.wait_for_log("lines left out");
+    let written = node.log().lines().filter(|line| line.contains("log-in failed")).count();
+    let left_out = metric(&admin(&node), "moneta_log_lines_left_out_total{reason=\"repeated\"}");
+    assert!(written < attempts / 2, "{written} lines");
+    assert_eq!(written + left_out as usize, attempts);
+}
+
+fn admin(node: &Node) -> String {
+    let line = node.screen.iter().find_map(|line| line.strip_prefix("admin on     http://")).expect("it has one");
+    line.split(' ').next().unwrap_or_default().to_owned()
+}
+
+fn metric(admin: &str, name: &str) -> f64 {
+    let mut stream = connect(admin);
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: moneta\r\n\r\n").expect("it reads");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("it answers");
+    let value = page.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name}: {page}"));
+    value.trim().parse().expect("a number")
+}
