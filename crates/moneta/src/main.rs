@@ -12,6 +12,7 @@ mod one_server;
 mod options;
 mod reload;
 mod stack;
+mod supervisor;
 mod users;
 
 use std::io;

@@ -63,13 +63,21 @@ impl Acceptor {
         Ok(Self { poll, listeners, workers, counters, stopper, max_connections, next_id: 1, next_worker: 0 })
     }
 
-    /// Accepts until the server no longer runs. The listeners are closed at the end.
+    /// Accepts until the server drains, and has it drain when the lame duck's time is over. The listeners are closed at the end.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(64);
         // Listeners are edge-triggered: what was left unaccepted has to be asked for again.
         let mut resting_until: Option<Instant> = None;
-        while self.stopper.phase() == Phase::Running {
-            let timeout = resting_until.map(|until| until.saturating_duration_since(Instant::now()));
+        let mut leaving_at: Option<Instant> = None;
+        while self.stopper.phase() <= Phase::LameDuck {
+            let now = Instant::now();
+            if self.stopper.phase() == Phase::LameDuck
+                && now >= *leaving_at.get_or_insert_with(|| now + self.stopper.lame_duck())
+            {
+                self.stopper.enter(Phase::Draining);
+                break;
+            }
+            let timeout = resting_until.into_iter().chain(leaving_at).min().map(|until| until - now.min(until));
             if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != io::ErrorKind::Interrupted
             {

@@ -24,6 +24,8 @@ pub struct ServerConfig {
     pub idle_timeout: Option<Duration>,
     /// Unsent bytes at which a connection's requests are no longer read and executed. One reply may go over it.
     pub output_limit: usize,
+    /// How long a graceful shutdown goes on accepting, while `/readyz` says that the node leaves, before it drains.
+    pub lame_duck: Duration,
     /// How long a graceful shutdown waits for what is in flight before it closes what is left.
     pub drain_timeout: Duration,
     /// Whether SIGTERM, SIGINT and SIGUSR1 drain and stop this server and SIGHUP reloads. Off for a server inside another
@@ -48,6 +50,7 @@ impl Default for ServerConfig {
             backlog: 1024,
             idle_timeout: None,
             output_limit: Self::OUTPUT_LIMIT,
+            lame_duck: Duration::ZERO,
             drain_timeout: Self::DRAIN_TIMEOUT,
             handle_signals: false,
         }

@@ -32,6 +32,7 @@ mod lifecycle;
 mod listener;
 mod mailbox;
 mod promptness;
+mod pulse;
 mod roster;
 mod signals;
 mod worker;
@@ -40,6 +41,7 @@ pub use admin::Admin;
 pub use by_policy::ByPolicy;
 pub use config::{ListenAddress, Listener, ListenerLimits, ServerConfig};
 pub use error::ServerError;
+pub use pulse::Pulse;
 pub use server::{RunningServer, Server};
 
 /// The version as clients see it. It begins with the memcached version whose behaviour this node has, since clients look

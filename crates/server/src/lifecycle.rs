@@ -1,16 +1,18 @@
 //! The phases of a server's life, seen by all of its threads.
 //!
 //! ```text
-//! running ──> draining ──> stopping
-//!    └──────────────────────^
+//! running ──> lame duck ──> draining ──> stopping
+//!    └────────────┴──────────────────────^
 //! ```
-//! Running: connections are accepted and served. Draining: none are accepted, what is in flight is finished, and a
+//! Running: connections are accepted and served. Lame duck: the same, while `/readyz` says already that the node leaves, so
+//! that balancers look elsewhere before a connection is refused; no time is spent here unless a time is set. Draining: none are accepted, what is in flight is finished, and a
 //! connection is closed as soon as it has nothing left. Stopping: everything is closed at once. No phase is ever left for
 //! an earlier one.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::node::Lifecycle;
 
@@ -19,6 +21,8 @@ use crate::node::Lifecycle;
 pub(crate) enum Phase {
     /// Accepting and serving.
     Running,
+    /// Accepting and serving, for those who have not heard yet that the node leaves.
+    LameDuck,
     /// Finishing what is in flight.
     Draining,
     /// Closing everything.
@@ -30,6 +34,7 @@ impl Phase {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
+            Self::LameDuck => "draining: still accepting",
             Self::Draining => "draining",
             Self::Stopping => "stopping",
         }
@@ -40,17 +45,35 @@ impl Phase {
 #[derive(Debug, Default)]
 pub(crate) struct Stopper {
     phase: AtomicU8,
+    /// How long it accepts on when it is to drain.
+    lame_duck: Duration,
     // Taken a few times in a server's life; a signal's thread, a worker and the admin side may meet here.
     wakers: Mutex<Vec<Arc<mio::Waker>>>,
 }
 
 impl Stopper {
+    /// A server that runs, and that accepts on for `lame_duck` when it is to drain.
+    pub(crate) fn new(lame_duck: Duration) -> Self {
+        Self { lame_duck, ..Self::default() }
+    }
+
+    /// How long it accepts on when it is to drain.
+    pub(crate) fn lame_duck(&self) -> Duration {
+        self.lame_duck
+    }
+
+    /// Begins to leave: by way of the lame duck's time, if there is one.
+    pub(crate) fn leave(&self) {
+        self.enter(if self.lame_duck.is_zero() { Phase::Draining } else { Phase::LameDuck });
+    }
+
     /// The phase now.
     #[inline]
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Running,
-            1 => Phase::Draining,
+            1 => Phase::LameDuck,
+            2 => Phase::Draining,
             _ => Phase::Stopping,
         }
     }
@@ -78,7 +101,11 @@ impl Stopper {
 
 impl Lifecycle for Arc<Stopper> {
     fn request_shutdown(&self, graceful: bool) {
-        self.enter(if graceful { Phase::Draining } else { Phase::Stopping });
+        if graceful {
+            self.leave();
+        } else {
+            self.enter(Phase::Stopping);
+        }
     }
 }
 
@@ -104,8 +131,6 @@ pub(crate) fn wake(waker: &mio::Waker) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use mio::{Events, Poll, Token, Waker};
 
     use super::*;

@@ -2,7 +2,7 @@
 //! them out. Only when the box was empty is the worker woken through the kernel.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
 use std::thread::ThreadId;
@@ -45,17 +45,41 @@ pub(crate) struct Mailbox {
     waker: Arc<mio::Waker>,
     owner: OnceLock<ThreadId>,
     open: AtomicUsize,
+    /// Turns of the worker's loop; written by the worker only.
+    beats: AtomicU64,
 }
 
 impl Mailbox {
     /// An empty box whose worker is woken by `waker`.
     pub(crate) fn new(waker: Arc<mio::Waker>) -> Self {
-        Self { letters: Mutex::default(), waker, owner: OnceLock::new(), open: AtomicUsize::new(0) }
+        Self {
+            letters: Mutex::default(),
+            waker,
+            owner: OnceLock::new(),
+            open: AtomicUsize::new(0),
+            beats: AtomicU64::new(0),
+        }
     }
 
     /// Says that the current thread is the worker.
     pub(crate) fn own(&self) {
         let _ = self.owner.set(std::thread::current().id());
+    }
+
+    /// The worker's loop begins another turn.
+    #[inline]
+    pub(crate) fn beat(&self) {
+        self.beats.store(self.beats.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Turns of the worker's loop so far.
+    pub(crate) fn beats(&self) -> u64 {
+        self.beats.load(Ordering::Relaxed)
+    }
+
+    /// Has the worker's loop turn, if it can.
+    pub(crate) fn nudge(&self) {
+        wake(&self.waker);
     }
 
     /// Connections handed to this worker and not yet closed.

@@ -17,7 +17,8 @@ use crate::error::ServerError;
 use crate::lifecycle::{Phase, StopOnPanic, Stopper};
 use crate::listener::Bound;
 use crate::mailbox::Mailbox;
-use crate::node::Node;
+use crate::node::{Lifecycle, Node};
+use crate::pulse::Pulse;
 use crate::roster::{Roster, RosterView};
 use crate::session::Worker;
 use crate::signals::SignalThread;
@@ -45,7 +46,7 @@ impl Server {
     {
         check(config)?;
         descriptors::allow(config.max_connections);
-        let stopper = Arc::new(Stopper::default());
+        let stopper = Arc::new(Stopper::new(config.lame_duck));
         let roster = Arc::new(Roster::default());
         let listeners: Vec<_> =
             config.listeners.iter().map(|listener| Bound::new(listener, config.backlog)).collect::<Result<_, _>>()?;
@@ -65,11 +66,12 @@ impl Server {
         // It only looks: what it would count is nobody's traffic.
         let onlooker = Worker { store: stores.online, node: Arc::clone(&node), counters: Arc::default() };
         let observed = Arc::new(Observed::new(onlooker, Arc::clone(&stopper), addresses.clone()));
+        let pulse = Arc::new(Pulse::new(Arc::clone(&stopper), mailboxes.clone()));
         start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
         for address in &addresses {
             tracing::info!(%address, workers = config.workers, "listening");
         }
-        Ok(RunningServer { _signals: signals, addresses, threads, observed })
+        Ok(RunningServer { _signals: signals, addresses, threads, observed, pulse })
     }
 }
 
@@ -195,6 +197,7 @@ pub struct RunningServer {
     addresses: Vec<ListenAddress>,
     threads: Threads,
     observed: Arc<Observed>,
+    pulse: Arc<Pulse>,
 }
 
 impl RunningServer {
@@ -208,9 +211,14 @@ impl RunningServer {
         &self.observed
     }
 
+    /// Tells whether its workers turn, for a watchdog.
+    pub fn pulse(&self) -> Arc<Pulse> {
+        Arc::clone(&self.pulse)
+    }
+
     /// Asks it to stop and returns at once: gracefully, finishing what is in flight within the drain timeout, or not.
     pub fn shutdown(&self, graceful: bool) {
-        self.threads.stopper.enter(if graceful { Phase::Draining } else { Phase::Stopping });
+        self.threads.stopper.request_shutdown(graceful);
     }
 
     /// Waits until it has stopped, for whatever reason.

@@ -1,5 +1,5 @@
-//! The signals a node answers: SIGTERM, SIGINT and SIGUSR1 drain and stop it, a second of the first two stops it at once,
-//! SIGHUP reloads.
+//! The signals a node answers: SIGTERM, SIGINT and SIGUSR1 drain and stop it, another of the first two while it drains stops it
+//! at once, SIGHUP reloads.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -38,8 +38,10 @@ fn answer(signal: i32, stopper: &Stopper, reload: &dyn Fn()) {
     tracing::info!(signal = name, "received");
     match signal {
         SIGHUP => reload(),
-        SIGTERM | SIGINT if stopper.phase() == Phase::Draining => stopper.enter(Phase::Stopping),
-        _ => stopper.enter(Phase::Draining),
+        SIGTERM | SIGINT if stopper.phase() >= Phase::Draining => stopper.enter(Phase::Stopping),
+        // The rest of the lame duck's time is given up.
+        SIGTERM | SIGINT if stopper.phase() == Phase::LameDuck => stopper.enter(Phase::Draining),
+        _ => stopper.leave(),
     }
 }
 

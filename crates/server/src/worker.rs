@@ -100,7 +100,7 @@ impl<S: Store> EventLoop<S> {
         }
     }
 
-    /// Serves until the server stops.
+    /// Serves until the server stops. Each turn is a beat of [`Mailbox`].
     pub(crate) fn run(mut self) {
         self.mailbox.own();
         promptness::ask();
@@ -110,6 +110,7 @@ impl<S: Store> EventLoop<S> {
         // Both policies' stores are one.
         let mut driven = Driven::new(&self.workers.online.store, self.poll.registry());
         while !self.is_over() {
+            self.mailbox.beat();
             driven.turn();
             self.collect(&mut letters);
             if let Err(error) = self.poll.poll(&mut events, self.timeout())
@@ -166,7 +167,7 @@ impl<S: Store> EventLoop<S> {
     /// Whether nothing is left to do. Begins the drain when its time has come.
     fn is_over(&mut self) -> bool {
         match self.stopper.phase() {
-            Phase::Running => false,
+            Phase::Running | Phase::LameDuck => false,
             Phase::Stopping => true,
             Phase::Draining => {
                 let until = *self.drain_until.get_or_insert_with(|| Instant::now() + self.limits.drain_timeout);

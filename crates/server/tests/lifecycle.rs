@@ -46,6 +46,27 @@ fn a_drain_has_an_end() {
 }
 
 #[test]
+fn a_lame_duck_serves_and_accepts_until_its_time_is_over() {
+    let server = support::admin::start_with(ServerConfig { lame_duck: Duration::from_secs(2), ..config() });
+    let mut before = server.connect();
+    before.ask("get a\r\n", "END\r\n");
+    server.running.shutdown(true);
+    let (status, page) = support::admin::fetch(&server, "/readyz");
+    let begun = std::time::Instant::now();
+    assert!(status == 503 && page.contains("draining"), "{page}");
+    // On a machine that is held up for longer than the time, there is nothing to see.
+    if let Ok(stream) = std::net::TcpStream::connect(server.address()) {
+        let mut late = Client(stream);
+        use std::io::Write;
+        let asked = late.0.write_all(b"get a\r\n").is_ok();
+        let reply = late.read_to_close();
+        assert!(!asked || reply == b"END\r\n" || begun.elapsed() > Duration::from_secs(1), "{reply:?}");
+    }
+    before.read_to_close();
+    server.running.join().unwrap();
+}
+
+#[test]
 fn a_shutdown_at_once_waits_for_nobody() {
     let server = TestServer::start(ServerConfig { drain_timeout: Duration::from_secs(3600), ..config() });
     let mut stuck = server.connect();
@@ -55,6 +76,26 @@ fn a_shutdown_at_once_waits_for_nobody() {
     server.running.shutdown(false);
     server.running.join().unwrap();
     assert_eq!(stuck.read_to_close(), b"");
+}
+
+#[test]
+fn a_worker_that_does_not_turn_is_felt() {
+    let server = TestServer::start(ServerConfig { workers: 1, ..config() });
+    let pulse = server.running.pulse();
+    let mut client = server.connect();
+    eventually("it turns with nothing to do", || pulse.standing_still().is_empty());
+    client.send(set("heavy", b"value"));
+    eventually("it is held up", || server.gate.heavy() == 1);
+    pulse.standing_still();
+    for _ in 0..3 {
+        assert_eq!(pulse.standing_still(), [0]);
+    }
+    server.gate.let_heavy(1);
+    client.expect("STORED\r\n");
+    eventually("it turns again", || pulse.standing_still().is_empty());
+    assert!(!pulse.is_leaving());
+    server.running.shutdown(true);
+    assert!(pulse.is_leaving());
 }
 
 #[test]

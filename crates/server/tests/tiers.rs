@@ -232,6 +232,19 @@ fn a_store_that_is_not_fit_makes_the_node_unready_and_says_why() {
 }
 
 #[test]
+fn a_store_that_is_only_worse_off_leaves_the_node_ready_and_says_so() {
+    let server = start();
+    let page = |(status, page): (u16, String)| (status, serde_json::from_str::<serde_json::Value>(&page).unwrap());
+    let (status, detail) = page(fetch(&server, "/readyz"));
+    assert_eq!((status, &detail["degraded"]), (200, &false.into()));
+    server.gate.set_health(Health { unready: false, notes: vec!["L1 is gone".into()] });
+    let (status, detail) = page(fetch(&server, "/readyz"));
+    assert_eq!((status, &detail["ready"], &detail["degraded"]), (200, &true.into(), &true.into()));
+    assert_eq!(detail["notes"][0], "L1 is gone");
+    assert_eq!(metrics(&server).get("moneta_ready"), 1.0);
+}
+
+#[test]
 fn what_a_store_counts_under_names_of_its_own_is_shown_in_metrics_and_stats() {
     let server = start();
     let figure = |name, kind, labels: &[(&'static str, &str)], value| Figure {

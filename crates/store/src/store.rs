@@ -165,7 +165,8 @@ pub trait Driver {
 /// Whether a store is fit to serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// It answers, but not yet or no longer as it should: not the time to send it traffic that can go elsewhere.
+    /// It cannot answer what it is asked: not the time to send it traffic that can go elsewhere. A store that is slower or holds
+    /// less than it should is ready, with a note.
     pub unready: bool,
     /// One sentence on everything out of the ordinary.
     pub notes: Vec<String>,

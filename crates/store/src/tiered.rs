@@ -225,9 +225,13 @@ impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
     }
 
     fn health(&self) -> Health {
-        let (mut health, lower) = (self.shared.upper.health(), self.shared.lower.health());
-        health.unready |= lower.unready;
-        health.notes.extend(lower.notes);
+        let (upper, mut health) = (self.shared.upper.health(), self.shared.lower.health());
+        // The lower tier has every item: without the upper one all is answered, only later. A balancer that took the node out
+        // would make an outage of that.
+        if upper.unready {
+            health.notes.push("the upper tier is out of service: the lower one answers everything".into());
+        }
+        health.notes.splice(0..0, upper.notes);
         health
     }
 

@@ -12,6 +12,7 @@ use moneta_server::node::{LogLeftOut, Node, NodeSettings};
 use moneta_server::server::{RunningServer, Server};
 use moneta_server::{Admin, ByPolicy};
 use moneta_store::{Clock, Store};
+use rustix::fs::Mode;
 
 use crate::banner::{self, Reachable};
 use crate::logging::LogLevel;
@@ -22,6 +23,7 @@ use crate::options::stray;
 use crate::options::table::Id;
 use crate::reload::Reload;
 use crate::stack::{self, Stack};
+use crate::supervisor::Supervisor;
 use crate::{endpoints, logging, users};
 
 /// The subcommand.
@@ -39,15 +41,17 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let resolved = Resolved::gather(matches, |name| std::env::var_os(name))?;
     let settings = Settings::new(&resolved)?;
     let config = server_config(&settings)?;
-    let authenticator = users::authenticator(&settings)?;
-
     let log = logging::start(settings.log)?;
+    let authenticator = users::authenticator(&settings)?;
+    // Whatever the node writes holds keys and values, and is its user's alone. Unix sockets have an option for theirs.
+    rustix::process::umask(Mode::from_raw_mode(0o077));
     for (variable, option) in stray::misspelt(std::env::vars_os().map(|(name, _)| name)) {
         tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
     }
     let clock = Arc::new(Clock::system());
     // First, so that whoever asks after the node gets an answer while its tiers are read.
     let recovery = Arc::default();
+    let supervisor = Supervisor::start(Arc::clone(&recovery))?;
     let start_admin = |address| Admin::start(address, Arc::clone(&recovery)).map_err(explain);
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
     let stack = stack::assemble(&settings, &clock, &recovery)?;
@@ -57,7 +61,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         let (queue, repeated) = left_out.now();
         LogLeftOut { queue, repeated }
     }));
-    let start = Start { matches, resolved, settings, config, log_level: log.level.clone(), node, admin };
+    let start = Start { matches, resolved, settings, config, log_level: log.level.clone(), node, admin, supervisor };
     match stack {
         Stack::Ram(stores) => start.serve(stores),
         Stack::Tiered(stores) => start.serve(stores),
@@ -75,12 +79,13 @@ struct Start<'a> {
     log_level: LogLevel,
     node: Arc<Node>,
     admin: Option<Admin>,
+    supervisor: Option<Supervisor>,
 }
 
 impl Start<'_> {
     /// Serves `stores` until told to stop, and then brings them to rest.
     fn serve<S: Store + Clone + Send + Sync + 'static>(self, stores: ByPolicy<S>) -> anyhow::Result<()> {
-        let Self { matches, resolved, settings, config, log_level, node, admin } = self;
+        let Self { matches, resolved, settings, config, log_level, node, admin, supervisor } = self;
         let store = stores.online.clone();
         let reload = Reload::new(matches.clone(), resolved, log_level, Arc::clone(&node), store.clone());
         let server = Server::start(&config, stores, node, Box::new(move || reload.run())).map_err(explain)?;
@@ -88,9 +93,15 @@ impl Start<'_> {
             admin.show(&server);
         }
         greet(&settings, &config, &server, admin.as_ref());
+        if let Some(supervisor) = &supervisor {
+            supervisor.serving(server.pulse());
+        }
         let ended = server.join().map_err(explain);
         if let Some(admin) = &admin {
             admin.close_store();
+        }
+        if let Some(supervisor) = &supervisor {
+            supervisor.leaving();
         }
         // Whatever ended it: what was accepted is to be there at the next start.
         let closing = Instant::now();
@@ -125,6 +136,7 @@ fn server_config(settings: &Settings) -> anyhow::Result<ServerConfig> {
         backlog: settings.backlog,
         idle_timeout: settings.idle_timeout,
         output_limit: settings.output_limit,
+        lame_duck: settings.lame_duck,
         drain_timeout: settings.drain_timeout,
         handle_signals: true,
     })
@@ -185,7 +197,7 @@ mod tests {
         assert_eq!(ours.backlog, theirs.backlog);
         assert_eq!(ours.idle_timeout, theirs.idle_timeout);
         assert_eq!(ours.output_limit, theirs.output_limit);
-        assert_eq!(ours.drain_timeout, theirs.drain_timeout);
+        assert_eq!((ours.drain_timeout, ours.lame_duck), (theirs.drain_timeout, theirs.lame_duck));
         let (ours, theirs) = (node_settings(&settings, &resolved), NodeSettings::default());
         assert_eq!(
             (ours.item_max, ours.memory, ours.requests_per_event, ours.login_timeout, ours.login_attempts),

@@ -66,6 +66,8 @@ pub struct Settings {
     pub watch_enabled: bool,
     /// Admin HTTP, unless it is off.
     pub admin: Option<HostPort>,
+    /// How long a graceful stop goes on accepting.
+    pub lame_duck: Duration,
     /// Longest graceful stop.
     pub drain_timeout: Duration,
     /// What is logged, and how.
@@ -120,6 +122,7 @@ impl Settings {
             dump_enabled: !switch(resolved, Id::DisableDumping),
             watch_enabled: !switch(resolved, Id::DisableWatch),
             admin: admin(resolved),
+            lame_duck: seconds(Id::LameDuck),
             drain_timeout: seconds(Id::DrainTimeout),
             log: log(resolved),
         };

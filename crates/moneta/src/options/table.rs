@@ -63,6 +63,7 @@ pub enum Id {
     DisableDumping,
     DisableWatch,
     Admin,
+    LameDuck,
     DrainTimeout,
     LogFormat,
     LogLevel,
@@ -592,6 +593,11 @@ pub const TABLE: &[OptionSpec] = &[
         summary: "Address of the admin HTTP listener (/metrics, /healthz, /readyz, /stats), or `off`",
         when: "When metrics are scraped from another machine, or several nodes share one. It has no authentication.",
         ..option(Id::Admin, "admin", Group::Operation, Kind::Admin, "127.0.0.1:11280")
+    },
+    OptionSpec {
+        summary: "How long a graceful stop goes on accepting and serving, while /readyz answers 503 already, before it drains",
+        when: "Behind a balancer that goes by /readyz: longer than it takes to notice, two or three of its checks.",
+        ..option(Id::LameDuck, "lame_duck", Group::Operation, Kind::Seconds { min: 0, max: 3_600 }, "0")
     },
     OptionSpec {
         summary: "How long a graceful stop waits for replies to leave before it closes what is left",

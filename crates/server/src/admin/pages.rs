@@ -60,6 +60,7 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
     let detail = json!({
         "ready": ready,
         "phase": phase.name(),
+        "degraded": ready && !notes.is_empty(),
         "notes": notes,
         "listeners": observed.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "connections": totals.curr_connections,

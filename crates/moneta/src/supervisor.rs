@@ -1,0 +1,114 @@
+//! What a supervisor is told that asks for it, as systemd does with `Type=notify`: how far the recovery is, that the node
+//! serves, that it leaves, and, for its watchdog, that all workers turn.
+
+use std::io;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread::Builder;
+use std::time::Duration;
+
+use moneta_server::Pulse;
+use moneta_store::Progress;
+use sd_notify::NotifyState;
+
+/// How often the state of the node is looked at where no watchdog asks for more.
+const TICK: Duration = Duration::from_secs(1);
+/// By how much each tick of the recovery puts off the supervisor's deadline for the start.
+const MORE_TIME: Duration = Duration::from_secs(30);
+
+/// The thread that tells. It ends once this is dropped; it is not waited for, since a supervisor may not listen.
+#[derive(Debug)]
+pub struct Supervisor {
+    pulse: Arc<OnceLock<Arc<Pulse>>>,
+    look: Sender<Option<Sender<()>>>,
+}
+
+impl Supervisor {
+    /// Begins to tell of `recovery`, if there is a supervisor that listens (`NOTIFY_SOCKET`).
+    ///
+    /// # Errors
+    /// If the system has no room for a thread.
+    pub fn start(recovery: Arc<Progress>) -> io::Result<Option<Self>> {
+        if std::env::var_os("NOTIFY_SOCKET").is_none() {
+            return Ok(None);
+        }
+        let watchdog = sd_notify::watchdog_enabled();
+        // Three looks within its time, so that one that comes late costs nothing.
+        let tick = watchdog.map_or(TICK, |limit| (limit / 4).clamp(Duration::from_millis(10), TICK));
+        let pulse: Arc<OnceLock<Arc<Pulse>>> = Arc::default();
+        let (look, looks) = mpsc::channel::<Option<Sender<()>>>();
+        let shared = Arc::clone(&pulse);
+        let run = move || {
+            let mut teller = Teller { recovery, is_ready: false, is_leaving: false };
+            loop {
+                let answer = match looks.recv_timeout(tick) {
+                    Ok(answer) => answer,
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => break,
+                };
+                teller.tick(shared.get().map(Arc::as_ref));
+                // Who asked may have given up waiting.
+                answer.map(|answer| answer.send(()));
+            }
+        };
+        Builder::new().name("supervisor".into()).spawn(run)?;
+        Ok(Some(Self { pulse, look }))
+    }
+
+    /// The node serves from now on.
+    pub fn serving(&self, pulse: Arc<Pulse>) {
+        let _ = self.pulse.set(pulse);
+        // It fails only if the thread is gone, and then nothing can be told.
+        let _ = self.look.send(None);
+    }
+
+    /// The node has been told to stop: returns when the supervisor has been told, or after a second.
+    pub fn leaving(&self) {
+        let (answer, answered) = mpsc::channel();
+        let _ = self.look.send(Some(answer));
+        let _ = answered.recv_timeout(TICK);
+    }
+}
+
+struct Teller {
+    recovery: Arc<Progress>,
+    is_ready: bool,
+    is_leaving: bool,
+}
+
+impl Teller {
+    fn tick(&mut self, pulse: Option<&Pulse>) {
+        let Some(pulse) = pulse else {
+            let more = u32::try_from(MORE_TIME.as_micros()).unwrap_or(u32::MAX);
+            let doing = match self.recovery.percent() {
+                Some(percent) => format!("recovering, {percent} %"),
+                None => "starting".to_owned(),
+            };
+            return tell(&[NotifyState::Status(&doing), NotifyState::ExtendTimeoutUsec(more)]);
+        };
+        if !std::mem::replace(&mut self.is_ready, true) {
+            // Workers have not had the time for a turn yet.
+            return tell(&[NotifyState::Ready, NotifyState::Status("serving"), NotifyState::Watchdog]);
+        }
+        if pulse.is_leaving() {
+            if !std::mem::replace(&mut self.is_leaving, true) {
+                tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);
+            }
+            // Workers end one by one; that the end comes is what the deadline for the stop is for.
+            return tell(&[NotifyState::Watchdog]);
+        }
+        let still = pulse.standing_still();
+        if still.is_empty() {
+            tell(&[NotifyState::Watchdog]);
+        } else {
+            tracing::warn!(workers = ?still, "workers stand still: the watchdog is not told that all is well");
+        }
+    }
+}
+
+/// A supervisor that does not listen is not waited for.
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "the supervisor cannot be told");
+    }
+}
