@@ -2,13 +2,16 @@
 //! also after a crash. The silent failure is a recovery that tells them apart where the running index does not: a deleted
 //! value comes back, or a stored one is gone.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
 
-use moneta_flash::Flash;
 use moneta_flash::testing::MemoryMedia;
+use moneta_flash::{Flash, FlashConfig, Media};
 use moneta_store::{Clock, Deleted, Key, Store};
 
-use crate::drive::{START, config, delete, device_bytes, get, open, set, wait};
+use crate::drive::{START, config, delete, device_bytes, get, numbers, open, set, wait};
 
 /// The lowest bits of a hash, which choose the place in the index of a shard.
 const PLACE: u64 = (1 << 36) - 1;
@@ -34,7 +37,7 @@ pub fn colliding(seed: u64, shard_bits: u32) -> (Vec<u8>, Vec<u8>) {
 /// A tier of 16 shards, and two keys that share an entry in its index.
 fn tier(regions: u64, carry_percent: u8) -> (Arc<MemoryMedia>, Arc<Clock>, Flash, Vec<u8>, Vec<u8>) {
     let (media, clock) = (MemoryMedia::new(device_bytes(regions)), Arc::new(Clock::manual(START)));
-    let config = moneta_flash::FlashConfig { carry_percent, ..config() };
+    let config = FlashConfig { carry_percent, ..config() };
     let flash = open(media.clone(), &config, &clock);
     let (a, b) = colliding(flash.seed(), 4);
     (media, clock, flash, a, b)
@@ -87,4 +90,75 @@ fn a_deleted_key_is_not_carried_forward_for_one_it_is_taken_for() {
         assert!(written < 1000, "the region of B is not emptied, or B was carried");
     }
     assert_eq!(get(&flash, &a).unwrap(), None, "it was deleted");
+}
+
+/// A device of many GiB that takes no more memory than was written to it.
+struct Sparse {
+    bytes: u64,
+    blocks: Mutex<HashMap<u64, [u8; BLOCK]>>,
+}
+
+const BLOCK: usize = 4096;
+
+impl Sparse {
+    fn new(bytes: u64) -> Arc<Self> {
+        Arc::new(Self { bytes, blocks: Mutex::default() })
+    }
+
+    /// The same device, larger.
+    fn grown(&self, bytes: u64) -> Arc<Self> {
+        Arc::new(Self { bytes, blocks: Mutex::new(self.blocks.lock().unwrap().clone()) })
+    }
+}
+
+impl Media for Sparse {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let blocks = self.blocks.lock().unwrap();
+        for (number, part) in (offset / BLOCK as u64..).zip(buffer.chunks_mut(BLOCK)) {
+            match blocks.get(&number) {
+                Some(block) => part.copy_from_slice(&block[..part.len()]),
+                None => part.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut blocks = self.blocks.lock().unwrap();
+        for (number, part) in (offset / BLOCK as u64..).zip(bytes.chunks(BLOCK)) {
+            blocks.insert(number, part.try_into().expect("whole blocks"));
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        None
+    }
+}
+
+#[test]
+fn keys_that_share_an_entry_share_it_in_a_tier_that_has_grown() {
+    let clock = Arc::new(Clock::manual(START));
+    let config = FlashConfig { region_bytes: 8 << 20, ..config() };
+    let media = Sparse::new(1 << 30);
+    let flash = open(media.clone(), &config, &clock);
+    let (a, b) = colliding(flash.seed(), 4);
+    set(&flash, &a, b"of A", 0).unwrap();
+    set(&flash, &b, b"of B", 0).unwrap();
+    assert_eq!(delete(&flash, &b).unwrap(), Deleted::Deleted);
+    delete(&flash, &a).unwrap();
+    wait(flash.sync()).unwrap();
+    flash.crash();
+    // A tier that begins with 8 GiB has 32 shards.
+    let flash = open(media.grown(8 << 30), &config, &clock);
+    assert!(numbers(&flash).device_bytes > 4 << 30, "the tier has grown");
+    assert_eq!((get(&flash, &a).unwrap(), get(&flash, &b).unwrap()), (None, None));
 }

@@ -14,7 +14,7 @@ use moneta_store::{
     Clock, Deleted, ItemRef, Key, Lookup, Number, Promotion, Step, Store, Tier, Tiered, TieredConfig, Written,
 };
 
-use super::drive::{START, config, delete, device_bytes, finish, get, key, numbers, open, set};
+use super::drive::{HEAD, START, config, delete, device_bytes, finish, get, key, numbers, open, set};
 
 /// The shards of a small tier.
 const SHARDS: u64 = 16;
@@ -243,5 +243,37 @@ fn a_bad_superblock_copy_does_not_undo_a_flush() {
         media.tamper(|bytes| bytes[copy * 4096..][..4096].fill(0));
         let flash = open(media, &config(), &clock);
         assert_eq!(get(&flash, b"key").expect("a get"), None, "without copy {copy}");
+    }
+}
+
+#[test]
+fn a_damaged_header_does_not_bring_back_what_the_room_held_before_a_flush() {
+    let room = HEAD as usize..HEAD as usize + 64;
+    let (media, clock) = (MemoryMedia::new(device_bytes(16)), Arc::new(Clock::manual(START)));
+    let flash = open(media.clone(), &config(), &clock);
+    // The first region, to its end, so that it has a trailer.
+    for number in 0..20 {
+        set(&flash, format!("old {number}").as_bytes(), &[b'o'; 16 << 10], 0).expect("a set");
+    }
+    super::drive::wait(flash.sync()).expect("a sync");
+    finish(flash.flush(Exptime(0))).expect("a flush");
+    let before = media.image()[room.clone()].to_vec();
+    let mut turns = 0;
+    while media.image()[room.clone()] == before {
+        // The next free region, until it is the first one's turn again.
+        finish(flash.flush(Exptime(0))).expect("a flush");
+        set(&flash, b"new", b"value", 0).expect("a set");
+        super::drive::wait(flash.sync()).expect("a sync");
+        turns += 1;
+        assert!(turns < 1000, "the room is not used again");
+    }
+    flash.crash();
+    for damage in [|byte: &mut u8| *byte ^= 0xa5, |byte: &mut u8| *byte = 0] {
+        let image = MemoryMedia::of(media.image());
+        image.tamper(|bytes| bytes[room.clone()].iter_mut().for_each(damage));
+        let flash = open(image, &config(), &clock);
+        assert_eq!(get(&flash, b"new").expect("a get").as_deref(), Some(&b"value"[..]), "what the room holds now");
+        let back = (0..20).filter(|number| get(&flash, format!("old {number}").as_bytes()).expect("a get").is_some());
+        assert_eq!(back.count(), 0, "what it held before");
     }
 }
