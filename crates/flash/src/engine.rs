@@ -21,7 +21,7 @@ use crate::format::BLOCK;
 use crate::identity::Shards;
 use crate::io::{ReadCounters, Reader};
 use crate::location::BLOCKS_MAX;
-use crate::log::{GROUPS, Log, RESERVE};
+use crate::log::{GROUPS, Log, REGIONS_LEAST, RESERVE};
 use crate::operate::{found, keep};
 use crate::reclaim::{Reclaim, Reclaimer};
 use crate::recovery;
@@ -111,6 +111,7 @@ impl Flash {
         let devices = Arc::new(devices);
         let region_bytes = devices.region_bytes();
         check_size(devices.regions(), region_bytes)?;
+        check_retired(devices.regions(), devices.retired().len())?;
         let regions = Arc::new(Regions::new(devices.regions(), region_bytes));
         let counters = Arc::new(Counters::default());
         let reclaim = Arc::<Reclaim>::default();
@@ -182,6 +183,17 @@ fn check_size(regions: usize, region_bytes: usize) -> Result<(), FlashError> {
     Ok(())
 }
 
+/// Refuses a tier of which too few regions are left.
+fn check_retired(regions: usize, retired: usize) -> Result<(), FlashError> {
+    if regions - retired < REGIONS_LEAST {
+        return Err(FlashError::Config(format!(
+            "{retired} of the {regions} regions of the SSD tier have bad blocks, and at least {REGIONS_LEAST} are needed: \
+             replace the device, or give it a larger size"
+        )));
+    }
+    Ok(())
+}
+
 fn make_shards(bits: u32, index_bytes: u64) -> Result<(Box<[Slot]>, Shards), FlashError> {
     let room = Room::new(index_bytes, 1 << bits);
     let slot = |_| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&room))?)));
@@ -249,7 +261,7 @@ impl Inner {
 
     /// Fewest free regions below which some are emptied.
     pub(crate) fn free_wanted(&self) -> usize {
-        RESERVE + GROUPS.min(self.regions.len() / 8)
+        RESERVE + GROUPS.min(self.regions.usable() / 8)
     }
 }
 
@@ -332,7 +344,12 @@ impl Store for Flash {
     fn health(&self) -> Health {
         let mut health = Health::default();
         if self.inner.log.queue.is_off() {
-            health.notes.push("the SSD tier is off after a device error; RAM goes on serving".into());
+            let why = if self.inner.log.queue.is_worn_out() {
+                "the SSD tier is off: most of its regions have bad blocks; RAM goes on serving"
+            } else {
+                "the SSD tier is off after a device error; RAM goes on serving"
+            };
+            health.notes.push(why.into());
         }
         health
     }

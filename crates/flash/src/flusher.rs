@@ -43,6 +43,8 @@ pub(crate) struct FlushQueue {
     nudged: AtomicBool,
     /// A write failed, and none has succeeded since.
     off: AtomicBool,
+    /// Too few regions are left that devices can read and write.
+    worn_out: AtomicBool,
     /// Devices hold what must not be served any more and could not be told so.
     outdated: AtomicBool,
     /// The flusher is gone: what is not durable yet never will be.
@@ -95,6 +97,7 @@ impl FlushQueue {
             durable: AtomicU64::new(0),
             nudged: AtomicBool::new(false),
             off: AtomicBool::new(false),
+            worn_out: AtomicBool::new(false),
             outdated: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             waiting: Mutex::default(),
@@ -129,7 +132,19 @@ impl FlushQueue {
     }
 
     pub(crate) fn is_off(&self) -> bool {
-        self.off.load(Ordering::Acquire)
+        self.off.load(Ordering::Acquire) || self.is_worn_out()
+    }
+
+    pub(crate) fn is_worn_out(&self) -> bool {
+        self.worn_out.load(Ordering::Acquire)
+    }
+
+    /// Takes no writes any more: too few regions are left.
+    pub(crate) fn wear_out(&self) {
+        if !self.worn_out.swap(true, Ordering::AcqRel) {
+            tracing::error!("so many regions have bad blocks that the SSD tier is off: replace the device");
+        }
+        self.wake(|_| true);
     }
 
     /// Takes note that devices hold what must not be served any more. True if that was not known before.

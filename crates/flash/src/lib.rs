@@ -36,6 +36,7 @@ mod snapshot;
 mod survey;
 mod sweep;
 mod threads;
+mod unreadable;
 mod walk;
 
 pub use config::{DeviceConfig, Durability, FlashConfig, Io};

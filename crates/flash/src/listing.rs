@@ -40,6 +40,8 @@ pub(crate) struct Listing {
     pub(crate) damaged: u64,
     /// Stretches in which records were and none can be made out any more.
     pub(crate) gaps: Vec<Range<u32>>,
+    /// Blocks cannot be read.
+    pub(crate) unreadable: bool,
     /// Records may be missing that are sound: to find them would have taken too long.
     pub(crate) given_up: bool,
     /// Bytes read for it.
@@ -59,6 +61,10 @@ pub(crate) fn list(devices: &Devices, region: usize, used: &Use, seed: u64) -> i
     let found = salvage::read(devices, region, 0..devices.region_bytes())?;
     let mut listing = from_records(&found.bytes, used, seed);
     listing.damaged += (found.lost / BLOCK) as u64;
+    listing.unreadable = found.lost > 0;
+    if used.headless {
+        listing.records.iter_mut().for_each(|record| record.is_tombstone = true);
+    }
     Ok(listing)
 }
 
@@ -91,6 +97,7 @@ fn from_footer(devices: &Devices, region: usize, trailer: &Trailer) -> io::Resul
         records_end: trailer.records_end,
         damaged: 0,
         gaps: Vec::new(),
+        unreadable: false,
         given_up: false,
         bytes,
     }))

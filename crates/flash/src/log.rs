@@ -35,6 +35,9 @@ pub(crate) const GROUPS: usize = LIFETIMES.len() + 1;
 /// Free regions that only records carried forward may take, so that emptying regions never waits for free ones.
 pub(crate) const RESERVE: usize = 2;
 
+/// Regions without which a tier cannot go on: all groups filling one, as many full ones as may wait, and the reserve.
+pub(crate) const REGIONS_LEAST: usize = GROUPS + SEALED_MAX + RESERVE;
+
 /// Full regions that may wait to be written before writers have to wait for the device.
 const SEALED_MAX: usize = 3;
 

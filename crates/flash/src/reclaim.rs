@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use moneta_store::{Departed, Departure, Key, StoreError};
 use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
 use rustix::process::{getpriority_process, setpriority_process};
 
 use crate::counters::count;
@@ -29,11 +30,12 @@ use crate::format::BLOCK;
 use crate::format::record::{Draft, Salt, View, mark};
 use crate::format::region::{HEADER_BYTES, TRAILER_BYTES};
 use crate::io::Aligned;
-use crate::listing::{Listed, list};
+use crate::listing::{Listed, Listing, list};
 use crate::location::Location;
-use crate::log::{CARRIED, GROUPS, Over};
+use crate::log::{CARRIED, GROUPS, Over, REGIONS_LEAST, RESERVE};
 use crate::regions::State;
-use crate::survey::{Survey, survey};
+use crate::salvage;
+use crate::survey::{Survey, Use, survey};
 use crate::sweep::{Swept, sweep};
 
 /// How often regions are looked for that have expired, and how long a device that failed is left alone.
@@ -129,6 +131,14 @@ struct Victim {
     is_read: Vec<bool>,
     /// Somebody is to be told of what goes.
     observed: bool,
+    /// Why a block of it cannot be read or written, if so.
+    bad: Option<io::Error>,
+}
+
+/// What became of a region.
+enum Emptied {
+    Free,
+    Retired,
 }
 
 impl Reclaimer {
@@ -189,21 +199,31 @@ impl Reclaimer {
 
     fn empty(&mut self, region: usize) -> io::Result<()> {
         match self.try_empty(region) {
-            Ok(()) => {
+            Ok(Emptied::Free) => {
                 self.inner.regions.give_back(region);
                 self.inner.log.queue.note_room();
+                Ok(())
+            }
+            Ok(Emptied::Retired) => {
+                if self.inner.regions.usable() < REGIONS_LEAST {
+                    self.inner.log.queue.wear_out();
+                }
                 Ok(())
             }
             Err(error) => {
                 count(&self.inner.counters.io_errors, 1);
                 self.inner.regions.get(region).set_state(State::Closed);
+                if self.inner.regions.free() <= RESERVE {
+                    // Writers would wait for room that does not come.
+                    self.inner.log.queue.turn_off(&error);
+                }
                 self.inner.reclaim.pause();
                 Err(error)
             }
         }
     }
 
-    fn try_empty(&mut self, region: usize) -> io::Result<()> {
+    fn try_empty(&mut self, region: usize) -> io::Result<Emptied> {
         let inner = Arc::clone(&self.inner);
         let entry = inner.regions.get(region);
         let mut victim = Victim {
@@ -213,29 +233,46 @@ impl Reclaimer {
             bytes: None,
             is_read: Vec::new(),
             observed: inner.observer.read().is_some(),
+            bad: None,
         };
         let share = usize::from(inner.config.carry_percent);
         let region_bytes = inner.devices.region_bytes();
         self.credit = (self.credit + region_bytes * share / 100).min(region_bytes);
-        let listing = match survey(&inner.devices, region)? {
-            Survey::InUse(used) => Some(list(&inner.devices, region, &used, inner.devices.seed())?),
-            Survey::Free => None,
-        };
+        let listing = victim.list(&inner);
         let records = listing.iter().flat_map(|listing| listing.records.iter().rev());
-        let (left, last_carried) = self.carry_wanted(&mut victim, records)?;
+        let (left, last_carried) = self.carry_wanted(&mut victim, records);
         if let Some(number) = last_carried {
             block_on(inner.log.queue.wait(Goal::Durable(number))).map_err(io::Error::other)?;
         }
-        wipe(&inner, region)?;
+        let ended = match victim.bad.take() {
+            // A write of the superblocks failed after it was noted in them: some of them may say so already.
+            error if inner.devices.is_retired(region) => {
+                retire(&inner, region, error.unwrap_or_else(|| Errno::IO.into()))?
+            }
+            Some(error) if victim.is_bad(&inner) => retire(&inner, region, error)?,
+            // It can be read again: so it is emptied later.
+            Some(error) => return Err(error),
+            None => match wipe(&inner, region).or_else(|_| wipe(&inner, region)) {
+                Ok(()) => {
+                    let (device, _) = inner.devices.place(region);
+                    inner.devices.media(device).sync()?;
+                    Emptied::Free
+                }
+                Err(error) => retire(&inner, region, error)?,
+            },
+        };
         // Only now, when no restart can find these records any more: until then whoever deletes one leaves a tombstone.
         for record in left {
-            self.let_go(&mut victim, record)?;
+            self.let_go(&mut victim, record);
         }
         if listing.is_none_or(|listing| listing.damaged > 0) {
             self.sweep(region);
         }
-        inner.regions.end_emptied(region);
-        Ok(())
+        match ended {
+            Emptied::Free => inner.regions.end_emptied(region),
+            Emptied::Retired => inner.regions.end_retired(region),
+        }
+        Ok(ended)
     }
 
     /// Carries forward what is wanted of a region's records, which come last first. Tells the records that the index still
@@ -244,7 +281,7 @@ impl Reclaimer {
         &mut self,
         victim: &mut Victim,
         records: impl Iterator<Item = &'l Listed>,
-    ) -> io::Result<(Vec<&'l Listed>, Option<u64>)> {
+    ) -> (Vec<&'l Listed>, Option<u64>) {
         let inner = Arc::clone(&self.inner);
         let (mut left, mut last_carried) = (Vec::new(), None);
         // Of several versions only the last is meant, whatever becomes of it: of a key, or of keys that share an entry.
@@ -257,7 +294,7 @@ impl Reclaimer {
                 continue;
             }
             let wanted = location.hits() > 0 && self.credit >= record.length as usize;
-            let carried = if wanted { self.try_carry(victim, record, block)? } else { None };
+            let carried = if wanted { self.try_carry(victim, record, block) } else { None };
             match carried {
                 Some((number, bytes)) => {
                     self.credit -= bytes.min(self.credit);
@@ -266,23 +303,22 @@ impl Reclaimer {
                 None => left.push(record),
             }
         }
-        Ok((left, last_carried))
+        (left, last_carried)
     }
 
-    fn try_carry(&self, victim: &mut Victim, record: &Listed, block: usize) -> io::Result<Option<(u64, usize)>> {
+    fn try_carry(&self, victim: &mut Victim, record: &Listed, block: usize) -> Option<(u64, usize)> {
         let base = victim.base;
-        Ok(victim.view(&self.inner, record)?.and_then(|view| self.carry(base, block, view)))
+        victim.view(&self.inner, record).and_then(|view| self.carry(base, block, view))
     }
 
     /// Takes a record out of the index if it is still what the index means.
-    fn let_go(&self, victim: &mut Victim, record: &Listed) -> io::Result<()> {
+    fn let_go(&self, victim: &mut Victim, record: &Listed) {
         let inner = &self.inner;
         let (base, block) = (victim.base, victim.block(inner, record));
         if victim.observed
-            && let Some(view) = victim.view(inner, record)?
+            && let Some(view) = victim.view(inner, record)
         {
-            self.evict(base, block, view);
-            return Ok(());
+            return self.evict(base, block, view);
         }
         let mut shard = inner.shard(record.hash).lock();
         if let Some((position, location)) = shard.find(record.hash).filter(|(_, found)| found.block() == block) {
@@ -290,7 +326,6 @@ impl Reclaimer {
             count(&inner.counters.evictions, 1);
             count(&inner.counters.evicted_unfetched, u64::from(location.hits() == 0));
         }
-        Ok(())
     }
 
     /// Carries a record forward if it is alive and still what the index means. Tells the number of the append and its bytes.
@@ -365,19 +400,47 @@ impl Victim {
         inner.regions.block_at(self.region, record.offset as usize)
     }
 
-    /// A record, if it is sound.
-    fn view(&mut self, inner: &Inner, record: &Listed) -> io::Result<Option<View<'_>>> {
+    /// Its records, as far as they can be made out.
+    fn list(&mut self, inner: &Inner) -> Option<Listing> {
+        let (seed, entry) = (inner.devices.seed(), inner.regions.get(self.region));
+        let used = match survey(&inner.devices, self.region) {
+            Ok(Survey::InUse(used)) => used,
+            Ok(Survey::Free) => return None,
+            Err(error) => {
+                self.bad = Some(error);
+                Use {
+                    sequence: entry.sequence(),
+                    base: self.base,
+                    salt: self.salt,
+                    begun: entry.span().begun,
+                    trailer: None,
+                    damaged: true,
+                    unreadable: true,
+                    headless: false,
+                }
+            }
+        };
+        let listing = list(&inner.devices, self.region, &used, seed);
+        if self.bad.is_none() && (used.unreadable || listing.as_ref().is_ok_and(|listing| listing.unreadable)) {
+            self.bad = Some(Errno::IO.into());
+        }
+        listing.map_err(|error| self.bad.get_or_insert(error).kind()).ok()
+    }
+
+    /// A record, if it is sound and can be read.
+    fn view(&mut self, inner: &Inner, record: &Listed) -> Option<View<'_>> {
         let salt = Salt { key: self.salt, offset: record.offset };
         let start = record.offset as usize;
-        let bytes = self.read(inner, start..start + record.length as usize)?;
+        self.read(inner, start..start + record.length as usize);
+        let bytes = self.bytes.as_deref()?;
         let view = bytes.get(start..).and_then(View::read).filter(View::is_whole);
         let view = view.filter(|view| view.is_sound(salt));
         count(&inner.counters.checksum_failures, u64::from(view.is_none()));
-        Ok(view)
+        view
     }
 
-    /// The region's bytes, of which that part is read.
-    fn read(&mut self, inner: &Inner, part: Range<usize>) -> io::Result<&[u8]> {
+    /// Reads that part of the region, as far as it can be read.
+    fn read(&mut self, inner: &Inner, part: Range<usize>) {
         let (device, start) = inner.devices.place(self.region);
         let media = inner.devices.media(device);
         let region_bytes = inner.devices.region_bytes();
@@ -385,13 +448,24 @@ impl Victim {
         let window_bytes = if self.observed { WINDOW_OBSERVED } else { WINDOW };
         self.is_read.resize(region_bytes.div_ceil(window_bytes), false);
         for window in part.start / window_bytes..part.end.min(region_bytes).div_ceil(window_bytes) {
-            if !std::mem::replace(&mut self.is_read[window], true) {
-                let first = window * window_bytes;
-                let last = region_bytes.min(first + window_bytes);
-                media.read_at(&mut bytes[first..last], start + first as u64)?;
+            if std::mem::replace(&mut self.is_read[window], true) {
+                continue;
+            }
+            let window = window * window_bytes..region_bytes.min((window + 1) * window_bytes);
+            if let Err(error) = media.read_at(&mut bytes[window.clone()], start + window.start as u64) {
+                self.bad.get_or_insert(error);
+                match salvage::read(&inner.devices, self.region, window.clone()) {
+                    Ok(found) => bytes[window].copy_from_slice(&found.bytes),
+                    Err(_) => bytes[window].fill(0),
+                }
             }
         }
-        Ok(bytes)
+    }
+
+    /// Whether blocks of it still cannot be read.
+    fn is_bad(&self, inner: &Inner) -> bool {
+        let found = salvage::read(&inner.devices, self.region, 0..inner.devices.region_bytes());
+        found.map_or(true, |found| found.lost > 0)
     }
 }
 
@@ -406,7 +480,7 @@ fn give_way() {
 }
 
 /// Zeroes header and trailer of a region, so that nothing takes it for one in use. Its records can be read until it is used
-/// again.
+/// again. Not synced.
 fn wipe(inner: &Inner, region: usize) -> io::Result<()> {
     let (device, start) = inner.devices.place(region);
     let media = inner.devices.media(device);
@@ -417,7 +491,29 @@ fn wipe(inner: &Inner, region: usize) -> io::Result<()> {
         media.write_at(&block, start + offset as u64)?;
     }
     count(&inner.counters.device_bytes, 2 * BLOCK as u64);
-    media.sync()
+    Ok(())
+}
+
+/// Takes a region with a bad block out of use: the superblocks say so from now on. Its ends are zeroed too, as far as that can
+/// be done.
+///
+/// # Errors
+/// If it is the device that fails, not a block of it: then the region stays what it is.
+fn retire(inner: &Inner, region: usize, error: io::Error) -> io::Result<Emptied> {
+    let (device, start) = inner.devices.place(region);
+    if !inner.devices.is_readable(device) {
+        return Err(error);
+    }
+    inner.devices.retire(region)?;
+    let block = Aligned::zeroed(BLOCK);
+    for offset in [0, inner.devices.region_bytes() - BLOCK] {
+        if let Err(error) = inner.devices.media(device).write_at(&block, start + offset as u64) {
+            tracing::debug!(region, %error, "an end of a bad region cannot be zeroed");
+        }
+    }
+    count(&inner.counters.io_errors, 1);
+    tracing::error!(region, device, %error, "a region has a bad block: it is in use no more, and what was in it is gone");
+    Ok(Emptied::Retired)
 }
 
 /// Wakes a thread that waits for a future.

@@ -5,6 +5,7 @@
 //! older out. When the index may not grow any more, what is left is older than all it has, and stays out. Devices are read by
 //! all threads at once; each thread then enters the records of the shards that are its own, so that no lock is waited for.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use crate::regions::State;
 use crate::snapshot;
 use crate::survey::{Survey, Use, survey};
 use crate::sweep::sweep;
+use crate::unreadable::{self, Unreadable};
 
 /// Regions whose footers are in memory at once.
 const BATCH: usize = 256;
@@ -32,11 +34,11 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the superblocks cannot be written.
 pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
-    inner.devices.retired().into_iter().for_each(|region| inner.regions.get(region).retire());
+    inner.devices.retired().into_iter().for_each(|region| inner.regions.retire(region));
     if fresh {
         (0..inner.regions.len()).for_each(|region| inner.regions.give_back(region));
     } else {
-        bring_back(inner);
+        bring_back(inner)?;
     }
     // What the next start must know whatever becomes of this run: that no snapshot fits, and where its CAS values begin.
     let sequence_floor = inner.log.sequence.next_floor();
@@ -47,11 +49,11 @@ pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     Ok(())
 }
 
-fn bring_back(inner: &Inner) {
+fn bring_back(inner: &Inner) -> Result<(), FlashError> {
     if snapshot::load(inner) {
         inner.from_snapshot.store(true, Ordering::Relaxed);
     } else {
-        from_footers(inner);
+        from_footers(inner)?;
     }
     let newest = inner.regions.iter().map(|(_, region)| region.sequence()).max().unwrap_or(0);
     inner.regions.raise_sequence(newest.max(inner.devices.state().flushed_below));
@@ -60,11 +62,13 @@ fn bring_back(inner: &Inner) {
     let last = inner.regions.iter().map(|(_, region)| region.summary().last.max(region.base())).max();
     inner.log.sequence.raise(last.unwrap_or(0));
     count(&inner.counters.recovered_items, inner.items());
+    Ok(())
 }
 
-fn from_footers(inner: &Inner) {
+fn from_footers(inner: &Inner) -> Result<(), FlashError> {
     let started = Instant::now();
-    let mut used = survey_all(inner);
+    let (mut used, unreadable) = survey_all(inner);
+    unreadable::settle(inner, &mut used, unreadable)?;
     used.sort_unstable_by_key(|(_, used)| std::cmp::Reverse(used.sequence));
     let entering = Entering::new(inner.shard_count());
     let mut told = Instant::now();
@@ -73,7 +77,8 @@ fn from_footers(inner: &Inner) {
         let listings = list_all(inner, batch);
         enter_all(inner, &listings, &entering);
         if listings.len() < batch.len() {
-            distrust(inner, &used[number * BATCH + listings.len()..]);
+            let (unread, older) = used[number * BATCH + listings.len()..].split_first().expect("one is missing");
+            unreadable::distrust(inner, unread.0, unread.1.sequence, older);
             break;
         }
         count(&inner.counters.recovered_regions, batch.len() as u64);
@@ -85,21 +90,7 @@ fn from_footers(inner: &Inner) {
         }
     }
     entering.end(inner);
-}
-
-/// A region that cannot be read may hold newer versions of what older regions hold: nothing as old as it is served.
-fn distrust(inner: &Inner, unread: &[(usize, Use)]) {
-    tracing::error!(regions = unread.len(), "a region cannot be read: all that is as old as it is dropped");
-    let below = unread.first().map_or(0, |(_, used)| used.sequence + 1);
-    let state = inner.devices.state();
-    let state = TierState { flushed_below: state.flushed_below.max(below), ..state };
-    if let Err(error) = inner.devices.save_twice(&state) {
-        tracing::error!(%error, "the superblocks cannot be written");
-    }
-    for (region, _) in unread {
-        inner.regions.get(*region).end();
-        inner.regions.give_back(*region);
-    }
+    Ok(())
 }
 
 fn threads(inner: &Inner) -> usize {
@@ -124,37 +115,29 @@ fn in_parallel(inner: &Inner, count: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-/// Looks at all regions; puts the free ones on their list.
-fn survey_all(inner: &Inner) -> Vec<(usize, Use)> {
+/// Looks at all regions; puts the free ones on their list. Tells those in use, and those of which both ends cannot be read.
+fn survey_all(inner: &Inner) -> (Vec<(usize, Use)>, Vec<Unreadable>) {
     let flushed_below = inner.devices.state().flushed_below;
-    let surveys: Vec<Mutex<Option<Survey>>> = (0..inner.regions.len()).map(|_| Mutex::default()).collect();
+    let surveys: Vec<Mutex<Option<io::Result<Survey>>>> = (0..inner.regions.len()).map(|_| Mutex::default()).collect();
     let look = |region: usize| match inner.regions.get(region).state() {
         State::Retired => Ok(Survey::Free),
         _ => survey(&inner.devices, region),
     };
-    in_parallel(inner, surveys.len(), |region| match look(region) {
-        Ok(survey) => *surveys[region].lock() = Some(survey),
-        Err(error) => {
-            count(&inner.counters.io_errors, 1);
-            tracing::error!(region, %error, "a region cannot be read");
-        }
-    });
+    in_parallel(inner, surveys.len(), |region| *surveys[region].lock() = Some(look(region)));
     count(&inner.counters.recovery_bytes, (surveys.len() * 2 * BLOCK) as u64);
-    let mut found = Vec::new();
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for (region, survey) in surveys.into_iter().map(Mutex::into_inner).enumerate() {
         match survey {
-            Some(Survey::InUse(used)) if used.sequence >= flushed_below => found.push((region, used)),
-            Some(_) => inner.regions.give_back(region),
-            // How new it is nobody knows: as new as can be.
-            None => found.push((
-                region,
-                Use { sequence: u64::MAX - 1, base: 0, begun: 0, salt: 0, trailer: None, damaged: true },
-            )),
+            Some(Ok(Survey::InUse(used))) if used.sequence >= flushed_below => found.push((region, used)),
+            Some(Ok(_)) => inner.regions.give_back(region),
+            Some(Err(error)) => unreadable.push(Unreadable { region, error }),
+            None => unreachable!("all were looked at"),
         }
     }
     let damaged = found.iter().filter(|(_, used)| used.damaged).count();
     count(&inner.counters.checksum_failures, damaged as u64);
-    found
+    count(&inner.counters.io_errors, found.iter().filter(|(_, used)| used.unreadable).count() as u64);
+    (found, unreadable)
 }
 
 /// Lists the records of a batch of regions, in the batch's order, up to the first that cannot be read.
@@ -175,6 +158,10 @@ fn list_all(inner: &Inner, batch: &[(usize, Use)]) -> Vec<(usize, Listing)> {
     for ((region, listing), (_, used)) in listings.iter().zip(batch) {
         enter(&inner.regions, *region, used, listing);
         count(&inner.counters.checksum_failures, listing.damaged);
+        if listing.unreadable {
+            count(&inner.counters.io_errors, 1);
+            tracing::error!(region, "blocks of a region cannot be read");
+        }
         if !listing.gaps.is_empty() {
             let bytes: u64 = listing.gaps.iter().map(|gap| gap.len() as u64).sum();
             let (gaps, given_up) = (listing.gaps.len(), listing.given_up);

@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -157,11 +157,6 @@ impl Region {
         self.leave(State::Free);
     }
 
-    /// Takes it out of use for good.
-    pub(crate) fn retire(&self) {
-        self.leave(State::Retired);
-    }
-
     fn leave(&self, state: State) {
         self.sequence.store(0, Ordering::Release);
         *self.resident.write() = None;
@@ -183,6 +178,8 @@ pub(crate) struct Regions {
     free: Mutex<VecDeque<u32>>,
     /// The sequence number of the next region to be begun.
     next_sequence: AtomicU64,
+    /// Regions in no use any more.
+    retired: AtomicUsize,
     /// Regions emptied to make room.
     emptied: AtomicU64,
     /// No region in use has a lower sequence number. It lags behind.
@@ -199,6 +196,7 @@ impl Regions {
             firsts: (0..count * blocks_per_region).map(|_| AtomicU16::new(NONE)).collect(),
             free: Mutex::default(),
             next_sequence: AtomicU64::new(1),
+            retired: AtomicUsize::new(0),
             emptied: AtomicU64::new(0),
             oldest: AtomicU64::new(1),
         }
@@ -282,6 +280,19 @@ impl Regions {
         }
     }
 
+    /// Takes a region out of use for good.
+    pub(crate) fn retire(&self, region: usize) {
+        if self.get(region).state() != State::Retired {
+            self.get(region).leave(State::Retired);
+            self.retired.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Regions that are not retired.
+    pub(crate) fn usable(&self) -> usize {
+        self.len() - self.retired.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn free(&self) -> usize {
         self.free.lock().len()
     }
@@ -291,6 +302,12 @@ impl Regions {
         // Before: a walk that sees that the region is gone sees that one more was emptied.
         self.emptied.fetch_add(1, Ordering::Release);
         self.get(region).end();
+    }
+
+    /// The same for one that is retired.
+    pub(crate) fn end_retired(&self, region: usize) {
+        self.emptied.fetch_add(1, Ordering::Release);
+        self.retire(region);
     }
 
     /// How many regions were emptied to make room.

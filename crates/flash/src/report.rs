@@ -48,7 +48,7 @@ impl Inner {
                 State::Sealed => flash.regions_sealed += 1,
                 State::Closed => flash.regions_closed += 1,
                 State::Reclaiming => flash.regions_reclaiming += 1,
-                State::Retired => {}
+                State::Retired => flash.regions_retired += 1,
             }
             if region.sequence() != 0 && oldest.is_none_or(|base| region.base() < base) {
                 oldest = Some(region.base());

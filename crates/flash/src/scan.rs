@@ -11,8 +11,9 @@
 use moneta_store::Key;
 
 use crate::format::footer::{Span, Summary, kept};
-use crate::format::record::{HEADER_BYTES as RECORD_HEADER, Header, KEY_BYTES_MAX, Salt, View, mark};
+use crate::format::record::{HEADER_BYTES as RECORD_HEADER, Header, KEY_BYTES_MAX, Salt, View, mark, salt_of};
 use crate::format::region::HEADER_BYTES;
+use crate::format::{VERSION, VERSION_1};
 use crate::listing::{Listed, Listing};
 use crate::survey::Use;
 
@@ -27,6 +28,10 @@ const SCAN_BUDGET: u64 = 64;
 const LONELY_BUDGET: u64 = 16;
 /// The same for putting right one flipped bit.
 const REPAIR_BUDGET: u64 = 16;
+/// What looks like a record and is hashed to find out of which use a region is.
+const IDENTIFY_MAX: usize = 64;
+/// Uses of which one record that fits is proof enough.
+const IDENTIFY_SURELY: usize = 10_000;
 
 /// Lists what the records themselves say, damaged ones with the rest: nothing older may take their place. Those of a region
 /// that was being filled end where no record follows any more. `bytes` are the region's, from its start.
@@ -52,6 +57,7 @@ pub(crate) fn from_records(bytes: &[u8], used: &Use, seed: u64) -> Listing {
         records_end: 0,
         damaged,
         gaps: Vec::new(),
+        unreadable: false,
         given_up: false,
         bytes,
     };
@@ -101,6 +107,38 @@ pub(crate) fn from_records(bytes: &[u8], used: &Use, seed: u64) -> Listing {
     listing.records_end = at.min(limit) as u32;
     listing.given_up = scan.given_up;
     listing
+}
+
+/// Of which of these uses a region's records are, if its ends do not tell; the sequence number and the key of the checksums.
+/// The first records are of the newest use, since a region is filled from its start.
+pub(crate) fn identify(bytes: &[u8], sequences: &[u64], seed: u64) -> Option<(u64, u64)> {
+    let mut scan = Scan { bytes, salt: 0, scan_budget: 0, lonely_budget: 0, repair_budget: 0, given_up: false };
+    let salts: Vec<(u64, u64)> = sequences
+        .iter()
+        .flat_map(|sequence| [VERSION, VERSION_1].map(|version| (*sequence, salt_of(version, *sequence, seed))))
+        .collect();
+    let (mut at, mut tried) = (HEADER_BYTES, 0);
+    while at < bytes.len() && tried < IDENTIFY_MAX {
+        let header = scan.plausible(at, 0);
+        let Some(header) = header.filter(|header| scan.may_follow(at + header.len(), header.sequence)) else {
+            at += 1;
+            continue;
+        };
+        tried += 1;
+        let view = View::read(&bytes[at..]).expect("it is whole");
+        let content = view.content_hash();
+        let fits = |salt: u64| view.is_sound_with(content, Salt { key: salt, offset: at as u32 });
+        if let Some(found) = salts.iter().find(|(_, salt)| fits(*salt)) {
+            scan.salt = found.1;
+            // One in 2^32 fits by chance.
+            let next = at + header.len();
+            if sequences.len() <= IDENTIFY_SURELY || scan.sound(next).is_some() {
+                return Some(*found);
+            }
+        }
+        at += 1;
+    }
+    None
 }
 
 struct Scan<'b> {

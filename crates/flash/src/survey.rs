@@ -33,6 +33,11 @@ pub(crate) struct Use {
     pub(crate) trailer: Option<Trailer>,
     /// One of its ends is damaged; the other knew.
     pub(crate) damaged: bool,
+    /// Blocks of it cannot be read, as far as is known.
+    pub(crate) unreadable: bool,
+    /// Both its ends are lost: what its records say is known but for their CAS values and times, so that of their keys nothing
+    /// may be served, and nothing older either.
+    pub(crate) headless: bool,
 }
 
 /// Looks at a region's first and last block.
@@ -45,12 +50,12 @@ pub(crate) fn survey(devices: &Devices, region: usize) -> io::Result<Survey> {
     match (first, last) {
         (Ok(first), Ok(last)) => Ok(weigh(first, last, devices.seed())),
         (Err(error), last) => match last.map(|last| weigh(End::Unknown, last, devices.seed())) {
-            Ok(Survey::InUse(used)) => Ok(Survey::InUse(used)),
+            Ok(Survey::InUse(used)) => Ok(Survey::InUse(Use { unreadable: true, ..used })),
             _ => Err(error),
         },
         (Ok(End::Blank), Err(_)) => Ok(Survey::Free),
         (Ok(first), Err(error)) => match weigh(first, End::Unknown, devices.seed()) {
-            Survey::InUse(used) => Ok(Survey::InUse(Use { damaged: true, ..used })),
+            Survey::InUse(used) => Ok(Survey::InUse(Use { damaged: true, unreadable: true, ..used })),
             Survey::Free => Err(error),
         },
     }
@@ -74,7 +79,8 @@ pub(crate) fn weigh(first: End, last: End, seed: u64) -> Survey {
     };
     let of_header = |RegionHeader { version, sequence, base, begun, .. }, damaged| {
         let salt = salt_of(version, sequence, seed);
-        Survey::InUse(Use { sequence, base, salt, begun, trailer: None, damaged })
+        let (unreadable, headless) = (false, false);
+        Survey::InUse(Use { sequence, base, salt, begun, trailer: None, damaged, unreadable, headless })
     };
     // A stale end is what a write left that no sync had followed yet. One that says nothing was said something once.
     match (header, last) {
@@ -90,6 +96,8 @@ pub(crate) fn weigh(first: End, last: End, seed: u64) -> Survey {
             begun: header.filter(|header| header.sequence == trailer.sequence).map_or(0, |header| header.begun),
             trailer: Some(trailer),
             damaged: header.is_none(),
+            unreadable: false,
+            headless: false,
         }),
         (Some(header), End::Blank | End::Unknown) => of_header(header, false),
     }

@@ -64,6 +64,8 @@ pub struct FlashStats {
     pub regions_closed: u64,
     /// Regions being emptied.
     pub regions_reclaiming: u64,
+    /// Regions in no use any more, because a device cannot read or write them.
+    pub regions_retired: u64,
     /// Unix second in which the oldest region that holds something was begun; 0 without one.
     pub oldest_second: u64,
     /// Lookups that found an entry in the index.

@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::FlashConfig;
 use crate::error::FlashError;
-use crate::io::{BLOCK_BYTES, Media};
+use crate::io::{Aligned, BLOCK_BYTES, Media};
 use place::Place;
 #[cfg(feature = "testing")]
 use superblock::Head;
@@ -205,17 +205,31 @@ impl Devices {
         places.filter(|(_, place)| is_retired(place)).map(|(region, _)| region).collect()
     }
 
-    /// Takes a region out of use for good, and waits until the superblocks say so.
+    /// Whether [`Devices::retire`] was called for a region, whatever became of it.
+    pub fn is_retired(&self, region: usize) -> bool {
+        let (device, offset) = self.place(region);
+        let number = number_on_device(offset, self.region_bytes);
+        self.superblocks.lock().all().nth(device).is_some_and(|superblock| superblock.retired.contains(&number))
+    }
+
+    /// Takes a region out of use for good, and waits until both copies of the superblocks say so.
     ///
     /// # Errors
-    /// The first device's that failed. The region is written down with the next state that is saved.
-    #[allow(dead_code, reason = "the reclaimer and the recovery do not call it yet")]
+    /// The first device's that failed. The region is written down with the next state that is saved, so it must not be used
+    /// again.
     pub fn retire(&self, region: usize) -> io::Result<()> {
         let (device, offset) = self.place(region);
         let mut superblocks = self.superblocks.lock();
         superblocks.retire(device, number_on_device(offset, self.region_bytes));
         let state = superblocks.state();
+        superblocks.save(&state, &self.media)?;
         superblocks.save(&state, &self.media)
+    }
+
+    /// Whether a device can be read at all: at its superblocks.
+    pub fn is_readable(&self, device: usize) -> bool {
+        let mut block = Aligned::zeroed(BLOCK_BYTES);
+        self.media[device].read_at(&mut block, 0).is_ok()
     }
 
     /// Device and offset of a region.

@@ -73,7 +73,6 @@ impl Superblocks {
     }
 
     /// Notes that a region of a device is in use no more. The next [`Superblocks::save`] writes it down.
-    #[allow(dead_code, reason = "as `Devices::retire`")]
     pub(super) fn retire(&mut self, device: usize, number: u32) {
         let retired = &mut self.members[device].superblock.retired;
         if retired.contains(&number) {

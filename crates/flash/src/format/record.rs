@@ -232,8 +232,17 @@ impl<'a> View<'a> {
 
     /// Whether the checksum fits. Only of a whole record.
     pub(crate) fn is_sound(&self, place: Salt) -> bool {
+        self.is_sound_with(self.content_hash(), place)
+    }
+
+    /// Hash of everything behind the header. Only of a whole record.
+    pub(crate) fn content_hash(&self) -> u64 {
+        xxh3_64(&self.bytes[HEADER_BYTES..self.header.len()])
+    }
+
+    /// Whether the checksum fits, given the hash of everything behind the header.
+    pub(crate) fn is_sound_with(&self, content: u64, place: Salt) -> bool {
         let header: &[u8; HEADER_BYTES] = self.bytes[..HEADER_BYTES].try_into().expect("a view has a header");
-        let content = xxh3_64(&self.bytes[HEADER_BYTES..self.header.len()]);
         checksum(place, header, content) == self.header.checksum
     }
 

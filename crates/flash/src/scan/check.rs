@@ -65,7 +65,16 @@ pub fn check_region(data: &[u8]) {
         footer_hash: 0,
     };
     let trailer = (kind & 1 != 0).then_some(trailer);
-    let used = Use { sequence: SEQUENCE, base: BASE, salt, begun: 0, trailer, damaged: false };
+    let used = Use {
+        sequence: SEQUENCE,
+        base: BASE,
+        salt,
+        begun: 0,
+        trailer,
+        damaged: false,
+        unreadable: false,
+        headless: false,
+    };
     let listing = from_records(&bytes, &used, SEED);
 
     let mut at = HEADER_BYTES as u32;

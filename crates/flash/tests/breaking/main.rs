@@ -3,6 +3,7 @@
 //! What must hold throughout: a key shows a value that was written for it, not older than what was known to be on the
 //! device, and never one that was deleted, flushed or overwritten for good.
 
+mod bad_blocks;
 mod collisions;
 mod drive;
 mod faults;

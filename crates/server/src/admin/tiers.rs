@@ -71,6 +71,7 @@ pub(super) const TABLE: &[Metric] = &[
                     ("sealed", flash.regions_sealed),
                     ("closed", flash.regions_closed),
                     ("reclaiming", flash.regions_reclaiming),
+                    ("retired", flash.regions_retired),
                 ],
             )
         })

@@ -76,6 +76,7 @@ fn list_flash(flash: &FlashStats, lister: &mut Lister<'_>) {
     lister.put("flash_regions_sealed", flash.regions_sealed);
     lister.put("flash_regions_closed", flash.regions_closed);
     lister.put("flash_regions_reclaiming", flash.regions_reclaiming);
+    lister.put("flash_regions_retired", flash.regions_retired);
     lister.put("flash_oldest_second", flash.oldest_second);
     lister.put("flash_lookups", flash.lookups);
     lister.put("flash_buffer_reads", flash.buffer_reads);

@@ -1,0 +1,120 @@
+//! Regions that a start finds and cannot read, so that it does not know what they hold, or not even how new that is.
+//!
+//! Anything may have been overwritten or deleted in such a region, so what is older than it is in doubt. Where its records can
+//! be read and only its ends cannot, the records tell how new they are, and of which keys: that is all that is lost. Else
+//! what is in doubt is dropped.
+
+use std::collections::HashSet;
+use std::io;
+
+use crate::counters::count;
+use crate::devices::TierState;
+use crate::engine::Inner;
+use crate::error::FlashError;
+use crate::salvage;
+use crate::scan::identify;
+use crate::survey::Use;
+
+/// How many regions may have been begun after the newest one that can be read.
+const NEWER_MAX: u64 = 64;
+
+/// A region of which neither end can be read, or the only one that says something.
+pub(crate) struct Unreadable {
+    pub(crate) region: usize,
+    pub(crate) error: io::Error,
+}
+
+/// Finds out what regions are whose ends cannot be read, given those that can be: adds them to these, or retires them.
+///
+/// # Errors
+/// If a quarter of all regions cannot be read: that is no matter of some bad blocks. Nothing is changed then.
+pub(crate) fn settle(
+    inner: &Inner,
+    used: &mut Vec<(usize, Use)>,
+    unreadable: Vec<Unreadable>,
+) -> Result<(), FlashError> {
+    count(&inner.counters.io_errors, unreadable.len() as u64);
+    let is_too_many = unreadable.len() * 4 >= inner.regions.len();
+    let mut in_doubt = Vec::new();
+    for Unreadable { region, error } in unreadable {
+        tracing::error!(region, %error, "neither end of a region can be read");
+        if is_too_many {
+            return Err(FlashError::Start { what: "the SSD tier: most of a device cannot be read", source: error });
+        }
+        match look_inside(inner, region, used) {
+            Inside::Records(found) => used.push((region, found)),
+            Inside::Nothing => retire(inner, region),
+            Inside::Unknown => in_doubt.push(region),
+        }
+    }
+    let newest = used.iter().map(|(_, used)| used.sequence).max();
+    for region in in_doubt {
+        distrust(inner, region, newest.unwrap_or(0), used);
+        used.clear();
+    }
+    Ok(())
+}
+
+/// What is in a region whose ends cannot be read.
+enum Inside {
+    Records(Use),
+    /// Nothing that counts.
+    Nothing,
+    /// Too little of it can be read to say.
+    Unknown,
+}
+
+fn look_inside(inner: &Inner, region: usize, used: &[(usize, Use)]) -> Inside {
+    let taken: HashSet<u64> = used.iter().map(|(_, used)| used.sequence).collect();
+    let (Some(oldest), Some(newest)) = (taken.iter().min(), taken.iter().max()) else { return Inside::Nothing };
+    // What is older than everything else can hide nothing.
+    let sequences: Vec<u64> = (*oldest..=newest + NEWER_MAX).filter(|sequence| !taken.contains(sequence)).collect();
+    let region_bytes = inner.devices.region_bytes();
+    let Ok(found) = salvage::read(&inner.devices, region, 0..region_bytes) else { return Inside::Unknown };
+    match identify(&found.bytes, &sequences, inner.devices.seed()) {
+        Some((sequence, salt)) => {
+            // The CAS values of its records are lost. That of the region before it is below them.
+            let before = used.iter().filter(|(_, used)| used.sequence < sequence).map(|(_, used)| used.base).max();
+            Inside::Records(Use {
+                sequence,
+                base: before.unwrap_or(0),
+                salt,
+                begun: 0,
+                trailer: None,
+                damaged: true,
+                unreadable: true,
+                headless: true,
+            })
+        }
+        None if found.lost < region_bytes / 2 => Inside::Nothing,
+        None => Inside::Unknown,
+    }
+}
+
+/// Drops all that is not newer than a region that cannot be read and has at most that sequence number, and retires it.
+pub(crate) fn distrust(inner: &Inner, region: usize, sequence: u64, older: &[(usize, Use)]) {
+    tracing::error!(
+        region,
+        regions = older.len(),
+        "a region cannot be read: it may have had newer versions of all that is as old as it, which is dropped"
+    );
+    let below = sequence + 1;
+    let state = inner.devices.state();
+    let state = TierState { flushed_below: state.flushed_below.max(below), ..state };
+    if let Err(error) = inner.devices.save_twice(&state) {
+        tracing::error!(%error, "the superblocks cannot be written");
+    }
+    for (region, _) in older {
+        inner.regions.get(*region).end();
+        inner.regions.give_back(*region);
+    }
+    retire(inner, region);
+}
+
+fn retire(inner: &Inner, region: usize) {
+    inner.regions.retire(region);
+    match inner.devices.retire(region) {
+        Ok(()) => tracing::error!(region, "a region has bad blocks: it is in use no more"),
+        Err(error) => tracing::error!(region, %error, "it cannot be written down that a region is bad"),
+    }
+}
