@@ -5,6 +5,7 @@
 //! its recently read records carried forward. So a device writes what clients write, once.
 
 mod attempt;
+mod batches;
 mod buffer;
 mod config;
 mod counters;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::batches::batches;
 use crate::counters::count;
 use crate::devices::TierState;
 use crate::engine::Inner;
@@ -24,8 +25,6 @@ use crate::survey::{Survey, Use, survey};
 use crate::sweep::sweep;
 use crate::unreadable::{self, Unreadable};
 
-/// Regions whose footers are in memory at once.
-const BATCH: usize = 256;
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -73,20 +72,21 @@ fn from_footers(inner: &Inner) -> Result<(), FlashError> {
     let entering = Entering::new(inner.shard_count());
     let mut told = Instant::now();
     inner.config.progress.begin(used.len() as u64);
-    for (number, batch) in used.chunks(BATCH).enumerate() {
+    let mut done = 0;
+    for batch in batches(&used, inner.devices.region_bytes()) {
         let listings = list_all(inner, batch);
         enter_all(inner, &listings, &entering);
         if listings.len() < batch.len() {
-            let (unread, older) = used[number * BATCH + listings.len()..].split_first().expect("one is missing");
+            let (unread, older) = used[done + listings.len()..].split_first().expect("one is missing");
             unreadable::distrust(inner, unread.0, unread.1.sequence, older);
             break;
         }
+        done += batch.len();
         count(&inner.counters.recovered_regions, batch.len() as u64);
         inner.config.progress.advance(batch.len() as u64);
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
-            let (done, all) = (number * BATCH + batch.len(), used.len());
-            tracing::info!(done, all, seconds = started.elapsed().as_secs(), "reading footers of regions");
+            tracing::info!(done, all = used.len(), seconds = started.elapsed().as_secs(), "reading footers of regions");
         }
     }
     entering.end(inner);
