@@ -5,6 +5,7 @@
 
 mod inspect;
 mod place;
+mod room;
 mod size;
 mod superblock;
 mod superblocks;

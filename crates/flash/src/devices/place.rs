@@ -7,9 +7,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, fstatvfs};
+use rustix::fs::{FlockOperation, OFlags, flock, fstatvfs};
 use rustix::io::Errno;
 
+use super::room;
 use super::size::Size;
 use super::superblock::Head;
 use super::tier::refused;
@@ -19,8 +20,6 @@ use crate::io::{Aligned, BLOCK_BYTES, FileMedia};
 
 /// Name of the file in a directory that is named as a device.
 const FILE_NAME: &str = "moneta.flash";
-/// Where `st_blocks` is counted in.
-const SECTOR_BYTES: u64 = 512;
 
 /// An open and locked place.
 pub(super) struct Place {
@@ -137,13 +136,12 @@ impl Place {
         if self.is_block {
             return Ok(());
         }
-        let found = self.file.metadata().map_err(|source| self.failed("look at it", source))?;
-        let missing = self.bytes.saturating_sub(found.blocks() * SECTOR_BYTES);
+        let missing = room::missing(&self.file, self.bytes).map_err(|source| self.failed("look at it", source))?;
         let free = self.free_bytes()?;
         if free < missing {
             return Err(self.no_room(missing, free));
         }
-        match fallocate(&self.file, FallocateFlags::empty(), 0, self.bytes) {
+        match room::set_aside(&self.file, self.bytes) {
             Ok(()) => Ok(()),
             Err(Errno::NOSPC | Errno::DQUOT) => Err(self.no_room(missing, self.free_bytes()?)),
             Err(Errno::FBIG) => {
