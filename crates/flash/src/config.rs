@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use moneta_store::Progress;
 
+/// Largest items that a region has to have room for, at least: else one of them could leave most of a region empty.
+pub const ITEMS_PER_REGION: u64 = 4;
+
 /// Configuration of the flash engine.
 #[derive(Clone, Debug)]
 pub struct FlashConfig {
@@ -14,6 +17,11 @@ pub struct FlashConfig {
     /// Bytes of a region: a multiple of 4 KiB, at least 256 KiB and four times the largest item. A tier keeps the one it was
     /// made with.
     pub region_bytes: usize,
+    /// Whether a tier that is there may have regions of another size, as long as they hold the largest item four times.
+    pub region_bytes_kept: bool,
+    /// Whether to start empty where what is on the devices cannot be kept: a device of the tier is missing, or smaller than it
+    /// was. Else that is refused. A tier that can be kept is kept all the same.
+    pub start_empty: bool,
     /// Largest value, in bytes.
     pub item_max: usize,
     /// How long a write may wait in RAM before it is on its way to the device.
@@ -72,6 +80,8 @@ impl FlashConfig {
         Self {
             devices,
             region_bytes: 8 << 20,
+            region_bytes_kept: false,
+            start_empty: false,
             item_max: 1 << 20,
             flush_interval: Duration::from_secs(1),
             durability: Durability::Interval,

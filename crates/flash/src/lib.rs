@@ -40,7 +40,7 @@ mod threads;
 mod unreadable;
 mod walk;
 
-pub use config::{DeviceConfig, Durability, FlashConfig, Io};
+pub use config::{DeviceConfig, Durability, FlashConfig, ITEMS_PER_REGION, Io};
 pub use engine::Flash;
 pub use error::FlashError;
 pub use io::Media;

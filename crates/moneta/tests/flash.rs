@@ -261,8 +261,12 @@ fn a_tier_may_grow_and_keeps_what_it_has() {
     let node = Node::start(&tier);
     assert_eq!(get_all(&node, 1), 1);
     end(node, Signal::TERM);
-    // Smaller than before it starts empty, and says so.
-    let node = place.start(&[]);
+    // Smaller than before it is refused, or starts empty and says so.
+    let device = place.device();
+    let tier = ["serve", "-p", "0", "--admin", "off", "--flash", &device, "--flash-region-size", "256k", "-I", "64k"];
+    let message = refused(&mut moneta(&tier), 1);
+    assert!(message.contains("become smaller (40 MiB before)") && message.contains("flash_start_empty"), "{message}");
+    let node = place.start(&["--flash-start-empty"]);
     assert_eq!(get_all(&node, 1), 0);
     assert!(node.log().contains("starts empty"), "{}", node.log());
 }

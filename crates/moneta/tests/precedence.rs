@@ -23,6 +23,15 @@ fn a_default_is_said_to_be_one() {
 }
 
 #[test]
+fn the_default_size_of_regions_follows_the_largest_item() {
+    for (item, region) in [("1m", "8MiB"), ("2m", "8MiB"), ("3m", "16MiB"), ("8m", "32MiB"), ("64m", "256MiB")] {
+        let arguments = ["config", "--json", "-m", "1g", "--flash", "/x:10g", "-I", item];
+        assert_eq!(in_force(&mut moneta(&arguments), "flash_region_size"), says(region, "default"), "-I {item}");
+    }
+    assert_eq!(in_force(&mut moneta(&["config", "--json", "-I", "8m"]), "flash_region_size"), says("8MiB", "default"));
+}
+
+#[test]
 fn the_file_wins_over_the_default_the_environment_over_the_file_and_the_flag_over_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "moneta.toml", "# comment\nmemory = 128\n");

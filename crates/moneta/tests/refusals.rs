@@ -61,8 +61,12 @@ fn values_out_of_range_are_refused_by_name_value_origin_and_range() {
             &["flash_region_size", "`9000001B`", "a multiple of 4KiB"],
         ),
         (
-            &["--flash", "/x:1g", "-I", "4m"],
-            &["flash_region_size", "`8MiB` (default)", "at least 16MiB", "4MiB (flag --max-item-size)"],
+            &["--flash", "/x:1g", "-I", "4m", "--flash-region-size", "8m"],
+            &["flash_region_size", "`8MiB`", "at least 16MiB", "4MiB (flag --max-item-size)"],
+        ),
+        (
+            &["--flash", "/x:1g", "-m", "1g", "-I", "65m"],
+            &["max_item_size", "`65MiB`", "at most 64MiB where items are kept on SSD"],
         ),
         (&["--flash-flush-interval", "1ms"], &["flash_flush_interval", "`1ms`", "from 10ms to 1m", "suffix ms"]),
         (&["--flash-durability", "never"], &["flash_durability", "`never`", "interval, every-write"]),

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::config::FlashConfig;
+use crate::config::{FlashConfig, ITEMS_PER_REGION};
 use crate::error::FlashError;
 use crate::io::{Aligned, BLOCK_BYTES, Media};
 use place::Place;
@@ -29,7 +29,7 @@ use place::Place;
 use superblock::Head;
 use superblock::{FIRST_REGION, Superblock};
 use superblocks::Superblocks;
-use tier::{Candidate, Plan};
+use tier::{Candidate, Plan, Wanted};
 
 /// The devices of a tier, opened and locked for as long as one of its [`Media`] lives.
 pub struct Devices {
@@ -100,7 +100,7 @@ impl Devices {
     /// # Errors
     /// A sentence that says what to do; the devices are then as they were.
     pub fn open(config: &FlashConfig) -> Result<Opened, FlashError> {
-        let region_bytes = check(config)?;
+        let wanted = check(config)?;
         let mut places = Vec::with_capacity(config.devices.len());
         for device in &config.devices {
             places.push(Place::open(device, &places)?);
@@ -112,7 +112,7 @@ impl Devices {
                 Ok(Candidate { path: place.path.clone(), bytes, bytes_before, head: place.head()? })
             })
             .collect::<Result<Vec<_>, FlashError>>()?;
-        let plan = tier::plan(&candidates, region_bytes, random)?;
+        let plan = tier::plan(&candidates, wanted, random)?;
         places.iter().try_for_each(Place::allocate)?;
         let snapshot_path = places[0].snapshot_path();
         let media = places
@@ -130,7 +130,7 @@ impl Devices {
     /// As [`Devices::open`].
     #[cfg(feature = "testing")]
     pub fn on(media: Vec<Arc<dyn Media>>, config: &FlashConfig) -> Result<Opened, FlashError> {
-        let region_bytes = check(config)?;
+        let wanted = check(config)?;
         let candidates = media
             .iter()
             .enumerate()
@@ -141,7 +141,7 @@ impl Devices {
                 Ok(Candidate { path, bytes: media.bytes(), bytes_before: media.bytes(), head })
             })
             .collect::<Result<Vec<_>, FlashError>>()?;
-        let plan = tier::plan(&candidates, region_bytes, random)?;
+        let plan = tier::plan(&candidates, wanted, random)?;
         Self::assemble(media, &candidates, plan, None)
     }
 
@@ -286,8 +286,8 @@ impl Devices {
     }
 }
 
-/// Refuses what makes no sense whatever the devices are; the bytes of a region.
-fn check(config: &FlashConfig) -> Result<u64, FlashError> {
+/// Refuses what makes no sense whatever the devices are; else what is wanted of them.
+fn check(config: &FlashConfig) -> Result<Wanted, FlashError> {
     let bytes = config.region_bytes;
     if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
         return Err(FlashError::Config(format!("regions of {bytes} bytes: give a multiple of 4 KiB")));
@@ -295,7 +295,12 @@ fn check(config: &FlashConfig) -> Result<u64, FlashError> {
     if config.devices.is_empty() {
         return Err(FlashError::Config("no device: give at least one path and size".into()));
     }
-    Ok(bytes as u64)
+    let least = ITEMS_PER_REGION * config.item_max as u64;
+    Ok(Wanted {
+        region_bytes: bytes as u64,
+        region_bytes_kept: config.region_bytes_kept.then_some(least),
+        start_empty: config.start_empty,
+    })
 }
 
 /// Regions are dealt to the devices in turn, so that neighbours lie on different ones; the larger ones get the rest.

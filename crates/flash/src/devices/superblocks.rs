@@ -45,12 +45,14 @@ impl Superblocks {
             .filter(|number| !newcomers.contains(number))
             .filter(|&number| !superblocks.members[number].superblock.is_on(&candidates[number].head))
             .collect();
-        // Newcomers get both copies, and first: until the others know of them the tier is whole without them.
-        for number in newcomers.iter().chain(&newcomers).chain(&changed) {
+        // Newcomers get both copies, and first: until the others know of them the tier is whole without them. Those of a new
+        // tier do not count before each device has one: a start cut short must not leave a tier that lacks a device.
+        let unfinished = |number| (number, plan.fresh);
+        let order = newcomers.iter().copied().map(unfinished);
+        for (number, abandoned) in order.chain(newcomers.iter().chain(&changed).map(|number| (*number, false))) {
             superblocks.generation += 1;
-            superblocks
-                .write(*number, &media[*number])
-                .map_err(|error| cannot_write(&candidates[*number].path, error))?;
+            superblocks.members[number].superblock.state.abandoned = abandoned;
+            superblocks.write(number, &media[number]).map_err(|error| cannot_write(&candidates[number].path, error))?;
         }
         Ok(superblocks)
     }

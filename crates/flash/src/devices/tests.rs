@@ -54,9 +54,13 @@ fn kept(devices: &[(&Path, u64)]) -> u64 {
     opened.devices.tier()
 }
 
-/// Why a tier that was something before starts empty.
+/// Why a tier that was something before starts empty, when it is told to. Without that it is refused untouched.
 fn started_empty(devices: &[(&Path, u64)]) -> (u64, String) {
-    let opened = open(devices).unwrap();
+    let bytes = || devices.iter().map(|(path, _)| std::fs::read(path).unwrap()).collect::<Vec<_>>();
+    let before = bytes();
+    assert_says(&refusal(devices), &["cannot be kept", "give all of it as it was", "flash_start_empty"]);
+    assert!(bytes() == before, "the refusal changed something");
+    let opened = Devices::open(&FlashConfig { start_empty: true, ..config(devices) }).unwrap();
     assert!(opened.fresh);
     (opened.devices.tier(), opened.why_fresh.unwrap())
 }
@@ -188,6 +192,7 @@ fn retired_regions_are_remembered_on_their_devices() {
     drop(devices);
     assert_eq!(Devices::on(media.clone(), &config).unwrap().devices.retired(), [3, 8]);
     // Of the tier that begins with one of the devices alone: its bad blocks are where they were.
+    let config = FlashConfig { start_empty: true, ..config };
     let alone = Devices::on(vec![media[1].clone()], &config).unwrap();
     assert!(alone.fresh);
     assert_eq!(alone.devices.retired(), [1]);
@@ -211,7 +216,7 @@ fn a_tier_hashed_by_a_function_that_this_build_lacks_is_refused() {
 }
 
 #[test]
-fn a_device_that_shrinks_or_leaves_makes_the_tier_start_empty_and_says_so() {
+fn a_device_that_shrinks_or_leaves_is_refused_or_makes_the_tier_start_empty_if_that_is_wanted() {
     let (_folder, [first, second]) = paths();
     let both = [(first.as_path(), 6 * MIB), (second.as_path(), 6 * MIB)];
     let devices = open(&both).unwrap().devices;
@@ -241,7 +246,7 @@ fn a_device_that_shrinks_or_leaves_makes_the_tier_start_empty_and_says_so() {
 }
 
 #[test]
-fn a_file_cut_behind_our_back_makes_the_tier_start_empty() {
+fn a_file_cut_behind_our_back_is_refused_or_makes_the_tier_start_empty_if_that_is_wanted() {
     let (_folder, [path]) = paths();
     drop(open(&[(&path, 6 * MIB)]).unwrap());
     File::options().write(true).open(&path).unwrap().set_len(5 * MIB).unwrap();
@@ -333,6 +338,22 @@ fn damage_and_a_newer_version_are_refused_untouched() {
     let before = std::fs::read(&path).unwrap();
     assert_says(&refusal(&[(&path, 6 * MIB)]), &["newer Moneta (format 9)", "start that version"]);
     assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_region_size_that_was_not_chosen_gives_way_to_the_one_that_is_there() {
+    let (_folder, [path]) = paths();
+    drop(open(&[(&path, 20 * MIB)]).unwrap());
+    let open = |item_max: usize, region_bytes: u64| {
+        let config = config(&[(&path, 20 * MIB)]);
+        Devices::open(&FlashConfig { region_bytes: region_bytes as usize, region_bytes_kept: true, item_max, ..config })
+    };
+    for region_bytes in [MIB, REGION] {
+        let opened = open(64 << 10, region_bytes).unwrap();
+        assert!(!opened.fresh && opened.devices.region_bytes() as u64 == REGION);
+    }
+    let too_small = open(65 << 10, MIB).err().unwrap().to_string();
+    assert_says(&too_small, &["made with regions of 256 KiB, not 1 MiB"]);
 }
 
 #[test]
@@ -460,7 +481,7 @@ fn a_start_cut_short_at_any_write_can_be_repeated() {
     // Two devices, of which the second is a newcomer, or has become smaller: the writes to both are cut together.
     for smaller in [false, true] {
         let (first, second) = (MemoryMedia::new(6 * MIB), MemoryMedia::new(6 * MIB));
-        let config = config(&[]).with_a_device();
+        let config = FlashConfig { start_empty: true, ..config(&[]).with_a_device() };
         let before: Vec<Arc<dyn Media>> = match smaller {
             true => vec![first.clone(), second.clone()],
             false => vec![first.clone()],
@@ -481,6 +502,23 @@ fn a_start_cut_short_at_any_write_can_be_repeated() {
                 assert!(!opened.fresh && allowed > 2);
                 break;
             }
+        }
+    }
+}
+
+#[test]
+fn a_first_start_cut_short_at_any_write_leaves_no_tier_that_lacks_a_device() {
+    let config = config(&[]).with_a_device();
+    for allowed in 0.. {
+        let blank = [MemoryMedia::new(6 * MIB), MemoryMedia::new(6 * MIB)];
+        let budget = Budget::new(allowed);
+        let limited: Vec<Arc<dyn Media>> = blank.iter().map(|media| budget.over(media.clone())).collect();
+        let done = Devices::on(limited, &config).is_ok();
+        let again = Devices::on(blank.iter().map(|media| media.clone() as _).collect(), &config);
+        let again = again.unwrap_or_else(|error| panic!("after {allowed} writes: {error}"));
+        if done {
+            assert!(!again.fresh && allowed == 4);
+            break;
         }
     }
 }

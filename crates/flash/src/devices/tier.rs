@@ -61,10 +61,31 @@ impl Candidate {
     }
 }
 
+/// What is asked of a tier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// Bytes of a region.
+    pub(super) region_bytes: u64,
+    /// Fewest bytes of a region with which a tier that is there may be kept, though they are not those above. Without it, it
+    /// may not.
+    pub(super) region_bytes_kept: Option<u64>,
+    /// Start empty where what is there cannot be kept.
+    pub(super) start_empty: bool,
+}
+
+impl Wanted {
+    /// The bytes of a region, given what is there.
+    fn region_bytes(&self, kept: &[Option<&Superblock>]) -> u64 {
+        let there = kept.iter().flatten().next().map(|found| found.region_bytes);
+        let fits = |bytes: &u64| self.region_bytes_kept.is_some_and(|least| *bytes >= least);
+        there.filter(fits).unwrap_or(self.region_bytes)
+    }
+}
+
 /// Decides what becomes of `candidates`; `random` gives identities.
 pub(super) fn plan(
     candidates: &[Candidate],
-    region_bytes: u64,
+    wanted: Wanted,
     mut random: impl FnMut() -> u64,
 ) -> Result<Plan, FlashError> {
     candidates.iter().try_for_each(recognise)?;
@@ -76,6 +97,7 @@ pub(super) fn plan(
     let kept: Vec<Option<&Superblock>> =
         candidates.iter().map(|candidate| candidate.superblock().filter(|found| counts(found))).collect();
     one_tier(candidates, &kept)?;
+    let region_bytes = wanted.region_bytes(&kept);
     same_region_size(candidates, &kept, region_bytes)?;
     enough_room(candidates, region_bytes)?;
 
@@ -83,7 +105,16 @@ pub(super) fn plan(
     let generation = found().map(|found| found.generation).max().unwrap_or(0);
     let tier = kept.iter().flatten().next().map(|found| newest_of(found.tier));
     let why_fresh = match tier {
-        Some(newest) => missing(newest, &kept).or_else(|| smaller(candidates, &kept, region_bytes)),
+        Some(newest) => {
+            let why = missing(newest, &kept).or_else(|| smaller(candidates, &kept, region_bytes));
+            if let Some(why) = why.as_ref().filter(|_| !wanted.start_empty) {
+                return Err(FlashError::Config(format!(
+                    "the SSD tier cannot be kept as it is: {why}; give all of it as it was, or begin with an empty one \
+                     (flash_start_empty, for this one start)"
+                )));
+            }
+            why
+        }
         None => found().next().map(|_| {
             "the tier was given up while its devices failed, and what is on them may be out of date".to_string()
         }),

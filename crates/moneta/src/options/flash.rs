@@ -2,19 +2,17 @@
 
 use std::path::Path;
 
-use moneta_flash::{DeviceConfig, Durability, FlashConfig, Io};
+use moneta_flash::{DeviceConfig, Durability, FlashConfig, ITEMS_PER_REGION, Io};
 
 use crate::options::machine;
 use crate::options::report::Refusal;
-use crate::options::resolve::Resolved;
+use crate::options::resolve::{Entry, Resolved};
 use crate::options::settings::{duration, narrow, number, switch, word};
 use crate::options::table::Id;
-use crate::options::value::{KIB, MIB, Value};
+use crate::options::value::{KIB, Kind, MIB, Value};
 
 /// What devices are read and written in.
 const BLOCK: u64 = 4 * KIB;
-/// Largest items that a region has to have room for, at least: else one of them could leave most of a region empty.
-const ITEMS_PER_REGION: u64 = 4;
 
 /// What the index may take at least unless it is told otherwise, however much of the machine's memory the RAM tier is given.
 const INDEX_LEAST: u64 = 64 * MIB;
@@ -33,6 +31,8 @@ impl FlashSettings {
         let engine = FlashConfig {
             devices,
             region_bytes: narrow(resolved, Id::FlashRegionSize),
+            region_bytes_kept: !resolved.is_set(Id::FlashRegionSize),
+            start_empty: switch(resolved, Id::FlashStartEmpty),
             item_max: narrow(resolved, Id::MaxItemSize),
             flush_interval: duration(resolved, Id::FlashFlushInterval),
             durability: match word(resolved, Id::FlashDurability) {
@@ -64,6 +64,17 @@ fn index_bytes(resolved: &Resolved) -> u64 {
     }
 }
 
+/// Lets the default size of regions follow the largest item. One that was chosen stays.
+pub fn fit_regions(resolved: &mut Resolved) {
+    let Kind::Size { max, .. } = Id::FlashRegionSize.spec().kind else { unreachable!("it is a size") };
+    let least = (ITEMS_PER_REGION * number(resolved, Id::MaxItemSize)).next_power_of_two().min(max);
+    let is_default = !devices(resolved).is_empty() && !resolved.is_set(Id::FlashRegionSize);
+    if is_default && number(resolved, Id::FlashRegionSize) < least {
+        let entry = resolved.entry(Id::FlashRegionSize).clone();
+        resolved.replace(Entry { value: Value::Size(least), ..entry });
+    }
+}
+
 /// What cannot be had together, as far as the options alone tell; what lies on the devices is the engine's to judge.
 pub fn contradictions(resolved: &Resolved) -> Vec<Refusal> {
     let devices = devices(resolved);
@@ -76,7 +87,11 @@ pub fn contradictions(resolved: &Resolved) -> Vec<Refusal> {
     let region = number(resolved, Id::FlashRegionSize);
     let item = resolved.entry(Id::MaxItemSize);
     let least = ITEMS_PER_REGION * number(resolved, Id::MaxItemSize);
-    if !region.is_multiple_of(BLOCK) {
+    let Kind::Size { max, .. } = Id::FlashRegionSize.spec().kind else { unreachable!("it is a size") };
+    if least > max {
+        let range = format!("at most {} where items are kept on SSD", Value::Size(max / ITEMS_PER_REGION));
+        refusals.push(Refusal::entry(item, &range));
+    } else if !region.is_multiple_of(BLOCK) {
         refusals.push(Refusal::entry(resolved.entry(Id::FlashRegionSize), "a multiple of 4KiB"));
     } else if region < least {
         let range = format!(

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use crate::options::file::ConfigFile;
 use crate::options::flags::{self, Written};
+use crate::options::flash::fit_regions;
 use crate::options::listener::ExtraListener;
 use crate::options::report::{Origin, Refusal, Refused};
 use crate::options::table::{Id, OptionSpec, TABLE};
@@ -60,7 +61,9 @@ impl Resolved {
             entries.extend(strongest);
         }
         if refusals.is_empty() {
-            Ok(Self { entries, listeners: file.listeners })
+            let mut resolved = Self { entries, listeners: file.listeners };
+            fit_regions(&mut resolved);
+            Ok(resolved)
         } else {
             Err(Refused(refusals).into())
         }

@@ -25,6 +25,7 @@ pub enum Id {
     Promote,
     Flash,
     FlashRegionSize,
+    FlashStartEmpty,
     FlashFlushInterval,
     FlashDurability,
     FlashDirect,
@@ -295,7 +296,8 @@ pub const TABLE: &[OptionSpec] = &[
     },
     OptionSpec {
         summary: "Bytes of a region, which is filled in RAM, written and given up as a whole: a multiple of 4 KiB, and at least four \
-                  times --max-item-size",
+                  times --max-item-size. Not set, it is larger where that is over 2 MiB, and a tier that is there has the size it \
+                  was made with, if that is enough",
         when: "Larger for larger values. A tier keeps the size it was made with: to change it, begin with empty devices.",
         ..option(
             Id::FlashRegionSize,
@@ -304,6 +306,13 @@ pub const TABLE: &[OptionSpec] = &[
             Kind::Size { unit: 1, min: 256 * KIB, max: 256 * MIB },
             "8m",
         )
+    },
+    OptionSpec {
+        summary: "Start with an empty SSD tier where the one that is there cannot be kept, as one of its devices is missing or has \
+                  become smaller; else such a start is refused. A tier that can be kept is kept",
+        when: "For one start, after a device was lost or taken away for good. Left in force, the next device that is not mounted \
+               in time costs all items.",
+        ..option(Id::FlashStartEmpty, "flash_start_empty", Group::Flash, Kind::Switch, "false")
     },
     OptionSpec {
         summary: "How long a write may wait in RAM before it is on its way to the device: what a crash may cost at most",
