@@ -23,6 +23,7 @@ use crate::io::{ReadCounters, Reader};
 use crate::location::BLOCKS_MAX;
 use crate::log::{GROUPS, Log, REGIONS_LEAST, RESERVE};
 use crate::operate::{found, keep};
+use crate::presence::Presence;
 use crate::reclaim::{Reclaim, Reclaimer};
 use crate::recovery;
 use crate::regions::Regions;
@@ -49,6 +50,7 @@ pub(crate) struct Inner {
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) reclaim: Arc<Reclaim>,
+    pub(crate) presence: Presence,
     pub(crate) observer: RwLock<Option<Arc<dyn Observer>>>,
     /// The moment of a flush that waits, 0 without one.
     pub(crate) flush_at: AtomicU32,
@@ -136,6 +138,7 @@ impl Flash {
             counters,
             clock,
             reclaim,
+            presence: Presence::default(),
             observer: RwLock::new(None),
             flush_at: AtomicU32::new(state.flush_at),
             flushing: Mutex::new(()),
@@ -351,6 +354,7 @@ impl Store for Flash {
             };
             health.notes.push(why.into());
         }
+        health.notes.extend(self.inner.presence.notes());
         health
     }
 

@@ -25,6 +25,7 @@ mod location;
 mod log;
 mod lookup;
 mod operate;
+mod presence;
 mod reclaim;
 mod recovery;
 mod regions;

@@ -151,6 +151,7 @@ impl Reclaimer {
         let reclaim = Arc::clone(&self.inner.reclaim);
         while reclaim.wait() {
             self.inner.sweep_flushed(|| !reclaim.is_stopping());
+            self.inner.presence.look(&self.inner.devices);
             while !reclaim.is_stopping() && !self.inner.log.queue.is_off() && self.is_wanted() {
                 match self.choose() {
                     Some(region) => {

@@ -77,6 +77,7 @@ impl Inner {
         flash.checksum_failures = read(&counters.checksum_failures);
         flash.io_errors = read(&counters.io_errors) + read(&reads.errors);
         flash.off = self.log.queue.is_off();
+        flash.devices_gone = self.presence.gone() as u64;
         flash.recovery_microseconds = read(&counters.recovery_microseconds);
         flash.recovered_items = read(&counters.recovered_items);
         flash.recovered_regions = read(&counters.recovered_regions);

@@ -107,6 +107,8 @@ pub struct FlashStats {
     /// Whether devices are off after a failed write: what they hold unchanged is read as far as that goes, and nothing is
     /// written until they take writes again.
     pub off: bool,
+    /// Files of devices that were removed or replaced while the node runs.
+    pub devices_gone: u64,
     /// How long the last recovery took, in microseconds.
     pub recovery_microseconds: u64,
     /// Items found by it.

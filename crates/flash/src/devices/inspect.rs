@@ -33,7 +33,7 @@ impl Devices {
             let failed = |source| FlashError::Io { path: path.clone(), what: "open it again", source };
             let lock = file.try_clone().map_err(failed)?;
             let bytes = super::FIRST_REGION + superblock.regions * superblock.region_bytes;
-            media.push(Arc::new(FileMedia::new(file, lock, bytes)) as Arc<dyn Media>);
+            media.push(Arc::new(FileMedia::new(file, vec![lock], bytes)) as Arc<dyn Media>);
             found.push(superblock);
         }
         let all: Vec<&Superblock> = found.iter().collect();
@@ -51,6 +51,7 @@ impl Devices {
             superblocks: Mutex::new(Superblocks::found(found)),
             media,
             snapshot_path: None,
+            whereabouts: Vec::new(),
         })
     }
 

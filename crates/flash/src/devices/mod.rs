@@ -4,6 +4,7 @@
 //! identity of its own, so that what still lies in the regions passes for nothing.
 
 mod inspect;
+mod lock;
 mod place;
 mod room;
 mod size;
@@ -24,6 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::config::{FlashConfig, ITEMS_PER_REGION};
 use crate::error::FlashError;
 use crate::io::{Aligned, BLOCK_BYTES, Media};
+use lock::Whereabouts;
 use place::Place;
 #[cfg(feature = "testing")]
 use superblock::Head;
@@ -43,6 +45,8 @@ pub struct Devices {
     shard_bits: u32,
     layout: u64,
     snapshot_path: Option<PathBuf>,
+    /// Where the files were found.
+    whereabouts: Vec<Whereabouts>,
 }
 
 /// What [`Devices::open`] found.
@@ -119,7 +123,8 @@ impl Devices {
             .iter_mut()
             .map(|place| Ok(Arc::new(place.accept(config.direct)?) as Arc<dyn Media>))
             .collect::<Result<Vec<_>, FlashError>>()?;
-        let opened = Self::assemble(media, &candidates, plan, snapshot_path)?;
+        let mut opened = Self::assemble(media, &candidates, plan, snapshot_path)?;
+        opened.devices.whereabouts = places.iter().map(Place::whereabouts).collect::<Result<_, _>>()?;
         places.iter().try_for_each(Place::cut)?;
         Ok(opened)
     }
@@ -165,6 +170,7 @@ impl Devices {
             superblocks: Mutex::new(superblocks),
             media,
             snapshot_path,
+            whereabouts: Vec::new(),
         };
         Ok(Opened { devices, fresh, why_fresh })
     }
@@ -278,6 +284,11 @@ impl Devices {
     /// Fingerprint of the tier, its devices, their order and sizes: equal ones number regions alike.
     pub fn layout(&self) -> u64 {
         self.layout
+    }
+
+    /// Paths at which the file or device that was opened is no more.
+    pub fn gone(&self) -> Vec<PathBuf> {
+        self.whereabouts.iter().filter(|place| !place.is_there()).map(|place| place.path.clone()).collect()
     }
 
     /// Where an index snapshot is kept: next to the first device's file; `None` where that is a block device.

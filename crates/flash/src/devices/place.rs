@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock, fstatvfs};
 use rustix::io::Errno;
 
+use super::lock::{LockFile, Locked, Whereabouts};
 use super::room;
 use super::size::Size;
 use super::superblock::Head;
@@ -21,6 +22,8 @@ use crate::io::{Aligned, BLOCK_BYTES, FileMedia};
 /// Name of the file in a directory that is named as a device.
 const FILE_NAME: &str = "moneta.flash";
 
+const IN_USE: &str = "is in use by another process; stop that one first, or give this one another place";
+
 /// An open and locked place.
 pub(super) struct Place {
     pub(super) path: PathBuf,
@@ -28,6 +31,8 @@ pub(super) struct Place {
     pub(super) bytes: u64,
     /// Holds the lock; reads and writes through the page cache.
     file: File,
+    /// Holds the place should the file go. A block device needs none.
+    lock_file: Option<LockFile>,
     is_block: bool,
     /// Bytes it had when it was opened.
     pub(super) length_before: u64,
@@ -56,6 +61,7 @@ impl Place {
         {
             return Err(refused(&path, "is neither a file, a directory nor a block device; name one of these".into()));
         }
+        let lock_file = if is_block { None } else { lock_beside(&path, earlier)? };
         let created = matches!(&existing, Err(error) if error.kind() == io::ErrorKind::NotFound);
         // Of a block device, exclusive means that nobody has it mounted.
         let flags = if is_block { OFlags::EXCL } else { OFlags::empty() };
@@ -68,7 +74,8 @@ impl Place {
             .custom_flags(flags.bits() as i32)
             .open(&path)
             .map_err(|error| open_refused(&path, error))?;
-        let mut place = Self { path, bytes: device.bytes, file, is_block, length_before: 0, undo: Undo::Nothing };
+        let (bytes, length_before) = (device.bytes, 0);
+        let mut place = Self { path, bytes, file, lock_file, is_block, length_before, undo: Undo::Nothing };
         place.lock(earlier)?;
         place.length_before = place.length().map_err(|source| place.failed("find the size", source))?;
         // Only whoever holds the lock may change or remove it.
@@ -92,9 +99,7 @@ impl Place {
             Ok(()) => Ok(()),
             Err(Errno::WOULDBLOCK) => Err(match earlier.iter().find(|place| place.is_same(self)) {
                 Some(other) => self.refused(format!("is the same as {}; name it once", other.path.display())),
-                None => self.refused(
-                    "is in use by another process; stop that one first, or give this one a place of its own".into(),
-                ),
+                None => self.refused(IN_USE.into()),
             }),
             Err(error) => Err(self.failed("lock it", error.into())),
         }
@@ -172,14 +177,23 @@ impl Place {
     /// Opens it for the engine. From here on what was made of it stays.
     pub(super) fn accept(&mut self, direct: bool) -> Result<FileMedia, FlashError> {
         let (file, direct) = self.open_again(direct)?;
-        let lock = self.file.try_clone().map_err(|source| self.failed("open it", source))?;
+        let mut locks = vec![self.file.try_clone().map_err(|source| self.failed("open it", source))?];
+        if let Some(lock) = &mut self.lock_file {
+            let kept = lock.keep();
+            locks.push(kept.map_err(|source| self.failed("keep its lock file", source))?);
+        }
         if self.undo == Undo::Remove {
             self.sync_directory().map_err(|source| self.failed("write its directory", source))?;
         }
         self.undo = Undo::Nothing;
         let (path, way) = (self.path.display(), if direct { "direct" } else { "buffered" });
         tracing::info!(%path, bytes = self.bytes, io = way, "opened a device");
-        Ok(FileMedia::new(file, lock, self.bytes))
+        Ok(FileMedia::new(file, locks, self.bytes))
+    }
+
+    /// What tells later whether the path still leads to it.
+    pub(super) fn whereabouts(&self) -> Result<Whereabouts, FlashError> {
+        Whereabouts::of(&self.path, &self.file).map_err(|source| self.failed("look at it", source))
     }
 
     /// Gives back what a file has beyond its size; once its superblock says so, not before.
@@ -245,6 +259,24 @@ impl Drop for Place {
                     let _ = self.file.set_len(self.length_before);
                 }
             }
+        }
+    }
+}
+
+/// Locks the place of a file, before the file is opened or made.
+fn lock_beside(path: &Path, earlier: &[Place]) -> Result<Option<LockFile>, FlashError> {
+    match LockFile::of(path) {
+        Locked::Ours(lock) => Ok(Some(lock)),
+        Locked::Without => Ok(None),
+        Locked::Others(lock) => {
+            let is_same = |place: &&Place| place.lock_file.as_ref().is_some_and(|other| other.path == lock);
+            Err(refused(
+                path,
+                match earlier.iter().find(is_same) {
+                    Some(other) => format!("is the same as {}; name it once", other.path.display()),
+                    None => IN_USE.into(),
+                },
+            ))
         }
     }
 }

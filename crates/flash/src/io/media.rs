@@ -39,16 +39,16 @@ pub trait Media: Send + Sync {
 pub struct FileMedia {
     /// What is read and written.
     file: File,
-    /// Holds the lock for as long as somebody may write. A description of its own: a ring keeps `file` open for a moment
+    /// Hold the locks for as long as somebody may write. Other descriptions than `file`: a ring keeps that open for a moment
     /// longer than its owner, and that must not keep the next one out.
-    _lock: File,
+    _locks: Vec<File>,
     bytes: u64,
 }
 
 impl FileMedia {
-    /// The first `bytes` of `file`, which `lock` keeps others from.
-    pub fn new(file: File, lock: File, bytes: u64) -> Self {
-        Self { file, _lock: lock, bytes }
+    /// The first `bytes` of `file`, which `locks` keep others from.
+    pub fn new(file: File, locks: Vec<File>, bytes: u64) -> Self {
+        Self { file, _locks: locks, bytes }
     }
 }
 

@@ -60,7 +60,7 @@ fn device(blocks: usize) -> Device {
     }
     let open = |flags: OFlags| File::options().read(true).write(true).custom_flags(flags.bits() as i32).open(&path);
     let file = open(OFlags::DIRECT).or_else(|_| open(OFlags::empty())).unwrap();
-    let media = Arc::new(FileMedia::new(file, open(OFlags::empty()).unwrap(), (blocks * BLOCK) as u64));
+    let media = Arc::new(FileMedia::new(file, vec![open(OFlags::empty()).unwrap()], (blocks * BLOCK) as u64));
     Device { _folder: folder, media }
 }
 

@@ -149,6 +149,11 @@ pub(super) const TABLE: &[Metric] = &[
     gauge("moneta_flash_off", "1 while the SSD tier is off after an error, and RAM alone serves.", |now| {
         flash(now, |flash| one(flash.off.into()))
     }),
+    gauge(
+        "moneta_flash_devices_gone",
+        "Files of the SSD tier that were removed or replaced while the node runs.",
+        |now| flash(now, |flash| one(flash.devices_gone)),
+    ),
     gauge("moneta_flash_recovered_items", "Items found by the recovery at the start.", |now| {
         flash(now, |flash| one(flash.recovered_items))
     }),

@@ -87,6 +87,7 @@ fn list_flash(flash: &FlashStats, lister: &mut Lister<'_>) {
     lister.put("flash_expired", flash.expired);
     lister.put("flash_io_errors", flash.io_errors);
     lister.put("flash_off", u8::from(flash.off));
+    lister.put("flash_devices_gone", flash.devices_gone);
     lister.put("flash_recovery_microseconds", flash.recovery_microseconds);
     lister.put("flash_recovered_items", flash.recovered_items);
     lister.put("flash_recovered_regions", flash.recovered_regions);

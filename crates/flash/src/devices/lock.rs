@@ -1,0 +1,140 @@
+//! What keeps a second node from a place, and tells whether the place is still what it was.
+//!
+//! The lock on a file goes with the file: once that is unlinked, a second node would make another at the same path and start
+//! beside the first. So a lock file beside it is locked too, `moneta.flash.lock` for `moneta.flash`. It stays when the node
+//! ends: a file that is removed while others open it would be no lock.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// How often a lock file that goes while it is being locked is tried again.
+const TRIES: usize = 10;
+
+/// A lock file, locked for as long as this or a clone of its file lives.
+pub(super) struct LockFile {
+    pub(super) path: PathBuf,
+    file: File,
+    /// Remove it when it goes: nothing was made of the place that this run made it for.
+    temporary: bool,
+}
+
+/// How locking ended.
+pub(super) enum Locked {
+    /// It is ours.
+    Ours(LockFile),
+    /// Another has it, in this process or another.
+    Others(PathBuf),
+    /// There can be none.
+    Without,
+}
+
+impl LockFile {
+    /// Locks the lock file of a device file, which may not be there yet.
+    pub(super) fn of(device: &Path) -> Locked {
+        let Some(path) = path_for(device) else { return Locked::Without };
+        match Self::at(&path) {
+            Ok(Some(lock)) => Locked::Ours(lock),
+            Ok(None) => Locked::Others(path),
+            // What is wrong with the folder is said when the file is opened.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Locked::Without,
+            Err(error) => {
+                tracing::warn!(
+                    path = %path.display(), %error,
+                    "no lock file: if the tier's file is removed while the node runs, a second node can start beside it"
+                );
+                Locked::Without
+            }
+        }
+    }
+
+    fn at(path: &Path) -> io::Result<Option<Self>> {
+        for _ in 0..TRIES {
+            let open = |new: bool| OpenOptions::new().write(true).create_new(new).mode(0o600).open(path);
+            let (file, temporary) = match open(true) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (open(false)?, false),
+                made => (made?, true),
+            };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+            // Another run may have removed it between the two.
+            if is_at(path, &Identity::of(&file.metadata()?)) {
+                return Ok(Some(Self { path: path.to_owned(), file, temporary }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets the file stay; the lock lasts as long as what is returned.
+    pub(super) fn keep(&mut self) -> io::Result<File> {
+        self.temporary = false;
+        self.file.try_clone()
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        if self.temporary {
+            // While it is locked, so that it is nothing that another has locked.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Beside the file itself, wherever links to it lie.
+fn path_for(device: &Path) -> Option<PathBuf> {
+    let real = std::fs::canonicalize(device).or_else(|_| {
+        let folder = device.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::canonicalize(folder).map(|folder| folder.join(device.file_name().unwrap_or_default()))
+    });
+    let real = real.unwrap_or_else(|_| device.to_owned());
+    let mut name = real.file_name()?.to_owned();
+    name.push(".lock");
+    Some(real.with_file_name(name))
+}
+
+/// What tells files from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    number: u64,
+    special: u64,
+}
+
+impl Identity {
+    fn of(found: &Metadata) -> Self {
+        Self { device: found.dev(), number: found.ino(), special: found.rdev() }
+    }
+}
+
+fn is_at(path: &Path, identity: &Identity) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| Identity::of(&found) == *identity)
+}
+
+/// An open file or block device, and the path under which it was found.
+pub(super) struct Whereabouts {
+    pub(super) path: PathBuf,
+    identity: Identity,
+}
+
+impl Whereabouts {
+    /// Those of an open file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn of(path: &Path, file: &File) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), identity: Identity::of(&file.metadata()?) })
+    }
+
+    /// Whether the path still leads to it.
+    pub(super) fn is_there(&self) -> bool {
+        is_at(&self.path, &self.identity)
+    }
+}

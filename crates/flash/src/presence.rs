@@ -1,0 +1,60 @@
+//! Looking after a tier's files: one that is removed or replaced while the node runs goes on to work, and what is on it is lost
+//! when the node ends.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::devices::Devices;
+
+/// How often is looked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Which files are not where they were.
+#[derive(Debug, Default)]
+pub(crate) struct Presence(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    looked: Option<Instant>,
+    gone: Vec<PathBuf>,
+}
+
+impl Presence {
+    /// Looks, unless it has just looked, and tells the log what has changed.
+    pub(crate) fn look(&self, devices: &Devices) {
+        let mut state = self.0.lock();
+        if state.looked.is_some_and(|looked| looked.elapsed() < EVERY) {
+            return;
+        }
+        state.looked = Some(Instant::now());
+        let gone = devices.gone();
+        for path in gone.iter().filter(|path| !state.gone.contains(path)) {
+            tracing::error!(
+                path = %path.display(),
+                "a file of the SSD tier was removed or replaced while the node runs: what is on it is lost when the node ends"
+            );
+        }
+        for path in state.gone.iter().filter(|path| !gone.contains(path)) {
+            tracing::warn!(path = %path.display(), "a file of the SSD tier is where it was again");
+        }
+        state.gone = gone;
+    }
+
+    /// How many files are not where they were.
+    pub(crate) fn gone(&self) -> usize {
+        self.0.lock().gone.len()
+    }
+
+    /// A sentence on each of them.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let note = |path: &PathBuf| {
+            format!(
+                "{} was removed or replaced while the node runs: what the SSD tier has there is lost when the node ends",
+                path.display()
+            )
+        };
+        self.0.lock().gone.iter().map(note).collect()
+    }
+}
