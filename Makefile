@@ -23,7 +23,7 @@ help:
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-clients  real clients in Go and Java; installs what they need'
 	@echo 'make lint          formatting, clippy, dependencies'
-	@echo 'make fuzz          fuzz the decoder and the session for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
+	@echo 'make fuzz          fuzz the decoder, the session and the region reader for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make bench         how to compare with memcached'
 
 run:

@@ -37,9 +37,31 @@ BINARY = {
     "endless-touch": packet(0x1C, b"k", b"\0" * 4)[:8] + b"\xff\xff\xff\xff" + packet(0x1C, b"k", b"\0" * 4)[12:],
 }
 
+
+
+def record(kind, key, value):
+    return bytes([kind, key]) + (b"" if kind & 1 else struct.pack(">H", len(value)) + value)
+
+
+# What a region holds, a zero, and what is damaged: a block by its number (below 64 zeros, else a byte), or bytes at an offset.
+RECORDS = b"".join(record(2 + 2 * number, 97 + number, b"value %d" % number * 9) for number in range(40))
+FAKE = struct.pack("<IIHIBB", 1, 40, 99, 0, 1, 0) + b"k" * 41
+REGION = {
+    "whole": b"\x08" + RECORDS + b"\0",
+    "full": b"\x01" + RECORDS + record(3, 98, b"") + b"\0" + b"\x40\xff",
+    "first-block": b"\x0a" + RECORDS + b"\0\x10\0",
+    "bytes": b"\x08" + RECORDS + b"\0\x80\x01\x00\x09ninebytes\x81\x02\x80\x01z\0",
+    "fakes": b"\x08" + record(2, 97, FAKE * 5) * 20 + b"\0\x01\x02\0",
+    "stale": b"\x0a" + record(4, 97, b"old" * 90) * 9 + b"\0\x03\0",
+}
+
 for target in ("decoder", "session"):
     folder = HERE / target
     folder.mkdir(parents=True, exist_ok=True)
     for kind, seeds in (("text", TEXT), ("binary", BINARY)):
         for name, seed in seeds.items():
             (folder / f"{kind}-{name}").write_bytes(b"\x07" + seed)
+
+(HERE / "region").mkdir(parents=True, exist_ok=True)
+for name, seed in REGION.items():
+    (HERE / "region" / name).write_bytes(seed)

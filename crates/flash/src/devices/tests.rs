@@ -161,7 +161,7 @@ fn the_shard_bits_of_a_tier_stay_whatever_it_grows_to() {
         Arc::new(crate::io::FileMedia::new(file.try_clone().unwrap(), vec![file], bytes)) as Arc<dyn Media>
     };
     let on = |media: &Arc<dyn Media>| Devices::on(vec![media.clone()], &config).unwrap();
-    // 9 GiB and more: 32 shards of 256 MiB, and 64.
+    // 9 GiB are 36 times 256 MiB, so 64 shards; 17 GiB are 68 times, so 128.
     let (before, after) = (sparse((9 << 30) + MIB), sparse((17 << 30) + MIB));
     assert_eq!(on(&before).devices.shard_bits(), 6);
     assert_eq!(on(&sparse((17 << 30) + MIB)).devices.shard_bits(), 7);
