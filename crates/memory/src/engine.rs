@@ -1,7 +1,7 @@
 //! The engine as a store: shards behind locks, chosen by the top bits of a key's hash.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
@@ -39,6 +39,8 @@ pub struct Memory {
     limit: Arc<AtomicU64>,
     /// Two limits at once would leave some shards with one and some with the other.
     resizing: Arc<Mutex<()>>,
+    /// Threads that shrink the store now; all but the last find that another limit was set, and end.
+    shrinking: Arc<AtomicUsize>,
     pool: Arc<PagePool>,
 }
 
@@ -78,6 +80,7 @@ impl Memory {
             item_max: config.item_max,
             limit,
             resizing: Arc::new(Mutex::new(())),
+            shrinking: Arc::default(),
             pool,
         })
     }
@@ -90,6 +93,27 @@ impl Memory {
     #[cfg(feature = "testing")]
     pub fn verify(&self) -> Result<(), String> {
         self.shards.iter().try_for_each(|slot| slot.0.lock().verify())
+    }
+
+    /// Evicts down, or grows, to `quota` pages a shard, unless the limit is another one than `limit` meanwhile.
+    fn approach(&self, limit: u64, quota: usize) {
+        let is_current = || self.limit.load(Ordering::Relaxed) == limit;
+        let _one_at_a_time = self.resizing.lock();
+        for slot in self.shards.iter() {
+            // A piece at a time, so that other commands get their turn at the lock.
+            while is_current() && slot.0.lock().approach(quota) {
+                std::thread::yield_now();
+            }
+        }
+        self.pool.give_back();
+    }
+
+    /// Waits until the store has come down to the last limit it was given.
+    #[cfg(feature = "testing")]
+    pub fn settle(&self) {
+        while self.shrinking.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
     }
 
     #[inline]
@@ -242,16 +266,20 @@ impl Store for Memory {
         if quota < MemoryConfig::quota_min(self.item_max) || quota > Location::SEGMENTS_MAX {
             return false;
         }
-        let _one_at_a_time = self.resizing.lock();
-        let before = self.limit.swap(limit, Ordering::Relaxed);
-        for slot in self.shards.iter() {
-            // A piece at a time, so that other commands get their turn at the lock.
-            while slot.0.lock().approach(quota) {
-                std::thread::yield_now();
-            }
+        if limit >= self.limit.swap(limit, Ordering::Relaxed) {
+            self.approach(limit, quota);
+            return true;
         }
-        if limit < before {
-            self.pool.give_back();
+        // Who asks is a worker or the thread that answers signals, and has others to serve.
+        let shrinking = self.clone();
+        self.shrinking.fetch_add(1, Ordering::Relaxed);
+        let shrink = move || {
+            shrinking.approach(limit, quota);
+            shrinking.shrinking.fetch_sub(1, Ordering::Relaxed);
+        };
+        if std::thread::Builder::new().name("resize".into()).spawn(shrink).is_err() {
+            self.approach(limit, quota);
+            self.shrinking.fetch_sub(1, Ordering::Relaxed);
         }
         true
     }

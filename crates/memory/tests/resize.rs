@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Node, config, signed, stored, version_of};
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::{Clock, Store};
+use moneta_store::request::Retrieve;
+use moneta_store::{Clock, ItemRef, Key, Lookup, Store};
 
 /// Pages by all parts of the store, in bytes.
 fn used(node: &Node) -> u64 {
@@ -23,6 +24,7 @@ fn a_store_of_small_items_works_on_under_a_far_smaller_limit() {
         assert!(stored(node.set(&format!("{number}"), b"")));
     }
     assert!(node.memory.resize(2 << 20));
+    node.memory.settle();
     assert!(used(&node) <= 2 << 20, "{:?}", node.memory.stats());
     node.verify();
     for number in 0..100_000 {
@@ -58,11 +60,33 @@ fn under_load_the_limit_is_kept_and_values_stay_whole() {
         for round in 0..40u64 {
             let limit = if round % 2 == 0 { 8 << 20 } else { 32 << 20 };
             assert!(node.memory.resize(limit));
+            node.memory.settle();
             assert!(used(&node) <= limit, "over the limit after resize {round}");
             std::thread::yield_now();
         }
         stop.store(true, Ordering::Relaxed);
     });
+    node.verify();
+}
+
+/// A worker or the thread of signals asks for it, and must not be busy with gigabytes of evictions.
+#[test]
+fn a_shrink_goes_on_after_it_was_asked_for() {
+    let small = MemoryConfig { item_max: 64 << 10, shards: Some(2), ..config(64 << 20) };
+    let node = Node::new(&small);
+    for number in 0..400_000 {
+        assert!(stored(node.set(&format!("{number}"), &[b'v'; 100])));
+    }
+    let full = used(&node);
+    let held = (0..400_000).rev().find(|number| node.get(&format!("{number}")).is_some()).expect("some are there");
+    let key = format!("{held}");
+    let mut visited = false;
+    // Items are shown under their shard's lock: who shrinks the store here waits for nothing.
+    let mut show = |_: &ItemRef<'_>| visited = node.memory.resize(2 << 20);
+    let read = node.memory.get(&Key::new(key.as_bytes(), 0), &Retrieve::default(), &mut show).now();
+    assert!(matches!(read, Ok(Lookup::Visited)) && visited);
+    node.memory.settle();
+    assert!(full > 16 << 20 && used(&node) <= 2 << 20);
     node.verify();
 }
 
