@@ -2,7 +2,6 @@
 //!
 //! Each line says why its layer stands where it stands; this list is the architecture of a node.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -38,7 +37,7 @@ pub enum Stack {
 pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Stack> {
     Ok(match (&settings.stack.upper, &settings.stack.lower) {
         // RAM alone: it holds every item, and whatever it has is answered at once, without a wait or a copy between.
-        (Upper::Memory, Lower::None) => Stack::Ram(ByPolicy::same(ram(settings, random_seed(), clock)?)),
+        (Upper::Memory, Lower::None) => Stack::Ram(ByPolicy::same(ram(settings, random_seed()?, clock)?)),
         (Upper::Memory, Lower::Flash(tier)) => {
             // At the bottom, SSD: it holds every item and outlives the process. First, as it says how keys are hashed.
             let ssd = flash(&tier.engine, clock, recovery)?;
@@ -50,7 +49,7 @@ pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress
             two_servers(upper, lower)?;
             // As above: the lower tier first.
             let lower = self::lower(lower, settings, clock, recovery)?;
-            let seed = lower.as_ref().map_or_else(random_seed, Store::seed);
+            let seed = lower.as_ref().map_or_else(random_seed, |lower| Ok(lower.seed()))?;
             match (self::upper(upper, settings, seed, clock)?, lower) {
                 (Some(upper), Some(lower)) => Stack::Two(both(upper, lower, settings, clock)),
                 (one, other) => Stack::One(ByPolicy::same(one.or(other).context("a node needs a tier")?)),
@@ -119,7 +118,7 @@ fn lower(
         Lower::Rocks(tier) => Some(engines::rocks(tier, settings.max_item_size, clock)?),
         Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.max_item_size, clock)?),
         // As it is, so that others can read it too.
-        Lower::Remote(config) => Some(Any::new(remote(config, random_seed(), clock)?)),
+        Lower::Remote(config) => Some(Any::new(remote(config, random_seed()?, clock)?)),
     })
 }
 
@@ -148,8 +147,7 @@ fn ram(settings: &Settings, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Mem
     Memory::new(&config, Arc::clone(clock)).context("the memory engine cannot start")
 }
 
-/// Another seed in every process, so that no client can choose keys that share a bucket. The standard library draws the
-/// state of its hashers from the system's randomness.
-fn random_seed() -> u64 {
-    RandomState::new().hash_one(())
+/// Another seed in every process, from the system's randomness, so that no client can choose keys that share a bucket.
+fn random_seed() -> anyhow::Result<u64> {
+    getrandom::u64().context("the system has no randomness to draw a seed from")
 }
