@@ -74,10 +74,12 @@ fn a_switch_that_is_on_in_the_environment_can_be_turned_off_by_a_flag() {
 fn every_option_can_be_set_by_its_environment_variable() {
     let other = |option: &str| match option {
         "port" | "verbose" | "threads" | "backlog" | "max_connections" | "requests_per_event" | "batch_port"
-        | "flash_io_threads" | "rocks_shards" | "rocks_threads" | "lmdb_threads" | "remote_connections" => "3",
+        | "flash_io_threads" | "rocks_shards" | "rocks_threads" | "lmdb_threads" | "remote_connections"
+        | "login_attempts" => "3",
         "listen" | "unix_socket" | "auth_file" => "elsewhere",
         "unix_mask" => "666",
-        "idle_timeout" | "drain_timeout" => "7s",
+        "idle_timeout" | "drain_timeout" | "login_timeout" | "lame_duck" => "7s",
+        "admin_commands" => "flush_all,watch",
         "output_limit" | "max_item_size" => "30KiB",
         "memory" => "77MiB",
         "admin" => "off",
@@ -182,10 +184,10 @@ fn listeners_of_the_file_are_shown_with_their_policy() {
     let path = file(folder.path(), "moneta.toml", "[[listener]]\naddress = \"[::1]:7\"\npolicy = \"batch\"\n");
     let row = in_force(&mut moneta(&["config", "--json", "--config", &path]), "listener");
     assert_eq!(row, says("[::1]:7 (batch)", &format!("{path}:1")));
-    let limits = "max_connections = 5\nidle_timeout = \"2m\"\noutput_limit = \"1m\"\n";
+    let limits = "max_connections = 5\nidle_timeout = \"2m\"\noutput_limit = \"1m\"\nadmin_commands = \"watch\"\n";
     let path = file(folder.path(), "moneta.toml", &format!("[[listener]]\naddress = \"[::1]:7\"\n{limits}"));
     let row = in_force(&mut moneta(&["config", "--json", "--config", &path]), "listener");
-    let listener = "[::1]:7 (online, max_connections 5, idle_timeout 2m, output_limit 1MiB)";
+    let listener = "[::1]:7 (online, max_connections 5, idle_timeout 2m, output_limit 1MiB, admin_commands watch)";
     assert_eq!(row, says(listener, &format!("{path}:1")));
 }
 

@@ -133,7 +133,7 @@ impl Acceptor {
             ListenAddress::Tcp(_) => Transport::Tcp,
             ListenAddress::Unix { .. } => Transport::Unix,
         };
-        let peer = Peer { id: self.next_id, transport, policy: bound.policy, address };
+        let peer = Peer { id: self.next_id, transport, policy: bound.policy, commands: entrance.commands, address };
         self.next_id += 1;
         self.counters.total_connections.bump();
         self.pick_worker().deliver(Accepted { socket, peer, place });

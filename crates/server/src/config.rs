@@ -7,13 +7,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use crate::node::Policy;
+pub use crate::node::{Commands, Policy};
 
 /// Where a server listens and how it treats connections.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Where clients connect. At least one.
     pub listeners: Vec<Listener>,
+    /// Commands of operators that listeners obey, as far as [`crate::node::NodeSettings`] allows them at all.
+    pub commands: Commands,
     /// Worker threads, at least 1 (`-t`).
     pub workers: usize,
     /// Most client connections at once, at least 1; further ones are told so and closed (`-c`).
@@ -45,6 +47,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             listeners: vec![Listener::tcp(SocketAddr::from(([127, 0, 0, 1], 11211)))],
+            commands: Commands::ALL,
             workers: 4,
             max_connections: 1024,
             backlog: 1024,
@@ -77,6 +80,8 @@ pub struct ListenerLimits {
     pub idle_timeout: Option<Duration>,
     /// As [`ServerConfig::output_limit`].
     pub output_limit: Option<usize>,
+    /// Commands of operators that it obeys, in place of [`ServerConfig::commands`].
+    pub commands: Option<Commands>,
 }
 
 impl Listener {

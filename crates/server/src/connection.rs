@@ -68,6 +68,8 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// Events tell when the socket takes more.
     watches_writing: bool,
+    /// Unsent bytes of a watcher, and since which Unix second they are as many.
+    stalled: (usize, u32),
 }
 
 impl Connection {
@@ -96,6 +98,7 @@ impl Connection {
             left: None,
             queued: false,
             watches_writing: false,
+            stalled: (0, 0),
         }
     }
 
@@ -139,6 +142,15 @@ impl Connection {
         let begins = !self.watches_writing && !self.backlog.is_empty();
         self.watches_writing |= begins;
         begins
+    }
+
+    /// Whether it watches and has taken nothing of what waits for it for `seconds`, as far as looks about every second can tell.
+    pub(crate) fn is_stalled_watcher(&mut self, now: u32, seconds: u32) -> bool {
+        let unsent = self.backlog.len();
+        if self.session.may_time_out() || unsent == 0 || self.stalled.0 != unsent {
+            self.stalled = (unsent, now);
+        }
+        now.saturating_sub(self.stalled.1) >= seconds
     }
 
     /// Whether it has been silent for as long as its listener allows.

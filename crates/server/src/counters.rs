@@ -94,6 +94,8 @@ counters! {
     listen_disabled_num,
     /// Connections closed for being idle too long.
     idle_kicks,
+    /// Watchers closed for taking nothing of what waited for them.
+    watcher_kicks,
     /// Authentication attempts.
     auth_cmds,
     /// Authentication attempts that failed.

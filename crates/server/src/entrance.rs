@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::config::{ListenerLimits, ServerConfig};
+use crate::config::{Commands, ListenerLimits, ServerConfig};
 
 /// A listener as its connections know it.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct Entrance {
     pub(crate) name: Arc<str>,
     /// Unsent bytes at which a connection's requests are no longer executed.
     output_limit: usize,
+    /// Commands of operators that it obeys.
+    pub(crate) commands: Commands,
     /// Seconds of silence after which a connection is closed.
     idle_seconds: Option<u32>,
     /// Most connections at once, where it has a limit of its own.
@@ -28,6 +30,7 @@ impl Entrance {
         Arc::new(Self {
             name: Arc::from(name),
             output_limit: limits.output_limit.unwrap_or(config.output_limit),
+            commands: limits.commands.unwrap_or(config.commands),
             idle_seconds: idle_timeout.filter(|timeout| !timeout.is_zero()).map(whole_seconds),
             max_connections: limits.max_connections,
             open: AtomicUsize::new(0),

@@ -12,6 +12,17 @@ pub fn percent_encode(key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends text that tools show as it is: only what would break a line, or be taken for an escape, is encoded as `%XX`.
+pub fn escape_text(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        if *byte > b' ' && !matches!(byte, 0x7f | b'%') {
+            out.push(*byte);
+        } else {
+            percent_encode(&[*byte], out);
+        }
+    }
+}
+
 /// Whether a text command can carry the key as it is.
 pub fn is_text_key(key: &[u8]) -> bool {
     key.iter().all(|&byte| byte > b' ' && byte != 0x7f)

@@ -28,6 +28,7 @@ mod driven;
 mod entrance;
 mod escape;
 mod inbound;
+mod lanes;
 mod lifecycle;
 mod listener;
 mod mailbox;

@@ -1,20 +1,37 @@
-//! `stats detail`: what is asked of keys by their prefix, the part before the first colon. Off until turned on.
+//! `stats detail`: what is asked of keys by their prefix, the part before the first colon. Off until turned on, and off again
+//! an hour after the last `stats detail`: it costs every request something, and who turned it on may be gone.
+//!
+//! Threads count apart, each under a lock that no other wants but who reads the sums.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most prefixes kept apart; requests for further ones are not counted, so that clients cannot make the node grow.
-const PREFIXES_MAX: usize = 10_000;
+use crate::escape::escape_text;
+use crate::lanes::{LANES, lane};
+
+/// Most prefixes kept, over all threads; requests for further ones are not counted, so that clients cannot make the node grow.
+const PREFIXES_MAX: usize = 20_000;
 /// What ends a prefix.
 const DELIMITER: u8 = b':';
+/// Seconds after which it goes off by itself.
+const LASTS: u32 = 3600;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     gets: u64,
     hits: u64,
     sets: u64,
     deletes: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.gets += other.gets;
+        self.hits += other.hits;
+        self.sets += other.sets;
+        self.deletes += other.deletes;
+    }
 }
 
 /// What was asked of a key.
@@ -31,17 +48,37 @@ pub enum Use {
     Delete,
 }
 
+/// What one thread has counted; on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Lane(Mutex<HashMap<Box<[u8]>, Counts>>);
+
+impl Lane {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Counts>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Counts by prefix.
 #[derive(Debug, Default)]
 pub struct Prefixes {
     enabled: AtomicBool,
-    counts: Mutex<BTreeMap<Box<[u8]>, Counts>>,
+    /// Unix second at which it goes off.
+    until: AtomicU32,
+    kept: AtomicUsize,
+    lanes: [Lane; LANES],
 }
 
 impl Prefixes {
-    /// Turns counting on or off; what was counted stays.
-    pub fn enable(&self, enabled: bool) {
+    /// Turns counting on, at the Unix second `now`, for an hour; or off. What was counted stays.
+    pub fn enable(&self, enabled: bool, now: u32) {
+        self.until.store(now.saturating_add(LASTS), Ordering::Relaxed);
         self.enabled.store(enabled, Ordering::Relaxed);
+    }
+
+    /// Somebody looks at the counts at `now`: if they are kept, they are for an hour more.
+    pub fn prolong(&self, now: u32) {
+        self.until.store(now.saturating_add(LASTS), Ordering::Relaxed);
     }
 
     /// Whether it is on; one relaxed load.
@@ -50,15 +87,33 @@ impl Prefixes {
         self.enabled.load(Ordering::Relaxed)
     }
 
-    /// Counts one use of a key. Keys without a prefix are not counted.
-    #[cold]
-    pub fn count(&self, key: &[u8], what: Use) {
-        let Some(end) = key.iter().position(|&byte| byte == DELIMITER) else { return };
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() >= PREFIXES_MAX && !counts.contains_key(&key[..end]) {
-            return;
+    /// Forgets what was counted.
+    pub fn clear(&self) {
+        for lane in &self.lanes {
+            let mut counts = lane.lock();
+            self.kept.fetch_sub(counts.len(), Ordering::Relaxed);
+            counts.clear();
         }
-        let entry = counts.entry(key[..end].into()).or_default();
+    }
+
+    /// Counts one use of a key at `now`, unless its time is over. Keys without a prefix are not counted.
+    #[cold]
+    pub fn count(&self, key: &[u8], what: Use, now: u32) {
+        if now >= self.until.load(Ordering::Relaxed) {
+            return self.enabled.store(false, Ordering::Relaxed);
+        }
+        let Some(end) = key.iter().position(|&byte| byte == DELIMITER) else { return };
+        let mut lane = self.lanes[lane()].lock();
+        let entry = match lane.get_mut(&key[..end]) {
+            Some(entry) => entry,
+            None => {
+                if self.kept.fetch_add(1, Ordering::Relaxed) >= PREFIXES_MAX {
+                    self.kept.fetch_sub(1, Ordering::Relaxed);
+                    return;
+                }
+                lane.entry(key[..end].into()).or_default()
+            }
+        };
         match what {
             Use::Get { hit } => {
                 entry.gets += 1;
@@ -69,13 +124,18 @@ impl Prefixes {
         }
     }
 
-    /// All counts as text, ended by a line `END`.
+    /// All counts as text, ended by a line `END`. What a line cannot hold is percent-encoded.
     pub fn dump(&self) -> Vec<u8> {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sums: BTreeMap<Box<[u8]>, Counts> = BTreeMap::new();
+        for lane in &self.lanes {
+            for (prefix, counts) in lane.lock().iter() {
+                sums.entry(prefix.clone()).or_default().add(counts);
+            }
+        }
         let mut out = Vec::new();
-        for (prefix, Counts { gets, hits, sets, deletes }) in counts.iter() {
+        for (prefix, Counts { gets, hits, sets, deletes }) in &sums {
             out.extend_from_slice(b"PREFIX ");
-            out.extend_from_slice(prefix);
+            escape_text(prefix, &mut out);
             out.extend_from_slice(format!(" get {gets} hit {hits} set {sets} del {deletes}\r\n").as_bytes());
         }
         out.extend_from_slice(b"END\r\n");
@@ -87,16 +147,60 @@ impl Prefixes {
 mod tests {
     use super::*;
 
+    const NOW: u32 = 1_000_000;
+
+    fn text(prefixes: &Prefixes) -> String {
+        String::from_utf8(prefixes.dump()).unwrap()
+    }
+
     #[test]
-    fn counts_by_what_stands_before_the_first_colon() {
+    fn counts_by_what_stands_before_the_first_colon_over_all_threads() {
         let prefixes = Prefixes::default();
         assert!(!prefixes.is_enabled());
-        prefixes.count(b"p:a", Use::Set);
-        prefixes.count(b"p:a:b", Use::Get { hit: true });
-        prefixes.count(b"p:c", Use::Get { hit: false });
-        prefixes.count(b"q:c", Use::Delete);
-        prefixes.count(b"plain", Use::Set);
-        let expected = "PREFIX p get 2 hit 1 set 1 del 0\r\nPREFIX q get 0 hit 0 set 0 del 1\r\nEND\r\n";
-        assert_eq!(String::from_utf8(prefixes.dump()).unwrap(), expected);
+        prefixes.enable(true, NOW);
+        prefixes.count(b"p:a", Use::Set, NOW);
+        std::thread::scope(|scope| {
+            scope.spawn(|| prefixes.count(b"p:a:b", Use::Get { hit: true }, NOW));
+        });
+        prefixes.count(b"p:c", Use::Get { hit: false }, NOW);
+        prefixes.count(b"q:c", Use::Delete, NOW);
+        prefixes.count(b"plain", Use::Set, NOW);
+        assert_eq!(text(&prefixes), "PREFIX p get 2 hit 1 set 1 del 0\r\nPREFIX q get 0 hit 0 set 0 del 1\r\nEND\r\n");
+        prefixes.clear();
+        assert_eq!(text(&prefixes), "END\r\n");
+    }
+
+    #[test]
+    fn it_goes_off_an_hour_after_somebody_last_asked() {
+        let prefixes = Prefixes::default();
+        prefixes.enable(true, NOW);
+        prefixes.prolong(NOW + 3000);
+        prefixes.count(b"p:a", Use::Set, NOW + 3600);
+        assert!(prefixes.is_enabled());
+        prefixes.count(b"p:a", Use::Set, NOW + 6600);
+        assert!(!prefixes.is_enabled());
+        assert_eq!(text(&prefixes), "PREFIX p get 0 hit 0 set 1 del 0\r\nEND\r\n");
+    }
+
+    #[test]
+    fn a_prefix_cannot_forge_a_line() {
+        let prefixes = Prefixes::default();
+        prefixes.enable(true, NOW);
+        prefixes.count(b"a\r\nEND\r\n b%:x", Use::Set, NOW);
+        prefixes.count("m\u{fc}ll/x:y".as_bytes(), Use::Set, NOW);
+        assert_eq!(
+            text(&prefixes),
+            "PREFIX a%0D%0AEND%0D%0A%20b%25 get 0 hit 0 set 1 del 0\r\nPREFIX m\u{fc}ll/x get 0 hit 0 set 1 del 0\r\nEND\r\n"
+        );
+    }
+
+    #[test]
+    fn clients_cannot_make_it_grow() {
+        let prefixes = Prefixes::default();
+        prefixes.enable(true, NOW);
+        for number in 0..PREFIXES_MAX + 100 {
+            prefixes.count(format!("{number}:").as_bytes(), Use::Set, NOW);
+        }
+        assert_eq!(text(&prefixes).lines().count(), PREFIXES_MAX + 1);
     }
 }

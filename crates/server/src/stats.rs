@@ -72,11 +72,12 @@ fn unknown(style: &Style<'_>, out: &mut Vec<u8>) {
 }
 
 fn detail<S: Store>(worker: &Worker<S>, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec<u8>) {
-    let prefixes = &worker.node.prefixes;
+    let (prefixes, now) = (&worker.node.prefixes, worker.node.clock.now());
     match what {
-        Some(b"on") => prefixes.enable(true),
-        Some(b"off") => prefixes.enable(false),
+        Some(b"on") => prefixes.enable(true, now),
+        Some(b"off") => prefixes.enable(false, now),
         Some(b"dump") => {
+            prefixes.prolong(now);
             match style {
                 Style::Binary(_) => {
                     encode::stat(style, b"detailed", &prefixes.dump(), out);
@@ -138,13 +139,14 @@ fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
 }
 
 /// Counters that memcached does not have, left to the metrics page.
-const INTERNAL: [&str; 6] = [
+const INTERNAL: [&str; 7] = [
     "store_errors",
     "protocol_errors",
     "log_watcher_skipped",
     "login_kicks_failures",
     "login_kicks_timeout",
     "login_kicks_removed",
+    "watcher_kicks",
 ];
 
 fn general_store(store: &StoreStats, lister: &mut Lister<'_>) {

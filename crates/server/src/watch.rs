@@ -1,11 +1,11 @@
 //! Who watches what, for the `watch` command: events become lines in bounded queues, one a watcher.
 //!
-//! While nobody watches, an event costs its place one relaxed load. A watcher that reads too slowly loses lines, never
-//! holds anybody up, and is told how many it lost.
+//! While nobody watches, an event costs its place one relaxed load; while no watcher has room, one more and a count. A watcher
+//! that reads too slowly loses lines, never holds anybody up, and is told how many it lost.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Waker};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,6 +13,7 @@ use moneta_protocol::request::{Exptime, Write, WriteMode};
 use moneta_store::{Departed, Departure, Observer, Store, Written};
 
 use crate::escape::percent_encode;
+use crate::lanes::Tally;
 use crate::node::{Peer, Transport};
 use crate::session::CloseReason;
 
@@ -24,6 +25,9 @@ pub const MUTATIONS: u32 = 2;
 pub const EVICTIONS: u32 = 4;
 /// Connections opened and closed.
 pub const CONNEVENTS: u32 = 8;
+
+/// Streams there may be: bits of a set.
+const STREAMS: usize = 8;
 
 /// Most watchers at once, as in memcached.
 const WATCHERS_MAX: usize = 20;
@@ -64,6 +68,8 @@ pub enum Fetched {
 struct Lines {
     bytes: Vec<u8>,
     skipped: u64,
+    /// Events that no watcher had room for, of its streams, when this was last looked at: those since are skipped too.
+    unheard: u64,
     waker: Option<Waker>,
 }
 
@@ -71,6 +77,8 @@ struct Lines {
 struct Queue {
     streams: u32,
     lines: Mutex<Lines>,
+    /// A line has found no room, and none was taken out since.
+    is_full: AtomicBool,
 }
 
 impl Queue {
@@ -78,9 +86,12 @@ impl Queue {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a line or counts it as skipped; whether there was room.
-    fn push(&self, line: &[u8]) -> bool {
+    /// Appends a line or counts it as skipped; whether there was room. `unheard`: of its streams, events that no watcher had room
+    /// for.
+    fn push(&self, line: &[u8], unheard: u64) -> bool {
         let mut lines = self.lock();
+        lines.skipped += unheard.saturating_sub(lines.unheard);
+        lines.unheard = lines.unheard.max(unheard);
         let fits = lines.bytes.len() + line.len() <= QUEUE_MAX;
         if fits {
             if lines.skipped > 0 {
@@ -90,6 +101,7 @@ impl Queue {
             lines.bytes.extend_from_slice(line);
         } else {
             lines.skipped += 1;
+            self.is_full.store(true, Ordering::Relaxed);
         }
         let waker = lines.waker.take();
         drop(lines);
@@ -105,11 +117,17 @@ impl Queue {
 pub struct Hub {
     /// Streams that somebody watches.
     wanted: AtomicU32,
+    /// Of these, streams of a watcher with room.
+    heard: AtomicU32,
+    /// Events of each stream that no watcher had room for.
+    unheard: [Tally; STREAMS],
+    noting: Mutex<()>,
     /// Number of the next line, over all streams.
     next_line: AtomicU64,
     skipped: AtomicU64,
     sent: AtomicU64,
-    queues: Mutex<Vec<Arc<Queue>>>,
+    // Written when a watcher comes or goes, or its queue becomes full or is emptied.
+    queues: RwLock<Vec<Arc<Queue>>>,
 }
 
 /// What `stats` says of the watchers.
@@ -127,24 +145,31 @@ pub struct HubStats {
 #[derive(Debug)]
 pub struct Watcher {
     queue: Arc<Queue>,
+    hub: Arc<Hub>,
 }
 
 impl Watcher {
     /// Moves lines to `output` while it is below `high_water`, and leaves a waker for the next one.
     pub fn poll(&mut self, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) {
+        let mut has_room = false;
         let mut lines = self.queue.lock();
         if output.len() < high_water {
             output.append(&mut lines.bytes);
+            has_room = self.queue.is_full.swap(false, Ordering::Relaxed);
         }
         match &mut lines.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
+        drop(lines);
+        if has_room {
+            self.hub.note_heard(&self.hub.read());
+        }
     }
 
     /// Stops watching.
     pub fn leave<S: Store>(self, hub: &Hub, store: &S) {
-        let mut queues = hub.lock();
+        let mut queues = hub.write();
         queues.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
         hub.note_wanted(&queues);
         if !hub.wants(EVICTIONS) {
@@ -162,24 +187,25 @@ impl Hub {
 
     /// A new watcher of `streams`; `None` if there are too many.
     pub fn join<S: Store>(self: &Arc<Self>, streams: u32, store: &S) -> Option<Watcher> {
-        let mut queues = self.lock();
+        let mut queues = self.write();
         if queues.len() >= WATCHERS_MAX {
             return None;
         }
-        let queue = Arc::new(Queue { streams, lines: Mutex::default() });
+        let lines = Lines { unheard: self.unheard(streams), ..Lines::default() };
+        let queue = Arc::new(Queue { streams, lines: Mutex::new(lines), is_full: AtomicBool::new(false) });
         queues.push(Arc::clone(&queue));
         self.note_wanted(&queues);
         if streams & EVICTIONS != 0 {
             store.observe(Some(Arc::<Self>::clone(self)));
         }
-        Some(Watcher { queue })
+        Some(Watcher { queue, hub: Arc::clone(self) })
     }
 
     /// Numbers of the hub.
     pub fn stats(&self) -> HubStats {
         HubStats {
-            watchers: self.lock().len() as u64,
-            skipped: self.skipped.load(Ordering::Relaxed),
+            watchers: self.read().len() as u64,
+            skipped: self.skipped.load(Ordering::Relaxed) + self.unheard(u32::MAX),
             sent: self.sent.load(Ordering::Relaxed),
         }
     }
@@ -187,6 +213,9 @@ impl Hub {
     /// A key was read.
     #[cold]
     pub fn fetched(&self, peer: &Peer, key: &[u8], fetched: &Fetched) {
+        if !self.is_heard(FETCHERS) {
+            return;
+        }
         let (status, class, size) = match fetched {
             Fetched::Found { size } => ("found", 1, *size),
             Fetched::Missed { expired: true } => ("expired", 0, 0),
@@ -199,6 +228,9 @@ impl Hub {
     /// A key was written, or was not.
     #[cold]
     pub fn stored(&self, peer: &Peer, key: &[u8], request: &Write, written: Written, size: usize) {
+        if !self.is_heard(MUTATIONS) {
+            return;
+        }
         let status = match written {
             Written::Stored { .. } => "stored",
             Written::NotStored => "not_stored",
@@ -240,21 +272,62 @@ impl Hub {
         self.send(CONNEVENTS, "conn_close ", b"", &rest);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Queue>>> {
+        self.queues.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Arc<Queue>>> {
+        self.queues.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody watches anything.
+    #[inline]
+    pub fn has_watchers(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a watcher of `stream` has room for a line. If not, the line is counted, and need not be made.
+    fn is_heard(&self, stream: u32) -> bool {
+        let heard = self.heard.load(Ordering::Relaxed) & stream != 0;
+        if !heard {
+            self.unheard[stream.trailing_zeros() as usize % STREAMS].bump();
+        }
+        heard
+    }
+
+    /// Events of `streams` that no watcher had room for.
+    fn unheard(&self, streams: u32) -> u64 {
+        let of = |stream: usize| if streams & (1 << stream) != 0 { self.unheard[stream].sum() } else { 0 };
+        (0..STREAMS).map(of).sum()
+    }
+
+    fn note_heard(&self, queues: &[Arc<Queue>]) {
+        // One at a time: who is last has seen what the others have changed.
+        let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = |queue: &&Arc<Queue>| !queue.is_full.load(Ordering::Relaxed);
+        let heard = queues.iter().filter(has_room).fold(0, |heard, queue| heard | queue.streams);
+        self.heard.store(heard, Ordering::Relaxed);
     }
 
     fn note_wanted(&self, queues: &[Arc<Queue>]) {
         let wanted = queues.iter().fold(0, |wanted, queue| wanted | queue.streams);
         self.wanted.store(wanted, Ordering::Relaxed);
+        self.note_heard(queues);
     }
 
     /// Queues a line for everybody who watches `stream`.
     fn send(&self, stream: u32, kind: &str, key: &[u8], rest: &str) {
         let line = self.line(kind, key, rest);
-        for queue in self.lock().iter().filter(|queue| queue.streams & stream != 0) {
-            let counter = if queue.push(&line) { &self.sent } else { &self.skipped };
+        let queues = self.read();
+        let mut has_filled = false;
+        for queue in queues.iter().filter(|queue| queue.streams & stream != 0) {
+            let fits = queue.push(&line, self.unheard(queue.streams));
+            has_filled |= !fits;
+            let counter = if fits { &self.sent } else { &self.skipped };
             counter.fetch_add(1, Ordering::Relaxed);
+        }
+        if has_filled {
+            self.note_heard(&queues);
         }
     }
 
@@ -282,7 +355,7 @@ fn describe(peer: &Peer) -> String {
 
 impl Observer for Hub {
     fn departed(&self, item: &Departed<'_>) {
-        if item.why != Departure::Evicted || !self.wants(EVICTIONS) {
+        if item.why != Departure::Evicted || !self.wants(EVICTIONS) || !self.is_heard(EVICTIONS) {
             return;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());

@@ -50,6 +50,9 @@ pub(crate) struct Limits {
     pub(crate) drain_timeout: Duration,
 }
 
+/// Seconds after which a watcher is closed that takes nothing of what waits for it.
+const WATCH_STALL: u32 = 60;
+
 /// An event loop with its connections.
 pub(crate) struct EventLoop<S> {
     poll: Poll,
@@ -191,7 +194,8 @@ impl<S: Store> EventLoop<S> {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
-        let scan = self.limits.closes_idle.then(|| self.next_scan.saturating_duration_since(now));
+        let scans = self.limits.closes_idle || self.workers.online.node.watchers.has_watchers();
+        let scan = scans.then(|| self.next_scan.saturating_duration_since(now));
         let drain = self.drain_until.map(|until| until.saturating_duration_since(now));
         match (scan, drain) {
             (Some(scan), Some(drain)) => Some(scan.min(drain)),
@@ -291,7 +295,7 @@ impl<S: Store> EventLoop<S> {
     /// Looks for connections that were silent for too long, once a second and only where that matters.
     fn close_idle(&mut self) {
         let now = Instant::now();
-        if !self.limits.closes_idle || now < self.next_scan {
+        if now < self.next_scan {
             return;
         }
         self.next_scan = now + IDLE_SCAN;
@@ -302,6 +306,18 @@ impl<S: Store> EventLoop<S> {
             self.close(slot, CloseReason::IdleTimeout);
         }
         self.close_over_logins();
+        self.close_stalled_watchers(second);
+    }
+
+    /// Closes watchers that take nothing of what they asked for.
+    fn close_stalled_watchers(&mut self, second: u32) {
+        let is_stalled = |connection: &mut Connection| connection.is_stalled_watcher(second, WATCH_STALL);
+        let stalled =
+            self.connections.iter_mut().filter_map(|(slot, connection)| is_stalled(connection).then_some(slot));
+        for slot in stalled.collect::<Vec<_>>() {
+            self.workers.online.counters.watcher_kicks.bump();
+            self.close(slot, CloseReason::IdleTimeout);
+        }
     }
 
     /// Closes those who have not logged in in time, failed too often, or are no users any more.

@@ -124,6 +124,27 @@ fn a_client_that_never_reads_is_stopped_at_a_bounded_buffer() {
 }
 
 #[test]
+fn a_watcher_that_reads_nothing_is_closed_and_one_that_reads_is_not() {
+    let server = TestServer::start_with_clock(ServerConfig { workers: 1, ..config() }, Clock::manual(1_000_000));
+    let (mut stuck, mut quiet) = (server.connect(), server.connect());
+    stuck.ask("watch fetchers\r\n", "OK\r\n");
+    // It has nothing to read, and watches on.
+    quiet.ask("watch evictions\r\n", "OK\r\n");
+    let mut client = server.connect();
+    eventually("nothing more goes out to it", || {
+        client.send(b"get a\r\n".repeat(1000));
+        client.expect(b"END\r\n".repeat(1000));
+        server.node.watchers.stats().skipped > 100_000
+    });
+    eventually("it is closed", || {
+        server.node.clock.advance(20);
+        server.node.registry.totals().watcher_kicks == 1
+    });
+    assert_eq!(server.node.watchers.stats().watchers, 1);
+    client.ask("get a\r\n", "END\r\n");
+}
+
+#[test]
 fn a_client_that_floods_does_not_keep_its_neighbour_waiting() {
     let server = TestServer::start(ServerConfig { workers: 1, ..config() });
     let mut flood = server.connect();

@@ -131,6 +131,7 @@ fn explain(error: ServerError) -> anyhow::Error {
 fn server_config(settings: &Settings) -> anyhow::Result<ServerConfig> {
     Ok(ServerConfig {
         listeners: endpoints::listeners(settings)?,
+        commands: settings.admin_commands,
         workers: settings.threads,
         max_connections: settings.max_connections,
         backlog: settings.backlog,
@@ -192,6 +193,7 @@ mod tests {
         let settings = Settings::new(&resolved).expect("the defaults fit together");
         let (ours, theirs) = (server_config(&settings).expect("they can be had"), ServerConfig::default());
         assert_eq!(ours.listeners, theirs.listeners);
+        assert_eq!(ours.commands, theirs.commands);
         assert_eq!(ours.workers, theirs.workers);
         assert_eq!(ours.max_connections, theirs.max_connections);
         assert_eq!(ours.backlog, theirs.backlog);

@@ -43,6 +43,7 @@ policy = \"batch\"              # online (default) or batch
 max_connections = 100         # limits of its own; without them the node's options of the same names hold
 idle_timeout = \"10m\"
 output_limit = \"1m\"
+admin_commands = \"none\"       # commands of operators that it obeys, in place of the node's
 ```
 
 `policy` says how requests that come through a listener are treated: `online` is interactive traffic, `batch` is bulk traffic

@@ -36,10 +36,11 @@ pub enum ExtraAddress {
 }
 
 /// The keys of a `[[listener]]` table.
-pub const KEYS: &[&str] = &["address", "policy", "unix_mask", "max_connections", "idle_timeout", "output_limit"];
+pub const KEYS: &[&str] =
+    &["address", "policy", "unix_mask", "max_connections", "idle_timeout", "output_limit", "admin_commands"];
 
 /// The options that a listener may have of its own.
-const LIMITS: [Id; 3] = [Id::MaxConnections, Id::IdleTimeout, Id::OutputLimit];
+const LIMITS: [Id; 4] = [Id::MaxConnections, Id::IdleTimeout, Id::OutputLimit, Id::AdminCommands];
 
 /// Reads an address: `host:port`, or an absolute path for a Unix socket.
 pub fn address(text: &str) -> Result<ExtraAddress, &'static str> {
@@ -75,6 +76,7 @@ pub fn limit(limits: &mut ListenerLimits, key: &str, text: &str) -> Result<bool,
     match kind.read(text).ok_or_else(|| kind.range())? {
         Value::Number(most) => limits.max_connections = usize::try_from(most).ok(),
         Value::Seconds(seconds) => limits.idle_timeout = Some(Duration::from_secs(seconds)),
+        Value::Commands(commands) => limits.commands = Some(commands),
         Value::Size(bytes) => limits.output_limit = usize::try_from(bytes).ok(),
         other => unreachable!("no limit of a listener is {other:?}"),
     }
@@ -101,12 +103,13 @@ impl fmt::Display for ExtraAddress {
 impl fmt::Display for ExtraListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}", self.address, policy_name(self.policy))?;
-        let ListenerLimits { max_connections, idle_timeout, output_limit } = self.limits;
+        let ListenerLimits { max_connections, idle_timeout, output_limit, commands } = self.limits;
         let number = |number: usize| Value::Number(number as u64);
         let limits = [
             max_connections.map(number),
             idle_timeout.map(|timeout| Value::Seconds(timeout.as_secs())),
             output_limit.map(|bytes| Value::Size(bytes as u64)),
+            commands.map(Value::Commands),
         ];
         for (id, limit) in LIMITS.into_iter().zip(limits) {
             limit.iter().try_for_each(|limit| write!(f, ", {} {limit}", id.spec().key))?;

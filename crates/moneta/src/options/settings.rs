@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moneta_memory::MemoryConfig;
+use moneta_server::config::Commands;
 
 use crate::options::address::{HostPort, ListenAddress};
 use crate::options::listener::ExtraListener;
@@ -64,6 +65,8 @@ pub struct Settings {
     pub dump_enabled: bool,
     /// `watch` is obeyed.
     pub watch_enabled: bool,
+    /// Commands of operators that listeners obey.
+    pub admin_commands: Commands,
     /// Admin HTTP, unless it is off.
     pub admin: Option<HostPort>,
     /// How long a graceful stop goes on accepting.
@@ -121,6 +124,7 @@ impl Settings {
             flush_enabled: !switch(resolved, Id::DisableFlushAll),
             dump_enabled: !switch(resolved, Id::DisableDumping),
             watch_enabled: !switch(resolved, Id::DisableWatch),
+            admin_commands: commands(resolved),
             admin: admin(resolved),
             lame_duck: seconds(Id::LameDuck),
             drain_timeout: seconds(Id::DrainTimeout),
@@ -230,6 +234,13 @@ fn addresses(resolved: &Resolved) -> Vec<ListenAddress> {
     match resolved.value(Id::Listen) {
         Value::Addresses(addresses) => addresses.clone(),
         other => unreachable!("the table makes these addresses, not {other:?}"),
+    }
+}
+
+fn commands(resolved: &Resolved) -> Commands {
+    match resolved.value(Id::AdminCommands) {
+        Value::Commands(commands) => *commands,
+        other => unreachable!("the table makes these commands, not {other:?}"),
     }
 }
 

@@ -63,6 +63,7 @@ pub enum Id {
     DisableFlushAll,
     DisableDumping,
     DisableWatch,
+    AdminCommands,
     Admin,
     LameDuck,
     DrainTimeout,
@@ -597,6 +598,18 @@ pub const TABLE: &[OptionSpec] = &[
         summary: "Refuse the `watch` command",
         when: "When keys are secrets.",
         ..option(Id::DisableWatch, "disable_watch", Group::Access, Kind::Switch, "false")
+    },
+    OptionSpec {
+        summary: "Commands of operators that clients may give, as far as the switches above allow them; others are refused",
+        when: "none, or fewer, where clients are not operators; a [[listener]] with admin_commands of its own, such as a Unix socket, \
+               is then the operators' door.",
+        ..option(
+            Id::AdminCommands,
+            "admin_commands",
+            Group::Access,
+            Kind::Commands,
+            "cache_memlimit,flush_all,shutdown,verbosity,watch",
+        )
     },
     OptionSpec {
         summary: "Address of the admin HTTP listener (/metrics, /healthz, /readyz, /stats), or `off`",

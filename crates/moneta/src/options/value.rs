@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moneta_flash::DeviceConfig;
+use moneta_server::config::Commands;
 use moneta_store::Promotion;
 
 use crate::options::address::{HostPort, ListenAddress};
@@ -66,6 +67,8 @@ pub enum Kind {
     },
     /// File permissions in octal.
     Mode,
+    /// Commands of operators, separated by commas, or `none`.
+    Commands,
     /// One of a few words.
     Choice(&'static [&'static str]),
     /// A path of a file; may be left out.
@@ -103,6 +106,8 @@ pub enum Value {
     Percent(u8),
     /// Of a [`Kind::Mode`].
     Mode(u32),
+    /// Of [`Kind::Commands`].
+    Commands(Commands),
     /// Of a [`Kind::Choice`].
     Choice(&'static str),
     /// Of a [`Kind::Path`].
@@ -138,6 +143,7 @@ impl Kind {
             Kind::Percent { max } => percent(text).filter(|share| *share <= max).map(Value::Percent),
             Kind::Mode => mode(text).map(Value::Mode),
             Kind::Choice(words) => words.iter().find(|word| **word == text).map(|word| Value::Choice(word)),
+            Kind::Commands => text.parse().ok().map(Value::Commands),
             Kind::Path => Some(Value::Path((!text.is_empty()).then(|| PathBuf::from(text)))),
             Kind::Addresses => addresses(text).map(Value::Addresses),
             Kind::Admin if text == "off" => Some(Value::Admin(None)),
@@ -176,6 +182,7 @@ impl Kind {
             Kind::Mode => "file permissions in octal, from 0 to 777".into(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Path => "a path".into(),
+            Kind::Commands => format!("`none`, or some of {}, separated by commas", Commands::ALL),
             Kind::Addresses => {
                 "addresses separated by commas, each an IP address or host name, with `:port` if it is not --port's (IPv6 \
                  with a port: [::1]:11211)"
@@ -204,6 +211,7 @@ impl Kind {
             Kind::Mode => "OCTAL",
             Kind::Choice(words) => return words.join("|"),
             Kind::Path => "FILE",
+            Kind::Commands => "COMMANDS",
             Kind::Addresses => "ADDRESSES",
             Kind::Admin => "ADDRESS",
             Kind::OptionalPort => "PORT",
@@ -240,6 +248,7 @@ impl fmt::Display for Value {
             Value::Duration(time) => Value::Seconds(time.as_secs()).fmt(f),
             Value::Percent(share) => write!(f, "{share}%"),
             Value::Mode(mode) => write!(f, "{mode:o}"),
+            Value::Commands(commands) => write!(f, "{commands}"),
             Value::Choice(word) => write!(f, "{word}"),
             Value::Path(path) => path.iter().try_for_each(|path| write!(f, "{}", path.display())),
             Value::Addresses(addresses) => write_list(f, addresses.iter()),

@@ -115,6 +115,9 @@ pub(super) const TABLE: &[Metric] = &[
     counter("moneta_authentication_failures", "Authentication attempts that failed.", |now| {
         one(now.totals.auth_errors)
     }),
+    counter("moneta_watchers_closed", "Watchers closed for taking nothing of what waited for them.", |now| {
+        one(now.totals.watcher_kicks)
+    }),
     counter("moneta_logins_closed", "Connections closed over their log-in, by why.", |now| {
         let totals = &now.totals;
         by(

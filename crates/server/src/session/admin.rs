@@ -8,6 +8,7 @@ use moneta_store::Store;
 
 use super::{After, Flow, Session, Stage, Worker};
 use crate::dump::{Dump, DumpKind};
+use crate::node::Commands;
 use crate::stats;
 use crate::watch;
 
@@ -43,6 +44,10 @@ impl Session {
     ) -> Flow {
         let node = &worker.node;
         let text = Style::Text(Default::default());
+        if let Some((what, style)) = self.forbidden(command) {
+            not_allowed(&style, what, self.out(output));
+            return Flow::Next;
+        }
         let (style, line) = match *command {
             Command::Verbosity { level, style } => {
                 node.set_verbosity(level.min(VERBOSITY_MAX));
@@ -68,6 +73,19 @@ impl Session {
         };
         encode::reply(&style, &[], Reply::Line(line), 0, self.out(output));
         if self.stage == Stage::Watching { Flow::Deaf } else { Flow::Next }
+    }
+
+    /// The command's name and style, if its listener does not obey it.
+    fn forbidden<'a>(&self, command: &Command<'a>) -> Option<(&'static str, Style<'a>)> {
+        let text = Style::Text(Default::default());
+        let (command, what, style) = match *command {
+            Command::CacheMemlimit { style, .. } => (Commands::CACHE_MEMLIMIT, "cache_memlimit", style),
+            Command::Shutdown { .. } => (Commands::SHUTDOWN, "shutdown", text),
+            Command::Verbosity { style, .. } => (Commands::VERBOSITY, "verbosity", style),
+            Command::Watch { .. } => (Commands::WATCH, "watch", text),
+            _ => return None,
+        };
+        (!self.peer.commands.allow(command)).then_some((what, style))
     }
 
     fn watch<S: Store>(&mut self, worker: &Worker<S>, arguments: &[u8]) -> &'static str {

@@ -12,7 +12,7 @@ use super::parked::Waiting;
 use super::ticket::Ticket;
 use super::{Session, Worker};
 use crate::counters::Counters;
-use crate::node::Peer;
+use crate::node::{Commands, Peer};
 use crate::prefixes::Use;
 use crate::watch;
 
@@ -73,7 +73,7 @@ pub(super) fn answer_write<S: Store>(
         worker.node.watchers.stored(peer, asked.key, asked.request, written, size);
     }
     if worker.node.prefixes.is_enabled() {
-        worker.node.prefixes.count(asked.key, Use::Set);
+        worker.node.prefixes.count(asked.key, Use::Set, worker.node.clock.now());
     }
     let reply = match written {
         Written::Stored { cas } => Reply::Stored { cas, size },
@@ -97,7 +97,7 @@ pub(super) fn answer_delete<S: Store>(
 ) {
     let counters = &worker.counters;
     if worker.node.prefixes.is_enabled() {
-        worker.node.prefixes.count(asked.key, Use::Delete);
+        worker.node.prefixes.count(asked.key, Use::Delete, worker.node.clock.now());
     }
     let reply = match outcome {
         Ok(Deleted::Deleted) => {
@@ -246,7 +246,7 @@ impl Session {
         output: &mut Vec<u8>,
     ) {
         worker.counters.cmd_flush.bump();
-        if !worker.node.settings.flush_enabled {
+        if !worker.node.settings.flush_enabled || !self.peer.commands.allow(Commands::FLUSH_ALL) {
             return super::admin::not_allowed(style, "flush_all", self.out(output));
         }
         match worker.store.flush(delay) {

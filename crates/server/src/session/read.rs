@@ -89,7 +89,8 @@ impl Asked<'_> {
             worker.node.watchers.fetched(peer, self.key, found);
         }
         if worker.node.prefixes.is_enabled() {
-            worker.node.prefixes.count(self.key, Use::Get { hit: matches!(found, watch::Fetched::Found { .. }) });
+            let hit = matches!(found, watch::Fetched::Found { .. });
+            worker.node.prefixes.count(self.key, Use::Get { hit }, worker.node.clock.now());
         }
     }
 }

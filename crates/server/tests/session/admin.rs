@@ -4,10 +4,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use moneta_server::auth::Authenticator;
-use moneta_server::node::{ConnectionView, Lifecycle, ListConnections, NodeSettings};
-use moneta_server::session::After;
+use moneta_server::node::{Commands, ConnectionView, Lifecycle, ListConnections, NodeSettings, Peer};
+use moneta_server::session::{After, Session};
 
 use crate::talk::{Talk, expect, worker};
+
+#[test]
+fn a_listener_obeys_the_commands_of_operators_that_it_is_given() {
+    let worker = worker(NodeSettings { shutdown_enabled: true, ..NodeSettings::default() }, Authenticator::off());
+    let ask = |commands: &str, request: &str| {
+        let peer = Peer { commands: commands.parse::<Commands>().unwrap(), ..Peer::default() };
+        let (mut session, mut output) = (Session::new(peer), Vec::new());
+        session.receive(&worker, request.as_bytes(), &mut output, 1 << 16);
+        String::from_utf8(output).unwrap()
+    };
+    let requests = [
+        ("cache_memlimit", "cache_memlimit 1\r\n"),
+        ("flush_all", "flush_all\r\n"),
+        ("shutdown", "shutdown nonsense\r\n"),
+        ("verbosity", "verbosity 1\r\n"),
+        ("watch", "watch\r\n"),
+    ];
+    for (name, request) in requests {
+        assert_eq!(ask("none", request), format!("CLIENT_ERROR {name} not allowed\r\n"));
+        assert!(!ask(name, request).contains("not allowed"), "{name}");
+        let others: Vec<&str> = requests.iter().map(|(other, _)| *other).filter(|other| *other != name).collect();
+        assert_eq!(ask(&others.join(","), request), format!("CLIENT_ERROR {name} not allowed\r\n"));
+    }
+    assert!("flush_all,nonsense".parse::<Commands>().is_err());
+    assert_eq!(Commands::ALL.to_string().parse(), Ok(Commands::ALL));
+}
 
 #[test]
 fn settings_are_changed_or_refused() {

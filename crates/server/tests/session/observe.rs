@@ -107,6 +107,43 @@ fn a_slow_watcher_is_woken_loses_lines_and_is_told_how_many() {
     assert_eq!(told + seen, reads + 1);
 }
 
+/// While no watcher has room an event must cost no line and no lock; none of them may be lost count of.
+#[test]
+fn events_that_no_watcher_has_room_for_are_counted_and_told() {
+    let worker = plain();
+    let (mut first, mut second) = (Talk::new(), Talk::new());
+    first.say(&worker, b"watch\r\n");
+    second.say(&worker, b"watch fetchers mutations\r\n");
+    let mut client = Talk::new();
+    let reads = 20_000;
+    for _ in 0..reads {
+        client.say(&worker, b"get a\r\n");
+    }
+    // Lines are numbered as they are made: those of a full hub are not made.
+    let number = |line: &str| line.split("gid=").nth(1)?.split(' ').next()?.parse::<usize>().ok();
+    for watcher in [&mut first, &mut second] {
+        let mut output = Vec::new();
+        watcher.poll(&worker, &mut output);
+        client.say(&worker, b"get a\r\n");
+        watcher.poll(&worker, &mut output);
+        let text = String::from_utf8(output).unwrap();
+        let told: usize = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("[skipped: ")?.strip_suffix(']'))
+            .map(|told| told.parse::<usize>().unwrap())
+            .sum();
+        let seen = text.lines().filter(|line| line.contains("item_get")).count();
+        assert!((reads + 1..=reads + 2).contains(&(told + seen)), "{told} told, {seen} seen");
+        let last = text.lines().filter_map(number).max().unwrap();
+        assert!(last < 5_000, "line {last} was made for nobody");
+    }
+    watched(&mut first, &worker);
+    watched(&mut second, &worker);
+    client.say(&worker, b"set a 0 0 1\r\nx\r\n");
+    assert!(watched(&mut first, &worker).is_empty());
+    assert_eq!(watched(&mut second, &worker).len(), 1);
+}
+
 #[test]
 fn only_so_many_may_watch() {
     let worker = plain();
