@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+# How often `make crash` repeats each test of the crash model.
+CRASH_ROUNDS ?= 50
 # Where `make run` keeps items, and how much of it.
 FLASH ?= data:1g
 
@@ -15,7 +17,7 @@ TESTED := --workspace --exclude moneta-rocks --features moneta/lmdb
 ENGINES := -p moneta-rocks -p moneta-embedded -p moneta -p moneta-conformance \
 	--features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 
-.PHONY: help run build test test-engines test-python test-clients test-go test-java lint fuzz bench
+.PHONY: help run build test test-engines test-python test-clients test-go test-java lint fuzz crash bench
 
 help:
 	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
@@ -24,6 +26,7 @@ help:
 	@echo 'make test-clients  real clients in Go and Java; installs what they need'
 	@echo 'make lint          formatting, clippy, dependencies'
 	@echo 'make fuzz          fuzz the decoder, the session and the region reader for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
+	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make bench         how to compare with memcached'
 
 run:
@@ -68,6 +71,9 @@ lint:
 
 fuzz:
 	fuzz/run.sh $(FUZZ_SECONDS)
+
+crash:
+	MONETA_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test -p moneta-flash --test breaking crash:: -- --nocapture
 
 bench:
 	@echo 'docs/benchmarks.md has the commands; a first one:'

@@ -7,6 +7,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Instant;
 
 use moneta_store::{Key, OwnedKey, Pending, Step, StoreError};
 
@@ -66,11 +67,13 @@ impl Inner {
         mut again: impl FnMut(&Arc<Inner>, &Key<'_>, Option<&Fetched>) -> Attempt<T>,
     ) -> Result<T, StoreError> {
         let mut attempt = first;
+        // Of the whole request, however often it finds the room taken by another.
+        let mut deadline = None;
         loop {
             attempt = match attempt {
                 Attempt::Done(ended) => return ended,
                 Attempt::Durable(outcome, number) => {
-                    self.log.queue.wait(Goal::Durable(number)).await?;
+                    self.log.queue.wait_until(Goal::Durable(number), by(&self, &mut deadline)).await?;
                     return Ok(outcome);
                 }
                 Attempt::Read(place) => {
@@ -79,16 +82,24 @@ impl Inner {
                 }
                 Attempt::Full(before) => {
                     self.reclaim.need();
-                    let waited = self.log.queue.wait(Goal::Room(before)).await;
+                    let waited = self.log.queue.wait_until(Goal::Room(before), by(&self, &mut deadline)).await;
                     // Also if there will be no room, as devices went off: the operation sees it and takes note of the key.
                     match (again(&self, &key.key(), None), waited) {
-                        (Attempt::Full(_), Err(error)) => return Err(error),
+                        (Attempt::Full(_), Err(error)) => {
+                            self.owe(&key.key());
+                            return Err(error);
+                        }
                         (attempt, _) => attempt,
                     }
                 }
             };
         }
     }
+}
+
+/// The deadline of a request, which begins with its first wait for the flusher.
+fn by(inner: &Inner, deadline: &mut Option<Instant>) -> Instant {
+    *deadline.get_or_insert_with(|| inner.log.queue.deadline())
 }
 
 /// A boxed future, as stores give them out.

@@ -16,10 +16,12 @@ pub(crate) struct Buffer {
     length: usize,
     /// Bytes from the start that are written for good.
     published: AtomicUsize,
-    /// Bytes from the start that are on the device, in whole blocks. Only the flusher looks at this and the next.
+    /// Bytes from the start that were written to the device, in whole blocks. Only the flusher changes this and the next two.
     written: AtomicUsize,
-    /// Bytes from the start that are on the device, the last block as far as it was filled.
+    /// Bytes from the start that were written to the device, the last block as far as it was filled.
     covered: AtomicUsize,
+    /// Bytes from the start, in whole blocks, that a sync has followed.
+    synced: AtomicUsize,
     /// What the buffer holds is not wanted any more: its region was flushed away.
     discarded: AtomicBool,
     /// Keeps the memory.
@@ -62,20 +64,31 @@ impl Buffer {
         &self.bytes()[range]
     }
 
-    /// Bytes from the start that are on the device, in whole blocks.
+    /// Bytes from the start that were written to the device, in whole blocks.
     pub(crate) fn written(&self) -> usize {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Whether everything up to `end` is on the device.
+    /// Whether everything up to `end` was written to the device.
     pub(crate) fn is_covered(&self, end: usize) -> bool {
         self.covered.load(Ordering::Relaxed) >= end
     }
 
-    /// Notes that whole blocks up to `written`, and bytes up to `covered`, are on the device.
+    /// Notes that whole blocks up to `written`, and bytes up to `covered`, were written to the device.
     pub(crate) fn note_written(&self, written: usize, covered: usize) {
         self.written.store(written, Ordering::Relaxed);
         self.covered.store(covered, Ordering::Relaxed);
+    }
+
+    /// Notes that a sync has followed all that was written.
+    pub(crate) fn note_synced(&self) {
+        self.synced.store(self.written(), Ordering::Relaxed);
+    }
+
+    /// What was written since the last sync is to be written again: a sync has failed.
+    pub(crate) fn distrust(&self) {
+        let synced = self.synced.load(Ordering::Relaxed);
+        self.note_written(synced, synced);
     }
 
     pub(crate) fn discard(&self) {
@@ -133,6 +146,7 @@ impl BufferPool {
             published: AtomicUsize::new(0),
             written: AtomicUsize::new(0),
             covered: AtomicUsize::new(0),
+            synced: AtomicUsize::new(0),
             discarded: AtomicBool::new(false),
             map: Some(map),
             pool: Arc::clone(self),

@@ -28,6 +28,10 @@ pub struct FlashConfig {
     pub flush_interval: Duration,
     /// When a write is acknowledged.
     pub durability: Durability,
+    /// How long a write may wait for room or for durability before it fails.
+    pub wait_limit: Duration,
+    /// How long a stop may take to write what is in RAM, and the snapshot.
+    pub stop_limit: Duration,
     /// How requests read devices.
     pub io: Io,
     /// Whether to go round the page cache where the file system lets us.
@@ -85,6 +89,8 @@ impl FlashConfig {
             item_max: 1 << 20,
             flush_interval: Duration::from_secs(1),
             durability: Durability::Interval,
+            wait_limit: Duration::from_secs(5),
+            stop_limit: Duration::from_secs(60),
             io: Io::Auto,
             direct: true,
             io_threads: 8,

@@ -14,9 +14,10 @@ use parking_lot::{Mutex, RwLock};
 use crate::attempt::pend;
 use crate::config::FlashConfig;
 use crate::counters::Counters;
+use crate::debts::{Debts, ForFlusher};
 use crate::devices::{Devices, Opened};
 use crate::error::FlashError;
-use crate::flusher::{Flusher, Goal};
+use crate::flusher::{FlushQueue, Flusher, Goal};
 use crate::format::BLOCK;
 use crate::identity::Shards;
 use crate::io::{ReadCounters, Reader};
@@ -30,7 +31,7 @@ use crate::regions::Regions;
 use crate::sequence::floor_at;
 use crate::shard::{Room, Shard};
 use crate::snapshot;
-use crate::threads::Threads;
+use crate::threads::{Joined, Threads};
 
 /// A shard on cache lines of its own: its neighbours' locks are busy too.
 #[repr(align(128))]
@@ -51,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<Clock>,
     pub(crate) reclaim: Arc<Reclaim>,
     pub(crate) presence: Presence,
+    pub(crate) debts: Debts,
     pub(crate) observer: RwLock<Option<Arc<dyn Observer>>>,
     /// The moment of a flush that waits, 0 without one.
     pub(crate) flush_at: AtomicU32,
@@ -122,7 +124,9 @@ impl Flash {
         let is_new = fresh && why_fresh.is_none();
         let floor = if is_new { state.sequence_floor } else { state.sequence_floor.max(floor_at(clock.now())) };
         let (tier, table) = ((devices.tier(), devices.seed()), Arc::clone(&regions));
-        let log = Arc::new(Log::new(table, Arc::clone(&counters), Arc::clone(&reclaim), tier, region_bytes, floor));
+        let (counted, reclaimed) = (Arc::clone(&counters), Arc::clone(&reclaim));
+        let queue = FlushQueue::new(config.wait_limit);
+        let log = Arc::new(Log::new(table, counted, reclaimed, tier, region_bytes, floor, queue));
         let reads = Arc::new(ReadCounters::default());
         let reader = Reader::new(devices.all().to_vec(), config.io, config.io_threads, Arc::clone(&reads))?;
         let (shards, identities) = make_shards(devices.shard_bits(), config.index_bytes)?;
@@ -139,6 +143,7 @@ impl Flash {
             clock,
             reclaim,
             presence: Presence::default(),
+            debts: Debts::default(),
             observer: RwLock::new(None),
             flush_at: AtomicU32::new(state.flush_at),
             flushing: Mutex::new(()),
@@ -229,36 +234,46 @@ impl Inner {
     }
 
     fn start_threads(self: &Arc<Self>) -> Result<(), FlashError> {
-        let inner = Arc::downgrade(self);
-        let flusher = Flusher {
-            log: Arc::clone(&self.log),
-            devices: Arc::clone(&self.devices),
-            counters: Arc::clone(&self.counters),
-            interval: self.config.flush_interval,
-            came_back: Box::new(move || {
-                if let Some(inner) = inner.upgrade() {
-                    inner.came_back();
-                }
-            }),
-        };
+        let (devices, counters) = (Arc::clone(&self.devices), Arc::clone(&self.counters));
+        let engine = Box::new(ForFlusher(Arc::downgrade(self)));
+        let flusher = Flusher::new(Arc::clone(&self.log), devices, counters, self.config.flush_interval, engine);
         self.flusher.start("flash-flush", move || flusher.run())?;
+        let queue = Arc::clone(&self.log.queue);
+        self.flusher.start("flash-watch", move || queue.watch())?;
         let reclaimer = Reclaimer::new(Arc::clone(self));
         self.reclaimer.start("flash-reclaim", move || reclaimer.run())
     }
 
-    /// Ends the threads; with `flush`, after everything is written and a snapshot of the index is kept.
-    fn shut_down(&self, flush: bool) {
+    /// Ends the threads; with `flush`, after everything is written and a snapshot of the index is kept. Gives up what is not
+    /// done in the time that a stop may take.
+    fn shut_down(self: &Arc<Self>, flush: bool) {
+        let deadline = Instant::now() + self.config.stop_limit;
         self.reclaim.stop();
         if flush {
             // While it ends it may wait for the flusher.
-            self.reclaimer.join();
+            self.reclaimer.join(deadline);
         }
         self.log.queue.stop(flush);
-        let first = self.flusher.join();
-        self.reclaimer.join();
-        if first && flush && !self.log.queue.is_off() {
-            self.sweep_flushed(|| true);
-            snapshot::save(self);
+        let joined = self.flusher.join(deadline);
+        if joined == Joined::Late {
+            let seconds = self.config.stop_limit.as_secs();
+            tracing::error!(seconds, "a device did not take in time what was in RAM alone: what it lacks is lost");
+            self.log.queue.stop(false);
+        }
+        self.reclaimer.join(deadline);
+        if joined == Joined::Ended && flush && !self.log.queue.is_off() {
+            self.sweep_flushed(|| Instant::now() < deadline);
+            self.save_snapshot(deadline);
+        }
+    }
+
+    fn save_snapshot(self: &Arc<Self>, deadline: Instant) {
+        let (inner, saver) = (Arc::clone(self), Threads::default());
+        let started = saver.start("flash-snapshot", move || snapshot::save(&inner));
+        if let Err(error) = started {
+            tracing::warn!(%error, "no index snapshot is kept; the next start reads footers");
+        } else if saver.join(deadline) == Joined::Late {
+            tracing::warn!("the index snapshot is not written in time; the next start reads footers");
         }
     }
 

@@ -112,7 +112,8 @@ impl Inner {
         self.log.queue.run(self.save_flush(Some(below), moment, told));
         regions.iter().for_each(|region| self.regions.get(*region).set_state(State::Reclaiming));
         for (number, region) in self.regions.iter().filter(|(_, region)| (1..below).contains(&region.sequence())) {
-            let taken = [State::Sealed, State::Closed].map(|from| region.change_state(from, State::Reclaiming));
+            let taken =
+                [State::Sealed, State::Written, State::Closed].map(|from| region.change_state(from, State::Reclaiming));
             if taken.contains(&true) {
                 if let Some(buffer) = region.resident.read().as_ref() {
                     buffer.discard();
@@ -175,7 +176,7 @@ impl Inner {
         }
     }
 
-    /// Devices answer again. What was changed meanwhile they know nothing of, so all they hold goes.
+    /// Devices answer again. What was changed meanwhile they know nothing of, so all they hold goes: jobs write that down.
     pub(crate) fn came_back(&self) {
         if self.log.queue.take_outdated() {
             tracing::warn!("items on the SSD were changed while it was off: the SSD tier starts empty");

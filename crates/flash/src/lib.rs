@@ -9,6 +9,7 @@ mod batches;
 mod buffer;
 mod config;
 mod counters;
+mod debts;
 mod devices;
 mod engine;
 mod entries;

@@ -123,11 +123,12 @@ impl Log {
         (tier, seed): (u64, u64),
         region_bytes: usize,
         floor: u64,
+        queue: Arc<FlushQueue>,
     ) -> Self {
         Self {
             regions,
             sequence: Sequence::above(floor),
-            queue: FlushQueue::new(),
+            queue,
             buffers: BufferPool::new(region_bytes, GROUPS + SEALED_MAX),
             forgotten: Forgotten::new(),
             groups: Default::default(),
@@ -174,7 +175,12 @@ impl Log {
         if is_there { sequence } else { 0 }
     }
 
-    /// How many records have been appended.
+    /// Counts a record that is to be appended later. It is not durable before it is.
+    pub(crate) fn count_append(&self) {
+        self.appended.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many records have been appended, with those that are owed.
     pub(crate) fn appended(&self) -> u64 {
         self.appended.load(Ordering::Acquire)
     }

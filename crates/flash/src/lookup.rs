@@ -14,6 +14,9 @@ use crate::io::Aligned;
 use crate::location::Location;
 use crate::shard::Shard;
 
+/// Bytes that a device writes whole or not at all.
+const SECTOR: usize = 512;
+
 /// Where a record lies on a device, for as long as its region is what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -178,16 +181,20 @@ impl Inner {
 
     /// Whether all records that begin between `from` and `end` are sound. `bytes` may end within the last of them; then it must
     /// at least end where the table of regions has another begin, or records end.
+    ///
+    /// A region that was being filled when the node ended may end in records that the device wrote in part. They were never
+    /// synced, and say nothing of what was.
     fn is_undamaged(&self, fetched: &Fetched, from: usize, start: usize, end: usize) -> bool {
+        let was_filling = self.regions.get(fetched.place.region).span().ended == 0;
         let mut at = from;
         while at < end {
             let Some(header) = fetched.bytes.get(at - start..).and_then(Header::read) else { return true };
             let next = at + header.len();
             if next - start > fetched.bytes.len() {
-                return self.is_boundary(fetched.place.region, next);
+                return self.is_boundary(fetched.place.region, next) || at > from && was_filling;
             }
             if !is_sound(fetched, at - start, start) {
-                return false;
+                return at > from && was_filling && is_torn(fetched, at - start);
             }
             at = next;
         }
@@ -215,4 +222,16 @@ impl Inner {
 fn is_sound(fetched: &Fetched, at: usize, start: usize) -> bool {
     let salt = Salt { key: fetched.salt, offset: (start + at) as u32 };
     View::read(&fetched.bytes[at..]).is_some_and(|view| view.is_whole() && view.is_sound(salt))
+}
+
+/// Whether an unsound record of a region that was being filled when the node ended is one that the device wrote in part: a
+/// sector is missing of it. The block held what was synced, and zeros behind, when the record was written; each of its
+/// sectors is as it was then or as it should be. What comes before it is what it was, then, and no newer version is lost.
+fn is_torn(fetched: &Fetched, at: usize) -> bool {
+    let block = &fetched.bytes[..BLOCK.min(fetched.bytes.len())];
+    let is_zero = |bytes: &[u8]| !bytes.is_empty() && bytes.iter().all(|byte| *byte == 0);
+    let end = View::read(&fetched.bytes[at..]).map_or(block.len(), |view| at + view.header.len());
+    let first = at.next_multiple_of(SECTOR);
+    let missing = |start: usize| block.get(start..start + SECTOR).is_some_and(is_zero);
+    block.get(at..first).is_some_and(is_zero) || (first..end).step_by(SECTOR).any(missing)
 }

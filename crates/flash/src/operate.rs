@@ -403,7 +403,7 @@ impl Inner {
     }
 
     /// The index is about to forget a key whose last record lies there.
-    fn note_forgotten(&self, key: &Key<'_>, location: Location) {
+    pub(crate) fn note_forgotten(&self, key: &Key<'_>, location: Location) {
         let region = self.regions.get(self.regions.region_of(location.block()));
         self.log.forgotten.note(key.hash, region.sequence());
     }

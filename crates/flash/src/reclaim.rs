@@ -9,16 +9,12 @@
 //! [`Summary::behind`]: crate::format::footer::Summary
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::io;
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
-use moneta_store::{Departed, Departure, Key, StoreError};
+use moneta_store::{Departed, Departure, Key};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::process::{getpriority_process, setpriority_process};
@@ -37,6 +33,7 @@ use crate::regions::State;
 use crate::salvage;
 use crate::survey::{Survey, Use, survey};
 use crate::sweep::{Swept, sweep};
+use crate::threads::block_on;
 
 /// How often regions are looked for that have expired, and how long a device that failed is left alone.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -184,6 +181,11 @@ impl Reclaimer {
         let chosen = match (dead, region.state()) {
             (Some((dead, _)), _) => dead,
             (None, State::Closed) => oldest,
+            (None, State::Written) => {
+                // Its trailer waits for a sync.
+                inner.log.queue.ask_sync();
+                return None;
+            }
             (None, State::Open) => {
                 // A region that fills slowly is the oldest by now. It has to be written before it can go.
                 (0..GROUPS).filter(|group| self.is_open(*group, oldest)).for_each(|group| inner.log.rotate(group, now));
@@ -515,25 +517,4 @@ fn retire(inner: &Inner, region: usize, error: io::Error) -> io::Result<Emptied>
     count(&inner.counters.io_errors, 1);
     tracing::error!(region, device, %error, "a region has a bad block: it is in use no more, and what was in it is gone");
     Ok(Emptied::Retired)
-}
-
-/// Wakes a thread that waits for a future.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Waits for a future on this thread.
-fn block_on(future: impl Future<Output = Result<(), StoreError>>) -> Result<(), StoreError> {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(ended) => return ended,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }

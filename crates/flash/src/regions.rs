@@ -1,12 +1,14 @@
 //! The table of regions: what each holds, and where in its blocks records begin.
 //!
 //! ```text
-//!            begin             seal              written
-//!   free ───────────▶ open ───────────▶ sealed ───────────▶ closed
-//!    ▲                 │                  │                    │ chosen
-//!    │     wiped       │ flush_all        │ flush_all          ▼
-//!    └─────────────────┴──────────────────┴───────────── reclaiming ──▶ retired
-//!                                                          block bad
+//!            begin        seal          records written         trailer written
+//!   free ────────▶ open ───────▶ sealed ───────────────▶ written ──────────────▶ closed
+//!    ▲               │              │                       │     a sync before     │ chosen
+//!    │     wiped     │ flush_all    │ flush_all             │ flush_all             ▼
+//!    └───────────────┴──────────────┴───────────────────────┴────────────────── reclaiming ──▶ retired
+//!                                                                                 block bad
+//!
+//! A trailer that a failed sync leaves in doubt takes its region back from closed to written.
 //! ```
 //!
 //! A region's sequence number is set before anything of its new use is visible and to 0 when it is free; whoever read from a
@@ -29,6 +31,8 @@ pub(crate) enum State {
     Free,
     Open,
     Sealed,
+    /// Its records are written; footer and trailer wait for a sync.
+    Written,
     Closed,
     Reclaiming,
     /// A device cannot read or write it: it is in no use, for good.
@@ -36,7 +40,8 @@ pub(crate) enum State {
 }
 
 impl State {
-    const ALL: [Self; 6] = [Self::Free, Self::Open, Self::Sealed, Self::Closed, Self::Reclaiming, Self::Retired];
+    const ALL: [Self; 7] =
+        [Self::Free, Self::Open, Self::Sealed, Self::Written, Self::Closed, Self::Reclaiming, Self::Retired];
 }
 
 /// One region.

@@ -46,7 +46,7 @@ impl Inner {
                 State::Free => flash.regions_free += 1,
                 State::Open => flash.regions_open += 1,
                 State::Sealed => flash.regions_sealed += 1,
-                State::Closed => flash.regions_closed += 1,
+                State::Written | State::Closed => flash.regions_closed += 1,
                 State::Reclaiming => flash.regions_reclaiming += 1,
                 State::Retired => flash.regions_retired += 1,
             }

@@ -1,14 +1,33 @@
 //! The engine's own threads.
 
-use std::thread::JoinHandle;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::error::FlashError;
 
+/// How often a thread that is to end is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+
 /// Threads that are running.
 #[derive(Default)]
 pub(crate) struct Threads(Mutex<Vec<JoinHandle<()>>>);
+
+/// How waiting for threads ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joined {
+    /// All have ended.
+    Ended,
+    /// That was waited for before, or none was started.
+    Before,
+    /// Some have not ended in time, and run on by themselves.
+    Late,
+}
 
 impl Threads {
     pub(crate) fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), FlashError> {
@@ -17,16 +36,45 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits for all to end. False if that was done before.
-    pub(crate) fn join(&self) -> bool {
+    /// Waits for all to end, up to `deadline`: a thread that a device holds cannot be stopped.
+    pub(crate) fn join(&self, deadline: Instant) -> Joined {
         let threads = std::mem::take(&mut *self.0.lock());
-        let first = !threads.is_empty();
+        let mut joined = if threads.is_empty() { Joined::Before } else { Joined::Ended };
         for thread in threads {
             // The last handle may go on one of these threads; it cannot wait for itself.
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+            if thread.thread().id() == std::thread::current().id() {
+                continue;
+            }
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(LOOK);
+            }
+            if !thread.is_finished() {
+                joined = Joined::Late;
+            } else if thread.join().is_err() {
                 tracing::error!("a thread of the SSD tier panicked");
             }
         }
-        first
+        joined
+    }
+}
+
+/// Wakes a thread that waits for a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future on this thread.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(ended) => return ended,
+            Poll::Pending => std::thread::park(),
+        }
     }
 }

@@ -87,7 +87,7 @@ fn every_option_can_be_set_by_its_environment_variable() {
         "log_level" => "warn",
         "flash" => "/x:1GiB,./y:70MiB",
         "flash_region_size" => "32MiB",
-        "flash_flush_interval" => "250ms",
+        "flash_flush_interval" | "flash_timeout" | "flash_stop_timeout" => "250ms",
         "flash_durability" => "every-write",
         "flash_direct" => "false",
         "flash_io" => "threads",

@@ -50,6 +50,7 @@ impl Devices {
             layout: layout(&all),
             superblocks: Mutex::new(Superblocks::found(found)),
             media,
+            failed_syncs: Arc::default(),
             snapshot_path: None,
             whereabouts: Vec::new(),
         })

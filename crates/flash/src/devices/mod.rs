@@ -18,13 +18,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::{FlashConfig, ITEMS_PER_REGION};
 use crate::error::FlashError;
-use crate::io::{Aligned, BLOCK_BYTES, Media};
+use crate::io::{Aligned, BLOCK_BYTES, Media, SyncsCounted};
 use lock::Whereabouts;
 use place::Place;
 #[cfg(feature = "testing")]
@@ -36,6 +37,7 @@ use tier::{Candidate, Plan, Wanted};
 /// The devices of a tier, opened and locked for as long as one of its [`Media`] lives.
 pub struct Devices {
     media: Vec<Arc<dyn Media>>,
+    failed_syncs: Arc<AtomicU64>,
     /// Device and offset of each region.
     places: Vec<(u32, u64)>,
     region_bytes: usize,
@@ -160,6 +162,9 @@ impl Devices {
         let (fresh, why_fresh) = (plan.fresh, plan.why_fresh.clone());
         let superblocks = Superblocks::carry_out(plan, candidates, &media)?;
         let all: Vec<&Superblock> = superblocks.all().collect();
+        let failed_syncs = Arc::<AtomicU64>::default();
+        let counted = |media| Arc::new(SyncsCounted::new(media, Arc::clone(&failed_syncs))) as Arc<dyn Media>;
+        let media = media.into_iter().map(counted).collect();
         let devices = Self {
             region_bytes: all[0].region_bytes as usize,
             places: places(&all),
@@ -169,6 +174,7 @@ impl Devices {
             layout: layout(&all),
             superblocks: Mutex::new(superblocks),
             media,
+            failed_syncs,
             snapshot_path,
             whereabouts: Vec::new(),
         };
@@ -255,6 +261,11 @@ impl Devices {
     /// All devices.
     pub fn all(&self) -> &[Arc<dyn Media>] {
         &self.media
+    }
+
+    /// Syncs that have failed so far, of all devices, whichever thread made them.
+    pub fn failed_syncs(&self) -> u64 {
+        self.failed_syncs.load(Ordering::Acquire)
     }
 
     /// The tier's state as it was saved last.

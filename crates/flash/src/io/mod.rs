@@ -6,6 +6,7 @@ mod media;
 mod pool;
 mod reader;
 mod ring;
+mod syncs;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub use aligned::Aligned;
 pub use counters::ReadCounters;
 pub use media::{FileMedia, Media};
 pub use reader::Reader;
+pub use syncs::SyncsCounted;
 
 /// What offsets, lengths and addresses of device reads and writes are multiples of, in bytes.
 pub const BLOCK_BYTES: usize = 4096;

@@ -1,9 +1,12 @@
-//! Devices for tests: in RAM, recorded so that a test can cut the power at any write, and failing on command.
+//! Devices for tests: in RAM, recorded so that a test can cut the power at any write, failing on command, and
+//! losing what was not synced.
 
 mod faulty;
 mod memory;
 mod recording;
+mod volatile;
 
 pub use faulty::{Faults, FaultyMedia};
 pub use memory::MemoryMedia;
 pub use recording::{Cut, Recorded, RecordingMedia};
+pub use volatile::{Event, Odds, Replay, VolatileMedia};

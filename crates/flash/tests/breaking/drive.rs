@@ -31,6 +31,7 @@ pub fn config() -> FlashConfig {
         io_threads: 1,
         threads: 1,
         carry_percent: 30,
+        wait_limit: Duration::from_secs(120),
         flush_interval: Duration::from_secs(3600),
         ..FlashConfig::new(devices)
     }
@@ -68,16 +69,16 @@ pub fn finish<T>(step: Step<T>) -> Result<T, StoreError> {
     }
 }
 
-/// A key as the tier takes it.
-pub fn key<'a>(flash: &Flash, name: &'a [u8]) -> Key<'a> {
-    Key::new(name, flash.seed())
+/// A key as a store takes it.
+pub fn key<'a>(store: &impl Store, name: &'a [u8]) -> Key<'a> {
+    Key::new(name, store.seed())
 }
 
 /// Reads with the options of `request`.
-pub fn get_with(flash: &Flash, name: &[u8], request: &Retrieve) -> Result<Option<Vec<u8>>, StoreError> {
+pub fn get_with(store: &impl Store, name: &[u8], request: &Retrieve) -> Result<Option<Vec<u8>>, StoreError> {
     let mut seen = None;
     let mut visitor = |item: &ItemRef<'_>| seen = Some(item.value.to_vec());
-    Ok(match finish(flash.get(&key(flash, name), request, &mut visitor))? {
+    Ok(match finish(store.get(&key(store, name), request, &mut visitor))? {
         Lookup::Visited => seen,
         Lookup::Found(item) => Some(item.value),
         Lookup::Miss { .. } => None,
@@ -85,22 +86,22 @@ pub fn get_with(flash: &Flash, name: &[u8], request: &Retrieve) -> Result<Option
 }
 
 /// Reads.
-pub fn get(flash: &Flash, name: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-    get_with(flash, name, &Retrieve::default())
+pub fn get(store: &impl Store, name: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    get_with(store, name, &Retrieve::default())
 }
 
 /// Stores, and tells the CAS value.
-pub fn set(flash: &Flash, name: &[u8], value: &[u8], exptime: i64) -> Result<u64, StoreError> {
+pub fn set(store: &impl Store, name: &[u8], value: &[u8], exptime: i64) -> Result<u64, StoreError> {
     let request = Write { exptime: Exptime(exptime), ..Write::default() };
-    match finish(flash.set(&key(flash, name), value, &request))? {
+    match finish(store.set(&key(store, name), value, &request))? {
         Written::Stored { cas } => Ok(cas),
         other => panic!("a plain set ended in {other:?}"),
     }
 }
 
 /// Deletes.
-pub fn delete(flash: &Flash, name: &[u8]) -> Result<Deleted, StoreError> {
-    finish(flash.delete(&key(flash, name), &Delete::default()))
+pub fn delete(store: &impl Store, name: &[u8]) -> Result<Deleted, StoreError> {
+    finish(store.delete(&key(store, name), &Delete::default()))
 }
 
 /// What the engine says of itself.

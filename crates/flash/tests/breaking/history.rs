@@ -50,7 +50,7 @@ pub fn value(number: usize, version: u32) -> Vec<u8> {
 }
 
 /// The version that a value is of.
-fn version_of(number: usize, shown: &[u8]) -> Result<u32, String> {
+pub fn version_of(number: usize, shown: &[u8]) -> Result<u32, String> {
     let head = shown.split(|byte| *byte == b';').next().unwrap_or_default();
     let text = std::str::from_utf8(head).map_err(|_| "a value that nobody wrote".to_string())?;
     let version = text.strip_prefix(&format!("{number}:")).and_then(|version| version.parse().ok());

@@ -5,6 +5,7 @@
 
 mod bad_blocks;
 mod collisions;
+mod crash;
 mod drive;
 mod faults;
 mod flips;

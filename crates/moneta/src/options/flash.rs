@@ -39,6 +39,8 @@ impl FlashSettings {
                 "every-write" => Durability::EveryWrite,
                 _ => Durability::Interval,
             },
+            wait_limit: duration(resolved, Id::FlashTimeout),
+            stop_limit: duration(resolved, Id::FlashStopTimeout),
             io: match word(resolved, Id::FlashIo) {
                 "uring" => Io::Uring,
                 "threads" => Io::Threads,

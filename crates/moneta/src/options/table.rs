@@ -28,6 +28,8 @@ pub enum Id {
     FlashStartEmpty,
     FlashFlushInterval,
     FlashDurability,
+    FlashTimeout,
+    FlashStopTimeout,
     FlashDirect,
     FlashIo,
     FlashIoThreads,
@@ -336,6 +338,24 @@ pub const TABLE: &[OptionSpec] = &[
             Group::Flash,
             Kind::Choice(&["interval", "every-write"]),
             "interval",
+        )
+    },
+    OptionSpec {
+        summary: "How long a write may wait for the devices, for room or for its sync, before it fails; if a device does not \
+                  answer for as long, the tier is off until it does",
+        when: "Shorter where clients give up sooner; longer where bulk loads outrun the devices and should wait.",
+        ..option(Id::FlashTimeout, "flash_timeout", Group::Flash, Kind::Milliseconds { min: 10, max: 3_600_000 }, "5s")
+    },
+    OptionSpec {
+        summary: "How long a stop may take to write what is in RAM alone and a snapshot of the index, before it gives up what is left",
+        when: "Longer for billions of items on a slow device; shorter than what the supervisor waits before it kills, with \
+               drain_timeout added.",
+        ..option(
+            Id::FlashStopTimeout,
+            "flash_stop_timeout",
+            Group::Flash,
+            Kind::Milliseconds { min: 10, max: 3_600_000 },
+            "1m",
         )
     },
     OptionSpec {

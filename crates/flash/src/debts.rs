@@ -1,0 +1,129 @@
+//! Tombstones that are owed: of keys whose change had to be given up because there was no room for a record in time.
+//!
+//! A change that fails leaves its key with nothing, since what is there may be old by then. The index forgets such a key at
+//! once. Its record on the device needs a tombstone, or a restart would bring it back, and for that there was no room either:
+//! so the key is kept here, and the flusher appends the tombstone as soon as there is.
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use moneta_store::{Expiry, Key, OwnedKey};
+use parking_lot::Mutex;
+
+use crate::counters::count;
+use crate::engine::Inner;
+use crate::flusher;
+use crate::format::record::{Draft, mark};
+use crate::log::{Log, Over};
+
+/// Keys that are kept at most. More are taken note of as while the tier is off: when it is through, all it holds is flushed.
+const MOST: usize = 1 << 16;
+
+/// The keys.
+#[derive(Default)]
+pub(crate) struct Debts {
+    // Held for a push, and for a swap. Taken with the lock of a key's shard held, never the other way round.
+    keys: Mutex<Vec<OwnedKey>>,
+    /// How many there are, so that a round without any takes no lock.
+    count: AtomicUsize,
+}
+
+impl Debts {
+    /// Takes over a key; false if there is no room for it.
+    fn push(&self, key: &Key<'_>) -> bool {
+        let mut keys = self.keys.lock();
+        let fits = keys.len() < MOST;
+        if fits {
+            keys.push(OwnedKey::of(key));
+            self.count.store(keys.len(), Ordering::Release);
+        }
+        fits
+    }
+
+    fn take(&self) -> Vec<OwnedKey> {
+        let mut keys = self.keys.lock();
+        self.count.store(0, Ordering::Release);
+        std::mem::take(&mut *keys)
+    }
+
+    fn give_back(&self, mut left: Vec<OwnedKey>) {
+        let mut keys = self.keys.lock();
+        keys.append(&mut left);
+        self.count.store(keys.len(), Ordering::Release);
+    }
+}
+
+impl Inner {
+    /// A change of a key was given up for want of room: the key holds nothing from now on.
+    #[cold]
+    pub(crate) fn owe(&self, key: &Key<'_>) {
+        let mut shard = self.shard(key.hash).lock();
+        match self.find(&shard, key.hash) {
+            Some((position, location)) => {
+                self.note_forgotten(key, location);
+                shard.index.remove(position);
+            }
+            // The device may have a record that the index had no room for.
+            None if self.log.evicted(key.hash) != 0 => {}
+            None => return,
+        }
+        if !self.debts.push(key) {
+            self.outdate();
+        }
+        // Behind the push: what waits for everything appended so far waits for the tombstone, too.
+        self.log.count_append();
+    }
+
+    /// Appends the tombstones that are owed, as far as there is room. True if none is owed any more.
+    fn pay(&self) -> bool {
+        if self.debts.count.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        let mut keys = self.debts.take();
+        while let Some(key) = keys.pop() {
+            if !self.append_tombstone(&key.key()) {
+                keys.push(key);
+                break;
+            }
+        }
+        let paid = keys.is_empty();
+        self.debts.give_back(keys);
+        paid
+    }
+
+    /// False if there is no room.
+    fn append_tombstone(&self, key: &Key<'_>) -> bool {
+        let expiry = Expiry::NEVER;
+        let tombstone =
+            Draft { key: key.bytes, value: [&[], &[]], marks: mark::TOMBSTONE, expiry, flags: 0, cas: None };
+        let hash = tombstone.content_hash();
+        let now = self.clock.now();
+        let floor = self.log.floor();
+        let shard = self.shard(key.hash).lock();
+        if shard.find(key.hash).is_some() {
+            // A newer record stands in for the tombstone.
+            return true;
+        }
+        let group = Log::group_of(expiry, now);
+        let over = Over { region: None, floor };
+        let Ok(appended) = self.log.append(&tombstone, key.hash, hash, group, over, now) else { return false };
+        self.note_forgotten(key, appended.location);
+        count(&self.counters.tombstone_bytes, tombstone.len() as u64);
+        true
+    }
+}
+
+/// The engine as the flusher calls it.
+pub(crate) struct ForFlusher(pub(crate) Weak<Inner>);
+
+impl flusher::Engine for ForFlusher {
+    fn pay(&self) -> bool {
+        self.0.upgrade().is_none_or(|inner| inner.pay())
+    }
+
+    fn came_back(&self) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.came_back();
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What was written since the last sync, and what has to be done about it when a sync fails.
+//!
+//! After a failed sync the kernel takes what it could not write for written, and the next sync succeeds without it. So
+//! everything since the last good sync is written again: from RAM where it is still there; what is not is read back, held
+//! against its footer, and written again. A region that does not come back as it was is given up with all that is older.
+//! Other threads sync too (the reclaimer, superblocks), and the kernel tells of a failure only once: so a failed sync of
+//! theirs counts as well.
+
+use std::io;
+use std::sync::Arc;
+
+use moneta_store::Key;
+
+use super::tails::{Stage, Tail, Tails};
+use super::writing::Writer;
+use crate::buffer::Buffer;
+use crate::devices::Devices;
+use crate::format::BLOCK;
+use crate::format::record::{Salt, View, mark, salt_of};
+use crate::format::region::{End, HEADER_BYTES, TRAILER_BYTES};
+use crate::format::{VERSION, footer};
+use crate::io::Aligned;
+use crate::regions::State;
+
+/// What is written and not synced, as far as RAM has it.
+pub(super) struct Unsynced {
+    /// Buffers of regions of which something was written.
+    buffers: Vec<Arc<Buffer>>,
+    /// Failed syncs of all devices that were seen to.
+    failures: u64,
+}
+
+impl Unsynced {
+    pub(super) fn new(devices: &Devices) -> Self {
+        Self { buffers: Vec::new(), failures: devices.failed_syncs() }
+    }
+
+    /// Part of a region is about to be written.
+    pub(super) fn note(&mut self, buffer: &Arc<Buffer>) {
+        if !self.buffers.iter().any(|known| Arc::ptr_eq(known, buffer)) {
+            self.buffers.push(Arc::clone(buffer));
+        }
+    }
+
+    /// A region's memory is about to be let go of.
+    pub(super) fn forget(&mut self, buffer: &Arc<Buffer>) {
+        self.buffers.retain(|known| !Arc::ptr_eq(known, buffer));
+    }
+
+    /// Lets go of what was flushed away.
+    pub(super) fn prune(&mut self) {
+        self.buffers.retain(|buffer| !buffer.is_discarded());
+    }
+
+    /// Syncs all devices.
+    ///
+    /// # Errors
+    /// If a sync failed, or one of another thread has since the last good one: what was written since is in doubt.
+    pub(super) fn sync(&mut self, writer: &Writer) -> io::Result<()> {
+        let health = &writer.log.queue.health;
+        let mut synced = Ok(());
+        // All of them, whatever becomes of the first.
+        for media in writer.devices.all() {
+            synced = synced.and(health.watch(|| media.sync()));
+        }
+        let failures = writer.devices.failed_syncs();
+        if failures == self.failures {
+            self.buffers.drain(..).for_each(|buffer| buffer.note_synced());
+            return synced;
+        }
+        self.failures = failures;
+        self.buffers.drain(..).for_each(|buffer| buffer.distrust());
+        synced
+            .and_then(|()| Err(io::Error::other("a sync of a device failed, and what was written before is in doubt")))
+    }
+
+    /// Writes records again that no buffer holds any more.
+    pub(super) fn restore(&mut self, writer: &Writer, tails: &mut Tails) -> io::Result<()> {
+        for tail in tails.doubtful() {
+            if restore(writer, tail)? {
+                tail.stage = Stage::Unsynced;
+                continue;
+            }
+            tracing::error!(
+                region = tail.region,
+                "what a failed sync lost cannot be written again: the SSD tier starts empty when its devices answer"
+            );
+            writer.log.queue.note_outdated();
+            // No footer says what is not there: a restart that comes first reads the records.
+            tail.stage = Stage::Written;
+            writer.log.regions.get(tail.region).change_state(State::Written, State::Closed);
+        }
+        Ok(())
+    }
+}
+
+/// Reads a region's records back and writes them again, if they are what its footer says. True as well if the region was
+/// flushed away.
+fn restore(writer: &Writer, tail: &Tail) -> io::Result<bool> {
+    let entry = writer.log.regions.get(tail.region);
+    if entry.sequence() != tail.sequence {
+        return Ok(true);
+    }
+    let mut bytes = Aligned::zeroed(tail.end.next_multiple_of(BLOCK));
+    writer.read(tail.region, &mut bytes)?;
+    if !is_whole(&bytes[..tail.end], tail, &writer.devices) {
+        return Ok(false);
+    }
+    let last = writer.devices.region_bytes() - BLOCK;
+    let mut copy = Aligned::zeroed(BLOCK);
+    copy[BLOCK - HEADER_BYTES..].copy_from_slice(&bytes[..HEADER_BYTES]);
+    if bytes.len() > last {
+        let shared = bytes.len() - BLOCK;
+        copy[..tail.end - shared].copy_from_slice(&bytes[shared..tail.end]);
+        bytes[shared..].copy_from_slice(&copy);
+    } else {
+        writer.write_at(tail.region, last, &copy)?;
+    }
+    writer.write_at(tail.region, 0, &bytes)?;
+    Ok(true)
+}
+
+/// Whether a region's header and records are all what its footer says.
+fn is_whole(bytes: &[u8], tail: &Tail, devices: &Devices) -> bool {
+    let head: &[u8; HEADER_BYTES] = bytes.first_chunk().expect("a region is longer than its header");
+    let is_begun = matches!(End::decode(head, devices.tier()), End::Header(found) if found.sequence == tail.sequence);
+    let Some((_, _, entries)) = footer::decode_head(&tail.bytes[..tail.bytes.len() - TRAILER_BYTES], VERSION) else {
+        return false;
+    };
+    let key = salt_of(VERSION, tail.sequence, devices.seed());
+    let mut offset = HEADER_BYTES;
+    for entry in footer::entries(entries) {
+        let Some(view) = bytes.get(offset..).and_then(View::read).filter(View::is_whole) else { return false };
+        let fits = view.header.len() == entry.length as usize
+            && view.header.is(mark::TOMBSTONE) == entry.is_tombstone
+            && footer::kept(Key::new(view.key(), devices.seed()).hash) == entry.hash
+            && view.is_sound(Salt { key, offset: offset as u32 });
+        if !fits {
+            return false;
+        }
+        offset += entry.length as usize;
+    }
+    is_begun && offset == bytes.len()
+}

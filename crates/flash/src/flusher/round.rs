@@ -1,0 +1,193 @@
+//! The flusher's thread: what a round writes, and what follows from how it ends.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::doubt::Unsynced;
+use super::queue::{FlushQueue, Round, Stop};
+use super::tails::Tails;
+use super::writing::Writer;
+use crate::buffer::Buffer;
+use crate::counters::{Counters, count};
+use crate::devices::Devices;
+use crate::log::{GROUPS, Log, Sealed};
+
+/// How long after a failed write devices are tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// How long after a round that had no room for what is owed the next one begins.
+const PAY_AGAIN: Duration = Duration::from_millis(20);
+
+/// What the flusher has the engine do.
+pub(crate) trait Engine: Send {
+    /// Appends what is owed ([`crate::debts`]). False if there is no room for all of it.
+    fn pay(&self) -> bool;
+
+    /// Devices answer again after an error. Leaves jobs that write down what has to go of what they hold.
+    fn came_back(&self);
+}
+
+/// The thread that writes.
+pub(crate) struct Flusher {
+    log: Arc<Log>,
+    writer: Writer,
+    counters: Arc<Counters>,
+    interval: Duration,
+    engine: Box<dyn Engine>,
+    /// Full regions whose records are not all written.
+    sealed: VecDeque<Sealed>,
+    tails: Tails,
+    unsynced: Unsynced,
+    /// There was no room for all that is owed.
+    unpaid: bool,
+}
+
+/// Where an open region ended when a round began.
+pub(super) struct Snapshot {
+    pub(super) region: usize,
+    pub(super) buffer: Arc<Buffer>,
+    pub(super) end: usize,
+}
+
+/// Lets no request wait for a flusher that is gone, however it went.
+struct End(Arc<FlushQueue>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Flusher {
+    pub(crate) fn new(
+        log: Arc<Log>,
+        devices: Arc<Devices>,
+        counters: Arc<Counters>,
+        interval: Duration,
+        engine: Box<dyn Engine>,
+    ) -> Self {
+        let writer = Writer { log: Arc::clone(&log), devices: Arc::clone(&devices), counters: Arc::clone(&counters) };
+        let (tails, unsynced) = (Tails::default(), Unsynced::new(&devices));
+        Self { log, writer, counters, interval, engine, sealed: VecDeque::new(), tails, unsynced, unpaid: false }
+    }
+
+    pub(crate) fn run(mut self) {
+        let queue = Arc::clone(&self.log.queue);
+        let _end = End(Arc::clone(&queue));
+        let mut next_tick = Instant::now() + self.interval;
+        loop {
+            if queue.is_off() {
+                next_tick = next_tick.min(Instant::now() + RETRY);
+            } else if self.unpaid {
+                next_tick = next_tick.min(Instant::now() + PAY_AGAIN);
+            }
+            let round = queue.next_round(next_tick);
+            if round.stop == Stop::Now {
+                return;
+            }
+            if round.tick {
+                next_tick = Instant::now() + if queue.is_off() { RETRY } else { self.interval };
+            }
+            if let Err(error) = self.round(round) {
+                count(&self.counters.io_errors, 1);
+                queue.turn_off(&error);
+            }
+            // A buffer may have come back.
+            queue.note_room();
+            if round.stop == Stop::AfterFlush {
+                return;
+            }
+        }
+    }
+
+    fn round(&mut self, round: Round) -> io::Result<()> {
+        let number = self.log.appended();
+        // Behind the number, which counts what is owed, and before the look at open regions.
+        self.unpaid = !self.engine.pay();
+        let open = if round.commit || round.eager { self.snapshots() } else { Vec::new() };
+        let (sealed, jobs) = self.log.queue.take();
+        self.sealed.extend(sealed);
+        // Before the writes: what they make durable may have been stored after a flush that a job writes down.
+        jobs.into_iter().for_each(|job| job());
+        self.unsynced.prune();
+        self.unsynced.restore(&self.writer, &mut self.tails)?;
+        self.write_sealed()?;
+        let mut wrote = false;
+        for snapshot in &open {
+            wrote |= self.writer.write_open(snapshot, round.commit, &mut self.unsynced)?;
+        }
+        let is_owed = wrote || !self.tails.is_empty() || self.log.queue.durable() < number;
+        if round.commit && is_owed {
+            self.sync()?;
+        }
+        if round.commit {
+            self.committed(number)?;
+        }
+        self.tails.write(&self.writer)?;
+        if round.stop == Stop::AfterFlush && !self.tails.is_empty() {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        let open = |group| {
+            let snapshot = |open: &mut crate::log::Open| Snapshot {
+                region: open.region,
+                buffer: Arc::clone(&open.buffer),
+                end: open.end,
+            };
+            self.log.with_open(group, |open| open.map(snapshot))
+        };
+        (0..GROUPS).filter_map(open).collect()
+    }
+
+    /// Writes the records of full regions and lets go of their memory.
+    fn write_sealed(&mut self) -> io::Result<()> {
+        while let Some(first) = self.sealed.front() {
+            let is_behind = self.sealed.len() > 1;
+            self.writer.write_sealed(first, is_behind, &mut self.unsynced)?;
+            if let Some(sealed) = self.sealed.pop_front() {
+                self.unsynced.forget(&sealed.buffer);
+                self.tails.take(&self.writer, sealed);
+            }
+            self.log.queue.note_room();
+            if self.tails.are_many() {
+                self.sync()?;
+                self.tails.write(&self.writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns when everything written so far is on the devices.
+    fn sync(&mut self) -> io::Result<()> {
+        let synced = self.unsynced.sync(&self.writer);
+        match &synced {
+            Ok(()) => self.tails.note_synced(),
+            Err(_) => self.tails.distrust(&self.writer),
+        }
+        synced
+    }
+
+    /// A round that writes everything has succeeded.
+    fn committed(&self, number: u64) -> io::Result<()> {
+        let queue = &self.log.queue;
+        if queue.is_off() || queue.health.is_outdated() {
+            // Before writes are taken again, and anything is declared durable: what they are to replace goes here.
+            self.engine.came_back();
+            queue.take_jobs().into_iter().for_each(|job| job());
+            if queue.health.is_outdated() {
+                return Err(io::Error::other("what has to go cannot be written to the superblocks"));
+            }
+            if queue.health.turn_on() {
+                tracing::warn!("the devices of the SSD tier answer again");
+            }
+        }
+        if !self.unpaid {
+            queue.note_durable(number);
+        }
+        Ok(())
+    }
+}

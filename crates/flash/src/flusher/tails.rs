@@ -1,0 +1,137 @@
+//! Footers and trailers of full regions, which follow the records one sync later.
+//!
+//! A restart takes a footer's word for what its region holds. A device may write what was not synced in any order, so a
+//! trailer may only go out when all records before it are on the device. It needs no sync for itself: without it a restart
+//! reads the records one by one. So that no round has to sync twice, tails wait for the sync that comes anyway.
+
+use std::io;
+
+use super::writing::Writer;
+use crate::format::BLOCK;
+use crate::io::Aligned;
+use crate::log::Sealed;
+use crate::regions::State;
+
+/// Tails that wait for a sync before one is made for them alone. Each holds some bytes a record in RAM.
+const MANY: usize = 16;
+
+/// The end of a full region.
+pub(super) struct Tail {
+    pub(super) region: usize,
+    pub(super) sequence: u64,
+    /// Where its records end.
+    pub(super) end: usize,
+    /// What is written with the tail because it shares its first block: the last of the records.
+    shared: Vec<u8>,
+    /// Footer and trailer: the last bytes of the region.
+    pub(super) bytes: Vec<u8>,
+    pub(super) stage: Stage,
+}
+
+/// How far a tail has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The records are written; a sync has to follow.
+    Unsynced,
+    /// A sync that followed the records failed: they have to be written again.
+    Doubtful,
+    /// The records are on the device.
+    Ready,
+    /// The tail is written, and the region can be emptied; a sync has to follow.
+    Written,
+}
+
+/// Tails that are not on the devices for good.
+#[derive(Default)]
+pub(super) struct Tails(Vec<Tail>);
+
+impl Tails {
+    /// Takes over a region whose records are written, and lets go of its memory.
+    pub(super) fn take(&mut self, writer: &Writer, sealed: Sealed) {
+        let Sealed { region, sequence, buffer, end, tail } = sealed;
+        let entry = writer.log.regions.get(region);
+        if entry.sequence() != sequence || !entry.change_state(State::Sealed, State::Written) {
+            // It was flushed away.
+            return;
+        }
+        let (whole, first) = (end / BLOCK * BLOCK, (writer.devices.region_bytes() - tail.len()) / BLOCK * BLOCK);
+        let shared = if whole == first { buffer.slice(whole..end).to_vec() } else { Vec::new() };
+        *entry.resident.write() = None;
+        self.0.push(Tail { region, sequence, end, shared, bytes: tail, stage: Stage::Unsynced });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a sync is worth while for the tails alone.
+    pub(super) fn are_many(&self) -> bool {
+        self.0.iter().filter(|tail| tail.stage == Stage::Unsynced).count() >= MANY
+    }
+
+    /// Those whose records have to be written again.
+    pub(super) fn doubtful(&mut self) -> impl Iterator<Item = &mut Tail> {
+        self.0.iter_mut().filter(|tail| tail.stage == Stage::Doubtful)
+    }
+
+    /// Everything that was written is on the devices.
+    pub(super) fn note_synced(&mut self) {
+        self.0.retain_mut(|tail| match tail.stage {
+            Stage::Unsynced => {
+                tail.stage = Stage::Ready;
+                true
+            }
+            Stage::Doubtful | Stage::Ready => true,
+            Stage::Written => false,
+        });
+    }
+
+    /// What was written since the last sync may be lost.
+    pub(super) fn distrust(&mut self, writer: &Writer) {
+        self.0.retain_mut(|tail| match tail.stage {
+            Stage::Unsynced => {
+                tail.stage = Stage::Doubtful;
+                true
+            }
+            Stage::Doubtful | Stage::Ready => true,
+            // Again, for the sake of the records in its first block, unless the region is being emptied.
+            Stage::Written => {
+                tail.stage = Stage::Ready;
+                let entry = writer.log.regions.get(tail.region);
+                entry.sequence() == tail.sequence && entry.change_state(State::Closed, State::Written)
+            }
+        });
+    }
+
+    /// Writes the tails of regions whose records are on the device. From then on they can be emptied.
+    pub(super) fn write(&mut self, writer: &Writer) -> io::Result<()> {
+        let regions = &writer.log.regions;
+        self.0.retain(|tail| tail.stage != Stage::Ready || tail.is_wanted(writer));
+        for tail in self.0.iter_mut().filter(|tail| tail.stage == Stage::Ready) {
+            tail.write(writer)?;
+            tail.stage = Stage::Written;
+            if regions.get(tail.region).change_state(State::Written, State::Closed) {
+                writer.log.note_closed();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tail {
+    /// Whether the region was not flushed away since its records were written.
+    fn is_wanted(&self, writer: &Writer) -> bool {
+        let entry = writer.log.regions.get(self.region);
+        entry.sequence() == self.sequence && entry.state() == State::Written
+    }
+
+    fn write(&self, writer: &Writer) -> io::Result<()> {
+        let region_bytes = writer.devices.region_bytes();
+        let start = region_bytes - self.bytes.len();
+        let first = start / BLOCK * BLOCK;
+        let mut blocks = Aligned::zeroed(region_bytes - first);
+        blocks[..self.shared.len()].copy_from_slice(&self.shared);
+        blocks[start - first..].copy_from_slice(&self.bytes);
+        writer.write_at(self.region, first, &blocks)
+    }
+}

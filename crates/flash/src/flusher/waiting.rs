@@ -1,0 +1,205 @@
+//! Requests that wait for the flusher: each with one entry, however often it is polled, and for so long at most.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use moneta_store::{ErrorKind, StoreError};
+use parking_lot::{Condvar, Mutex};
+use slab::Slab;
+
+use super::queue::FlushQueue;
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// That append and all before it are on the devices.
+    Durable(u64),
+    /// Room has been made since so many regions were freed.
+    Room(u64),
+}
+
+/// All that wait.
+#[derive(Default)]
+pub(super) struct Waiters {
+    // Held for an insert or a removal, and for a look at each of them when something was reached.
+    state: Mutex<State>,
+    /// There is a deadline to watch, or it is the end.
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Slab<Waiter>,
+    /// The thread that watches deadlines knows of none and sleeps.
+    is_idle: bool,
+    ended: bool,
+}
+
+struct Waiter {
+    goal: Goal,
+    deadline: Option<Instant>,
+    /// Taken when it is woken. The entry goes with who waits.
+    waker: Option<Waker>,
+}
+
+impl Waiters {
+    /// Wakes those whose goal `is_reached`.
+    pub(super) fn wake(&self, mut is_reached: impl FnMut(Goal) -> bool) {
+        let woken: Vec<Waker> = {
+            let mut state = self.state.lock();
+            let reached = state.waiting.iter_mut().filter(|(_, waiter)| is_reached(waiter.goal));
+            reached.filter_map(|(_, waiter)| waiter.waker.take()).collect()
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends [`Waiters::watch`].
+    pub(super) fn end(&self) {
+        self.state.lock().ended = true;
+        self.news.notify_all();
+    }
+
+    /// Wakes those whose deadline is over, after `late` was told of it; returns when it is the end.
+    pub(super) fn watch(&self, late: impl Fn()) {
+        let mut state = self.state.lock();
+        while !state.ended {
+            let now = Instant::now();
+            let pending = state.waiting.iter().filter(|(_, waiter)| waiter.waker.is_some());
+            match pending.filter_map(|(_, waiter)| waiter.deadline).min() {
+                None => {
+                    state.is_idle = true;
+                    self.news.wait(&mut state);
+                    state.is_idle = false;
+                }
+                Some(first) if first > now => {
+                    self.news.wait_until(&mut state, first);
+                }
+                Some(_) => {
+                    let is_late = |waiter: &Waiter| waiter.deadline.is_some_and(|deadline| deadline <= now);
+                    let over = state.waiting.iter_mut().filter(|(_, waiter)| is_late(waiter));
+                    let woken: Vec<Waker> = over.filter_map(|(_, waiter)| waiter.waker.take()).collect();
+                    drop(state);
+                    late();
+                    woken.into_iter().for_each(Waker::wake);
+                    state = self.state.lock();
+                }
+            }
+        }
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+}
+
+/// Waits for a [`Goal`].
+pub(crate) struct Wait {
+    queue: Arc<FlushQueue>,
+    goal: Goal,
+    deadline: Option<Instant>,
+    entry: Option<usize>,
+}
+
+impl Wait {
+    pub(super) fn new(queue: Arc<FlushQueue>, goal: Goal, deadline: Option<Instant>) -> Self {
+        Self { queue, goal, deadline, entry: None }
+    }
+
+    fn outcome(&self) -> Option<Result<(), StoreError>> {
+        self.queue.outcome(self.goal).or_else(|| {
+            let late = self.deadline.is_some_and(|deadline| deadline <= Instant::now());
+            late.then(|| Err(StoreError::new(ErrorKind::Timeout, "the device of the SSD tier is too slow")))
+        })
+    }
+
+    /// Leaves a waker where it is found when the goal is reached.
+    fn enter(&mut self, waker: &Waker) {
+        let waiters = &self.queue.waiters;
+        let mut state = waiters.state.lock();
+        match self.entry {
+            Some(entry) => match &mut state.waiting[entry].waker {
+                Some(known) => known.clone_from(waker),
+                none => *none = Some(waker.clone()),
+            },
+            None => {
+                let (goal, deadline, waker) = (self.goal, self.deadline, Some(waker.clone()));
+                self.entry = Some(state.waiting.insert(Waiter { goal, deadline, waker }));
+            }
+        }
+        if state.is_idle && self.deadline.is_some() {
+            waiters.news.notify_one();
+        }
+    }
+}
+
+impl Future for Wait {
+    type Output = Result<(), StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(ended) = self.outcome() {
+            return Poll::Ready(ended);
+        }
+        self.enter(cx.waker());
+        // It may have been reached before the waker was there.
+        match self.outcome() {
+            Some(ended) => Poll::Ready(ended),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry {
+            self.queue.waiters.state.lock().waiting.remove(entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::threads::block_on;
+
+    #[test]
+    fn a_request_that_is_polled_again_and_again_has_one_entry_and_none_when_it_is_gone() {
+        let queue = FlushQueue::new(Duration::from_secs(60));
+        {
+            let mut first = pin!(queue.wait_until(Goal::Durable(1), queue.deadline()));
+            let mut second = pin!(queue.wait_until(Goal::Room(0), queue.deadline()));
+            for _ in 0..1000 {
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(first.as_mut().poll(&mut context).is_pending());
+                assert!(second.as_mut().poll(&mut context).is_pending());
+            }
+            assert_eq!(queue.waiters.len(), 2);
+        }
+        assert_eq!(queue.waiters.len(), 0);
+    }
+
+    #[test]
+    fn who_waits_too_long_is_told_so_and_others_wait_on() {
+        let queue = FlushQueue::new(Duration::from_millis(1));
+        std::thread::scope(|scope| {
+            scope.spawn(|| queue.watch());
+            let late = block_on(queue.wait_until(Goal::Room(0), queue.deadline()));
+            assert_eq!(late.expect_err("there is no room").kind(), ErrorKind::Timeout);
+            assert!(!queue.is_off(), "no call of a device is under way");
+            let patient = scope.spawn(|| block_on(queue.wait(Goal::Room(0))));
+            while queue.waiters.len() == 0 {
+                std::thread::yield_now();
+            }
+            queue.note_room();
+            patient.join().expect("it ends").expect("there is room");
+            queue.end();
+        });
+    }
+}

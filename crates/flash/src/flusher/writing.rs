@@ -1,0 +1,112 @@
+//! Writes of parts of regions.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::doubt::Unsynced;
+use super::round::Snapshot;
+use crate::buffer::Buffer;
+use crate::counters::{Counters, count};
+use crate::devices::Devices;
+use crate::format::BLOCK;
+use crate::format::region::HEADER_BYTES;
+use crate::io::Aligned;
+use crate::log::{Log, Sealed};
+
+/// Bytes of one write: what requests read waits behind it.
+const WRITE_BYTES: usize = 256 << 10;
+/// The same while full regions wait: a device that is slow to answer takes more a second in large pieces.
+const WRITE_BYTES_BEHIND: usize = 1 << 20;
+
+/// What writes to devices.
+pub(super) struct Writer {
+    pub(super) log: Arc<Log>,
+    pub(super) devices: Arc<Devices>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Writer {
+    /// Writes what is left of a full region's records.
+    pub(super) fn write_sealed(&self, sealed: &Sealed, is_behind: bool, unsynced: &mut Unsynced) -> io::Result<()> {
+        if sealed.buffer.is_discarded() {
+            return Ok(());
+        }
+        let step = if is_behind { WRITE_BYTES_BEHIND } else { WRITE_BYTES };
+        self.write_up_to(sealed.region, &sealed.buffer, sealed.end, true, step, unsynced)
+    }
+
+    /// Writes what was appended to an open region up to the snapshot of it; all of that, or only whole blocks. Tells whether
+    /// there was anything.
+    pub(super) fn write_open(&self, open: &Snapshot, all: bool, unsynced: &mut Unsynced) -> io::Result<bool> {
+        let Snapshot { region, buffer, end } = open;
+        // A region that was sealed since may be written already, and further than the snapshot.
+        if buffer.is_covered(*end) || buffer.is_discarded() {
+            return Ok(false);
+        }
+        self.write_up_to(*region, buffer, *end, all, WRITE_BYTES, unsynced)?;
+        Ok(true)
+    }
+
+    fn write_up_to(
+        &self,
+        region: usize,
+        buffer: &Arc<Buffer>,
+        end: usize,
+        all: bool,
+        step: usize,
+        unsynced: &mut Unsynced,
+    ) -> io::Result<()> {
+        unsynced.note(buffer);
+        self.write_copy(region, buffer)?;
+        let whole = end / BLOCK * BLOCK;
+        for start in (buffer.written()..whole).step_by(step) {
+            let piece = start..whole.min(start + step);
+            self.write_at(region, start, buffer.slice(piece.clone()))?;
+            buffer.note_written(piece.end, piece.end);
+        }
+        if all && whole < end {
+            self.write_partial(region, buffer, whole..end)?;
+        }
+        buffer.note_written(whole, if all { end } else { whole });
+        Ok(())
+    }
+
+    /// Writes the copy of a region's header to the region's end, if nothing of the region is on the device yet.
+    fn write_copy(&self, region: usize, buffer: &Buffer) -> io::Result<()> {
+        if buffer.is_covered(HEADER_BYTES) {
+            return Ok(());
+        }
+        let last = self.devices.region_bytes() - BLOCK;
+        self.write_partial(region, buffer, last..last)
+    }
+
+    /// Writes less than a block of a region that is not sealed yet, with zeros behind it.
+    fn write_partial(&self, region: usize, buffer: &Buffer, part: Range<usize>) -> io::Result<()> {
+        let mut block = Aligned::zeroed(BLOCK);
+        let offset = part.start;
+        if !part.is_empty() {
+            block[..part.len()].copy_from_slice(buffer.slice(part));
+        }
+        if offset + BLOCK == self.devices.region_bytes() {
+            block[BLOCK - HEADER_BYTES..].copy_from_slice(buffer.slice(0..HEADER_BYTES));
+        }
+        self.write_at(region, offset, &block)
+    }
+
+    /// Writes whole blocks of a region.
+    pub(super) fn write_at(&self, region: usize, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        self.log.queue.go_on()?;
+        let (device, start) = self.devices.place(region);
+        let media = self.devices.media(device);
+        self.log.queue.health.watch(|| media.write_at(bytes, start + offset as u64))?;
+        count(&self.counters.device_bytes, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Reads whole blocks of a region from its start.
+    pub(super) fn read(&self, region: usize, bytes: &mut [u8]) -> io::Result<()> {
+        let (device, start) = self.devices.place(region);
+        self.log.queue.health.watch(|| self.devices.media(device).read_at(bytes, start))
+    }
+}

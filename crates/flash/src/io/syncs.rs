@@ -1,0 +1,54 @@
+//! Counts the syncs of a device that failed, whichever thread made them.
+//!
+//! The kernel tells of a failed write-back once: a sync of one thread that fails takes the news from all others, whose syncs
+//! then succeed although what they wrote is lost. So syncs of a device are made one at a time, and each that fails is counted
+//! before the next one begins.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::media::Media;
+
+/// A device, and how many of its syncs have failed.
+pub struct SyncsCounted {
+    inner: Arc<dyn Media>,
+    // Held for a sync: by the flusher, which is nearly the only one that makes any, and by the reclaimer for its wipes.
+    one_at_a_time: Mutex<()>,
+    failed: Arc<AtomicU64>,
+}
+
+impl SyncsCounted {
+    /// Counts failed syncs of `inner` in `failed`.
+    pub fn new(inner: Arc<dyn Media>, failed: Arc<AtomicU64>) -> Self {
+        Self { inner, one_at_a_time: Mutex::new(()), failed }
+    }
+}
+
+impl Media for SyncsCounted {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let _one_at_a_time = self.one_at_a_time.lock();
+        self.inner.sync().inspect_err(|_| {
+            self.failed.fetch_add(1, Ordering::AcqRel);
+        })
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        self.inner.descriptor()
+    }
+}

@@ -1,0 +1,87 @@
+//! The crash model: several threads at work on a device with a cache, and the power gone at any moment of it.
+//!
+//! Guards against an answer that promises what is in RAM or in a device's cache alone. Of the writes since the last sync any
+//! may be lost, torn or reordered; reads, writes and syncs fail by chance; what a restart shows is held against what each
+//! thread knew, and the next life begins with it. `make crash` lets it run for as long as one likes.
+
+mod book;
+mod syncs;
+mod world;
+
+use std::time::Duration;
+
+use moneta_flash::Durability;
+use moneta_flash::testing::Odds;
+
+use world::{Alone, Below, Plan, live};
+
+/// What is common to all plans.
+fn plan() -> Plan {
+    Plan {
+        regions: 40,
+        durability: Durability::Interval,
+        flush_interval: Duration::from_millis(3),
+        lives: 3,
+        operations: 500,
+        keys: 25,
+        crashes: 40,
+        odds: Odds { pause: Duration::from_micros(200), ..Odds::default() },
+        may_miss: false,
+        flushes: 0,
+    }
+}
+
+/// Few regions, so that they are emptied.
+fn tight() -> Plan {
+    Plan { regions: 16, operations: 2500, may_miss: true, flushes: 3, ..plan() }
+}
+
+/// Syncs and writes fail now and then, and what failed to be synced is lost.
+fn failing(forgets: bool) -> Plan {
+    let odds = Odds { writes: 300, syncs: 12, forgets, ..plan().odds };
+    Plan { odds, may_miss: true, operations: 800, ..plan() }
+}
+
+#[test]
+fn nothing_that_was_synced_is_lost() {
+    live::<Alone>(&plan());
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_where_every_write_is_synced() {
+    live::<Alone>(&Plan { durability: Durability::EveryWrite, ..plan() });
+}
+
+#[test]
+fn nothing_that_was_synced_is_lost_below_ram() {
+    live::<Below>(&plan());
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_below_ram_where_every_write_is_synced() {
+    live::<Below>(&Plan { durability: Durability::EveryWrite, ..plan() });
+}
+
+#[test]
+fn nothing_old_comes_back_while_regions_are_emptied() {
+    live::<Alone>(&tight());
+    live::<Below>(&Plan { durability: Durability::EveryWrite, operations: 1200, lives: 2, ..tight() });
+}
+
+#[test]
+fn nothing_old_comes_back_after_a_sync_that_failed() {
+    live::<Alone>(&failing(false));
+    live::<Alone>(&failing(true));
+}
+
+#[test]
+fn nothing_old_comes_back_after_a_sync_that_failed_where_every_write_is_synced() {
+    live::<Alone>(&Plan { durability: Durability::EveryWrite, ..failing(true) });
+    live::<Below>(&Plan { durability: Durability::EveryWrite, ..failing(false) });
+}
+
+#[test]
+fn nothing_old_comes_back_while_regions_are_emptied_and_syncs_fail() {
+    live::<Alone>(&Plan { odds: failing(true).odds, ..tight() });
+    live::<Below>(&Plan { odds: failing(false).odds, ..tight() });
+}

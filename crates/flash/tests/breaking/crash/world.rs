@@ -1,0 +1,296 @@
+//! Lives of a node on one device: threads that change keys, a crash, and a restart from what the device may hold then.
+
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use fastrand::Rng;
+use moneta_flash::testing::{Event, Odds, Replay, VolatileMedia};
+use moneta_flash::{Durability, Flash, FlashConfig, Media};
+use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::request::{Exptime, Retrieve};
+use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
+
+use super::super::drive::{HEAD, REGION, START, config, delete, device_bytes, finish, get, get_with, open, set, wait};
+use super::super::history::name;
+use super::book::{Book, Ended};
+
+const THREADS: usize = 3;
+/// Lets tests run for longer: lives are as many times as many.
+const ROUNDS: &str = "MONETA_CRASH_ROUNDS";
+
+/// How lives go.
+pub struct Plan {
+    pub regions: u64,
+    pub durability: Durability,
+    pub flush_interval: Duration,
+    /// One after the other, each from what the one before left.
+    pub lives: usize,
+    /// Of each thread in a life.
+    pub operations: usize,
+    /// Of each thread.
+    pub keys: usize,
+    /// Crashes that are looked at, of each life.
+    pub crashes: usize,
+    pub odds: Odds,
+    /// Any key may be gone.
+    pub may_miss: bool,
+    /// Flushes among ten thousand operations.
+    pub flushes: u32,
+}
+
+/// A store that keeps its items on a device.
+pub trait Stack {
+    type Store: Store + Clone + Send + Sync;
+    /// Something above the device answers alone while that is off.
+    const HAS_RAM: bool;
+
+    fn start(media: Arc<dyn Media>, config: &FlashConfig, clock: &Arc<Clock>) -> (Flash, Self::Store);
+}
+
+/// The SSD tier alone.
+pub struct Alone;
+
+impl Stack for Alone {
+    type Store = Flash;
+    const HAS_RAM: bool = false;
+
+    fn start(media: Arc<dyn Media>, config: &FlashConfig, clock: &Arc<Clock>) -> (Flash, Flash) {
+        let flash = open(media, config, clock);
+        (flash.clone(), flash)
+    }
+}
+
+/// The SSD tier below very little RAM.
+pub struct Below;
+
+impl Stack for Below {
+    type Store = Tiered<Memory, Flash>;
+    const HAS_RAM: bool = true;
+
+    fn start(media: Arc<dyn Media>, config: &FlashConfig, clock: &Arc<Clock>) -> (Flash, Self::Store) {
+        let flash = open(media, config, clock);
+        let memory = MemoryConfig {
+            limit: MemoryConfig::limit_min(config.item_max),
+            item_max: config.item_max,
+            evict: true,
+            threads: 1,
+            shards: Some(1),
+            seed: flash.seed(),
+        };
+        let memory = Memory::new(&memory, Arc::clone(clock)).expect("the limits are possible");
+        let tiers = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.item_max };
+        (flash.clone(), Tiered::new(memory, flash, tiers, Arc::clone(clock)))
+    }
+}
+
+/// Lets lives go by, as many as the plan says or the environment wants.
+pub fn live<S: Stack>(plan: &Plan) {
+    let rounds = std::env::var(ROUNDS).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let first = std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok());
+    for round in 0..rounds {
+        let seed = first.map_or_else(|| fastrand::u64(..), |first: u64| first.wrapping_add(round));
+        // Threads meet as they like, so a seed repeats what each of them does, and what each crash leaves, but not when.
+        println!("MONETA_SEED={seed}");
+        Lives::<S>::new(plan, seed).run();
+    }
+}
+
+struct Lives<'p, S> {
+    plan: &'p Plan,
+    rng: Rng,
+    clock: Arc<Clock>,
+    config: FlashConfig,
+    stack: std::marker::PhantomData<S>,
+}
+
+/// What threads share.
+struct World<'w, T> {
+    plan: &'w Plan,
+    flash: &'w Flash,
+    store: &'w T,
+    has_ram: bool,
+    media: &'w VolatileMedia,
+    books: &'w [Mutex<Book>],
+    /// Held for writing by a flush, which changes all keys.
+    calm: RwLock<()>,
+}
+
+impl<'p, S: Stack> Lives<'p, S> {
+    fn new(plan: &'p Plan, seed: u64) -> Self {
+        let config = FlashConfig { flush_interval: plan.flush_interval, durability: plan.durability, ..config() };
+        let clock = Arc::new(Clock::manual(START));
+        Self { plan, rng: Rng::with_seed(seed), clock, config, stack: std::marker::PhantomData }
+    }
+
+    fn run(mut self) {
+        let mut image = vec![0; device_bytes(self.plan.regions) as usize];
+        let books: Vec<_> = (0..THREADS).map(|at| Mutex::new(Book::new(at * self.plan.keys, self.plan.keys))).collect();
+        for _ in 0..self.plan.lives {
+            let media = VolatileMedia::of(image, self.rng.u64(..));
+            let begun = self.work(&media, &books);
+            image = self.crash(&media, begun, &books);
+            self.clock.advance(5);
+        }
+    }
+
+    /// One life. Tells how many events there were when it began to serve.
+    fn work(&mut self, media: &Arc<VolatileMedia>, books: &[Mutex<Book>]) -> usize {
+        let (flash, store) = S::start(Arc::clone(media) as _, &self.config, &self.clock);
+        let begun = media.events();
+        media.set(self.plan.odds);
+        let (plan, has_ram, calm) = (self.plan, S::HAS_RAM, RwLock::new(()));
+        let world = World { plan, flash: &flash, store: &store, has_ram, media, books, calm };
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (world, rng) = (&world, self.rng.fork());
+                scope.spawn(move || world.work(thread, rng));
+            }
+        });
+        flash.crash();
+        begun
+    }
+
+    /// Looks at what crashes during a life may leave; what the last of them leaves is what the next life begins with.
+    fn crash(&mut self, media: &VolatileMedia, begun: usize, books: &[Mutex<Book>]) -> Vec<u8> {
+        let log = media.log();
+        trailers_follow_syncs(media.replay(), &log);
+        let mut moments: Vec<usize> = (0..self.plan.crashes).map(|_| self.rng.usize(begun..=log.len())).collect();
+        moments.sort_unstable();
+        let (mut replay, mut applied) = (media.replay(), 0);
+        let last = self.rng.usize(0..moments.len());
+        let mut next = None;
+        for (number, moment) in moments.into_iter().enumerate() {
+            log[applied..moment].iter().for_each(|event| replay.apply(event));
+            applied = moment;
+            let image = replay.image(&mut self.rng);
+            let what = format!("behind {moment} of {} events, {} of them not synced", log.len(), replay.cached());
+            let shown = self.reopen(image.clone(), moment, books, &what);
+            if number == last {
+                next = Some((image, shown));
+            }
+        }
+        let (image, shown) = next.expect("there are crashes");
+        books.iter().zip(shown).for_each(|(book, shown)| book.lock().expect("no thread panicked").restart(shown));
+        image
+    }
+
+    fn reopen(&self, image: Vec<u8>, events: usize, books: &[Mutex<Book>], what: &str) -> Vec<Vec<Option<u32>>> {
+        let (flash, store) = S::start(VolatileMedia::of(image, 0), &self.config, &self.clock);
+        let mut shown = Vec::new();
+        for book in books {
+            let book = book.lock().expect("no thread panicked");
+            let of_key = |key: usize| {
+                let shown = get(&store, &name(book.number(key))).expect("a get after the crash");
+                let checked = book.check_after(key, shown.as_deref(), events, self.plan.may_miss);
+                checked.unwrap_or_else(|wrong| panic!("after a crash {what}: {wrong}"))
+            };
+            shown.push((0..book.keys()).map(of_key).collect());
+        }
+        flash.crash();
+        shown
+    }
+}
+
+impl<T: Store> World<'_, T> {
+    fn work(&self, thread: usize, mut rng: Rng) {
+        for _ in 0..self.plan.operations {
+            if rng.u32(0..10_000) < self.plan.flushes {
+                let _calm = self.calm.write().expect("no thread panicked");
+                self.flush();
+                continue;
+            }
+            let _calm = self.calm.read().expect("no thread panicked");
+            self.operation(&mut self.books[thread].lock().expect("no thread panicked"), &mut rng);
+        }
+    }
+
+    fn operation(&self, book: &mut Book, rng: &mut Rng) {
+        let key = rng.usize(0..book.keys());
+        let name = name(book.number(key));
+        let begun = self.media.events();
+        match rng.u8(0..100) {
+            0..60 => {
+                let version = book.next_version(key);
+                let ended = set(self.store, &name, &book.value(key, version), lifetime(rng)).map(drop);
+                self.note(book, key, Some(version), ended.is_ok(), begun);
+            }
+            60..72 => {
+                let ended = delete(self.store, &name).map(drop);
+                self.note(book, key, None, ended.is_ok(), begun);
+            }
+            72..80 => {
+                let request = Retrieve { touch: Some(Exptime(lifetime(rng))), ..Retrieve::default() };
+                let touched = get_with(self.store, &name, &request);
+                if let Ok(shown) = &touched {
+                    self.look(book, key, shown.as_deref());
+                }
+                // It writes the item again.
+                book.note_rewritten(key, touched.is_ok(), begun);
+            }
+            80..95 => {
+                if let Ok(shown) = get(self.store, &name) {
+                    self.look(book, key, shown.as_deref());
+                }
+            }
+            _ => {
+                if wait(self.flash.sync()).is_ok() {
+                    book.note_all_sure(self.media.events());
+                }
+            }
+        }
+    }
+
+    fn look(&self, book: &Book, key: usize, shown: Option<&[u8]>) {
+        if let Err(wrong) = book.check_now(key, shown, self.plan.may_miss) {
+            panic!("before any crash: {wrong}");
+        }
+    }
+
+    fn note(&self, book: &mut Book, key: usize, to: Option<u32>, well: bool, begun: usize) {
+        book.note(key, to, if well { Ended::Well } else { Ended::Badly }, begun);
+        if well && self.plan.durability == Durability::EveryWrite && !self.may_be_off() {
+            book.note_sure(key, self.media.events());
+        }
+    }
+
+    /// Whether an answer may be one of RAM alone, given while the tier below is off.
+    fn may_be_off(&self) -> bool {
+        self.has_ram && (self.plan.odds.syncs > 0 || self.plan.odds.writes > 0)
+    }
+
+    fn flush(&self) {
+        let begun = self.media.events();
+        let well = finish(self.store.flush(Exptime(0))).is_ok();
+        for book in self.books {
+            let mut book = book.lock().expect("no thread panicked");
+            for key in 0..book.keys() {
+                book.note(key, None, Ended::Well, begun);
+                if well {
+                    book.note_sure(key, self.media.events());
+                }
+            }
+        }
+    }
+}
+
+/// A trailer says that the records before it are there, so it may only be written when a sync has followed them.
+fn trailers_follow_syncs(mut replay: Replay, log: &[Event]) {
+    for (number, event) in log.iter().enumerate() {
+        if let Event::Write(offset, bytes) = event
+            && bytes.len() >= 64
+            && bytes[bytes.len() - 64..].starts_with(b"MONETATR")
+        {
+            let region = (offset - HEAD) / REGION;
+            let unsynced = replay.cached_in(HEAD + region * REGION..HEAD + (region + 1) * REGION);
+            // A trailer that is written again after a failed sync has only itself there.
+            let others = unsynced.into_iter().filter(|at| at != offset).count();
+            assert_eq!(others, 0, "event {number}: a trailer of region {region} before what it tells of is synced");
+        }
+        replay.apply(event);
+    }
+}
+
+/// A time to live: none that ends during a test, but of every group of lifetimes.
+fn lifetime(rng: &mut Rng) -> i64 {
+    [0, 0, 0, 300, 7000, 80_000][rng.usize(0..6)]
+}
