@@ -16,5 +16,6 @@ mod lost;
 mod order;
 mod races;
 mod room;
+mod slow;
 mod torn;
 mod walks;
