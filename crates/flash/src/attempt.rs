@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
+use moneta_store::reading::will_read;
 use moneta_store::{Key, OwnedKey, Pending, Step, StoreError};
 
 use crate::engine::Inner;
@@ -54,6 +55,9 @@ impl Inner {
         match first {
             Attempt::Done(ended) => Step::Done(ended),
             first => {
+                if let Attempt::Read(place) = &first {
+                    will_read(place.bytes());
+                }
                 let key = OwnedKey::of(key);
                 Step::Wait(pend(Arc::clone(self).drive(key, first, again())))
             }

@@ -11,7 +11,7 @@ use crate::engine::Inner;
 use crate::format::BLOCK;
 use crate::format::record::{Header, Salt, View, mark};
 use crate::io::Aligned;
-use crate::location::Location;
+use crate::location::{Location, SIZE_MAX};
 use crate::shard::Shard;
 
 /// Bytes that a device writes whole or not at all.
@@ -25,6 +25,13 @@ pub(crate) struct Place {
     pub(crate) sequence: u64,
     pub(crate) block: usize,
     pub(crate) blocks: usize,
+}
+
+impl Place {
+    /// Bytes that its read takes; `usize::MAX` for a record that may be larger than its index entry can say.
+    pub(crate) fn bytes(&self) -> usize {
+        if self.blocks < SIZE_MAX { self.blocks * BLOCK } else { usize::MAX }
+    }
 }
 
 /// What was read from a place.

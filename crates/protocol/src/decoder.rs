@@ -150,6 +150,23 @@ impl Decoder {
         }
     }
 
+    /// Refuses the request at the front of `input` for want of memory, as one whose value is too large, and swallows its value;
+    /// `None` if it has no value to refuse. For a request whose front [`Decoder::decode`] found to be all there.
+    pub fn refuse_value<'a>(&mut self, input: &'a [u8]) -> Option<(Refusal<'a>, usize)> {
+        let (item_max, swallow) = (std::mem::replace(&mut self.item_max, 0), self.swallow);
+        let decoded = self.decode(input);
+        self.item_max = item_max;
+        match decoded {
+            Decoded::Refused { refusal, consumed } if refusal.too_large => {
+                Some((refusal.for_want_of_memory(), consumed))
+            }
+            _ => {
+                self.swallow = swallow;
+                None
+            }
+        }
+    }
+
     /// Leaves the `get` line of the last command unfinished. The caller takes back the last `rest` bytes of what that
     /// command consumed, which begin with the keys it has not executed; the next call decodes them again. `more` is the
     /// one of the command's style.

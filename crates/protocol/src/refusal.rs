@@ -55,6 +55,17 @@ impl<'a> Refusal<'a> {
         self
     }
 
+    /// The same for a value that there is no memory for, though it is within the limit.
+    pub(crate) const fn for_want_of_memory(mut self) -> Self {
+        self.too_large = false;
+        self.message = match self.message {
+            Some(Message::Text(_)) => Some(Message::Text(lines::OUT_OF_MEMORY)),
+            Some(Message::Binary(style, _)) => Some(Message::Binary(style, Status::OutOfMemory)),
+            None => None,
+        };
+        self
+    }
+
     pub(crate) const fn forgetting(mut self, key: &'a [u8], base64: bool) -> Self {
         self.forget = Some(Forget { key, base64 });
         self

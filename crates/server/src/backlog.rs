@@ -29,6 +29,11 @@ impl Backlog {
         self.bytes.len() - self.sent
     }
 
+    /// Bytes of memory that it owns.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether everything is sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0

@@ -28,6 +28,9 @@ pub struct ServerConfig {
     pub output_limit: usize,
     /// How long a graceful shutdown goes on accepting, while `/readyz` says that the node leaves, before it drains.
     pub lame_duck: Duration,
+    /// Close a connection that has taken none of its dump for this long, to the second: others wait for the one dump there may
+    /// be at a time.
+    pub dump_timeout: Duration,
     /// How long a graceful shutdown waits for what is in flight before it closes what is left.
     pub drain_timeout: Duration,
     /// Whether SIGTERM, SIGINT and SIGUSR1 drain and stop this server and SIGHUP reloads. Off for a server inside another
@@ -38,6 +41,8 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// Default of [`ServerConfig::output_limit`]: 256 KiB, a few times what a socket takes at once.
     pub const OUTPUT_LIMIT: usize = 256 * 1024;
+    /// Default of [`ServerConfig::dump_timeout`].
+    pub const DUMP_TIMEOUT: Duration = Duration::from_secs(30);
     /// Default of [`ServerConfig::drain_timeout`].
     pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 }
@@ -54,6 +59,7 @@ impl Default for ServerConfig {
             idle_timeout: None,
             output_limit: Self::OUTPUT_LIMIT,
             lame_duck: Duration::ZERO,
+            dump_timeout: Self::DUMP_TIMEOUT,
             drain_timeout: Self::DRAIN_TIMEOUT,
             handle_signals: false,
         }

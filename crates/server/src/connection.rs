@@ -15,6 +15,7 @@ use moneta_store::Store;
 use rustix::io::Errno;
 
 use crate::backlog::Backlog;
+use crate::client_memory::Holding;
 use crate::entrance::Place;
 use crate::inbound::{Inbound, Read};
 use crate::node::Policy;
@@ -31,6 +32,8 @@ pub(crate) struct Turn<'a, S> {
     pub(crate) output: &'a mut Vec<u8>,
     /// Close the connection as soon as nothing is in flight.
     pub(crate) draining: bool,
+    /// Set by the turn: the connection holds more memory than before.
+    pub(crate) grew: bool,
 }
 
 /// How a turn ends.
@@ -64,6 +67,10 @@ pub(crate) struct Connection {
     closing: bool,
     /// It is over for its client; changes under way go on, and with their end it goes for this reason.
     left: Option<CloseReason>,
+    /// What it held after its last turn.
+    held: Holding,
+    /// That was something.
+    is_holding: bool,
     /// Waits for its turn in the event loop's list.
     pub(crate) queued: bool,
     /// Events tell when the socket takes more.
@@ -96,6 +103,8 @@ impl Connection {
             ended: false,
             closing: false,
             left: None,
+            held: Holding::default(),
+            is_holding: false,
             queued: false,
             watches_writing: false,
             stalled: (0, 0),
@@ -160,22 +169,72 @@ impl Connection {
         self.place.idle_seconds().is_some_and(silent)
     }
 
+    /// Whether it has taken no line of its dump for so many seconds.
+    pub(crate) fn stalls_dump(&self, now: u32, seconds: u32) -> bool {
+        self.session.is_dumping() && !self.backlog.is_empty() && self.entry.idle_seconds(now) >= seconds
+    }
+
     /// Lets the client go, but not changes that it asked for: a write that is under way to a device or a peer takes effect there
     /// whatever becomes of the client, and later ones on its key have to wait for it. True if there are any: then the
     /// connection needs a turn, and ends in one.
-    pub(crate) fn leave(&mut self, reason: CloseReason) -> bool {
+    pub(crate) fn leave<S>(&mut self, worker: &Worker<S>, reason: CloseReason) -> bool {
         if self.left.is_some() || !self.session.give_up() {
             return false;
         }
         self.left = Some(reason);
         (self.inbound, self.backlog) = (Inbound::default(), Backlog::default());
+        self.keep_account(worker);
         // It fails for a client that has gone, who is not to be told.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         true
     }
 
     /// Reads, executes and sends once.
+    #[inline]
     pub(crate) fn turn<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Verdict {
+        let verdict = self.execute(turn);
+        let owns_some = self.inbound.owns_memory() || self.backlog.held() > 0 || self.session.is_waiting();
+        if !owns_some && !self.is_holding {
+            return verdict;
+        }
+        self.after_holding(turn, verdict)
+    }
+
+    /// The end of a turn for a connection that holds memory or did.
+    #[cold]
+    fn after_holding<S>(&mut self, turn: &mut Turn<'_, S>, verdict: Verdict) -> Verdict {
+        turn.grew = self.keep_account(turn.worker);
+        let stays = self.left.is_none() && !matches!(verdict, Verdict::Close(_));
+        if stays && turn.grew && turn.worker.node.client_memory.is_used_up() {
+            return Verdict::Close(CloseReason::Memory);
+        }
+        verdict
+    }
+
+    /// Tells what it holds now; true if that is more than before.
+    fn keep_account<S>(&mut self, worker: &Worker<S>) -> bool {
+        self.enter(worker, self.session.holding(self.inbound.held(), self.backlog.held()))
+    }
+
+    /// It is closed: what it held is free.
+    pub(crate) fn release<S>(&mut self, worker: &Worker<S>) {
+        self.enter(worker, Holding::default());
+    }
+
+    fn enter<S>(&mut self, worker: &Worker<S>, held: Holding) -> bool {
+        let (before, now) = (self.held.total(), held.total());
+        if held != self.held {
+            worker.counters.ledger.change(&self.held, &held, &worker.node.client_memory);
+            self.entry.hold(now, worker.node.clock.now(), &worker.node.client_memory);
+            (self.held, self.is_holding) = (held, now > 0);
+        }
+        now > before
+    }
+
+    fn execute<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Verdict {
+        if self.is_holding && self.left.is_none() && self.entry.is_condemned() {
+            return Verdict::Close(CloseReason::Memory);
+        }
         if let Some(reason) = self.left {
             self.poll(turn, self.place.output_limit());
             return if self.session.is_changing() { Verdict::Wait } else { Verdict::Close(reason) };
@@ -193,7 +252,8 @@ impl Connection {
         self.flush(turn)?;
         let mut moved = false;
         let mut after = After::Continue;
-        let room = self.place.output_limit().saturating_sub(self.backlog.len());
+        let limit = self.output_limit(turn);
+        let room = limit.saturating_sub(self.backlog.len());
         // Even without room: what waits may hold what other connections wait for.
         if self.session.is_waiting() {
             self.poll(turn, room);
@@ -212,7 +272,15 @@ impl Connection {
         self.closing |= after == After::CloseWhenFlushed;
         moved |= !turn.output.is_empty();
         self.send(turn)?;
-        Ok(self.verdict(turn, moved))
+        Ok(self.verdict(turn, moved, limit))
+    }
+
+    /// Unsent bytes at which nothing more is executed: less than the listener's limit for one that does not read while memory for
+    /// clients is scarce.
+    #[inline]
+    fn output_limit<S>(&self, turn: &Turn<'_, S>) -> usize {
+        let limit = self.place.output_limit();
+        if self.backlog.is_empty() { limit } else { limit.min(turn.worker.node.client_memory.share()) }
     }
 
     fn poll<S: Store>(&mut self, turn: &mut Turn<'_, S>, room: usize) {
@@ -274,7 +342,7 @@ impl Connection {
         Ok(())
     }
 
-    fn verdict<S>(&self, turn: &Turn<'_, S>, moved: bool) -> Verdict {
+    fn verdict<S>(&self, turn: &Turn<'_, S>, moved: bool, limit: usize) -> Verdict {
         let may_wait = self.session.may_time_out();
         // Watchers have no last word to wait for.
         let waiting = self.session.is_waiting() && may_wait;
@@ -292,7 +360,7 @@ impl Connection {
         if self.closing {
             return if unsent || waiting { Verdict::Wait } else { Verdict::Close(CloseReason::Normal) };
         }
-        if self.backlog.len() >= self.place.output_limit() {
+        if unsent && self.backlog.len() >= limit {
             return Verdict::Wait;
         }
         let executable = self.inbound.is_executable();

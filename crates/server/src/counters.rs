@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::client_memory::{Holding, Kind, Ledger};
 use crate::latency::{Latencies, LatencyTotals};
 
 /// One number, written by one thread only and read by any.
@@ -47,6 +48,8 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: Counter,)*
             /// How long commands took.
             pub latencies: Latencies,
+            /// What the worker's connections hold.
+            pub ledger: Ledger,
         }
 
         /// Sums over workers at one moment.
@@ -96,6 +99,10 @@ counters! {
     idle_kicks,
     /// Watchers closed for taking nothing of what waited for them.
     watcher_kicks,
+    /// Connections closed because memory for clients was scarce.
+    memory_kicks,
+    /// Requests refused because memory for clients was scarce.
+    memory_refusals,
     /// Authentication attempts.
     auth_cmds,
     /// Authentication attempts that failed.
@@ -208,6 +215,16 @@ impl Registry {
             totals.add(&counters.latencies);
         }
         totals
+    }
+
+    /// What connections of all workers hold.
+    pub fn holding(&self) -> Holding {
+        let mut sum = Holding::default();
+        for counters in self.lock().iter() {
+            let held = counters.ledger.holding();
+            Kind::ALL.iter().for_each(|&kind| sum.add(kind, held.of(kind)));
+        }
+        sum
     }
 
     /// Workers registered.

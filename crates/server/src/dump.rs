@@ -1,5 +1,7 @@
 //! `lru_crawler metadump` and `mgdump`: every item as a line, written batch by batch as the output drains.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use moneta_store::{Cursor, Pending, Store, Walked, Walking};
@@ -16,8 +18,31 @@ pub enum DumpKind {
     Keys,
 }
 
+/// Batches of the store's that one turn looks at: those of items that are dead show nothing, and there may be any number of
+/// them in a row.
+const BATCHES: usize = 16;
+
+/// The one dump that a node lets run, as each holds memory of the store's; free again when this is dropped.
+#[derive(Debug)]
+pub struct Turnstile(Arc<AtomicBool>);
+
+impl Turnstile {
+    /// Takes the place behind `taken`, if it is free.
+    pub(crate) fn pass(taken: &Arc<AtomicBool>) -> Option<Self> {
+        let was_taken = taken.swap(true, Ordering::AcqRel);
+        (!was_taken).then(|| Self(Arc::clone(taken)))
+    }
+}
+
+impl Drop for Turnstile {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 /// A dump under way.
 pub struct Dump {
+    _turnstile: Turnstile,
     kind: DumpKind,
     cursor: Cursor,
     /// What the store has to do before it can show more.
@@ -30,7 +55,7 @@ pub struct Dump {
 pub enum Dumped {
     /// The last line is out.
     All,
-    /// The output is full.
+    /// The output is full, or others have to get their turn.
     Some,
     /// The store is not ready to show more; the waker will be called when it is.
     Waiting,
@@ -38,11 +63,11 @@ pub enum Dumped {
 
 impl Dump {
     /// A dump that has not begun.
-    pub fn new(kind: DumpKind) -> Self {
-        Self { kind, cursor: Cursor::default(), waiting: None, begun: false }
+    pub fn new(kind: DumpKind, turnstile: Turnstile) -> Self {
+        Self { _turnstile: turnstile, kind, cursor: Cursor::default(), waiting: None, begun: false }
     }
 
-    /// Appends lines until `output` has grown past `high_water`. One batch of the store's may go beyond the mark. A store
+    /// Appends lines until `output` has grown past `high_water`, or some batches were looked at. One batch of the store's may go beyond the mark. A store
     /// that fails ends the dump early, with an error in place of its last line.
     pub fn write<S: Store>(
         &mut self,
@@ -56,7 +81,10 @@ impl Dump {
             self.begun = true;
         }
         let kind = self.kind;
-        while output.len() < high_water {
+        for _ in 0..BATCHES {
+            if output.len() >= high_water {
+                break;
+            }
             if let Some(pending) = &mut self.waiting {
                 match pending.as_mut().poll(cx) {
                     Poll::Pending => return Dumped::Waiting,

@@ -53,7 +53,7 @@ impl Entrance {
 }
 
 /// Seconds are what idle times are kept in; less than one would close everybody.
-fn whole_seconds(timeout: Duration) -> u32 {
+pub(crate) fn whole_seconds(timeout: Duration) -> u32 {
     u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1)
 }
 

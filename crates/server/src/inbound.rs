@@ -6,6 +6,7 @@
 
 use std::os::fd::AsFd;
 
+use crate::client_memory::SMALL_REQUEST;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -51,6 +52,18 @@ impl Inbound {
     /// Whether nothing is left over from earlier turns.
     pub(crate) fn is_empty(&self) -> bool {
         self.left() == 0
+    }
+
+    /// Whether it owns memory.
+    #[inline]
+    pub(crate) fn owns_memory(&self) -> bool {
+        self.private.capacity() > 0
+    }
+
+    /// Bytes of memory that it owns; for a large request those that it will own.
+    pub(crate) fn held(&self) -> usize {
+        let announced = if self.private.is_empty() || self.needed <= SMALL_REQUEST { 0 } else { self.needed };
+        self.private.capacity().max(announced)
     }
 
     /// Private bytes not executed.

@@ -5,6 +5,7 @@
 //! together.
 
 pub mod auth;
+pub mod client_memory;
 pub mod config;
 pub mod counters;
 pub mod dump;

@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock};
 use moneta_store::Clock;
 
 use crate::auth::Authenticator;
+use crate::client_memory::ClientMemory;
 use crate::counters::Registry;
+use crate::dump::Turnstile;
 use crate::prefixes::Prefixes;
 use crate::watch::Hub;
 
@@ -32,6 +34,8 @@ pub struct NodeSettings {
     pub unix_mode: u32,
     /// Verbosity at start.
     pub verbosity: u32,
+    /// Limit on what is held for clients, in bytes.
+    pub client_memory: usize,
     /// Whether items are evicted to make room (off under `-M`).
     pub evictions: bool,
     /// Whether `flush_all` is answered.
@@ -59,6 +63,7 @@ impl Default for NodeSettings {
         Self {
             item_max: 1024 * 1024,
             memory: 64 * 1024 * 1024,
+            client_memory: ClientMemory::LIMIT,
             max_connections: 1024,
             threads: 4,
             tcp_port: 11211,
@@ -124,6 +129,8 @@ pub struct Node {
     pub clock: Arc<Clock>,
     /// Counters of all workers.
     pub registry: Registry,
+    /// What is held for clients.
+    pub client_memory: ClientMemory,
     /// Who watches.
     pub watchers: Arc<Hub>,
     /// Who may log in, and whether anybody has to.
@@ -135,6 +142,8 @@ pub struct Node {
     verbosity: AtomicU32,
     /// Whether items may be walked for `lru_crawler`.
     crawler: AtomicBool,
+    /// A dump is under way.
+    dumping: Arc<AtomicBool>,
     lifecycle: OnceLock<Box<dyn Lifecycle>>,
     log: OnceLock<Box<dyn Fn() -> LogLeftOut + Send + Sync>>,
     connections: OnceLock<Box<dyn ListConnections>>,
@@ -146,6 +155,7 @@ impl Node {
         Self {
             verbosity: AtomicU32::new(settings.verbosity),
             started: clock.now(),
+            client_memory: ClientMemory::new(settings.client_memory),
             settings,
             clock,
             registry: Registry::default(),
@@ -153,6 +163,7 @@ impl Node {
             authenticator,
             prefixes: Prefixes::default(),
             crawler: AtomicBool::new(true),
+            dumping: Arc::default(),
             lifecycle: OnceLock::new(),
             log: OnceLock::new(),
             connections: OnceLock::new(),
@@ -177,6 +188,16 @@ impl Node {
     /// Allows `lru_crawler` to walk items, or forbids it; returns what it was before.
     pub fn enable_crawler(&self, enabled: bool) -> bool {
         self.crawler.swap(enabled, Ordering::Relaxed)
+    }
+
+    /// Takes the place of the one dump that may be under way, if it is free.
+    pub(crate) fn begin_dump(&self) -> Option<Turnstile> {
+        Turnstile::pass(&self.dumping)
+    }
+
+    /// Whether a dump is under way.
+    pub(crate) fn is_dumping(&self) -> bool {
+        self.dumping.load(Ordering::Relaxed)
     }
 
     /// Says how to stop the node. Only the first call counts.

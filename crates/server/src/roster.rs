@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use moneta_store::Clock;
 
+use crate::client_memory::ClientMemory;
 use crate::node::{ConnectionView, ListConnections, Peer};
 
 /// What a connection is doing, as far as others can see.
@@ -52,6 +54,14 @@ pub(crate) struct Entry {
     listener: Arc<str>,
     last_active: AtomicU32,
     activity: AtomicU8,
+    /// Bytes of memory that it holds.
+    held: AtomicUsize,
+    /// Unix second since when it has held some.
+    held_since: AtomicU32,
+    /// Bytes that it held when it was told to close; 0 while it may stay. Written by others.
+    condemned: AtomicUsize,
+    /// Brings its worker to it.
+    waker: Waker,
 }
 
 impl Entry {
@@ -75,6 +85,22 @@ impl Entry {
         if self.activity.load(Ordering::Relaxed) != activity as u8 {
             self.activity.store(activity as u8, Ordering::Relaxed);
         }
+    }
+
+    /// It holds so many bytes at the Unix second `now`. One that holds nothing any more need not close.
+    pub(crate) fn hold(&self, bytes: usize, now: u32, memory: &ClientMemory) {
+        if self.held.swap(bytes, Ordering::Relaxed) == 0 {
+            self.held_since.store(now, Ordering::Relaxed);
+        }
+        if bytes == 0 {
+            memory.has_left(self.condemned.swap(0, Ordering::Relaxed));
+        }
+    }
+
+    /// Whether it was told to close.
+    #[inline]
+    pub(crate) fn is_condemned(&self) -> bool {
+        self.condemned.load(Ordering::Relaxed) > 0
     }
 
     fn view(&self, now: u32) -> ConnectionView {
@@ -102,13 +128,17 @@ pub(crate) struct Roster {
 
 impl Roster {
     /// Enters a connection that opened at the Unix second `now`.
-    pub(crate) fn enter(&self, peer: &Peer, listener: Arc<str>, now: u32) -> Arc<Entry> {
+    pub(crate) fn enter(&self, peer: &Peer, listener: Arc<str>, waker: Waker, now: u32) -> Arc<Entry> {
         let entry = Arc::new(Entry {
             id: peer.id,
             address: peer.address,
             listener,
             last_active: AtomicU32::new(now),
             activity: AtomicU8::new(Activity::Reading as u8),
+            held: AtomicUsize::new(0),
+            held_since: AtomicU32::new(now),
+            condemned: AtomicUsize::new(0),
+            waker,
         });
         self.lock().insert(peer.id, Arc::clone(&entry));
         entry
@@ -117,6 +147,37 @@ impl Roster {
     /// Strikes a connection that closed.
     pub(crate) fn strike(&self, entry: &Entry) {
         self.lock().remove(&entry.id);
+    }
+
+    /// Tells the largest holders of memory to close, until those told hold `excess` bytes; only those that have held some since
+    /// `before`, if given. Their workers close them at their next turn. Tells how many they are.
+    pub(crate) fn condemn(&self, excess: usize, before: Option<u32>, memory: &ClientMemory) -> usize {
+        let mut told = Vec::new();
+        {
+            let entries = self.lock();
+            let mut holders: Vec<_> = entries
+                .values()
+                .filter(|entry| before.is_none_or(|before| entry.held_since.load(Ordering::Relaxed) <= before))
+                .map(|entry| (entry.held.load(Ordering::Relaxed), entry))
+                .filter(|(held, entry)| *held > 0 && !entry.is_condemned())
+                .collect();
+            holders.sort_unstable_by_key(|(held, _)| std::cmp::Reverse(*held));
+            let mut left = excess;
+            for (held, entry) in holders {
+                if left == 0 {
+                    break;
+                }
+                // It may let go of its memory meanwhile: then it closes although it need not.
+                if entry.condemned.compare_exchange(0, held, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                    memory.leaves(held);
+                    left = left.saturating_sub(held);
+                    told.push(entry.waker.clone());
+                }
+            }
+        }
+        let count = told.len();
+        told.into_iter().for_each(Waker::wake);
+        count
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {

@@ -12,7 +12,7 @@ use crate::auth::AuthMode;
 use crate::by_policy::ByPolicy;
 use crate::config::{ListenAddress, Listener, ServerConfig};
 use crate::descriptors;
-use crate::entrance::Entrance;
+use crate::entrance::{Entrance, whole_seconds};
 use crate::error::ServerError;
 use crate::lifecycle::{Phase, StopOnPanic, Stopper};
 use crate::listener::Bound;
@@ -54,7 +54,8 @@ impl Server {
         let listeners = with_entrances(listeners, config);
         let must_log_in = node.authenticator.mode() != AuthMode::Off;
         let closes_idle = must_log_in || listeners.iter().any(|(_, entrance)| entrance.closes_idle());
-        let limits = Limits { closes_idle, drain_timeout: config.drain_timeout };
+        let dump_seconds = whole_seconds(config.dump_timeout);
+        let limits = Limits { closes_idle, dump_seconds, drain_timeout: config.drain_timeout };
 
         node.set_lifecycle(Box::new(Arc::clone(&stopper)));
         node.set_connections(Box::new(RosterView { roster: Arc::clone(&roster), clock: Arc::clone(&node.clock) }));

@@ -139,7 +139,7 @@ fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
 }
 
 /// Counters that memcached does not have, left to the metrics page.
-const INTERNAL: [&str; 7] = [
+const INTERNAL: [&str; 9] = [
     "store_errors",
     "protocol_errors",
     "log_watcher_skipped",
@@ -147,6 +147,8 @@ const INTERNAL: [&str; 7] = [
     "login_kicks_timeout",
     "login_kicks_removed",
     "watcher_kicks",
+    "memory_kicks",
+    "memory_refusals",
 ];
 
 fn general_store(store: &StoreStats, lister: &mut Lister<'_>) {

@@ -32,7 +32,7 @@ const STREAMS: usize = 8;
 /// Most watchers at once, as in memcached.
 const WATCHERS_MAX: usize = 20;
 /// Most bytes that wait for one watcher; lines beyond are dropped and counted.
-const QUEUE_MAX: usize = 256 * 1024;
+pub(crate) const QUEUE_MAX: usize = 256 * 1024;
 
 /// The streams that a `watch` line names; `None` if it names one that does not exist here. None named means fetchers.
 pub fn streams<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<u32> {
@@ -266,6 +266,7 @@ impl Hub {
             CloseReason::Normal => "normal",
             CloseReason::Error => "error",
             CloseReason::IdleTimeout => "idle_timeout",
+            CloseReason::Memory => "memory",
             CloseReason::Shutdown => "shutdown",
         };
         let rest = format!("{} reason={reason} cfd={}\n", describe(peer), peer.id);

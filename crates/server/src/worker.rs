@@ -20,11 +20,12 @@ use slab::Slab;
 use crate::acceptor::WAKE;
 use crate::auth::AuthMode;
 use crate::by_policy::ByPolicy;
+use crate::client_memory::SCARCE_SECONDS;
 use crate::connection::{Connection, Turn, Verdict};
 use crate::driven::{DRIVER, Driven};
 use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
-use crate::node::Policy;
+use crate::node::{Node, Policy};
 use crate::promptness;
 use crate::roster::Roster;
 use crate::session::{CloseReason, Overdue, Session, Worker};
@@ -32,26 +33,45 @@ use crate::session::{CloseReason, Overdue, Session, Worker};
 /// Bytes one turn of a connection reads at most, unless a larger request is arriving: about 1,800 short reads. Larger
 /// buffers save no system calls that matter and leave the cache.
 const RECEIVE_BYTES: usize = 64 * 1024;
+/// How long connections that have more to do are served before the loop looks for events again.
+const READY_SLICE: Duration = Duration::from_micros(200);
 /// How long batch connections are served before the loop looks for events again.
 const BATCH_SLICE: Duration = Duration::from_micros(50);
 /// An output buffer that grew past this for a large reply is given back.
 const OUTPUT_KEPT: usize = 1024 * 1024;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 512;
-/// How often idle connections are looked for.
-const IDLE_SCAN: Duration = Duration::from_secs(1);
+/// How often connections are looked for that are idle, or hold memory for too long.
+const SCAN: Duration = Duration::from_secs(1);
 
 /// What every worker of a server is told.
 #[derive(Clone)]
 pub(crate) struct Limits {
     /// Whether connections are closed when they are silent for too long, or over their log-in.
     pub(crate) closes_idle: bool,
+    /// Seconds after which a dump that its client does not take is given up, at least 1.
+    pub(crate) dump_seconds: u32,
     /// How long draining may take.
     pub(crate) drain_timeout: Duration,
 }
 
 /// Seconds after which a watcher is closed that takes nothing of what waits for it.
 const WATCH_STALL: u32 = 60;
+
+/// Tells the largest holders of memory to close, where it is time for that.
+fn relieve(roster: &Roster, node: &Node) {
+    let excess = node.client_memory.excess();
+    if excess > 0 {
+        say_closed(roster.condemn(excess, None, &node.client_memory), node);
+    }
+}
+
+fn say_closed(connections: usize, node: &Node) {
+    if connections > 0 {
+        let (held, limit) = (node.client_memory.total(), node.client_memory.limit());
+        tracing::warn!(connections, held, limit, "memory for clients is scarce: closing those that hold most of it");
+    }
+}
 
 /// An event loop with its connections.
 pub(crate) struct EventLoop<S> {
@@ -97,8 +117,8 @@ impl<S: Store> EventLoop<S> {
             batch: VecDeque::new(),
             input: Vec::with_capacity(RECEIVE_BYTES),
             output: Vec::new(),
-            next_scan: Instant::now() + IDLE_SCAN,
             reloads_seen: 0,
+            next_scan: Instant::now() + SCAN,
             drain_until: None,
         }
     }
@@ -149,11 +169,7 @@ impl<S: Store> EventLoop<S> {
                     }
                 }
             }
-            std::mem::swap(&mut self.ready, &mut due);
-            for handle in due.drain(..) {
-                self.turn_queued(handle);
-                driven.after_connection();
-            }
+            self.turn_ready(&mut due, &mut driven);
             self.turn_batch(&mut driven);
             self.close_idle();
         }
@@ -194,7 +210,9 @@ impl<S: Store> EventLoop<S> {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
-        let scans = self.limits.closes_idle || self.workers.online.node.watchers.has_watchers();
+        let node = &self.workers.online.node;
+        let watched = node.watchers.has_watchers() || node.is_dumping();
+        let scans = self.limits.closes_idle || watched || node.client_memory.scarcity() > 0;
         let scan = scans.then(|| self.next_scan.saturating_duration_since(now));
         let drain = self.drain_until.map(|until| until.saturating_duration_since(now));
         match (scan, drain) {
@@ -205,10 +223,11 @@ impl<S: Store> EventLoop<S> {
 
     fn open(&mut self, accepted: Accepted) {
         let Accepted { socket, peer, place } = accepted;
-        let entry = self.roster.enter(&peer, Arc::clone(place.name()), self.workers.online.node.clock.now());
         let slot = self.connections.vacant_entry();
         let handle = Handle { slot: slot.key(), id: peer.id };
         let waker = connection_waker(&self.mailbox, handle);
+        let now = self.workers.online.node.clock.now();
+        let entry = self.roster.enter(&peer, Arc::clone(place.name()), waker.clone(), now);
         let connection = slot.insert(Connection::new(peer.id, socket, Session::new(peer), entry, place, waker));
         let descriptor = connection.descriptor();
         connection.session().opened(&self.workers.online);
@@ -244,6 +263,29 @@ impl<S: Store> EventLoop<S> {
         }
     }
 
+    /// Serves connections that have more to do, by way of a list that is kept for its memory, for a slice: what has come meanwhile
+    /// goes first then, so that a request waits for a slice and not for a turn of each of those that never have enough.
+    fn turn_ready(&mut self, due: &mut Vec<Handle>, driven: &mut Driven) {
+        if self.ready.is_empty() {
+            return;
+        }
+        std::mem::swap(&mut self.ready, due);
+        let until = Instant::now() + READY_SLICE;
+        let mut served = 0;
+        while let Some(&handle) = due.get(served) {
+            self.turn_queued(handle);
+            driven.after_connection();
+            served += 1;
+            if served < due.len() && Instant::now() >= until {
+                break;
+            }
+        }
+        due.drain(..served);
+        // Those that were not served go before those that want another turn.
+        due.append(&mut self.ready);
+        std::mem::swap(&mut self.ready, due);
+    }
+
     /// Serves the line of batch connections for a slice.
     fn turn_batch(&mut self, driven: &mut Driven) {
         if self.batch.is_empty() {
@@ -262,12 +304,15 @@ impl<S: Store> EventLoop<S> {
     #[inline]
     fn turn(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
-        let verdict = connection.turn(&mut Turn {
+        let mut turn = Turn {
             worker: self.workers.of(connection.policy()),
             input: &mut self.input,
             output: &mut self.output,
             draining: self.drain_until.is_some(),
-        });
+            grew: false,
+        };
+        let verdict = connection.turn(&mut turn);
+        let grew = turn.grew;
         self.output.clear();
         if self.output.capacity() > OUTPUT_KEPT {
             self.output = Vec::new();
@@ -281,6 +326,9 @@ impl<S: Store> EventLoop<S> {
                 return self.close(slot, CloseReason::Error);
             }
         }
+        if grew {
+            relieve(&self.roster, &self.workers.online.node);
+        }
         match verdict {
             Verdict::Wait => {}
             Verdict::Again => {
@@ -292,15 +340,25 @@ impl<S: Store> EventLoop<S> {
         }
     }
 
-    /// Looks for connections that were silent for too long, once a second and only where that matters.
+    /// Looks for connections that were silent for too long, or hold memory for too long while it is scarce, once a second.
     fn close_idle(&mut self) {
         let now = Instant::now();
         if now < self.next_scan {
             return;
         }
-        self.next_scan = now + IDLE_SCAN;
+        self.next_scan = now + SCAN;
+        self.relieve_scarcity();
+        let node = &self.workers.online.node;
+        let dumping = node.is_dumping();
+        if !self.limits.closes_idle && !dumping && !node.watchers.has_watchers() {
+            return;
+        }
         let second = self.workers.online.node.clock.now();
-        let idle = self.connections.iter().filter(|(_, connection)| connection.is_idle(second));
+        let seconds = self.limits.dump_seconds;
+        let is_over = |connection: &Connection| {
+            connection.is_idle(second) || (dumping && connection.stalls_dump(second, seconds))
+        };
+        let idle = self.connections.iter().filter(|(_, connection)| is_over(connection));
         for slot in idle.map(|(slot, _)| slot).collect::<Vec<_>>() {
             self.workers.online.counters.idle_kicks.bump();
             self.close(slot, CloseReason::IdleTimeout);
@@ -344,10 +402,23 @@ impl<S: Store> EventLoop<S> {
         }
     }
 
+    /// Tells those that have held memory for long to close while it is scarce.
+    fn relieve_scarcity(&self) {
+        let node = &self.workers.online.node;
+        let excess = node.client_memory.scarcity();
+        if excess > 0 {
+            let before = node.clock.now().saturating_sub(SCARCE_SECONDS);
+            say_closed(self.roster.condemn(excess, Some(before), &node.client_memory), node);
+        }
+    }
+
     /// Ends a connection, at once or with the changes that it has under way.
     fn close(&mut self, slot: usize, reason: CloseReason) {
         let connection = &mut self.connections[slot];
-        if connection.leave(reason) {
+        if reason == CloseReason::Memory {
+            self.workers.online.counters.memory_kicks.bump();
+        }
+        if connection.leave(&self.workers.online, reason) {
             let handle = Handle { slot, id: connection.id() };
             return self.queue(handle);
         }
@@ -358,6 +429,7 @@ impl<S: Store> EventLoop<S> {
     fn remove(&mut self, slot: usize, reason: CloseReason) {
         let mut connection = self.connections.remove(slot);
         connection.session().closed(&self.workers.online, reason);
+        connection.release(&self.workers.online);
         self.roster.strike(connection.entry());
         self.workers.online.counters.curr_connections.drop_one();
         if reason == CloseReason::Error {

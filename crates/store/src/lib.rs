@@ -15,6 +15,7 @@ mod number;
 pub mod offload;
 mod outcome;
 mod progress;
+pub mod reading;
 mod stats;
 mod steps;
 mod store;

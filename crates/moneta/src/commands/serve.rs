@@ -138,6 +138,7 @@ fn server_config(settings: &Settings) -> anyhow::Result<ServerConfig> {
         idle_timeout: settings.idle_timeout,
         output_limit: settings.output_limit,
         lame_duck: settings.lame_duck,
+        dump_timeout: ServerConfig::DUMP_TIMEOUT,
         drain_timeout: settings.drain_timeout,
         handle_signals: true,
     })
@@ -148,6 +149,7 @@ fn node_settings(settings: &Settings, resolved: &Resolved) -> NodeSettings {
     NodeSettings {
         item_max: settings.max_item_size,
         memory: settings.memory,
+        client_memory: settings.client_memory,
         max_connections: settings.max_connections as u64,
         threads: settings.threads,
         tcp_port: if settings.listen.is_empty() { 0 } else { settings.port },

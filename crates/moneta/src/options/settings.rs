@@ -39,6 +39,8 @@ pub struct Settings {
     pub output_limit: usize,
     /// Memory for items, bytes.
     pub memory: u64,
+    /// Memory for what clients have not sent whole or not read, bytes.
+    pub client_memory: usize,
     /// Whether items are evicted to make room.
     pub evictions: bool,
     /// Largest value, bytes.
@@ -111,6 +113,7 @@ impl Settings {
             idle_timeout: (!idle_timeout.is_zero()).then_some(idle_timeout),
             output_limit: narrow(resolved, Id::OutputLimit),
             memory: number(resolved, Id::Memory),
+            client_memory: client_memory(resolved),
             evictions: !switch(resolved, Id::NoEvict),
             max_item_size: narrow(resolved, Id::MaxItemSize),
             stack: StackSettings::new(resolved),
@@ -148,6 +151,14 @@ impl Settings {
             );
             refuse(Id::MaxItemSize, &range);
         }
+        if self.client_memory < self.max_item_size.saturating_mul(CLIENT_MEMORY_ITEMS_MIN) {
+            let needed = (self.max_item_size * CLIENT_MEMORY_ITEMS_MIN) as u64;
+            let range = format!(
+                "at least four times --max-item-size, {}, so that a request with such a value can be waited for",
+                Value::Size(needed.next_multiple_of(MIB))
+            );
+            refuse(Id::ClientMemory, &range);
+        }
         if self.sasl && self.auth_file.is_none() {
             refuse(Id::EnableSasl, "given together with auth_file, the file of users who may log in");
         }
@@ -167,6 +178,20 @@ impl Settings {
     fn is_listened_on(&self, port: u16) -> bool {
         self.listen.iter().any(|address| address.port.unwrap_or(self.port) == port)
     }
+}
+
+/// Least of the client memory, in largest values: a request is admitted if it takes half of what is left up to seven eighths.
+const CLIENT_MEMORY_ITEMS_MIN: usize = 4;
+/// Client memory in largest values, where it was not said and the values are large.
+const CLIENT_MEMORY_ITEMS: usize = 8;
+
+fn client_memory(resolved: &Resolved) -> usize {
+    let given: usize = narrow(resolved, Id::ClientMemory);
+    if resolved.is_set(Id::ClientMemory) {
+        return given;
+    }
+    let item_max: usize = narrow(resolved, Id::MaxItemSize);
+    given.max(item_max.saturating_mul(CLIENT_MEMORY_ITEMS))
 }
 
 /// A plain number, bytes or seconds.

@@ -18,6 +18,7 @@ pub enum Id {
     IdleTimeout,
     OutputLimit,
     Memory,
+    ClientMemory,
     NoEvict,
     MaxItemSize,
     L1,
@@ -262,6 +263,19 @@ pub const TABLE: &[OptionSpec] = &[
         summary: "Memory for items with all their bookkeeping; a number without a suffix is in MiB",
         when: "Always in production; operating.md says how to size it.",
         ..option(Id::Memory, "memory", Group::Memory, Kind::Size { unit: MIB, min: 8 * MIB, max: 16 * TIB }, "64m")
+    },
+    OptionSpec {
+        summary: "Memory for what clients have not sent whole or not read: requests, replies, reads from SSD under way; for values \
+                  over 32 MiB, the default is eight times --max-item-size",
+        when: "Higher for very many clients with large values, lower where memory is tight. When it is nearly used up, requests \
+               over 128 KiB are refused and the connections that hold most are closed; operating.md has the rules.",
+        ..option(
+            Id::ClientMemory,
+            "client_memory",
+            Group::Memory,
+            Kind::Size { unit: MIB, min: 16 * MIB, max: TIB },
+            "256m",
+        )
     },
     OptionSpec {
         short: Some('M'),

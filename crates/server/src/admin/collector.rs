@@ -14,6 +14,7 @@ use super::figures;
 use super::metrics::{self, Metric, Sort};
 use super::observed::Observed;
 use super::tiers;
+use crate::client_memory::Holding;
 use crate::counters::Totals;
 use crate::latency::{Kind, LatencyTotals};
 use crate::node::LogLeftOut;
@@ -29,6 +30,10 @@ pub(super) struct Snapshot {
     pub(super) store: StoreStats,
     /// What the store counts under names of its own.
     pub(super) figures: Vec<Figure>,
+    /// What is held for clients.
+    pub(super) held: Holding,
+    /// Limit on that, in bytes.
+    pub(super) client_memory: u64,
     /// Most connections at once.
     pub(super) max_connections: u64,
     /// Worker threads.
@@ -51,6 +56,8 @@ impl Snapshot {
             latencies: node.registry.latencies(),
             store: (observed.store)(),
             figures: (observed.figures)(),
+            held: node.registry.holding(),
+            client_memory: node.client_memory.limit() as u64,
             max_connections: node.settings.max_connections,
             threads: node.settings.threads as u64,
             started: u64::from(node.started),

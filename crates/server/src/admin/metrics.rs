@@ -1,6 +1,7 @@
 //! The table of metrics: name, help, and where each number comes from. docs/metrics.md is its twin.
 
 use super::collector::Snapshot;
+use crate::client_memory::Kind;
 use crate::latency::{self, HistogramTotals};
 
 /// Whether a metric only grows.
@@ -160,6 +161,19 @@ pub(super) const TABLE: &[Metric] = &[
     counter("moneta_connections_idle_closed", "Connections closed for being idle too long.", |now| {
         one(now.totals.idle_kicks)
     }),
+    counter(
+        "moneta_connections_memory_closed",
+        "Connections closed because memory for clients was scarce: they held most of it, or some for long.",
+        |now| one(now.totals.memory_kicks),
+    ),
+    counter("moneta_requests_memory_refused", "Large requests refused because memory for clients was scarce.", |now| {
+        one(now.totals.memory_refusals)
+    }),
+    gauge("moneta_client_memory_bytes", "Memory held for clients, by what for.", |now| {
+        let bytes = |kind: Kind| (kind.name(), now.held.of(kind) as u64);
+        by("kind", &Kind::ALL.map(bytes))
+    }),
+    gauge("moneta_client_memory_limit_bytes", "Limit on the memory held for clients.", |now| one(now.client_memory)),
     counter("moneta_connection_yields", "Times a connection with more to do gave way to others.", |now| {
         one(now.totals.conn_yields)
     }),

@@ -20,6 +20,7 @@ const MEMORY_MIN: u64 = 8;
 const MEMORY_ABSURD: u64 = 1_000_000_000;
 
 const ERROR: &str = "ERROR";
+const BUSY: &str = "BUSY currently processing crawler request";
 const CRAWLER_DISABLED: &str = "CLIENT_ERROR lru crawler disabled";
 const REASSIGNMENT_DISABLED: &str = "CLIENT_ERROR slab reassignment disabled";
 
@@ -139,7 +140,10 @@ impl Session {
         if !names_everything(classes) {
             return Some("BADCLASS invalid class id");
         }
-        self.rare().dump = Some(Dump::new(kind));
+        let Some(turnstile) = worker.node.begin_dump() else {
+            return Some(BUSY);
+        };
+        self.rare().dump = Some(Dump::new(kind, turnstile));
         None
     }
 }

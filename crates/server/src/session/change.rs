@@ -202,7 +202,7 @@ impl Session {
             }
             Step::Wait(future) => {
                 let waiting = Waiting::Write { request: *asked.request, size: value.len(), future };
-                self.rare().parked.park(waiting, Ticket::new(asked.key, asked.style));
+                self.park(worker, waiting, Ticket::new(asked.key, asked.style), value.len());
             }
         }
     }
@@ -215,7 +215,7 @@ impl Session {
             Step::Done(outcome) => answer_delete(worker, asked, outcome, self.out(output)),
             Step::Wait(future) => {
                 let waiting = Waiting::Delete { request: *asked.request, future };
-                self.rare().parked.park(waiting, Ticket::new(asked.key, asked.style));
+                self.park(worker, waiting, Ticket::new(asked.key, asked.style), 0);
             }
         }
     }
@@ -233,7 +233,7 @@ impl Session {
             Step::Done(outcome) => answer_arithmetic(worker, asked, outcome, self.out(output)),
             Step::Wait(future) => {
                 let waiting = Waiting::Arithmetic { request: *asked.request, future };
-                self.rare().parked.park(waiting, Ticket::new(asked.key, asked.style));
+                self.park(worker, waiting, Ticket::new(asked.key, asked.style), 0);
             }
         }
     }
@@ -251,7 +251,7 @@ impl Session {
         }
         match worker.store.flush(delay) {
             Step::Done(outcome) => answer_flush(worker, style, outcome, self.out(output)),
-            Step::Wait(future) => self.rare().parked.park(Waiting::Flush { future }, Ticket::new(&[], style)),
+            Step::Wait(future) => self.park(worker, Waiting::Flush { future }, Ticket::new(&[], style), 0),
         }
     }
 
@@ -270,7 +270,7 @@ impl Session {
             Step::Done(Err(_)) => worker.counters.store_errors.bump(),
             Step::Wait(future) => {
                 let style = Style::Text(Default::default());
-                self.rare().parked.park(Waiting::Forget { future }, Ticket::new(bytes, &style));
+                self.park(worker, Waiting::Forget { future }, Ticket::new(bytes, &style), 0);
             }
         }
     }

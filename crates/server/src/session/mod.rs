@@ -22,8 +22,10 @@ use moneta_protocol::decoder::{Decoded, Decoder, Protocol};
 use moneta_protocol::encode;
 use moneta_protocol::refusal::Refusal;
 use moneta_store::Store;
+use moneta_store::reading::bytes_to_read;
 
 use crate::auth::AuthMode;
+use crate::client_memory::{Holding, Kind};
 use crate::counters::Counters;
 use crate::dump::Dumped;
 use crate::latency::Stopwatch;
@@ -31,7 +33,9 @@ use crate::node::{Node, Peer, Policy};
 use crate::watch;
 use login::Login;
 pub use login::Overdue;
+use parked::Waiting;
 use rare::Rare;
+use ticket::Ticket;
 
 /// Most requests of one connection that wait for the store at once; further ones are not started.
 pub const MAX_PARKED: usize = 256;
@@ -87,6 +91,8 @@ pub enum CloseReason {
     IdleTimeout,
     /// The node stops.
     Shutdown,
+    /// Memory for clients is scarce, and it held much or for long.
+    Memory,
 }
 
 /// What a session waits for before it takes commands.
@@ -202,7 +208,7 @@ impl Session {
         let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
         let mut requests_left = worker.node.settings.requests_per_event;
         loop {
-            if output.len() >= high_water || self.is_held_up(high_water) {
+            if output.len() >= high_water || self.is_held_up(worker, high_water) {
                 return Received { consumed, needed: 0, after: After::Continue };
             }
             if consumed == input.len() {
@@ -246,7 +252,11 @@ impl Session {
                         Flow::Barred => return Received { consumed, needed: 0, after: After::Continue },
                     }
                 }
-                Decoded::Partial { needed } => return Received { consumed, needed, after: After::Continue },
+                Decoded::Partial { needed } => match self.refuse_for_memory(worker, needed, &input[consumed..], output)
+                {
+                    Some(taken) => consumed += taken,
+                    None => return Received { consumed, needed, after: After::Continue },
+                },
                 Decoded::Refused { refusal, consumed: taken } => {
                     consumed += taken;
                     self.refuse(worker, &refusal, output);
@@ -301,7 +311,7 @@ impl Session {
         if let Some(rare) = self.rare.take_if(|rare| rare.is_empty()) {
             rare.keep();
         }
-        Polled { receive_again: !self.is_held_up(high_water) }
+        Polled { receive_again: !self.is_held_up(worker, high_water) }
     }
 
     /// Whether [`Session::poll`] has anything to do: something is parked, dumped or watched.
@@ -314,10 +324,47 @@ impl Session {
         self.rare.as_ref().is_none_or(|rare| rare.watcher.is_none())
     }
 
+    /// Whether a dump is under way.
+    pub(crate) fn is_dumping(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.dump.is_some())
+    }
+
     /// Whether something parked or a dump has to go on before more is started.
     #[inline]
-    fn is_held_up(&self, high_water: usize) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.dump.is_some() || rare.parked.is_full(high_water))
+    fn is_held_up<S>(&self, worker: &Worker<S>, high_water: usize) -> bool {
+        self.rare.as_ref().is_some_and(|rare| {
+            rare.dump.is_some() || rare.parked.is_full(high_water, worker.node.client_memory.share())
+        })
+    }
+
+    /// Parks a request that writes so many bytes.
+    fn park<S>(&mut self, worker: &Worker<S>, waiting: Waiting, ticket: Ticket, written: usize) {
+        let read = match (bytes_to_read(), waiting.reads()) {
+            (Some(usize::MAX), _) => worker.node.settings.item_max,
+            (Some(bytes), _) => bytes,
+            (None, true) => worker.counters.ledger.expected_read(),
+            (None, false) => 0,
+        };
+        self.rare().parked.park(waiting, ticket, read + written);
+    }
+
+    /// What it holds, with so many bytes of incomplete requests and unsent replies.
+    pub(crate) fn holding(&self, input: usize, output: usize) -> Holding {
+        let mut holding = Holding::default();
+        let logs_in = matches!(self.stage, Stage::New | Stage::TextLogin | Stage::SaslLogin { .. } | Stage::Barred);
+        holding.add(if logs_in { Kind::Login } else { Kind::Input }, input);
+        let mut output_is = Kind::Output;
+        if let Some(rare) = &self.rare {
+            holding.add(Kind::Parked, rare.parked.held());
+            if rare.watcher.is_some() {
+                holding.add(Kind::Watch, watch::QUEUE_MAX);
+                output_is = Kind::Watch;
+            } else if rare.dump.is_some() {
+                output_is = Kind::Dump;
+            }
+        }
+        holding.add(output_is, output);
+        holding
     }
 
     /// Whether something parked has to be done before a request on `key`, as the store knows it, may start.
@@ -370,6 +417,26 @@ impl Session {
 
     fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_with(Rare::empty)
+    }
+
+    /// Refuses the request at the front of `input`, which needs so many bytes, if it is large and memory for clients is scarce;
+    /// tells how many bytes are done with then.
+    #[cold]
+    fn refuse_for_memory<S: Store>(
+        &mut self,
+        worker: &Worker<S>,
+        needed: usize,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Option<usize> {
+        if worker.node.client_memory.admits(needed) {
+            return None;
+        }
+        let (refusal, taken) = self.decoder.refuse_value(input)?;
+        worker.counters.store_no_memory.bump();
+        worker.counters.memory_refusals.bump();
+        self.refuse(worker, &refusal, output);
+        Some(taken)
     }
 
     #[cold]

@@ -32,6 +32,9 @@ const SPARE_BYTES: usize = 256;
 /// Most slots in the memory of a queue that is kept.
 const SPARE_SLOTS: usize = 8;
 
+/// Bytes that a request which waits takes beside what it reads or writes: its slot, the futures of the layers, its key.
+const REQUEST_BYTES: usize = 1024;
+
 /// What a parked request waits for, and what its answer depends on.
 pub(super) enum Waiting {
     Read {
@@ -65,6 +68,11 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
+    /// Whether it ends with an item.
+    pub(super) fn reads(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Debug { .. })
+    }
+
     /// Whether later requests on the key would see that this one is done.
     fn changes(&self) -> bool {
         match self {
@@ -81,7 +89,12 @@ impl Waiting {
 
 enum Slot {
     Ready(Vec<u8>),
-    Waiting { waiting: Waiting, ticket: Ticket },
+    Waiting {
+        waiting: Waiting,
+        ticket: Ticket,
+        /// Bytes it is taken to hold.
+        bytes: usize,
+    },
 }
 
 /// The queue.
@@ -91,6 +104,8 @@ pub(super) struct Parked {
     waiting: usize,
     /// How many of those that wait change something.
     changes: usize,
+    /// Bytes that those that wait hold, or will.
+    reserved: usize,
     /// Memory for the next bytes behind something that waits.
     spare: Vec<u8>,
 }
@@ -111,9 +126,20 @@ impl Parked {
         matches!(self.slots.front(), Some(Slot::Ready(_)))
     }
 
-    /// Whether nothing more may be started: too much waits, or too much is answered behind it.
-    pub(super) fn is_full(&self, high_water: usize) -> bool {
-        self.waiting >= MAX_PARKED || self.ready_bytes() >= high_water
+    /// Whether nothing more may be started: too much waits, or too much is answered behind it, or both together hold more than
+    /// the connection's `share`. The request that goes over its share is the last one.
+    pub(super) fn is_full(&self, high_water: usize, share: usize) -> bool {
+        if self.waiting >= MAX_PARKED || self.reserved > share {
+            return true;
+        }
+        let ready = self.ready_bytes();
+        ready >= high_water || self.reserved + ready > share
+    }
+
+    /// Bytes that it holds, those of requests under way included.
+    pub(super) fn held(&self) -> usize {
+        let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.capacity() } else { 0 };
+        self.reserved + self.slots.iter().map(bytes).sum::<usize>()
     }
 
     /// Whether something waits that a request on `key` must not overtake; `changes` says whether that request changes it.
@@ -125,7 +151,7 @@ impl Parked {
         self.slots.iter().any(|slot| match slot {
             Slot::Ready(_) => false,
             Slot::Waiting { waiting: Waiting::Flush { .. }, .. } => true,
-            Slot::Waiting { waiting, ticket } => (changes || waiting.changes()) && ticket.is_of(key),
+            Slot::Waiting { waiting, ticket, .. } => (changes || waiting.changes()) && ticket.is_of(key),
         })
     }
 
@@ -133,6 +159,8 @@ impl Parked {
     pub(super) fn keep_changes(&mut self) {
         self.slots.retain(|slot| matches!(slot, Slot::Waiting { waiting, .. } if waiting.changes()));
         self.waiting = self.changes;
+        let bytes = |slot: &Slot| if let Slot::Waiting { bytes, .. } = slot { *bytes } else { 0 };
+        self.reserved = self.slots.iter().map(bytes).sum();
     }
 
     /// Whether anything waits: a flush must overtake nothing.
@@ -145,10 +173,13 @@ impl Parked {
         self.slots.iter().map(bytes).sum()
     }
 
-    pub(super) fn park(&mut self, waiting: Waiting, ticket: Ticket) {
+    /// Parks a request; `bytes` are those that it will read or write.
+    pub(super) fn park(&mut self, waiting: Waiting, ticket: Ticket, bytes: usize) {
+        let bytes = bytes.saturating_add(REQUEST_BYTES);
         self.changes += usize::from(waiting.changes());
         self.waiting += 1;
-        self.slots.push_back(Slot::Waiting { waiting, ticket });
+        self.reserved += bytes;
+        self.slots.push_back(Slot::Waiting { waiting, ticket, bytes });
     }
 
     /// The buffer behind everything that waits.
@@ -181,7 +212,7 @@ impl Parked {
             match slot {
                 Slot::Ready(bytes) if is_next => output.extend_from_slice(bytes),
                 Slot::Ready(_) => continue,
-                Slot::Waiting { waiting, ticket } => {
+                Slot::Waiting { waiting, ticket, bytes: reserved } => {
                     let mut bytes = Vec::new();
                     let out = if is_next { &mut *output } else { &mut bytes };
                     if poll_slot(worker, peer, waiting, ticket, cx, out).is_pending() {
@@ -189,6 +220,7 @@ impl Parked {
                     }
                     self.changes -= usize::from(waiting.changes());
                     self.waiting -= 1;
+                    self.reserved -= *reserved;
                     if !is_next {
                         *slot = Slot::Ready(bytes);
                     }

@@ -1,5 +1,7 @@
 //! `get` and everything else that reads.
 
+use std::time::{Duration, Instant};
+
 use moneta_protocol::command::{Keys, ReadVerb, Style};
 use moneta_protocol::encode;
 use moneta_protocol::item::ItemRef;
@@ -18,6 +20,37 @@ use crate::watch;
 
 /// Keys of a multi-get that the store is told of at once, before the first of them is read.
 const GROUP: usize = 16;
+
+/// Groups of a multi-get between two looks at the clock.
+const GROUPS: u32 = 8;
+/// How long a multi-get is executed before other connections have their turn.
+const SLICE: Duration = Duration::from_micros(100);
+
+/// The time that a multi-get has. Short ones do not look at the clock.
+#[derive(Default)]
+struct Slice {
+    groups: u32,
+    began: Option<Instant>,
+}
+
+impl Slice {
+    /// To be asked before each group: whether others come first.
+    #[inline]
+    fn is_over(&mut self) -> bool {
+        self.groups += 1;
+        if self.groups < GROUPS {
+            return false;
+        }
+        self.groups = 0;
+        self.look()
+    }
+
+    #[cold]
+    fn look(&mut self) -> bool {
+        let now = Instant::now();
+        now.duration_since(*self.began.get_or_insert(now)) >= SLICE
+    }
+}
 
 /// What was asked of one key.
 #[derive(Clone, Copy)]
@@ -112,6 +145,7 @@ pub(super) fn answer_late<S: Store>(
     let now = worker.node.clock.now();
     match outcome {
         Ok(Lookup::Found(item)) => {
+            worker.counters.ledger.note_read(item.value.len());
             asked.tell(worker, peer, &watch::Fetched::Found { size: item.value.len() });
             asked.item(&item.as_ref(), now, out);
         }
@@ -200,7 +234,7 @@ impl Session {
             }
             Step::Wait(future) => {
                 let waiting = Waiting::Read { verb: asked.verb, request: *asked.request, future };
-                self.rare().parked.park(waiting, Ticket::new(asked.key, asked.style));
+                self.park(worker, waiting, Ticket::new(asked.key, asked.style), 0);
             }
         }
     }
@@ -219,7 +253,11 @@ impl Session {
             return Flow::Next;
         };
         let seed = worker.store.seed();
+        let mut slice = Slice::default();
         loop {
+            if slice.is_over() {
+                return self.hold(keys, asked, style.with_cas, style.more, input);
+            }
             let group_start = keys;
             let mut group = [Key { bytes: &[], hash: 0 }; GROUP];
             let mut count = 0;
@@ -233,14 +271,11 @@ impl Session {
             worker.store.prefetch(group);
             let mut executed = group_start;
             for key in group {
-                if output.len() >= high_water || self.is_held_up(high_water) {
+                if output.len() >= high_water || self.is_held_up(worker, high_water) {
                     return self.pause(executed, asked, style.with_cas, style.more, input);
                 }
                 if self.must_not_overtake(key.bytes, changes(asked.request)) {
-                    return match self.pause(executed, asked, style.with_cas, style.more, input) {
-                        Flow::Paused { rest } => Flow::Held { rest },
-                        other => other,
-                    };
+                    return self.hold(executed, asked, style.with_cas, style.more, input);
                 }
                 self.look_up(worker, key, Asked { key: key.bytes, ..asked }, output);
                 executed.split_first();
@@ -253,6 +288,14 @@ impl Session {
             encode::reply(asked.style, &[], Reply::End, 0, self.out(output));
         }
         Flow::Next
+    }
+
+    /// Leaves the rest of a line for another turn.
+    fn hold(&mut self, rest: Keys<'_>, asked: Asked<'_>, with_cas: bool, more: bool, input: &[u8]) -> Flow {
+        match self.pause(rest, asked, with_cas, more, input) {
+            Flow::Paused { rest } => Flow::Held { rest },
+            other => other,
+        }
     }
 
     /// Leaves the rest of a line for the next call.
@@ -274,7 +317,7 @@ impl Session {
         match worker.store.peek(&stored, &mut |item: &ItemRef<'_>| debug_line(key, item, now, out)) {
             Step::Done(Ok(Lookup::Visited)) => {}
             Step::Done(outcome) => answer_debug_late(worker, key, style, outcome, self.out(output)),
-            Step::Wait(future) => self.rare().parked.park(Waiting::Debug { future }, Ticket::new(key, style)),
+            Step::Wait(future) => self.park(worker, Waiting::Debug { future }, Ticket::new(key, style), 0),
         }
     }
 }

@@ -169,6 +169,25 @@ fn dumps_show_every_item_once() {
     assert_eq!(talk.say(&worker, b"lru_crawler mgdump hash\r\n"), b"OK\r\nmg a:b\r\nmg AP8= b\r\nEN\r\n");
 }
 
+/// Items that are dead show nothing: without an end of its turn a dump over many of them would hold its worker up.
+#[test]
+fn a_dump_gives_way_to_others_even_where_there_is_room() {
+    let worker = plain();
+    let mut talk = Talk::new();
+    for index in 0..2000 {
+        talk.say(&worker, format!("set key:{index} 0 0 1 noreply\r\nx\r\n").as_bytes());
+    }
+    let mut session = Session::new(Peer::default());
+    let (mut output, mut polls) = (Vec::new(), 0);
+    session.receive(&worker, b"lru_crawler mgdump all\r\n", &mut output, 1 << 30);
+    while session.is_waiting() {
+        session.poll(&worker, &mut Context::from_waker(Waker::noop()), &mut output, 1 << 30);
+        polls += 1;
+    }
+    assert!(output.ends_with(b"mg key:1999\r\nEN\r\n"));
+    assert!(polls > 5, "2000 items in {polls} turns");
+}
+
 /// A dump of any size must not be built in memory: it goes on only as its output drains.
 #[test]
 fn a_dump_stops_at_the_high_water_mark() {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
 
 use moneta_store::model::ModelStore;
+use moneta_store::reading::will_read;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
     Cursor, Deleted, Figure, FlashStats, Health, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats,
@@ -46,6 +47,11 @@ impl Gate {
             std::mem::take(&mut state.wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Holds up what comes from now on.
+    pub fn close(&self) {
+        self.0.lock().unwrap().open = false;
     }
 
     /// Lets the store behind it say that of its tiers.
@@ -155,6 +161,7 @@ impl Store for GatedStore {
             return self.inner.get(key, request, visitor);
         }
         let arrived = self.gate.arrive();
+        let _ = self.inner.peek(key, &mut |item: &ItemRef<'_>| will_read(item.value.len()));
         let (store, key, request) = (self.clone(), key.bytes.to_vec(), *request);
         Step::Wait(Box::pin(async move {
             store.gate.pass().await;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moneta_server::auth::Authenticator;
+use moneta_server::client_memory::ClientMemory;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Admin, ByPolicy, ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
 use moneta_store::Clock;
@@ -47,17 +48,31 @@ impl TestServer {
         Self::try_start(&config, clock).unwrap()
     }
 
+    pub fn start_with_client_memory(config: ServerConfig, clock: Clock, bytes: usize) -> Self {
+        Self::assemble(&config, clock, Authenticator::off(), bytes).unwrap()
+    }
+
     pub fn try_start(config: &ServerConfig, clock: Clock) -> Result<Self, ServerError> {
         Self::try_start_guarded(config, clock, Authenticator::off())
     }
 
     /// The same with users who have to log in.
     pub fn try_start_guarded(config: &ServerConfig, clock: Clock, users: Authenticator) -> Result<Self, ServerError> {
+        Self::assemble(config, clock, users, ClientMemory::LIMIT)
+    }
+
+    fn assemble(
+        config: &ServerConfig,
+        clock: Clock,
+        users: Authenticator,
+        client_memory: usize,
+    ) -> Result<Self, ServerError> {
         let clock = Arc::new(clock);
         let settings = NodeSettings {
             max_connections: config.max_connections as u64,
             threads: config.workers,
             shutdown_enabled: true,
+            client_memory,
             ..NodeSettings::default()
         };
         let gate = Gate::default();
