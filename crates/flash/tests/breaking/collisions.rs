@@ -23,15 +23,18 @@ pub fn identity(hash: u64, shard_bits: u32) -> u64 {
 
 /// Two keys that an index of `1 << shard_bits` shards takes for one, and one of twice the shards does not.
 pub fn colliding(seed: u64, shard_bits: u32) -> (Vec<u8>, Vec<u8>) {
-    let name = |number: u32| format!("{number:08x}").into_bytes();
+    // Of 2^22 keys there are about eight pairs that agree in 40 bits, half of which differ in the next: none in one of 50 rounds.
+    (0..).find_map(|round| colliding_among(seed, shard_bits, round)).expect("a round has such a pair")
+}
+
+fn colliding_among(seed: u64, shard_bits: u32, round: u32) -> Option<(Vec<u8>, Vec<u8>)> {
+    let name = |number: u32| format!("{round:x}:{number:08x}").into_bytes();
     let hash = |number: u32| Key::new(&name(number), seed).hash;
-    // Of 2^22 keys there are about eight pairs that agree in 40 bits, half of which differ in the next.
     let mut hashes: Vec<(u64, u32)> = (0..1 << 22).map(|number| (identity(hash(number), shard_bits), number)).collect();
     hashes.sort_unstable();
-    let pairs = hashes.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| (pair[0].1, pair[1].1));
+    let mut pairs = hashes.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| (pair[0].1, pair[1].1));
     let apart = |&(a, b): &(u32, u32)| identity(hash(a), shard_bits + 1) != identity(hash(b), shard_bits + 1);
-    let (a, b) = pairs.into_iter().find(apart).expect("one of eight pairs differs in a bit");
-    (name(a), name(b))
+    pairs.find(apart).map(|(a, b)| (name(a), name(b)))
 }
 
 /// A tier of 16 shards, and two keys that share an entry in its index.
