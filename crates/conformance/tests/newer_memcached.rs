@@ -32,6 +32,23 @@ fn a_refused_line_takes_its_data_block_with_it() -> Result<()> {
 }
 
 #[test]
+fn a_line_that_lacks_a_token_is_of_a_bad_format() -> Result<()> {
+    let Some(server) = start()? else { return Ok(()) };
+    for line in ["cas foo 0 0 6 ", "set k 0 0", "get", "gat 0", "incr k", "touch k", "delete", "mg", "", "   "] {
+        answers(&server, &format!("{line}\r\n"), &["CLIENT_ERROR bad command line format"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_expiry_of_more_than_31_bits_is_refused_where_nothing_is_stored() -> Result<()> {
+    let Some(server) = start()? else { return Ok(()) };
+    let error = "CLIENT_ERROR invalid exptime argument";
+    answers(&server, "touch k 4294967295\r\ngat 2147483648 k\r\n", &[error, error])?;
+    answers(&server, "ms k 1 T4294967295\r\nx\r\n", &["CLIENT_ERROR bad token in command line format"])
+}
+
+#[test]
 fn a_leading_space_is_an_error() -> Result<()> {
     let Some(server) = start()? else { return Ok(()) };
     answers(&server, " get a\r\n", &["ERROR"])

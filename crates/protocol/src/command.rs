@@ -5,6 +5,11 @@
 
 use crate::request::{Arithmetic, Delete, Retrieve, Write};
 
+/// What stands behind `version` in the request by which a connection asks that expiration times beyond 2038 be taken as they are
+/// ([`Command::WideTimes`]), and behind the version in the reply that grants it. memcached answers such a request as a plain
+/// `version`, so asking it changes nothing.
+pub const WIDE_TIMES: &str = "wide-times";
+
 /// How a command's answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style<'a> {
@@ -42,6 +47,8 @@ pub struct MetaStyle<'a> {
     pub value: bool,
     /// `C` on a read: leave the value out if the item's CAS value is this one.
     pub unless_cas: Option<u64>,
+    /// `ms`: a `c` is answered also where nothing is stored, by 0.
+    pub stores: bool,
 }
 
 /// Shape of a binary reply.
@@ -120,6 +127,9 @@ pub enum Command<'a> {
     Noop(Style<'a>),
     /// `version`.
     Version(Style<'a>),
+    /// `version wide-times`: from here on the connection's expiration times have 64 bits. For Moneta as a client of Moneta, whose
+    /// items may outlive 2038.
+    WideTimes,
     /// `verbosity N`.
     Verbosity {
         /// The new level.

@@ -101,12 +101,14 @@ pub struct Decoder {
     long_get: Option<LongGet>,
     /// Only what leads to a log-in is decoded (binary).
     login_required: bool,
+    /// Expiration times in text have 64 bits.
+    wide_times: bool,
 }
 
 impl Decoder {
     /// A decoder for a new connection that takes values of up to `item_max` bytes.
     pub fn new(protocol: Protocol, item_max: usize) -> Self {
-        Self { protocol, item_max, searched: 0, swallow: 0, long_get: None, login_required: false }
+        Self { protocol, item_max, searched: 0, swallow: 0, long_get: None, login_required: false, wide_times: false }
     }
 
     /// Most bytes that [`Decoded::Partial`] ever asks for, where the largest value has `item_max` bytes and input comes in
@@ -182,6 +184,14 @@ impl Decoder {
 
     pub(crate) fn login_required(&self) -> bool {
         self.login_required
+    }
+
+    pub(crate) fn wide_times(&self) -> bool {
+        self.wide_times
+    }
+
+    pub(crate) fn take_wide_times(&mut self) {
+        self.wide_times = true;
     }
 
     pub(crate) fn item_max(&self) -> usize {

@@ -11,7 +11,7 @@ pub mod decoder;
 pub mod encode;
 pub mod item;
 mod meta;
-mod number;
+pub mod number;
 pub mod refusal;
 pub mod reply;
 pub mod request;

@@ -34,11 +34,13 @@ struct Flags {
     new_cas: Option<u64>,
     delta: Option<u64>,
     initial: u64,
+    /// Not of the line, but of the connection: expiration times have 64 bits.
+    wide_times: bool,
 }
 
 /// Reads the flags. A doubled or unknown flag ends it at once; of several bad arguments the last is told, as memcached does.
-fn parse(line: &[u8], key: &[u8], tokens: usize) -> Result<Flags, &'static str> {
-    let mut flags = Flags::default();
+fn parse(line: &[u8], key: &[u8], tokens: usize, wide_times: bool) -> Result<Flags, &'static str> {
+    let mut flags = Flags { wide_times, ..Flags::default() };
     let mut error = None;
     let mut seen: u128 = 0;
     let mut count = tokens;
@@ -70,8 +72,8 @@ fn unless_too_many(error: &'static str, count: usize, mut rest: &[u8]) -> &'stat
     if all > TOKENS_MAX { lines::TOO_MANY_FLAGS } else { error }
 }
 
-fn exptime(argument: &[u8]) -> Result<Option<Exptime>, &'static str> {
-    number::signed(argument).map(|seconds| Some(Exptime(seconds))).ok_or(lines::BAD_TOKEN)
+fn exptime(argument: &[u8], wide_times: bool) -> Result<Option<Exptime>, &'static str> {
+    number::exptime(argument, wide_times).map(Some).ok_or(lines::BAD_TOKEN)
 }
 
 fn unsigned(argument: &[u8], error: &'static str) -> Result<u64, &'static str> {
@@ -88,14 +90,14 @@ fn parse_flag(flags: &mut Flags, letter: u8, argument: &[u8], key: &[u8]) -> Res
         b'x' => flags.drop_value = true,
         b'O' => flags.opaque_too_long = argument.len() + 1 > OPAQUE_MAX,
         b'T' => {
-            flags.touch = exptime(argument)?;
+            flags.touch = exptime(argument, flags.wide_times)?;
             flags.created = flags.touch;
         }
         b'N' => {
-            flags.vivify = exptime(argument)?;
+            flags.vivify = exptime(argument, flags.wide_times)?;
             flags.created = flags.vivify;
         }
-        b'R' => flags.recache = exptime(argument)?,
+        b'R' => flags.recache = exptime(argument, flags.wide_times)?,
         b'C' => flags.compare = Some(unsigned(argument, lines::BAD_TOKEN)?),
         b'E' => flags.new_cas = Some(unsigned(argument, lines::BAD_TOKEN)?),
         b'D' => flags.delta = Some(unsigned(argument, lines::BAD_META_DELTA)?),
@@ -117,7 +119,7 @@ fn parse_flag(flags: &mut Flags, letter: u8, argument: &[u8], key: &[u8]) -> Res
 
 impl Flags {
     fn style<'a>(&self, flags: &'a [u8]) -> MetaStyle<'a> {
-        MetaStyle { flags, quiet: self.quiet, base64_key: self.base64_key, value: self.value, unless_cas: None }
+        MetaStyle { flags, quiet: self.quiet, base64_key: self.base64_key, value: self.value, ..MetaStyle::default() }
     }
 }
 
@@ -133,19 +135,19 @@ pub(crate) fn decode<'a>(
         return Decoded::Command { command: Command::Noop(Style::Meta(MetaStyle::default())), consumed };
     }
     let Some(key) = next_token(&mut rest) else {
-        let line = if word == b"me" { lines::BAD_FORMAT } else { lines::ERROR };
-        return Decoded::Refused { refusal: Refusal::text(line), consumed };
+        return Decoded::Refused { refusal: Refusal::text(lines::BAD_FORMAT), consumed };
     };
     if word == b"ms" {
         return set(decoder, input, key, rest, consumed);
     }
+    let wide_times = decoder.wide_times();
     let decoded = if key.len() > KEY_MAX {
         Err(lines::BAD_FORMAT)
     } else {
         match word {
-            b"mg" => get(key, rest),
-            b"md" => delete(key, rest),
-            b"ma" => arithmetic(key, rest),
+            b"mg" => get(key, rest, wide_times),
+            b"md" => delete(key, rest, wide_times),
+            b"ma" => arithmetic(key, rest, wide_times),
             _ => debug(key, rest),
         }
     };
@@ -155,8 +157,8 @@ pub(crate) fn decode<'a>(
     }
 }
 
-fn get<'a>(key: &'a [u8], rest: &'a [u8]) -> Result<Command<'a>, &'static str> {
-    let flags = parse(rest, key, 2)?;
+fn get<'a>(key: &'a [u8], rest: &'a [u8], wide_times: bool) -> Result<Command<'a>, &'static str> {
+    let flags = parse(rest, key, 2, wide_times)?;
     if flags.opaque_too_long {
         return Err(lines::OPAQUE_TOO_LONG);
     }
@@ -173,16 +175,16 @@ fn get<'a>(key: &'a [u8], rest: &'a [u8]) -> Result<Command<'a>, &'static str> {
 }
 
 /// `md` and `ma` tell an unknown flag in words of their own.
-fn parse_change(rest: &[u8], key: &[u8]) -> Result<Flags, &'static str> {
-    let flags = parse(rest, key, 2).map_err(|line| match line {
+fn parse_change(rest: &[u8], key: &[u8], wide_times: bool) -> Result<Flags, &'static str> {
+    let flags = parse(rest, key, 2, wide_times).map_err(|line| match line {
         lines::DUPLICATE_FLAG | lines::TOO_MANY_FLAGS => line,
         _ => lines::INVALID_OR_DUPLICATE_FLAG,
     })?;
     if flags.opaque_too_long { Err(lines::OPAQUE_TOO_LONG) } else { Ok(flags) }
 }
 
-fn delete<'a>(key: &'a [u8], rest: &'a [u8]) -> Result<Command<'a>, &'static str> {
-    let flags = parse_change(rest, key)?;
+fn delete<'a>(key: &'a [u8], rest: &'a [u8], wide_times: bool) -> Result<Command<'a>, &'static str> {
+    let flags = parse_change(rest, key, wide_times)?;
     let request = Delete {
         compare: flags.compare,
         new_cas: flags.new_cas,
@@ -193,8 +195,8 @@ fn delete<'a>(key: &'a [u8], rest: &'a [u8]) -> Result<Command<'a>, &'static str
     Ok(Command::Delete { key, request, style: Style::Meta(flags.style(rest)) })
 }
 
-fn arithmetic<'a>(key: &'a [u8], rest: &'a [u8]) -> Result<Command<'a>, &'static str> {
-    let flags = parse_change(rest, key)?;
+fn arithmetic<'a>(key: &'a [u8], rest: &'a [u8], wide_times: bool) -> Result<Command<'a>, &'static str> {
+    let flags = parse_change(rest, key, wide_times)?;
     let decrement = match flags.mode {
         None | Some(b'I' | b'+') => false,
         Some(b'D' | b'-') => true,
@@ -227,7 +229,7 @@ fn set<'a>(decoder: &mut Decoder, input: &'a [u8], key: &'a [u8], mut rest: &'a 
     let Some(length) = next_token(&mut rest).and_then(length_of) else {
         return Decoded::Refused { refusal: Refusal::text(lines::BAD_FORMAT), consumed: line };
     };
-    let (request, style) = match set_request(key, rest) {
+    let (request, style) = match set_request(key, rest, decoder.wide_times()) {
         Ok(decoded) => decoded,
         Err(error) => {
             decoder.swallow(length + 2);
@@ -250,11 +252,11 @@ fn set<'a>(decoder: &mut Decoder, input: &'a [u8], key: &'a [u8], mut rest: &'a 
     Decoded::Command { command, consumed: end + 2 }
 }
 
-fn set_request<'a>(key: &[u8], rest: &'a [u8]) -> Result<(Write, MetaStyle<'a>), &'static str> {
+fn set_request<'a>(key: &[u8], rest: &'a [u8], wide_times: bool) -> Result<(Write, MetaStyle<'a>), &'static str> {
     if key.len() > KEY_MAX {
         return Err(lines::BAD_FORMAT);
     }
-    let flags = parse(rest, key, 3)?;
+    let flags = parse(rest, key, 3, wide_times)?;
     let mode = match flags.mode {
         None | Some(b'S') => WriteMode::Set,
         Some(b'E') => WriteMode::Add,
@@ -281,5 +283,5 @@ fn set_request<'a>(key: &[u8], rest: &'a [u8]) -> Result<(Write, MetaStyle<'a>),
         invalidate: flags.invalidate && flags.compare != Some(0) && matches!(mode, WriteMode::Set | WriteMode::Replace),
         vivify: flags.vivify.filter(|_| matches!(mode, WriteMode::Append | WriteMode::Prepend)),
     };
-    Ok((request, flags.style(rest)))
+    Ok((request, MetaStyle { stores: true, ..flags.style(rest) }))
 }

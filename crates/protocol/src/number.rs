@@ -1,5 +1,7 @@
 //! Decimal numbers as memcached reads them: an optional sign, digits to the end of the token, nothing else.
 
+use crate::request::Exptime;
+
 /// An unsigned number; `+` may stand before it. `None` for anything else and for what does not fit.
 #[inline]
 pub fn unsigned(token: &[u8]) -> Option<u64> {
@@ -37,9 +39,43 @@ pub fn signed(token: &[u8]) -> Option<i64> {
     }
 }
 
+/// An expiration time that an item is stored with. What 31 bits do not hold is negative, as it is to memcached, which keeps the
+/// low 32 bits: clients write -1 as 4294967295. With `wide`, which a connection asks for by [`WIDE_TIMES`], it is the second that
+/// it names.
+///
+/// [`WIDE_TIMES`]: crate::command::WIDE_TIMES
+#[inline]
+pub fn exptime_to_store(token: &[u8], wide: bool) -> Option<Exptime> {
+    let seconds = signed(token)?;
+    let fits = wide || seconds <= i64::from(i32::MAX);
+    Some(Exptime(if fits { seconds } else { -1 }))
+}
+
+/// An expiration time of any other command: `touch`, `gat`, `flush_all`, flags of meta commands. What 32 bits and a sign do not
+/// hold is refused, unless `wide`.
+#[inline]
+pub fn exptime(token: &[u8], wide: bool) -> Option<Exptime> {
+    signed(token).filter(|&seconds| wide || i32::try_from(seconds).is_ok()).map(Exptime)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn expiration_times_of_32_bits_are_negative_when_stored_and_refused_elsewhere() {
+        for wide in [b"2147483648", b"4294967295", b"9999999999"] {
+            let seconds = signed(wide).unwrap();
+            assert_eq!(exptime_to_store(wide, false), Some(Exptime(-1)));
+            assert_eq!(exptime_to_store(wide, true), Some(Exptime(seconds)));
+            assert_eq!((exptime(wide, false), exptime(wide, true)), (None, Some(Exptime(seconds))));
+        }
+        for narrow in [&b"2147483647"[..], b"0", b"-1", b"-2147483648"] {
+            let seconds = Some(Exptime(signed(narrow).unwrap()));
+            assert_eq!((exptime_to_store(narrow, false), exptime(narrow, false)), (seconds, seconds));
+        }
+        assert_eq!(exptime_to_store(b"99999999999999999999", false), None, "no number of 64 bits");
+    }
 
     #[test]
     fn takes_whole_decimal_tokens_only() {

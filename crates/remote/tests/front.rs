@@ -3,15 +3,17 @@
 
 mod common;
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::moneta::{Servers, memory};
 use common::{Memcached, config, remote, wait_until};
 use moneta_remote::wire::blocking::Dialogue;
-use moneta_remote::wire::{Answer, Read, Request, Verb};
+use moneta_remote::wire::{Answer, Protocol, Read, Request, Verb};
 use moneta_remote::{Address, Remote, RemoteConfig};
-use moneta_store::request::{Retrieve, Write};
+use moneta_store::request::{Exptime, Retrieve, Write};
 use moneta_store::suite::{self, Options, SuiteConfig};
 use moneta_store::{Clock, Store};
 
@@ -32,6 +34,49 @@ fn nothing_shows_of_a_front() {
         store(&front, config.value_max, &clock)
     };
     suite::run(make, Options::exact().bare_numbers().items_estimated().rounds(3).operations(700));
+}
+
+/// A second past 2038 means the past in text, unless the connection has asked for more; what asks is a front.
+#[test]
+fn items_that_live_past_2038_do_so_behind_a_front() {
+    const LATE: u32 = 3_000_000_000;
+    let limits = SuiteConfig { memory: 64 << 20, value_max: 1 << 20 };
+    let clock = Arc::new(Clock::system());
+    let (backs, fronts) = (Servers::default(), Servers::default());
+    for protocol in [Protocol::Meta, Protocol::Text, Protocol::Binary] {
+        let back = backs.serve(memory(limits, Arc::clone(&clock)), limits, Arc::clone(&clock));
+        let config = RemoteConfig { protocol: Some(protocol), ..config(&back) };
+        let store = Remote::new(config, Arc::clone(&clock)).expect("the configuration makes sense");
+        let front = fronts.serve(store, limits, Arc::clone(&clock));
+        let (mut first, mut second) = (dialogue(&front), dialogue(&back));
+        let write = Write { exptime: Exptime(i64::from(LATE)), ..Write::default() };
+        let stored = first.call(&Request { verb: Verb::Write(write), key: b"late", value: b"1" });
+        assert!(matches!(stored, Ok(Answer::Stored { .. })), "{protocol:?}: {stored:?}");
+        let Ok(Answer::Hit(seen)) = second.call(&read(b"late")) else { panic!("{protocol:?}: not kept") };
+        let left = seen.ttl.expect("a time to live");
+        assert!((i64::from(LATE - clock.now()) - left).abs() < 100, "{protocol:?}: {left} s");
+    }
+}
+
+/// A client that asks for nothing gets memcached's: -1 as 32 bits without a sign is expired at once.
+#[test]
+fn wide_times_are_granted_to_the_connection_that_asks() {
+    let limits = SuiteConfig { memory: 64 << 20, value_max: 1 << 20 };
+    let servers = Servers::default();
+    let clock = Arc::new(Clock::system());
+    let path = servers.serve(memory(limits, Arc::clone(&clock)), limits, clock);
+    let talk = |before: &str| {
+        let mut stream = UnixStream::connect(&path).expect("it listens");
+        let requests =
+            format!("{before}set k 0 3000000000 1\r\n1\r\nmg k s\r\nset k 0 4294967295 1\r\n1\r\nmg k s\r\nquit\r\n");
+        stream.write_all(requests.as_bytes()).expect("it reads");
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).expect("it answers");
+        answers
+    };
+    let granted = "VERSION 1.6.45 wide-times\r\nSTORED\r\nHD s1\r\nSTORED\r\nHD s1\r\n";
+    assert_eq!(talk("version wide-times\r\n"), granted);
+    assert_eq!(talk(""), "STORED\r\nEN\r\nSTORED\r\nEN\r\n");
 }
 
 fn dialogue(path: &std::path::Path) -> Dialogue {

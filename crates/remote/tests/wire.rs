@@ -163,12 +163,17 @@ fn lengths_that_nobody_has_are_not_waited_for() {
 
 #[test]
 fn servers_are_recognised_by_their_answers() {
-    let cases: [(&[u8], Probed); 6] = [
+    let cases: [(&[u8], Probed); 8] = [
         (
             b"VERSION 1.6.18\r\nMN\r\nCLIENT_ERROR invalid flag\r\n",
             Probed::Dialect(Dialect { protocol: Protocol::Meta, explicit_cas: false, wide_times: false }, 47),
         ),
-        (b"VERSION 1.6.45-moneta-0.1.0\r\nMN\r\nEN\r\n", Probed::Dialect(dialect(Protocol::Meta), 37)),
+        (b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\n", Probed::Dialect(dialect(Protocol::Meta), 35)),
+        (
+            b"VERSION 1.6.45\r\nMN\r\nEN\r\n",
+            Probed::Dialect(Dialect { wide_times: false, ..dialect(Protocol::Meta) }, 24),
+        ),
+        (b"ERROR\r\nERROR\r\nERROR\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 21)),
         (b"VERSION 1.4.4\r\nERROR\r\nERROR\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 29)),
         (b"VERSION 1.6.18\r\nMN\r\n", Probed::Partial),
         (b"ERROR Too many open connections\r\n", Probed::Refused("ERROR Too many open connections".into())),
@@ -252,7 +257,9 @@ fn arithmetic() -> impl Strategy<Value = Arithmetic> {
 fn served(request: &Request<'_>, check: impl FnOnce(&[u8], Command<'_>)) {
     let mut bytes = Vec::new();
     encode(request, dialect(Protocol::Meta), 7, &mut bytes).expect("meta has a form for everything");
-    match Decoder::new(Serves::Any, VALUE_MAX).decode(&bytes) {
+    let mut decoder = Decoder::new(Serves::Any, VALUE_MAX);
+    assert!(matches!(decoder.decode(b"version wide-times\r\n"), Served::Command { command: Command::WideTimes, .. }));
+    match decoder.decode(&bytes) {
         Served::Command { command, consumed } => {
             assert_eq!(consumed, bytes.len());
             check(request.key, command);

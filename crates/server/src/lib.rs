@@ -46,6 +46,8 @@ pub use error::ServerError;
 pub use pulse::Pulse;
 pub use server::{RunningServer, Server};
 
-/// The version as clients see it. It begins with the memcached version whose behaviour this node has, since clients look
-/// there for what a server can do.
-pub const VERSION: &str = concat!("1.6.45-moneta-", env!("CARGO_PKG_VERSION"));
+/// The version as clients see it: of the memcached whose behaviour this node has, and nothing else, since clients look there for
+/// what a server can do and do not agree on how to read more than three numbers.
+pub const VERSION: &str = "1.6.45";
+/// Moneta's own version, which `stats` tells as `moneta_version`.
+pub const MONETA_VERSION: &str = env!("CARGO_PKG_VERSION");

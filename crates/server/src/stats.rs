@@ -14,10 +14,10 @@ use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
 use moneta_store::{Store, StoreStats};
 
-use crate::VERSION;
 use crate::auth::AuthMode;
 use crate::session::Worker;
 use crate::usage::ProcessorTime;
+use crate::{MONETA_VERSION, VERSION};
 
 /// Appends one statistic after the other.
 struct Lister<'a> {
@@ -48,6 +48,7 @@ pub fn write<S: Store>(worker: &Worker<S>, arguments: &[u8], style: &Style<'_>, 
         Some(b"conns") => connections(worker, &mut lister),
         Some(b"reset") => {
             worker.node.registry.reset();
+            worker.node.prefixes.clear();
             return done(style, "RESET", out);
         }
         Some(b"detail") => return detail(worker, words.next(), style, out),
@@ -109,6 +110,7 @@ fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     lister.put("uptime", now.saturating_sub(node.started));
     lister.put("time", now);
     lister.put("version", VERSION);
+    lister.put("moneta_version", MONETA_VERSION);
     lister.put("pointer_size", usize::BITS);
     for (name, time) in [("rusage_user", times.user), ("rusage_system", times.system)] {
         lister.put(name, format_args!("{}.{:06}", time.as_secs(), time.subsec_micros()));

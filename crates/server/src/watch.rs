@@ -25,6 +25,8 @@ pub const MUTATIONS: u32 = 2;
 pub const EVICTIONS: u32 = 4;
 /// Connections opened and closed.
 pub const CONNEVENTS: u32 = 8;
+/// Items deleted by clients.
+pub const DELETIONS: u32 = 16;
 
 /// Streams there may be: bits of a set.
 const STREAMS: usize = 8;
@@ -43,6 +45,7 @@ pub fn streams<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<u32> {
             b"mutations" => MUTATIONS,
             b"evictions" => EVICTIONS,
             b"connevents" => CONNEVENTS,
+            b"deletions" => DELETIONS,
             _ => return None,
         };
     }
@@ -250,6 +253,16 @@ impl Hub {
         let Exptime(ttl) = request.exptime;
         let rest = format!(" status={status} cmd={command} ttl={ttl} clsid=1 cfd={} size={size}\n", peer.id);
         self.send(MUTATIONS, "item_store key=", key, &rest);
+    }
+
+    /// A key was deleted, by `md` or by a command of another protocol.
+    #[cold]
+    pub fn deleted(&self, key: &[u8], by_meta: bool) {
+        if !self.is_heard(DELETIONS) {
+            return;
+        }
+        let command = if by_meta { "md" } else { "delete" };
+        self.send(DELETIONS, "deleted key=", key, &format!(" cmd={command} clsid=1\n"));
     }
 
     /// A connection was accepted.

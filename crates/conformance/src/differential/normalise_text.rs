@@ -2,6 +2,9 @@
 
 use super::compare::Part;
 
+const ERROR: &[u8] = b"ERROR\r\n";
+const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+
 /// The parts of `bytes`, which may end within a reply.
 pub fn parts(bytes: &[u8]) -> Vec<Part> {
     let mut parts = Vec::new();
@@ -54,6 +57,8 @@ fn push_line(line: &[u8], parts: &mut Vec<Part>) {
         b"VERSION" => parts.extend([Part::Exact(b"VERSION".to_vec()), Part::Own]),
         b"ME" => push_debug(&tokens, parts),
         b"HD" | b"VA" => push_flags(line, &tokens, parts),
+        // Rule `missing tokens`.
+        _ if line == BAD_FORMAT => parts.push(Part::Exact(ERROR.to_vec())),
         _ => parts.push(Part::Exact(line.to_vec())),
     }
 }

@@ -49,6 +49,10 @@ pub const RULES: &[Rule] = &[
         "slab class, size in memory and CAS of an item are the engine's own; 1.6.18 shows exp as the negative of the time left, later versions as the time left",
     ),
     compared(
+        "missing tokens",
+        "a known command that lacks a token, or a line of blanks, is of a bad format to 1.6.45 and an ERROR to 1.6.18: the two pass for equal",
+    ),
+    compared(
         "replies pending at a close",
         "memcached drops replies not yet written when an error closes the connection; how many depends on timing",
     ),
@@ -109,7 +113,7 @@ pub const RULES: &[Rule] = &[
     avoided("flush_all with a delay", "in memcached a delayed flush_all brings back what an earlier one removed"),
     avoided(
         "numbers wider than their field",
-        "memcached cuts lengths, flags and expiry times above 32 bits off and takes the rest",
+        "memcached cuts lengths, flags and expiry times above 32 bits off and takes the rest; 1.6.45 refuses such times where nothing is stored",
     ),
     avoided(
         "dumps",

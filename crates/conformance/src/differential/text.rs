@@ -70,7 +70,7 @@ fn storage(rng: &mut Rng, item_limit: usize) -> Command {
         storage_name(rng).into(),
         key(rng),
         words::flags(rng).into(),
-        words::exptime(rng).into(),
+        words::stored_exptime(rng).into(),
         value.len().to_string(),
     ];
     with_block(line(&head, rng), &value)
@@ -79,9 +79,12 @@ fn storage(rng: &mut Rng, item_limit: usize) -> Command {
 fn cas(rng: &mut Rng, item_limit: usize) -> Command {
     let value = words::value(rng, item_limit);
     let key = words::key(rng);
-    let head =
-        [&b"cas "[..], &key, format!(" {} {} {} ", words::flags(rng), words::exptime(rng), value.len()).as_bytes()]
-            .concat();
+    let head = [
+        &b"cas "[..],
+        &key,
+        format!(" {} {} {} ", words::flags(rng), words::stored_exptime(rng), value.len()).as_bytes(),
+    ]
+    .concat();
     let offset = if rng.u32(..3) == 0 { words::BEYOND } else { 0 };
     let tail: &[u8] = if rng.u32(..6) == 0 { b" noreply\r\n" } else { b"\r\n" };
     let mut command = Command::new(head);
@@ -119,6 +122,12 @@ fn rare(rng: &mut Rng) -> Command {
         "stats detail off\r\n",
         "stats detail\r\n",
         "stats reset\r\n",
+        "stats detail on\r\nstats reset\r\nstats detail dump\r\nstats detail off\r\n",
+        "verbosity x\r\n",
+        "lru tune 10 20 0.1 2\r\n",
+        "lru tune 50 40 0.1 2\r\n",
+        "lru_crawler sleep 100\r\n",
+        "lru_crawler tocrawl 0\r\n",
         "shutdown\r\n",
         "mn\r\n",
     ];
@@ -134,7 +143,6 @@ fn unknown(rng: &mut Rng) -> Command {
         "get\r\n",
         "gets\r\n",
         "gat\r\n",
-        "gat 0\r\n",
         "gats\r\n",
         "set\r\n",
         "set k1\r\n",
@@ -153,6 +161,9 @@ fn unknown(rng: &mut Rng) -> Command {
         "lru_crawler\r\n",
         "lru_crawler foo\r\n",
         "watch foo\r\n",
+        "   \r\n",
+        "lru_crawler sleep x\r\n",
+        "slabs automove x\r\n",
         "getx k1\r\n",
         "ge k1\r\n",
         "noreply\r\n",
@@ -186,7 +197,8 @@ fn wrong_line(rng: &mut Rng) -> Command {
         3 => tokens.push("0".into()),
         4 => tokens.push("noreply extra".into()),
         5 => tokens.insert(place, "noreply".into()),
-        6 => drop(tokens.remove(place)),
+        // A `gat` that lacks a token is something else to each of them.
+        6 if tokens[0] != "gat" => drop(tokens.remove(place)),
         _ => tokens[place] = format!(" {} ", tokens[place]),
     }
     // It may still be a valid command of either kind.
@@ -201,7 +213,7 @@ fn wrong_storage(rng: &mut Rng) -> Command {
         storage_name(rng).to_owned(),
         key(rng),
         words::flags(rng).to_owned(),
-        words::exptime(rng).to_owned(),
+        words::stored_exptime(rng).to_owned(),
         value.len().to_string(),
     ];
     match rng.u32(..5) {

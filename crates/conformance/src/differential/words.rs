@@ -89,6 +89,12 @@ pub fn exptime(rng: &mut Rng) -> &'static str {
     if rng.u32(..10) < 6 { "0" } else { words[rng.usize(..words.len())] }
 }
 
+/// An expiry time that an item can be stored with: also those that 31 bits do not hold, and which are past.
+pub fn stored_exptime(rng: &mut Rng) -> &'static str {
+    let past = ["2147483648", "4294967295", "9999999999"];
+    if rng.u32(..20) == 0 { past[rng.usize(..past.len())] } else { exptime(rng) }
+}
+
 /// Something that is not an expiry time (rule `numbers wider than their field` leaves out what the reference cuts off).
 pub fn bad_exptime(rng: &mut Rng) -> &'static str {
     let words = ["x", "1x", "99999999999999999999", "1.5"];

@@ -122,7 +122,10 @@ fn bare(style: &MetaStyle<'_>, code: &[u8], key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(code);
     let mut flags = style.flags;
     while let Some(token) = next_token(&mut flags) {
-        echo(style, token, key, out);
+        match token[0] {
+            b'c' if style.stores => out.extend_from_slice(b" c0"),
+            _ => echo(style, token, key, out),
+        }
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -37,7 +37,7 @@ fn keys_fit(mut line: &[u8]) -> bool {
 /// `get` and `gets`, the line being all there.
 pub(super) fn decode(rest: &[u8], with_cas: bool, consumed: usize) -> Decoded<'_> {
     if rest.iter().all(|&byte| byte == b' ') {
-        return refused(lines::ERROR, consumed);
+        return refused(lines::BAD_FORMAT, consumed);
     }
     if !keys_fit(rest) {
         return refused(lines::BAD_FORMAT, consumed);
@@ -46,17 +46,20 @@ pub(super) fn decode(rest: &[u8], with_cas: bool, consumed: usize) -> Decoded<'_
 }
 
 /// `gat` and `gats`, the line being all there.
-pub(super) fn decode_with_touch(mut rest: &[u8], with_cas: bool, consumed: usize) -> Decoded<'_> {
+pub(super) fn decode_with_touch(mut rest: &[u8], with_cas: bool, wide_times: bool, consumed: usize) -> Decoded<'_> {
     let Some(exptime) = next_token(&mut rest) else {
-        return refused(lines::ERROR, consumed);
+        return refused(lines::BAD_FORMAT, consumed);
     };
-    let Some(exptime) = number::signed(exptime) else {
+    if rest.iter().all(|&byte| byte == b' ') {
+        return refused(lines::BAD_FORMAT, consumed);
+    }
+    let Some(exptime) = number::exptime(exptime, wide_times) else {
         return refused(lines::BAD_EXPTIME, consumed);
     };
     if !keys_fit(rest) {
         return refused(lines::BAD_FORMAT, consumed);
     }
-    Decoded::Command { command: command(rest, with_cas, Some(Exptime(exptime)), false), consumed }
+    Decoded::Command { command: command(rest, with_cas, Some(exptime), false), consumed }
 }
 
 /// Begins a line that is too long to wait for its end.
@@ -66,10 +69,10 @@ pub(super) fn start_in_parts<'a>(decoder: &mut Decoder, input: &'a [u8]) -> Deco
     let mut touch = None;
     if word.starts_with(b"gat") {
         let token = next_token(&mut rest).unwrap_or_default();
-        let Some(exptime) = number::signed(token) else {
+        let Some(exptime) = number::exptime(token, decoder.wide_times()) else {
             return Decoded::Close;
         };
-        touch = Some(Exptime(exptime));
+        touch = Some(exptime);
     }
     let skipped = input.len() - rest.len();
     match resume(decoder, rest, LongGet { with_cas: word.ends_with(b"s"), touch, checked: None }) {

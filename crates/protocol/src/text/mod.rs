@@ -5,7 +5,7 @@ mod get;
 mod line;
 mod write;
 
-use crate::command::{Command, Style, TextStyle};
+use crate::command::{Command, Style, TextStyle, WIDE_TIMES};
 use crate::decoder::{Decoded, Decoder};
 use crate::number;
 use crate::refusal::{Refusal, lines};
@@ -58,8 +58,8 @@ fn dispatch<'a>(decoder: &mut Decoder, input: &'a [u8], line: &'a [u8], consumed
     match word {
         b"get" | b"bget" => get::decode(rest, false, consumed),
         b"gets" => get::decode(rest, true, consumed),
-        b"gat" => get::decode_with_touch(rest, false, consumed),
-        b"gats" => get::decode_with_touch(rest, true, consumed),
+        b"gat" => get::decode_with_touch(rest, false, decoder.wide_times(), consumed),
+        b"gats" => get::decode_with_touch(rest, true, decoder.wide_times(), consumed),
         b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => meta::decode(decoder, input, word, rest, consumed),
         b"set" => write::decode(decoder, input, rest, consumed, WriteMode::Set, false),
         b"add" => write::decode(decoder, input, rest, consumed, WriteMode::Add, false),
@@ -67,15 +67,27 @@ fn dispatch<'a>(decoder: &mut Decoder, input: &'a [u8], line: &'a [u8], consumed
         b"append" => write::decode(decoder, input, rest, consumed, WriteMode::Append, false),
         b"prepend" => write::decode(decoder, input, rest, consumed, WriteMode::Prepend, false),
         b"cas" => write::decode(decoder, input, rest, consumed, WriteMode::Set, true),
-        _ => match decode_simple(word, rest) {
+        b"version" if line::trim(rest) == WIDE_TIMES.as_bytes() => {
+            decoder.take_wide_times();
+            Decoded::Command { command: Command::WideTimes, consumed }
+        }
+        b"" if line::trim(rest).is_empty() => refused(lines::BAD_FORMAT, consumed),
+        _ => match decode_simple(word, rest, decoder.wide_times()) {
             Ok(command) => Decoded::Command { command, consumed },
+            Err(_) if is_http(line) => Decoded::Close,
             Err(refusal) => Decoded::Refused { refusal, consumed },
         },
     }
 }
 
+/// Whether a line that is no command is the first of an HTTP request: a browser, or a page that makes one post to this port. What
+/// follows is headers and a body that somebody else may have written, so none of it may be taken for commands.
+fn is_http(line: &[u8]) -> bool {
+    line.rsplit(|&byte| byte == b' ').find(|token| !token.is_empty()).is_some_and(|last| last.starts_with(b"HTTP/"))
+}
+
 /// The commands that are one line and no `get`.
-fn decode_simple<'a>(word: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Refusal<'a>> {
+fn decode_simple<'a>(word: &[u8], rest: &'a [u8], wide_times: bool) -> Result<Command<'a>, Refusal<'a>> {
     let tokens = Tokens::split(rest);
     let style = Style::Text(TextStyle { noreply: tokens.last() == Some(b"noreply"), ..TextStyle::default() });
     let arguments = line::trim(rest);
@@ -83,8 +95,8 @@ fn decode_simple<'a>(word: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Refusal
         b"delete" => delete(&tokens),
         b"incr" => arithmetic(&tokens, false),
         b"decr" => arithmetic(&tokens, true),
-        b"touch" => touch(&tokens),
-        b"flush_all" => flush_all(&tokens),
+        b"touch" => touch(&tokens, wide_times),
+        b"flush_all" => flush_all(&tokens, wide_times),
         b"version" => Ok(Command::Version(Style::Text(TextStyle::default()))),
         b"quit" => Ok(Command::Quit(Style::Text(TextStyle::default()))),
         b"verbosity" => verbosity(&tokens, style),
@@ -97,6 +109,11 @@ fn decode_simple<'a>(word: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Refusal
         b"shutdown" => Ok(Command::Shutdown { arguments }),
         _ => Err(Refusal::text(lines::ERROR)),
     }
+}
+
+/// What a line is refused with whose tokens are too few (fewer than `least`) or too many.
+fn miscounted(tokens: &Tokens<'_>, least: usize) -> &'static str {
+    if tokens.len() < least { lines::BAD_FORMAT } else { lines::ERROR }
 }
 
 /// The style of a command whose last token may be `noreply`, if it has more than `least` tokens.
@@ -120,7 +137,7 @@ fn delete<'a>(tokens: &Tokens<'a>) -> Result<Command<'a>, Refusal<'a>> {
         1 => true,
         2 => tokens.get(1) == b"0" || noreply,
         3 => tokens.get(1) == b"0" && noreply,
-        _ => return Err(Refusal::text(lines::ERROR)),
+        _ => return Err(Refusal::text(miscounted(tokens, 1))),
     };
     if !well_formed {
         return Err(Refusal::text(lines::DELETE_USAGE).hidden_if(noreply));
@@ -131,7 +148,7 @@ fn delete<'a>(tokens: &Tokens<'a>) -> Result<Command<'a>, Refusal<'a>> {
 /// `incr KEY DELTA [noreply]`, `decr`.
 fn arithmetic<'a>(tokens: &Tokens<'a>, decrement: bool) -> Result<Command<'a>, Refusal<'a>> {
     if !matches!(tokens.len(), 2 | 3) {
-        return Err(Refusal::text(lines::ERROR));
+        return Err(Refusal::text(miscounted(tokens, 2)));
     }
     let (noreply, style) = style_of(tokens, 0);
     let key = key_of(tokens, noreply)?;
@@ -142,31 +159,31 @@ fn arithmetic<'a>(tokens: &Tokens<'a>, decrement: bool) -> Result<Command<'a>, R
 }
 
 /// `touch KEY EXPTIME [noreply]`.
-fn touch<'a>(tokens: &Tokens<'a>) -> Result<Command<'a>, Refusal<'a>> {
+fn touch<'a>(tokens: &Tokens<'a>, wide_times: bool) -> Result<Command<'a>, Refusal<'a>> {
     if !matches!(tokens.len(), 2 | 3) {
-        return Err(Refusal::text(lines::ERROR));
+        return Err(Refusal::text(miscounted(tokens, 2)));
     }
     let (noreply, style) = style_of(tokens, 0);
     let key = key_of(tokens, noreply)?;
-    let Some(exptime) = number::signed(tokens.get(1)) else {
+    let Some(exptime) = number::exptime(tokens.get(1), wide_times) else {
         return Err(Refusal::text(lines::BAD_EXPTIME).hidden_if(noreply));
     };
-    let request = Retrieve { touch: Some(Exptime(exptime)), ..Retrieve::default() };
+    let request = Retrieve { touch: Some(exptime), ..Retrieve::default() };
     Ok(Command::Get { keys: Keys::One(key), request, verb: ReadVerb::Touch, style })
 }
 
 /// `flush_all [DELAY] [noreply]`.
-fn flush_all<'a>(tokens: &Tokens<'a>) -> Result<Command<'a>, Refusal<'a>> {
+fn flush_all<'a>(tokens: &Tokens<'a>, wide_times: bool) -> Result<Command<'a>, Refusal<'a>> {
     if tokens.len() > 2 {
         return Err(Refusal::text(lines::ERROR));
     }
     let (noreply, style) = style_of(tokens, 0);
     let mut delay = Exptime(0);
     if tokens.len() > usize::from(noreply) {
-        let Some(seconds) = number::signed(tokens.get(0)) else {
+        let Some(then) = number::exptime(tokens.get(0), wide_times) else {
             return Err(Refusal::text(lines::BAD_EXPTIME).hidden_if(noreply));
         };
-        delay = Exptime(seconds);
+        delay = then;
     }
     Ok(Command::FlushAll { delay, style })
 }
@@ -174,7 +191,7 @@ fn flush_all<'a>(tokens: &Tokens<'a>) -> Result<Command<'a>, Refusal<'a>> {
 /// `verbosity LEVEL [noreply]`.
 fn verbosity<'a>(tokens: &Tokens<'a>, style: Style<'a>) -> Result<Command<'a>, Refusal<'a>> {
     if !matches!(tokens.len(), 1 | 2) {
-        return Err(Refusal::text(lines::ERROR));
+        return Err(Refusal::text(miscounted(tokens, 1)));
     }
     let (noreply, _) = style_of(tokens, 0);
     match number::unsigned_32(tokens.get(0)) {

@@ -6,7 +6,7 @@ use crate::command::{Command, Style, TextStyle};
 use crate::decoder::{Decoded, Decoder};
 use crate::number;
 use crate::refusal::{Refusal, lines};
-use crate::request::{Exptime, KEY_MAX, Write, WriteMode};
+use crate::request::{KEY_MAX, Write, WriteMode};
 
 /// Largest length a data block may announce: it and its line end must count in 31 bits.
 const LENGTH_MAX: u64 = 0x7fff_ffff - 2;
@@ -38,7 +38,7 @@ pub(super) fn decode<'a>(
     let tokens = Tokens::split(rest);
     let fixed = 4 + usize::from(with_cas);
     if tokens.len() != fixed && tokens.len() != fixed + 1 {
-        return refused(lines::ERROR, line);
+        return refused(super::miscounted(&tokens, fixed), line);
     }
     let noreply = tokens.last() == Some(b"noreply");
     let bad_format = Refusal::text(lines::BAD_FORMAT).hidden_if(noreply);
@@ -49,11 +49,12 @@ pub(super) fn decode<'a>(
         }
         return Decoded::Refused { refusal: bad_format, consumed: line };
     }
-    let numbers = (number::unsigned_32(tokens.get(1)), number::signed(tokens.get(2)), length);
+    let numbers =
+        (number::unsigned_32(tokens.get(1)), number::exptime_to_store(tokens.get(2), decoder.wide_times()), length);
     let (Some(flags), Some(exptime), Some(length)) = numbers else {
         return Decoded::Refused { refusal: bad_format, consumed: line };
     };
-    let mut request = Write { mode, flags, exptime: Exptime(exptime), ..Write::default() };
+    let mut request = Write { mode, flags, exptime, ..Write::default() };
     if with_cas {
         request.compare = number::unsigned(tokens.get(4));
         if request.compare.is_none() {

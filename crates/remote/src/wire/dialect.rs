@@ -42,7 +42,8 @@ pub struct Dialect {
     pub protocol: Protocol,
     /// Meta `E`: the client may choose an item's CAS value.
     pub explicit_cas: bool,
-    /// Expiration times beyond 2038 are taken as they are; memcached cuts what a line names to 32 bits with a sign.
+    /// The server has granted that expiration times beyond 2038 are taken as they are on this connection, as Moneta does when
+    /// asked; else what a line names and 31 bits do not hold is expired at once.
     pub wide_times: bool,
 }
 

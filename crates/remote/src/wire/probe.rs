@@ -7,12 +7,15 @@ use super::{Answer, Broken, Decoded, Dialect, Expect, Protocol, Request, Verb, t
 
 /// A key that nothing is stored under: for questions whose answers do not matter.
 pub const PROBE_KEY: &[u8] = b"moneta:probe";
-/// Asks for the version; whether `mn` is known; whether a client may choose CAS values (`E`).
-const TEXT_QUESTIONS: &[u8] = b"version\r\nmn\r\nmg moneta:probe s E1\r\n";
+/// Asks for the version and, should this be a Moneta, for wide expiration times; whether `mn` is known; whether a client may
+/// choose CAS values (`E`). memcached looks at nothing behind `version`.
+const TEXT_QUESTIONS: &[u8] = b"version wide-times\r\nmn\r\nmg moneta:probe s E1\r\n";
 /// Replies to these.
 const TEXT_REPLIES: usize = 3;
-/// What Moneta has in its version.
-const MONETA: &[u8] = b"moneta";
+/// How the reply to `version` ends if wide expiration times were granted to this connection.
+const GRANTED: &[u8] = b" wide-times";
+/// What a server answers that wants nothing behind `version`.
+const NO_SUCH_COMMAND: &[u8] = b"ERROR";
 const UNKNOWN: Broken = Broken("a reply that no memcached gives");
 
 /// A dialogue under way.
@@ -93,8 +96,9 @@ impl Probe {
         let is_error = tokens::error(line).is_some();
         match self.answered {
             0 if line.starts_with(b"VERSION ") => {
-                self.dialect.wide_times = memchr::memmem::find(line, MONETA).is_some()
+                self.dialect.wide_times = line.ends_with(GRANTED);
             }
+            0 if line == NO_SUCH_COMMAND => {}
             // Too many connections, a log-in that is wanted.
             0 if is_error => return Ok(Some(tokens::readable(line))),
             1 if line == b"MN" => self.knows_meta = true,

@@ -6,7 +6,7 @@ use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
 use moneta_store::Store;
 
-use super::{After, Flow, Session, Stage, Worker};
+use super::{After, Flow, Session, Stage, Worker, tuning};
 use crate::dump::{Dump, DumpKind};
 use crate::node::Commands;
 use crate::stats;
@@ -19,10 +19,9 @@ const MEMORY_MIN: u64 = 8;
 /// From here on a limit was meant in bytes, in MiB.
 const MEMORY_ABSURD: u64 = 1_000_000_000;
 
-const ERROR: &str = "ERROR";
+pub(super) const ERROR: &str = "ERROR";
 const BUSY: &str = "BUSY currently processing crawler request";
 const CRAWLER_DISABLED: &str = "CLIENT_ERROR lru crawler disabled";
-const REASSIGNMENT_DISABLED: &str = "CLIENT_ERROR slab reassignment disabled";
 
 /// Answers a command that the settings forbid.
 pub(super) fn not_allowed(style: &Style<'_>, what: &str, out: &mut Vec<u8>) {
@@ -32,7 +31,7 @@ pub(super) fn not_allowed(style: &Style<'_>, what: &str, out: &mut Vec<u8>) {
     }
 }
 
-fn words(arguments: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn words(arguments: &[u8]) -> impl Iterator<Item = &[u8]> {
     arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty())
 }
 
@@ -64,8 +63,8 @@ impl Session {
                 Some(line) => (style, line),
                 None => return Flow::Next,
             },
-            Command::Lru { style, .. } => (style, ERROR),
-            Command::Slabs { arguments, style } => (style, slabs(arguments)),
+            Command::Lru { arguments, style } => (style, tuning::lru(arguments)),
+            Command::Slabs { arguments, style } => (style, tuning::slabs(arguments)),
             Command::Shutdown { arguments } => match shutdown(worker, arguments) {
                 Some(line) => (text, line),
                 None => return Flow::Close(After::CloseNow),
@@ -124,6 +123,8 @@ impl Session {
                 // Engines take back the room of the expired all the time: there is nothing to start.
                 if names_everything(classes) { "OK" } else { "BADCLASS invalid class id" }
             }
+            (Some(b"sleep"), Some(microseconds), None) => tuning::crawler_sleep(microseconds),
+            (Some(b"tocrawl"), Some(items), None) => tuning::crawler_batch(items),
             (Some(dump @ (b"metadump" | b"mgdump")), Some(classes), None) => {
                 let kind = if dump == b"mgdump" { DumpKind::Keys } else { DumpKind::Metadata };
                 return self.dump(worker, kind, classes);
@@ -162,17 +163,6 @@ fn memlimit<S: Store>(worker: &Worker<S>, mebibytes: u64) -> &'static str {
         "OK"
     } else {
         "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"
-    }
-}
-
-/// There are no slab classes, so nothing can be moved between them; moving them automatically can only be off.
-fn slabs(arguments: &[u8]) -> &'static str {
-    let mut words = words(arguments);
-    match (words.next(), words.next(), words.next(), words.next()) {
-        (Some(b"reassign"), Some(_), Some(_), None) => REASSIGNMENT_DISABLED,
-        (Some(b"automove"), Some(b"0"), ..) => "OK",
-        (Some(b"automove"), Some(_), ..) => REASSIGNMENT_DISABLED,
-        _ => ERROR,
     }
 }
 

@@ -104,6 +104,9 @@ pub(super) fn answer_delete<S: Store>(
             // What is only marked as stale is not counted as deleted.
             if !asked.request.invalidate {
                 counters.delete_hits.bump();
+                if worker.node.watchers.wants(watch::DELETIONS) {
+                    worker.node.watchers.deleted(asked.key, matches!(asked.style, Style::Meta(_)));
+                }
             }
             Reply::Deleted
         }

@@ -1,7 +1,7 @@
 //! From a command to what does it.
 
 use moneta_protocol::base64::{KeyBuffer, decode_key};
-use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle};
+use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_TIMES};
 use moneta_protocol::decoder::Shortcut;
 use moneta_protocol::encode;
 use moneta_protocol::request::{KEY_MAX, Retrieve, Write};
@@ -103,6 +103,10 @@ impl Session {
             Command::FlushAll { delay, style } => self.flush_all(worker, delay, &style, output),
             Command::Noop(style) => encode::reply(&style, &[], Reply::Noop, 0, self.out(output)),
             Command::Version(style) => encode::reply(&style, &[], Reply::Version(VERSION), 0, self.out(output)),
+            Command::WideTimes => {
+                let granted = format!("{VERSION} {WIDE_TIMES}");
+                encode::reply(&Style::Text(TextStyle::default()), &[], Reply::Version(&granted), 0, self.out(output));
+            }
             Command::Quit(style) => {
                 // Binary QUIT is answered, text `quit` is not.
                 if matches!(style, Style::Binary(_)) {

@@ -14,6 +14,7 @@ mod parked;
 mod rare;
 mod read;
 mod ticket;
+mod tuning;
 
 use std::sync::Arc;
 use std::task::Context;

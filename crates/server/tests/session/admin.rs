@@ -44,7 +44,20 @@ fn settings_are_changed_or_refused() {
         ("cache_memlimit 64\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"),
         ("slabs\r\nslabs reassign 1 2\r\n", "ERROR\r\nCLIENT_ERROR slab reassignment disabled\r\n"),
         ("slabs automove 0\r\nslabs automove 1\r\n", "OK\r\nCLIENT_ERROR slab reassignment disabled\r\n"),
-        ("lru\r\nlru mode flat\r\n", "ERROR\r\nERROR\r\n"),
+        ("slabs automove 3\r\nslabs automove x\r\n", "ERROR\r\nCLIENT_ERROR bad command line format\r\n"),
+        ("slabs automove ratio 0.8\r\nslabs automove window 30\r\n", "OK\r\nOK\r\n"),
+        ("slabs automove ratio x\r\nslabs automove window\r\n", "ERROR\r\nCLIENT_ERROR bad command line format\r\n"),
+        ("lru\r\nlru mode flat\r\nlru mode round\r\n", "ERROR\r\nOK\r\nERROR\r\n"),
+        ("lru tune 10 25 0.1 2.0\r\nlru tune 10 25\r\nlru tune 1 2 x 3\r\n", "OK\r\nERROR\r\nERROR\r\n"),
+        ("lru tune 50 50 0.1 2\r\n", "ERROR hot and warm pcts must not exceed 80\r\n"),
+        ("lru tune 10 20 0 2\r\n", "ERROR hot/warm age factors must be greater than 0\r\n"),
+        ("lru temp_ttl 60\r\nlru temp_ttl -1\r\nlru temp_ttl x\r\n", "OK\r\nOK\r\nERROR\r\n"),
+        ("lru_crawler sleep 100\r\nlru_crawler tocrawl 0\r\n", "OK\r\nOK\r\n"),
+        ("lru_crawler sleep 1000001\r\n", "CLIENT_ERROR sleep must be one second or less\r\n"),
+        (
+            "lru_crawler sleep x\r\nlru_crawler tocrawl -1\r\n",
+            "CLIENT_ERROR bad command line format\r\n".repeat(2).as_str(),
+        ),
         ("watch nonsense\r\n", "ERROR\r\n"),
         ("shutdown\r\n", "ERROR: shutdown not enabled\r\n"),
     ]);
@@ -179,6 +192,8 @@ fn details_are_counted_by_prefix_while_asked_for() {
             "STORED\r\nVALUE p:a 0 1\r\nx\r\nEND\r\nDELETED\r\n",
         ),
         ("stats detail dump\r\n", "PREFIX p get 2 hit 1 set 1 del 1\r\nPREFIX q get 1 hit 0 set 0 del 0\r\nEND\r\n"),
+        ("stats reset\r\nstats detail dump\r\n", "RESET\r\nEND\r\n"),
+        ("get p:a\r\nstats detail dump\r\n", "END\r\nPREFIX p get 1 hit 0 set 0 del 0\r\nEND\r\n"),
         ("stats detail off\r\nstats detail\r\n", "OK\r\nCLIENT_ERROR usage: stats detail on|off|dump\r\n"),
     ]);
 }

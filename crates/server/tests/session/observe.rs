@@ -54,6 +54,16 @@ fn watchers_see_what_they_asked_for_and_nothing_else() {
 }
 
 #[test]
+fn watchers_of_deletions_see_keys_that_clients_delete() {
+    let worker = plain();
+    let mut watcher = Talk::new();
+    assert_eq!(watcher.say(&worker, b"watch deletions\r\n"), b"OK\r\n");
+    let requests = "set a: 0 0 1\r\nx\r\ndelete a:\r\ndelete a:\r\nset b 0 0 1\r\nx\r\nmd b I\r\nmd b q\r\nmd b\r\n";
+    Talk::new().say(&worker, requests.as_bytes());
+    assert_eq!(watched(&mut watcher, &worker), ["deleted key=a%3A cmd=delete clsid=1", "deleted key=b cmd=md clsid=1"]);
+}
+
+#[test]
 fn connections_and_evictions_are_told() {
     let worker = plain();
     let mut talk = Talk::new();

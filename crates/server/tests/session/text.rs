@@ -1,6 +1,10 @@
 //! Classic text and meta, as transcripts. The replies to what both know were read from memcached 1.6.18.
 
-use crate::talk::expect;
+use moneta_server::auth::Authenticator;
+use moneta_server::node::NodeSettings;
+use moneta_server::session::After;
+
+use crate::talk::{Talk, expect, worker};
 
 #[test]
 fn values_are_stored_and_read() {
@@ -27,7 +31,7 @@ fn conditions_decide_what_is_stored() {
         ("gets a\r\n", "VALUE a 0 3 4\r\n234\r\nEND\r\n"),
         ("cas a 0 0 1 9\r\n5\r\ncas a 0 0 1 4\r\n5\r\ncas b 0 0 1 4\r\n5\r\n", "EXISTS\r\nSTORED\r\nNOT_FOUND\r\n"),
         ("cas a 0 0 1 x\r\n", "CLIENT_ERROR bad command line format\r\n"),
-        ("cas a 0 0 1\r\n", "ERROR\r\n"),
+        ("cas a 0 0 1\r\n", "CLIENT_ERROR bad command line format\r\n"),
     ]);
 }
 
@@ -39,7 +43,8 @@ fn numbers_wrap_up_and_stop_at_zero() {
         ("incr n x\r\nincr n -1\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n".repeat(2).as_str()),
         ("incr n 18446744073709551616\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n"),
         ("incr missing 1\r\ndecr missing 1\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n"),
-        ("incr n\r\nincr\r\nincr n 1 2 3\r\n", "ERROR\r\nERROR\r\nERROR\r\n"),
+        ("incr n\r\nincr\r\n", "CLIENT_ERROR bad command line format\r\n".repeat(2).as_str()),
+        ("incr n 1 2 3\r\n", "ERROR\r\n"),
         (
             "set s 0 0 1\r\na\r\nincr s 1\r\n",
             "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
@@ -52,13 +57,16 @@ fn deletes_touches_and_their_usage() {
     let usage = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
     expect(&[
         ("set a 0 0 1\r\nx\r\ntouch a 10\r\ntouch b 10\r\n", "STORED\r\nTOUCHED\r\nNOT_FOUND\r\n"),
-        ("touch a x\r\ntouch a\r\n", "CLIENT_ERROR invalid exptime argument\r\nERROR\r\n"),
+        (
+            "touch a x\r\ntouch a\r\n",
+            "CLIENT_ERROR invalid exptime argument\r\nCLIENT_ERROR bad command line format\r\n",
+        ),
         ("gat 0 a b\r\ngats 0 a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\nVALUE a 0 1 1\r\nx\r\nEND\r\n"),
-        ("gat x a\r\ngat 0\r\ngat\r\n", "CLIENT_ERROR invalid exptime argument\r\nEND\r\nERROR\r\n"),
+        ("gat x a\r\n", "CLIENT_ERROR invalid exptime argument\r\n"),
         ("delete a 0\r\ndelete a\r\n", "DELETED\r\nNOT_FOUND\r\n"),
         ("delete a 1\r\n", usage),
         ("delete a b\r\n", usage),
-        ("delete a b c d e\r\ndelete\r\n", "ERROR\r\nERROR\r\n"),
+        ("delete a b c d e\r\n", "ERROR\r\n"),
         ("touch a -1 noreply\r\nget a\r\n", "END\r\n"),
     ]);
 }
@@ -69,7 +77,7 @@ fn noreply_is_the_last_token_and_hides_everything() {
         ("set a 0 0 1 noreply\r\n1\r\nadd a 0 0 1 noreply\r\n2\r\nincr a 1 noreply\r\nmn\r\n", "MN\r\n"),
         ("set a 0 0 1 noreply x\r\nx\r\n", "ERROR\r\nERROR\r\n"),
         ("set a 0 0 x noreply\r\nincr a x noreply\r\nmn\r\n", "MN\r\n"),
-        ("set a 0 0 3 noreply\r\nabcde\r\nmn\r\n", "ERROR\r\nMN\r\n"),
+        ("set a 0 0 3 noreply\r\nabcde\r\nmn\r\n", "CLIENT_ERROR bad command line format\r\nMN\r\n"),
         ("delete a noreply\r\ndelete a 0 noreply\r\ntouch a 0 noreply\r\nflush_all noreply\r\nmn\r\n", "MN\r\n"),
         ("verbosity 0 noreply\r\ncache_memlimit 64 noreply\r\nmn\r\n", "MN\r\n"),
     ]);
@@ -78,16 +86,19 @@ fn noreply_is_the_last_token_and_hides_everything() {
 #[test]
 fn what_is_no_command_is_an_error() {
     expect(&[
-        ("foo\r\nGET a\r\n get a\r\n\r\n\nget\r\nget \r\na\r\n", "ERROR\r\n".repeat(8).as_str()),
-        ("version\r\n", "VERSION 1.6.45-moneta-0.1.0\r\n"),
-        ("verbosity\r\nverbosity 1 2 3\r\n", "ERROR\r\nERROR\r\n"),
+        ("foo\r\nGET a\r\n get a\r\na\r\n", "ERROR\r\n".repeat(4).as_str()),
+        ("version\r\n", "VERSION 1.6.45\r\n"),
+        ("verbosity 1 2 3\r\n", "ERROR\r\n"),
         ("verbosity x\r\nverbosity 1\r\n", "CLIENT_ERROR bad command line format\r\nOK\r\n"),
         ("flush_all x\r\n", "CLIENT_ERROR invalid exptime argument\r\n"),
         ("flush_all 1 2 3\r\n", "ERROR\r\n"),
         ("set a -1 0 1\r\n", "CLIENT_ERROR bad command line format\r\n"),
         ("set a 4294967296 0 1\r\n", "CLIENT_ERROR bad command line format\r\n"),
         ("set a 0 0 -1\r\nset a 0 0 2147483646\r\n", "CLIENT_ERROR bad command line format\r\n".repeat(2).as_str()),
-        ("set a 0 0 3\r\nabcde\r\nmn\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"),
+        (
+            "set a 0 0 3\r\nabcde\r\nmn\r\n",
+            "CLIENT_ERROR bad data chunk\r\nCLIENT_ERROR bad command line format\r\nMN\r\n",
+        ),
     ]);
 }
 
@@ -145,7 +156,10 @@ fn meta_flags_are_checked() {
         ("ms a 1 MEE\r\nx\r\n", "CLIENT_ERROR incorrect length for M token\r\n"),
         ("ma a MX\r\n", "CLIENT_ERROR invalid mode for ma M token\r\n"),
         ("ms a x\r\nms a\r\n", "CLIENT_ERROR bad command line format\r\n".repeat(2).as_str()),
-        ("mg\r\nms\r\nmx a\r\n", "ERROR\r\nERROR\r\nERROR\r\n"),
+        (
+            "mg\r\nms\r\nmx a\r\n",
+            "CLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad command line format\r\nERROR\r\n",
+        ),
         ("ms a 2 q\r\nabcd", "CLIENT_ERROR bad data chunk\r\n"),
         (&format!("mg a{}\r\n", " s".repeat(18)), "CLIENT_ERROR duplicate flag\r\n"),
         (&format!("mg a{}\r\n", " s".repeat(19)), "CLIENT_ERROR options flags are too long\r\n"),
@@ -191,4 +205,52 @@ fn cas_zero_compares_where_memcached_compares() {
     ] {
         expect(&[("set a 0 0 1\r\n1\r\n", "STORED\r\n"), (&format!("{command}\r\n"), answer)]);
     }
+}
+
+#[test]
+fn expiration_times_of_more_than_31_bits_are_negative_or_refused() {
+    for wide in ["2147483648", "4294967295", "9999999999"] {
+        expect(&[
+            (&format!("set k 0 {wide} 1\r\nv\r\nget k\r\n"), "STORED\r\nEND\r\n"),
+            (&format!("add k 0 {wide} 1\r\nv\r\nget k\r\n"), "STORED\r\nEND\r\n"),
+            ("set k 0 0 1\r\nv\r\n", "STORED\r\n"),
+            (&format!("touch k {wide}\r\ngat {wide} k\r\n"), &"CLIENT_ERROR invalid exptime argument\r\n".repeat(2)),
+            (&format!("ms k 1 T{wide}\r\nw\r\n"), "CLIENT_ERROR bad token in command line format\r\n"),
+            (&format!("mg k T{wide}\r\n"), "CLIENT_ERROR bad token in command line format\r\n"),
+            (&format!("flush_all {wide}\r\n"), "CLIENT_ERROR invalid exptime argument\r\n"),
+            ("get k\r\n", "VALUE k 0 1\r\nv\r\nEND\r\n"),
+        ]);
+    }
+    expect(&[("set k 0 2147483647 1\r\nv\r\nget k\r\n", "STORED\r\nVALUE k 0 1\r\nv\r\nEND\r\n")]);
+}
+
+#[test]
+fn a_known_command_that_lacks_a_token_and_a_line_of_blanks_are_of_a_bad_format() {
+    let lines = "cas foo 0 0 6 \r\nset\r\nset k\r\nset k 0 0\r\nget\r\nget \r\ngets\r\ngat\r\ngat 0\r\ngats 0 \r\nincr\r\nincr k\r\n\
+        decr k\r\ntouch\r\ntouch k\r\ndelete\r\nmg\r\nms\r\nms k\r\nmd\r\nma \r\nme\r\nverbosity\r\n\r\n\n   \r\n";
+    for line in lines.split_inclusive('\n') {
+        expect(&[(line, "CLIENT_ERROR bad command line format\r\n"), ("mn\r\n", "MN\r\n")]);
+    }
+}
+
+/// A page in a browser can make it post to any port of the machine: its body must not be taken for commands.
+#[test]
+fn what_looks_like_http_closes_the_connection_without_a_word() {
+    for line in ["GET / HTTP/1.0", "PUT /x HTTP/1.1", "DELETE HTTP/1.1", "POST / HTTP/2 "] {
+        let worker = worker(NodeSettings::default(), Authenticator::off());
+        let mut talk = Talk::new();
+        assert_eq!(talk.say(&worker, format!("{line}\r\nset k 0 0 1\r\nx\r\n").as_bytes()), b"", "{line}");
+        assert_eq!(talk.after, After::CloseNow, "{line}");
+    }
+    expect(&[("set HTTP/1.1 0 0 1\r\nx\r\nget HTTP/1.1\r\n", "STORED\r\nVALUE HTTP/1.1 0 1\r\nx\r\nEND\r\n")]);
+}
+
+#[test]
+fn a_refused_meta_write_answers_c_with_no_version() {
+    expect(&[
+        ("set k 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("ms k 2 c C99999\r\nyy\r\nms k 2 k c O1 C99999\r\nyy\r\n", "EX c0\r\nEX kk c0 O1\r\n"),
+        ("ms k 2 c ME\r\nyy\r\nms n 2 c MR\r\nyy\r\nms n 2 c C5\r\nyy\r\n", "NS c0\r\nNS c0\r\nNF c0\r\n"),
+        ("set n 0 0 1\r\n1\r\nma n c C99\r\nmd n c C99\r\n", "STORED\r\nEX\r\nEX\r\n"),
+    ]);
 }
