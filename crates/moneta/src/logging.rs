@@ -6,6 +6,7 @@
 mod repeats;
 
 use std::io::{IsTerminal, stderr};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -23,16 +24,41 @@ const QUEUE_LINES: usize = 16 * 1024;
 
 /// Changes the level of the log.
 #[derive(Clone, Debug)]
-pub struct LogLevel(Handle<LevelFilter, Registry>);
+pub struct LogLevel {
+    handle: Handle<LevelFilter, Registry>,
+    /// The level that is logged without any verbosity.
+    base: Arc<Mutex<Level>>,
+}
 
 impl LogLevel {
-    /// Logs `level` and everything graver from now on.
+    /// Logs what `settings` say from now on.
     ///
     /// # Errors
     /// If the log is gone, which it never is while the process runs.
-    pub fn set(&self, level: Level) -> anyhow::Result<()> {
-        Ok(self.0.reload(LevelFilter::from_level(level))?)
+    pub fn set(&self, settings: LogSettings) -> anyhow::Result<()> {
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = settings.base;
+        Ok(self.handle.reload(LevelFilter::from_level(settings.level()))?)
     }
+
+    /// Logs with another verbosity from now on; the level of the options stays the least.
+    ///
+    /// # Errors
+    /// As [`LogLevel::set`].
+    pub fn set_verbosity(&self, verbosity: u32) -> anyhow::Result<()> {
+        let base = *self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.handle.reload(LevelFilter::from_level(level(base, verbosity)))?)
+    }
+}
+
+/// What is logged with a verbosity: 0 the base, 1 debug, 2 and more trace.
+pub fn level(base: Level, verbosity: u32) -> Level {
+    let by_verbosity = match verbosity {
+        0 => base,
+        1 => Level::DEBUG,
+        _ => Level::TRACE,
+    };
+    // More verbose levels are greater.
+    base.max(by_verbosity)
 }
 
 /// Counts lines that were left out.
@@ -65,7 +91,7 @@ pub struct Log {
 /// # Errors
 /// If it was started before.
 pub fn start(settings: LogSettings) -> anyhow::Result<Log> {
-    let (level, handle) = reload::Layer::new(LevelFilter::from_level(settings.level));
+    let (level, handle) = reload::Layer::new(LevelFilter::from_level(settings.level()));
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).thread_name("log").finish(stderr());
     let queue = writer.error_counter();
@@ -81,5 +107,6 @@ pub fn start(settings: LogSettings) -> anyhow::Result<Log> {
         let backtrace = std::backtrace::Backtrace::capture();
         tracing::error!(thread = thread.name().unwrap_or("unnamed"), "{panic}\n{backtrace}");
     }));
-    Ok(Log { level: LogLevel(handle), left_out: LeftOut { queue, repeats }, _writer: guard })
+    let level = LogLevel { handle, base: Arc::new(Mutex::new(settings.base)) };
+    Ok(Log { level, left_out: LeftOut { queue, repeats }, _writer: guard })
 }

@@ -65,10 +65,9 @@ impl<S: Store> Reload<S> {
             self.node.authenticator.reload(users);
             tracing::info!("users read again");
         }
-        self.log_level.set(settings.log.level).context("log_level cannot change")?;
-        if differences.applicable.contains(&Id::Verbose) {
-            self.node.set_verbosity(settings.log.verbosity);
-        }
+        self.log_level.set(settings.log).context("log_level cannot change")?;
+        // Always: a client may have changed it meanwhile.
+        self.node.set_verbosity(settings.log.verbosity);
         for id in differences.applicable {
             let (old, new) = (in_force.value(id).to_string(), wanted.entry(id).clone());
             tracing::info!(option = new.spec.key, from = old, to = %new.value, "changed");

@@ -70,6 +70,19 @@ fn the_log_level_changes() {
 }
 
 #[test]
+fn a_client_changes_how_much_is_logged() {
+    let node = Node::start(&[]);
+    assert_eq!(node.exchange("verbosity 1\r\n"), "OK\r\n");
+    // This connection is told of, and the next, which turns it off again.
+    node.exchange("mn\r\n");
+    assert_eq!(node.exchange("verbosity 0\r\n"), "OK\r\n");
+    node.exchange("mn\r\n");
+    reload(&node, RELOADED);
+    assert_eq!(node.log().matches(" opened ").count(), 2, "{}", node.log());
+    assert!(node.exchange("stats settings\r\n").contains("STAT verbosity 0\r\n"));
+}
+
+#[test]
 fn the_memory_limit_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "moneta.toml", "memory = 64\n");

@@ -1,4 +1,4 @@
-//! `lru_crawler metadump` and `mgdump`: every item as a line, written batch by batch as the output drains.
+//! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item as a line, written batch by batch as the output drains.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,11 @@ pub enum DumpKind {
     Metadata,
     /// `mgdump`: `mg` commands that read the keys.
     Keys,
+    /// `stats cachedump`: keys with size and expiry, at most so many; those that a line of text cannot carry are left out.
+    Cache {
+        /// Lines that may still follow.
+        limit: u64,
+    },
 }
 
 /// Batches of the store's that one turn looks at: those of items that are dead show nothing, and there may be any number of
@@ -76,11 +81,12 @@ impl Dump {
         output: &mut Vec<u8>,
         high_water: usize,
     ) -> Dumped {
-        if !self.begun {
+        if !self.begun && !matches!(self.kind, DumpKind::Cache { .. }) {
             output.extend_from_slice(b"OK\r\n");
-            self.begun = true;
         }
-        let kind = self.kind;
+        self.begun = true;
+        let now = worker.node.clock.now();
+        let kind = &mut self.kind;
         for _ in 0..BATCHES {
             if output.len() >= high_water {
                 break;
@@ -95,15 +101,24 @@ impl Dump {
                     }
                 }
             }
+            if *kind == (DumpKind::Cache { limit: 0 }) {
+                output.extend_from_slice(b"END\r\n");
+                return Dumped::All;
+            }
             let mut show = |item: &Walked<'_>| match kind {
                 DumpKind::Metadata => metadata_line(item, output),
                 DumpKind::Keys => key_line(item, output),
+                DumpKind::Cache { limit } if *limit > 0 && is_text_key(item.key) && !item.meta.expiry.is_dead(now) => {
+                    *limit -= 1;
+                    cache_line(item, output);
+                }
+                DumpKind::Cache { .. } => {}
             };
             match worker.store.walk(&mut self.cursor, &mut show) {
                 Walking::More => {}
                 Walking::Wait(pending) => self.waiting = Some(pending),
                 Walking::End => {
-                    let end: &[u8] = if kind == DumpKind::Metadata { b"END\r\n" } else { b"EN\r\n" };
+                    let end: &[u8] = if *kind == DumpKind::Keys { b"EN\r\n" } else { b"END\r\n" };
                     output.extend_from_slice(end);
                     return Dumped::All;
                 }
@@ -124,6 +139,13 @@ fn metadata_line(item: &Walked<'_>, output: &mut Vec<u8>) {
         meta.last_access, meta.cas, item.size, meta.flags
     );
     output.extend_from_slice(rest.as_bytes());
+}
+
+/// An expiry of 0 is none, as memcached shows it.
+fn cache_line(item: &Walked<'_>, output: &mut Vec<u8>) {
+    output.extend_from_slice(b"ITEM ");
+    output.extend_from_slice(item.key);
+    output.extend_from_slice(format!(" [{} b; {} s]\r\n", item.value_bytes, item.meta.expiry.0).as_bytes());
 }
 
 /// A key that a text line cannot carry goes out as base64, as `mg` takes it with flag `b`.

@@ -140,6 +140,8 @@ pub struct Node {
     /// Counts by key prefix (`stats detail`).
     pub prefixes: Prefixes,
     verbosity: AtomicU32,
+    /// What a change of the verbosity does to the log.
+    on_verbosity: OnceLock<Box<dyn Fn(u32) + Send + Sync>>,
     /// Whether items may be walked for `lru_crawler`.
     crawler: AtomicBool,
     /// A dump is under way.
@@ -154,6 +156,7 @@ impl Node {
     pub fn new(settings: NodeSettings, clock: Arc<Clock>, authenticator: Authenticator) -> Self {
         Self {
             verbosity: AtomicU32::new(settings.verbosity),
+            on_verbosity: OnceLock::new(),
             started: clock.now(),
             client_memory: ClientMemory::new(settings.client_memory),
             settings,
@@ -178,6 +181,14 @@ impl Node {
     /// Changes how much is logged.
     pub fn set_verbosity(&self, level: u32) {
         self.verbosity.store(level, Ordering::Relaxed);
+        if let Some(change) = self.on_verbosity.get() {
+            change(level);
+        }
+    }
+
+    /// Says what changes the log when the verbosity changes; called on workers, so it must not wait. Only the first call counts.
+    pub fn on_verbosity(&self, change: Box<dyn Fn(u32) + Send + Sync>) {
+        let _ = self.on_verbosity.set(change);
     }
 
     /// Whether `lru_crawler` may walk items.

@@ -87,6 +87,12 @@ impl Start<'_> {
     fn serve<S: Store + Clone + Send + Sync + 'static>(self, stores: ByPolicy<S>) -> anyhow::Result<()> {
         let Self { matches, resolved, settings, config, log_level, node, admin, supervisor } = self;
         let store = stores.online.clone();
+        let verbosity = log_level.clone();
+        node.on_verbosity(Box::new(move |level| {
+            if let Err(error) = verbosity.set_verbosity(level) {
+                tracing::error!(%error, "the verbosity cannot change");
+            }
+        }));
         let reload = Reload::new(matches.clone(), resolved, log_level, Arc::clone(&node), store.clone());
         let server = Server::start(&config, stores, node, Box::new(move || reload.run())).map_err(explain)?;
         if let Some(admin) = &admin {

@@ -84,10 +84,17 @@ pub struct Settings {
 pub struct LogSettings {
     /// One JSON object a line, rather than text.
     pub json: bool,
-    /// Least level.
-    pub level: tracing::Level,
+    /// Least level that is logged whatever the verbosity.
+    pub base: tracing::Level,
     /// memcached's count of `-v`.
     pub verbosity: u32,
+}
+
+impl LogSettings {
+    /// The least level that is logged.
+    pub fn level(&self) -> tracing::Level {
+        crate::logging::level(self.base, self.verbosity)
+    }
 }
 
 impl Settings {
@@ -286,7 +293,7 @@ pub fn word(resolved: &Resolved, id: Id) -> &'static str {
 
 fn log(resolved: &Resolved) -> LogSettings {
     use tracing::Level;
-    let level = match word(resolved, Id::LogLevel) {
+    let base = match word(resolved, Id::LogLevel) {
         "error" => Level::ERROR,
         "warn" => Level::WARN,
         "debug" => Level::DEBUG,
@@ -294,11 +301,5 @@ fn log(resolved: &Resolved) -> LogSettings {
         _ => Level::INFO,
     };
     let verbosity = narrow(resolved, Id::Verbose);
-    let by_verbosity = match verbosity {
-        0 => level,
-        1 => Level::DEBUG,
-        _ => Level::TRACE,
-    };
-    // More verbose levels are greater.
-    LogSettings { json: word(resolved, Id::LogFormat) == "json", level: level.max(by_verbosity), verbosity }
+    LogSettings { json: word(resolved, Id::LogFormat) == "json", base, verbosity }
 }

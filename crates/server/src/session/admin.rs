@@ -2,6 +2,8 @@
 
 use moneta_protocol::command::{Command, Style};
 use moneta_protocol::encode;
+use moneta_protocol::number;
+use moneta_protocol::refusal::lines;
 use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
 use moneta_store::Store;
@@ -21,6 +23,8 @@ const MEMORY_ABSURD: u64 = 1_000_000_000;
 
 pub(super) const ERROR: &str = "ERROR";
 const BUSY: &str = "BUSY currently processing crawler request";
+/// Slab classes that memcached can have; clients that list keys ask for each of them.
+const CLASSES_MAX: u32 = 64;
 const CRAWLER_DISABLED: &str = "CLIENT_ERROR lru crawler disabled";
 
 /// Answers a command that the settings forbid.
@@ -55,8 +59,15 @@ impl Session {
             }
             Command::CacheMemlimit { mebibytes, style } => (style, memlimit(worker, mebibytes)),
             Command::Stats { arguments, style } => {
-                stats::write(worker, arguments, &style, self.out(output));
-                return Flow::Next;
+                if !matches!(style, Style::Binary(_)) && words(arguments).next() == Some(b"cachedump") {
+                    match self.dump_cache(worker, arguments) {
+                        Some(line) => (style, line),
+                        None => return Flow::Next,
+                    }
+                } else {
+                    stats::write(worker, arguments, &style, self.out(output));
+                    return Flow::Next;
+                }
             }
             Command::Watch { arguments } => (text, self.watch(worker, arguments)),
             Command::LruCrawler { arguments, style } => match self.crawl(worker, arguments) {
@@ -132,6 +143,34 @@ impl Session {
             _ => ERROR,
         };
         Some(line)
+    }
+
+    /// `stats cachedump CLASS LIMIT`, where 0 is no limit; `None` when the dump answers. There is one class, number 1; the others
+    /// are empty.
+    fn dump_cache<S: Store>(&mut self, worker: &Worker<S>, arguments: &[u8]) -> Option<&'static str> {
+        if !worker.node.settings.dump_enabled {
+            return Some("CLIENT_ERROR stats cachedump not allowed");
+        }
+        let mut words = words(arguments).skip(1);
+        let (Some(class), Some(limit)) = (words.next(), words.next()) else {
+            return Some("CLIENT_ERROR bad command line");
+        };
+        let (Some(class), Some(limit)) = (number::unsigned_32(class), number::unsigned_32(limit)) else {
+            return Some(lines::BAD_FORMAT);
+        };
+        match class {
+            1 => {
+                let limit = if limit == 0 { u64::MAX } else { u64::from(limit) };
+                // In words that clients take for an error: they expect no BUSY here.
+                let Some(turnstile) = worker.node.begin_dump() else {
+                    return Some("SERVER_ERROR keys are being listed to another client");
+                };
+                self.rare().dump = Some(Dump::new(DumpKind::Cache { limit }, turnstile));
+                None
+            }
+            _ if class < CLASSES_MAX => Some("END"),
+            _ => Some("CLIENT_ERROR Illegal slab id"),
+        }
     }
 
     fn dump<S: Store>(&mut self, worker: &Worker<S>, kind: DumpKind, classes: &[u8]) -> Option<&'static str> {

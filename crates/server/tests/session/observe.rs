@@ -218,3 +218,38 @@ fn a_dump_stops_at_the_high_water_mark() {
     }
     assert_eq!(keys, 5000);
 }
+
+#[test]
+fn cachedump_lists_keys_as_clients_ask_for_them() {
+    let worker = plain();
+    let mut talk = Talk::new();
+    talk.say(&worker, b"set a 0 0 3\r\nabc\r\nset b 0 100 1\r\nx\r\nset dead 0 -1 1\r\nx\r\nmn\r\n");
+    talk.say(&worker, b"ms AAEC 1 b\r\nx\r\n");
+    let expiry = crate::talk::NOW + 100;
+    let mut lines = |request: &str| {
+        let answer = String::from_utf8(talk.say(&worker, request.as_bytes())).unwrap();
+        let mut lines: Vec<String> = answer.split_terminator("\r\n").map(str::to_owned).collect();
+        let end = lines.pop();
+        lines.sort();
+        (lines, end.unwrap())
+    };
+    let all = (vec!["ITEM a [3 b; 0 s]".to_owned(), format!("ITEM b [1 b; {expiry} s]")], "END".to_owned());
+    assert_eq!(lines("stats cachedump 1 0\r\n"), all);
+    // As libmemcached asks.
+    assert_eq!(lines("stats cachedump 1 100 0\r\n"), all);
+    let (some, end) = lines("stats cachedump 1 1\r\n");
+    assert_eq!((some.len(), end.as_str()), (1, "END"));
+    for (request, answer) in [
+        ("stats cachedump 0 10", "END"),
+        ("stats cachedump 63 0", "END"),
+        ("stats cachedump 64 0", "CLIENT_ERROR Illegal slab id"),
+        ("stats cachedump 1", "CLIENT_ERROR bad command line"),
+        ("stats cachedump x 1", "CLIENT_ERROR bad command line format"),
+    ] {
+        assert_eq!(lines(&format!("{request}\r\n")), (vec![], answer.to_owned()), "{request}");
+    }
+    let settings = NodeSettings { dump_enabled: false, ..NodeSettings::default() };
+    let worker = crate::talk::worker(settings, Authenticator::off());
+    let refused = Talk::new().say(&worker, b"stats cachedump 1 0\r\n");
+    assert_eq!(refused, b"CLIENT_ERROR stats cachedump not allowed\r\n");
+}
