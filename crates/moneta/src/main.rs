@@ -10,6 +10,7 @@ mod inspection;
 mod logging;
 mod one_server;
 mod options;
+mod process;
 mod reload;
 mod stack;
 mod supervisor;
@@ -19,6 +20,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Command;
+use clap::error::ErrorKind;
 
 /// Exit status for a command line, environment or file that is refused, as clap has it.
 const USAGE: u8 = 2;
@@ -26,6 +28,7 @@ const USAGE: u8 = 2;
 fn cli() -> Command {
     Command::new("moneta")
         .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
         .about("A cache server that speaks the memcached protocols")
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -37,7 +40,16 @@ fn cli() -> Command {
 }
 
 fn main() -> ExitCode {
-    let matches = cli().get_matches();
+    let matches = cli().try_get_matches().unwrap_or_else(|error| {
+        // As memcached is started: with flags alone.
+        let first = std::env::args().nth(1).filter(|first| first.starts_with('-'));
+        if let (ErrorKind::UnknownArgument, Some(_)) = (error.kind(), first) {
+            let flags: Vec<String> = std::env::args().skip(1).collect();
+            eprintln!("moneta: a node is started by `moneta serve`; did you mean `moneta serve {}`?", flags.join(" "));
+            std::process::exit(i32::from(USAGE));
+        }
+        error.exit()
+    });
     let result = match matches.subcommand() {
         Some(("serve", matches)) => commands::serve::run(matches),
         Some(("config", matches)) => commands::config::run(matches),
@@ -52,10 +64,19 @@ fn main() -> ExitCode {
         // As in `moneta config | head`: whoever reads has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("moneta: {error:#}");
+            eprintln!("moneta: {}", sentence(&error));
             ExitCode::from(if error.is::<options::report::Refused>() { USAGE } else { 1 })
         }
     }
+}
+
+/// An error with its causes, each once: some errors already name their source in their own words.
+fn sentence(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |sentence, cause| match sentence.as_str() {
+        "" => cause,
+        said if said.ends_with(&cause) => sentence,
+        _ => format!("{sentence}: {cause}"),
+    })
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -131,8 +131,8 @@ fn a_wrong_value_is_refused_even_under_a_right_flag() {
 
 #[test]
 fn everything_that_is_wrong_is_said_at_once() {
-    let message = refused(moneta(&["serve", "-t", "0", "-d"]).env("MONETA_PORT", "x"), USAGE);
-    assert_says(&message, &["threads", "port", "-d (--daemon)"]);
+    let message = refused(moneta(&["serve", "-t", "0", "-Z"]).env("MONETA_PORT", "x"), USAGE);
+    assert_says(&message, &["threads", "port", "-Z (--enable-ssl)"]);
 }
 
 #[test]
@@ -183,30 +183,32 @@ fn a_file_that_is_not_there_is_refused() {
 fn memcacheds_other_flags_are_refused_with_what_to_do_instead() {
     let cases: &[(&[&str], &str)] = &[
         (&["-U", "11211"], "UDP is not offered"),
-        (&["-d"], "deploy/moneta.service"),
-        (&["--daemon"], "deploy/moneta.service"),
-        (&["-u", "nobody"], "User="),
-        (&["-P", "/run/x.pid"], "no pid file"),
-        (&["-r"], "LimitCORE="),
-        (&["-k"], "not locked"),
-        (&["-f", "1.25"], "no slab classes"),
-        (&["-n", "48"], "no slab classes"),
-        (&["-L"], "large pages"),
         (&["-D", "/"], "stats detail"),
-        (&["-C"], "CAS"),
         (&["-B", "ascii"], "one port"),
         (&["-e", "/mnt/x"], "--flash PATH:SIZE"),
         (&["-Z"], "TLS is not offered"),
         (&["-N", "2"], "network card"),
         (&["-i"], "Apache-2.0"),
-        (&["-o", "modern"], "-o modern"),
-        (&["-o", "idle_timeout=1,hashpower=20"], "-o hashpower"),
+        (&["-o", "idle_timeout=1,hashpwr=20"], "-o hashpwr"),
+        (&["-o", "proxy_config=/x.lua"], "no proxy"),
         (&["-o", "ext_path=/mnt/x:64g"], "--flash PATH:SIZE"),
     ];
     for (flags, part) in cases {
         let arguments = [&["serve"], *flags].concat();
         assert_says(&refused(&mut moneta(&arguments), USAGE), &[part, &flags[0][..2]]);
     }
+}
+
+#[test]
+fn flags_without_a_subcommand_lead_to_serve() {
+    let message = refused(&mut moneta(&["-p", "11211", "-m", "64"]), USAGE);
+    assert_says(&message, &["did you mean `moneta serve -p 11211 -m 64`?"]);
+}
+
+#[test]
+fn what_is_no_tier_is_told_once() {
+    let message = refused(&mut moneta(&["flash", "inspect", "/nonexistent"]), 1);
+    assert_eq!(message.matches("No such file").count(), 1, "{message}");
 }
 
 #[test]

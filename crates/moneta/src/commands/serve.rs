@@ -1,6 +1,7 @@
 //! `moneta serve`: one node, from options to a running server.
 
 use std::io::{ErrorKind, stdout};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,12 @@ use rustix::fs::Mode;
 
 use crate::banner::{self, Reachable};
 use crate::logging::LogLevel;
-use crate::options::flags;
 use crate::options::resolve::Resolved;
 use crate::options::settings::Settings;
 use crate::options::stray;
 use crate::options::table::Id;
+use crate::options::{flags, foreign};
+use crate::process::{self, PidFile};
 use crate::reload::Reload;
 use crate::stack::{self, Stack};
 use crate::supervisor::Supervisor;
@@ -40,6 +42,18 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let resolved = Resolved::gather(matches, |name| std::env::var_os(name))?;
     let settings = Settings::new(&resolved)?;
+    // The user first: everything that is opened or started from here on is to be that user's.
+    if let Some(user) = flags::foreign_value(matches, foreign::USER) {
+        process::become_user(user)?;
+    }
+    if flags::has_foreign(matches, foreign::CORE_DUMPS) {
+        process::allow_core_dumps()?;
+    }
+    if flags::has_foreign(matches, foreign::DAEMON)
+        && let Some(status) = process::detach()?
+    {
+        std::process::exit(status.into());
+    }
     let config = server_config(&settings)?;
     let log = logging::start(settings.log)?;
     let authenticator = users::authenticator(&settings)?;
@@ -47,6 +61,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     rustix::process::umask(Mode::from_raw_mode(0o077));
     for (variable, option) in stray::misspelt(std::env::vars_os().map(|(name, _)| name)) {
         tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
+    }
+    for (flag, meaning) in flags::note_foreign(matches) {
+        tracing::warn!(flag, "changes nothing: {meaning}");
     }
     let clock = Arc::new(Clock::system());
     // First, so that whoever asks after the node gets an answer while its tiers are read.
@@ -93,14 +110,20 @@ impl Start<'_> {
                 tracing::error!(%error, "the verbosity cannot change");
             }
         }));
+        let pid_file = flags::foreign_value(matches, foreign::PIDFILE).map(PathBuf::from);
+        let detached = flags::has_foreign(matches, foreign::DAEMON);
         let reload = Reload::new(matches.clone(), resolved, log_level, Arc::clone(&node), store.clone());
         let server = Server::start(&config, stores, node, Box::new(move || reload.run())).map_err(explain)?;
         if let Some(admin) = &admin {
             admin.show(&server);
         }
+        let _pid_file = pid_file.and_then(|path| PidFile::write(&path));
         greet(&settings, &config, &server, admin.as_ref());
         if let Some(supervisor) = &supervisor {
             supervisor.serving(server.pulse());
+        }
+        if detached {
+            process::let_go()?;
         }
         let ended = server.join().map_err(explain);
         if let Some(admin) = &admin {

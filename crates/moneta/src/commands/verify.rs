@@ -138,12 +138,13 @@ impl VerifyArgs {
 
 /// The subcommand.
 pub fn command() -> Command {
-    let command = Command::new("verify").about("Compare two servers key by key, and repair what differs").after_help(
+    // What the arguments say of themselves would else stand in place of what the command does.
+    let command = VerifyArgs::augment_args(Command::new("verify"));
+    command.about("Compare two servers key by key, and repair what differs").after_help(
         "Ends with status 0 if all keys are equal, 1 if some differ, 2 if not all could be compared. Ctrl-C ends it with what \
          it has. Nothing that is read counts as used, but a node with an SSD tier promotes what it reads there: compare by \
          its batch port.",
-    );
-    VerifyArgs::augment_args(command)
+    )
 }
 
 /// Runs it; the exit status tells what was found.
@@ -153,7 +154,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         Ok(Conclusion::Different) => DIFFERENT.into(),
         Ok(Conclusion::Incomplete) => INCOMPLETE.into(),
         Err(error) => {
-            eprintln!("moneta: {error:#}");
+            eprintln!("moneta: {}", crate::sentence(&error));
             INCOMPLETE.into()
         }
     }

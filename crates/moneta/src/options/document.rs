@@ -4,7 +4,8 @@
 
 use std::fmt::Write;
 
-use crate::options::foreign::FOREIGN;
+use crate::options::extended;
+use crate::options::foreign::{FOREIGN, Fate};
 use crate::options::table::{Change, Group, OptionSpec, TABLE};
 use crate::options::value::{Kind, Value};
 
@@ -56,9 +57,18 @@ one socket. A changed listener takes effect after a restart.
 const REFERENCE_FOREIGN: &str = "
 ## Memcached's other flags
 
-Flags of memcached that would have no effect are refused rather than ignored. Of `-o`, only `idle_timeout=SECONDS` is taken.
+Start scripts of memcached work: what they ask of the process is done, and of what sets up memcached's own engine the log says in a
+line each that it changes nothing. What cannot be had is refused.
 
-| Flag | Why |
+| Flag | | Here |
+|---|---|---|
+";
+
+const REFERENCE_EXTENDED: &str = "
+Of `-o`, `idle_timeout=SECONDS` sets the option of that name. These are taken, and the log says what they mean here; all others are
+refused:
+
+| Name | Here |
 |---|---|
 ";
 
@@ -74,7 +84,16 @@ pub fn reference() -> String {
     text.push_str(REFERENCE_LISTENERS);
     text.push_str(REFERENCE_FOREIGN);
     for flag in FOREIGN {
-        let _ = writeln!(text, "| `-{}`, `--{}` | {} |", flag.short, flag.long, flag.reason);
+        let fate = match flag.fate {
+            Fate::Done => "done",
+            Fate::Noted => "noted",
+            Fate::Refused => "refused",
+        };
+        let _ = writeln!(text, "| `-{}`, `--{}` | {fate} | {} |", flag.short, flag.long, flag.meaning);
+    }
+    text.push_str(REFERENCE_EXTENDED);
+    for (names, meaning) in extended::noted() {
+        let _ = writeln!(text, "| {names} | {meaning} |");
     }
     text
 }

@@ -3,7 +3,8 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::options::foreign::{self, FOREIGN};
+use crate::options::extended::{self, Extended};
+use crate::options::foreign::{FOREIGN, Fate};
 use crate::options::report::{Origin, Refusal};
 use crate::options::table::{Id, OptionSpec, TABLE};
 use crate::options::value::Kind;
@@ -42,7 +43,7 @@ pub fn add_to(command: Command) -> Command {
                 .long(EXTENDED)
                 .value_name("NAME=VALUE")
                 .action(ArgAction::Append)
-                .help("memcached's extended options; only idle_timeout=SECONDS has a meaning here")
+                .help("memcached's extended options: idle_timeout=SECONDS; of the others the log says what they mean here")
                 .help_heading("Network"),
         );
     command.args(FOREIGN.iter().map(|flag| {
@@ -101,20 +102,52 @@ pub fn config_file(matches: &ArgMatches) -> Option<&std::path::PathBuf> {
     matches.get_one(CONFIG)
 }
 
-/// Refuses memcached's flags that have no meaning here.
+/// Refuses memcached's flags that cannot be had here.
 pub fn refuse_foreign(matches: &ArgMatches) -> Vec<Refusal> {
-    let flags = FOREIGN.iter().filter_map(|flag| {
+    let flags = FOREIGN.iter().filter(|flag| flag.fate == Fate::Refused).filter_map(|flag| {
         let name = format!("-{} (--{})", flag.short, flag.long);
         if !flag.takes_value {
-            return (matches.get_count(flag.long) > 0).then(|| Refusal::sentence(format!("{name}: {}", flag.reason)));
+            return (matches.get_count(flag.long) > 0).then(|| Refusal::sentence(format!("{name}: {}", flag.meaning)));
         }
         let value = matches.get_many::<String>(flag.long)?.find(|value| Some(value.as_str()) != flag.accepted)?;
-        Some(Refusal::sentence(format!("{name}: `{value}` is refused: {}", flag.reason)))
+        Some(Refusal::sentence(format!("{name}: `{value}` is refused: {}", flag.meaning)))
     });
-    let extended = extended_options(matches)
-        .filter(|(name, _)| *name != Id::IdleTimeout.spec().key)
-        .map(|(name, _)| Refusal::sentence(foreign::extended(name)));
+    let extended = foreign_extended(matches).filter_map(|(name, meaning)| match meaning {
+        Extended::Refused(why) => Some(Refusal::sentence(format!("-o {name}: {why}"))),
+        Extended::Noted(_) => None,
+    });
     flags.chain(extended).collect()
+}
+
+/// What the log has to say of memcached's flags that change nothing here: the flag as it was written, and what it means.
+pub fn note_foreign(matches: &ArgMatches) -> Vec<(String, &'static str)> {
+    let given = |long: &str, takes_value: bool| match takes_value {
+        true => matches.get_many::<String>(long).is_some(),
+        false => matches.get_count(long) > 0,
+    };
+    let flags = FOREIGN.iter().filter(|flag| flag.fate == Fate::Noted && given(flag.long, flag.takes_value));
+    let extended = foreign_extended(matches).filter_map(|(name, meaning)| match meaning {
+        Extended::Noted(meaning) => Some((format!("-o {name}"), meaning)),
+        Extended::Refused(_) => None,
+    });
+    flags.map(|flag| (format!("-{}", flag.short), flag.meaning)).chain(extended).collect()
+}
+
+/// Whether one of memcached's flags without a value is given.
+pub fn has_foreign(matches: &ArgMatches, long: &str) -> bool {
+    matches.get_count(long) > 0
+}
+
+/// The value of one of memcached's flags; of several the last.
+pub fn foreign_value<'a>(matches: &'a ArgMatches, long: &str) -> Option<&'a str> {
+    matches.get_many::<String>(long)?.next_back().map(String::as_str)
+}
+
+/// The names of `-o` that are not options here, with what they mean.
+fn foreign_extended(matches: &ArgMatches) -> impl Iterator<Item = (&str, Extended)> {
+    extended_options(matches)
+        .filter(|(name, _)| *name != Id::IdleTimeout.spec().key)
+        .map(|(name, _)| (name, extended::meaning(name)))
 }
 
 fn extended_idle_timeout(matches: &ArgMatches) -> Option<Written> {

@@ -1,6 +1,18 @@
-//! Memcached's flags that have no meaning here: each is refused with the reason, and what to do instead.
+//! Memcached's flags that are not options here: start scripts give them.
 //!
-//! A script that was written for memcached must never run with a flag silently ignored.
+//! Each is done, named in the log as one that changes nothing here, or refused with the reason and what to do instead. None is
+//! silently ignored.
+
+/// What becomes of a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Done as memcached does it.
+    Done,
+    /// The node starts and says in its log that the flag changes nothing.
+    Noted,
+    /// The node does not start.
+    Refused,
+}
 
 /// A flag of memcached that is not an option here.
 #[derive(Clone, Copy, Debug)]
@@ -11,66 +23,100 @@ pub struct ForeignFlag {
     pub long: &'static str,
     /// Whether a value follows.
     pub takes_value: bool,
-    /// The one value that already describes what this server does, so that it may be given.
+    /// What becomes of it.
+    pub fate: Fate,
+    /// The one value of a refused flag that already describes what this server does, so that it may be given.
     pub accepted: Option<&'static str>,
-    /// Why it is refused, and what to do.
-    pub reason: &'static str,
+    /// What it does, or why it does nothing or is refused, and what to do instead.
+    pub meaning: &'static str,
 }
 
-const fn refused(short: char, long: &'static str, takes_value: bool, reason: &'static str) -> ForeignFlag {
-    ForeignFlag { short, long, takes_value, accepted: None, reason }
+const fn flag(short: char, long: &'static str, takes_value: bool, fate: Fate, meaning: &'static str) -> ForeignFlag {
+    ForeignFlag { short, long, takes_value, fate, accepted: None, meaning }
 }
+
+/// Long name of the flag that puts the node into the background.
+pub const DAEMON: &str = "daemon";
+/// Long name of the flag that names the user to run as.
+pub const USER: &str = "user";
+/// Long name of the flag that names the file for the process's number.
+pub const PIDFILE: &str = "pidfile";
+/// Long name of the flag that allows core dumps.
+pub const CORE_DUMPS: &str = "enable-coredumps";
 
 /// All of them, by memcached 1.6.
 pub const FOREIGN: &[ForeignFlag] = &[
-    ForeignFlag { accepted: Some("0"), ..refused('U', "udp-port", true, "UDP is not offered; leave it out or give 0") },
-    ForeignFlag {
-        accepted: Some("auto"),
-        ..refused('B', "protocol", true, "all three protocols are served on one port; leave it out or give auto")
-    },
-    refused(
+    flag(
         'd',
-        "daemon",
+        DAEMON,
         false,
-        "the node stays in the foreground; let a supervisor run it (deploy/moneta.service is a systemd unit)",
+        Fate::Done,
+        "the node goes into the background once it listens; its log stays on standard error, and the folder it was started in its own",
     ),
-    refused(
+    flag(
         'u',
-        "user",
+        USER,
         true,
-        "the node does not change its user; start it as the one it should run as (User= in a systemd unit)",
+        Fate::Done,
+        "started by root, the node becomes this user before it opens a file or a port; started by another user, it stays that one",
     ),
-    refused('P', "pidfile", true, "no pid file is written; a supervisor knows the process (systemctl show -p MainPID)"),
-    refused('r', "enable-coredumps", false, "use `ulimit -c unlimited` or LimitCORE= in a systemd unit"),
-    refused(
+    flag(
+        'P',
+        PIDFILE,
+        true,
+        Fate::Done,
+        "the node writes its process number there once it listens, and removes the file at its end",
+    ),
+    flag('r', CORE_DUMPS, false, Fate::Done, "the limit on core dumps is raised as far as it goes"),
+    flag(
         'k',
         "lock-memory",
         false,
+        Fate::Noted,
         "memory is not locked; turn swap off for the service (MemorySwapMax=0 in a systemd unit)",
     ),
-    refused('f', "slab-growth-factor", true, "there are no slab classes to tune"),
-    refused('n', "slab-min-size", true, "there are no slab classes to tune"),
-    refused(
+    flag('f', "slab-growth-factor", true, Fate::Noted, "there are no slab classes to tune"),
+    flag('n', "slab-min-size", true, Fate::Noted, "there are no slab classes to tune"),
+    flag(
         'L',
         "enable-largepages",
         false,
+        Fate::Noted,
         "large pages are left to the kernel (/sys/kernel/mm/transparent_hugepage)",
     ),
-    refused('D', "prefix-delimiter", true, "the delimiter of `stats detail` is `:`"),
-    refused('C', "disable-cas", false, "every item has a CAS value"),
-    refused('e', "memory-file", true, "items are kept over a restart on SSD: give --flash PATH:SIZE"),
-    refused('Z', "enable-ssl", false, "TLS is not offered; put a TLS proxy in front, or listen on a Unix socket"),
-    refused('N', "napi_ids", true, "connections are spread over the workers without the network card's queues"),
-    refused('i', "license", false, "the licence is Apache-2.0, in the file LICENSE"),
+    flag('C', "disable-cas", false, Fate::Noted, "every item has a CAS value"),
+    ForeignFlag {
+        accepted: Some("0"),
+        ..flag('U', "udp-port", true, Fate::Refused, "UDP is not offered; leave it out or give 0")
+    },
+    ForeignFlag {
+        accepted: Some("auto"),
+        ..flag(
+            'B',
+            "protocol",
+            true,
+            Fate::Refused,
+            "all three protocols are served on one port; leave it out or give auto",
+        )
+    },
+    ForeignFlag {
+        accepted: Some(":"),
+        ..flag('D', "prefix-delimiter", true, Fate::Refused, "the delimiter of `stats detail` is `:`")
+    },
+    flag('e', "memory-file", true, Fate::Refused, "items are kept over a restart on SSD: give --flash PATH:SIZE"),
+    flag(
+        'Z',
+        "enable-ssl",
+        false,
+        Fate::Refused,
+        "TLS is not offered; put a TLS proxy in front, or listen on a Unix socket",
+    ),
+    flag(
+        'N',
+        "napi_ids",
+        true,
+        Fate::Refused,
+        "connections are spread over the workers without the network card's queues",
+    ),
+    flag('i', "license", false, Fate::Refused, "the licence is Apache-2.0, in the file LICENSE"),
 ];
-
-/// The names of memcached's own tier on SSD begin with it.
-const EXTSTORE: &str = "ext_";
-
-/// Sentence that refuses `-o NAME`, for every name but `idle_timeout`.
-pub fn extended(name: &str) -> String {
-    if name.starts_with(EXTSTORE) {
-        return format!("-o {name}: the SSD tier has options of its own, beginning with --flash PATH:SIZE");
-    }
-    format!("-o {name}: this memcached option is not known here; only idle_timeout=SECONDS may be given to -o")
-}

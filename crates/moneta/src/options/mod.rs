@@ -6,6 +6,7 @@
 pub mod address;
 pub mod device;
 pub mod document;
+pub mod extended;
 pub mod file;
 pub mod flags;
 pub mod flash;

@@ -1,0 +1,98 @@
+//! Names that memcached's `-o` knows.
+//!
+//! Most set up memcached's own engine: they are taken, and the log says what they mean here. One that asks for another kind of server
+//! is refused, as is a name that memcached does not know.
+
+/// What `-o NAME` means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extended {
+    /// The node starts; the log says this.
+    Noted(&'static str),
+    /// The node does not start, and says this.
+    Refused(&'static str),
+}
+
+const SLABS: &str = "there are no slab classes to tune";
+const LRU: &str = "there is no LRU to tune";
+const INDEX: &str = "the index grows by itself, and its hash cannot be chosen";
+const CONNECTIONS: &str = "connections over the limit are always told so and closed";
+const BUFFERS: &str = "what is buffered for a client is bounded by --output-limit";
+const LOGS: &str = "the queue of a watcher has a fixed size";
+const PRIVILEGES: &str = "the node keeps the privileges that it is started with; -u gives them up";
+const TIER: &str = "the SSD tier has options of its own, beginning with --flash PATH:SIZE";
+const PROXY: &str = "the node is no proxy";
+
+/// Names by what they mean here.
+const NAMES: &[(&str, &[&str])] = &[
+    ("the defaults are those of a current memcached already", &["modern", "no_modern"]),
+    (CONNECTIONS, &["maxconns_fast", "no_maxconns_fast"]),
+    (INDEX, &["hashpower", "hash_algorithm", "no_hashexpand"]),
+    (
+        SLABS,
+        &[
+            "slab_reassign",
+            "no_slab_reassign",
+            "slab_automove",
+            "slab_automove_ratio",
+            "slab_automove_window",
+            "slab_automove_freeratio",
+            "slab_sizes",
+            "slab_chunk_max",
+            "no_chunked_items",
+        ],
+    ),
+    (
+        LRU,
+        &[
+            "lru_crawler",
+            "no_lru_crawler",
+            "lru_crawler_sleep",
+            "lru_crawler_tocrawl",
+            "lru_maintainer",
+            "no_lru_maintainer",
+            "hot_lru_pct",
+            "warm_lru_pct",
+            "hot_max_factor",
+            "warm_max_factor",
+            "temporary_ttl",
+            "tail_repair_time",
+            "expirezero_does_not_evict",
+        ],
+    ),
+    ("there is no histogram of sizes", &["track_sizes"]),
+    (LOGS, &["worker_logbuf_size", "watcher_logbuf_size"]),
+    (BUFFERS, &["resp_obj_mem_limit", "read_obj_mem_limit", "read_buf_mem_limit"]),
+    ("replies are not kept with items", &["inline_ascii_resp", "no_inline_ascii_resp"]),
+    ("meta replies are those of memcached 1.6.45", &["meta_response_old"]),
+    (PRIVILEGES, &["drop_privileges", "no_drop_privileges"]),
+];
+
+/// What `name` means here.
+pub fn meaning(name: &str) -> Extended {
+    if let Some((meaning, _)) = NAMES.iter().find(|(_, names)| names.contains(&name)) {
+        return Extended::Noted(meaning);
+    }
+    if name == "ext_path" {
+        // With it, memcached keeps items on SSD; a node that did not would hold a small part of them.
+        return Extended::Refused(TIER);
+    }
+    if name.starts_with("ext_") {
+        return Extended::Noted(TIER);
+    }
+    if name.starts_with("ssl_") {
+        return Extended::Noted("TLS is not offered");
+    }
+    if name.starts_with("proxy_") {
+        return Extended::Refused(PROXY);
+    }
+    Extended::Refused("memcached has no such option")
+}
+
+/// Every name that is taken, for the documentation; prefixes end with a star.
+pub fn noted() -> impl Iterator<Item = (String, &'static str)> {
+    let names = NAMES.iter().map(|(meaning, names)| {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        (names.join(", "), *meaning)
+    });
+    names.chain([("`ssl_*`".to_owned(), "TLS is not offered"), ("`ext_*` but `ext_path`".to_owned(), TIER)])
+}
