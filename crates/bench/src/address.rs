@@ -106,6 +106,17 @@ pub enum BlockingStream {
 }
 
 impl BlockingStream {
+    /// Bounds how long a write may wait; none waits forever.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn set_write_timeout(&self, timeout: Option<std::time::Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_write_timeout(timeout),
+            Self::Unix(stream) => stream.set_write_timeout(timeout),
+        }
+    }
+
     /// Bounds how long a read may wait; none waits forever.
     ///
     /// # Errors

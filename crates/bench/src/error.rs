@@ -65,6 +65,9 @@ pub enum BenchError {
         /// The operating system's answer.
         source: io::Error,
     },
+    /// A bound that was asked for was not kept.
+    #[error("{0}")]
+    Bound(String),
     /// With verification on, values came back that nobody wrote for their key.
     #[error("{count} values read were not written for their key, for example: {}", examples.join("; "))]
     Mismatch {

@@ -9,6 +9,7 @@
 //! | [`wire`] | the client's side of the three protocols |
 //! | [`load`] | a load on one server: threads, phases, what was measured |
 //! | [`compare`] | two servers in turn on the same load |
+//! | [`hostile`] | a server under attack by many clients at once |
 //! | [`ssd`] | a whole campaign on servers that keep their items on an SSD |
 //! | [`trace`], [`replay`] | recorded requests, and their replay for hit ratios |
 //! | [`process`] | CPU time and memory of a server, as the operating system counts them |
@@ -23,6 +24,7 @@ mod connection;
 pub mod control;
 mod driver;
 mod error;
+pub mod hostile;
 mod interrupt;
 pub mod keys;
 pub mod load;

@@ -1,8 +1,9 @@
 //! The command line of `moneta bench`: one server by default, two with `compare`, a trace with `replay`, SSD tiers with `ssd` and
-//! `engines`.
+//! `engines`, hostile clients with `hostile`.
 
 mod compare_args;
 mod engines_args;
+mod hostile_args;
 mod output;
 mod replay_args;
 mod ssd_args;
@@ -15,6 +16,7 @@ use clap::{Args, Subcommand};
 
 pub use compare_args::CompareArgs;
 pub use engines_args::EnginesArgs;
+pub use hostile_args::HostileArgs;
 pub use replay_args::ReplayArgs;
 pub use ssd_args::SsdArgs;
 pub use workload_args::WorkloadArgs;
@@ -47,6 +49,8 @@ enum Mode {
     Ssd(Box<SsdArgs>),
     /// Measure several servers that keep their items on an SSD one after the other, in one table.
     Engines(Box<EnginesArgs>),
+    /// Attack a server with many hostile clients at once, and measure its memory and what a good client gets.
+    Hostile(Box<HostileArgs>),
     /// List the named profiles.
     Profiles,
 }
@@ -144,6 +148,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         Some(Mode::Replay(replay)) => replay.run(),
         Some(Mode::Ssd(ssd)) => ssd.run(),
         Some(Mode::Engines(engines)) => engines.run(),
+        Some(Mode::Hostile(hostile)) => hostile.run(),
         Some(Mode::Profiles) => {
             for (name, about) in profiles::list() {
                 println!("{name:<14} {about}");
