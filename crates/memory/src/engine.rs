@@ -108,10 +108,15 @@ impl Memory {
         self.pool.give_back();
     }
 
+    /// What is read after a `false` is as the shrink left it.
+    fn is_shrinking(&self) -> bool {
+        self.shrinking.load(Ordering::Acquire) > 0
+    }
+
     /// Waits until the store has come down to the last limit it was given.
     #[cfg(feature = "testing")]
     pub fn settle(&self) {
-        while self.shrinking.load(Ordering::Relaxed) > 0 {
+        while self.is_shrinking() {
             std::thread::yield_now();
         }
     }
@@ -256,7 +261,9 @@ impl Store for Memory {
     }
 
     fn stats(&self) -> StoreStats {
-        let mut sum = StoreStats { limit: self.limit.load(Ordering::Relaxed), ..StoreStats::default() };
+        // First, so that gauges without it are those of a store that has shrunk.
+        let shrinking = self.is_shrinking();
+        let mut sum = StoreStats { limit: self.limit.load(Ordering::Relaxed), shrinking, ..StoreStats::default() };
         self.shards.iter().for_each(|slot| sum.add(&slot.0.lock().census()));
         sum
     }
@@ -275,11 +282,11 @@ impl Store for Memory {
         self.shrinking.fetch_add(1, Ordering::Relaxed);
         let shrink = move || {
             shrinking.approach(limit, quota);
-            shrinking.shrinking.fetch_sub(1, Ordering::Relaxed);
+            shrinking.shrinking.fetch_sub(1, Ordering::Release);
         };
         if std::thread::Builder::new().name("resize".into()).spawn(shrink).is_err() {
             self.approach(limit, quota);
-            self.shrinking.fetch_sub(1, Ordering::Relaxed);
+            self.shrinking.fetch_sub(1, Ordering::Release);
         }
         true
     }

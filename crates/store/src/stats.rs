@@ -11,6 +11,8 @@ pub struct StoreStats {
     pub bytes: u64,
     /// Limit on all memory of the store, in bytes; 0 where it has none.
     pub limit: u64,
+    /// Whether the store still evicts down to a limit that was lowered: items leave, and what it holds may be above the limit.
+    pub shrinking: bool,
     /// Memory of the index, in bytes.
     pub index_bytes: u64,
     /// Memory set aside for items, in bytes, full or not.
@@ -200,6 +202,7 @@ impl StoreStats {
         self.total_items += other.total_items;
         self.bytes += other.bytes;
         self.limit += other.limit;
+        self.shrinking |= other.shrinking;
         self.index_bytes += other.index_bytes;
         self.log_bytes += other.log_bytes;
         self.ghost_bytes += other.ghost_bytes;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use moneta_protocol::item::Expiry;
 
@@ -17,6 +18,9 @@ use crate::model::ModelStore;
 use crate::outcome::{Deleted, Written};
 use crate::store::{Departed, Departure, Observer, Store};
 use crate::time::Clock;
+
+/// Against hangs only: a shrink of the suite's few megabytes takes milliseconds.
+const SHRINK_MAX: Duration = Duration::from_secs(60);
 
 /// The first operation after which a store is not as the model.
 pub(super) struct Difference {
@@ -131,12 +135,27 @@ impl<'a, S: Store> Runner<'a, S> {
             Operation::Restart { kill } => self.restart(*kill),
             Operation::WalkOn => self.walk_on()?,
             Operation::WalkAll => self.walk_all()?,
-            Operation::Resize { percent } => {
-                let _ = self.driven.store.resize(self.options.config.memory / 100 * percent);
-            }
+            Operation::Resize { percent } => self.resize(*percent)?,
             on_a_key => self.on_a_key(on_a_key)?,
         }
         self.check_departures()
+    }
+
+    /// Waits until the store has shrunk: evictions beside the sequence would come between what is done and what is looked
+    /// at, and no seed would repeat.
+    fn resize(&self, percent: u64) -> Result<(), String> {
+        let store = self.driven.store;
+        if !store.resize(self.options.config.memory / 100 * percent) {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        while store.stats().shrinking {
+            if begun.elapsed() > SHRINK_MAX {
+                return Err(format!("still shrinks {SHRINK_MAX:?} after a resize to {percent} %"));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     fn listen(&self) {
