@@ -28,6 +28,16 @@ pub(crate) enum Difference {
     Parts { value: bool, flags: bool, expiry: bool },
 }
 
+impl Difference {
+    /// In words, for a key that was repaired.
+    pub(crate) fn at_the_end(self) -> String {
+        match self {
+            Self::Only(side) => format!("only {side} had it"),
+            Self::Parts { .. } => "it differed again".to_owned(),
+        }
+    }
+}
+
 /// What a look at both sides of a key says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

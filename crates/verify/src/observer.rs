@@ -11,6 +11,8 @@ pub enum Phase {
     Comparing(Option<u64>),
     /// A is asked for each of so many keys of B.
     LookingForExtra(u64),
+    /// So many keys that were repaired are looked at once more.
+    LookingAfterRepairs(u64),
 }
 
 /// How far a phase is.

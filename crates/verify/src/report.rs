@@ -85,7 +85,7 @@ pub struct Counts {
     pub changing: u64,
     /// Looked different when the run was broken off.
     pub undecided: u64,
-    /// Written to the other side, and equal then.
+    /// Written to the other side, equal then, and still so at the end of the run.
     pub repaired: u64,
     /// Different still, although repairs were asked for.
     pub unrepaired: u64,

@@ -78,6 +78,12 @@ impl Tally {
         self.example(&mut inner, Kind::Unrepaired, || Example::of_reason(key, reason.to_owned()));
     }
 
+    /// Enters a key that was counted as repaired and turned out not to be.
+    pub(crate) fn not_repaired_after_all(&self, key: &[u8], reason: &str) {
+        self.count(|counts| counts.repaired = counts.repaired.saturating_sub(1));
+        self.unrepaired(key, reason);
+    }
+
     /// All of it.
     pub(crate) fn finish(self) -> (Counts, BTreeMap<Kind, Vec<Example>>) {
         let inner = self.inner.into_inner();

@@ -1,5 +1,6 @@
 //! A run from its beginning to its end.
 
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Instant;
 
@@ -62,6 +63,8 @@ impl Verify {
             rules: Rules::new(&self.config),
             start: Instant::now(),
             target_ahead: if target == Some(Side::A) { a.ahead } else { b.ahead },
+            repaired: Mutex::new(None),
+            looked_after: AtomicU64::new(0),
             failure: Mutex::new(None),
         };
         let result = match listed {
@@ -71,7 +74,7 @@ impl Verify {
             }
             None => self.walk_both(&shared),
         };
-        if let Err(error) = result {
+        if let Err(error) = result.and_then(|()| self.look_after_repairs(&shared)) {
             shared.fail(error);
         }
         let incomplete = shared.failure.into_inner().map(|error| error.to_string());
@@ -100,6 +103,13 @@ impl Verify {
         shared.tally.count(|counts| counts.walked_b = of_b.listed);
         shared.observer.phase(Phase::LookingForExtra(of_b.spool.keys()));
         self.spread(shared, Task::LookFor, spooled(of_b.spool)?)
+    }
+
+    /// Looks once more at all that was repaired: the target may have lost it again, also to later repairs.
+    fn look_after_repairs(&self, shared: &Shared<'_>) -> Result<(), VerifyError> {
+        let Some(repaired) = shared.repaired.lock().take() else { return Ok(()) };
+        shared.observer.phase(Phase::LookingAfterRepairs(repaired.keys()));
+        self.spread(shared, Task::LookAfterRepairs, spooled(repaired)?)
     }
 
     /// Has all threads work on the keys of `source`.

@@ -1,5 +1,7 @@
 //! A thread of a run: takes keys, looks at them on both sides, looks again at what is suspicious, and writes repairs.
 
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,7 @@ use crate::pace::Pace;
 use crate::pair::Pair;
 use crate::repair::{self, Fix, Fixed};
 use crate::source::Source;
+use crate::spool::Spool;
 use crate::suspects::{AT_ONCE, Next, SOON, Suspect, Suspects};
 use crate::tally::Tally;
 
@@ -33,6 +36,8 @@ pub(crate) enum Task {
     Compare,
     /// They are keys of B: see whether A has them, and compare only where it does not.
     LookFor,
+    /// They were repaired: see whether they still are.
+    LookAfterRepairs,
 }
 
 /// What all threads of a run share.
@@ -45,6 +50,10 @@ pub(crate) struct Shared<'a> {
     pub(crate) start: Instant,
     /// By how much the clock of the side that is written is ahead of Unix time here, in seconds.
     pub(crate) target_ahead: i64,
+    /// Keys that were repaired, to be looked at once more at the end; `None` if there are none.
+    pub(crate) repaired: Mutex<Option<Spool>>,
+    /// How many of them were looked at again.
+    pub(crate) looked_after: AtomicU64,
     /// Why the run cannot go on.
     pub(crate) failure: Mutex<Option<VerifyError>>,
 }
@@ -65,6 +74,21 @@ impl Shared<'_> {
     /// Ends the run; the first reason counts.
     pub(crate) fn fail(&self, error: VerifyError) {
         self.failure.lock().get_or_insert(error);
+    }
+
+    /// Enters a repair, and notes its key for the look at the end.
+    fn repaired(&self, key: &[u8]) {
+        self.tally.count(|counts| counts.repaired += 1);
+        if let Err(error) = self.note_repaired(key) {
+            self.fail(VerifyError::Spool(error));
+        }
+    }
+
+    fn note_repaired(&self, key: &[u8]) -> io::Result<()> {
+        match &mut *self.repaired.lock() {
+            Some(spool) => spool.add(key),
+            none => none.insert(Spool::new()?).add(key),
+        }
     }
 
     /// Sleeps until `until`, or the end of the run.
@@ -149,6 +173,7 @@ impl Desk<'_> {
         match self.task {
             Task::Compare => self.compare(pair, &keys)?,
             Task::LookFor => self.look_for(pair, &keys)?,
+            Task::LookAfterRepairs => self.look_after_repairs(pair, &keys)?,
         }
         self.repair(pair);
         self.tell();
@@ -183,6 +208,16 @@ impl Desk<'_> {
         looked
     }
 
+    fn look_after_repairs(&mut self, pair: &mut Pair, keys: &[Box<[u8]>]) -> Result<(), VerifyError> {
+        pair.look(keys, |index, a, b| {
+            self.shared.looked_after.fetch_add(1, Ordering::Relaxed);
+            let mut suspect = Suspect::new(keys[index].clone());
+            suspect.counted = true;
+            let verdict = self.shared.rules.compare(&a, &b);
+            self.enter_repaired(suspect, verdict, &a, &b);
+        })
+    }
+
     fn look_again(&mut self, pair: &mut Pair, due: Vec<Suspect>, lost: &mut usize) -> Result<(), VerifyError> {
         self.wait(due.len());
         let keys: Vec<Box<[u8]>> = due.iter().map(|suspect| suspect.key.clone()).collect();
@@ -190,7 +225,11 @@ impl Desk<'_> {
         let looked = pair.look(&keys, |_, a, b| {
             let suspect = due.next().expect("each suspect is shown once, in order");
             let verdict = self.shared.rules.compare(&a, &b);
-            self.enter(suspect, verdict, a, b);
+            if self.task == Task::LookAfterRepairs {
+                self.enter_repaired(suspect, verdict, &a, &b);
+            } else {
+                self.enter(suspect, verdict, a, b);
+            }
         });
         *lost += due.filter(|suspect| !suspect.counted).count();
         if looked.is_err() {
@@ -214,8 +253,9 @@ impl Desk<'_> {
                 let suspect = batch.next().expect("each suspect is shown once, in order");
                 let is_even = !matches!(self.shared.rules.compare(&a, &b), Verdict::Different(_) | Verdict::Unknown(_));
                 let is_repaired = suspect.written && is_even;
+                let key = suspect.key.clone();
                 if self.take_back(suspect, &a, &b).is_some() && is_repaired {
-                    self.shared.tally.count(|counts| counts.repaired += 1);
+                    self.shared.repaired(&key);
                 }
             });
             self.repair(pair);
@@ -243,7 +283,7 @@ impl Desk<'_> {
             return self.try_anew(suspect, "it was changed again after the repair");
         }
         match suspect.judge(verdict, (Version::of(&a, at), Version::of(&b, at))) {
-            Next::Equal | Next::Gone if suspect.written => drop(tally.count(|counts| counts.repaired += 1)),
+            Next::Equal | Next::Gone if suspect.written => self.shared.repaired(&suspect.key),
             // Somebody else has evened it out.
             Next::Equal | Next::Gone if suspect.counted => {}
             Next::Equal => drop(tally.count(|counts| counts.equal += u64::from(self.task == Task::Compare))),
@@ -267,6 +307,20 @@ impl Desk<'_> {
                 }
             }
         }
+    }
+
+    /// Decides what a look at the end of the run makes of a key that was repaired. It is not repaired again: where one repair
+    /// undoes another, that would not end.
+    fn enter_repaired(&mut self, mut suspect: Suspect, verdict: Verdict, a: &Sight, b: &Sight) {
+        let at = self.shared.start.elapsed();
+        let why = match suspect.judge(verdict, (Version::of(a, at), Version::of(b, at))) {
+            Next::Equal | Next::Gone => return,
+            Next::Again(round) => return self.suspects.add(suspect, round, Instant::now()),
+            Next::Different(difference) => format!("it was repaired, and at the end {}", difference.at_the_end()),
+            Next::Changing => "it was repaired, and changes all the time".to_owned(),
+            Next::Failed(why) => format!("it was repaired, and cannot be looked at again: {why}"),
+        };
+        self.shared.tally.not_repaired_after_all(&suspect.key, &why);
     }
 
     fn plan(&mut self, repair: Repair, suspect: Suspect, a: Sight, b: Sight) {
@@ -315,7 +369,11 @@ impl Desk<'_> {
 
     fn tell(&self) {
         let counts = self.shared.tally.count(|_| ());
-        let keys = if self.task == Task::Compare { counts.compared } else { counts.looked_for };
+        let keys = match self.task {
+            Task::Compare => counts.compared,
+            Task::LookFor => counts.looked_for,
+            Task::LookAfterRepairs => self.shared.looked_after.load(Ordering::Relaxed),
+        };
         let suspects = self.suspects.len() as u64;
         self.shared.observer.progress(Progress { keys, different: counts.different, suspects });
     }

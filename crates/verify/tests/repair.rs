@@ -3,7 +3,7 @@
 mod support;
 
 use moneta_remote::wire::Protocol;
-use moneta_verify::{Conclusion, Counts, Direction, Kind, Repair, VerifyConfig};
+use moneta_verify::{Conclusion, Counts, Direction, Kind, Observer, Phase, Repair, Verify, VerifyConfig};
 use support::{Planted, Server, config, found, item, key, verify};
 
 const A_TO_B: Repair = Repair { direction: Direction::AToB, delete_extra: true };
@@ -121,4 +121,30 @@ fn nothing_is_copied_from_a_server_that_tells_no_expiry() {
     assert_eq!((report.counts.repaired, report.counts.unrepaired), (0, 1));
     let reason = report.examples[&Kind::Unrepaired][0].reason.as_deref();
     assert_eq!(reason, Some("the source does not tell when the item expires"));
+}
+
+/// Deletes a key from a server when both sides were compared and repaired.
+struct Loses<'a>(&'a Server, &'static str);
+
+impl Observer for Loses<'_> {
+    fn phase(&self, phase: Phase) {
+        if let Phase::LookingForExtra(_) = phase {
+            self.0.client().delete([self.1]);
+        }
+    }
+}
+
+/// A target may lose an item after the look that follows its repair: to eviction, to a crash, or to another key that its
+/// index takes for the same.
+#[test]
+fn what_is_lost_after_its_repair_is_reported() {
+    let (a, b) = (Server::memcached(), Server::moneta());
+    a.client().plant([item("lost", "1", 0), item("kept", "2", 0)]);
+    let config = VerifyConfig { repair: Some(A_TO_B), ..config(&a, &b) };
+    let report = Verify::new(config.clone()).run(&Loses(&b, "lost")).expect("both are there");
+    assert_eq!((report.conclusion, &report.incomplete), (Conclusion::Different, &None), "{report}");
+    assert_eq!((report.counts.repaired, report.counts.unrepaired), (1, 1), "{report}");
+    assert_eq!(report.examples[&Kind::Unrepaired][0].key, "lost");
+    let again = verify(config);
+    assert_eq!((again.counts.repaired, again.conclusion), (1, Conclusion::Equal), "{again}");
 }

@@ -225,6 +225,7 @@ impl Observer for Watch {
             Phase::Walking(side) => self.begin(&format!("{side} lists its keys"), None),
             Phase::Comparing(keys) => self.begin("comparing", keys),
             Phase::LookingForExtra(keys) => self.begin("looking for keys that only B has", Some(keys)),
+            Phase::LookingAfterRepairs(keys) => self.begin("looking again at what was repaired", Some(keys)),
         }
     }
 
