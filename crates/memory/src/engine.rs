@@ -273,7 +273,11 @@ impl Store for Memory {
         if quota < MemoryConfig::quota_min(self.item_max) || quota > Location::SEGMENTS_MAX {
             return false;
         }
-        if limit >= self.limit.swap(limit, Ordering::Relaxed) {
+        let before = self.limit.swap(limit, Ordering::Relaxed);
+        if limit == before && self.is_shrinking() {
+            return true;
+        }
+        if limit >= before {
             self.approach(limit, quota);
             return true;
         }

@@ -104,6 +104,7 @@ fn values_stay_whole_and_books_in_order_under_threads_and_pressure() {
             }
         });
         assert!(node.memory.resize(12 << 20));
+        node.memory.settle();
         node.verify();
     }
 }

@@ -103,7 +103,10 @@ fn the_limit_sinks_while_the_oldest_segments_are_being_read() {
         if !stored(node.set("large", &signed(0, 2, 900_000))) {
             return;
         }
-        while_reading(&node, "large", || assert!(node.memory.resize(6 << 20)));
+        while_reading(&node, "large", || {
+            assert!(node.memory.resize(6 << 20));
+            node.memory.settle();
+        });
         assert!(node.memory.resize(6 << 20));
         node.verify();
     });

@@ -20,6 +20,7 @@ fn memory_goes_back_to_the_system() {
     let before = resident();
     assert!(before > 240 << 20);
     assert!(node.memory.resize(16 << 20));
+    node.memory.settle();
     let after = resident();
     assert!(before.saturating_sub(after) > 200 << 20, "{} MiB before, {} MiB after", before >> 20, after >> 20);
     for number in 0..20_000 {
