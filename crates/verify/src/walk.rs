@@ -14,8 +14,7 @@ use crate::spool::Spool;
 
 /// Keys after which it is told how far the walk is, and asked whether to stop.
 const TELL_EVERY: u64 = 1000;
-/// What memcached answers while its own crawler is at work.
-const BUSY: &str = "BUSY";
+/// Pause before a server is asked again that lists its keys to another client, or whose own crawler is at work.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// After so many pauses (30 s) somebody else's long walk is the likelier reason.
 const BUSY_PAUSES: u32 = 150;
@@ -56,7 +55,7 @@ pub(crate) fn walk(side: Side, config: &VerifyConfig, observer: &dyn Observer) -
         };
         line.close();
         match broken {
-            DialogueError::Refused(why) if why.starts_with(BUSY) && pauses < BUSY_PAUSES => {
+            DialogueError::Busy if pauses < BUSY_PAUSES => {
                 pauses += 1;
                 thread::sleep(BUSY_PAUSE);
             }

@@ -180,3 +180,23 @@ fn a_run_can_be_stopped() {
     let phases = impatient.phases.into_inner().expect("no panic");
     assert_eq!(phases.last(), Some(&Phase::Comparing(Some(KEYS as u64))), "{phases:?}");
 }
+
+/// Servers list their keys to one client at a time.
+#[test]
+fn a_server_that_lists_its_keys_to_another_client_is_waited_for() {
+    let (a, b) = (Server::memcached(), Server::moneta());
+    equal(&a, &b, KEYS);
+    for server in [&a, &b] {
+        // It reads no further, so the list is under way for as long as it is there.
+        let mut other = server.client();
+        other.ask("lru_crawler metadump all\r\n", "");
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(500));
+                drop(other);
+            });
+            let report = verify(config(&a, &b));
+            assert_eq!(found(&report), Counts { compared: 20_000, equal: 20_000, ..Counts::default() });
+        });
+    }
+}
