@@ -78,6 +78,8 @@ pub struct VerifyConfig {
     pub settle: Duration,
     /// How many keys of each kind of difference the report names.
     pub examples: usize,
+    /// Whether [`Repair::delete_extra`] goes on when the side that is read lists no keys, and so deletes all that is compared.
+    pub allow_empty_source: bool,
     /// Whether differences are repaired.
     pub repair: Option<Repair>,
     /// Threads, each with a connection to either server; 1 to [`VerifyConfig::CONNECTIONS_MAX`].
@@ -112,6 +114,7 @@ impl VerifyConfig {
             tolerance: 2,
             settle: Duration::from_secs(2),
             examples: 10,
+            allow_empty_source: false,
             repair: None,
             connections: 4,
             batch: 100,

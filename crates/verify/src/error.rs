@@ -59,6 +59,17 @@ pub enum VerifyError {
         /// In its words.
         reason: String,
     },
+    /// The side that is to be copied has no items, and what only the other has was to be deleted.
+    #[error(
+        "{side} ({address}) has no items, so all of the other side would be deleted; \
+         --allow-empty-source does that, if it is meant"
+    )]
+    EmptySource {
+        /// Which.
+        side: Side,
+        /// Where it is.
+        address: String,
+    },
     /// The file of keys cannot be read.
     #[error("{}: {source}", path.display())]
     Keys {

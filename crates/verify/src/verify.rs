@@ -8,7 +8,7 @@ use moneta_remote::wire::{Answer, Protocol, Request, Verb};
 use parking_lot::Mutex;
 
 use crate::comparison::Rules;
-use crate::config::VerifyConfig;
+use crate::config::{Keys, VerifyConfig};
 use crate::error::{Side, VerifyError};
 use crate::line::Line;
 use crate::observer::{Observer, Phase};
@@ -18,7 +18,7 @@ use crate::report::{Endpoint, Report};
 use crate::source::Source;
 use crate::spool::Spool;
 use crate::tally::Tally;
-use crate::walk::walk;
+use crate::walk::{self, walk};
 use crate::worker::{Shared, Task, work};
 
 /// A comparison of two servers.
@@ -33,6 +33,8 @@ struct Met {
     protocol: Protocol,
     /// By how much its clock is ahead of Unix time here, in seconds.
     ahead: i64,
+    /// How many items it says it has; `None` if it does not.
+    items: Option<u64>,
 }
 
 impl Verify {
@@ -52,6 +54,7 @@ impl Verify {
         self.config.check()?;
         let (a, b) = (self.meet(Side::A)?, self.meet(Side::B)?);
         let listed = Source::listed(&self.config)?;
+        self.check_source([&a, &b], observer)?;
         let tally = Tally::new(self.config.examples);
         let pace = Pace::new(self.config.rate, self.config.batch);
         let target = self.config.repair.map(|repair| repair.direction.target());
@@ -91,6 +94,25 @@ impl Verify {
             examples,
             seconds,
         })
+    }
+
+    /// Refuses to delete what only the target has, if the source has nothing.
+    fn check_source(&self, [a, b]: [&Met; 2], observer: &dyn Observer) -> Result<(), VerifyError> {
+        let deletes = self.config.repair.filter(|repair| repair.delete_extra && !self.config.allow_empty_source);
+        let Some(repair) = deletes else { return Ok(()) };
+        let side = repair.direction.source();
+        let items = if side == Side::A { a.items } else { b.items };
+        let is_empty = match walk::is_empty(side, &self.config, observer) {
+            // With a file of keys, a server need not list its own. Its statistics count expired items, too.
+            Err(VerifyError::Unlisted { .. }) if self.config.keys != Keys::Walked => {
+                items.is_none_or(|items| items == 0)
+            }
+            listed => listed?,
+        };
+        if is_empty {
+            return Err(VerifyError::EmptySource { side, address: self.config.address(side).to_string() });
+        }
+        Ok(())
     }
 
     /// Compares the keys of A on both sides, then looks for those of B in A.
@@ -144,6 +166,7 @@ impl Verify {
             },
             protocol,
             ahead: time.map_or(0, |time| time - unix_now()),
+            items: find("curr_items").and_then(|items| items.parse().ok()),
         })
     }
 }

@@ -70,6 +70,15 @@ pub(crate) fn walk(side: Side, config: &VerifyConfig, observer: &dyn Observer) -
     }
 }
 
+/// Whether `side` lists no key at all.
+///
+/// # Errors
+/// Those of [`walk`].
+pub(crate) fn is_empty(side: Side, config: &VerifyConfig, observer: &dyn Observer) -> Result<bool, VerifyError> {
+    let first = VerifyConfig { share: 1.0, first: Some(1), ..config.clone() };
+    walk(side, &first, observer).map(|walked| walked.listed == 0)
+}
+
 fn attempt(line: &mut Line, config: &VerifyConfig, observer: &dyn Observer) -> Result<Walked, Broken> {
     let spooling = |error| Broken::Other(VerifyError::Spool(error));
     let dialogue = line.dialogue()?;

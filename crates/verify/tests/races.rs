@@ -84,7 +84,9 @@ fn repair_watched<'a, const N: usize>(
     let report = thread::scope(|scope| {
         relay(scope, &listener, b, &acts);
         let repair = Some(Repair { direction: Direction::AToB, delete_extra });
-        let config = VerifyConfig { b: Address::Unix(path.clone()), repair, connections: 1, ..config(a, b) };
+        let b_relayed = Address::Unix(path.clone());
+        // A has nothing where the item that only B has is to be deleted.
+        let config = VerifyConfig { b: b_relayed, repair, allow_empty_source: true, connections: 1, ..config(a, b) };
         let report = Verify::new(config).run(observer);
         // Also if that failed: the relay would wait for ever.
         drop(UnixStream::connect(&path));

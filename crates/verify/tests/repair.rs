@@ -3,7 +3,9 @@
 mod support;
 
 use moneta_remote::wire::Protocol;
-use moneta_verify::{Conclusion, Counts, Direction, Kind, Observer, Phase, Repair, Verify, VerifyConfig};
+use moneta_verify::{
+    Conclusion, Counts, Direction, Keys, Kind, Observer, Phase, Repair, Unwatched, Verify, VerifyConfig, VerifyError,
+};
 use support::{Planted, Server, config, found, item, key, verify};
 
 const A_TO_B: Repair = Repair { direction: Direction::AToB, delete_extra: true };
@@ -121,6 +123,31 @@ fn nothing_is_copied_from_a_server_that_tells_no_expiry() {
     assert_eq!((report.counts.repaired, report.counts.unrepaired), (0, 1));
     let reason = report.examples[&Kind::Unrepaired][0].reason.as_deref();
     assert_eq!(reason, Some("the source does not tell when the item expires"));
+}
+
+/// What a server that was restarted lists is nothing: a copy of it would empty the other one.
+#[test]
+fn an_empty_source_deletes_nothing_unless_told() {
+    for direction in [Direction::AToB, Direction::BToA] {
+        let (full, empty) = (Server::moneta(), Server::memcached());
+        full.client().set("key", "value");
+        let (a, b) = if direction == Direction::AToB { (&empty, &full) } else { (&full, &empty) };
+        let keys = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(keys.path(), "key\n").expect("it can be written");
+        for keys in [Keys::Walked, Keys::File(keys.path().to_owned())] {
+            let config = VerifyConfig { repair: Some(Repair { direction, ..A_TO_B }), keys, ..config(a, b) };
+            let refused = Verify::new(config.clone()).run(&Unwatched);
+            let is_refused =
+                matches!(&refused, Err(VerifyError::EmptySource { side, .. }) if *side == direction.source());
+            assert!(is_refused, "{direction:?} {:?}: {refused:?}", config.keys);
+            full.client().ask("mg key v\r\n", "VA 5\r\nvalue\r\n");
+
+            let report = verify(VerifyConfig { allow_empty_source: true, ..config });
+            assert_eq!((report.counts.repaired, report.conclusion), (1, Conclusion::Equal), "{report}");
+            full.client().ask("mg key v\r\n", "EN\r\n");
+            full.client().set("key", "value");
+        }
+    }
 }
 
 /// Deletes a key from a server when both sides were compared and repaired.

@@ -57,6 +57,9 @@ struct VerifyArgs {
     /// Delete what only the side that is written has
     #[arg(long, requires = "repair", help_heading = "Repair")]
     delete_extra: bool,
+    /// Delete also when the side that is read lists no keys, and so everything that is compared
+    #[arg(long, requires = "delete_extra", help_heading = "Repair")]
+    allow_empty_source: bool,
     /// Name so many keys of each kind of difference
     #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Output")]
     examples: usize,
@@ -126,6 +129,7 @@ impl VerifyArgs {
             tolerance: self.ttl_tolerance,
             settle: self.settle,
             examples: self.examples,
+            allow_empty_source: self.allow_empty_source,
             repair: self.repair.map(|to| Repair { direction: direction(to), delete_extra: self.delete_extra }),
             connections: self.connections,
             batch: self.batch,
