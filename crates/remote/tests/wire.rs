@@ -154,6 +154,15 @@ fn lengths_that_nobody_has_are_not_waited_for() {
     {
         assert!(decode(bytes, Protocol::Meta, &expect(read, Protocol::Meta), VALUE_MAX).is_err());
     }
+    let peek = |reply: &[u8]| {
+        let verb = Verb::Peek { value: false };
+        decode(reply, Protocol::Meta, &expect(verb, Protocol::Meta), VALUE_MAX)
+    };
+    assert!(peek(b"HD s1073741824 O7\r\n").is_ok());
+    for size in ["1073741825", "18446744073709551615"] {
+        let reply = format!("HD s{size} O7\r\n");
+        assert!(peek(reply.as_bytes()).is_err(), "{reply}");
+    }
     let endless = b"VALUE key 0 18446744073709551615\r\n";
     assert!(decode(endless, Protocol::Text, &expect(read, Protocol::Text), VALUE_MAX).is_err());
     let oversized = b"VA 1001 O7\r\n";

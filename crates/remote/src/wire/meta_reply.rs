@@ -51,9 +51,7 @@ fn bare(code: &[u8], kind: Kind, seen: Seen) -> Result<Answer, Broken> {
 
 /// A reply with a value: an item, or the number that arithmetic made.
 fn value(input: &[u8], mut rest: &[u8], line: usize, expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
-    let size = next(&mut rest).and_then(number).ok_or(MALFORMED)?;
-    let size =
-        usize::try_from(size).ok().filter(|size| *size <= VALUE_LIMIT).ok_or(Broken("a value of impossible length"))?;
+    let size = length_of_value(next(&mut rest).and_then(number).ok_or(MALFORMED)?)?;
     let consumed = line + size + 2;
     let mut seen = Seen { size, ..Seen::default() };
     flags(rest, expect, &mut seen)?;
@@ -76,6 +74,12 @@ fn value(input: &[u8], mut rest: &[u8], line: usize, expect: &Expect, value_max:
     Ok(Decoded::Answer { answer, consumed })
 }
 
+/// A length as a reply tells it, with its value or without.
+fn length_of_value(length: u64) -> Result<usize, Broken> {
+    let length = usize::try_from(length).ok().filter(|length| *length <= VALUE_LIMIT);
+    length.ok_or(Broken("a value of impossible length"))
+}
+
 /// Reads the flags of a reply, which must be the one that is due.
 fn flags(mut rest: &[u8], expect: &Expect, seen: &mut Seen) -> Result<(), Broken> {
     let mut known = false;
@@ -92,7 +96,7 @@ fn flags(mut rest: &[u8], expect: &Expect, seen: &mut Seen) -> Result<(), Broken
             }
             b'c' => seen.cas = unsigned()?,
             b'f' => seen.flags = narrow()?,
-            b's' => seen.size = usize::try_from(unsigned()?).map_err(|_| MALFORMED)?,
+            b's' => seen.size = length_of_value(unsigned()?)?,
             b'l' => seen.idle = Some(narrow()?),
             b'h' => seen.fetched = argument != b"0",
             b't' if argument == b"-1" => seen.ttl = Some(-1),
