@@ -108,7 +108,8 @@ impl Lane {
             let now = clock.turn(system);
             act(links, &mut Turn { queue, replies, now });
             let deadline = links.iter().filter_map(Link::deadline).min();
-            timer.cover(clock.next_turn(deadline, system), system);
+            let next = clock.next_turn(deadline, system);
+            timer.cover(if links.iter().any(Link::is_unread) { Some(system) } else { next }, system);
             self.shared.counters.add(&mut replies.tally);
             std::mem::take(&mut replies.wakers)
         };

@@ -22,7 +22,10 @@ use crate::shared::Shared;
 use crate::wire::{self, Decoded, Dialect, Request, Unsupported};
 
 /// Bytes that one call receives at most, unless a longer reply is on its way.
-const RECEIVE_BYTES: usize = 64 << 10;
+pub(super) const RECEIVE_BYTES: usize = 64 << 10;
+/// Bytes after which a turn leaves the rest to the next one, so that a peer that sends without end holds up no others. A
+/// turn goes on only after calls that filled all their room, so replies of common lengths rarely come near it.
+pub(super) const TURN_BYTES: usize = 256 << 10;
 /// A buffer that grew past this is given back when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
 /// Most bytes kept for the case that an idle connection was closed by the server.
@@ -68,12 +71,14 @@ pub(crate) struct Link {
     /// Bytes of `input`, from `read`, without which decoding again makes no sense.
     needed: usize,
     /// Bytes still to be thrown away: the rest of a reply that is too long.
-    skip: usize,
+    pub(super) skip: usize,
     pub(super) in_flight: VecDeque<Entry>,
     /// `out` holds all of the requests in flight.
     pub(super) retains: bool,
     /// The kernel has no room for more to send; the event queue tells when it has.
     blocked: bool,
+    /// The turn before this one left something to receive: no event will tell of it.
+    unread: bool,
     /// The turn before this one did not receive.
     put_off: bool,
     pub(super) waiting: VecDeque<Queued>,
@@ -113,6 +118,7 @@ impl Link {
             in_flight: VecDeque::new(),
             retains: false,
             blocked: false,
+            unread: false,
             put_off: false,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -272,14 +278,16 @@ impl Link {
         let probing = matches!(self.stage, Stage::Probing { .. });
         let unsent = self.sent < self.out.len();
         let idle = turn.now.saturating_duration_since(self.active) >= IDLE;
-        if idle && !probing && self.in_flight.front().is_none_or(|first| self.retains && first.span.start >= self.sent)
-        {
+        // What the turn before left is received below, once.
+        let left_unread = self.unread;
+        let asked = !self.in_flight.front().is_none_or(|first| self.retains && first.span.start >= self.sent);
+        if idle && !probing && !left_unread && !asked {
             // Nothing is due: what there is to receive can only be the connection's end.
             self.active = turn.now;
             self.receive(turn)?;
         }
         let sent = unsent && self.flush(turn)?;
-        let due = probing || !self.in_flight.is_empty();
+        let due = probing || left_unread || !self.in_flight.is_empty();
         self.put_off = due && sent && !self.put_off;
         if due && !self.put_off {
             self.receive(turn)?;
@@ -311,8 +319,10 @@ impl Link {
         Failure::unreachable(format!("the connection to {} broke: {error}", self.shared.config.address))
     }
 
-    /// Receives all there is and hands out the replies in it.
+    /// Receives what there is, up to about [`TURN_BYTES`], and hands out the replies in it.
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
+        let mut received = 0;
+        self.unread = false;
         loop {
             let lacking = self.needed.saturating_sub(self.input.len() - self.read);
             self.input.reserve(lacking.max(RECEIVE_BYTES));
@@ -328,6 +338,11 @@ impl Link {
                     self.active = turn.now;
                     self.digest(turn)?;
                     if bytes < room {
+                        return Ok(());
+                    }
+                    received += bytes;
+                    if received >= TURN_BYTES {
+                        self.unread = true;
                         return Ok(());
                     }
                 }
@@ -440,7 +455,12 @@ impl Link {
         self.out.clear();
         self.input.clear();
         (self.sent, self.read, self.needed, self.skip) = (0, 0, 0, 0);
-        (self.retains, self.blocked, self.put_off) = (false, false, false);
+        (self.retains, self.blocked, self.unread, self.put_off) = (false, false, false, false);
+    }
+
+    /// Whether the next turn should come at once.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread
     }
 
     /// When something is due next, by the lane's clock.

@@ -1,5 +1,6 @@
 //! Connections to servers whose names a test gives a meaning.
 
+mod flood;
 mod server;
 
 use std::net::{SocketAddr, TcpListener};
