@@ -297,6 +297,8 @@ impl<D: Database> Store for Embedded<D> {
     fn stats(&self) -> StoreStats {
         let counters = &self.inner.counters;
         let mut stats = StoreStats {
+            // Without the kind of compaction.
+            kind: self.inner.settings.identity.engine.split('-').next().unwrap_or_default(),
             total_items: counters.total_items(),
             out_of_memory: counters.out_of_memory(),
             ..StoreStats::default()

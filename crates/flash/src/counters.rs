@@ -28,6 +28,8 @@ counters! {
     /// Bytes written to devices.
     device_bytes,
     regions_filled,
+    /// Regions emptied to make room.
+    regions_emptied,
     evictions,
     evicted_unfetched,
     /// Of the evictions, those for want of room in the index.

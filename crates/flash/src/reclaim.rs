@@ -203,6 +203,7 @@ impl Reclaimer {
     fn empty(&mut self, region: usize) -> io::Result<()> {
         match self.try_empty(region) {
             Ok(Emptied::Free) => {
+                count(&self.inner.counters.regions_emptied, 1);
                 self.inner.regions.give_back(region);
                 self.inner.log.queue.note_room();
                 Ok(())

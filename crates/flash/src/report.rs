@@ -27,6 +27,7 @@ impl Inner {
         self.count_regions(&mut flash);
         self.add_counters(&mut flash);
         StoreStats {
+            kind: "ssd",
             items: flash.items,
             total_items: read(&self.counters.total_items),
             index_bytes: flash.index_bytes,
@@ -59,6 +60,9 @@ impl Inner {
 
     fn add_counters(&self, flash: &mut FlashStats) {
         let (counters, reads) = (&self.counters, &self.reads);
+        flash.stored_items = read(&counters.total_items);
+        flash.regions_emptied = read(&counters.regions_emptied);
+        flash.reads_in_flight = read(&reads.in_flight);
         flash.lookups = read(&counters.lookups);
         flash.buffer_reads = read(&counters.buffer_reads);
         flash.device_reads = read(&reads.reads);

@@ -263,7 +263,8 @@ impl Store for Memory {
     fn stats(&self) -> StoreStats {
         // First, so that gauges without it are those of a store that has shrunk.
         let shrinking = self.is_shrinking();
-        let mut sum = StoreStats { limit: self.limit.load(Ordering::Relaxed), shrinking, ..StoreStats::default() };
+        let mut sum =
+            StoreStats { kind: "ram", limit: self.limit.load(Ordering::Relaxed), shrinking, ..StoreStats::default() };
         self.shards.iter().for_each(|slot| sum.add(&slot.0.lock().census()));
         sum
     }
@@ -345,6 +346,7 @@ impl Shard {
             log_bytes: (self.segments.len() * PAGE_BYTES) as u64,
             ghost_bytes: (self.ghosts.pages() * PAGE_BYTES) as u64,
             dead_bytes: dead,
+            tail_idle: self.tail_idle(),
             ..self.stats
         }
     }

@@ -182,6 +182,19 @@ impl Shard {
         self.segments.oldest(first).or_else(|| self.segments.oldest(second))
     }
 
+    /// Seconds since the last access of the item that eviction would look at next.
+    pub(crate) fn tail_idle(&self) -> u64 {
+        let Some(number) = self.victim() else { return 0 };
+        let mut offset = self.segments.scanned(number);
+        while let Some((entry, next)) = self.segments.entry(number, offset) {
+            if let Entry::Live(_, header) = entry {
+                return self.shared.clock.now().saturating_sub(header.last_access).into();
+            }
+            offset = next;
+        }
+        0
+    }
+
     /// Decides over an item at the old end of its log.
     fn judge(&mut self, location: Location, header: Header, now: u32, mercy: Mercy) {
         let Some((found, hash)) = self.owner(location, header) else {

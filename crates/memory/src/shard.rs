@@ -189,6 +189,7 @@ impl Shard {
         self.stats.evictions += 1;
         self.stats.evicted_unfetched += u64::from(!header.is(mark::FETCHED));
         self.stats.evicted_small += u64::from(self.segments.log(location) == Log::Small);
+        self.stats.evicted_idle = self.shared.clock.now().saturating_sub(header.last_access).into();
         self.tell_departure(location, header, Departure::Evicted);
     }
 

@@ -65,3 +65,20 @@ fn versions_of_a_key_never_share_a_cas_value_however_long_a_segment_stays_open()
     }
     node.verify();
 }
+
+#[test]
+fn how_long_items_lie_idle_before_they_go_is_told() {
+    let node = Node::new(&MemoryConfig { item_max: 1024, ..config(2 << 20) });
+    for number in 0..1000 {
+        assert!(stored(node.set(&format!("old {number}"), &[0; 1000])));
+    }
+    node.clock.advance(50);
+    let before = node.memory.stats();
+    assert_eq!((before.kind, before.evictions, before.tail_idle, before.evicted_idle), ("ram", 0, 50, 0));
+    let mut number = 0;
+    while node.memory.stats().evictions == 0 {
+        assert!(stored(node.set(&format!("new {number}"), &[0; 1000])));
+        number += 1;
+    }
+    assert_eq!(node.memory.stats().evicted_idle, 50, "old ones go first");
+}

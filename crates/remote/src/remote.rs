@@ -170,7 +170,7 @@ impl Store for Remote {
     }
 
     fn stats(&self) -> StoreStats {
-        statistics::stats(self, &self.0.snapshot)
+        StoreStats { kind: "remote", ..statistics::stats(self, &self.0.snapshot) }
     }
 
     fn figures(&self) -> Vec<Figure> {

@@ -12,7 +12,7 @@ use crate::database::RocksDatabase;
 const LEVELS: usize = 7;
 
 /// RocksDB's counters: name, meaning, and which it is.
-const TICKERS: [(&str, &str, Ticker); 26] = [
+const TICKERS: [(&str, &str, Ticker); 25] = [
     ("rocks_flush_bytes_written_total", "Bytes written to table files out of memory.", Ticker::FlushWriteBytes),
     ("rocks_compaction_bytes_read_total", "Bytes that compaction read.", Ticker::CompactReadBytes),
     ("rocks_compaction_bytes_written_total", "Bytes that compaction wrote.", Ticker::CompactWriteBytes),
@@ -20,7 +20,6 @@ const TICKERS: [(&str, &str, Ticker); 26] = [
     ("rocks_log_syncs_total", "Syncs of logs.", Ticker::WalFileSynced),
     ("rocks_bytes_written_total", "Bytes of keys and records that batches wrote.", Ticker::BytesWritten),
     ("rocks_bytes_read_total", "Bytes of records that reads found.", Ticker::BytesRead),
-    ("rocks_stall_microseconds_total", "Time that writes waited for flushes and compactions.", Ticker::StallMicros),
     ("rocks_memtable_hits_total", "Reads answered from memory.", Ticker::MemtableHit),
     ("rocks_memtable_misses_total", "Reads that memory could not answer.", Ticker::MemtableMiss),
     ("rocks_bloom_useful_total", "Files that a filter kept a read away from.", Ticker::BloomFilterUseful),
@@ -91,7 +90,14 @@ pub(crate) fn figures(rocks: &RocksDatabase) -> Vec<Figure> {
     // The block cache is one for all shards, and each of them knows it.
     let cache = rocks.shards.first().map_or(0, |shard| shard.property(properties::BLOCK_CACHE_USAGE));
     let cache = figure("rocks_block_cache_bytes", "Memory of the block cache.", FigureKind::Gauge, cache);
-    tickers.chain(states).chain(removed).chain([cache]).chain(levels(rocks)).collect()
+    let stalled = Figure {
+        name: "rocks_stall_seconds_total",
+        help: "Time that writes waited for flushes and compactions.",
+        kind: FigureKind::Counter,
+        labels: Vec::new(),
+        value: rocks.options.get_ticker_count(Ticker::StallMicros) as f64 / 1e6,
+    };
+    tickers.chain([stalled]).chain(states).chain(removed).chain([cache]).chain(levels(rocks)).collect()
 }
 
 /// Files of each level that has any, over all shards.

@@ -125,6 +125,7 @@ impl Acceptor {
         let open: usize = self.workers.iter().map(|worker| worker.open()).sum();
         let Some(place) = (open < self.max_connections).then(|| entrance.admit()).flatten() else {
             self.counters.rejected_connections.bump();
+            entrance.count_rejected();
             // A fresh socket has room for one line; if not, the client sees the close all the same.
             let _ = send(&socket, TOO_MANY, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
             return;

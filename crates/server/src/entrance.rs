@@ -1,8 +1,10 @@
 //! What a listener keeps while connections that came through it live: its limits, and how many there are.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+
+use moneta_store::{Figure, FigureKind};
 
 use crate::config::{Commands, ListenerLimits, ServerConfig};
 
@@ -21,6 +23,9 @@ pub(crate) struct Entrance {
     max_connections: Option<usize>,
     // Counted up by the acceptor alone, so that its comparison with the limit holds; down by whoever drops a place.
     open: AtomicUsize,
+    // Written by the acceptor alone.
+    opened: AtomicU64,
+    rejected: AtomicU64,
 }
 
 impl Entrance {
@@ -34,6 +39,8 @@ impl Entrance {
             idle_seconds: idle_timeout.filter(|timeout| !timeout.is_zero()).map(whole_seconds),
             max_connections: limits.max_connections,
             open: AtomicUsize::new(0),
+            opened: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
         })
     }
 
@@ -43,7 +50,38 @@ impl Entrance {
             return None;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
+        self.opened.fetch_add(1, Ordering::Relaxed);
         Some(Place(Arc::clone(self)))
+    }
+
+    /// Counts a connection that was turned away, by this listener's limit or by the node's.
+    pub(crate) fn count_rejected(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its connections, for the metrics.
+    pub(crate) fn figures(&self) -> [Figure; 3] {
+        let figure = |name, help, kind, value: u64| {
+            let labels = vec![("listener", self.name.to_string())];
+            Figure { name, help, kind, labels, value: value as f64 }
+        };
+        let open = self.open.load(Ordering::Relaxed) as u64;
+        let (opened, rejected) = (self.opened.load(Ordering::Relaxed), self.rejected.load(Ordering::Relaxed));
+        [
+            figure("listener_connections", "Client connections open, by listener.", FigureKind::Gauge, open),
+            figure(
+                "listener_connections_opened_total",
+                "Client connections accepted, by listener.",
+                FigureKind::Counter,
+                opened,
+            ),
+            figure(
+                "listener_connections_rejected_total",
+                "Connections turned away for being over the node's limit or the listener's, by listener.",
+                FigureKind::Counter,
+                rejected,
+            ),
+        ]
     }
 
     /// Whether its connections can time out.

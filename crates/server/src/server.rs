@@ -54,6 +54,7 @@ impl Server {
         let listeners = with_entrances(listeners, config);
         let must_log_in = node.authenticator.mode() != AuthMode::Off;
         let closes_idle = must_log_in || listeners.iter().any(|(_, entrance)| entrance.closes_idle());
+        let entrances = listeners.iter().map(|(_, entrance)| Arc::clone(entrance)).collect();
         let dump_seconds = whole_seconds(config.dump_timeout);
         let limits = Limits { closes_idle, dump_seconds, drain_timeout: config.drain_timeout };
 
@@ -66,7 +67,7 @@ impl Server {
         let mailboxes = start_workers(config, &limits, &stores, &node, &roster, &mut threads)?;
         // It only looks: what it would count is nobody's traffic.
         let onlooker = Worker { store: stores.online, node: Arc::clone(&node), counters: Arc::default() };
-        let observed = Arc::new(Observed::new(onlooker, Arc::clone(&stopper), addresses.clone()));
+        let observed = Arc::new(Observed::new(onlooker, Arc::clone(&stopper), addresses.clone(), entrances));
         let pulse = Arc::new(Pulse::new(Arc::clone(&stopper), mailboxes.clone()));
         start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
         for address in &addresses {

@@ -3,6 +3,7 @@
 //! Names are memcached's wherever the engine has the thing they name. Slabs are reported as one class, number 1, so that
 //! tools that read `stats items` and `stats slabs` find their totals.
 
+mod slabs;
 mod tiers;
 
 use std::fmt::Display;
@@ -42,8 +43,8 @@ pub fn write<S: Store>(worker: &Worker<S>, arguments: &[u8], style: &Style<'_>, 
     match words.next() {
         None => general(worker, &mut lister),
         Some(b"settings") => settings(worker, &mut lister),
-        Some(b"items") => items(&tiers::together(&worker.store.stats()), &mut lister),
-        Some(b"slabs") => slabs(worker, &mut lister),
+        Some(b"items") => slabs::items(worker, &mut lister),
+        Some(b"slabs") => slabs::slabs(worker, &mut lister),
         Some(b"sizes") => lister.put("sizes_status", "disabled"),
         Some(b"conns") => connections(worker, &mut lister),
         Some(b"reset") => {
@@ -212,38 +213,6 @@ fn settings<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     lister.put("idle_timeout", settings.idle_timeout);
     lister.put_flag("track_sizes", false);
     lister.put_flag("ssl_enabled", false);
-}
-
-fn items(store: &StoreStats, lister: &mut Lister<'_>) {
-    if store.items == 0 && store.total_items == 0 {
-        return;
-    }
-    lister.put("items:1:number", store.items);
-    lister.put("items:1:mem_requested", store.bytes);
-    lister.put("items:1:evicted", store.evictions);
-    lister.put("items:1:evicted_unfetched", store.evicted_unfetched);
-    lister.put("items:1:outofmemory", store.out_of_memory);
-    lister.put("items:1:reclaimed", store.reclaimed);
-    lister.put("items:1:expired_unfetched", store.expired_unfetched);
-}
-
-fn slabs<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
-    let store = tiers::together(&worker.store.stats());
-    let counters = worker.node.registry.since_reset();
-    let has_items = store.items > 0 || store.total_items > 0;
-    if has_items {
-        lister.put("1:used_chunks", store.items);
-        lister.put("1:get_hits", counters.get_hits);
-        lister.put("1:cmd_set", counters.cmd_set);
-        lister.put("1:delete_hits", counters.delete_hits);
-        lister.put("1:incr_hits", counters.incr_hits);
-        lister.put("1:decr_hits", counters.decr_hits);
-        lister.put("1:cas_hits", counters.cas_hits);
-        lister.put("1:cas_badval", counters.cas_badval);
-        lister.put("1:touch_hits", counters.touch_hits);
-    }
-    lister.put("active_slabs", u8::from(has_items));
-    lister.put("total_malloced", store.log_bytes + store.index_bytes + store.ghost_bytes);
 }
 
 fn connections<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {

@@ -1,8 +1,8 @@
-//! What the process itself costs, for `stats`.
+//! What the process itself costs, for `stats` and the metrics.
 
 use std::time::Duration;
 
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 
 /// Processor time of the process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,4 +24,41 @@ impl ProcessorTime {
         let (user, system) = (usage.user_time(), usage.system_time());
         Self { user: duration(user.tv_sec(), user.tv_usec()), system: duration(system.tv_sec(), system.tv_usec()) }
     }
+}
+
+/// Bytes of a page of `/proc/self/statm`.
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// A field of `/proc/self/statm`, in pages.
+fn statm(field: usize) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    text.split_whitespace().nth(field)?.parse().ok()
+}
+
+/// Memory of the process in RAM, in bytes.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    Some(statm(1)? * page_bytes())
+}
+
+/// Address space of the process, in bytes.
+pub(crate) fn virtual_bytes() -> Option<u64> {
+    Some(statm(0)? * page_bytes())
+}
+
+/// File descriptors that are open.
+pub(crate) fn open_descriptors() -> Option<u64> {
+    // One of them is the one that reads this folder.
+    Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
+}
+
+/// File descriptors that may be open.
+pub(crate) fn most_descriptors() -> Option<u64> {
+    getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft)
+}
+
+/// Threads of the process.
+pub(crate) fn threads() -> Option<u64> {
+    Some(std::fs::read_dir("/proc/self/task").ok()?.count() as u64)
 }

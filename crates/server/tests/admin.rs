@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use moneta_server::ServerConfig;
 use moneta_server::latency::SAMPLE;
 use moneta_store::{FlashStats, TierStats};
-use support::admin::{fetch, metrics, start, start_with};
+use support::admin::{fetch, fetch_as, metrics, start, start_with};
 use support::{TestServer, config, eventually, hit, set};
 
 #[test]
@@ -40,6 +40,52 @@ fn metrics_count_the_traffic() {
     assert_eq!(seen.get("moneta_ready"), 1.0);
     drop(client);
     eventually("the connection is gone", || metrics(&server).get("moneta_connections") == 0.0);
+}
+
+#[test]
+fn a_compare_and_swap_counts_once() {
+    let server = start();
+    let mut client = server.connect();
+    client.ask(set("key", b"value"), "STORED\r\n");
+    client.ask("cas key 0 0 1 99999\r\nx\r\n", "EXISTS\r\n");
+    let seen = metrics(&server);
+    assert_eq!(seen.get("moneta_commands_total{command=\"set\"}"), 1.0);
+    assert_eq!(seen.get("moneta_commands_total{command=\"cas\"}"), 1.0);
+}
+
+#[test]
+fn each_listeners_connections_are_told() {
+    let server = start();
+    let _client = server.connect();
+    eventually("it is accepted", || metrics(&server).get("moneta_connections") == 1.0);
+    let address = &server.running.listen_addresses()[0];
+    let seen = metrics(&server);
+    assert_eq!(seen.get(&format!("moneta_listener_connections{{listener=\"{address}\"}}")), 1.0);
+    assert_eq!(seen.get(&format!("moneta_listener_connections_opened_total{{listener=\"{address}\"}}")), 1.0);
+    assert_eq!(seen.get(&format!("moneta_listener_connections_rejected_total{{listener=\"{address}\"}}")), 0.0);
+}
+
+#[test]
+fn the_process_is_told_of_under_the_names_that_dashboards_know() {
+    let seen = metrics(&start());
+    assert!(seen.get("process_resident_memory_bytes") > 1e6);
+    assert!(seen.get("process_virtual_memory_bytes") >= seen.get("process_resident_memory_bytes"));
+    let (open, most) = (seen.get("process_open_fds"), seen.get("process_max_fds"));
+    assert!(open > 3.0 && open < most, "{open} of {most}");
+    assert!(seen.get("process_cpu_seconds_total") > 0.0 && seen.get("process_threads") > 1.0);
+}
+
+#[test]
+fn a_scrape_gets_the_format_it_asks_for() {
+    let server = start();
+    let (_, head, body) = fetch_as(&server, "/metrics", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
+    assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
+    assert!(body.contains("# TYPE moneta_sent_bytes counter\n") && body.ends_with("# EOF\n"));
+    for accept in ["*/*", "text/plain;version=0.0.4"] {
+        let (_, head, body) = fetch_as(&server, "/metrics", accept);
+        assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+        assert!(body.contains("# TYPE moneta_sent_bytes_total counter\n") && !body.contains("# EOF"));
+    }
 }
 
 #[test]
@@ -85,8 +131,11 @@ fn served(server: &TestServer) -> BTreeMap<String, String> {
 fn documented() -> BTreeMap<String, String> {
     let page = std::fs::read_to_string("../../docs/metrics.md").unwrap();
     let row = |line: &str| {
-        let mut cells = line.strip_prefix("| `moneta_")?.split('|').map(str::trim);
-        let name = format!("moneta_{}", cells.next()?.trim_end_matches('`'));
+        let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
+        let name = cells.next()?.strip_suffix('`')?.to_owned();
+        if !name.starts_with("moneta_") && !name.starts_with("process_") {
+            return None;
+        }
         Some((name, cells.next()?.to_owned()))
     };
     page.lines().filter_map(row).collect()
@@ -98,7 +147,7 @@ fn the_documented_metrics_are_the_served_ones() {
     let of_tiers = |name: &str| name.starts_with("moneta_tier_") || name.starts_with("moneta_flash_");
     let of_every_node: BTreeMap<_, _> = documented().into_iter().filter(|(name, _)| !of_tiers(name)).collect();
     assert_eq!(served(&server), of_every_node);
-    server.gate.set_tiers(FlashStats::default(), TierStats::default());
+    server.gate.set_tiers(FlashStats::default(), TierStats { upper: "ram", lower: "ssd", ..TierStats::default() });
     assert_eq!(served(&server), documented());
 }
 

@@ -15,6 +15,7 @@ fn flash(now: u64) -> FlashStats {
     read_latency.buckets[10] = 2;
     FlashStats {
         items: 1_000,
+        stored_items: 1_100,
         index_bytes: 10_000,
         buffer_bytes: 103,
         device_bytes: 104,
@@ -25,11 +26,13 @@ fn flash(now: u64) -> FlashStats {
         regions_closed: 109,
         regions_reclaiming: 110,
         regions_retired: 111,
+        regions_emptied: 211,
         oldest_second: now - 500,
         lookups: 400,
         buffer_reads: 113,
         device_reads: 200,
         device_read_bytes: 115,
+        reads_in_flight: 116,
         read_latency,
         item_bytes_written: 2_000,
         carried_bytes: 300,
@@ -56,6 +59,11 @@ fn flash(now: u64) -> FlashStats {
 
 fn tiers() -> TierStats {
     TierStats {
+        upper: "ram",
+        lower: "ssd",
+        lower_items: 1_000,
+        lower_evictions: 122,
+        lower_evicted_unfetched: 123,
         upper_hits: 201,
         lower_hits: 202,
         misses: 203,
@@ -82,6 +90,8 @@ fn metrics_tell_of_both_tiers() {
         ("moneta_tier_reads_total{tier=\"ram\"}", 201.0),
         ("moneta_tier_reads_total{tier=\"ssd\"}", 202.0),
         ("moneta_tier_reads_total{tier=\"none\"}", 203.0),
+        ("moneta_tier_items{tier=\"ram\"}", 0.0),
+        ("moneta_tier_items{tier=\"ssd\"}", 1_000.0),
         ("moneta_tier_promotions_total{result=\"done\"}", 204.0),
         ("moneta_tier_promotions_total{result=\"overtaken\"}", 205.0),
         ("moneta_tier_promotions_total{result=\"declined\"}", 206.0),
@@ -143,7 +153,7 @@ fn metrics_tell_of_both_tiers() {
 #[test]
 fn ratios_of_nothing_are_zero() {
     let server = start();
-    server.gate.set_tiers(FlashStats::default(), TierStats::default());
+    server.gate.set_tiers(FlashStats::default(), TierStats { upper: "ram", lower: "ssd", ..TierStats::default() });
     let seen = metrics(&server);
     for ratio in ["reads_per_lookup", "index_bytes_per_item", "write_amplification"] {
         assert_eq!(seen.get(&format!("moneta_flash_{ratio}")), 0.0, "{ratio}");
@@ -182,6 +192,10 @@ fn stats_tell_of_both_tiers_in_memcacheds_words_where_it_has_them() {
         ("extstore_objects_evicted", 122),
         ("extstore_objects_read", 200),
         ("extstore_objects_used", 1_000),
+        ("extstore_objects_written", 1_100 + 119),
+        ("extstore_page_evictions", 211),
+        ("extstore_bytes_used", (107 + 108 + 109 + 110) * 105),
+        ("extstore_io_queue", 116),
         ("extstore_bytes_written", 2_500),
         ("extstore_bytes_read", 115),
         ("extstore_limit_maxbytes", 104),
@@ -273,4 +287,20 @@ fn what_a_store_counts_under_names_of_its_own_is_shown_in_metrics_and_stats() {
     let seen = stats(&server);
     assert_eq!(seen.get("peer_errors_total:ab:timeout"), Some(&3), "a name in stats has no blanks");
     assert_eq!(seen.get("peer_requests_total"), Some(&7));
+}
+
+#[test]
+fn tiers_are_named_by_what_they_are_and_all_items_are_the_lower_ones() {
+    let server = start();
+    let tiers = TierStats { upper: "remote_l1", lower: "rocks", lower_items: 70, lower_evictions: 5, ..tiers() };
+    server.gate.set_only_tiers(tiers);
+    let seen = metrics(&server);
+    assert_eq!(seen.get("moneta_tier_reads_total{tier=\"remote_l1\"}"), 201.0);
+    assert_eq!(seen.get("moneta_tier_reads_total{tier=\"rocks\"}"), 202.0);
+    assert_eq!(seen.get("moneta_tier_items{tier=\"rocks\"}"), 70.0);
+    let seen = stats(&server);
+    for (name, value) in [("curr_items", 70), ("evictions", 5), ("tier_remote_l1_hits", 201), ("tier_rocks_hits", 202)]
+    {
+        assert_eq!(seen.get(name), Some(&value), "{name}");
+    }
 }

@@ -3,6 +3,8 @@
 /// Gauges and counters of a store. Counters only grow, except that `stats reset` is taken by the reader as a new base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
+    /// What holds the items, in a word: `ram`, `ssd`, `rocks`, `lmdb`, `remote`; empty if the store does not say.
+    pub kind: &'static str,
     /// Items that can be read now (dead ones not yet noticed included).
     pub items: u64,
     /// Items stored since start.
@@ -37,6 +39,10 @@ pub struct StoreStats {
     pub expired_unfetched: u64,
     /// Writes refused for want of room.
     pub out_of_memory: u64,
+    /// Seconds since the last access of the item that eviction looks at next; 0 where that is not known.
+    pub tail_idle: u64,
+    /// Seconds that the item evicted last had not been accessed for; 0 where that is not known.
+    pub evicted_idle: u64,
     /// What an engine on devices says of itself; of a tiered store its lower tier, while everything above is of its RAM.
     pub flash: Option<FlashStats>,
     /// What lies between two tiers.
@@ -48,6 +54,8 @@ pub struct StoreStats {
 pub struct FlashStats {
     /// Items that can be read now (dead ones not yet noticed included).
     pub items: u64,
+    /// Items stored by clients since start.
+    pub stored_items: u64,
     /// Bytes of memory: index.
     pub index_bytes: u64,
     /// Bytes of memory: region tables and buffers of regions being filled or written.
@@ -68,6 +76,8 @@ pub struct FlashStats {
     pub regions_reclaiming: u64,
     /// Regions in no use any more, because a device cannot read or write them.
     pub regions_retired: u64,
+    /// Regions emptied since start to make room.
+    pub regions_emptied: u64,
     /// Unix second in which the oldest region that holds something was begun; 0 without one.
     pub oldest_second: u64,
     /// Lookups that found an entry in the index.
@@ -78,6 +88,8 @@ pub struct FlashStats {
     pub device_reads: u64,
     /// Bytes read from devices for requests.
     pub device_read_bytes: u64,
+    /// Reads for requests that wait for a device now.
+    pub reads_in_flight: u64,
     /// Time from asking for a read to having it.
     pub read_latency: Latency,
     /// Bytes of keys and values stored by clients.
@@ -126,6 +138,16 @@ pub struct FlashStats {
 /// Gauges and counters of a store of two tiers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierStats {
+    /// What the upper tier is: `ram`, or `remote_l1`.
+    pub upper: &'static str,
+    /// What the lower tier is: `ssd`, `rocks`, `lmdb`, or `remote_l2`.
+    pub lower: &'static str,
+    /// Items in the lower tier, which has all of them.
+    pub lower_items: u64,
+    /// Live items that the lower tier evicted.
+    pub lower_evictions: u64,
+    /// Of these, never read.
+    pub lower_evicted_unfetched: u64,
     /// Reads answered by the upper tier.
     pub upper_hits: u64,
     /// Reads answered by the lower tier.
@@ -215,5 +237,7 @@ impl StoreStats {
         self.reclaimed += other.reclaimed;
         self.expired_unfetched += other.expired_unfetched;
         self.out_of_memory += other.out_of_memory;
+        self.tail_idle = self.tail_idle.max(other.tail_idle);
+        self.evicted_idle = self.evicted_idle.max(other.evicted_idle);
     }
 }

@@ -53,7 +53,7 @@ use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::key::Key as StoreKey;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
-use crate::stats::{Figure, StoreStats};
+use crate::stats::{Figure, StoreStats, TierStats};
 use crate::steps::start;
 use crate::store::{Cursor, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
 use crate::stripes::Stripes;
@@ -201,8 +201,22 @@ impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
     }
 
     fn stats(&self) -> StoreStats {
-        let tiers = self.shared.counters.with(&self.shared.lanes.sum());
-        StoreStats { flash: self.shared.lower.stats().flash, tiers: Some(tiers), ..self.shared.upper.stats() }
+        let (upper, lower) = (self.shared.upper.stats(), self.shared.lower.stats());
+        // Both may be servers elsewhere: which of the two is meant must show.
+        let name = |kind, remote, unknown| match kind {
+            "" => unknown,
+            "remote" => remote,
+            kind => kind,
+        };
+        let tiers = TierStats {
+            upper: name(upper.kind, "remote_l1", "l1"),
+            lower: name(lower.kind, "remote_l2", "l2"),
+            lower_items: lower.items,
+            lower_evictions: lower.evictions,
+            lower_evicted_unfetched: lower.evicted_unfetched,
+            ..self.shared.counters.with(&self.shared.lanes.sum())
+        };
+        StoreStats { flash: lower.flash, tiers: Some(tiers), ..upper }
     }
 
     fn figures(&self) -> Vec<Figure> {

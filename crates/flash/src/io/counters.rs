@@ -8,6 +8,8 @@ use moneta_store::Latency;
 /// Counters of reads for requests, shared by all threads that read.
 #[derive(Debug, Default)]
 pub struct ReadCounters {
+    /// Reads that wait for a device or are under way. Rings tell theirs once a turn.
+    pub in_flight: AtomicU64,
     /// Reads that ended, well or not.
     pub reads: AtomicU64,
     /// Bytes they brought.
@@ -26,6 +28,13 @@ impl ReadCounters {
         Latency {
             buckets: std::array::from_fn(|bucket| self.latency[bucket].load(Relaxed)),
             sum_microseconds: self.latency_sum.load(Relaxed),
+        }
+    }
+
+    /// One source of reads has `now` waiting or under way, where it told of `before`.
+    pub(super) fn change_in_flight(&self, before: u64, now: u64) {
+        if before != now {
+            self.in_flight.fetch_add(now.wrapping_sub(before), Relaxed);
         }
     }
 

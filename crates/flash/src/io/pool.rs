@@ -72,6 +72,7 @@ impl Pool {
 
     pub(super) fn read(&self, device: usize, offset: u64, bytes: usize) -> Arc<Task> {
         let task = Arc::new(Task { device, offset, bytes, asked: Instant::now(), state: Mutex::default() });
+        self.shared.counters.change_in_flight(0, 1);
         self.shared.queue.lock().tasks.push_back(Arc::clone(&task));
         self.shared.news.notify_one();
         task
@@ -98,6 +99,7 @@ impl Shared {
             if !task.state.lock().abandoned {
                 self.perform(&task);
             }
+            self.counters.change_in_flight(1, 0);
         }
     }
 

@@ -70,6 +70,8 @@ struct State {
     /// The kernel took nothing and has nothing that would call us back: whoever waits has to keep the loop turning.
     stuck: bool,
     tally: Tally,
+    /// Reads waiting or under way that the shared counters know of.
+    told: u64,
     /// Whom to wake once the state is no longer borrowed; kept for its memory.
     wakers: Vec<Waker>,
 }
@@ -132,6 +134,7 @@ impl Ring {
             let mut state = self.state.borrow_mut();
             state.turn(&self.reader.media);
             self.reader.counters.add(&mut state.tally);
+            self.tell(&mut state);
             std::mem::take(&mut state.wakers)
         };
         wakers.drain(..).for_each(Waker::wake);
@@ -145,6 +148,14 @@ impl Ring {
             self.turn();
         }
         self.turn();
+    }
+}
+
+impl Ring {
+    /// Tells the counters how many reads wait and are under way.
+    fn tell(&self, state: &mut State) {
+        let now = u64::from(state.in_kernel) + state.waiting.len() as u64;
+        self.reader.counters.change_in_flight(std::mem::replace(&mut state.told, now), now);
     }
 }
 
@@ -179,6 +190,7 @@ impl State {
             in_kernel: 0,
             stuck: false,
             tally: Tally::default(),
+            told: 0,
             wakers: Vec::new(),
         })
     }

@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 use super::figures;
 use super::metrics::{self, Metric, Sort};
 use super::observed::Observed;
+use super::process;
 use super::tiers;
 use crate::client_memory::Holding;
 use crate::counters::Totals;
@@ -55,7 +56,7 @@ impl Snapshot {
             totals: node.registry.totals(),
             latencies: node.registry.latencies(),
             store: (observed.store)(),
-            figures: (observed.figures)(),
+            figures: observed.all_figures(),
             held: node.registry.holding(),
             client_memory: node.client_memory.limit() as u64,
             max_connections: node.settings.max_connections,
@@ -87,6 +88,7 @@ impl Collector for Snapshot {
                 encoder.encode_descriptor(real.name, real.help, None, MetricType::Gauge)?.encode_gauge(&value)?;
             }
         }
+        process::encode(&mut encoder)?;
         self.encode_latencies(&mut encoder)?;
         self.encode_device_latency(&mut encoder)?;
         figures::encode(&self.figures, &mut encoder)

@@ -7,10 +7,12 @@
 mod collector;
 mod desk;
 mod figures;
+mod format;
 mod listener;
 mod metrics;
 mod observed;
 mod pages;
+mod process;
 mod tiers;
 
 use std::io;

@@ -6,6 +6,7 @@ use moneta_protocol::command::{Style, TextStyle};
 use moneta_store::{Figure, Health, Store, StoreStats};
 
 use crate::config::ListenAddress;
+use crate::entrance::Entrance;
 use crate::lifecycle::{Phase, Stopper};
 use crate::node::Node;
 use crate::session::Worker;
@@ -27,11 +28,18 @@ pub(crate) struct Observed {
     pub(crate) stopper: Arc<Stopper>,
     /// Where clients connect.
     pub(crate) addresses: Vec<ListenAddress>,
+    /// The listeners' connections, in the same order.
+    entrances: Vec<Arc<Entrance>>,
 }
 
 impl Observed {
     /// Everything of a server that answers `worker`'s commands.
-    pub(crate) fn new<S>(worker: Worker<S>, stopper: Arc<Stopper>, addresses: Vec<ListenAddress>) -> Self
+    pub(crate) fn new<S>(
+        worker: Worker<S>,
+        stopper: Arc<Stopper>,
+        addresses: Vec<ListenAddress>,
+        entrances: Vec<Arc<Entrance>>,
+    ) -> Self
     where
         S: Store + Clone + Send + Sync + 'static,
     {
@@ -50,7 +58,15 @@ impl Observed {
             stats: Box::new(stats),
             stopper,
             addresses,
+            entrances,
         }
+    }
+
+    /// What the store counts under names of its own, and what listeners do.
+    pub(super) fn all_figures(&self) -> Vec<Figure> {
+        let mut figures = (self.figures)();
+        figures.extend(self.entrances.iter().flat_map(|entrance| entrance.figures()));
+        figures
     }
 
     /// Whether clients may be sent here, if the store is in `health`.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::collector;
 use super::desk::{Desk, Unanswered, ask};
+use super::format::Format;
 use crate::lifecycle::Phase;
 
 /// How long numbers of the store are waited for: less than the ten seconds that Prometheus waits for a scrape.
@@ -17,16 +18,18 @@ const NUMBERS_WITHIN: Duration = Duration::from_secs(8);
 /// How long the store's health is waited for.
 const HEALTH_WITHIN: Duration = Duration::from_secs(5);
 
-/// Metrics for Prometheus, in the OpenMetrics text format.
-pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
+/// Metrics for Prometheus, in the text format that is asked for.
+pub(super) async fn metrics(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
+    let accept: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let format = Format::preferred(&accept.join(","));
     let observed = match desk.observed() {
         Ok(observed) => observed,
         Err(doing) => return unavailable(&doing),
     };
     match ask(&desk.metrics, NUMBERS_WITHIN, move || collector::text(&observed)).await {
         Ok(Ok(text)) => {
-            let format = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, format)], text).into_response()
+            let head = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
+            (head, format.of(text)).into_response()
         }
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         Err(Unanswered) => unavailable(NO_ANSWER),

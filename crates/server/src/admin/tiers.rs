@@ -29,25 +29,34 @@ fn between(now: &Snapshot, read: impl Fn(&TierStats) -> Vec<(Labels, u64)>) -> V
 pub(super) const TABLE: &[Metric] = &[
     counter("moneta_tier_reads", "Reads of items, by the tier that answered.", |now| {
         between(now, |tiers| {
-            by("tier", &[("ram", tiers.upper_hits), ("ssd", tiers.lower_hits), ("none", tiers.misses)])
+            by("tier", &[(tiers.upper, tiers.upper_hits), (tiers.lower, tiers.lower_hits), ("none", tiers.misses)])
         })
     }),
-    counter("moneta_tier_promotions", "Hits on SSD by what became of bringing their item into RAM.", |now| {
-        between(now, |tiers| {
-            by(
-                "result",
-                &[
-                    ("done", tiers.promotions),
-                    ("overtaken", tiers.promotions_overtaken),
-                    ("declined", tiers.promotions_declined),
-                ],
-            )
-        })
+    gauge("moneta_tier_items", "Items by tier; the lower tier has all of them.", |now| {
+        between(now, |tiers| by("tier", &[(tiers.upper, now.store.items), (tiers.lower, tiers.lower_items)]))
     }),
-    counter("moneta_tier_writes_withheld", "Writes kept in RAM only, to spare the device.", |now| {
-        between(now, |tiers| one(tiers.writes_withheld))
-    }),
-    counter("moneta_tier_write_failures", "Writes that the SSD tier failed.", |now| {
+    counter(
+        "moneta_tier_promotions",
+        "Hits in the lower tier by what became of bringing their item into the upper one.",
+        |now| {
+            between(now, |tiers| {
+                by(
+                    "result",
+                    &[
+                        ("done", tiers.promotions),
+                        ("overtaken", tiers.promotions_overtaken),
+                        ("declined", tiers.promotions_declined),
+                    ],
+                )
+            })
+        },
+    ),
+    counter(
+        "moneta_tier_writes_withheld",
+        "Writes kept in the upper tier only, to spare the device of the lower one.",
+        |now| between(now, |tiers| one(tiers.writes_withheld)),
+    ),
+    counter("moneta_tier_write_failures", "Writes that the lower tier failed.", |now| {
         between(now, |tiers| one(tiers.lower_failures))
     }),
     counter("moneta_tier_key_waits", "Requests that waited for another one on the same key.", |now| {

@@ -11,18 +11,22 @@ use super::Lister;
 /// The numbers of all tiers together, where memcached has one name for them: the lower tier has all items, and only what it
 /// gives up is gone.
 pub(super) fn together(store: &StoreStats) -> StoreStats {
-    let Some(flash) = &store.flash else { return *store };
-    StoreStats { items: flash.items, evictions: flash.evictions, evicted_unfetched: flash.evicted_unfetched, ..*store }
+    let (items, evictions, evicted_unfetched) = match (&store.flash, &store.tiers) {
+        (Some(flash), _) => (flash.items, flash.evictions, flash.evicted_unfetched),
+        (None, Some(tiers)) => (tiers.lower_items, tiers.lower_evictions, tiers.lower_evicted_unfetched),
+        (None, None) => return *store,
+    };
+    StoreStats { items, evictions, evicted_unfetched, ..*store }
 }
 
 /// Appends everything on tiers; nothing of a store in RAM alone.
 pub(super) fn list(store: &StoreStats, lister: &mut Lister<'_>) {
     if let Some(tiers) = &store.tiers {
+        lister.put(&format!("{}_items", tiers.upper), store.items);
+        lister.put(&format!("{}_evictions", tiers.upper), store.evictions);
         list_between(tiers, lister);
     }
     if let Some(flash) = &store.flash {
-        lister.put("ram_items", store.items);
-        lister.put("ram_evictions", store.evictions);
         list_extstore(flash, lister);
         list_flash(flash, lister);
     }
@@ -41,8 +45,8 @@ pub(super) fn list_figures(figures: &[Figure], lister: &mut Lister<'_>) {
 fn list_between(tiers: &TierStats, lister: &mut Lister<'_>) {
     lister.put("get_extstore", tiers.lower_hits);
     lister.put("recache_from_extstore", tiers.promotions);
-    lister.put("tier_ram_hits", tiers.upper_hits);
-    lister.put("tier_ssd_hits", tiers.lower_hits);
+    lister.put(&format!("tier_{}_hits", tiers.upper), tiers.upper_hits);
+    lister.put(&format!("tier_{}_hits", tiers.lower), tiers.lower_hits);
     lister.put("tier_misses", tiers.misses);
     lister.put("tier_promotions_overtaken", tiers.promotions_overtaken);
     lister.put("tier_promotions_declined", tiers.promotions_declined);
@@ -55,16 +59,18 @@ fn list_extstore(flash: &FlashStats, lister: &mut Lister<'_>) {
     lister.put("miss_from_extstore", flash.false_matches);
     lister.put("badcrc_from_extstore", flash.checksum_failures);
     lister.put("extstore_compact_rescues", flash.carried_items);
+    let used = flash.regions_open + flash.regions_sealed + flash.regions_closed + flash.regions_reclaiming;
+    lister.put("extstore_page_evictions", flash.regions_emptied);
     lister.put("extstore_pages_free", flash.regions_free);
-    lister.put(
-        "extstore_pages_used",
-        flash.regions_open + flash.regions_sealed + flash.regions_closed + flash.regions_reclaiming,
-    );
+    lister.put("extstore_pages_used", used);
     lister.put("extstore_objects_evicted", flash.evictions);
+    lister.put("extstore_objects_written", flash.stored_items + flash.carried_items);
     lister.put("extstore_objects_read", flash.device_reads);
     lister.put("extstore_objects_used", flash.items);
     lister.put("extstore_bytes_written", flash.device_written_bytes);
     lister.put("extstore_bytes_read", flash.device_read_bytes);
+    lister.put("extstore_bytes_used", used * flash.region_bytes);
+    lister.put("extstore_io_queue", flash.reads_in_flight);
     lister.put("extstore_limit_maxbytes", flash.device_bytes);
 }
 

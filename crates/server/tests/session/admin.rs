@@ -1,5 +1,6 @@
 //! The commands of operators.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -196,4 +197,47 @@ fn details_are_counted_by_prefix_while_asked_for() {
         ("get p:a\r\nstats detail dump\r\n", "END\r\nPREFIX p get 1 hit 0 set 0 del 0\r\nEND\r\n"),
         ("stats detail off\r\nstats detail\r\n", "OK\r\nCLIENT_ERROR usage: stats detail on|off|dump\r\n"),
     ]);
+}
+
+/// The numbers of class 1 that `stats items` and `stats slabs` tell.
+fn class(
+    talk: &mut Talk,
+    worker: &moneta_server::session::Worker<moneta_store::model::ModelStore>,
+) -> BTreeMap<String, u64> {
+    let text = String::from_utf8(talk.say(worker, b"stats items\r\nstats slabs\r\n")).unwrap();
+    let number = |line: &str| {
+        let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+        let name = name.strip_prefix("items:").unwrap_or(name);
+        Some((name.to_owned(), value.parse().ok()?))
+    };
+    text.lines().filter_map(number).collect()
+}
+
+/// What `memcached-tool HOST display` reckons with.
+#[test]
+fn the_numbers_of_a_slab_class_fit_together() {
+    let settings = NodeSettings { memory: 64 << 20, ..NodeSettings::default() };
+    let worker = worker(settings, Authenticator::off());
+    let mut talk = Talk::new();
+    for number in 0..50 {
+        talk.say(
+            &worker,
+            format!("set k{number} 0 {} 10\r\n0123456789\r\n", if number < 25 { 1 } else { 0 }).as_bytes(),
+        );
+    }
+    let first = class(&mut talk, &worker);
+    let of = |name: &str| *first.get(name).unwrap_or_else(|| panic!("no {name} in {first:?}"));
+    assert_eq!((of("1:number"), of("1:used_chunks")), (50, 50));
+    assert!(of("1:mem_requested") < of("1:chunk_size") * 50, "{first:?}");
+    assert_eq!(of("1:total_chunks"), of("1:total_pages") * of("1:chunks_per_page"));
+    assert_eq!(of("1:free_chunks"), of("1:total_chunks") - 50);
+    assert!(of("1:chunks_per_page") * of("1:chunk_size") <= 1 << 20);
+    for name in ["1:age", "1:evicted", "1:evicted_time", "1:outofmemory", "1:free_chunks_end"] {
+        of(name);
+    }
+    worker.node.clock.advance(10);
+    for number in 0..25 {
+        talk.say(&worker, format!("set other{number} 0 0 10\r\n0123456789\r\n").as_bytes());
+    }
+    assert_eq!(class(&mut talk, &worker)["total_malloced"], of("total_malloced"), "expired items make room for others");
 }

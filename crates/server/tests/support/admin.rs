@@ -30,14 +30,24 @@ pub fn fetch(server: &TestServer, path: &str) -> (u16, String) {
 
 /// The same of an admin side that may have no server.
 pub fn fetch_from(admin: &Admin, path: &str) -> (u16, String) {
+    let (status, _, body) = fetch_accepting(admin, path, "application/openmetrics-text");
+    (status, body)
+}
+
+/// Status, head and body of a page, for a client that accepts `accept`.
+pub fn fetch_as(server: &TestServer, path: &str, accept: &str) -> (u16, String, String) {
+    fetch_accepting(server.admin.as_ref().unwrap(), path, accept)
+}
+
+fn fetch_accepting(admin: &Admin, path: &str, accept: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(admin.address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: moneta\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: moneta\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap();
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, body.to_owned())
+    (status, head.to_owned(), body.to_owned())
 }
 
 /// Samples by name and labels as written, and types by family.

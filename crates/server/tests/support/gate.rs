@@ -59,6 +59,11 @@ impl Gate {
         self.0.lock().unwrap().tiers = (Some(flash), Some(tiers));
     }
 
+    /// Lets the store behind it say that of its tiers, neither of which is flash.
+    pub fn set_only_tiers(&self, tiers: TierStats) {
+        self.0.lock().unwrap().tiers = (None, Some(tiers));
+    }
+
     /// Lets the store behind it say that of its health.
     pub fn set_health(&self, health: Health) {
         self.0.lock().unwrap().health = health;

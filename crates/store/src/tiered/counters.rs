@@ -48,6 +48,7 @@ impl Counters {
             writes_withheld: self.writes_withheld.load(Ordering::Relaxed),
             lower_failures: self.lower_failures.load(Ordering::Relaxed),
             key_waits: self.key_waits.load(Ordering::Relaxed),
+            ..TierStats::default()
         }
     }
 }

@@ -122,6 +122,18 @@ fn a_second_hit_promotes_where_the_policy_says_so() {
 }
 
 #[test]
+fn the_lower_tiers_items_are_told_beside_the_upper_ones() {
+    let pair = Pair::new();
+    pair.set("a", "1").done();
+    pair.set("b", "1").done();
+    pair.evict("a");
+    let stats = pair.store.stats();
+    let tiers = stats.tiers.unwrap();
+    assert_eq!((stats.items, tiers.lower_items), (1, 2), "whatever engine the lower tier is");
+    assert_eq!((tiers.upper, tiers.lower), ("l1", "l2"), "models do not say what they are");
+}
+
+#[test]
 fn an_uncounted_read_promotes_an_item_without_marking_it_as_read() {
     let pair = Pair::new();
     pair.set("k", "1").done();

@@ -1,0 +1,30 @@
+//! What the process takes of the machine, under the names that Prometheus' own client libraries use.
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use crate::usage::{self, ProcessorTime};
+
+/// Writes all of it; what the operating system does not tell is left out.
+pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let times = ProcessorTime::now();
+    let seconds = (times.user + times.system).as_secs_f64();
+    encoder
+        .encode_descriptor("process_cpu_seconds", "Processor time, user and system.", None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, _, u64>(&seconds, None)?;
+    let gauges = [
+        ("process_resident_memory_bytes", "Memory in RAM.", usage::resident_bytes()),
+        ("process_virtual_memory_bytes", "Address space.", usage::virtual_bytes()),
+        ("process_open_fds", "Open file descriptors.", usage::open_descriptors()),
+        ("process_max_fds", "Most file descriptors that may be open.", usage::most_descriptors()),
+        ("process_threads", "Threads.", usage::threads()),
+    ];
+    for (name, help, value) in gauges {
+        if let Some(value) = value {
+            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+        }
+    }
+    Ok(())
+}

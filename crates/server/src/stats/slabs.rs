@@ -1,0 +1,110 @@
+//! `stats items` and `stats slabs`: what memcached tells by slab class, of which there is one here, number 1.
+//!
+//! Tools reckon with these numbers (`memcached-tool display`, phpMemcachedAdmin), so they must fit together: chunks are of the size that
+//! an item takes on average, rounded up, and pages of memcached's size divide all memory that items may take. It is set aside
+//! from the start as far as clients can tell, so it does not grow with what is stored.
+
+use moneta_store::{Store, StoreStats};
+
+use super::{Lister, tiers};
+use crate::session::Worker;
+
+/// Bytes of a slab page in memcached.
+const PAGE: u64 = 1 << 20;
+
+/// Class 1 as memcached would have it.
+struct Class {
+    chunk_size: u64,
+    chunks_per_page: u64,
+    pages: u64,
+    used_chunks: u64,
+}
+
+impl Class {
+    /// `upper` is what the store says of its RAM, where `bytes` are; `items` is how many there are in all.
+    fn of(upper: &StoreStats, items: u64, memory: u64) -> Self {
+        let room = match (upper.limit, &upper.flash) {
+            (1.., _) => upper.limit,
+            (0, Some(flash)) => flash.device_bytes,
+            (0, None) => memory,
+        };
+        let chunk_size = upper.bytes.checked_div(upper.items).unwrap_or(0) + 1;
+        Self {
+            chunk_size,
+            chunks_per_page: (PAGE / chunk_size).max(1),
+            pages: room.div_ceil(PAGE).max(1),
+            used_chunks: items,
+        }
+    }
+
+    fn total_chunks(&self) -> u64 {
+        (self.pages * self.chunks_per_page).max(self.used_chunks)
+    }
+}
+
+/// Whether there is anything to tell of class 1.
+fn is_used(store: &StoreStats) -> bool {
+    store.items > 0 || store.total_items > 0
+}
+
+/// `stats items`.
+pub(super) fn items<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
+    let upper = worker.store.stats();
+    let store = tiers::together(&upper);
+    if !is_used(&store) {
+        return;
+    }
+    // What leaves an SSD leaves with its region: nothing there is older than the oldest one.
+    let now = u64::from(worker.node.clock.now());
+    let by_region = store.flash.map(|flash| match flash.oldest_second {
+        0 => 0,
+        second => now.saturating_sub(second),
+    });
+    let evicted_time = match by_region {
+        Some(age) => {
+            if store.evictions > 0 {
+                age
+            } else {
+                0
+            }
+        }
+        None => store.evicted_idle,
+    };
+    lister.put("items:1:number", store.items);
+    lister.put("items:1:age", by_region.unwrap_or(store.tail_idle));
+    lister.put("items:1:mem_requested", store.bytes);
+    lister.put("items:1:evicted", store.evictions);
+    lister.put("items:1:evicted_time", evicted_time);
+    lister.put("items:1:outofmemory", store.out_of_memory);
+    lister.put("items:1:reclaimed", store.reclaimed);
+    lister.put("items:1:expired_unfetched", store.expired_unfetched);
+    lister.put("items:1:evicted_unfetched", store.evicted_unfetched);
+}
+
+/// `stats slabs`.
+pub(super) fn slabs<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
+    let upper = worker.store.stats();
+    let store = tiers::together(&upper);
+    let counters = worker.node.registry.since_reset();
+    let class = Class::of(&upper, store.items, worker.node.settings.memory);
+    let is_used = is_used(&store);
+    if is_used {
+        lister.put("1:chunk_size", class.chunk_size);
+        lister.put("1:chunks_per_page", class.chunks_per_page);
+        lister.put("1:total_pages", class.pages);
+        lister.put("1:total_chunks", class.total_chunks());
+        lister.put("1:used_chunks", class.used_chunks);
+        lister.put("1:free_chunks", class.total_chunks() - class.used_chunks);
+        lister.put("1:free_chunks_end", 0);
+        lister.put("1:get_hits", counters.get_hits);
+        lister.put("1:cmd_set", counters.cmd_set);
+        lister.put("1:delete_hits", counters.delete_hits);
+        lister.put("1:incr_hits", counters.incr_hits);
+        lister.put("1:decr_hits", counters.decr_hits);
+        lister.put("1:cas_hits", counters.cas_hits);
+        lister.put("1:cas_badval", counters.cas_badval);
+        lister.put("1:touch_hits", counters.touch_hits);
+    }
+    lister.put("active_slabs", u8::from(is_used));
+    lister.put("total_malloced", class.pages * PAGE);
+}
