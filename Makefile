@@ -17,7 +17,7 @@ TESTED := --workspace --exclude moneta-rocks --features moneta/lmdb
 ENGINES := -p moneta-rocks -p moneta-embedded -p moneta -p moneta-conformance \
 	--features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 
-.PHONY: help run build test test-engines test-python test-clients test-go test-java lint fuzz crash bench
+.PHONY: help run build test test-engines test-python test-clients test-go test-java lint fuzz crash miri bench
 
 help:
 	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
@@ -27,6 +27,7 @@ help:
 	@echo 'make lint          formatting, clippy, dependencies'
 	@echo 'make fuzz          fuzz the decoder, the session and the region reader for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
+	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
 	@echo 'make bench         how to compare with memcached'
 
 run:
@@ -74,6 +75,9 @@ fuzz:
 
 crash:
 	MONETA_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test -p moneta-flash --test breaking crash:: -- --nocapture
+
+miri:
+	scripts/miri.sh
 
 bench:
 	@echo 'docs/benchmarks.md has the commands; a first one:'

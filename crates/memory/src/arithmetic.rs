@@ -54,7 +54,7 @@ impl Shard {
             return parse_number(&value);
         }
         let from = found.header.value_start();
-        parse_number(&self.segments.bytes(found.location)[from..from + found.header.value_length as usize])
+        parse_number(self.segments.bytes(found.location, from..from + found.header.value_length as usize))
     }
 
     fn create_number(&mut self, key: &Key<'_>, create: &Create, request: &Arithmetic, now: u32) -> Number {

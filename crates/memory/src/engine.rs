@@ -14,7 +14,6 @@ use moneta_store::{
 use crate::config::{ConfigError, MemoryConfig};
 use crate::large::Published;
 use crate::read::{LARGE, Pinned, Read};
-use crate::record::Header;
 use crate::segments::Location;
 use crate::shard::{Found, Shard, Shared, location_of};
 use crate::sync::Mutex;
@@ -322,7 +321,7 @@ impl Shard {
         (0..classes).all(|_| {
             self.index.walk(walk, |position, payload| {
                 let location = location_of(payload);
-                let header = Header::read(self.segments.bytes(location));
+                let header = self.segments.header(location);
                 if header.expiry.is_dead(now) {
                     return;
                 }

@@ -15,7 +15,7 @@ use moneta_store::{Expiry, Key, Written};
 
 use crate::log::{Cas, Draft, Room};
 use crate::read::{LARGE, Pinned};
-use crate::record::{FRAGMENT_HEADER_BYTES, Header, NO_FRAGMENT, mark};
+use crate::record::{FRAGMENT_HEADER_BYTES, NO_FRAGMENT, mark};
 use crate::segments::Location;
 use crate::shard::{Found, Shard};
 use crate::write::{HEADER_MAX, Order, Plan, Version};
@@ -163,7 +163,7 @@ impl Shard {
     /// Takes the hiding mark off a record and its fragments.
     fn reveal(&mut self, location: Location, version: &Version) -> u64 {
         let cas = self.new_cas(version.new_cas);
-        let mut header = Header::read(self.segments.bytes(location));
+        let mut header = self.segments.header(location);
         header.set(mark::DEAD, false);
         header.set(version.marks, true);
         header.cas_field = cas;

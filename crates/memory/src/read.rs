@@ -71,7 +71,12 @@ impl Shard {
             found = match self.apply(key, found, request, now, &mut meta) {
                 Ok(found) => found,
                 // It went to make room for its own touch.
-                Err(_) if self.find(key, now).is_err() => return Ok(Read::Missing(Missing { expired: false })),
+                Err(_) if self.find(key, now).is_err() => {
+                    return match request.vivify {
+                        Some(exptime) => self.vivify(key, exptime, request, now, visitor),
+                        None => Ok(Read::Missing(Missing { expired: false })),
+                    };
+                }
                 Err(error) => return Err(error),
             };
         }
@@ -101,7 +106,7 @@ impl Shard {
             return Read::Large(self.pin(found, meta));
         }
         let start = header.value_start();
-        let first = &self.segments.bytes(found.location)[start..start + header.first_length as usize];
+        let first = self.segments.bytes(found.location, start..start + header.first_length as usize);
         if header.split {
             let length = (header.value_length - header.first_length) as usize;
             let rest = Fragments { segments: &self.segments, next: header.next, length };

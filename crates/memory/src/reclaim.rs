@@ -240,7 +240,7 @@ impl Shard {
     fn owner_of_fragment(&self, hash: u64, fragment: Location) -> Option<Found> {
         let segments = &self.segments;
         let (position, payload) = self.index.find(hash, |payload| {
-            let header = Header::read(segments.bytes(location_of(payload)));
+            let header = segments.header(location_of(payload));
             let mut next = header.next;
             while header.split && next != NO_FRAGMENT {
                 if next == fragment.0 {
@@ -251,14 +251,13 @@ impl Shard {
             false
         })?;
         let location = location_of(payload);
-        let header = Header::read(self.segments.bytes(location));
+        let header = self.segments.header(location);
         Some(Found { position, location, hits: hits_of(payload), header })
     }
 
     /// The index entry of a live record, and the hash of its key.
     pub(crate) fn owner(&self, location: Location, header: Header) -> Option<(Found, u64)> {
-        let start = header.bytes();
-        let key = &self.segments.bytes(location)[start..start + header.key_length as usize];
+        let key = self.segments.key(location);
         let hash = Key::new(key, self.shared.seed).hash;
         let (position, payload) = self.index.find(hash, |payload| location_of(payload) == location)?;
         Some((Found { position, location, hits: hits_of(payload), header }, hash))

@@ -129,11 +129,15 @@ pub(crate) fn header_bytes(marks: u8, split: bool) -> usize {
         + if split { SPLIT_BYTES } else { 0 }
 }
 
-/// The key of the record that `bytes` begin with, without decoding the rest.
+/// Bytes before the key of the record that begins with `bytes`, one unit.
 #[inline]
-pub(crate) fn key_of(bytes: &[u8]) -> &[u8] {
-    let start = header_bytes(bytes[0], u16_at(bytes, 2) == SPLIT);
-    &bytes[start..start + bytes[1] as usize]
+pub(crate) fn header_length(bytes: &[u8]) -> usize {
+    header_bytes(bytes[0], u16_at(bytes, 2) == SPLIT)
+}
+
+/// Bytes of the header of the record without a key that begins with `bytes`, one unit.
+pub(crate) fn fragment_header_length(bytes: &[u8]) -> usize {
+    if bytes[0] & mark::FRAGMENT != 0 { FRAGMENT_HEADER_BYTES } else { UNIT }
 }
 
 impl Header {
@@ -331,8 +335,7 @@ mod tests {
                 let mut bytes = vec![0; 128];
                 header.write(&mut bytes);
                 assert_eq!(Header::read(&bytes), header);
-                bytes[header.bytes()..header.value_start()].fill(b'k');
-                assert_eq!(key_of(&bytes), [b'k'; 30]);
+                assert_eq!(header_length(&bytes[..UNIT]), header.bytes());
             }
         }
     }
@@ -348,8 +351,8 @@ mod tests {
         let mut bytes = [0; 32];
         fragment.write(&mut bytes);
         assert!(is_fragment(&bytes));
-        assert_eq!(Fragment::read(&bytes), fragment);
+        assert_eq!(Fragment::read(&bytes[..fragment_header_length(&bytes[..UNIT])]), fragment);
         Fragment::fill(&mut bytes[..8]);
-        assert_eq!(Fragment::read(&bytes).size(), 8);
+        assert_eq!(Fragment::read(&bytes[..fragment_header_length(&bytes[..UNIT])]).size(), 8);
     }
 }

@@ -97,7 +97,7 @@ impl Shard {
         let to = self.segments.take(log, size, found.header.expiry);
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        bytes.extend_from_slice(&self.segments.bytes(from)[..size]);
+        bytes.extend_from_slice(self.segments.bytes(from, 0..size));
         self.segments.bytes_mut(to, 0, size).copy_from_slice(&bytes);
         self.scratch = bytes;
         Ok(to)

@@ -18,7 +18,10 @@ use std::ops::Range;
 use moneta_pages::{PAGE_BYTES, Page};
 use moneta_store::Expiry;
 
-use crate::record::{FRAGMENT_HEADER_BYTES, Fragment, Header, NO_FRAGMENT, UNIT, is_fragment, mark};
+use crate::record::{
+    FRAGMENT_HEADER_BYTES, Fragment, Header, NO_FRAGMENT, UNIT, fragment_header_length, header_length, is_fragment,
+    mark,
+};
 
 /// Offset of the first record. Not 0, so that no location is 0.
 pub(crate) const FIRST: usize = UNIT;
@@ -304,11 +307,23 @@ impl Segments {
         self.segment(number).log
     }
 
-    /// The segment's written bytes from `location` on.
+    /// The header of the record at `location`.
     #[inline]
-    pub(crate) fn bytes(&self, location: Location) -> &[u8] {
-        let segment = self.segment(location.segment());
-        segment.page.slice(location.offset()..segment.written as usize)
+    pub(crate) fn header(&self, location: Location) -> Header {
+        self.segment(location.segment()).header(location.offset())
+    }
+
+    /// The key of the record at `location`, without decoding the rest.
+    #[inline]
+    pub(crate) fn key(&self, location: Location) -> &[u8] {
+        self.segment(location.segment()).key(location.offset())
+    }
+
+    /// A range of bytes behind `location`, all of it in one record: behind that another thread may be filling room.
+    #[inline]
+    pub(crate) fn bytes(&self, location: Location, range: Range<usize>) -> &[u8] {
+        let offset = location.offset();
+        self.segment(location.segment()).page.slice(offset + range.start..offset + range.end)
     }
 
     /// Asks the processor for the first cache lines of a record.
@@ -332,15 +347,14 @@ impl Segments {
 
     /// Where the payload of the fragment at `location` lies, and the fragment.
     pub(crate) fn fragment(&self, location: Location) -> (Fragment, &[u8]) {
-        let bytes = self.bytes(location);
-        let fragment = Fragment::read(bytes);
-        (fragment, &bytes[FRAGMENT_HEADER_BYTES..FRAGMENT_HEADER_BYTES + fragment.length as usize])
+        let fragment = self.segment(location.segment()).fragment(location.offset());
+        (fragment, self.bytes(location, FRAGMENT_HEADER_BYTES..FRAGMENT_HEADER_BYTES + fragment.length as usize))
     }
 
     /// Marks a record and its fragments dead and gives up segments that were emptied by it.
     #[inline]
     pub(crate) fn kill(&mut self, location: Location) {
-        let header = Header::read(self.bytes(location));
+        let header = self.header(location);
         self.bury(location, header.size());
         let mut next = if header.split { header.next } else { NO_FRAGMENT };
         while next != NO_FRAGMENT {
@@ -417,14 +431,13 @@ impl Segments {
         if offset >= segment.written as usize {
             return None;
         }
-        let bytes = segment.page.slice(offset..segment.written as usize);
         let location = Location::new(number, offset);
-        if is_fragment(bytes) {
-            let fragment = Fragment::read(bytes);
+        if is_fragment(segment.page.slice(offset..offset + UNIT)) {
+            let fragment = segment.fragment(offset);
             let live = fragment.marks & mark::DEAD == 0;
             return Some((Entry::Fragment { live }, offset + fragment.size()));
         }
-        let header = Header::read(bytes);
+        let header = segment.header(offset);
         let next = offset + header.size();
         let entry = if header.is(mark::DEAD) { Entry::Dead } else { Entry::Live(location, header) };
         Some((entry, next))
@@ -476,7 +489,27 @@ pub(crate) struct Census {
     pub(crate) soonest: u32,
 }
 
+// No slice reaches behind the record it is for: there another thread may be filling room without the shard's lock, and a slice
+// over bytes that are written meanwhile is undefined, read or not.
 impl Segment {
+    #[inline]
+    fn header(&self, offset: usize) -> Header {
+        let length = header_length(self.page.slice(offset..offset + UNIT));
+        Header::read(self.page.slice(offset..offset + length))
+    }
+
+    #[inline]
+    fn key(&self, offset: usize) -> &[u8] {
+        let first = self.page.slice(offset..offset + UNIT);
+        let start = offset + header_length(first);
+        self.page.slice(start..start + usize::from(first[1]))
+    }
+
+    fn fragment(&self, offset: usize) -> Fragment {
+        let length = fragment_header_length(self.page.slice(offset..offset + UNIT));
+        Fragment::read(self.page.slice(offset..offset + length))
+    }
+
     #[inline]
     fn note_expiry(&mut self, expiry: Expiry) {
         if expiry != Expiry::NEVER && (self.soonest == 0 || expiry.0 < self.soonest) {

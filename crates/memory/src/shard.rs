@@ -10,7 +10,7 @@ use moneta_pages::PagePool;
 use moneta_store::{Clock, Departed, Departure, ItemMeta, Key, Observer, StoreStats};
 
 use crate::ghosts::Ghosts;
-use crate::record::{CAS_SHORT_END, Header, key_of, mark};
+use crate::record::{CAS_SHORT_END, Header, mark};
 use crate::segments::{Location, Log, Segments};
 
 /// Bits of a hash that a slot keeps: what the location and the hit count leave.
@@ -143,10 +143,10 @@ impl Shard {
     #[inline]
     pub(crate) fn find(&mut self, key: &Key<'_>, now: u32) -> Result<Found, Missing> {
         let segments = &self.segments;
-        let found = self.index.find(key.hash, |payload| key_of(segments.bytes(location_of(payload))) == key.bytes);
+        let found = self.index.find(key.hash, |payload| segments.key(location_of(payload)) == key.bytes);
         let Some((position, payload)) = found else { return Err(Missing { expired: false }) };
         let location = location_of(payload);
-        let header = Header::read(self.segments.bytes(location));
+        let header = self.segments.header(location);
         let found = Found { position, location, hits: hits_of(payload), header };
         if header.expiry.is_dead(now) {
             self.expire(&found);
@@ -180,7 +180,7 @@ impl Shard {
 
     /// Takes out an item that the index has no room for any more.
     pub(crate) fn evict_unindexed(&mut self, location: Location) {
-        let header = Header::read(self.segments.bytes(location));
+        let header = self.segments.header(location);
         self.note_eviction(location, &header);
         self.segments.kill(location);
     }
@@ -217,7 +217,7 @@ impl Shard {
 
     fn key_at(&self, location: Location, header: &Header) -> &[u8] {
         let start = header.bytes();
-        &self.segments.bytes(location)[start..start + header.key_length as usize]
+        self.segments.bytes(location, start..start + header.key_length as usize)
     }
 
     /// Counts a read: hit bits, last access, fetched.
@@ -304,8 +304,7 @@ impl Shard {
     /// The value of an item that is short enough to lie whole in its record, or a copy put together in `scratch`.
     pub(crate) fn copy_value(&self, found: &Found, into: &mut Vec<u8>) {
         let start = found.header.value_start();
-        let bytes = self.segments.bytes(found.location);
-        into.extend_from_slice(&bytes[start..start + found.header.first_length as usize]);
+        into.extend_from_slice(self.segments.bytes(found.location, start..start + found.header.first_length as usize));
         let mut next = found.header.next;
         while found.header.split && next != crate::record::NO_FRAGMENT {
             let (fragment, payload) = self.segments.fragment(Location(next));

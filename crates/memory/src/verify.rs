@@ -77,8 +77,7 @@ impl Shard {
         let mut fragments = census.fragments.clone();
         for (&location, &header) in &census.records {
             let location = Location(location);
-            let start = header.bytes();
-            let key = &self.segments.bytes(location)[start..start + header.key_length as usize];
+            let key = self.segments.key(location);
             hold!(keys.insert(key), "two live records of one key");
             let hash = Key::new(key, self.shared.seed).hash;
             let entry = self.index.find(hash, |payload| location_of(payload) == location);

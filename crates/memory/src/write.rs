@@ -307,7 +307,7 @@ impl Shard {
         while self.index.insert(hash, payload(location, 0)).is_err() {
             let Some((position, payload)) = self.index.rivals(hash).next() else { return };
             let location = location_of(payload);
-            let header = Header::read(self.segments.bytes(location));
+            let header = self.segments.header(location);
             self.evict(&Found { position, location, hits: hits_of(payload), header });
         }
     }

@@ -34,6 +34,15 @@ fn forgets_but_never_errs_when_memory_is_short() {
     suite::run(|config, clock| memory(config, clock, 1), Options::lossy());
 }
 
+/// Found by the test above: a read with touch and vivify, whose item went to make room for its touch, missed.
+#[test]
+fn a_read_that_drives_its_own_item_out_creates_it_where_that_is_asked() {
+    let make = |config, clock| memory(config, clock, 1);
+    let failure =
+        suite::find_failure(make, |_| unreachable!("RAM never waits"), Options::lossy(), 7_581_172_789_060_246_780);
+    assert!(failure.is_none(), "{}", failure.expect("there is one").reason);
+}
+
 #[test]
 fn forgets_but_never_errs_with_values_of_many_segments() {
     let config = SuiteConfig { memory: 8 << 20, value_max: 1 << 20 };
