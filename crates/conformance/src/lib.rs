@@ -24,3 +24,12 @@ pub mod server;
 pub mod split;
 pub mod stacks;
 pub mod steady;
+
+/// The seed of this run, for tests that leave something to chance: from the environment's `MONETA_SEED`, else from the system.
+/// Prints it, in the form in which it is taken.
+pub fn seed() -> u64 {
+    let given = std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("MONETA_SEED={seed}");
+    seed
+}

@@ -46,7 +46,7 @@ fn garbage(rng: &mut fastrand::Rng) -> Vec<u8> {
 fn garbage_disturbs_no_other_connection() -> Result<()> {
     let mut server = start(&Options::default())?;
     let mut healthy = server.connect()?;
-    let seed = fastrand::u64(..);
+    let seed = moneta_conformance::seed();
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut open = Vec::new();
     for number in 0..GARBAGE_CONNECTIONS {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use moneta_conformance::book::{Answer, Book, Newer, REPLY_LIMIT, Seen, Shape, Tally, read_answer, read_request};
 use moneta_conformance::client::Client;
+use moneta_conformance::seed;
 use moneta_conformance::split::{FLUSH_INTERVAL, Part, Split};
 use moneta_conformance::steady::Steady;
 
@@ -33,8 +34,9 @@ const ATTEMPTS: usize = 1200;
 const PAUSE: Duration = Duration::from_millis(50);
 
 fn books(may_fail: bool) -> Vec<Book> {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
+    let seed = seed();
+    // Of the moments at which processes are ended, too.
+    fastrand::seed(seed);
     (0..WRITERS).map(|writer| Book::new(writer, seed, Shape { may_fail, ..SHAPE })).collect()
 }
 

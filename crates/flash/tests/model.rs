@@ -32,7 +32,7 @@ fn forgets_but_does_not_err_when_room_is_short() {
 
 #[test]
 fn keeps_its_promises_among_threads() {
-    suite::concurrent(|_, clock| tier(AMPLE, clock, |_| {}), 4, fastrand::u64(..));
+    suite::concurrent(|_, clock| tier(AMPLE, clock, |_| {}), 4, suite::seed());
 }
 
 /// When an item was read last is not written down.

@@ -39,7 +39,7 @@ fn what_was_evicted_does_not_come_back() {
 fn threads_neither_lose_nor_tear() {
     let folder = tempfile::tempdir().expect("a folder");
     let make = |_: SuiteConfig, clock| Lmdb::open(&common::config(&folder, AMPLE), clock).expect("the folder opens");
-    suite::concurrent(make, 4, fastrand::u64(..));
+    suite::concurrent(make, 4, suite::seed());
 }
 
 /// With little RAM above.

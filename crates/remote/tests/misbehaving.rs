@@ -87,8 +87,7 @@ fn unreliable(mut visit: Visit, dice: &AtomicU64) {
 }
 
 fn nobody_gets_anothers_reply(protocol: Protocol) {
-    let dice = AtomicU64::new(fastrand::u64(..));
-    println!("dice: {}", dice.load(Ordering::Relaxed));
+    let dice = AtomicU64::new(moneta_store::suite::seed());
     let peer = Peer::play(Some(protocol), move |visit| unreliable(visit, &dice));
     let store = remote(RemoteConfig { connections: 2, ..impatient(&peer) });
     let (hits, errors) = (AtomicUsize::new(0), AtomicUsize::new(0));

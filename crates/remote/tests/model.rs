@@ -69,5 +69,5 @@ fn threads_neither_lose_nor_tear() {
         let path = servers.serve(memory(config, Arc::clone(&clock)), config, Arc::clone(&clock));
         remote(&path, config.value_max, clock)
     };
-    suite::concurrent(make, 4, fastrand::u64(..));
+    suite::concurrent(make, 4, suite::seed());
 }

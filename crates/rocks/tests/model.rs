@@ -65,7 +65,7 @@ fn a_log_that_is_synced_keeps_every_write() {
 fn threads_neither_lose_nor_tear() {
     let folder = tempfile::tempdir().expect("a folder");
     let make = |_: SuiteConfig, clock| Rocks::open(&common::config(&folder, AMPLE), clock).expect("the folder opens");
-    suite::concurrent(make, 4, fastrand::u64(..));
+    suite::concurrent(make, 4, suite::seed());
 }
 
 /// An engine with a log, which is killed without a sync before.

@@ -218,6 +218,15 @@ impl Options {
     }
 }
 
+/// The seed of this run, for tests that leave something to chance: from the environment's `MONETA_SEED`, else from the system.
+/// Prints it, in the form in which it is taken.
+pub fn seed() -> u64 {
+    let given = std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("MONETA_SEED={seed}");
+    seed
+}
+
 /// How a store differs from the model.
 #[derive(Debug)]
 pub struct Failure {
@@ -269,9 +278,7 @@ fn run_with<S: Store>(
     restart: impl Fn(&S, bool),
     options: Options,
 ) {
-    let first = std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok());
-    let first = first.unwrap_or_else(|| fastrand::u64(..));
-    println!("MONETA_SEED={first}");
+    let first = seed();
     for round in 0..u64::from(options.rounds) {
         let seed = first.wrapping_add(round);
         if let Some(failure) = find_with(&make, &idle, &restart, options, seed) {
@@ -300,6 +307,8 @@ fn find_with<S: Store>(
     let sequence = generate::sequence(options, seed);
     let attempt = |operations: &[Operation]| {
         let clock = Arc::new(if options.real_time { Clock::system() } else { Clock::manual(START) });
+        // What the store, and what a test puts below it, leave to chance: so that a seed repeats that too.
+        fastrand::seed(seed);
         let store = make(options.config, Arc::clone(&clock));
         runner::run(&store, &idle, &restart, clock, &sequence.keys, operations, options)
     };

@@ -16,7 +16,7 @@ pub(crate) struct ModelItem {
     value: Vec<u8>,
     flags: u32,
     cas: u64,
-    expiry: Expiry,
+    pub(crate) expiry: Expiry,
     last_access: u32,
     fetched: bool,
     stale: bool,

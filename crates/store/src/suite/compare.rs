@@ -16,8 +16,9 @@ pub(super) struct Comparison {
     pub(super) bare_numbers: bool,
     /// Of items nothing is known but value, flags and CAS value, and of writes not even that.
     pub(super) bare_items: bool,
-    /// The store came back and may have found again what expired and was forgotten before.
-    pub(super) came_back: bool,
+    /// What expired may be there although the model has forgotten it: the store came back and found it again, or it had lost
+    /// one part of the item and still has another.
+    pub(super) may_be_expired: bool,
 }
 
 impl Comparison {
@@ -27,7 +28,7 @@ impl Comparison {
             (Outcome::Hit(expected), Outcome::Hit(actual)) => self.items(expected, actual),
             (Outcome::Miss { expired: expected }, Outcome::Miss { expired: actual }) => {
                 // A store may have lost sight of what expired, but must not call expired what did not.
-                if *actual && !expected && !self.came_back {
+                if *actual && !expected && !self.may_be_expired {
                     Err("a miss that claims expiry, where nothing expired".into())
                 } else {
                     Ok(())

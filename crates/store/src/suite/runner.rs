@@ -1,6 +1,6 @@
 //! Runs a sequence on a store and on the model and stops at the first difference.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,6 +37,8 @@ pub(super) struct Runner<'a, S> {
     pub(super) book: CasBook,
     /// Keys under which something may lie: a dead or flushed item may, until the store notices.
     pub(super) laid: HashSet<usize>,
+    /// When items die of which the store may have lost a part and kept the rest.
+    remains: HashMap<usize, Expiry>,
     clock: Arc<Clock>,
     keys: &'a [Vec<u8>],
     walk: Option<Walk>,
@@ -93,6 +95,7 @@ pub(super) fn run<S: Store>(
         options,
         book: CasBook::default(),
         laid: HashSet::new(),
+        remains: HashMap::new(),
         clock,
         keys,
         walk: None,
@@ -199,11 +202,24 @@ impl<'a, S: Store> Runner<'a, S> {
     pub(super) fn comparison(&self, number: usize) -> Comparison {
         let Options { last_access_slack, fetched_slack, expiry_slack, bare_numbers, bare_items, .. } = self.options;
         let (versions, came_back) = (self.book.versions(number), self.options.restarts);
-        Comparison { versions, last_access_slack, fetched_slack, expiry_slack, bare_numbers, bare_items, came_back }
+        let remains_died = self.remains.get(&number).is_some_and(|expiry| expiry.is_dead(self.clock.now()));
+        let may_be_expired = came_back || remains_died;
+        Comparison {
+            versions,
+            last_access_slack,
+            fetched_slack,
+            expiry_slack,
+            bare_numbers,
+            bare_items,
+            may_be_expired,
+        }
     }
 
     /// Notes that the store has evicted a key.
     pub(super) fn forget(&mut self, number: usize) {
+        if let Some(item) = self.model.remember(&self.keys[number]) {
+            self.remains.insert(number, item.expiry);
+        }
         self.model.restore(&self.keys[number], None);
         self.laid.remove(&number);
     }
@@ -222,9 +238,8 @@ impl<'a, S: Store> Runner<'a, S> {
         }
         let compare = compare.map(|pair| pair.model);
         let Err(reason) = self.agree(operation, number, compare, &done, &after) else { return Ok(()) };
-        if self.options.mode == Mode::Exact || before.is_none() {
-            return Err(reason);
-        }
+        let Some(before) = before.filter(|_| self.options.mode == Mode::Lossy) else { return Err(reason) };
+        self.remains.insert(number, before.expiry);
         self.model.restore(key.bytes, None);
         self.agree(operation, number, compare, &done, &after)
             .map_err(|other| format!("{reason}; nor had the item been evicted before: {other}"))
@@ -265,6 +280,7 @@ impl<'a, S: Store> Runner<'a, S> {
             self.forget(number);
         } else if self.model.remember(key.bytes).is_some() {
             self.laid.insert(number);
+            self.remains.remove(&number);
         } else if matches!(done, Outcome::Deleted(Deleted::Deleted)) {
             self.laid.remove(&number);
         }
