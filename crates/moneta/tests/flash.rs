@@ -188,6 +188,7 @@ fn both_ways_of_reading_devices_serve_the_same() {
         let node = place.start(more);
         assert_eq!(get_all(&node, 1), 1, "{more:?}");
         assert_eq!(stat(&node, "tier_ssd_hits"), 1);
+        node.wait_for_log("the SSD tier is open");
         let says = |part: &str| node.log().contains(part);
         assert_eq!(says("io=\"threads\""), more.contains(&"threads"), "{}", node.log());
         assert!(!more.contains(&"--flash-direct=false") || says("io=\"buffered\""), "{}", node.log());
@@ -268,7 +269,7 @@ fn a_tier_may_grow_and_keeps_what_it_has() {
     assert!(message.contains("become smaller (40 MiB before)") && message.contains("flash_start_empty"), "{message}");
     let node = place.start(&["--flash-start-empty"]);
     assert_eq!(get_all(&node, 1), 0);
-    assert!(node.log().contains("starts empty"), "{}", node.log());
+    node.wait_for_log("starts empty");
 }
 
 fn inspect(place: &Place, more: &[&str]) -> std::process::Command {

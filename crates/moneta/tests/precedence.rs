@@ -81,7 +81,7 @@ fn every_option_can_be_set_by_its_environment_variable() {
         "idle_timeout" | "drain_timeout" | "login_timeout" | "lame_duck" => "7s",
         "admin_commands" => "flush_all,watch",
         "output_limit" | "max_item_size" => "30KiB",
-        "memory" => "77MiB",
+        "memory" | "client_memory" => "77MiB",
         "admin" => "off",
         "log_format" => "json",
         "log_level" => "warn",

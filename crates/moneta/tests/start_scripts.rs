@@ -91,8 +91,10 @@ fn what_changes_nothing_is_said_in_a_line_each() {
     ];
     let node = Node::start(&flags);
     assert_eq!(node.exchange("mn\r\n"), "MN\r\n");
+    let named = ["-k", "-L", "-C", "-f", "-n", "-o modern", "-o hashpower", "-o no_lru_crawler", "-o ext_threads"];
+    named.iter().for_each(|flag| node.wait_for_log(&format!("\"{flag}\"")));
     let log = node.log();
-    for flag in ["-k", "-L", "-C", "-f", "-n", "-o modern", "-o hashpower", "-o no_lru_crawler", "-o ext_threads"] {
+    for flag in named {
         let lines = log.lines().filter(|line| line.contains(&format!("\"{flag}\"")));
         assert_eq!(lines.count(), 1, "{flag}: {log}");
     }
