@@ -392,7 +392,7 @@ impl Reclaimer {
         let inner = &self.inner;
         for shard in inner.shards() {
             let points_here = |location: Location| inner.regions.region_of(location.block()) == region;
-            if let Swept::All(gone) = sweep(shard, points_here, |lost| inner.note_lost(lost), || true) {
+            if let Swept::All(gone) = sweep(shard, points_here, |_, _| (), |lost| inner.note_lost(lost), || true) {
                 count(&inner.counters.evictions, gone);
             }
         }

@@ -189,7 +189,7 @@ impl Entering {
     fn end(self, inner: &Inner) {
         let shards: Vec<_> = inner.shards().collect();
         in_parallel(inner, shards.len(), |number| {
-            sweep(shards[number], Location::is_tombstone, |lost| inner.note_lost(lost), || true);
+            sweep(shards[number], Location::is_tombstone, |_, _| (), |lost| inner.note_lost(lost), || true);
         });
         let records = self.left_out.into_inner();
         if records > 0 {

@@ -166,7 +166,12 @@ impl Shard {
         self.flushed = self.flushed.saturating_sub(1);
     }
 
-    /// Items, without what the last flush noted has taken. While that is swept out of the index, a few less than there are.
+    /// Entries that a flush had taken are being swept out of the index.
+    pub(crate) fn note_removed(&mut self, entries: usize) {
+        self.flushed = self.flushed.saturating_sub(entries);
+    }
+
+    /// Items, without what the last flush noted has taken.
     pub(crate) fn items(&self) -> u64 {
         self.index.len().saturating_sub(self.flushed) as u64
     }

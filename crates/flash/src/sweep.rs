@@ -22,10 +22,12 @@ pub(crate) enum Swept {
 }
 
 /// Removes the entries of a shard whose location `goes`, and gives back memory if that leaves much of it empty. Entries for
-/// which there is no room in less memory go too, and are told to `lost`. Stops as soon as `may_go_on` says so.
+/// which there is no room in less memory go too, and are told to `lost`. `removed` is told how many go in a step, under the lock under
+/// which they go. Stops as soon as `may_go_on` says so.
 pub(crate) fn sweep(
     shard: &Mutex<Shard>,
     goes: impl Fn(Location) -> bool,
+    removed: impl Fn(&mut Shard, usize),
     mut lost: impl FnMut(Lost),
     may_go_on: impl Fn() -> bool,
 ) -> Swept {
@@ -45,6 +47,7 @@ pub(crate) fn sweep(
                 });
         }
         swept += gone.len() as u64;
+        removed(&mut shard, gone.len());
         gone.drain(..).for_each(|position| shard.index.remove(position));
         // To who waits for the lock, if anybody does.
         MutexGuard::unlock_fair(shard);
@@ -72,7 +75,8 @@ impl Inner {
         let floor = self.log.floor();
         let goes = |location: Location| self.regions.get(self.regions.region_of(location.block())).sequence() < floor;
         for shard in self.shards() {
-            if sweep(shard, goes, |lost| self.note_lost(lost), &may_go_on) == Swept::Stopped {
+            shard.lock().note_floor(floor);
+            if sweep(shard, goes, Shard::note_removed, |lost| self.note_lost(lost), &may_go_on) == Swept::Stopped {
                 return self.reclaim.leave_flushed(regions);
             }
             shard.lock().note_swept(floor);
