@@ -307,8 +307,6 @@ fn find_with<S: Store>(
     let sequence = generate::sequence(options, seed);
     let attempt = |operations: &[Operation]| {
         let clock = Arc::new(if options.real_time { Clock::system() } else { Clock::manual(START) });
-        // What the store, and what a test puts below it, leave to chance: so that a seed repeats that too.
-        fastrand::seed(seed);
         let store = make(options.config, Arc::clone(&clock));
         runner::run(&store, &idle, &restart, clock, &sequence.keys, operations, options)
     };
