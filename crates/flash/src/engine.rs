@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
+use crossbeam_utils::CachePadded;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
     Clock, Cursor, Deleted, Driver, Expiry, Health, Install, Item, ItemRef, Key, Lookup, Number, Observer, Pending,
@@ -33,9 +34,8 @@ use crate::shard::{Room, Shard};
 use crate::snapshot;
 use crate::threads::{Joined, Threads};
 
-/// A shard on cache lines of its own: its neighbours' locks are busy too.
-#[repr(align(128))]
-struct Slot(Mutex<Shard>);
+/// A shard on cache lines that no other shard shares: its neighbours' locks are busy too.
+type Slot = CachePadded<Mutex<Shard>>;
 
 /// Everything that handles share.
 pub(crate) struct Inner {
@@ -204,7 +204,7 @@ fn check_retired(regions: usize, retired: usize) -> Result<(), FlashError> {
 
 fn make_shards(bits: u32, index_bytes: u64) -> Result<(Box<[Slot]>, Shards), FlashError> {
     let room = Room::new(index_bytes, 1 << bits);
-    let slot = |_| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&room))?)));
+    let slot = |_| Ok(Slot::new(Mutex::new(Shard::new(Arc::clone(&room))?)));
     let shards: std::io::Result<_> = (0..1 << bits).map(slot).collect();
     let shards = shards.map_err(|source| FlashError::Start { what: "the index", source })?;
     Ok((shards, Shards::new(bits)))
@@ -213,11 +213,11 @@ fn make_shards(bits: u32, index_bytes: u64) -> Result<(Box<[Slot]>, Shards), Fla
 impl Inner {
     #[inline]
     pub(crate) fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        &self.shards[self.identities.number(hash)].0
+        &self.shards[self.identities.number(hash)]
     }
 
     pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
-        self.shards.iter().map(|slot| &slot.0)
+        self.shards.iter().map(|slot| &**slot)
     }
 
     pub(crate) fn shard_count(&self) -> usize {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use moneta_store::{Departed, Departure, Key};
 use parking_lot::{Condvar, Mutex};
+use pollster::block_on;
 use rustix::io::Errno;
 use rustix::process::{getpriority_process, setpriority_process};
 
@@ -33,7 +34,6 @@ use crate::regions::State;
 use crate::salvage;
 use crate::survey::{Survey, Use, survey};
 use crate::sweep::{Swept, sweep};
-use crate::threads::block_on;
 
 /// How often regions are looked for that have expired, and how long a device that failed is left alone.
 const PAUSE: Duration = Duration::from_millis(500);

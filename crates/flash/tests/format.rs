@@ -37,27 +37,11 @@ fn get(flash: &Flash, key: &str) -> Option<Item> {
     let mut visitor = |item: &ItemRef<'_>| seen = Some(Item { meta: item.meta, value: item.value.to_vec() });
     let lookup = match flash.peek(&Key::new(key.as_bytes(), flash.seed()), &mut visitor) {
         Step::Done(ended) => ended.unwrap(),
-        Step::Wait(pending) => block_on(pending),
+        Step::Wait(pending) => pollster::block_on(pending).unwrap(),
     };
     match lookup {
         Lookup::Found(item) => Some(item),
         _ => seen,
-    }
-}
-
-fn block_on(mut pending: moneta_store::Pending<Lookup>) -> Lookup {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    loop {
-        match pending.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
-            std::task::Poll::Ready(ended) => return ended.unwrap(),
-            std::task::Poll::Pending => std::thread::park(),
-        }
     }
 }
 
@@ -66,12 +50,7 @@ fn fill(flash: &Flash) {
     set(flash, "flushed", b"gone", &Write::default());
     match flash.flush(Exptime(0)) {
         Step::Done(ended) => ended.unwrap(),
-        Step::Wait(mut pending) => {
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            while pending.as_mut().poll(&mut context).is_pending() {
-                std::thread::yield_now();
-            }
-        }
+        Step::Wait(pending) => pollster::block_on(pending).unwrap(),
     }
     for number in 0..300 {
         set(flash, &format!("plain {number}"), &[b'a' + (number % 26) as u8; 1000], &Write::default());

@@ -2,23 +2,17 @@
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use moneta_flash::inspect::{RegionState, inspect};
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_store::request::{Delete, Write};
 use moneta_store::{Clock, Key, Step, Store};
 
-/// Waits for a step's end: whether one has to wait depends on how far the flusher is.
+/// Waits for a step's end.
 fn finish<T>(step: Step<T>) -> T {
     match step {
         Step::Done(ended) => ended.unwrap(),
-        Step::Wait(mut pending) => loop {
-            if let std::task::Poll::Ready(ended) = pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return ended.unwrap();
-            }
-            std::thread::yield_now();
-        },
+        Step::Wait(pending) => pollster::block_on(pending).unwrap(),
     }
 }
 

@@ -29,20 +29,8 @@ impl Tier {
     }
 }
 
-fn wait<T>(mut pending: Pending<T>) -> T {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    loop {
-        match pending.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
-            std::task::Poll::Ready(ended) => return ended.unwrap(),
-            std::task::Poll::Pending => std::thread::park(),
-        }
-    }
+fn wait<T>(pending: Pending<T>) -> T {
+    pollster::block_on(pending).unwrap()
 }
 
 fn finish<T>(step: Step<T>) -> T {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crossbeam_utils::CachePadded;
 use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
@@ -22,9 +23,8 @@ use crate::write::{Order, Version};
 /// Classes of the index that one batch of a walk visits.
 const WALK_CLASSES: usize = 64;
 
-/// A shard on cache lines of its own: its neighbours' locks are busy too.
-#[repr(align(128))]
-struct Slot(Mutex<Shard>);
+/// A shard on cache lines that no other shard shares: its neighbours' locks are busy too.
+type Slot = CachePadded<Mutex<Shard>>;
 
 /// The memory engine. Clones are handles on the same store.
 #[derive(Clone)]
@@ -67,7 +67,7 @@ impl Memory {
         let quota = MemoryConfig::quota(config.limit, count);
         let pool = Arc::clone(&shared.pool);
         let shards = (0..count)
-            .map(|number| Ok(Slot(Mutex::new(Shard::new(Arc::clone(&shared), number as u64, quota)?))))
+            .map(|number| Ok(Slot::new(Mutex::new(Shard::new(Arc::clone(&shared), number as u64, quota)?))))
             .collect::<std::io::Result<Arc<[Slot]>>>()
             .map_err(ConfigError::Memory)?;
         let shift = 64 - count.trailing_zeros();
@@ -91,7 +91,7 @@ impl Memory {
     /// Says what does not add up.
     #[cfg(feature = "testing")]
     pub fn verify(&self) -> Result<(), String> {
-        self.shards.iter().try_for_each(|slot| slot.0.lock().verify())
+        self.shards.iter().try_for_each(|slot| slot.lock().verify())
     }
 
     /// Evicts down, or grows, to `quota` pages a shard, unless the limit is another one than `limit` meanwhile.
@@ -100,7 +100,7 @@ impl Memory {
         let _one_at_a_time = self.resizing.lock();
         for slot in self.shards.iter() {
             // A piece at a time, so that other commands get their turn at the lock.
-            while is_current() && slot.0.lock().approach(quota) {
+            while is_current() && slot.lock().approach(quota) {
                 std::thread::yield_now();
             }
         }
@@ -124,7 +124,7 @@ impl Memory {
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         // With one shard the shift is 64, and no bit chooses.
         let number = hash.checked_shr(self.shift).unwrap_or(0);
-        &self.shards[number as usize].0
+        &self.shards[number as usize]
     }
 
     #[inline]
@@ -238,15 +238,15 @@ impl Store for Memory {
 
     fn flush(&self, delay: Exptime) -> Step<()> {
         // Once for all: the clock may turn on the way from shard to shard.
-        let now = self.shards[0].0.lock().settle();
+        let now = self.shards[0].lock().settle();
         let moment = Expiry::resolve(delay, now).0;
-        self.shards.iter().for_each(|slot| slot.0.lock().flush(moment));
+        self.shards.iter().for_each(|slot| slot.lock().flush(moment));
         Step::done(())
     }
 
     fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         let Some(slot) = self.shards.get(cursor.shard) else { return Walking::End };
-        let mut shard = slot.0.lock();
+        let mut shard = slot.lock();
         shard.settle();
         let token = cursor.token.take().and_then(|token| token.downcast::<Walk>().ok());
         let walk = token.unwrap_or_else(|| Box::new(shard.index.begin_walk()));
@@ -264,7 +264,7 @@ impl Store for Memory {
         let shrinking = self.is_shrinking();
         let mut sum =
             StoreStats { kind: "ram", limit: self.limit.load(Ordering::Relaxed), shrinking, ..StoreStats::default() };
-        self.shards.iter().for_each(|slot| sum.add(&slot.0.lock().census()));
+        self.shards.iter().for_each(|slot| sum.add(&slot.lock().census()));
         sum
     }
 
@@ -296,7 +296,7 @@ impl Store for Memory {
     }
 
     fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.shards.iter().for_each(|slot| slot.0.lock().observer.clone_from(&observer));
+        self.shards.iter().for_each(|slot| slot.lock().observer.clone_from(&observer));
     }
 }
 

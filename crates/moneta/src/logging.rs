@@ -6,8 +6,9 @@
 mod repeats;
 
 use std::io::{IsTerminal, stderr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
@@ -36,7 +37,7 @@ impl LogLevel {
     /// # Errors
     /// If the log is gone, which it never is while the process runs.
     pub fn set(&self, settings: LogSettings) -> anyhow::Result<()> {
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = settings.base;
+        *self.base.lock() = settings.base;
         Ok(self.handle.reload(LevelFilter::from_level(settings.level()))?)
     }
 
@@ -45,7 +46,7 @@ impl LogLevel {
     /// # Errors
     /// As [`LogLevel::set`].
     pub fn set_verbosity(&self, verbosity: u32) -> anyhow::Result<()> {
-        let base = *self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        let base = *self.base.lock();
         Ok(self.handle.reload(LevelFilter::from_level(level(base, verbosity)))?)
     }
 }

@@ -1,11 +1,12 @@
 //! SIGHUP: options are looked at again; what can change while serving changes, the rest is named in the log.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::ArgMatches;
 use moneta_server::node::Node;
 use moneta_store::Store;
+use parking_lot::Mutex;
 
 use crate::logging::LogLevel;
 use crate::options::resolve::Resolved;
@@ -47,7 +48,7 @@ impl<S: Store> Reload<S> {
     }
 
     fn try_run(&self) -> anyhow::Result<()> {
-        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_force = self.in_force.lock();
         let wanted = Resolved::gather(&self.matches, |name| std::env::var_os(name))?;
         let settings = Settings::new(&wanted)?;
         let differences = differences(&in_force, &wanted);

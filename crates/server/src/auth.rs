@@ -1,8 +1,10 @@
 //! Who may log in: the users of an ASCII authentication file (`-Y`) and of SASL PLAIN, reloadable while serving.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 /// Whether connections have to log in, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +128,7 @@ impl Authenticator {
 
     /// Replaces the users. Who has logged in stays so if user and password are in the new list.
     pub fn reload(&self, users: Users) {
-        let mut current = self.users.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.users.write();
         *current = Arc::new(users.identified(&current, &self.next_id));
         self.reloads.fetch_add(1, Ordering::Release);
     }
@@ -147,7 +149,7 @@ impl Authenticator {
     }
 
     fn users(&self) -> Arc<Users> {
-        Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.users.read())
     }
 }
 

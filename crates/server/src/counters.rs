@@ -4,8 +4,10 @@
 //! Nothing here is ever set back: `stats reset` keeps the sums of that moment and shows the difference, so that a metrics
 //! system sees counters that only grow.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::client_memory::{Holding, Kind, Ledger};
 use crate::latency::{Latencies, LatencyTotals};
@@ -197,7 +199,7 @@ impl Registry {
     /// Sums since the last `stats reset`; gauges as they are.
     pub fn since_reset(&self) -> Totals {
         let totals = self.totals();
-        let base = *self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        let base = *self.base.lock();
         totals.since(&base)
     }
 
@@ -205,7 +207,7 @@ impl Registry {
     pub fn reset(&self) {
         let mut totals = self.totals();
         totals.curr_connections = 0;
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+        *self.base.lock() = totals;
     }
 
     /// Histograms of all workers, summed.
@@ -232,8 +234,8 @@ impl Registry {
         self.lock().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Counters>>> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Counters>>> {
+        self.workers.lock()
     }
 }
 

@@ -1,24 +1,25 @@
 //! Keys in lines meant for people and tools: percent-encoded, so that a line stays a line.
 
-/// Appends `key`, every byte but letters, digits, `-`, `.`, `_` and `~` as `%XX` (RFC 3986).
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+
+/// Every byte but letters, digits, `-`, `.`, `_` and `~`, the unreserved characters of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Appends `key` with every reserved byte as `%XX`.
 pub fn percent_encode(key: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in key {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-        }
+    for piece in percent_encoding::percent_encode(key, RESERVED) {
+        out.extend_from_slice(piece.as_bytes());
     }
 }
 
-/// Appends text that tools show as it is: only what would break a line, or be taken for an escape, is encoded as `%XX`.
+/// Appends text that tools show as it is: only what would break a line, or be taken for an escape, is encoded as `%XX`. Other
+/// bytes stay, those that are not ASCII too, which no [`AsciiSet`] can say.
 pub fn escape_text(text: &[u8], out: &mut Vec<u8>) {
-    for byte in text {
-        if *byte > b' ' && !matches!(byte, 0x7f | b'%') {
-            out.push(*byte);
+    for &byte in text {
+        if byte > b' ' && !matches!(byte, 0x7f | b'%') {
+            out.push(byte);
         } else {
-            percent_encode(&[*byte], out);
+            out.extend_from_slice(percent_encoding::percent_encode_byte(byte).as_bytes());
         }
     }
 }
@@ -38,5 +39,12 @@ mod tests {
         percent_encode(b"a b%\n\xc3:~", &mut out);
         assert_eq!(out, b"a%20b%25%0A%C3%3A~");
         assert!(is_text_key(b"key:1") && !is_text_key(b"a b") && !is_text_key(b"a\x7f"));
+    }
+
+    #[test]
+    fn text_stays_as_it_is_but_for_what_breaks_a_line() {
+        let mut out = Vec::new();
+        escape_text(b"a:b c%\x7f\r\n\xc3\xa9", &mut out);
+        assert_eq!(out, b"a:b%20c%25%7F%0D%0A\xc3\xa9");
     }
 }

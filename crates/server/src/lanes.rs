@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crossbeam_utils::CachePadded;
+
 /// Lanes there are.
 pub(crate) const LANES: usize = 16;
 
@@ -15,23 +17,19 @@ pub(crate) fn lane() -> usize {
     LANE.with(|lane| *lane)
 }
 
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Lane(AtomicU64);
-
 /// A count that threads raise without getting into each other's way.
 #[derive(Debug, Default)]
-pub(crate) struct Tally([Lane; LANES]);
+pub(crate) struct Tally([CachePadded<AtomicU64>; LANES]);
 
 impl Tally {
     /// One more.
     #[inline]
     pub(crate) fn bump(&self) {
-        self.0[lane()].0.fetch_add(1, Ordering::Relaxed);
+        self.0[lane()].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The sum. What is counted meanwhile may be missing.
     pub(crate) fn sum(&self) -> u64 {
-        self.0.iter().map(|lane| lane.0.load(Ordering::Relaxed)).sum()
+        self.0.iter().map(|lane| lane.load(Ordering::Relaxed)).sum()
     }
 }

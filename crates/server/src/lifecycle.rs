@@ -10,9 +10,11 @@
 //! an earlier one.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::node::Lifecycle;
 
@@ -80,7 +82,7 @@ impl Stopper {
 
     /// Lets `waker` be woken at every change of phase, and now if there was one already.
     pub(crate) fn notify(&self, waker: Arc<mio::Waker>) {
-        let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wakers = self.wakers.lock();
         if self.phase() != Phase::Running {
             wake(&waker);
         }
@@ -93,7 +95,7 @@ impl Stopper {
             return;
         }
         tracing::info!(phase = phase.name(), "shutting down");
-        for waker in self.wakers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for waker in self.wakers.lock().iter() {
             wake(waker);
         }
     }

@@ -3,9 +3,11 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Wake, Waker};
 use std::thread::ThreadId;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::entrance::Place;
 use crate::lifecycle::wake;
@@ -119,7 +121,7 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Letters> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.letters.lock()
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
 
 use crate::escape::escape_text;
 use crate::lanes::{LANES, lane};
@@ -48,16 +50,8 @@ pub enum Use {
     Delete,
 }
 
-/// What one thread has counted; on cache lines of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Lane(Mutex<HashMap<Box<[u8]>, Counts>>);
-
-impl Lane {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Counts>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// What one thread has counted.
+type Lane = CachePadded<Mutex<HashMap<Box<[u8]>, Counts>>>;
 
 /// Counts by prefix.
 #[derive(Debug, Default)]

@@ -1,6 +1,8 @@
 //! Whether a server's workers turn: what a supervisor's watchdog wants to know.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::Mailbox;
@@ -24,7 +26,7 @@ impl Pulse {
     /// Numbers of the workers that have not turned since the last call, from 0; and has all of them turn before the next. A
     /// worker that has nothing to do turns then, so between two calls there must be time enough for that.
     pub fn standing_still(&self) -> Vec<usize> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let mut still = Vec::new();
         for (number, (worker, last)) in self.workers.iter().zip(last.iter_mut()).enumerate() {
             let beats = worker.beats();

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use moneta_store::Clock;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::client_memory::ClientMemory;
 use crate::node::{ConnectionView, ListConnections, Peer};
@@ -181,7 +182,7 @@ impl Roster {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 }
 

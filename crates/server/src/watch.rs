@@ -4,13 +4,14 @@
 //! that reads too slowly loses lines, never holds anybody up, and is told how many it lost.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Waker};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use moneta_protocol::request::{Exptime, Write, WriteMode};
 use moneta_store::{Departed, Departure, Observer, Store, Written};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::escape::percent_encode;
 use crate::lanes::Tally;
@@ -86,7 +87,7 @@ struct Queue {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 
     /// Appends a line or counts it as skipped; whether there was room. `unheard`: of its streams, events that no watcher had room
@@ -287,11 +288,11 @@ impl Hub {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Queue>>> {
-        self.queues.read().unwrap_or_else(PoisonError::into_inner)
+        self.queues.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Vec<Arc<Queue>>> {
-        self.queues.write().unwrap_or_else(PoisonError::into_inner)
+        self.queues.write()
     }
 
     /// Whether anybody watches anything.
@@ -317,7 +318,7 @@ impl Hub {
 
     fn note_heard(&self, queues: &[Arc<Queue>]) {
         // One at a time: who is last has seen what the others have changed.
-        let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _noting = self.noting.lock();
         let has_room = |queue: &&Arc<Queue>| !queue.is_full.load(Ordering::Relaxed);
         let heard = queues.iter().filter(has_room).fold(0, |heard, queue| heard | queue.streams);
         self.heard.store(heard, Ordering::Relaxed);

@@ -5,7 +5,7 @@
 
 mod state;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use moneta_protocol::item::{Item, ItemRef, Value};
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
@@ -15,6 +15,7 @@ use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::StoreStats;
 use crate::store::{Cursor, Install, Observer, Store, Tier, Visit, Walked, Walking};
 use crate::time::Clock;
+use parking_lot::{Mutex, MutexGuard};
 use state::{Missing, ModelItem, State};
 
 /// Items a batch of a walk shows: few, so that walks and changes interleave even in small tests.
@@ -38,7 +39,7 @@ impl ModelStore {
 
     /// The state as of now: a flush whose moment has come has happened.
     fn settled(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.settle(self.clock.now());
         state
     }

@@ -12,9 +12,10 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::error::{ErrorKind, StoreError};
@@ -72,9 +73,8 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    /// A job that panics does so outside this lock, so what is in it is whole.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The next job; `None` when there are none left and none will come.
@@ -87,7 +87,7 @@ impl Queue {
             if state.closed {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 }
@@ -108,7 +108,7 @@ impl Offload {
                 }
             };
             let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(run)?;
-            pool.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            pool.threads.lock().push(thread);
         }
         Ok(pool)
     }
@@ -137,7 +137,7 @@ impl Offload {
     pub fn close(&self) {
         self.queue.lock().closed = true;
         self.queue.changed.notify_all();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             let _ = thread.join();
         }
@@ -152,27 +152,11 @@ impl Drop for Offload {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Context, Poll, Wake, Waker};
 
-    struct Unpark(std::thread::Thread);
+    use pollster::block_on;
 
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    fn wait<T>(mut pending: Pending<T>) -> Result<T, StoreError> {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        loop {
-            match pending.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(ended) => return ended,
-                Poll::Pending => std::thread::park(),
-            }
-        }
-    }
+    use super::*;
 
     #[test]
     fn calls_that_block_wait_for_nobody_but_their_own_thread() {
@@ -182,17 +166,17 @@ mod tests {
             gate.recv().expect("somebody opens");
             Ok("blocked")
         });
-        assert_eq!(wait(pool.submit(|| Ok("free"))).expect("an answer"), "free");
+        assert_eq!(block_on(pool.submit(|| Ok("free"))).expect("an answer"), "free");
         open.send(()).expect("it waits");
-        assert_eq!(wait(blocked).expect("an answer"), "blocked");
+        assert_eq!(block_on(blocked).expect("an answer"), "blocked");
     }
 
     #[test]
     fn a_job_that_panics_fails_its_request_and_no_other() {
         let pool = Offload::start("test", 1).expect("threads");
         let failed = pool.submit(|| -> Result<(), StoreError> { panic!("as planned") });
-        assert_eq!(wait(failed).expect_err("no answer").kind(), ErrorKind::Device);
-        assert_eq!(wait(pool.submit(|| Ok(1))).expect("the thread goes on"), 1);
+        assert_eq!(block_on(failed).expect_err("no answer").kind(), ErrorKind::Device);
+        assert_eq!(block_on(pool.submit(|| Ok(1))).expect("the thread goes on"), 1);
     }
 
     #[test]
@@ -209,6 +193,6 @@ mod tests {
         }
         pool.close();
         assert_eq!(done.load(Ordering::Relaxed), 1000);
-        assert!(wait(pool.submit(|| Ok(()))).is_err(), "a closed pool takes no more");
+        assert!(block_on(pool.submit(|| Ok(()))).is_err(), "a closed pool takes no more");
     }
 }

@@ -6,7 +6,8 @@
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use super::{delete, get, set, wait};
 use crate::database::Database;
@@ -99,7 +100,7 @@ fn kill_one(test: &str, folder: &Path, round: u32, keys: &mut [Key]) {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ROLE, round.to_string());
-    let none_open = OPEN.write().unwrap_or_else(PoisonError::into_inner);
+    let none_open = OPEN.write();
     let mut victim = Victim(command.current_dir(folder).stdout(Stdio::piped()).spawn().expect("the process starts"));
     drop(none_open);
     let said = BufReader::new(victim.0.stdout.take().expect("it is piped"));
@@ -150,7 +151,7 @@ pub fn survives_kills<D: Database>(
     let mut keys: Vec<Key> = (0..KEYS).map(|_| Key { said: vec![None], kept: 1 }).collect();
     for round in 1..=rounds {
         kill_one(test, &folder.0, round, &mut keys);
-        let _open = OPEN.read().unwrap_or_else(PoisonError::into_inner);
+        let _open = OPEN.read();
         let store = open(&folder.0);
         for (number, key) in keys.iter_mut().enumerate() {
             let shown = get(&store, &name(number)).map(|shown| version(number, &shown));

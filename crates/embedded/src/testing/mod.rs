@@ -2,9 +2,6 @@
 
 mod kill;
 
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
@@ -27,26 +24,12 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// Waits for the end of something.
 ///
 /// # Errors
 /// As that ends.
-pub fn wait<T>(mut pending: Pending<T>) -> Result<T, StoreError> {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    loop {
-        match pending.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(ended) => return ended,
-            Poll::Pending => std::thread::park(),
-        }
-    }
+pub fn wait<T>(pending: Pending<T>) -> Result<T, StoreError> {
+    pollster::block_on(pending)
 }
 
 /// Waits for the end of a step.

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared};
 use moneta_store::suite::{Restarting, SuiteConfig};
 use moneta_store::{Clock, Figure, Health, Key, Store, StoreStats};
+use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 
 const SHARDS: usize = 3;
@@ -53,7 +54,7 @@ impl Gate {
 
     /// Lets nobody through until the guard goes.
     pub fn hold(&self) -> MutexGuard<'_, ()> {
-        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+        self.door.lock()
     }
 
     /// How many have come so far.
@@ -109,7 +110,7 @@ impl Database for Shelf {
             return Err(EmbeddedError::Config("the shelf is broken".into()));
         }
         if shared.ledger().was_interrupted() {
-            shelves.iter().for_each(|shelf| shelf.lock().expect("no panic under it").clear());
+            shelves.iter().for_each(|shelf| shelf.lock().clear());
         }
         Ok(Self { shelves, items_max: config.items_max, strings })
     }
@@ -124,7 +125,7 @@ impl Database for Shelf {
     }
 
     fn read(&self, shard: usize, key: &[u8], look: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let found = self.shelves[shard].lock().expect("no panic under it").get(key).cloned();
+        let found = self.shelves[shard].lock().get(key).cloned();
         self.strings.read.pass();
         Ok(found.map(|record| look(&record)).is_some())
     }
@@ -135,14 +136,14 @@ impl Database for Shelf {
         after: Option<&[u8]>,
         look: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), Failure> {
-        let shelf = self.shelves[shard].lock().expect("no panic under it");
+        let shelf = self.shelves[shard].lock();
         let behind = |key: &&Vec<u8>| after.is_none_or(|after| key.as_slice() > after);
         let _ = shelf.iter().filter(|(key, _)| behind(key)).all(|(key, record)| look(key, record));
         Ok(())
     }
 
     fn make_room(&self, shard: usize) -> Result<bool, Failure> {
-        let mut shelf = self.shelves[shard].lock().expect("no panic under it");
+        let mut shelf = self.shelves[shard].lock();
         Ok((0..self.items_max / 4).filter_map(|_| shelf.pop_first()).count() > 0)
     }
 
@@ -157,7 +158,7 @@ impl Database for Shelf {
     }
 
     fn stats(&self, stats: &mut StoreStats) {
-        stats.items = self.shelves.iter().map(|shelf| shelf.lock().expect("no panic under it").len() as u64).sum();
+        stats.items = self.shelves.iter().map(|shelf| shelf.lock().len() as u64).sum();
     }
 
     fn figures(&self) -> Vec<Figure> {
@@ -169,7 +170,7 @@ impl Database for Shelf {
 
 impl Batch for Changes<'_> {
     fn read(&mut self, key: &Key<'_>, into: &mut Vec<u8>) -> Result<bool, Failure> {
-        let shelf = self.shelf.lock().expect("no panic under it");
+        let shelf = self.shelf.lock();
         let changed = self.changes.iter().rev().find(|(changed, _)| changed == key.bytes);
         let record = changed.map_or_else(|| shelf.get(key.bytes), |(_, record)| record.as_ref());
         into.clear();
@@ -179,7 +180,7 @@ impl Batch for Changes<'_> {
 
     fn put(&mut self, key: &Key<'_>, _header: &Header, record: &[u8]) -> Result<(), Failure> {
         assert!(!self.strings.panics.load(Ordering::Relaxed), "the shelf panics");
-        let items = self.shelf.lock().expect("no panic under it").len() + self.changes.len();
+        let items = self.shelf.lock().len() + self.changes.len();
         if items >= self.items_max {
             return Err(Failure::Full("the shelf is full".into()));
         }
@@ -194,7 +195,7 @@ impl Batch for Changes<'_> {
     }
 
     fn commit(self) -> Result<(), Failure> {
-        let mut shelf = self.shelf.lock().expect("no panic under it");
+        let mut shelf = self.shelf.lock();
         for (key, record) in self.changes {
             match record {
                 Some(record) => _ = shelf.insert(key, record),

@@ -166,8 +166,9 @@ mod tests {
     use std::pin::pin;
     use std::time::Duration;
 
+    use pollster::block_on;
+
     use super::*;
-    use crate::threads::block_on;
 
     #[test]
     fn a_request_that_is_polled_again_and_again_has_one_entry_and_none_when_it_is_gone() {

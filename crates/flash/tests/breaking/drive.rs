@@ -1,8 +1,6 @@
 //! Requests as plain calls: what has to wait is waited for on the calling thread.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io, Media};
@@ -42,23 +40,9 @@ pub fn open(media: Arc<dyn Media>, config: &FlashConfig, clock: &Arc<Clock>) -> 
     Flash::open_on(vec![media], config, Arc::clone(clock)).expect("the tier opens")
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// Waits for what is pending.
-pub fn wait<T>(mut pending: Pending<T>) -> Result<T, StoreError> {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    loop {
-        match pending.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(ended) => return ended,
-            Poll::Pending => std::thread::park(),
-        }
-    }
+pub fn wait<T>(pending: Pending<T>) -> Result<T, StoreError> {
+    pollster::block_on(pending)
 }
 
 /// Waits for a step's end.

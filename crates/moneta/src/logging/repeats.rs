@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::callsite::Identifier;
 use tracing::{Event, Level, Metadata};
 use tracing_subscriber::layer::{Context, Filter};
@@ -68,7 +69,7 @@ impl Repeats {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Identifier, Place>> {
-        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.places.lock()
     }
 
     /// Counts one more line of a place at `now`; false if it is to be left out.
@@ -134,7 +135,7 @@ mod tests {
         let repeats = Repeats::default();
         let (mut reader, writer) = std::io::pipe().unwrap();
         let lines = tracing_subscriber::Layer::with_filter(
-            tracing_subscriber::fmt::layer().with_writer(Mutex::new(writer)),
+            tracing_subscriber::fmt::layer().with_writer(std::sync::Mutex::new(writer)),
             repeats.clone(),
         );
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {

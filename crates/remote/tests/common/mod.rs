@@ -8,8 +8,6 @@ pub mod peer;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use moneta_remote::{Address, Remote, RemoteConfig};
@@ -107,14 +105,6 @@ pub fn remote(config: RemoteConfig) -> Remote {
     Remote::new(config, Arc::new(Clock::system())).expect("the configuration makes sense")
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// Waits for a step's end.
 pub fn finish<T>(step: Step<T>) -> Result<T, StoreError> {
     match step {
@@ -124,13 +114,6 @@ pub fn finish<T>(step: Step<T>) -> Result<T, StoreError> {
 }
 
 /// Waits for a future's end.
-pub fn wait_for<T>(mut pending: Pending<T>) -> Result<T, StoreError> {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match pending.as_mut().poll(&mut context) {
-            Poll::Ready(ended) => return ended,
-            Poll::Pending => std::thread::park(),
-        }
-    }
+pub fn wait_for<T>(pending: Pending<T>) -> Result<T, StoreError> {
+    pollster::block_on(pending)
 }

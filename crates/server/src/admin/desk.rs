@@ -1,9 +1,10 @@
 //! What the admin side knows at the moment: a node that starts, one that serves, or one that is about to leave.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_store::Progress;
+use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -53,12 +54,12 @@ impl Desk {
     }
 
     fn enter(&self, life: Life) {
-        *self.life.write().unwrap_or_else(PoisonError::into_inner) = life;
+        *self.life.write() = life;
     }
 
     /// The server, while there is one; else what the node is doing, in words.
     pub(super) fn observed(&self) -> Result<Arc<Observed>, String> {
-        match &*self.life.read().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.life.read() {
             Life::Serving(observed) => Ok(Arc::clone(observed)),
             Life::Starting => Err(match self.recovery.percent() {
                 Some(percent) => format!("starting: recovering, {percent} %"),

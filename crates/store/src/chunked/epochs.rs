@@ -10,7 +10,8 @@
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use crate::stripes::{STRIPES, Stripes};
 
@@ -57,7 +58,7 @@ impl Epochs {
 
     /// The epoch of a hash.
     pub(super) fn current(&self, hash: u64, now: u32) -> u64 {
-        let beginning = self.beginnings.read().unwrap_or_else(PoisonError::into_inner).at(now);
+        let beginning = self.beginnings.read().at(now);
         beginning.wrapping_add(self.counts[Stripes::index(hash)].load(Ordering::Acquire))
     }
 
@@ -79,7 +80,7 @@ impl Epochs {
 
     /// Ends all epochs when `moment` comes, which may be past, and at no moment named before.
     pub(super) fn end_all(&self, moment: u32, now: u32) {
-        let mut beginnings = self.beginnings.write().unwrap_or_else(PoisonError::into_inner);
+        let mut beginnings = self.beginnings.write();
         *beginnings = Beginnings { first: beginnings.at(now), moment, second: fastrand::u64(..) };
     }
 }

@@ -1,9 +1,10 @@
 //! A walk of the items: one of the entries below, of which each head is read for what it says, and with it the pieces, since
 //! an item is there only if all of them are.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use moneta_protocol::item::ItemMeta;
+use parking_lot::Mutex;
 
 use super::Shared;
 use super::layout::{self, HEAD_BYTES};
@@ -81,7 +82,7 @@ impl Walk {
         cursor: &mut Cursor,
         show: &mut dyn FnMut(&Walked<'_>),
     ) -> Walking {
-        for item in batch.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for item in batch.lock().iter() {
             let Shown { key, meta, value_bytes, size } = item;
             show(&Walked { key, meta: *meta, value_bytes: *value_bytes, size: *size });
         }
@@ -103,7 +104,7 @@ impl<S: Tier + 'static> Shared<S> {
             // Of a value in pieces the entry is only the head.
             let size = entry.size.max(entry.key.len() + HEAD_BYTES + value_bytes);
             let shown = Shown { meta: item.meta, value_bytes, size, key: entry.key };
-            batch.lock().unwrap_or_else(PoisonError::into_inner).push(shown);
+            batch.lock().push(shown);
         }
         Ok(())
     }

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moneta_protocol::item::Expiry;
+use parking_lot::Mutex;
 
 use super::call::{Driven, Outcome};
 use super::cas_book::{CasBook, CasPair};
@@ -73,7 +74,7 @@ struct Departures(Mutex<Vec<(Vec<u8>, Expiry, Departure)>>);
 
 impl Observer for Departures {
     fn departed(&self, item: &Departed<'_>) {
-        let mut departures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut departures = self.0.lock();
         departures.push((item.key.to_vec(), item.meta.expiry, item.why));
     }
 }
@@ -327,7 +328,7 @@ impl<'a, S: Store> Runner<'a, S> {
     }
 
     fn check_departures(&self) -> Result<(), String> {
-        let mut departures = self.departures.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut departures = self.departures.0.lock();
         for (key, expiry, why) in departures.drain(..) {
             let wrong = match why {
                 Departure::Evicted => self.options.mode == Mode::Exact,

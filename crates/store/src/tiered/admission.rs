@@ -4,7 +4,7 @@
 //! than the budget is written a day, and a nightly load may take a day's worth at once. What cannot be paid for in full is
 //! not written.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 const SECONDS_OF_A_DAY: u64 = 24 * 60 * 60;
 
@@ -35,7 +35,7 @@ impl Admission {
 
     /// Whether `bytes` may be written now; takes them from the budget if so.
     pub(super) fn admit(&self, bytes: usize, now: u32) -> bool {
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = self.bucket.lock();
         let passed = now.saturating_sub(bucket.second);
         let income = u128::from(passed) * u128::from(self.bytes_per_day);
         bucket.second = bucket.second.max(now);

@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crossbeam_utils::CachePadded;
+
 /// More than a node has workers; threads beyond it share.
 const LANES: usize = 64;
 /// One hit in this many is told to the lower tier.
 const SAMPLE: u64 = 64;
 
-/// One thread's counters, on cache lines of their own.
-#[repr(align(128))]
+/// One thread's counters.
 #[derive(Default)]
 struct Lane {
     upper_hits: AtomicU64,
@@ -17,8 +18,8 @@ struct Lane {
     misses: AtomicU64,
 }
 
-/// All threads' counters.
-pub(super) struct Lanes(Box<[Lane]>);
+/// All threads' counters, each thread's on its own cache lines.
+pub(super) struct Lanes(Box<[CachePadded<Lane>]>);
 
 /// Reads counted so far.
 pub(super) struct Reads {
@@ -36,7 +37,7 @@ thread_local! {
 
 impl Lanes {
     pub(super) fn new() -> Self {
-        Self((0..LANES).map(|_| Lane::default()).collect())
+        Self((0..LANES).map(|_| CachePadded::default()).collect())
     }
 
     #[inline]
