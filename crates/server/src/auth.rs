@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use subtle::{Choice, ConstantTimeEq};
 
 /// Whether connections have to log in, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,10 +73,10 @@ impl Users {
     }
 
     fn check(&self, user: &[u8], password: &[u8]) -> Option<LoginId> {
-        // An unknown user is compared too, so that the time taken does not tell which names exist.
+        // An unknown user's password is compared too, with nothing, so that the time taken does not tell which names exist.
         let known = self.by_name.get(user);
-        let expected = known.map_or(&b""[..], |user| &user.password);
-        known.filter(|_| same(expected, password)).map(|user| user.id)
+        let is_same = same(known.map_or(b"", |user| &user.password), password);
+        known.filter(|_| is_same).map(|user| user.id)
     }
 
     /// Gives every user an id: the one that it has in `before`, or a new one.
@@ -89,13 +90,11 @@ impl Users {
     }
 }
 
-/// Compares without stopping at the first difference; the time depends on the length of `given` only.
+/// Compares in a time that depends on the length of `given` only. A comparison of slices would end early where lengths differ.
 fn same(expected: &[u8], given: &[u8]) -> bool {
-    let mut difference = u8::from(expected.len() != given.len());
-    for (index, byte) in given.iter().enumerate() {
-        difference |= byte ^ expected.get(index).copied().unwrap_or(0);
-    }
-    difference == 0
+    let filled = expected.iter().chain(std::iter::repeat(&0));
+    let same_bytes = given.iter().zip(filled).fold(Choice::from(1), |same, (a, b)| same & a.ct_eq(b));
+    (same_bytes & expected.len().ct_eq(&given.len())).into()
 }
 
 /// Checks users; the list can be replaced while sessions use it.
