@@ -70,7 +70,10 @@ impl Ledger {
         let lock = lock(folder)?;
         let (entries, interrupted) = match fs::read(&file) {
             Ok(bytes) => check(folder, &bytes, identity)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (fresh(identity), false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let seed = getrandom::u64().map_err(io::Error::from).map_err(failed("draw a seed for its ledger"))?;
+                (fresh(identity, seed), false)
+            }
             Err(error) => return Err(failed("read its ledger")(error)),
         };
         let ledger = Self { folder: folder.into(), entries: Mutex::new(entries), interrupted, _lock: lock };
@@ -127,12 +130,12 @@ impl Ledger {
     }
 }
 
-fn fresh(identity: Identity) -> Entries {
+fn fresh(identity: Identity, seed: u64) -> Entries {
     Entries {
         engine: identity.engine.into(),
         format: identity.format,
         shards: identity.shards,
-        seed: fastrand::u64(..),
+        seed,
         sequence_floor: 0,
         flushed_below: 0,
         flush_at: 0,
