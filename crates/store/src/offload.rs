@@ -133,13 +133,16 @@ impl Offload {
         pending
     }
 
-    /// Does what was asked so far and ends the threads. Not to be called by one of them.
+    /// Does what was asked so far and ends the threads. Called on one of them, which a job does that drops the last handle, it
+    /// waits for the others only.
     pub fn close(&self) {
         self.queue.lock().closed = true;
         self.queue.changed.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            let _ = thread.join();
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -177,6 +180,18 @@ mod tests {
         let failed = pool.submit(|| -> Result<(), StoreError> { panic!("as planned") });
         assert_eq!(block_on(failed).expect_err("no answer").kind(), ErrorKind::Device);
         assert_eq!(block_on(pool.submit(|| Ok(1))).expect("the thread goes on"), 1);
+    }
+
+    #[test]
+    fn a_job_may_drop_the_pool_that_runs_it() {
+        let pool = Arc::new(Offload::start("test", 2).expect("threads"));
+        let (give, given) = std::sync::mpsc::channel::<Arc<Offload>>();
+        let dropped = pool.submit(move || {
+            drop(given.recv().expect("it is given the last handle"));
+            Ok(())
+        });
+        give.send(pool).expect("it waits");
+        block_on(dropped).expect("an answer");
     }
 
     #[test]
