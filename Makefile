@@ -6,6 +6,8 @@ FUZZ_SECONDS ?= 60
 CRASH_ROUNDS ?= 50
 # Where `make run` keeps items, and how much of it.
 FLASH ?= data:1g
+# What `make setup` installs what is needed for: build, test, python, engines, lint, clients.
+FOR ?= test python engines lint
 
 # Where cargo puts what it builds; the tests of real clients take the server from there.
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
@@ -17,27 +19,34 @@ TESTED := --workspace --exclude moneta-rocks --features moneta/lmdb
 ENGINES := -p moneta-rocks -p moneta-embedded -p moneta -p moneta-conformance \
 	--features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 
-.PHONY: help run build test test-engines test-python test-clients test-go test-java lint fuzz crash miri bench
+# $(call needs,FOR): `make setup`, where something is missing.
+needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
+
+.PHONY: help setup run build test test-engines test-python test-clients test-go test-java lint fuzz crash miri bench
 
 help:
+	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
 	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
-	@echo 'make test          everything but RocksDB and the Go and Java clients; installs what it needs'
+	@echo 'make test          everything but RocksDB and the Go and Java clients'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
-	@echo 'make test-clients  real clients in Go and Java; installs what they need'
+	@echo 'make test-clients  real clients in Go and Java'
 	@echo 'make lint          formatting, clippy, dependencies'
 	@echo 'make fuzz          fuzz the decoder, the session and the region reader for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
 	@echo 'make bench         how to compare with memcached'
 
+setup:
+	scripts/setup.sh $(FOR)
+
 run:
-	@scripts/install-test-deps.sh build
+	$(call needs,build)
 	@mkdir -p data
 	$(CARGO) run --release -p moneta -- serve --flash $(FLASH) --batch-port 11212
 
 # The same packages, profile and features as the tests, so that nothing is built twice.
 build:
-	@scripts/install-test-deps.sh test
+	$(call needs,test)
 	$(CARGO) build --all-targets $(TESTED)
 
 test: build
@@ -46,26 +55,26 @@ test: build
 	$(MAKE) test-python
 
 test-engines:
-	@scripts/install-test-deps.sh test
-	@scripts/install-test-deps.sh engines
+	$(call needs,test engines)
 	scripts/cargo-test.sh $(ENGINES)
 
 test-python: build
+	$(call needs,python)
 	MONETA_BIN=$(SERVER) tests/clients/python/run.sh
 
 test-clients: test-go test-java
 
 test-go: build
-	@scripts/install-test-deps.sh clients
+	$(call needs,clients)
 	cd tests/clients/go && GOTOOLCHAIN=local MONETA_BIN=$(SERVER) go test -count=1 ./...
 
 test-java: build
-	@scripts/install-test-deps.sh clients
+	$(call needs,clients)
 	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn --batch-mode --no-transfer-progress test
 
 # All features: the engines on RocksDB and LMDB, too.
 lint:
-	@scripts/install-test-deps.sh engines
+	$(call needs,engines lint)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	scripts/check-dependencies.sh

@@ -12,12 +12,12 @@ threads=${THREADS:-2}
 result=${RESULT:-target/benchmarks-engines.md}
 moneta=${MONETA_BIN:-}
 if [ -z "$moneta" ]; then
-    scripts/install-test-deps.sh engines
+    make setup FOR=engines
     cargo build --release -p moneta --features rocks,lmdb
     moneta=${CARGO_TARGET_DIR:-target}/release/moneta
 fi
 moneta=$(realpath "$moneta")
-user=$([ "$(id -u)" = 0 ] && echo '-u root' || true)
+user=$(if [ "$(id -u)" = 0 ]; then echo '-u root'; fi)
 
 # One tier each: nothing is served from a RAM tier.
 node="$moneta serve -p {port} --admin 127.0.0.1:{admin_port} -t $threads --l1 none"

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-deny="$(scripts/install-cargo-deny.sh)"
+deny="$(scripts/tool.sh cargo-deny)"
 "$deny" --workspace check licenses bans sources
 
 # The list of known faults lives in a repository of its own; a machine without a way there must still be able to work.

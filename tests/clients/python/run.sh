@@ -1,13 +1,6 @@
 #!/usr/bin/env bash
-# Runs the Python client's tests in a virtual environment of their own, kept between runs.
+# Runs the Python client's tests in an environment that `make setup FOR=python` makes.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-environment="${XDG_CACHE_HOME:-$HOME/.cache}/moneta/python-clients"
-if ! cmp -s requirements.txt "$environment/requirements.txt"; then
-    rm -rf "$environment"
-    python3 -m venv "$environment"
-    "$environment/bin/pip" install --quiet --requirement requirements.txt
-    cp requirements.txt "$environment/requirements.txt"
-fi
-exec env PYTHONDONTWRITEBYTECODE=1 "$environment/bin/python" -m unittest -v test_pymemcache
+exec env PYTHONDONTWRITEBYTECODE=1 "$(../../../scripts/tool.sh python-clients)" -m unittest -v test_pymemcache

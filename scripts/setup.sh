@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Installs what the named targets of the Makefile need, and nothing that is already there: packages of Debian, and the tools of
+# scripts/tool.sh in a cache folder. Nothing else in this repository installs anything.
+#   scripts/setup.sh [--check] build|test|python|clients|engines|lint...
+# With --check nothing is installed; it fails if something is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+check=
+if [ "${1:-}" = --check ]; then
+    check=yes
+    shift
+fi
+packages=()
+tools=()
+
+# need PROGRAM PACKAGE...: the packages are wanted if the program is not there
+need() {
+    command -v "$1" >/dev/null 2>&1 || packages+=("${@:2}")
+}
+
+need_tool() {
+    scripts/tool.sh --check "$1" || tools+=("$1")
+}
+
+for target in "${@:-test}"; do
+    case "$target" in
+    build)
+        need cc build-essential pkg-config
+        ;;
+    test)
+        need cc build-essential pkg-config
+        need memcached memcached
+        need memccapable libmemcached-tools
+        # The tiers on XFS and ext4 images; their tests say so and end where these cannot be mounted.
+        PATH=$PATH:/usr/sbin need mkfs.xfs xfsprogs
+        PATH=$PATH:/usr/sbin need mkfs.ext4 e2fsprogs
+        ;;
+    python)
+        python3 -c 'import ensurepip' >/dev/null 2>&1 || packages+=(python3 python3-venv)
+        need_tool python-clients
+        ;;
+    clients)
+        need javac default-jdk-headless
+        need mvn maven
+        need go golang-go
+        ;;
+    engines)
+        # RocksDB is compiled, and its C interface read by libclang, wherever the engine `rocks` is built.
+        need cc build-essential pkg-config
+        need c++ build-essential
+        compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null && compgen -G '/usr/lib/llvm-*/lib/clang/*/include' >/dev/null ||
+            packages+=(libclang-dev)
+        ;;
+    lint)
+        need shellcheck shellcheck
+        python3 -c 'import ensurepip' >/dev/null 2>&1 || packages+=(python3 python3-venv)
+        need_tool typos
+        need_tool cargo-deny
+        ;;
+    *)
+        echo "usage: $0 [--check] build|test|python|clients|engines|lint..." >&2
+        exit 2
+        ;;
+    esac
+done
+
+if [ -n "$check" ]; then
+    [ ${#packages[@]} -eq 0 ] && [ ${#tools[@]} -eq 0 ]
+    exit
+fi
+
+if [ ${#packages[@]} -gt 0 ]; then
+    as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! sudo -n true 2>/dev/null; then
+            echo "Please install these packages first: apt-get install ${packages[*]}" >&2
+            exit 1
+        fi
+        as_root=(sudo -n)
+    fi
+    echo "installing: ${packages[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    "${as_root[@]}" apt-get update -q
+    "${as_root[@]}" apt-get install -q -y --no-install-recommends "${packages[@]}"
+
+    # Debian starts a memcached of its own on port 11211, where `make run` wants to listen; the tests start theirs.
+    if [[ " ${packages[*]} " == *" memcached "* ]] && command -v systemctl >/dev/null 2>&1; then
+        "${as_root[@]}" systemctl disable --now memcached >/dev/null 2>&1 || true
+    fi
+fi
+for tool in "${tools[@]}"; do
+    echo "installing: $tool"
+    scripts/tool.sh --install "$tool"
+done

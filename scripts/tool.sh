@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Tools of fixed versions that Debian does not have, kept in a cache folder from one run to the next.
+#   scripts/tool.sh NAME             prints the path of its program
+#   scripts/tool.sh --check NAME     fails if it is not there
+#   scripts/tool.sh --install NAME   installs it if it is not there
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+action=path
+case "${1:-}" in
+--check | --install)
+    action=${1#--}
+    shift
+    ;;
+esac
+name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients}
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/moneta"
+
+# environment FOLDER REQUIREMENTS: a Python environment with the packages that a file names
+environment() {
+    rm -rf "$1"
+    python3 -m venv "$1"
+    "$1/bin/pip" install --quiet --disable-pip-version-check --requirement "$2"
+    cp "$2" "$1/requirements.txt"
+}
+
+case "$name" in
+cargo-deny)
+    version=0.20.2
+    folder="$cache/cargo-deny-$version"
+    program=$(command -v cargo-deny || echo "$folder/bin/cargo-deny")
+    is_there() { [ -x "$program" ]; }
+    # Its own build must not use, or fill, the workspace's target folder. It takes some minutes.
+    fetch() { env -u CARGO_TARGET_DIR cargo install --quiet --locked --root "$folder" --version "$version" cargo-deny; }
+    ;;
+typos | python-clients)
+    # Built programs from the Python package index: seconds, where `cargo install typos-cli` takes minutes.
+    case "$name" in
+    typos) requirements=scripts/typos-requirements.txt program="$cache/typos/bin/typos" ;;
+    python-clients) requirements=tests/clients/python/requirements.txt program="$cache/python-clients/bin/python" ;;
+    esac
+    is_there() { cmp -s "$requirements" "$cache/$name/requirements.txt"; }
+    fetch() { environment "$cache/$name" "$requirements"; }
+    ;;
+*)
+    echo "$0: unknown tool: $name" >&2
+    exit 2
+    ;;
+esac
+
+case "$action" in
+check) is_there ;;
+install) is_there || fetch ;;
+path)
+    is_there || { echo "$name is missing: 'make setup' installs it" >&2; exit 1; }
+    echo "$program"
+    ;;
+esac
