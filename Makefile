@@ -19,6 +19,8 @@ TESTED := --workspace --exclude moneta-rocks --features moneta/lmdb
 ENGINES := -p moneta-rocks -p moneta-embedded -p moneta -p moneta-conformance \
 	--features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 
+SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh tests/clients/python/run.sh
+
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
@@ -30,7 +32,7 @@ help:
 	@echo 'make test          everything but RocksDB and the Go and Java clients'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-clients  real clients in Go and Java'
-	@echo 'make lint          formatting, clippy, dependencies'
+	@echo 'make lint          formatting, clippy, documentation, scripts, spelling, dependencies'
 	@echo 'make fuzz          fuzz the decoder, the session and the region reader for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
@@ -76,7 +78,10 @@ test-java: build
 lint:
 	$(call needs,engines lint)
 	$(CARGO) fmt --all --check
+	shellcheck $(SCRIPTS)
+	"$$(scripts/tool.sh typos)"
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' $(CARGO) doc --workspace --no-deps --document-private-items --all-features
 	scripts/check-dependencies.sh
 
 fuzz:

@@ -19,7 +19,7 @@ if [ -z "$moneta" ]; then
     moneta=${CARGO_TARGET_DIR:-target}/release/moneta
 fi
 moneta=$(realpath "$moneta")
-user=$([ "$(id -u)" = 0 ] && echo '-u root' || true)
+user=$(if [ "$(id -u)" = 0 ]; then echo '-u root'; fi)
 
 if [ "$mode" = full ]; then
     memory=1024 hashpower=22 buffers=32

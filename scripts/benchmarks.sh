@@ -10,7 +10,7 @@ moneta=${MONETA_BIN:-target/release/moneta}
 moneta=$(realpath "$moneta")
 rounds=${ROUNDS:-5}
 seconds=${SECONDS_EACH:-5}
-user=$([ "$(id -u)" = 0 ] && echo '-u root' || true)
+user=$(if [ "$(id -u)" = 0 ]; then echo '-u root'; fi)
 memcached="memcached -U 0 -p {port} -t 1 -m 1024 $user"
 node="$moneta serve -p {port} -t 1 -m 1024 --admin off"
 
@@ -48,11 +48,12 @@ front() {
     # What `moneta serve` in front of a memcached on a Unix socket adds, for a client that could ask it directly.
     local folder
     folder=$(mktemp -d)
+    # shellcheck disable=SC2086 # an option and its value
     memcached -s "$folder/l1.sock" -t 1 -m 1024 $user &
     local peer=$!
     trap 'kill $peer; wait $peer; rm -r "$folder"' RETURN
     local proxy="$moneta serve -s {socket} -t 1 --admin off --l1 none --l2 remote:$folder/l1.sock"
-    for _ in $(seq 100); do [ -S "$folder/l1.sock" ] && break || sleep 0.1; done
+    for _ in $(seq 100); do if [ -S "$folder/l1.sock" ]; then break; fi; sleep 0.1; done
     # At a fixed rate, what each adds; then as fast as it goes, where client, server and front share the cores.
     local load
     for load in "--rate 20000 --arrivals poisson" "" "--multiget 10"; do

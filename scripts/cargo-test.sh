@@ -4,7 +4,7 @@
 # passes then is named in a line that begins with FLAKY.
 #   scripts/cargo-test.sh --workspace --features ...
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 cargo=${CARGO:-cargo}
 log=$(mktemp)
@@ -17,6 +17,7 @@ if [ "$status" -eq 0 ] || [ "${MONETA_RETRY:-0}" != 1 ]; then
 fi
 
 # At its end cargo names what failed: `-p moneta-flash --test breaking`. The same arguments with the target alone build nothing anew.
+# shellcheck disable=SC2016 # the backquotes are in the text
 mapfile -t failed < <(sed -n 's/^ *`\(-p [^ ]* \)\?\(--[a-z]*\( [^ `]*\)\?\)`$/\2/p' "$log" | sort -u)
 if [ ${#failed[@]} -eq 0 ]; then
     exit "$status"

@@ -41,7 +41,8 @@ instructions() {
         "$binary" serve -p "$port" -l 127.0.0.1 -t 1 --admin off "${options[@]}" >"$folder/log" 2>&1 &
     server=$!
     for _ in $(seq 300); do
-        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break || sleep 0.1
+        if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then break; fi
+        sleep 0.1
     done
     # shellcheck disable=SC2086 # the words of an option
     "$new" bench --quiet --server "127.0.0.1:$port" --fill --warmup 0 --connections 1 --threads 1 --key-size 30 --seed 1 \

@@ -86,7 +86,7 @@ fn unreliable(mut visit: Visit, dice: &AtomicU64) {
     }
 }
 
-fn nobody_gets_anothers_reply(protocol: Protocol) {
+fn no_client_gets_the_reply_of_another(protocol: Protocol) {
     let dice = AtomicU64::new(moneta_store::suite::seed());
     let peer = Peer::play(Some(protocol), move |visit| unreliable(visit, &dice));
     let store = remote(RemoteConfig { connections: 2, ..impatient(&peer) });
@@ -127,13 +127,13 @@ fn nobody_gets_anothers_reply(protocol: Protocol) {
 }
 
 #[test]
-fn nobody_gets_anothers_reply_over_meta() {
-    nobody_gets_anothers_reply(Protocol::Meta);
+fn no_client_gets_the_reply_of_another_over_meta() {
+    no_client_gets_the_reply_of_another(Protocol::Meta);
 }
 
 #[test]
-fn nobody_gets_anothers_reply_over_text() {
-    nobody_gets_anothers_reply(Protocol::Text);
+fn no_client_gets_the_reply_of_another_over_text() {
+    no_client_gets_the_reply_of_another(Protocol::Text);
 }
 
 #[test]

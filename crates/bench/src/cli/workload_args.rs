@@ -41,7 +41,7 @@ pub struct WorkloadArgs {
     /// Key length in bytes, at most 250 [default: 30]
     #[arg(long, value_name = "BYTES")]
     key_size: Option<usize>,
-    /// How popular the keys are: uniform, zipf[:THETA], sequential [default: uniform]
+    /// How popular the keys are: uniform, zipf, zipf:THETA, sequential [default: uniform]
     #[arg(long, value_name = "NAME")]
     distribution: Option<String>,
     /// Value size in bytes: SIZE, SIZE:WEIGHT,..., or @FILE with a histogram [default: 100]
