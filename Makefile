@@ -32,7 +32,7 @@ help:
 	@echo 'make test          everything but RocksDB and the Go and Java clients'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-clients  real clients in Go and Java'
-	@echo 'make lint          formatting, clippy, documentation, scripts, spelling, dependencies'
+	@echo 'make lint          formatting, clippy, documentation, scripts, spelling, circles of files, dependencies'
 	@echo 'make fuzz          fuzz the decoder, the session and the region reader for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
@@ -78,6 +78,8 @@ test-java: build
 lint:
 	$(call needs,engines lint)
 	$(CARGO) fmt --all --check
+	rustfmt --check --edition 2024 scripts/circles.rs
+	scripts/check-circles.sh
 	shellcheck $(SCRIPTS)
 	"$$(scripts/tool.sh typos)"
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
