@@ -15,9 +15,13 @@ SERVER := $(TARGET)/debug/moneta
 # What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores. Not all features: `shuttle`
 # changes what is tested.
 TESTED := --workspace --exclude moneta-rocks --features moneta/lmdb
-# The same with RocksDB, for what its engine can break.
-ENGINES := -p moneta-rocks -p moneta-embedded -p moneta -p moneta-conformance \
-	--features moneta/rocks,moneta/lmdb,moneta-conformance/engines
+# The same with RocksDB. The same packages and features in each command, so that RocksDB is compiled once.
+ENGINES := -p moneta-rocks -p moneta -p moneta-conformance --features moneta/rocks,moneta/lmdb,moneta-conformance/engines
+# What the engines change: the tests of RocksDB's crate, those of options, and the stacks with an engine on a library. The rest
+# `make test` has run.
+ENGINE_TESTS := $(patsubst crates/rocks/tests/%.rs,--test %,$(wildcard crates/rocks/tests/*.rs)) \
+	--test precedence --test refusals --test documents
+STACK_TESTS := --test differential --test memccapable --test linearizability
 
 SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh tests/clients/python/run.sh
 
@@ -58,7 +62,8 @@ test: build
 
 test-engines:
 	$(call needs,test engines)
-	scripts/cargo-test.sh $(ENGINES)
+	scripts/cargo-test.sh $(ENGINES) $(ENGINE_TESTS)
+	scripts/cargo-test.sh $(ENGINES) $(STACK_TESTS) -- rocks lmdb
 
 test-python: build
 	$(call needs,python)
