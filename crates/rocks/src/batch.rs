@@ -9,9 +9,6 @@ use rocksdb::WriteBatch;
 
 use crate::shard::{Shard, broken};
 
-/// Bytes of a delete beside its key: the sequence number and kind that RocksDB keeps with each.
-const DELETE_EXTRA: u64 = 8;
-
 /// A batch, which RocksDB writes in one piece.
 pub struct RocksBatch<'a> {
     shard: &'a Shard,
@@ -41,8 +38,7 @@ impl Batch for RocksBatch<'_> {
     }
 
     fn put(&mut self, key: &Key<'_>, _header: &Header, record: &[u8]) -> Result<(), Failure> {
-        let bytes = (key.bytes.len() + record.len()) as u64;
-        if !self.shard.reserve(bytes) {
+        if !self.shard.reserve(key.bytes.len(), record.len()) {
             return Err(Failure::Full(
                 "rocks has used up its bytes, and this kind of compaction lets nothing go".into(),
             ));
@@ -56,7 +52,7 @@ impl Batch for RocksBatch<'_> {
 
     /// Never refused, though it takes room until compaction drops it.
     fn delete(&mut self, key: &Key<'_>) -> Result<(), Failure> {
-        self.shard.take(key.bytes.len() as u64 + DELETE_EXTRA);
+        self.shard.take(key.bytes.len());
         self.writes.delete(key.bytes);
         self.newest.insert(key.bytes.into(), None);
         Ok(())

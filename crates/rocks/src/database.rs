@@ -12,7 +12,7 @@ use crate::config::{Compaction, Log, RocksConfig};
 use crate::figures;
 use crate::filter::Removed;
 use crate::options::{options, write_options};
-use crate::shard::{Shard, broken};
+use crate::shard::{Bound, Shard, broken};
 
 /// Version of what the engine writes: the records', and what lies in which folder.
 const FORMAT: u32 = 1;
@@ -50,10 +50,11 @@ impl Database for RocksDatabase {
     fn open(config: &RocksConfig, shared: &Arc<Shared>) -> Result<Self, EmbeddedError> {
         let removed = Arc::default();
         let options = options(config, shared, &removed)?;
-        let bytes_max = (config.compaction != Compaction::Fifo).then(|| config.files_bytes());
+        let bound = (config.compaction != Compaction::Fifo)
+            .then(|| Bound { bytes_max: config.files_bytes(), file_bytes: config.buffer_bytes() / 2 });
         let open = |number| {
             let path = config.path.join(format!("shard-{number:03}"));
-            Shard::open(&options, &path, write_options(config.log), bytes_max)
+            Shard::open(&options, &path, write_options(config.log), bound)
         };
         let shards = (0..config.shards).map(open).collect::<Result<_, _>>()?;
         Ok(Self { shards, options, removed, log: config.log })

@@ -6,13 +6,37 @@ use moneta_embedded::{EmbeddedError, Failure};
 use parking_lot::Mutex;
 use rocksdb::{DB, ErrorKind, FlushOptions, Options, WriteBatch, WriteOptions, properties};
 
+/// Bytes of a table file beside its records and what each of them takes: properties, the index of its parts and the footer.
+/// About 1,300 were seen.
+const FILE_EXTRA: u64 = 2 << 10;
+/// Bytes of a record in a table file beside its key and value: sequence number, lengths, the frame and the index entry of its
+/// block without the key in it, and up to 100 bits in a filter.
+const RECORD_EXTRA: u64 = 64;
+
 /// A database.
 pub(crate) struct Shard {
     pub(crate) db: DB,
     write_options: WriteOptions,
-    /// Most bytes, where RocksDB itself keeps to none.
-    bytes_max: Option<u64>,
+    /// How much it may hold, where RocksDB itself keeps to nothing.
+    bound: Option<Bound>,
     used: Mutex<Used>,
+}
+
+/// How much a shard may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    /// Most bytes of table files.
+    pub(crate) bytes_max: u64,
+    /// Bytes of records that become a table file, at least, unless files are flushed early.
+    pub(crate) file_bytes: u64,
+}
+
+impl Bound {
+    /// Bytes that a record may come to in table files: the block index may repeat its key.
+    fn in_files(&self, key: usize, record: usize) -> u64 {
+        let bytes = 2 * key as u64 + record as u64 + RECORD_EXTRA;
+        bytes + (bytes * FILE_EXTRA).div_ceil(self.file_bytes)
+    }
 }
 
 /// Bytes that a shard is taken to hold.
@@ -31,10 +55,10 @@ impl Shard {
         options: &Options,
         path: &Path,
         write_options: WriteOptions,
-        bytes_max: Option<u64>,
+        bound: Option<Bound>,
     ) -> Result<Self, EmbeddedError> {
         let opened = DB::open(options, path).map_err(|error| refusal(path, &error))?;
-        let shard = Self { db: opened, write_options, bytes_max, used: Mutex::default() };
+        let shard = Self { db: opened, write_options, bound, used: Mutex::default() };
         shard.count_bytes();
         Ok(shard)
     }
@@ -46,12 +70,13 @@ impl Shard {
 
     /// Counts anew what the shard holds; true if that is less than it was taken for.
     pub(crate) fn count_bytes(&self) -> bool {
-        if self.bytes_max.is_none() {
+        if self.bound.is_none() {
             return false;
         }
         let mut used = self.used.lock();
         // Memory first: what becomes a file meanwhile is counted twice, and not left out.
-        let memory = self.property(properties::CUR_SIZE_ALL_MEM_TABLES);
+        let buffers = self.property(properties::NUM_IMMUTABLE_MEM_TABLE) + 1;
+        let memory = self.property(properties::CUR_SIZE_ALL_MEM_TABLES) + buffers * FILE_EXTRA;
         let counted = memory + self.property(properties::LIVE_SST_FILES_SIZE);
         let fell = counted < used.written;
         used.written = counted;
@@ -64,11 +89,15 @@ impl Shard {
         self.used.lock().refused
     }
 
-    /// Counts a record for the batch under way; false if there is no room for it.
-    pub(crate) fn reserve(&self, bytes: u64) -> bool {
-        let Some(most) = self.bytes_max else { return true };
+    /// Counts a record for the batch under way, as much as it may come to in files; false if there is no room for it.
+    ///
+    /// A count finds the files that there are. What is written until the next one has to be taken for more than its bytes: the
+    /// files that it becomes have an end each.
+    pub(crate) fn reserve(&self, key: usize, record: usize) -> bool {
+        let Some(bound) = self.bound else { return true };
+        let bytes = bound.in_files(key, record);
         let mut used = self.used.lock();
-        if used.written + used.batch + bytes > most {
+        if used.written + used.batch + bytes > bound.bytes_max {
             used.refused = true;
             return false;
         }
@@ -76,9 +105,11 @@ impl Shard {
         true
     }
 
-    /// Counts bytes for the batch under way, whether there is room for them or not.
-    pub(crate) fn take(&self, bytes: u64) {
-        self.used.lock().batch += bytes;
+    /// Counts a delete for the batch under way, whether there is room for it or not.
+    pub(crate) fn take(&self, key: usize) {
+        if let Some(bound) = self.bound {
+            self.used.lock().batch += bound.in_files(key, 0);
+        }
     }
 
     /// The batch has ended: what was reserved for it is written, or not needed.

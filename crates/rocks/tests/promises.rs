@@ -193,6 +193,37 @@ fn other_compaction_refuses_what_does_not_fit_and_serves_nothing_out_of_date() {
     assert_eq!(get(&rocks, "key 0"), None, "deletes are not refused");
 }
 
+/// Between two counts of what there is, an engine goes by what it was told to write.
+#[test]
+fn files_keep_to_their_bytes_whatever_records_they_are_full_of_and_however_rarely_they_are_counted() {
+    for (compaction, value) in [
+        (Compaction::Level, 16 << 10),
+        (Compaction::Universal, 16 << 10),
+        (Compaction::Level, 40 << 10),
+        (Compaction::Level, 3000),
+        (Compaction::Level, 300),
+    ] {
+        let bytes = 4 << 20;
+        let folder = folder();
+        let flush_interval = Duration::from_secs(3600);
+        let rocks = open(&RocksConfig { compaction, flush_interval, ..config(&folder, bytes) }, &clock());
+        let refused = (0..2 * bytes / value as u64).filter(|key| {
+            let written = set(&rocks, &format!("key {key}"), &noise(value), 0).expect("an answer");
+            assert!(matches!(written, Written::Stored { .. } | Written::OutOfMemory), "{written:?}");
+            written == Written::OutOfMemory
+        });
+        assert!(refused.count() > 0, "twice as much does not fit");
+        wait(rocks.sync()).expect("a sync");
+        let flushed = rocks.database().file_bytes();
+        rocks.database().compact();
+        let files = rocks.database().file_bytes();
+        for files in [flushed, files] {
+            assert!(files <= bytes, "{compaction:?}, {value}: files of {files} bytes where {bytes} are allowed");
+        }
+        assert!(files > bytes / 2, "{compaction:?}, {value}: files of {files} bytes, and no more fits into {bytes}");
+    }
+}
+
 #[test]
 fn deletes_take_room_too_and_are_never_refused() {
     let folder = folder();
