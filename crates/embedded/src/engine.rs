@@ -7,8 +7,8 @@ use moneta_store::change::{self, Old};
 use moneta_store::offload::{Answer, Offload, answer};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, Expiry, Figure, Health, Install, Item, ItemRef, Key, Lookup, Number, Observer, Pending,
-    Step, Store, StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, Expiry, Figure, Health, Install, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer,
+    Pending, Step, Store, StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
 };
 use parking_lot::Mutex;
 
@@ -236,7 +236,7 @@ impl<D: Database> Inner<D> {
 }
 
 impl<D: Database> Store for Embedded<D> {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.inner.shared.seed()
     }
 

@@ -9,10 +9,12 @@
 //! It lies outside the library because what it says has to be on the device before the library's newest items are: which
 //! CAS values may have been given out, and what a flush has done away with.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use moneta_store::{KeyHash, SECRET_BYTES};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -25,7 +27,7 @@ const DRAFT: &str = "moneta.ledger.new";
 const LOCK: &str = "moneta.lock";
 
 /// What the file holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entries {
     /// Which engine's folder it is.
     engine: String,
@@ -33,8 +35,11 @@ pub(crate) struct Entries {
     format: u32,
     /// Parts by hash of key.
     shards: usize,
-    /// Seed of the hash.
-    pub(crate) seed: u64,
+    /// Seed of the hash, where there is no secret.
+    seed: u64,
+    /// Secret of the hash. In format 1 there is none.
+    #[serde(default)]
+    secret: Option<[u8; SECRET_BYTES]>,
     /// No number at or above it has been given out.
     pub(crate) sequence_floor: u64,
     /// Items with this sequence number or a lower one are gone.
@@ -46,6 +51,21 @@ pub(crate) struct Entries {
     /// Which start of the machine that process ran in; empty where the system does not tell. It stays an earlier one's until
     /// the library has dealt with what is missing since.
     boot: String,
+}
+
+impl Entries {
+    /// How keys are hashed, which decides over their parts.
+    pub(crate) fn key_hash(&self) -> KeyHash {
+        self.secret.map_or(KeyHash::seeded(self.seed), KeyHash::keyed)
+    }
+}
+
+/// Without what is secret.
+impl fmt::Debug for Entries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { engine, format, shards, sequence_floor, .. } = self;
+        write!(f, "Entries({engine}, format {format}, {shards} shards, from {sequence_floor})")
+    }
 }
 
 /// A folder that is this process's own, and what its file says.
@@ -71,8 +91,7 @@ impl Ledger {
         let (entries, interrupted) = match fs::read(&file) {
             Ok(bytes) => check(folder, &bytes, identity)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let seed = getrandom::u64().map_err(io::Error::from).map_err(failed("draw a seed for its ledger"))?;
-                (fresh(identity, seed), false)
+                (fresh(identity).map_err(failed("draw a secret for"))?, false)
             }
             Err(error) => return Err(failed("read its ledger")(error)),
         };
@@ -130,18 +149,21 @@ impl Ledger {
     }
 }
 
-fn fresh(identity: Identity, seed: u64) -> Entries {
-    Entries {
+fn fresh(identity: Identity) -> io::Result<Entries> {
+    let mut secret = [0; SECRET_BYTES];
+    getrandom::fill(&mut secret)?;
+    Ok(Entries {
         engine: identity.engine.into(),
         format: identity.format,
         shards: identity.shards,
-        seed,
+        seed: 0,
+        secret: Some(secret),
         sequence_floor: 0,
         flushed_below: 0,
         flush_at: 0,
         clean: true,
         boot: String::new(),
-    }
+    })
 }
 
 /// The entries found, if they are such a one's, and whether the machine went down meanwhile.
@@ -213,13 +235,37 @@ mod tests {
     #[test]
     fn comes_back_with_what_it_was_told() {
         let folder = tempfile::tempdir().expect("a folder");
-        let seed = {
+        let hash = {
             let ledger = Ledger::open(folder.path(), IDENTITY).expect("an empty folder");
             ledger.change(|entries| entries.flush_at = 9).expect("a write");
-            ledger.entries().seed
+            ledger.entries().key_hash()
         };
         let entries = Ledger::open(folder.path(), IDENTITY).expect("the same folder").entries();
-        assert_eq!((entries.seed, entries.flush_at), (seed, 9));
+        assert_eq!((entries.key_hash(), entries.flush_at), (hash, 9));
+    }
+
+    #[test]
+    fn a_folder_of_a_time_without_secrets_goes_on_under_its_seed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let old = r#"{"engine":"shelf","format":1,"shards":4,"seed":77,"sequence_floor":0,"flushed_below":0,"flush_at":0,
+            "clean":true,"boot":""}"#;
+        fs::write(folder.path().join(LEDGER), old).expect("a write");
+        for _ in 0..2 {
+            let entries = Ledger::open(folder.path(), IDENTITY).expect("an old folder").entries();
+            assert_eq!((entries.key_hash(), entries.format), (KeyHash::seeded(77), 1));
+        }
+    }
+
+    #[test]
+    fn each_folder_has_a_secret_and_does_not_print_it() {
+        let secret = || {
+            let folder = tempfile::tempdir().expect("a folder");
+            let entries = Ledger::open(folder.path(), IDENTITY).expect("an empty folder").entries();
+            let printed = format!("{entries:?}");
+            assert_eq!(printed, "Entries(shelf, format 2, 4 shards, from 0)");
+            entries.secret.expect("a new folder has one")
+        };
+        assert_ne!(secret(), secret());
     }
 
     #[test]

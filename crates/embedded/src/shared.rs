@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use moneta_store::{Clock, Departed, Departure, Observer};
+use moneta_store::{Clock, Departed, Departure, KeyHash, Observer};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::doubts::Doubts;
@@ -16,7 +16,7 @@ use crate::sequence::Sequence;
 pub struct Shared {
     clock: Arc<Clock>,
     ledger: Ledger,
-    seed: u64,
+    seed: KeyHash,
     sequence: Sequence,
     flushed_below: AtomicU64,
     flush_at: AtomicU32,
@@ -45,7 +45,7 @@ impl Shared {
         let entries = ledger.entries();
         Self {
             clock,
-            seed: entries.seed,
+            seed: entries.key_hash(),
             // A flush covers numbers too that were refused, as no floor above them could be written.
             sequence: Sequence::from(entries.sequence_floor.max(entries.flushed_below)),
             flushed_below: AtomicU64::new(entries.flushed_below),
@@ -63,8 +63,8 @@ impl Shared {
         &self.ledger
     }
 
-    /// Seed under which keys are hashed.
-    pub(crate) fn seed(&self) -> u64 {
+    /// How keys are hashed.
+    pub(crate) fn seed(&self) -> KeyHash {
         self.seed
     }
 

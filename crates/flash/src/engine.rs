@@ -7,8 +7,8 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, Driver, Expiry, Health, Install, Item, ItemRef, Key, Lookup, Number, Observer, Pending,
-    Step, Store, StoreStats, Tier, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, Driver, Expiry, Health, Install, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer,
+    Pending, Step, Store, StoreStats, Tier, Visit, Walked, Walking, Written,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -21,7 +21,7 @@ use crate::error::FlashError;
 use crate::flusher::{FlushQueue, Flusher, Goal};
 use crate::format::BLOCK;
 use crate::identity::Shards;
-use crate::io::{ReadCounters, Reader, look_every};
+use crate::io::{ReadCounters, Reader};
 use crate::location::BLOCKS_MAX;
 use crate::log::{GROUPS, Log, REGIONS_LEAST, RESERVE};
 use crate::operate::{found, keep};
@@ -128,8 +128,7 @@ impl Flash {
         let queue = FlushQueue::new(config.wait_limit);
         let log = Arc::new(Log::new(table, counted, reclaimed, tier, region_bytes, floor, queue));
         let reads = Arc::new(ReadCounters::default());
-        let (media, limit) = (devices.all().to_vec(), config.wait_limit);
-        let reader = Reader::new(media, config.io, config.io_threads, limit, Arc::clone(&reads))?;
+        let reader = Reader::new(devices.all().to_vec(), config.io, config.io_threads, Arc::clone(&reads))?;
         let (shards, identities) = make_shards(devices.shard_bits(), config.index_bytes)?;
         let inner = Arc::new(Inner {
             shards,
@@ -239,16 +238,8 @@ impl Inner {
         let engine = Box::new(ForFlusher(Arc::downgrade(self)));
         let flusher = Flusher::new(Arc::clone(&self.log), devices, counters, self.config.flush_interval, engine);
         self.flusher.start("flash-flush", move || flusher.run())?;
-        let (queue, reader) = (Arc::clone(&self.log.queue), self.reader.clone());
-        let every = look_every(self.config.wait_limit);
-        self.flusher.start("flash-watch", move || {
-            queue.watch(every, || {
-                reader.give_up_late();
-                if reader.hanging() > 0 {
-                    queue.look();
-                }
-            });
-        })?;
+        let queue = Arc::clone(&self.log.queue);
+        self.flusher.start("flash-watch", move || queue.watch())?;
         let reclaimer = Reclaimer::new(Arc::clone(self));
         self.reclaimer.start("flash-reclaim", move || reclaimer.run())
     }
@@ -293,8 +284,8 @@ impl Inner {
 }
 
 impl Store for Flash {
-    fn seed(&self) -> u64 {
-        self.inner.devices.seed()
+    fn seed(&self) -> KeyHash {
+        self.inner.devices.key_hash()
     }
 
     fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
@@ -377,11 +368,6 @@ impl Store for Flash {
                 "the SSD tier is off after a device error; RAM goes on serving"
             };
             health.notes.push(why.into());
-        }
-        if self.inner.reader.hanging() > 0 {
-            health
-                .notes
-                .push("a device of the SSD tier does not answer reads: what is on it alone cannot be read".into());
         }
         health.notes.extend(self.inner.presence.notes());
         health

@@ -187,7 +187,7 @@ fn fill(
     verify: bool,
 ) -> io::Result<()> {
     let identities = Shards::new(devices.shard_bits());
-    let listing = list(devices, report.region, used, devices.seed())?;
+    let listing = list(devices, report.region, used, devices.key_hash())?;
     report.records = listing.records.len() as u64;
     report.ended = second_in(listing.span.ended);
     report.record_bytes = listing.records.iter().map(|record| u64::from(record.length)).sum();

@@ -1,5 +1,6 @@
 //! What is in a region on a device: its records in order, from its footer or, where there is none, from the records.
 
+use moneta_store::KeyHash;
 use std::io;
 use std::ops::Range;
 
@@ -52,14 +53,14 @@ pub(crate) struct Listing {
 ///
 /// # Errors
 /// The device's, if nothing of the region can be read.
-pub(crate) fn list(devices: &Devices, region: usize, used: &Use, seed: u64) -> io::Result<Listing> {
+pub(crate) fn list(devices: &Devices, region: usize, used: &Use, hash: KeyHash) -> io::Result<Listing> {
     // A footer that cannot be read is as good as one that is damaged.
     let footer = used.trailer.and_then(|trailer| from_footer(devices, region, &trailer).ok().flatten());
     if let Some(listing) = footer {
         return Ok(listing);
     }
     let found = salvage::read(devices, region, 0..devices.region_bytes())?;
-    let mut listing = from_records(&found.bytes, used, seed);
+    let mut listing = from_records(&found.bytes, used, hash);
     listing.damaged += (found.lost / BLOCK) as u64;
     listing.unreadable = found.lost > 0;
     if used.headless {

@@ -336,7 +336,7 @@ impl Reclaimer {
     fn carry(&self, base: u64, block: usize, view: View<'_>) -> Option<(u64, usize)> {
         let inner = &self.inner;
         let now = inner.clock.now();
-        let key = Key::new(view.key(), inner.devices.seed());
+        let key = Key::new(view.key(), inner.devices.key_hash());
         let meta = view.meta(base, true);
         if meta.expiry.is_dead(now) {
             return None;
@@ -364,7 +364,7 @@ impl Reclaimer {
     fn evict(&self, base: u64, block: usize, view: View<'_>) {
         let inner = &self.inner;
         let now = inner.clock.now();
-        let key = Key::new(view.key(), inner.devices.seed());
+        let key = Key::new(view.key(), inner.devices.key_hash());
         let mut shard = inner.shard(key.hash).lock();
         let Some((position, location)) = shard.find(key.hash).filter(|(_, found)| found.block() == block) else {
             return;
@@ -406,7 +406,7 @@ impl Victim {
 
     /// Its records, as far as they can be made out.
     fn list(&mut self, inner: &Inner) -> Option<Listing> {
-        let (seed, entry) = (inner.devices.seed(), inner.regions.get(self.region));
+        let (hash, entry) = (inner.devices.key_hash(), inner.regions.get(self.region));
         let used = match survey(&inner.devices, self.region) {
             Ok(Survey::InUse(used)) => used,
             Ok(Survey::Free) => return None,
@@ -424,7 +424,7 @@ impl Victim {
                 }
             }
         };
-        let listing = list(&inner.devices, self.region, &used, seed);
+        let listing = list(&inner.devices, self.region, &used, hash);
         if self.bad.is_none() && (used.unreadable || listing.as_ref().is_ok_and(|listing| listing.unreadable)) {
             self.bad = Some(Errno::IO.into());
         }

@@ -145,7 +145,7 @@ fn list_all(inner: &Inner, batch: &[(usize, Use)]) -> Vec<(usize, Listing)> {
     let listings: Vec<Mutex<Option<Listing>>> = batch.iter().map(|_| Mutex::default()).collect();
     in_parallel(inner, batch.len(), |number| {
         let (region, used) = &batch[number];
-        match list(&inner.devices, *region, used, inner.devices.seed()) {
+        match list(&inner.devices, *region, used, inner.devices.key_hash()) {
             Ok(listing) => *listings[number].lock() = Some(listing),
             Err(error) => {
                 count(&inner.counters.io_errors, 1);

@@ -8,7 +8,7 @@
 //! Only what looks like a record is hashed, and only so many bytes in all: values made to look like records must not hold up
 //! a start.
 
-use moneta_store::Key;
+use moneta_store::{Key, KeyHash};
 
 use crate::format::footer::{Span, Summary, kept};
 use crate::format::record::{HEADER_BYTES as RECORD_HEADER, Header, KEY_BYTES_MAX, Salt, View, mark, salt_of};
@@ -35,7 +35,7 @@ const IDENTIFY_SURELY: usize = 10_000;
 
 /// Lists what the records themselves say, damaged ones with the rest: nothing older may take their place. Those of a region
 /// that was being filled end where no record follows any more. `bytes` are the region's, from its start.
-pub(crate) fn from_records(bytes: &[u8], used: &Use, seed: u64) -> Listing {
+pub(crate) fn from_records(bytes: &[u8], used: &Use, hash: KeyHash) -> Listing {
     let limit = used.trailer.map_or(bytes.len(), |trailer| (trailer.records_end as usize).min(bytes.len()));
     let mut scan = Scan {
         bytes: &bytes[..limit],
@@ -64,7 +64,7 @@ pub(crate) fn from_records(bytes: &[u8], used: &Use, seed: u64) -> Listing {
     let add = |listing: &mut Listing, at: usize, view: View<'_>| {
         listing.summary.add(Summary::moment(view.expiry()), used.base.saturating_add(view.header.sequence));
         listing.records.push(Listed {
-            hash: kept(Key::new(view.key(), seed).hash),
+            hash: kept(Key::new(view.key(), hash).hash),
             offset: at as u32,
             length: view.header.len() as u32,
             is_tombstone: view.header.is(mark::TOMBSTONE),

@@ -1,8 +1,8 @@
 //! Tiers that each version of the format wrote, kept in the repository: every later build must read them.
 //!
 //! Without this, a change of the layout would go unnoticed as long as the same build writes and reads, and would cost its
-//! users everything they have on disk. `MONETA_WRITE_FIXTURES=1` writes the newest version's fixture anew; those of older
-//! versions no build can write any more.
+//! users everything they have on disk. `MONETA_WRITE_FIXTURES=1` writes the newest fixture anew, that of version 2 with a
+//! keyed hash; the others no build can write any more.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -16,6 +16,9 @@ use moneta_store::{Clock, Item, ItemRef, Key, Lookup, Step, Store};
 const BLOCK: usize = 4096;
 /// The version that this build writes.
 const NEWEST: u32 = 2;
+/// Numbers of the functions that keys are hashed by.
+const XXH3: u32 = 1;
+const AES_CMAC: u32 = 2;
 /// The second in which the fixture was written.
 const THEN: u32 = 1_000_000_000;
 const TIER_BYTES: u64 = 6 << 20;
@@ -97,25 +100,26 @@ fn unpack(packed: &[u8], file: &Path) {
     }
 }
 
-fn fixture(version: u32) -> String {
-    format!("tests/fixtures/version-{version}.blocks")
+fn fixture(name: &str) -> String {
+    format!("tests/fixtures/version-{name}.blocks")
 }
 
-/// The version in the newest copy of a file's superblock.
-fn version_of(file: &Path) -> u32 {
+/// Version and number of the hash in the newest copy of a file's superblock.
+fn version_of(file: &Path) -> (u32, u32) {
     let bytes = std::fs::read(file).unwrap();
     let number = |offset: usize| u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap());
     let newest = if number(24) > number(BLOCK + 24) { 0 } else { BLOCK };
-    number(newest + 8) as u32
+    (number(newest + 8) as u32, number(newest + 112) as u32)
 }
 
-fn is_read(version: u32) {
-    let packed = std::fs::read(fixture(version)).unwrap();
+/// `hash` is the number of its hash as its superblock has it, and the one that it is read by.
+fn is_read(name: &str, version: u32, hash: (u32, u32)) {
+    let packed = std::fs::read(fixture(name)).unwrap();
     for now in [THEN + 50, THEN + 200] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("moneta.flash");
         unpack(&packed, &file);
-        assert_eq!(version_of(&file), version);
+        assert_eq!(version_of(&file), (version, hash.0));
         let flash = open(folder.path(), now);
         check(&flash, now);
         let found = flash.stats().flash.unwrap();
@@ -123,7 +127,7 @@ fn is_read(version: u32) {
         assert!(found.regions_closed >= 2, "a full region and one that was being filled");
         assert_eq!(
             version_of(&file),
-            NEWEST,
+            (NEWEST, hash.1),
             "a build that knows only version {version} must refuse what this one writes"
         );
         set(&flash, "written by this build", b"later", &Write::default());
@@ -136,17 +140,22 @@ fn is_read(version: u32) {
 
 #[test]
 fn what_version_1_wrote_is_read() {
-    is_read(1);
+    is_read("1", 1, (0, XXH3));
 }
 
 #[test]
 fn what_version_2_wrote_is_read() {
+    is_read("2", 2, (XXH3, XXH3));
+}
+
+#[test]
+fn what_version_2_wrote_with_a_keyed_hash_is_read() {
     if std::env::var_os("MONETA_WRITE_FIXTURES").is_some() {
         let folder = tempfile::tempdir().unwrap();
         let flash = open(folder.path(), THEN);
         fill(&flash);
         drop(flash);
-        std::fs::write(fixture(NEWEST), pack(&folder.path().join("moneta.flash"))).unwrap();
+        std::fs::write(fixture("2-keyed"), pack(&folder.path().join("moneta.flash"))).unwrap();
     }
-    is_read(2);
+    is_read("2-keyed", 2, (AES_CMAC, AES_CMAC));
 }

@@ -15,8 +15,9 @@ use crate::config::{Durability, LmdbConfig};
 use crate::figures;
 use crate::tables::Tables;
 
-/// Version of what the engine writes: the records', and the trees.
-const FORMAT: u32 = 1;
+/// Version of what the engine writes: the records', and the trees. In version 1 keys were hashed by another
+/// function, and a folder of it keeps that.
+const FORMAT: u32 = 2;
 /// The file's size is a multiple of this, as it must be of any system's page.
 const SIZE_STEP: u64 = 64 << 10;
 /// Part of the file that is kept free, for the pages that a batch copies and those that readers still hold,

@@ -1,6 +1,7 @@
 //! What the memory engine is told at its start.
 
 use moneta_pages::PAGE_BYTES;
+use moneta_store::KeyHash;
 
 use crate::log::pages_for;
 use crate::segments::Location;
@@ -31,8 +32,8 @@ pub struct MemoryConfig {
     pub threads: usize,
     /// Number of shards, a power of two up to 256, instead of one fitting for threads and limit.
     pub shards: Option<usize>,
-    /// Seed of the key hash.
-    pub seed: u64,
+    /// How keys are hashed: the same for all stores of a stack.
+    pub seed: KeyHash,
 }
 
 /// Why an engine could not be made.

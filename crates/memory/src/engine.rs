@@ -8,8 +8,8 @@ use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, Expiry, Install, ItemRef, Key, Lookup, Number, Observer, Rest, Step, Store, StoreStats,
-    Tier, Value, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, Expiry, Install, ItemRef, Key, KeyHash, Lookup, Number, Observer, Rest, Step, Store,
+    StoreStats, Tier, Value, Visit, Walked, Walking, Written,
 };
 
 use crate::config::{ConfigError, MemoryConfig};
@@ -32,7 +32,7 @@ pub struct Memory {
     shards: Arc<[Slot]>,
     /// Shift that leaves of a hash the bits which choose the shard.
     shift: u32,
-    seed: u64,
+    seed: KeyHash,
     item_max: usize,
     /// The limit as it was asked for; shards divide it in whole pages.
     limit: Arc<AtomicU64>,
@@ -192,7 +192,7 @@ impl Rest for PinnedRest<'_> {
 }
 
 impl Store for Memory {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.seed
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use moneta_index::{Index, Position};
 use moneta_pages::PagePool;
-use moneta_store::{Clock, Departed, Departure, ItemMeta, Key, Observer, StoreStats};
+use moneta_store::{Clock, Departed, Departure, ItemMeta, Key, KeyHash, Observer, StoreStats};
 
 use crate::ghosts::Ghosts;
 use crate::record::{CAS_SHORT_END, Header, mark};
@@ -27,7 +27,7 @@ const LOCATION_MASK: u64 = (1 << Location::BITS) - 1;
 pub(crate) struct Shared {
     pub(crate) pool: Arc<PagePool>,
     pub(crate) clock: Arc<Clock>,
-    pub(crate) seed: u64,
+    pub(crate) seed: KeyHash,
     pub(crate) shards: u64,
     pub(crate) item_max: usize,
     pub(crate) evict: bool,

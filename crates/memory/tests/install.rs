@@ -5,7 +5,7 @@ mod common;
 
 use common::{Node, START, config, signed, stored};
 use moneta_memory::MemoryConfig;
-use moneta_store::{Expiry, Install, Item, ItemMeta, ItemRef, Key, Rest, Store, Tier, Value, Written};
+use moneta_store::{Expiry, Install, Item, ItemMeta, ItemRef, Key, KeyHash, Rest, Store, Tier, Value, Written};
 
 /// A value's second half, elsewhere.
 struct Half<'a>(&'a [u8]);
@@ -21,7 +21,7 @@ impl Rest for Half<'_> {
 }
 
 fn key(name: &str) -> Key<'_> {
-    Key::new(name.as_bytes(), 0)
+    Key::new(name.as_bytes(), KeyHash::seeded(0))
 }
 
 fn peek(node: &Node, name: &str) -> Option<Item> {

@@ -45,7 +45,7 @@ fn nothing_but_keys_fills_a_store_and_it_goes_on() {
 #[test]
 fn versions_of_a_key_never_share_a_cas_value_however_long_a_segment_stays_open() {
     use moneta_store::request::Write;
-    use moneta_store::{Key, Written};
+    use moneta_store::{Key, KeyHash, Written};
     let node = Node::new(&config(8 << 20));
     node.set("seldom", b"0");
     let mut last = std::collections::HashMap::new();
@@ -60,7 +60,7 @@ fn versions_of_a_key_never_share_a_cas_value_however_long_a_segment_stays_open()
         }
         let mut shown = 0;
         let mut show = |item: &moneta_store::ItemRef<'_>| shown = item.meta.cas;
-        let _ = node.memory.peek(&Key::new(name.as_bytes(), 0), &mut show).now();
+        let _ = node.memory.peek(&Key::new(name.as_bytes(), KeyHash::seeded(0)), &mut show).now();
         assert_eq!(shown, cas);
     }
     node.verify();

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::Clock;
 use moneta_store::suite::{self, Options, SuiteConfig};
+use moneta_store::{Clock, KeyHash};
 
 fn memory(config: SuiteConfig, clock: Arc<Clock>, shards: usize) -> Memory {
     let config = MemoryConfig {
@@ -14,7 +14,7 @@ fn memory(config: SuiteConfig, clock: Arc<Clock>, shards: usize) -> Memory {
         evict: true,
         threads: 1,
         shards: Some(shards),
-        seed: 0,
+        seed: KeyHash::seeded(0),
     };
     Memory::new(&config, clock).expect("the suite's limits are possible")
 }

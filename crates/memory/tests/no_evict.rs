@@ -6,7 +6,7 @@ mod common;
 use common::{Node, config, stored};
 use moneta_memory::MemoryConfig;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
-use moneta_store::{Deleted, Key, Number, Store, Written};
+use moneta_store::{Deleted, Key, KeyHash, Number, Store, Written};
 
 fn strict() -> Node {
     Node::new(&MemoryConfig { evict: false, ..config(8 << 20) })
@@ -60,7 +60,7 @@ fn what_needs_no_room_is_done_when_there_is_none() {
     node.set("touched", b"value");
     fill(&node, "a", 3000, 0);
     fill(&node, "b", 1, 0);
-    let key = |key: &'static str| Key::new(key.as_bytes(), 0);
+    let key = |key: &'static str| Key::new(key.as_bytes(), KeyHash::seeded(0));
     let plus = Arithmetic { delta: 5, ..Arithmetic::default() };
     let number = node.memory.arithmetic(&key("number"), &plus).now().expect("RAM does not fail");
     assert!(matches!(number, Number::Value { number: 105, .. }), "{number:?}");
@@ -80,7 +80,8 @@ fn a_full_store_still_answers_by_the_rules() {
     fill(&node, "a", 3000, 0);
     fill(&node, "b", 1, 0);
     let touch = Retrieve { touch: Some(Exptime(100)), ..Retrieve::default() };
-    let touched = node.memory.get(&Key::new(b"a0", 0), &touch, &mut |_: &moneta_store::ItemRef<'_>| {}).now();
+    let touched =
+        node.memory.get(&Key::new(b"a0", KeyHash::seeded(0)), &touch, &mut |_: &moneta_store::ItemRef<'_>| {}).now();
     // It has no field for an expiry, and there is no room for one: an error, and the item stays as it was.
     assert!(touched.is_err() || touched.is_ok_and(|lookup| lookup == moneta_store::Lookup::Visited));
     assert!(node.get("a0").is_some());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Node, config, signed, stored, version_of};
 use moneta_store::request::{Retrieve, Write, WriteMode};
-use moneta_store::{ItemRef, Key, Lookup, Store};
+use moneta_store::{ItemRef, Key, KeyHash, Lookup, Store};
 
 /// Far longer than any of this takes; a hang must end as a failure.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ fn while_reading(node: &Node, key: &str, mut other: impl FnMut()) -> Vec<u8> {
         other();
         value = item.value.to_vec();
     };
-    let lookup = node.memory.get(&Key::new(key.as_bytes(), 0), &Retrieve::default(), &mut show).now();
+    let lookup = node.memory.get(&Key::new(key.as_bytes(), KeyHash::seeded(0)), &Retrieve::default(), &mut show).now();
     assert_eq!(lookup.expect("RAM does not fail"), Lookup::Visited);
     value
 }

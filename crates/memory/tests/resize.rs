@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{Node, config, signed, stored, version_of};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::Retrieve;
-use moneta_store::{Clock, ItemRef, Key, Lookup, Store};
+use moneta_store::{Clock, ItemRef, Key, KeyHash, Lookup, Store};
 
 /// Pages by all parts of the store, in bytes.
 fn used(node: &Node) -> u64 {
@@ -84,7 +84,7 @@ fn a_shrink_goes_on_after_it_was_asked_for() {
     // Items are shown under their shard's lock: who shrinks the store here waits for nothing.
     // The second time is a reload that changes nothing.
     let mut show = |_: &ItemRef<'_>| visited = node.memory.resize(2 << 20) && node.memory.resize(2 << 20);
-    let read = node.memory.get(&Key::new(key.as_bytes(), 0), &Retrieve::default(), &mut show).now();
+    let read = node.memory.get(&Key::new(key.as_bytes(), KeyHash::seeded(0)), &Retrieve::default(), &mut show).now();
     assert!(matches!(read, Ok(Lookup::Visited)) && visited);
     node.memory.settle();
     assert!(full > 16 << 20 && used(&node) <= 2 << 20);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Clock, ItemRef, Key, Lookup, Store, Written};
+use moneta_store::{Clock, ItemRef, Key, KeyHash, Lookup, Store, Written};
 use shuttle::thread;
 
 /// Larger than what is copied under a lock, and than a segment.
@@ -19,12 +19,19 @@ const ITERATIONS: usize = 400;
 const SWITCHES: usize = 4;
 
 fn memory() -> Memory {
-    let config = MemoryConfig { limit: 8 << 20, item_max: 1 << 20, evict: true, threads: 1, shards: Some(1), seed: 0 };
+    let config = MemoryConfig {
+        limit: 8 << 20,
+        item_max: 1 << 20,
+        evict: true,
+        threads: 1,
+        shards: Some(1),
+        seed: KeyHash::seeded(0),
+    };
     Memory::new(&config, Arc::new(Clock::manual(1_000_000))).expect("a possible configuration")
 }
 
 fn key(name: &str) -> Key<'_> {
-    Key::new(name.as_bytes(), 0)
+    Key::new(name.as_bytes(), KeyHash::seeded(0))
 }
 
 fn value(version: u8) -> Vec<u8> {

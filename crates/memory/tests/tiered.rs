@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::Write;
 use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::{Clock, Key, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Clock, Key, KeyHash, Promotion, Store, Tiered, TieredConfig};
 
 fn memory(limit: u64, item_max: usize, evict: bool, clock: &Arc<Clock>) -> Memory {
-    let config = MemoryConfig { limit, item_max, evict, threads: 1, shards: Some(1), seed: 0 };
+    let config = MemoryConfig { limit, item_max, evict, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) };
     Memory::new(&config, Arc::clone(clock)).expect("the suite's limits are possible")
 }
 
@@ -72,7 +72,7 @@ fn threads_neither_lose_nor_tear_what_comes_and_goes_above() {
                 let mut number = 0;
                 while !done.load(Ordering::Relaxed) {
                     let filler = format!("filler {}", number % 1000);
-                    let key = Key::new(filler.as_bytes(), 0);
+                    let key = Key::new(filler.as_bytes(), KeyHash::seeded(0));
                     if let Some(store) = handle.lock().unwrap().as_ref() {
                         // One that finds its lock taken leaves again.
                         drop(store.set(&key, &[b'f'; 16_000], &Write::default()));

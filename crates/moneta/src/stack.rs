@@ -9,7 +9,7 @@ use moneta_flash::{Flash, FlashConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_server::ByPolicy;
-use moneta_store::{Any, Chunked, ChunkedConfig, Clock, Progress, Store, Tiered, TieredConfig};
+use moneta_store::{Any, Chunked, ChunkedConfig, Clock, KeyHash, Progress, Store, Tiered, TieredConfig};
 
 use crate::options::report::{Refusal, Refused};
 use crate::options::settings::Settings;
@@ -37,7 +37,7 @@ pub enum Stack {
 pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Stack> {
     Ok(match (&settings.stack.upper, &settings.stack.lower) {
         // RAM alone: it holds every item, and whatever it has is answered at once, without a wait or a copy between.
-        (Upper::Memory, Lower::None) => Stack::Ram(ByPolicy::same(ram(settings, random_seed()?, clock)?)),
+        (Upper::Memory, Lower::None) => Stack::Ram(ByPolicy::same(ram(settings, random_hash()?, clock)?)),
         (Upper::Memory, Lower::Flash(tier)) => {
             // At the bottom, SSD: it holds every item and outlives the process. First, as it says how keys are hashed.
             let ssd = flash(&tier.engine, clock, recovery)?;
@@ -49,7 +49,7 @@ pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress
             two_servers(upper, lower)?;
             // As above: the lower tier first.
             let lower = self::lower(lower, settings, clock, recovery)?;
-            let seed = lower.as_ref().map_or_else(random_seed, |lower| Ok(lower.seed()))?;
+            let seed = lower.as_ref().map_or_else(random_hash, |lower| Ok(lower.seed()))?;
             match (self::upper(upper, settings, seed, clock)?, lower) {
                 (Some(upper), Some(lower)) => Stack::Two(both(upper, lower, settings, clock)),
                 (one, other) => Stack::One(ByPolicy::same(one.or(other).context("a node needs a tier")?)),
@@ -88,8 +88,8 @@ fn two_servers(upper: &Upper, lower: &Lower) -> Result<(), Refused> {
     ))]))
 }
 
-/// The tier that has the hot items, hashed under `seed`.
-fn upper(tier: &Upper, settings: &Settings, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Option<Any>> {
+/// The tier that has the hot items, hashed as `seed` says.
+fn upper(tier: &Upper, settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Option<Any>> {
     Ok(match tier {
         Upper::None => None,
         Upper::Memory => Some(Any::new(ram(settings, seed, clock)?)),
@@ -118,14 +118,14 @@ fn lower(
         Lower::Rocks(tier) => Some(engines::rocks(tier, settings.max_item_size, clock)?),
         Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.max_item_size, clock)?),
         // As it is, so that others can read it too.
-        Lower::Remote(config) => Some(Any::new(remote(config, random_seed()?, clock)?)),
+        Lower::Remote(config) => Some(Any::new(remote(config, random_hash()?, clock)?)),
     })
 }
 
 /// What an entry of a remote L1 has beside the bytes of its piece, at most.
 const ENTRY_EXTRA: usize = 64;
 
-fn remote(config: &RemoteConfig, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Remote> {
+fn remote(config: &RemoteConfig, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Remote> {
     let config = RemoteConfig { seed, ..config.clone() };
     Remote::new(config, Arc::clone(clock)).context("the remote tier cannot start")
 }
@@ -135,7 +135,7 @@ fn flash(config: &FlashConfig, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> 
     Flash::open(&config, Arc::clone(clock)).context("the SSD tier cannot start")
 }
 
-fn ram(settings: &Settings, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
+fn ram(settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
     let config = MemoryConfig {
         limit: settings.memory,
         item_max: settings.max_item_size,
@@ -147,7 +147,7 @@ fn ram(settings: &Settings, seed: u64, clock: &Arc<Clock>) -> anyhow::Result<Mem
     Memory::new(&config, Arc::clone(clock)).context("the memory engine cannot start")
 }
 
-/// Another seed in every process, from the system's randomness, so that no client can choose keys that share a bucket.
-fn random_seed() -> anyhow::Result<u64> {
-    getrandom::u64().context("the system has no randomness to draw a seed from")
+/// Another function in every process, so that no client can choose keys that share a bucket.
+fn random_hash() -> anyhow::Result<KeyHash> {
+    KeyHash::random().context("the system has no randomness to draw a secret from")
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use moneta_store::KeyHash;
+
 use crate::address::Address;
 use crate::error::RemoteError;
 use crate::wire::{Protocol, VALUE_LIMIT};
@@ -11,8 +13,8 @@ use crate::wire::{Protocol, VALUE_LIMIT};
 pub struct RemoteConfig {
     /// Where the server listens.
     pub address: Address,
-    /// Seed of the hashes of keys. The server never sees it; layers want all their stores to have the same.
-    pub seed: u64,
+    /// How keys are hashed. The server never sees it; layers want all their stores to have the same.
+    pub seed: KeyHash,
     /// The protocol to speak; `None`: the best that the server understands, found out on each new connection.
     pub protocol: Option<Protocol>,
     /// Connections of each worker thread, 1 to [`RemoteConfig::CONNECTIONS_MAX`]. A key's requests always take the same one,
@@ -47,7 +49,7 @@ impl RemoteConfig {
     pub const IN_FLIGHT_MAX: usize = 1 << 20;
 
     /// Defaults for a server at `address`: one connection a worker, a second for a reply, values of up to 1 MiB.
-    pub fn new(address: Address, seed: u64) -> Self {
+    pub fn new(address: Address, seed: KeyHash) -> Self {
         Self {
             address,
             seed,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, Driver, ErrorKind, Figure, Health, Install, ItemRef, Key, Lookup, Number, Observer, Step,
-    Store, StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, Driver, ErrorKind, Figure, Health, Install, ItemRef, Key, KeyHash, Lookup, Number,
+    Observer, Step, Store, StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
 };
 use parking_lot::Mutex;
 
@@ -135,7 +135,7 @@ impl Remote {
 }
 
 impl Store for Remote {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.config().seed
     }
 

@@ -14,8 +14,9 @@ use crate::filter::Removed;
 use crate::options::{options, write_options};
 use crate::shard::{Bound, Shard, broken};
 
-/// Version of what the engine writes: the records', and what lies in which folder.
-const FORMAT: u32 = 1;
+/// Version of what the engine writes: the records', and what lies in which folder. In version 1 parts were by another hash, and a
+/// folder of it keeps that.
+const FORMAT: u32 = 2;
 
 /// RocksDB, sharded.
 pub struct RocksDatabase {

@@ -209,7 +209,7 @@ fn settings<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     lister.put_flag("flush_enabled", settings.flush_enabled);
     lister.put_flag("dump_enabled", settings.dump_enabled);
     lister.put_flag("watch_enabled", settings.watch_enabled);
-    lister.put("hash_algorithm", "xxh3");
+    lister.put("hash_algorithm", worker.store.seed().name());
     lister.put("idle_timeout", settings.idle_timeout);
     lister.put_flag("track_sizes", false);
     lister.put_flag("ssl_enabled", false);

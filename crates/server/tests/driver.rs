@@ -19,8 +19,8 @@ use moneta_server::{ByPolicy, ServerConfig};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write as SetRequest};
 use moneta_store::{
-    Clock, Cursor, Deleted, Driver, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Visit,
-    Walked, Walking, Written,
+    Clock, Cursor, Deleted, Driver, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step, Store, StoreStats,
+    Visit, Walked, Walking, Written,
 };
 use support::{TestServer, config, eventually, hit, set};
 
@@ -134,7 +134,7 @@ impl Store for DeviceStore {
         }))
     }
 
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.inner.seed()
     }
 

@@ -8,6 +8,7 @@ use moneta_protocol::item::ItemRef;
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::key::Key;
+use crate::key_hash::KeyHash;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::{Figure, StoreStats};
 use crate::store::{Cursor, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
@@ -31,7 +32,7 @@ impl fmt::Debug for Any {
 
 /// [`Tier`] with [`Store`], without generic methods: what can be called through a pointer.
 trait AnyTier {
-    fn seed(&self) -> u64;
+    fn seed(&self) -> KeyHash;
     fn prefetch(&self, keys: &[Key<'_>]);
     fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut dyn Visit) -> Step<Lookup>;
     fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written>;
@@ -57,7 +58,7 @@ trait AnyTier {
 }
 
 impl<T: Tier> AnyTier for T {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         Store::seed(self)
     }
 
@@ -151,7 +152,7 @@ impl<T: Tier> AnyTier for T {
 }
 
 impl Store for Any {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.0.seed()
     }
 

@@ -46,6 +46,7 @@ use moneta_protocol::item::{Expiry, ItemRef};
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::key::{Key, OwnedKey};
+use crate::key_hash::KeyHash;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::{Figure, StoreStats};
 use crate::steps::{end, start};
@@ -131,7 +132,7 @@ impl<S> Shared<S> {
 }
 
 impl<S: Tier + 'static> Store for Chunked<S> {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.shared.below.seed()
     }
 

@@ -1,25 +1,26 @@
 //! A key with its hash, computed once for a command and used by every layer below.
 
 use smallvec::SmallVec;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::key_hash::KeyHash;
 
 /// An item's key and its 64-bit hash.
 ///
-/// The hash is XXH3-64, which is fixed by its specification, so that engines may keep it on disk. A store that faces
-/// clients it does not trust gives each process its own seed, so that nobody can choose keys that share a bucket.
+/// The hash function is the store's ([`crate::Store::seed`]), and fixed by its specification, so that engines may keep hashes
+/// on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
     /// The key's bytes: 1 to 250 of them, any value.
     pub bytes: &'a [u8],
-    /// XXH3-64 of `bytes` under the store's seed.
+    /// Hash of `bytes` by the store's function.
     pub hash: u64,
 }
 
 impl<'a> Key<'a> {
-    /// Hashes `bytes` under `seed`.
+    /// Hashes `bytes` by `hash`.
     #[inline]
-    pub fn new(bytes: &'a [u8], seed: u64) -> Self {
-        Self { bytes, hash: xxh3_64_with_seed(bytes, seed) }
+    pub fn new(bytes: &'a [u8], hash: KeyHash) -> Self {
+        Self { bytes, hash: hash.hash(bytes) }
     }
 }
 

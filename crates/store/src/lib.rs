@@ -9,6 +9,7 @@ pub mod change;
 mod chunked;
 mod error;
 mod key;
+mod key_hash;
 #[cfg(feature = "testing")]
 pub mod model;
 mod number;
@@ -29,6 +30,7 @@ pub use any::Any;
 pub use chunked::{Chunked, ChunkedConfig};
 pub use error::{ErrorKind, StoreError};
 pub use key::{Key, OwnedKey};
+pub use key_hash::{KeyHash, SECRET_BYTES};
 pub use moneta_protocol::item::{Expiry, Item, ItemMeta, ItemRef, Rest, Value};
 pub use moneta_protocol::request;
 pub use number::{NUMBER_VALUE_MAX, parse_number};

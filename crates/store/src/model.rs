@@ -11,6 +11,7 @@ use moneta_protocol::item::{Item, ItemRef, Value};
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::key::Key;
+use crate::key_hash::KeyHash;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::StoreStats;
 use crate::store::{Cursor, Install, Observer, Store, Tier, Visit, Walked, Walking};
@@ -70,8 +71,8 @@ fn answer(found: Result<crate::Item, Missing>, visitor: &mut impl Visit) -> Step
 }
 
 impl Store for ModelStore {
-    fn seed(&self) -> u64 {
-        0
+    fn seed(&self) -> KeyHash {
+        KeyHash::seeded(0)
     }
 
     fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {

@@ -3,6 +3,7 @@
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::key::Key;
+use crate::key_hash::KeyHash;
 use crate::outcome::{Deleted, Lookup, Number, Pending, Step, Written};
 use crate::stats::{Figure, StoreStats};
 use moneta_protocol::item::{ItemMeta, ItemRef};
@@ -26,8 +27,8 @@ impl<F: FnMut(&ItemRef<'_>)> Visit for F {
 /// Workers share one store; a request that can be answered from RAM is answered before the call returns, one that has to
 /// wait comes back as a future of its own ([`Step::Wait`]). Every operation on one key is atomic.
 pub trait Store {
-    /// Seed under which [`Key`]s for this store are hashed.
-    fn seed(&self) -> u64;
+    /// How [`Key`]s for this store are hashed.
+    fn seed(&self) -> KeyHash;
 
     /// Tells the store which keys will be read next, so that it may fetch cache lines early. Changes nothing.
     fn prefetch(&self, keys: &[Key<'_>]) {

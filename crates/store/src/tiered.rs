@@ -52,6 +52,7 @@ use std::sync::atomic::AtomicU32;
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::key::Key as StoreKey;
+use crate::key_hash::KeyHash;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::{Figure, StoreStats, TierStats};
 use crate::steps::start;
@@ -161,7 +162,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.shared.upper.seed()
     }
 

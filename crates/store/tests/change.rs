@@ -10,7 +10,7 @@ use moneta_store::change::{self, Old, Removal, Version};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Clock, Deleted, Expiry, Install, Item, ItemMeta, ItemRef, Key, Lookup, Number, Store, Tier, Written,
+    Clock, Deleted, Expiry, Install, Item, ItemMeta, ItemRef, Key, KeyHash, Lookup, Number, Store, Tier, Written,
 };
 
 const NOW: u32 = 1_000_000_000;
@@ -22,7 +22,7 @@ const CASES: usize = 200_000;
 const PICKED: u64 = 1;
 
 fn key() -> Key<'static> {
-    Key::new(b"k", 0)
+    Key::new(b"k", KeyHash::seeded(0))
 }
 
 /// Draws requests and items at random.

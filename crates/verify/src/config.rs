@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use moneta_remote::Address;
 use moneta_remote::wire::Protocol;
-use moneta_store::Key;
+use moneta_store::KeyHash;
 
 use crate::error::{Side, VerifyError};
 
@@ -92,8 +92,8 @@ pub struct VerifyConfig {
     pub timeout: Duration,
 }
 
-/// Under which keys are hashed for a sample; any number, as long as it is the same for both walks.
-const SAMPLE_SEED: u64 = 0x6d6f_6e65_7461;
+/// How keys are hashed for a sample; by any function, as long as it is the same for both walks.
+const SAMPLE: KeyHash = KeyHash::seeded(0x6d6f_6e65_7461);
 
 impl VerifyConfig {
     /// The most of [`VerifyConfig::connections`].
@@ -158,7 +158,7 @@ impl VerifyConfig {
 
     /// Whether `key` belongs to the sample.
     pub(crate) fn chooses(&self, key: &[u8]) -> bool {
-        self.share >= 1.0 || (Key::new(key, SAMPLE_SEED).hash as f64) < self.share * 2f64.powi(64)
+        self.share >= 1.0 || (SAMPLE.hash(key) as f64) < self.share * 2f64.powi(64)
     }
 }
 

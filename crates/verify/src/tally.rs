@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use moneta_store::Key;
+use moneta_store::KeyHash;
 use parking_lot::Mutex;
 
 use crate::comparison::{Difference, Sight};
@@ -101,7 +101,7 @@ impl Tally {
 impl Inner {
     /// Takes note of a key.
     fn is_new(&mut self, key: &[u8]) -> bool {
-        let hash = Key::new(key, 0).hash;
+        let hash = KeyHash::seeded(0).hash(key);
         if self.known.len() >= KNOWN_MAX { !self.known.contains(&hash) } else { self.known.insert(hash) }
     }
 }

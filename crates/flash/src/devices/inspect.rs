@@ -43,6 +43,7 @@ impl Devices {
             places: places(&all),
             tier: first.tier,
             seed: first.seed,
+            key_hash: first.hash.function(first.seed),
             shard_bits: super::tier::shard_bits_kept(
                 &all.iter().copied().map(Some).collect::<Vec<_>>(),
                 first.region_bytes,

@@ -5,6 +5,7 @@
 
 mod inspect;
 mod lock;
+mod named_hash;
 mod place;
 mod room;
 mod size;
@@ -14,12 +15,12 @@ mod superblocks;
 mod tests;
 mod tier;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use moneta_store::KeyHash;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -44,6 +45,7 @@ pub struct Devices {
     superblocks: Mutex<Superblocks>,
     tier: u64,
     seed: u64,
+    key_hash: KeyHash,
     shard_bits: u32,
     layout: u64,
     snapshot_path: Option<PathBuf>,
@@ -78,26 +80,6 @@ pub struct TierState {
     pub floor_version: u64,
     /// Reserved: the second from which the floor counts.
     pub floor_from: u32,
-}
-
-/// How the keys of a tier are hashed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyHash {
-    /// 1: XXH3-64 under the tier's seed. 2 is reserved for a keyed one.
-    pub name: u32,
-    /// The key of a keyed hash; zeros for one that has none.
-    pub key: [u8; 32],
-}
-
-impl Default for KeyHash {
-    fn default() -> Self {
-        Self { name: Self::XXH3, key: [0; 32] }
-    }
-}
-
-impl KeyHash {
-    /// XXH3-64 under the tier's seed.
-    pub const XXH3: u32 = 1;
 }
 
 impl Devices {
@@ -170,6 +152,7 @@ impl Devices {
             places: places(&all),
             tier: all[0].tier,
             seed: all[0].seed,
+            key_hash: all[0].hash.function(all[0].seed),
             shard_bits: all[0].shard_bits,
             layout: layout(&all),
             superblocks: Mutex::new(superblocks),
@@ -196,9 +179,15 @@ impl Devices {
         self.tier
     }
 
-    /// Seed under which keys are hashed, random, kept for the life of the tier.
+    /// What the checksums of this tier's records are salted with, random, kept for the life of the tier. Clients do not know
+    /// it, so they cannot store a value that passes for a record.
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// How keys are hashed for the life of the tier.
+    pub fn key_hash(&self) -> KeyHash {
+        self.key_hash
     }
 
     /// Bits of a key's hash that choose its shard of the index: the same for as long as the tier lives, whatever it grows
@@ -354,7 +343,10 @@ fn layout(superblocks: &[&Superblock]) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// Identities and seeds: the standard library seeds its hashers from the system's random numbers.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
+/// Identities, seeds and secrets, from the system's randomness.
+fn random() -> Result<u64, FlashError> {
+    getrandom::u64().map_err(|error| FlashError::Start {
+        what: "a tier, for which the system has to give random numbers",
+        source: error.into(),
+    })
 }

@@ -37,11 +37,13 @@
 //! magic, version and checksum where they are. In version 1 all from `shard bits` and from 112 on was 0, but for the fields
 //! drawn here up to 112: a tier of it is hashed by hash 1, and its shard bits follow from its size.
 
+use std::fmt;
 use std::io;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{KeyHash, TierState};
+use super::TierState;
+use super::named_hash::NamedHash;
 use crate::io::{Aligned, BLOCK_BYTES, Media};
 
 /// First bytes of a device of ours.
@@ -66,7 +68,7 @@ const _: () = assert!(2 * BLOCK_BYTES as u64 <= FIRST_REGION && FIRST_REGION.is_
 const _: () = assert!(FIELD_BYTES <= RETIRED);
 
 /// The fields of a superblock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Superblock {
     /// Grows with every write to any device of the tier.
     pub(super) generation: u64,
@@ -78,7 +80,7 @@ pub(super) struct Superblock {
     pub(super) device: u64,
     /// Which of the tier's devices this is, from 0.
     pub(super) number: u32,
-    /// Seed under which keys are hashed.
+    /// What checksums of records are salted with; keys are hashed under it where `hash` says so.
     pub(super) seed: u64,
     /// Bytes of a region.
     pub(super) region_bytes: u64,
@@ -87,11 +89,30 @@ pub(super) struct Superblock {
     /// Bits of a key's hash that choose the index shard, for the life of the tier; 0 in version 1, which does not name them.
     pub(super) shard_bits: u32,
     /// How keys are hashed.
-    pub(super) hash: KeyHash,
+    pub(super) hash: NamedHash,
     /// Regions of this device that cannot be used any more, by their number on it.
     pub(super) retired: Vec<u32>,
     /// The tier's state.
     pub(super) state: TierState,
+}
+
+/// Without what is secret.
+impl fmt::Debug for Superblock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Superblock")
+            .field("generation", &self.generation)
+            .field("tier", &self.tier)
+            .field("devices", &self.devices)
+            .field("device", &self.device)
+            .field("number", &self.number)
+            .field("region_bytes", &self.region_bytes)
+            .field("regions", &self.regions)
+            .field("shard_bits", &self.shard_bits)
+            .field("hash", &self.hash)
+            .field("retired", &self.retired)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What lies where one copy of a superblock should be.
@@ -169,9 +190,9 @@ impl Superblock {
 
     fn fields(block: &[u8], version: u32) -> Self {
         let hash = if version == VERSION_1 {
-            KeyHash::default()
+            NamedHash::UNNAMED
         } else {
-            KeyHash { name: number32(block, 112), key: block[144..176].try_into().expect("32 bytes") }
+            NamedHash { name: number32(block, 112), key: block[144..176].try_into().expect("32 bytes") }
         };
         let retired = block[RETIRED + 4..].chunks_exact(4).map(|number| number32(number, 0));
         Self {
@@ -277,7 +298,7 @@ mod tests {
             region_bytes: 8 << 20,
             regions: 1234,
             shard_bits: 5,
-            hash: KeyHash { name: 2, key: std::array::from_fn(|byte| byte as u8) },
+            hash: NamedHash { name: 2, key: std::array::from_fn(|byte| byte as u8) },
             retired: vec![6, 1000],
             state: TierState {
                 flushed_below: 77,
@@ -339,10 +360,18 @@ mod tests {
         };
         let state = TierState { floor_version: 0, floor_from: 0, ..superblock(5).state };
         let expected =
-            Superblock { shard_bits: 0, hash: KeyHash::default(), retired: Vec::new(), state, ..superblock(5) };
+            Superblock { shard_bits: 0, hash: NamedHash::UNNAMED, retired: Vec::new(), state, ..superblock(5) };
         assert_eq!(found, expected);
         // What is written is version 2: a build that knows only the first takes either copy of it for a newer one's.
         assert_eq!(number32(&found.encode(), 8), 2);
+    }
+
+    #[test]
+    fn what_is_printed_has_neither_seed_nor_secret() {
+        let printed = format!("{:?}", superblock(5));
+        let secrets = ["seed", "72623859790382856", "[0, 1, 2", "key"];
+        assert!(secrets.iter().all(|secret| !printed.contains(secret)), "{printed}");
+        assert!(printed.contains("hash: NamedHash { name: 2, .. }"), "{printed}");
     }
 
     #[test]

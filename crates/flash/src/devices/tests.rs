@@ -72,7 +72,7 @@ fn a_new_file_is_allocated_whole_and_found_again_with_its_state() {
     assert!(opened.fresh && opened.why_fresh.is_none());
     let devices = opened.devices;
     assert_eq!(devices.regions(), 32);
-    let (tier, seed, layout) = (devices.tier(), devices.seed(), devices.layout());
+    let (tier, seed, layout) = (devices.tier(), (devices.seed(), devices.key_hash()), devices.layout());
     let state = TierState { flushed_below: 5, flush_at: 6, sequence_floor: 7, clean_stop: 8, ..TierState::default() };
     for _ in 0..3 {
         devices.save(&state).unwrap();
@@ -85,7 +85,8 @@ fn a_new_file_is_allocated_whole_and_found_again_with_its_state() {
     let opened = open(&[(&path, 9 * MIB)]).unwrap();
     assert!(!opened.fresh && opened.why_fresh.is_none());
     let devices = opened.devices;
-    assert_eq!((devices.tier(), devices.seed(), devices.layout(), devices.state()), (tier, seed, layout, state));
+    let found = (devices.tier(), (devices.seed(), devices.key_hash()), devices.layout(), devices.state());
+    assert_eq!(found, (tier, seed, layout, state));
     assert_eq!(devices.region_bytes(), REGION as usize);
     assert_eq!(devices.snapshot_path(), Some(path.with_file_name("device-0.snapshot")));
 }

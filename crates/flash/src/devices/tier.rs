@@ -4,9 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::TierState;
+use super::named_hash::NamedHash;
 use super::size::Size;
 use super::superblock::{FIRST_REGION, Head, Superblock};
-use super::{KeyHash, TierState};
 use crate::error::FlashError;
 use crate::identity::SHARD_BITS_MAX;
 
@@ -82,11 +83,11 @@ impl Wanted {
     }
 }
 
-/// Decides what becomes of `candidates`; `random` gives identities.
+/// Decides what becomes of `candidates`; `random` gives identities and secrets.
 pub(super) fn plan(
     candidates: &[Candidate],
     wanted: Wanted,
-    mut random: impl FnMut() -> u64,
+    mut random: impl FnMut() -> Result<u64, FlashError>,
 ) -> Result<Plan, FlashError> {
     candidates.iter().try_for_each(recognise)?;
     let newest_of = |tier: u64| {
@@ -130,15 +131,15 @@ pub(super) fn plan(
         },
         None => Superblock {
             generation: generation + 1,
-            tier: random(),
+            tier: random()?,
             devices: count,
             device: 0,
             number: 0,
-            seed: random(),
+            seed: random()?,
             region_bytes,
             regions: 0,
             shard_bits: shard_bits_for(candidates.iter().map(|found| found.regions(region_bytes)).sum(), region_bytes),
-            hash: KeyHash::default(),
+            hash: NamedHash::keyed(&mut random)?,
             retired: Vec::new(),
             state: TierState {
                 sequence_floor: found().map(|found| found.state.sequence_floor).max().unwrap_or(0),
@@ -149,16 +150,20 @@ pub(super) fn plan(
     let members = kept.iter().map(|found| found.filter(|_| keeps.is_some()));
     let mut next_number = members.clone().flatten().count() as u32;
     let superblocks = candidates.iter().zip(members).map(|(candidate, member)| {
-        let (device, number) = member.map(|member| (member.device, member.number)).unwrap_or_else(|| {
-            next_number += 1;
-            (random(), next_number - 1)
-        });
+        let (device, number) = match member {
+            Some(member) => (member.device, member.number),
+            None => {
+                next_number += 1;
+                (random()?, next_number - 1)
+            }
+        };
         // A block that is bad stays bad, whatever tier the device is in.
         let found = candidate.superblock().filter(|found| found.region_bytes == region_bytes);
         let retired = found.map_or_else(Vec::new, |found| found.retired.clone());
-        Superblock { device, number, regions: candidate.regions(region_bytes), retired, ..shared.clone() }
+        Ok(Superblock { device, number, regions: candidate.regions(region_bytes), retired, ..shared.clone() })
     });
-    Ok(Plan { fresh: keeps.is_none(), why_fresh, generation, superblocks: superblocks.collect() })
+    let superblocks = superblocks.collect::<Result<_, FlashError>>()?;
+    Ok(Plan { fresh: keeps.is_none(), why_fresh, generation, superblocks })
 }
 
 /// Bits that choose the shard of a tier that is begun with so many regions.
@@ -181,7 +186,7 @@ fn regions_in(bytes: u64, region_bytes: u64) -> u64 {
 /// Refuses what is not ours or not to be read by us.
 fn recognise(candidate: &Candidate) -> Result<(), FlashError> {
     let reason = match &candidate.head {
-        Head::Ours(found, _) if found.hash.name != KeyHash::XXH3 => format!(
+        Head::Ours(found, _) if !found.hash.is_known() => format!(
             "was written by a Moneta that hashes keys by another function (number {}); start that version, or begin anew \
              with an empty one (remove the file; wipe the first MiB of a block device)",
             found.hash.name

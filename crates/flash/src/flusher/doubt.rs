@@ -133,7 +133,7 @@ fn is_whole(bytes: &[u8], tail: &Tail, devices: &Devices) -> bool {
         let Some(view) = bytes.get(offset..).and_then(View::read).filter(View::is_whole) else { return false };
         let fits = view.header.len() == entry.length as usize
             && view.header.is(mark::TOMBSTONE) == entry.is_tombstone
-            && footer::kept(Key::new(view.key(), devices.seed()).hash) == entry.hash
+            && footer::kept(Key::new(view.key(), devices.key_hash()).hash) == entry.hash
             && view.is_sound(Salt { key, offset: offset as u32 });
         if !fits {
             return false;

@@ -1,6 +1,6 @@
 //! What must hold of a region that is read record by record, whatever is damaged. For a property test and for fuzzing.
 
-use moneta_store::{Expiry, Key};
+use moneta_store::{Expiry, Key, KeyHash};
 
 use super::from_records;
 use crate::format::footer::{self, kept};
@@ -13,6 +13,7 @@ use crate::survey::{Use, weigh};
 const REGION: usize = 16 * BLOCK;
 const TIER: u64 = 7;
 const SEED: u64 = 8;
+const HASH: KeyHash = KeyHash::seeded(SEED);
 const SEQUENCE: u64 = 9;
 const BASE: u64 = 1 << 40;
 
@@ -75,7 +76,7 @@ pub fn check_region(data: &[u8]) {
         unreadable: false,
         headless: false,
     };
-    let listing = from_records(&bytes, &used, SEED);
+    let listing = from_records(&bytes, &used, HASH);
 
     let mut at = HEADER_BYTES as u32;
     for record in &listing.records {
@@ -158,7 +159,7 @@ fn write_records(region: &mut [u8], input: &mut Input<'_>, salt: u64) -> Vec<Lis
         draft.write(place, sequence, draft.content_hash(), |offset, run| {
             region[at + offset..at + offset + run.len()].copy_from_slice(run);
         });
-        let hash = kept(Key::new(&key, SEED).hash);
+        let hash = kept(Key::new(&key, HASH).hash);
         written.push(Listed { hash, offset: at as u32, length: draft.len() as u32, is_tombstone });
         at += draft.len();
     }

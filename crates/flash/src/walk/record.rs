@@ -93,7 +93,7 @@ impl Inner {
         if view.key().len() > KEY_MAX {
             return None;
         }
-        let key = Key::new(view.key(), self.devices.seed());
+        let key = Key::new(view.key(), self.devices.key_hash());
         let shard = self.shard(key.hash).lock();
         let (_, location) = self.find(&shard, key.hash)?;
         let met = self.meet(piece, at, key.bytes, location.block(), reader);

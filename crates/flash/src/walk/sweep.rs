@@ -126,7 +126,7 @@ impl Sweep {
         let mut at = first.unwrap_or(end);
         while at < end {
             let Some(view) = bytes.get(at - start..).and_then(View::read) else { break };
-            let key = Key::new(view.key(), inner.devices.seed());
+            let key = Key::new(view.key(), inner.devices.key_hash());
             if !view.header.is(mark::TOMBSTONE) && inner.identities.number(key.hash) == self.shard {
                 owed.add(OwnedKey::of(&key));
             }

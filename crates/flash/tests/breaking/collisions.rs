@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use moneta_flash::testing::MemoryMedia;
 use moneta_flash::{Flash, FlashConfig, Media};
-use moneta_store::{Clock, Deleted, Key, Store};
+use moneta_store::{Clock, Deleted, Key, KeyHash, Store};
 
 use crate::drive::{START, config, delete, device_bytes, get, numbers, open, set, wait};
 
@@ -22,12 +22,12 @@ pub fn identity(hash: u64, shard_bits: u32) -> u64 {
 }
 
 /// Two keys that an index of `1 << shard_bits` shards takes for one, and one of twice the shards does not.
-pub fn colliding(seed: u64, shard_bits: u32) -> (Vec<u8>, Vec<u8>) {
+pub fn colliding(seed: KeyHash, shard_bits: u32) -> (Vec<u8>, Vec<u8>) {
     // Of 2^22 keys there are about eight pairs that agree in 40 bits, half of which differ in the next: none in one of 50 rounds.
     (0..).find_map(|round| colliding_among(seed, shard_bits, round)).expect("a round has such a pair")
 }
 
-fn colliding_among(seed: u64, shard_bits: u32, round: u32) -> Option<(Vec<u8>, Vec<u8>)> {
+fn colliding_among(seed: KeyHash, shard_bits: u32, round: u32) -> Option<(Vec<u8>, Vec<u8>)> {
     let name = |number: u32| format!("{round:x}:{number:08x}").into_bytes();
     let hash = |number: u32| Key::new(&name(number), seed).hash;
     let mut hashes: Vec<(u64, u32)> = (0..1 << 22).map(|number| (identity(hash(number), shard_bits), number)).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Clock, Deleted, ItemRef, Key, Lookup, Store, Written};
+use moneta_store::{Clock, Deleted, ItemRef, Key, KeyHash, Lookup, Store, Written};
 
 /// The second at which tests begin.
 pub const START: u32 = 1_000_000_000;
@@ -27,7 +27,7 @@ pub fn seed() -> u64 {
 
 /// A store of one shard with values of up to 1 MiB.
 pub fn config(limit: u64) -> MemoryConfig {
-    MemoryConfig { limit, item_max: 1 << 20, evict: true, threads: 1, shards: Some(1), seed: 0 }
+    MemoryConfig { limit, item_max: 1 << 20, evict: true, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) }
 }
 
 impl Node {
@@ -38,7 +38,7 @@ impl Node {
     }
 
     pub fn write(&self, key: &str, value: &[u8], request: &Write) -> Written {
-        self.memory.set(&Key::new(key.as_bytes(), 0), value, request).now().expect("RAM does not fail")
+        self.memory.set(&Key::new(key.as_bytes(), KeyHash::seeded(0)), value, request).now().expect("RAM does not fail")
     }
 
     pub fn set(&self, key: &str, value: &[u8]) -> Written {
@@ -57,7 +57,7 @@ impl Node {
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         let mut value = None;
         let mut show = |item: &ItemRef<'_>| value = Some(item.value.to_vec());
-        let key = Key::new(key.as_bytes(), 0);
+        let key = Key::new(key.as_bytes(), KeyHash::seeded(0));
         match self.memory.get(&key, &Retrieve::default(), &mut show).now().expect("RAM does not fail") {
             Lookup::Visited => value,
             _ => None,
@@ -65,7 +65,10 @@ impl Node {
     }
 
     pub fn delete(&self, key: &str) -> Deleted {
-        self.memory.delete(&Key::new(key.as_bytes(), 0), &Delete::default()).now().expect("RAM does not fail")
+        self.memory
+            .delete(&Key::new(key.as_bytes(), KeyHash::seeded(0)), &Delete::default())
+            .now()
+            .expect("RAM does not fail")
     }
 
     pub fn verify(&self) {

@@ -2,7 +2,7 @@
 
 use moneta_remote::wire::Protocol;
 use moneta_remote::{Address, RemoteConfig};
-use moneta_store::Promotion;
+use moneta_store::{KeyHash, Promotion};
 
 use crate::options::flash::{self, FlashSettings};
 use crate::options::report::Refusal;
@@ -200,8 +200,8 @@ fn remote(resolved: &Resolved, address: &Address) -> RemoteConfig {
         request_timeout: duration(resolved, Id::RemoteTimeout),
         connect_timeout: duration(resolved, Id::RemoteConnectTimeout),
         item_max: narrow(resolved, Id::MaxItemSize),
-        // The seed is the stack's to choose: all its stores have the same.
-        ..RemoteConfig::new(address.clone(), 0)
+        // How keys are hashed is for the stack to choose: all its stores do it alike.
+        ..RemoteConfig::new(address.clone(), KeyHash::seeded(0))
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use moneta_store::ErrorKind;
 use moneta_store::request::Delete;
+use moneta_store::{ErrorKind, KeyHash};
 use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketType};
 use server::Empty;
@@ -49,7 +49,7 @@ impl Meaning {
             connect_timeout: timeout,
             backoff_min: Duration::from_millis(1),
             backoff_max: Duration::from_millis(5),
-            ..RemoteConfig::new(address, 0)
+            ..RemoteConfig::new(address, KeyHash::seeded(0))
         };
         let names = Names::new(&name, Box::new(move |_| Ok(meaning.0.lock().clone()))).expect("it is found");
         Arc::new(Shared::with_names(config, names))

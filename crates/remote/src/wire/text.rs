@@ -2,7 +2,7 @@
 //!
 //! A reply has no number; one with an item names its key, and that is compared.
 
-use moneta_store::Key;
+use moneta_store::KeyHash;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 
 use super::meta::is_plain;
@@ -20,7 +20,7 @@ const END: &[u8] = b"END\r\n";
 
 /// What stands in [`Expect`] for a key.
 fn key_number(key: &[u8]) -> u32 {
-    Key::new(key, 0).hash as u32
+    KeyHash::seeded(0).hash(key) as u32
 }
 
 pub(super) fn encode(request: &Request<'_>, dialect: Dialect, out: &mut Vec<u8>) -> Result<Expect, Unsupported> {

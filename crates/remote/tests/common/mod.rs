@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moneta_remote::{Address, Remote, RemoteConfig};
-use moneta_store::{Clock, Pending, Step, StoreError};
+use moneta_store::{Clock, KeyHash, Pending, Step, StoreError};
 
 /// Seed of every store here.
-pub const SEED: u64 = 7;
+pub const SEED: KeyHash = KeyHash::seeded(7);
 
 /// A memcached on a Unix socket; killed when dropped.
 pub struct Memcached {

@@ -15,8 +15,8 @@ use moneta_server::session::{MAX_PARKED, Session, Worker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, ErrorKind, Item, ItemRef, Key, Lookup, Number, Observer, Pending, Step, Store, StoreError,
-    StoreStats, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, ErrorKind, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Pending, Step, Store,
+    StoreError, StoreStats, Visit, Walked, Walking, Written,
 };
 use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ fn kept(look: impl FnOnce(&mut dyn FnMut(&ItemRef<'_>)) -> Step<Lookup>) -> Resu
 }
 
 impl Store for ParkingStore {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.model.seed()
     }
     fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {

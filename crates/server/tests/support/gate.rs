@@ -9,8 +9,8 @@ use moneta_store::model::ModelStore;
 use moneta_store::reading::will_read;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Cursor, Deleted, Figure, FlashStats, Health, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats,
-    TierStats, Visit, Walked, Walking, Written,
+    Cursor, Deleted, Figure, FlashStats, Health, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step, Store,
+    StoreStats, TierStats, Visit, Walked, Walking, Written,
 };
 
 use super::PATIENCE;
@@ -157,7 +157,7 @@ impl GatedStore {
 }
 
 impl Store for GatedStore {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.inner.seed()
     }
 

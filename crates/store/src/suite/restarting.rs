@@ -7,6 +7,7 @@ use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use super::{Options, SuiteConfig, run_with};
 use crate::key::Key;
+use crate::key_hash::KeyHash;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
 use crate::stats::StoreStats;
 use crate::store::{Cursor, Observer, Store, Visit, Walked, Walking};
@@ -67,7 +68,7 @@ impl<R: Restarting> Held<R> {
 }
 
 impl<R: Restarting> Store for Held<R> {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.with(Store::seed)
     }
 

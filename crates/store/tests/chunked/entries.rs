@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Chunked, ChunkedConfig, Clock, Cursor, Expiry, Figure, Install, ItemMeta, ItemRef, Key, Lookup, Step, Store, Tier,
-    Value, Walked, Written,
+    Chunked, ChunkedConfig, Clock, Cursor, Expiry, Figure, Install, ItemMeta, ItemRef, Key, KeyHash, Lookup, Step,
+    Store, Tier, Value, Walked, Written,
 };
 
 use crate::slow::Slow;
@@ -29,7 +29,7 @@ fn fixture(piece_bytes: u32, whole_max: usize) -> Fixture {
 }
 
 fn key(name: &str) -> Key<'_> {
-    Key::new(name.as_bytes(), 0)
+    Key::new(name.as_bytes(), KeyHash::seeded(0))
 }
 
 fn get(store: &impl Store, name: &str) -> Option<Vec<u8>> {

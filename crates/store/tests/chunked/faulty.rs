@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Cursor, Deleted, ErrorKind, Install, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreError,
-    StoreStats, Tier, Visit, Walked, Walking, Written,
+    Cursor, Deleted, ErrorKind, Install, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step, Store,
+    StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
 };
 
 /// What it may do to a request.
@@ -160,7 +160,7 @@ impl Faulty {
 }
 
 impl Store for Faulty {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.inner.seed()
     }
 

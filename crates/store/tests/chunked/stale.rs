@@ -15,8 +15,8 @@ use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
 use moneta_store::suite::{self, SuiteConfig};
 use moneta_store::{
-    Chunked, ChunkedConfig, Clock, ItemRef, Key, Lookup, Promotion, Step, Store, StoreError, Tiered, TieredConfig,
-    Written,
+    Chunked, ChunkedConfig, Clock, ItemRef, Key, KeyHash, Lookup, Promotion, Step, Store, StoreError, Tiered,
+    TieredConfig, Written,
 };
 
 use crate::faulty::{Faulty, Manners};
@@ -123,7 +123,7 @@ impl Campaign {
         let client = self.clients[fastrand::usize(..2)].clone();
         let known = &mut self.known[key];
         let bytes = name(key);
-        let hashed = Key::new(&bytes, 0);
+        let hashed = Key::new(&bytes, KeyHash::seeded(0));
         let asked = match fastrand::u8(..10) {
             0..3 if !known.is_written => {
                 known.last += 1;

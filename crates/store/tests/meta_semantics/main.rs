@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
-use moneta_store::{Clock, Deleted, Expiry, Item, ItemRef, Key, Lookup, Number, Store, Written};
+use moneta_store::{Clock, Deleted, Expiry, Item, ItemRef, Key, KeyHash, Lookup, Number, Store, Written};
 
 const START: u32 = 1_000_000_000;
 const VALUE_MAX: usize = 1000;
@@ -27,7 +27,7 @@ struct Table {
 }
 
 fn key() -> Key<'static> {
-    Key::new(b"k", 0)
+    Key::new(b"k", KeyHash::seeded(0))
 }
 
 fn seconds(count: i64) -> Option<Exptime> {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Clock, Cursor, Deleted, Departed, Departure, Expiry, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store,
-    StoreStats, Value, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, Departed, Departure, Expiry, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step,
+    Store, StoreStats, Value, Visit, Walked, Walking, Written,
 };
 
 /// What is wrong with a store.
@@ -214,7 +214,7 @@ impl Faulty {
 }
 
 impl Store for Faulty {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.inner.seed()
     }
 

@@ -7,8 +7,8 @@ use std::task::{Poll, Waker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Cursor, Deleted, Item, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Visit, Walked, Walking,
-    Written,
+    Cursor, Deleted, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step, Store, StoreStats, Visit, Walked,
+    Walking, Written,
 };
 
 /// The model behind a wait.
@@ -66,7 +66,7 @@ impl Waiting {
 }
 
 impl Store for Waiting {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.inner.seed()
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Cursor, Deleted, Install, ItemRef, Key, Lookup, Number, Observer, Step, Store, StoreStats, Tier, Visit, Walked,
-    Walking, Written,
+    Cursor, Deleted, Install, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step, Store, StoreStats, Tier, Visit,
+    Walked, Walking, Written,
 };
 
 /// The model, of which each call may take away what it is about, before or after.
@@ -50,7 +50,7 @@ impl Leaky {
 }
 
 impl Store for Leaky {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.inner.seed()
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Clock, Cursor, Deleted, ItemRef, Key, Lookup, Number, Observer, Promotion, Step, Store, StoreStats, Tier, Tiered,
-    TieredConfig, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, ItemRef, Key, KeyHash, Lookup, Number, Observer, Promotion, Step, Store, StoreStats, Tier,
+    Tiered, TieredConfig, Visit, Walked, Walking, Written,
 };
 
 use crate::leaky::Leaky;
@@ -29,7 +29,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Either<U, L> {
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Store for Either<U, L> {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.any().seed()
     }
 

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Clock, Cursor, Deleted, ErrorKind, Health, Install, ItemRef, Key, Lookup, Number, Observer, Pending, Promotion,
-    Step, Store, StoreError, StoreStats, Tier, Tiered, TieredConfig, Visit, Walked, Walking, Written,
+    Clock, Cursor, Deleted, ErrorKind, Health, Install, ItemRef, Key, KeyHash, Lookup, Number, Observer, Pending,
+    Promotion, Step, Store, StoreError, StoreStats, Tier, Tiered, TieredConfig, Visit, Walked, Walking, Written,
 };
 
 use crate::leaky::delete;
@@ -98,7 +98,7 @@ impl Scripted {
 }
 
 impl Store for Scripted {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.inner.seed()
     }
 
@@ -237,7 +237,7 @@ impl<T> Asked<T> {
 }
 
 pub fn key(name: &str) -> Key<'_> {
-    Key::new(name.as_bytes(), 0)
+    Key::new(name.as_bytes(), KeyHash::seeded(0))
 }
 
 impl Pair {

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{
-    Cursor, Deleted, Install, Item, ItemRef, Key, Lookup, Number, Observer, Pending, Step, Store, StoreStats, Tier,
-    Visit, Walked, Walking, Written,
+    Cursor, Deleted, Install, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Pending, Step, Store, StoreStats,
+    Tier, Visit, Walked, Walking, Written,
 };
 
 use crate::leaky::delete;
@@ -129,7 +129,7 @@ pub fn found(read: impl FnOnce(&mut dyn FnMut(&ItemRef<'_>)) -> Step<Lookup>) ->
 }
 
 impl Store for Slow {
-    fn seed(&self) -> u64 {
+    fn seed(&self) -> KeyHash {
         self.inner.seed()
     }
 

@@ -15,7 +15,7 @@ use moneta_remote::Address;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{ByPolicy, Listener, RunningServer, Server as NodeServer, ServerConfig};
-use moneta_store::Clock;
+use moneta_store::{Clock, KeyHash};
 use moneta_verify::{Counts, Report, Unwatched, Verify, VerifyConfig};
 
 /// Long enough for the slowest machine; reached only when something is wrong.
@@ -58,8 +58,14 @@ impl Server {
     pub fn moneta() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = Arc::new(Clock::system());
-        let memory =
-            MemoryConfig { limit: 128 << 20, item_max: ITEM_MAX, evict: true, threads: 2, shards: None, seed: 7 };
+        let memory = MemoryConfig {
+            limit: 128 << 20,
+            item_max: ITEM_MAX,
+            evict: true,
+            threads: 2,
+            shards: None,
+            seed: KeyHash::seeded(7),
+        };
         let store = Memory::new(&memory, Arc::clone(&clock)).expect("the limits are possible");
         let listeners = vec![Listener::unix(folder.path().join("socket"))];
         let config = ServerConfig { listeners, workers: 2, ..ServerConfig::default() };
