@@ -28,7 +28,7 @@ pub struct FlashConfig {
     pub flush_interval: Duration,
     /// When a write is acknowledged.
     pub durability: Durability,
-    /// How long a write may wait for room or for durability before it fails.
+    /// How long a write may wait for room or for durability, and a read for its device, before it fails.
     pub wait_limit: Duration,
     /// How long a stop may take to write what is in RAM, and the snapshot.
     pub stop_limit: Duration,

@@ -21,7 +21,7 @@ use crate::error::FlashError;
 use crate::flusher::{FlushQueue, Flusher, Goal};
 use crate::format::BLOCK;
 use crate::identity::Shards;
-use crate::io::{ReadCounters, Reader};
+use crate::io::{ReadCounters, Reader, look_every};
 use crate::location::BLOCKS_MAX;
 use crate::log::{GROUPS, Log, REGIONS_LEAST, RESERVE};
 use crate::operate::{found, keep};
@@ -128,7 +128,8 @@ impl Flash {
         let queue = FlushQueue::new(config.wait_limit);
         let log = Arc::new(Log::new(table, counted, reclaimed, tier, region_bytes, floor, queue));
         let reads = Arc::new(ReadCounters::default());
-        let reader = Reader::new(devices.all().to_vec(), config.io, config.io_threads, Arc::clone(&reads))?;
+        let (media, limit) = (devices.all().to_vec(), config.wait_limit);
+        let reader = Reader::new(media, config.io, config.io_threads, limit, Arc::clone(&reads))?;
         let (shards, identities) = make_shards(devices.shard_bits(), config.index_bytes)?;
         let inner = Arc::new(Inner {
             shards,
@@ -238,8 +239,16 @@ impl Inner {
         let engine = Box::new(ForFlusher(Arc::downgrade(self)));
         let flusher = Flusher::new(Arc::clone(&self.log), devices, counters, self.config.flush_interval, engine);
         self.flusher.start("flash-flush", move || flusher.run())?;
-        let queue = Arc::clone(&self.log.queue);
-        self.flusher.start("flash-watch", move || queue.watch())?;
+        let (queue, reader) = (Arc::clone(&self.log.queue), self.reader.clone());
+        let every = look_every(self.config.wait_limit);
+        self.flusher.start("flash-watch", move || {
+            queue.watch(every, || {
+                reader.give_up_late();
+                if reader.hanging() > 0 {
+                    queue.look();
+                }
+            });
+        })?;
         let reclaimer = Reclaimer::new(Arc::clone(self));
         self.reclaimer.start("flash-reclaim", move || reclaimer.run())
     }
@@ -368,6 +377,11 @@ impl Store for Flash {
                 "the SSD tier is off after a device error; RAM goes on serving"
             };
             health.notes.push(why.into());
+        }
+        if self.inner.reader.hanging() > 0 {
+            health
+                .notes
+                .push("a device of the SSD tier does not answer reads: what is on it alone cannot be read".into());
         }
         health.notes.extend(self.inner.presence.notes());
         health

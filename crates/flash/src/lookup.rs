@@ -1,5 +1,6 @@
 //! From a key to its record: in the index, in the RAM of a region being filled or written, on a device.
 
+use std::io;
 use std::sync::Arc;
 
 use moneta_index::Position;
@@ -220,6 +221,11 @@ impl Inner {
         let start = self.regions.offset_of(place.block);
         let bytes = bytes.min(self.devices.region_bytes() - start);
         self.reader.read(device, region_start + start as u64, bytes).await.map_err(|error| {
+            if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
+                // It was given up. The log has it that the device does not answer.
+                return StoreError::new(ErrorKind::Timeout, "the device of the SSD tier does not answer")
+                    .with_source(error);
+            }
             tracing::error!(%error, region = place.region, "cannot read from a device");
             StoreError::new(ErrorKind::Device, "the device cannot be read").with_source(error)
         })

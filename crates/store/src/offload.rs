@@ -14,12 +14,16 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::error::{ErrorKind, StoreError};
 use crate::outcome::Pending;
+
+/// How often a pool that is closed by a deadline looks at its threads.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What a thread is to do.
 type Job = Box<dyn FnOnce() + Send>;
@@ -136,14 +140,27 @@ impl Offload {
     /// Does what was asked so far and ends the threads. Called on one of them, which a job does that drops the last handle, it
     /// waits for the others only.
     pub fn close(&self) {
+        for thread in self.begin_close() {
+            let _ = thread.join();
+        }
+    }
+
+    /// The same, up to `deadline`: a thread that a call does not let go of runs on by itself. False if any does.
+    pub fn close_by(&self, deadline: Instant) -> bool {
+        let threads = self.begin_close();
+        while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Takes no more, and tells the threads to wait for, all but this one.
+    fn begin_close(&self) -> Vec<JoinHandle<()>> {
         self.queue.lock().closed = true;
         self.queue.changed.notify_all();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if thread.thread().id() != std::thread::current().id() {
-                let _ = thread.join();
-            }
-        }
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        threads.retain(|thread| thread.thread().id() != std::thread::current().id());
+        threads
     }
 }
 
@@ -192,6 +209,24 @@ mod tests {
         });
         give.send(pool).expect("it waits");
         block_on(dropped).expect("an answer");
+    }
+
+    #[test]
+    fn a_pool_that_is_closed_by_a_deadline_leaves_a_call_that_does_not_return() {
+        let pool = Offload::start("test", 2).expect("threads");
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let blocked = pool.submit(move || {
+            gate.recv().expect("the test opens it");
+            Ok("blocked")
+        });
+        assert!(!pool.close_by(Instant::now() + Duration::from_millis(20)));
+        drop(pool);
+        open.send(()).expect("it waits");
+        assert_eq!(block_on(blocked).expect("an answer"), "blocked");
+        let quick = Offload::start("test", 2).expect("threads");
+        let done = quick.submit(|| Ok(1));
+        assert!(quick.close_by(Instant::now() + Duration::from_secs(60)));
+        assert_eq!(block_on(done).expect("it is done first"), 1);
     }
 
     #[test]

@@ -217,14 +217,17 @@ impl FlushQueue {
     }
 
     /// Wakes requests that have waited too long, until the end. If that is because a call of a device does not return, no
-    /// other request waits for that: the tier is off until it does.
-    pub(crate) fn watch(&self) {
-        self.waiters.watch(|| {
-            if self.health.is_stuck(self.limit) {
-                let reason = format!("a write has not ended in {} ms", self.limit.as_millis());
-                self.turn_off(&io::Error::new(io::ErrorKind::TimedOut, reason));
-            }
-        });
+    /// other request waits for that: the tier is off until it does. `look` is called every `every`.
+    pub(crate) fn watch(&self, every: Duration, look: impl Fn()) {
+        self.waiters.watch(|| self.look(), every, look);
+    }
+
+    /// Turns the tier off if a call of a device does not return.
+    pub(crate) fn look(&self) {
+        if self.health.is_stuck(self.limit) {
+            let reason = format!("a write has not ended in {} ms", self.limit.as_millis());
+            self.turn_off(&io::Error::new(io::ErrorKind::TimedOut, reason));
+        }
     }
 
     /// Lets no request wait for a flusher that is gone.

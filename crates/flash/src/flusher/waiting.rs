@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use moneta_store::{ErrorKind, StoreError};
 use parking_lot::{Condvar, Mutex};
@@ -62,22 +62,23 @@ impl Waiters {
         self.news.notify_all();
     }
 
-    /// Wakes those whose deadline is over, after `late` was told of it; returns when it is the end.
-    pub(super) fn watch(&self, late: impl Fn()) {
+    /// Wakes those whose deadline is over, after `late` was told of it, and calls `look` every `every`; returns when it is the
+    /// end.
+    pub(super) fn watch(&self, late: impl Fn(), every: Duration, look: impl Fn()) {
+        let mut next_look = Instant::now() + every;
         let mut state = self.state.lock();
         while !state.ended {
             let now = Instant::now();
+            if next_look <= now {
+                next_look = now + every;
+                drop(state);
+                look();
+                state = self.state.lock();
+                continue;
+            }
             let pending = state.waiting.iter().filter(|(_, waiter)| waiter.waker.is_some());
             match pending.filter_map(|(_, waiter)| waiter.deadline).min() {
-                None => {
-                    state.is_idle = true;
-                    self.news.wait(&mut state);
-                    state.is_idle = false;
-                }
-                Some(first) if first > now => {
-                    self.news.wait_until(&mut state, first);
-                }
-                Some(_) => {
+                Some(first) if first <= now => {
                     let is_late = |waiter: &Waiter| waiter.deadline.is_some_and(|deadline| deadline <= now);
                     let over = state.waiting.iter_mut().filter(|(_, waiter)| is_late(waiter));
                     let woken: Vec<Waker> = over.filter_map(|(_, waiter)| waiter.waker.take()).collect();
@@ -85,6 +86,11 @@ impl Waiters {
                     late();
                     woken.into_iter().for_each(Waker::wake);
                     state = self.state.lock();
+                }
+                first => {
+                    state.is_idle = first.is_none();
+                    self.news.wait_until(&mut state, first.map_or(next_look, |first| first.min(next_look)));
+                    state.is_idle = false;
                 }
             }
         }
@@ -164,7 +170,6 @@ impl Drop for Wait {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::time::Duration;
 
     use pollster::block_on;
 
@@ -190,7 +195,7 @@ mod tests {
     fn who_waits_too_long_is_told_so_and_others_wait_on() {
         let queue = FlushQueue::new(Duration::from_millis(1));
         std::thread::scope(|scope| {
-            scope.spawn(|| queue.watch());
+            scope.spawn(|| queue.watch(Duration::from_secs(60), || {}));
             let late = block_on(queue.wait_until(Goal::Room(0), queue.deadline()));
             assert_eq!(late.expect_err("there is no room").kind(), ErrorKind::Timeout);
             assert!(!queue.is_off(), "no call of a device is under way");

@@ -1,8 +1,14 @@
 //! Reading and writing devices: aligned buffers, the device trait, and what reads for requests (a ring a thread, or a pool).
 
 mod aligned;
+mod bell;
 mod counters;
+mod entry;
+#[cfg(test)]
+mod hanging;
+mod kinds;
 mod media;
+mod patience;
 mod pool;
 mod reader;
 mod ring;
@@ -15,6 +21,7 @@ mod tests;
 pub use aligned::Aligned;
 pub use counters::ReadCounters;
 pub use media::{FileMedia, Media};
+pub(crate) use patience::look_every;
 pub use reader::Reader;
 pub use syncs::SyncsCounted;
 

@@ -7,14 +7,16 @@ use std::time::Instant;
 
 use moneta_store::offload::Offload;
 use parking_lot::Mutex;
+use slab::Slab;
 
 use super::aligned::Aligned;
 use super::counters::{ReadCounters, Tally};
 use super::media::Media;
+use super::patience::Patience;
 use crate::error::FlashError;
 
-/// A few threads that take reads in order. Dropping it ends what is queued, then the threads; a waker that held the last handle
-/// may drop it on one of them.
+/// A few threads that take reads in order. Dropping it ends what is queued, then the threads, but for those that a device does not
+/// let go of in time; a waker that held the last handle may drop it on one of them.
 pub(super) struct Pool {
     threads: Offload,
     devices: Arc<Devices>,
@@ -23,6 +25,9 @@ pub(super) struct Pool {
 struct Devices {
     media: Vec<Arc<dyn Media>>,
     counters: Arc<ReadCounters>,
+    patience: Arc<Patience>,
+    /// What is queued or being read.
+    under_way: Mutex<Slab<Arc<Task>>>,
 }
 
 /// A read under way on the pool; shared by who waits for it and by the thread that does it.
@@ -38,8 +43,12 @@ pub(super) struct Task {
 struct State {
     waker: Option<Waker>,
     outcome: Option<io::Result<Aligned>>,
-    /// Nobody waits any more.
+    /// A thread has it.
+    begun: bool,
+    /// No request waits any more.
     abandoned: bool,
+    /// It lasted too long, and that is its outcome.
+    late: bool,
 }
 
 impl Pool {
@@ -47,41 +56,92 @@ impl Pool {
         media: Vec<Arc<dyn Media>>,
         threads: usize,
         counters: Arc<ReadCounters>,
+        patience: Arc<Patience>,
     ) -> Result<Self, FlashError> {
         let threads = Offload::start("flash-read", threads)
             .map_err(|source| FlashError::Start { what: "a thread that reads", source })?;
-        Ok(Self { threads, devices: Arc::new(Devices { media, counters }) })
+        let under_way = Mutex::default();
+        Ok(Self { threads, devices: Arc::new(Devices { media, counters, patience, under_way }) })
     }
 
     pub(super) fn read(&self, device: usize, offset: u64, bytes: usize) -> Arc<Task> {
         let task = Arc::new(Task { device, offset, bytes, asked: Instant::now(), state: Mutex::default() });
         self.devices.counters.change_in_flight(0, 1);
         let (devices, queued) = (Arc::clone(&self.devices), Arc::clone(&task));
+        let entry = devices.under_way.lock().insert(Arc::clone(&task));
         self.threads.execute(move || {
-            if !queued.state.lock().abandoned {
-                devices.perform(&queued);
+            let outcome = queued.begin().then(|| devices.perform(&queued));
+            devices.under_way.lock().remove(entry);
+            if let Some(outcome) = outcome {
+                queued.finish(outcome, &devices.counters);
             }
             devices.counters.change_in_flight(1, 0);
         });
         task
     }
+
+    /// Ends what has lasted too long, for the requests that wait for it. A thread that a device holds keeps its buffer.
+    pub(super) fn give_up_late(&self) {
+        let Devices { counters, patience, under_way, .. } = &*self.devices;
+        let now = Instant::now();
+        let is_late = |task: &Arc<Task>| patience.is_late(task.asked, now);
+        let late: Vec<_> =
+            under_way.lock().iter().map(|(_, task)| task).filter(|task| is_late(task)).cloned().collect();
+        let (mut tally, mut wakers) = (Tally::default(), Vec::new());
+        for task in late {
+            let mut state = task.state.lock();
+            if state.late || state.abandoned || state.outcome.is_some() {
+                continue;
+            }
+            state.late = true;
+            state.outcome = Some(Err(patience.late()));
+            wakers.extend(state.waker.take());
+            tally.note(None, now.duration_since(task.asked));
+            // One that still waits for a thread says nothing of its device.
+            if state.begun {
+                patience.note_late(task.device);
+            }
+        }
+        // Before the wakes: a request that fails may be followed by a look at what is counted.
+        counters.add(&mut tally);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if !self.threads.close_by(Instant::now() + self.devices.patience.limit()) {
+            tracing::error!("a device does not end reads: the threads that wait for it are left behind");
+        }
+    }
 }
 
 impl Devices {
-    fn perform(&self, task: &Task) {
+    fn perform(&self, task: &Task) -> io::Result<Aligned> {
         let mut buffer = Aligned::recycled(task.bytes);
-        let outcome = self.media[task.device].read_at(&mut buffer, task.offset).map(|()| buffer);
-        let mut tally = Tally::default();
-        tally.note(outcome.is_ok().then_some(task.bytes), task.asked.elapsed());
-        self.counters.add(&mut tally);
-        task.finish(outcome);
+        let outcome = self.media[task.device].read_at(&mut buffer, task.offset);
+        self.patience.note_answer(task.device);
+        outcome.map(|()| buffer)
     }
 }
 
 impl Task {
-    fn finish(&self, outcome: io::Result<Aligned>) {
+    /// Whether it is still to be read, by this thread then.
+    fn begin(&self) -> bool {
+        let mut state = self.state.lock();
+        state.begun = true;
+        !state.abandoned && !state.late
+    }
+
+    fn finish(&self, outcome: io::Result<Aligned>, counters: &ReadCounters) {
         let waker = {
             let mut state = self.state.lock();
+            if state.late {
+                return;
+            }
+            let mut tally = Tally::default();
+            tally.note(outcome.is_ok().then_some(self.bytes), self.asked.elapsed());
+            counters.add(&mut tally);
             state.outcome = Some(outcome);
             state.waker.take()
         };

@@ -3,17 +3,23 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use moneta_store::Driver;
+use parking_lot::Mutex;
 
 use super::BLOCK_BYTES;
 use super::aligned::Aligned;
+use super::bell::Bell;
 use super::counters::ReadCounters;
+use super::kinds::{Kind, probe};
 use super::media::Media;
+use super::patience::Patience;
 use super::pool::{Pool, Task};
-use super::ring::{self, Ring, RingRead};
+use super::ring::{Ring, RingRead};
 use crate::config::Io;
 use crate::error::FlashError;
 
@@ -26,12 +32,16 @@ pub struct Reader {
 pub(super) struct Inner {
     pub(super) media: Vec<Arc<dyn Media>>,
     pub(super) counters: Arc<ReadCounters>,
+    pub(super) patience: Arc<Patience>,
+    /// The bells of all rings.
+    pub(super) bells: Mutex<Vec<Weak<Bell>>>,
     pool: Pool,
     rings: bool,
 }
 
 impl Reader {
-    /// A reader of `media`, with `threads` threads for what does not go through a ring.
+    /// A reader of `media`, with `threads` threads for what does not go through a ring. A read that lasts longer than `limit`
+    /// fails at the next [`Reader::give_up_late`].
     ///
     /// # Errors
     /// When threads cannot be started, or a ring is demanded and the kernel refuses it.
@@ -39,23 +49,25 @@ impl Reader {
         media: Vec<Arc<dyn Media>>,
         io: Io,
         threads: usize,
+        limit: Duration,
         counters: Arc<ReadCounters>,
     ) -> Result<Self, FlashError> {
         let rings = match io {
             Io::Threads => false,
             Io::Uring => {
-                ring::probe().map_err(|source| FlashError::Start {
+                probe().map_err(|source| FlashError::Start {
                     what: "io_uring (where the kernel or a sandbox forbids it, choose threads)",
                     source,
                 })?;
                 true
             }
             Io::Auto => {
-                ring::probe().inspect_err(|error| tracing::info!(%error, "no io_uring: reading with threads")).is_ok()
+                probe().inspect_err(|error| tracing::info!(%error, "no io_uring: reading with threads")).is_ok()
             }
         };
-        let pool = Pool::start(media.clone(), threads, Arc::clone(&counters))?;
-        Ok(Self { inner: Arc::new(Inner { media, counters, pool, rings }) })
+        let patience = Arc::new(Patience::new(limit, media.len()));
+        let pool = Pool::start(media.clone(), threads, Arc::clone(&counters), Arc::clone(&patience))?;
+        Ok(Self { inner: Arc::new(Inner { media, counters, patience, bells: Mutex::default(), pool, rings }) })
     }
 
     /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB.
@@ -64,6 +76,10 @@ impl Reader {
     /// If there is no such device.
     pub fn read(&self, device: usize, offset: u64, bytes: usize) -> Read {
         debug_assert!(bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64));
+        if !self.inner.patience.admits(device) {
+            self.inner.counters.errors.fetch_add(1, Relaxed);
+            return Read { way: Way::Refused(Arc::clone(&self.inner.patience)) };
+        }
         if self.inner.rings
             && let Some(read) = Ring::read(&self.inner, device, offset, bytes)
         {
@@ -78,15 +94,32 @@ impl Reader {
         if !self.inner.rings {
             return None;
         }
-        self.driver_of(&ring::Kind::ALL)
+        self.driver_of(&Kind::ALL)
     }
 
     /// The same with the first of `kinds` that the kernel gives.
-    pub(super) fn driver_of(&self, kinds: &[ring::Kind]) -> Option<Box<dyn Driver>> {
+    pub(super) fn driver_of(&self, kinds: &[Kind]) -> Option<Box<dyn Driver>> {
         Ring::install(&self.inner, kinds)
             .inspect_err(|error| tracing::warn!(%error, "no io_uring for a worker: it reads with threads"))
             .ok()
             .flatten()
+    }
+
+    /// Ends reads that last too long, for the requests that wait for them: those of threads here, those of rings at their next
+    /// turn. Never waits for a device. To be called every [`look_every`](super::look_every).
+    pub fn give_up_late(&self) {
+        let inner = &self.inner;
+        inner.patience.probe();
+        if inner.counters.in_flight.load(Relaxed) == 0 {
+            return;
+        }
+        inner.pool.give_up_late();
+        inner.bells.lock().retain(|bell| bell.upgrade().inspect(|bell| bell.ring()).is_some());
+    }
+
+    /// How many devices have not ended a read in time, nor another one since.
+    pub fn hanging(&self) -> usize {
+        self.inner.patience.hanging()
     }
 
     /// How workers read: `io_uring` or `threads`.
@@ -104,6 +137,8 @@ pub struct Read {
 enum Way {
     Ring(RingRead),
     Pool(Arc<Task>),
+    /// Its device hangs.
+    Refused(Arc<Patience>),
 }
 
 impl Future for Read {
@@ -113,6 +148,7 @@ impl Future for Read {
         match &mut self.way {
             Way::Ring(read) => read.poll(context),
             Way::Pool(task) => task.poll(context),
+            Way::Refused(patience) => Poll::Ready(Err(patience.late())),
         }
     }
 }

@@ -6,48 +6,40 @@
 //! own descriptor. It is told to keep silent while a turn takes completions anyway.
 //!
 //! One of the few places with `unsafe`: the kernel writes into buffers behind the compiler's back. They lie in `reads` from
-//! the moment a read is queued until its completion was taken, whatever becomes of who waits for it.
+//! the moment a read is queued until its completion was taken, whatever becomes of who waits for it. What the kernel does not
+//! end in time fails for who waits; its buffer stays where it is. A ring that goes leaves such buffers to the kernel.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use io_uring::IoUring;
 use io_uring::squeue::PushError;
-use io_uring::{IoUring, Probe, opcode, squeue, types};
 use moneta_store::Driver;
-use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
+use super::BLOCK_BYTES;
 use super::aligned::Aligned;
+use super::bell::Bell;
 use super::counters::Tally;
+use super::entry::{Entry, Progress};
+use super::kinds::{IN_KERNEL, Kind, build};
 use super::media::Media;
+use super::patience::Patience;
 use super::reader::Inner;
 
-/// Reads handed to the kernel in one call.
-const SUBMISSIONS: u32 = 256;
-/// Reads in the kernel at once; the kernel has room for so many completions, so none ever overflows.
-const IN_KERNEL: u32 = 1024;
+/// How often a ring that goes looks for completions, if nothing tells of them.
+const LOOK: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// Rings of this thread, one for each reader that has a driver here: nearly always one.
     static RINGS: RefCell<Vec<Rc<Ring>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Whether this kernel gives us a ring that can read.
-pub(super) fn probe() -> io::Result<()> {
-    let ring = IoUring::new(4)?;
-    let mut probe = Probe::new();
-    ring.submitter().register_probe(&mut probe)?;
-    match probe.is_supported(opcode::Read::CODE) {
-        true => Ok(()),
-        false => Err(io::ErrorKind::Unsupported.into()),
-    }
 }
 
 /// The ring of one thread for one reader.
@@ -58,8 +50,8 @@ pub(super) struct Ring {
 
 struct State {
     uring: IoUring,
-    /// Becomes readable anew with every completion outside a turn. Never read: whoever watches it watches for changes.
-    event: OwnedFd,
+    /// Rings with every completion outside a turn, and when reads that last too long are to be given up.
+    bell: Arc<Bell>,
     /// Whether the devices are registered, so that the kernel need not look their descriptors up.
     registered: bool,
     reads: Slab<Entry>,
@@ -76,24 +68,6 @@ struct State {
     wakers: Vec<Waker>,
 }
 
-/// A read that somebody asked for.
-struct Entry {
-    buffer: Aligned,
-    device: usize,
-    offset: u64,
-    /// Bytes read so far.
-    done: usize,
-    asked: Instant,
-    progress: Progress,
-}
-
-enum Progress {
-    UnderWay(Option<Waker>),
-    Ended(io::Result<()>),
-    /// Nobody waits any more; the entry goes when the kernel is through with the buffer.
-    Abandoned,
-}
-
 impl Ring {
     /// Makes a ring for the calling thread, unless it has one.
     pub(super) fn install(reader: &Arc<Inner>, kinds: &[Kind]) -> io::Result<Option<Box<dyn Driver>>> {
@@ -101,7 +75,8 @@ impl Ring {
             return Ok(None);
         }
         let state = State::new(&reader.media, build(kinds)?)?;
-        let descriptor = state.event.as_raw_fd();
+        let descriptor = state.bell.descriptor();
+        reader.bells.lock().push(Arc::downgrade(&state.bell));
         let ring = Rc::new(Self { reader: Arc::clone(reader), state: RefCell::new(state) });
         RINGS.with(|rings| rings.borrow_mut().push(Rc::clone(&ring)));
         Ok(Some(Box::new(RingDriver { ring, descriptor })))
@@ -132,7 +107,7 @@ impl Ring {
     fn turn(&self) {
         let mut wakers = {
             let mut state = self.state.borrow_mut();
-            state.turn(&self.reader.media);
+            state.turn(&self.reader);
             self.reader.counters.add(&mut state.tally);
             self.tell(&mut state);
             std::mem::take(&mut state.wakers)
@@ -142,12 +117,22 @@ impl Ring {
         self.state.borrow_mut().wakers = wakers;
     }
 
-    /// Ends everything that was asked for: no buffer may be freed while the kernel has it.
+    /// Ends everything that was asked for. No buffer may be freed while the kernel has it: it keeps what it does not end in time.
     fn finish(&self) {
-        while self.state.borrow_mut().wait() {
+        let deadline = Instant::now() + self.reader.patience.limit();
+        let bell = Arc::clone(&self.state.borrow().bell);
+        loop {
+            bell.calm();
             self.turn();
+            if self.state.borrow().is_idle() {
+                return;
+            }
+            if Instant::now() >= deadline {
+                self.state.borrow_mut().leave(&self.reader.patience);
+                return self.turn();
+            }
+            bell.wait(LOOK);
         }
-        self.turn();
     }
 }
 
@@ -175,15 +160,15 @@ fn find(reader: &Arc<Inner>) -> Option<Rc<Ring>> {
 
 impl State {
     fn new(media: &[Arc<dyn Media>], uring: IoUring) -> io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        uring.submitter().register_eventfd(event.as_raw_fd())?;
+        let bell = Arc::new(Bell::new()?);
+        uring.submitter().register_eventfd(bell.descriptor())?;
         let descriptors: Vec<RawFd> = media.iter().map(|media| media.descriptor().unwrap_or(-1)).collect();
         let registered = uring.submitter().register_files(&descriptors).is_ok();
         // Only saves the kernel a look-up; without it the calls name the descriptor.
         let _ = uring.submitter().register_ring_fd();
         Ok(Self {
             uring,
-            event,
+            bell,
             registered,
             reads: Slab::new(),
             waiting: VecDeque::new(),
@@ -195,14 +180,19 @@ impl State {
         })
     }
 
-    /// Hands over what waits and takes what is done.
-    fn turn(&mut self, media: &[Arc<dyn Media>]) {
+    /// Whether there is nothing to hand over and nothing to come.
+    fn is_idle(&self) -> bool {
+        self.in_kernel == 0 && self.waiting.is_empty()
+    }
+
+    /// Hands over what waits, takes what is done, and gives up what lasts too long.
+    fn turn(&mut self, reader: &Inner) {
         self.stuck = false;
-        if self.in_kernel == 0 && self.waiting.is_empty() {
+        if self.is_idle() {
             return;
         }
         self.uring.completion().disable_eventfd();
-        let through = self.exchange(media);
+        let through = self.exchange(reader);
         self.uring.completion().enable_eventfd();
         // What came while the kernel kept silent is seen here, what comes from here on is told.
         fence(Ordering::SeqCst);
@@ -210,18 +200,21 @@ impl State {
         if through && (called || !self.uring.completion().is_empty()) {
             // Once and no more: the flag that calls us may stay up with nothing behind it, when the kernel raises it for work
             // that we have taken already.
-            self.exchange(media);
+            self.exchange(reader);
+        }
+        if self.bell.has_asked() {
+            self.give_up_late(&reader.patience);
         }
     }
 
     /// False when the kernel refused to take more.
-    fn exchange(&mut self, media: &[Arc<dyn Media>]) -> bool {
+    fn exchange(&mut self, reader: &Inner) -> bool {
         loop {
-            self.queue(media);
+            self.queue(&reader.media);
             let (unsent, called) = self.queued();
             // A call that fails leaves the queue as it is; what the kernel has already will bring us back here.
             let failed = (unsent > 0 || called) && self.uring.submit().is_err();
-            self.reap();
+            self.reap(&reader.patience);
             let (unsent, _) = self.queued();
             if failed {
                 self.be_stuck(self.in_kernel == unsent);
@@ -259,7 +252,7 @@ impl State {
             && let Some(key) = self.waiting.pop_front()
         {
             let entry = &mut self.reads[key];
-            if matches!(entry.progress, Progress::Abandoned) {
+            if matches!(entry.progress, Progress::Abandoned { .. }) {
                 self.reads.remove(key);
                 continue;
             }
@@ -273,7 +266,7 @@ impl State {
     }
 
     /// Takes completions.
-    fn reap(&mut self) {
+    fn reap(&mut self, patience: &Patience) {
         let completions = self.uring.completion();
         if completions.is_empty() {
             return;
@@ -287,106 +280,71 @@ impl State {
                 self.waiting.push_front(key);
                 continue;
             };
-            self.tally.note(outcome.is_ok().then_some(entry.buffer.len()), now.duration_since(entry.asked));
+            patience.note_answer(entry.device);
+            let is_counted = matches!(entry.progress, Progress::Late | Progress::Abandoned { counted: true });
+            if !is_counted {
+                self.tally.note(outcome.is_ok().then_some(entry.buffer.len()), now.duration_since(entry.asked));
+            }
             match std::mem::replace(&mut entry.progress, Progress::Ended(outcome)) {
                 Progress::UnderWay(waker) => self.wakers.extend(waker),
+                // Who waits was woken, and finds that it has ended after all.
+                Progress::Late => {}
                 _ => drop(self.reads.remove(key)),
             }
         }
     }
 
-    /// Waits for a completion, if one is to come.
-    fn wait(&mut self) -> bool {
-        if self.in_kernel == 0 {
-            return !self.waiting.is_empty();
+    /// Ends what has lasted too long, for who waits for it.
+    #[cold]
+    fn give_up_late(&mut self, patience: &Patience) {
+        let now = Instant::now();
+        let late = self.reads.iter().filter(|(_, entry)| patience.is_late(entry.asked, now)).map(|(key, _)| key);
+        let late: Vec<usize> = late.collect();
+        if late.is_empty() {
+            return;
         }
-        match self.uring.submit_and_wait(1) {
-            Ok(_) => true,
-            Err(error) if is_passing(&error) => true,
-            Err(error) => {
-                // The kernel may still write into these buffers: better lost than freed.
-                tracing::error!(%error, reads = self.in_kernel, "cannot wait for reads under way");
-                std::mem::forget(std::mem::take(&mut self.reads));
-                self.waiting.clear();
-                self.in_kernel = 0;
-                false
+        let queued: HashSet<usize> = self.waiting.iter().copied().collect();
+        for key in late {
+            let entry = &mut self.reads[key];
+            let Progress::UnderWay(waker) = &mut entry.progress else { continue };
+            self.wakers.extend(waker.take());
+            self.tally.note(None, now.duration_since(entry.asked));
+            if queued.contains(&key) {
+                entry.progress = Progress::Ended(Err(patience.late()));
+            } else {
+                entry.progress = Progress::Late;
+                patience.note_late(entry.device);
             }
         }
+        let reads = &self.reads;
+        self.waiting.retain(|key| !matches!(reads[*key].progress, Progress::Ended(_)));
     }
-}
 
-impl Entry {
-    fn request(&mut self, registered: bool, media: &[Arc<dyn Media>]) -> squeue::Entry {
-        let rest = &mut self.buffer[self.done..];
-        let (pointer, bytes) = (rest.as_mut_ptr(), u32::try_from(rest.len()).expect("a read is smaller than 4 GiB"));
-        let read = match registered {
-            true => opcode::Read::new(types::Fixed(self.device as u32), pointer, bytes),
-            false => {
-                let descriptor = media[self.device].descriptor().expect("was there when the read was asked for");
-                opcode::Read::new(types::Fd(descriptor), pointer, bytes)
+    /// Ends all that is left, for who waits for it, and leaves to the kernel for good what it has.
+    #[cold]
+    fn leave(&mut self, patience: &Patience) {
+        tracing::error!(reads = self.in_kernel, "a device does not end reads: the kernel keeps their memory");
+        let queued: HashSet<usize> = self.waiting.drain(..).collect();
+        self.in_kernel = 0;
+        let Self { reads, wakers, .. } = self;
+        reads.retain(|key, entry| {
+            if matches!(entry.progress, Progress::Ended(_)) {
+                return true;
             }
-        };
-        read.offset(self.offset + self.done as u64).build()
-    }
-
-    /// What a completion means; `None`: the rest is still to be read.
-    fn advance(&mut self, result: i32) -> Option<io::Result<()>> {
-        match result {
-            0 => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-            1.. => {
-                self.done += result as usize;
-                (self.done >= self.buffer.len()).then_some(Ok(()))
+            if !queued.contains(&key) {
+                // Better lost than freed.
+                std::mem::forget(std::mem::replace(&mut entry.buffer, Aligned::zeroed(BLOCK_BYTES)));
             }
-            _ => {
-                let error = io::Error::from_raw_os_error(-result);
-                (!is_passing(&error)).then_some(Err(error))
+            match std::mem::replace(&mut entry.progress, Progress::Ended(Err(patience.late()))) {
+                Progress::Abandoned { .. } => false,
+                Progress::UnderWay(waker) => {
+                    wakers.extend(waker);
+                    true
+                }
+                Progress::Late | Progress::Ended(_) => true,
             }
-        }
+        });
     }
-}
-
-/// Whether a call may well succeed if it is made again.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy)
-}
-
-/// How a ring lets completions through to its thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// When the thread comes for them (6.1).
-    Deferred,
-    /// At the thread's next call of any kind (5.19).
-    Cooperative,
-    /// At once, interrupting the thread.
-    Plain,
-}
-
-impl Kind {
-    /// All kinds, the best first.
-    pub(super) const ALL: [Self; 3] = [Self::Deferred, Self::Cooperative, Self::Plain];
-
-    fn build(self) -> io::Result<IoUring> {
-        let mut builder = IoUring::builder();
-        builder.setup_cqsize(IN_KERNEL);
-        match self {
-            Self::Deferred => builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
-            Self::Cooperative => builder.setup_coop_taskrun().setup_taskrun_flag(),
-            Self::Plain => &mut builder,
-        }
-        .build(SUBMISSIONS)
-    }
-}
-
-/// The first of `kinds` that this kernel gives.
-fn build(kinds: &[Kind]) -> io::Result<IoUring> {
-    let mut refused = io::Error::from(io::ErrorKind::Unsupported);
-    for kind in kinds {
-        match kind.build() {
-            Ok(ring) => return Ok(ring),
-            Err(error) => refused = error,
-        }
-    }
-    Err(refused)
 }
 
 /// A read through a ring.
@@ -407,6 +365,11 @@ impl RingRead {
                 }
                 Poll::Pending
             }
+            progress @ Progress::Late => {
+                *progress = Progress::Abandoned { counted: true };
+                self.key = usize::MAX;
+                Poll::Ready(Err(self.ring.reader.patience.late()))
+            }
             _ => {
                 let entry = state.reads.remove(self.key);
                 self.key = usize::MAX;
@@ -423,12 +386,13 @@ impl Drop for RingRead {
         let Some(entry) = state.reads.get_mut(self.key) else { return };
         match &mut entry.progress {
             Progress::Ended(_) => drop(state.reads.remove(self.key)),
-            progress => *progress = Progress::Abandoned,
+            progress => *progress = Progress::Abandoned { counted: matches!(progress, Progress::Late) },
         }
     }
 }
 
-/// Turns the ring of one thread; dropping it waits for what is under way and sends later reads to the pool.
+/// Turns the ring of one thread; dropping it waits for what is under way, as long as a read may take, and sends later reads to
+/// the pool.
 struct RingDriver {
     ring: Rc<Ring>,
     descriptor: RawFd,

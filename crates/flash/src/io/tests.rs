@@ -21,8 +21,8 @@ use rustix::event::{Timespec, epoll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::kinds::Kind;
 use super::reader::Read;
-use super::ring::Kind;
 use super::testing::{Faults, FaultyMedia, MemoryMedia};
 use super::{Aligned, FileMedia, Media, ReadCounters, Reader};
 use crate::config::Io;
@@ -30,7 +30,7 @@ use crate::config::Io;
 const BLOCK: usize = 4096;
 
 /// Counts how often it was woken and, on another thread's wake, unparks its own.
-struct Count(AtomicUsize, std::thread::Thread);
+pub(super) struct Count(pub(super) AtomicUsize, std::thread::Thread);
 
 impl Wake for Count {
     fn wake(self: Arc<Self>) {
@@ -39,19 +39,19 @@ impl Wake for Count {
     }
 }
 
-fn counting() -> (Arc<Count>, Waker) {
+pub(super) fn counting() -> (Arc<Count>, Waker) {
     let count = Arc::new(Count(AtomicUsize::new(0), std::thread::current()));
     (Arc::clone(&count), Waker::from(count))
 }
 
 /// A file in which every block is different, opened as a device: directly where the file system can, so that reads take
 /// their time.
-struct Device {
+pub(super) struct Device {
     _folder: tempfile::TempDir,
-    media: Arc<dyn Media>,
+    pub(super) media: Arc<dyn Media>,
 }
 
-fn device(blocks: usize) -> Device {
+pub(super) fn device(blocks: usize) -> Device {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("device");
     let file = File::create_new(&path).unwrap();
@@ -64,20 +64,27 @@ fn device(blocks: usize) -> Device {
     Device { _folder: folder, media }
 }
 
-fn content(block: usize) -> Vec<u8> {
+pub(super) fn content(block: usize) -> Vec<u8> {
     (0..BLOCK / 8).flat_map(|word| (block as u64 * 1_000_003 + word as u64).to_le_bytes()).collect()
 }
 
+/// Longer than any read of these devices takes.
+const AMPLE: Duration = Duration::from_secs(120);
+
 fn reader(media: &Arc<dyn Media>, io: Io) -> (Reader, Arc<ReadCounters>) {
+    reader_with(vec![Arc::clone(media)], io, AMPLE)
+}
+
+pub(super) fn reader_with(media: Vec<Arc<dyn Media>>, io: Io, limit: Duration) -> (Reader, Arc<ReadCounters>) {
     let counters = Arc::new(ReadCounters::default());
-    (Reader::new(vec![Arc::clone(media)], io, 2, Arc::clone(&counters)).unwrap(), counters)
+    (Reader::new(media, io, 2, limit, Arc::clone(&counters)).unwrap(), counters)
 }
 
 /// Longer than any read takes: whoever waits for so long was forgotten.
 const FORGOTTEN: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// Waits for reads as a worker does: turns the driver, then sleeps until its descriptor tells of a change, once.
-fn finish(driver: &mut Option<Box<dyn Driver>>, reads: Vec<Read>) -> Vec<io::Result<Aligned>> {
+pub(super) fn finish(driver: &mut Option<Box<dyn Driver>>, reads: Vec<Read>) -> Vec<io::Result<Aligned>> {
     let (_, waker) = counting();
     let mut context = Context::from_waker(&waker);
     let events = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
@@ -118,7 +125,7 @@ fn finish(driver: &mut Option<Box<dyn Driver>>, reads: Vec<Read>) -> Vec<io::Res
 }
 
 /// Runs a test through a ring, and through threads.
-fn both_ways(test: impl Fn(Io)) {
+pub(super) fn both_ways(test: impl Fn(Io)) {
     test(Io::Uring);
     test(Io::Threads);
 }
@@ -243,7 +250,7 @@ fn a_thread_without_a_ring_and_a_device_without_a_descriptor_are_served_by_threa
     assert_eq!(outcome[..], content(1)[..]);
 
     let memory: Arc<dyn Media> = MemoryMedia::of(content(5));
-    let reader = Reader::new(vec![device.media.clone(), memory], Io::Uring, 1, Arc::default()).unwrap();
+    let reader = Reader::new(vec![device.media.clone(), memory], Io::Uring, 1, AMPLE, Arc::default()).unwrap();
     assert_eq!(reader.kind(), "io_uring");
     let _driver = reader.driver().unwrap();
     assert_eq!(finish(&mut None, vec![reader.read(1, 0, BLOCK)]).remove(0).unwrap()[..], content(5)[..]);

@@ -157,6 +157,78 @@ fn what_a_change_given_up_for_want_of_room_was_to_replace_does_not_come_back() {
     assert!(flash.stats().items > 0);
 }
 
+impl Rig {
+    /// One with items that are on the device alone.
+    fn with_items_below() -> Self {
+        let rig = Self::new(|_| {});
+        for name in ["below", "other"] {
+            set(&rig.flash, name.as_bytes(), b"1", 0).expect("a set");
+        }
+        for number in 0..40 {
+            set(&rig.flash, format!("filler {number}").as_bytes(), &[7; 30_000], 0).expect("a set");
+        }
+        wait(rig.flash.sync()).expect("a sync");
+        until("full regions are written", || numbers(&rig.flash).regions_sealed == 0);
+        rig
+    }
+
+    fn stall_reads(&self) {
+        self.faulty.set(Faults { stall_reads: true, ..Faults::default() });
+    }
+}
+
+#[test]
+fn a_read_that_the_device_does_not_end_fails_and_no_other_waits_for_it_until_the_device_is_back() {
+    let rig = Rig::with_items_below();
+    assert_eq!(rig.get("below").as_deref(), Some("1"));
+    rig.stall_reads();
+    for name in ["below", "other"] {
+        let late = get(&rig.flash, name.as_bytes()).expect_err("the device does not end it");
+        assert_eq!(late.kind(), ErrorKind::Timeout);
+    }
+    assert!(numbers(&rig.flash).io_errors >= 2);
+    assert!(rig.flash.health().notes.iter().any(|note| note.contains("does not answer reads")));
+    // It takes writes, and what is in RAM is read.
+    set(&rig.flash, b"in RAM", b"2", 0).expect("a set");
+    wait(rig.flash.sync()).expect("a sync");
+    assert_eq!(rig.get("in RAM").as_deref(), Some("2"));
+    assert!(!numbers(&rig.flash).off);
+    rig.faulty.set(Faults::default());
+    until("the device is read again", || get(&rig.flash, b"below").is_ok());
+    assert_eq!(rig.get("other").as_deref(), Some("1"), "nothing is lost");
+    assert!(rig.flash.health().notes.is_empty());
+}
+
+#[test]
+fn a_device_that_ends_neither_reads_nor_writes_turns_the_tier_off() {
+    let rig = Rig::with_items_below();
+    rig.faulty.set(Faults { stall_reads: true, stall_writes: true, ..Faults::default() });
+    // No request waits for this one.
+    set(&rig.flash, b"in RAM", b"2", 0).expect("a set");
+    until("the tier is off", || {
+        assert!(get(&rig.flash, b"below").is_err());
+        numbers(&rig.flash).off
+    });
+    rig.heal();
+    until("the device is read again", || get(&rig.flash, b"below").is_ok());
+    assert_eq!(rig.get("below").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_stop_ends_although_a_read_does_not() {
+    let rig = Rig::with_items_below();
+    rig.stall_reads();
+    get(&rig.flash, b"below").expect_err("the device does not end it");
+    let Rig { faulty, flash, memory, clock, config } = rig;
+    flash.close();
+    drop(flash);
+    assert!(faulty.stalled() > 0, "the device does not answer yet");
+    let image = memory.image();
+    faulty.set(Faults::default());
+    let flash = open(MemoryMedia::of(image), &config, &clock);
+    assert_eq!(get(&flash, b"below").expect("a get").as_deref(), Some(&b"1"[..]));
+}
+
 #[test]
 fn a_stop_ends_although_the_device_does_not_answer() {
     let rig = Rig::new(|_| {});

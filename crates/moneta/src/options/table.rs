@@ -355,8 +355,8 @@ pub const TABLE: &[OptionSpec] = &[
         )
     },
     OptionSpec {
-        summary: "How long a write may wait for the devices, for room or for its sync, before it fails; if a device does not \
-                  answer for as long, the tier is off until it does",
+        summary: "How long a write may wait for the devices, for room or for its sync, and a read for its device, before it \
+                  fails; if a device takes no write for as long, the tier is off until it does",
         when: "Shorter where clients give up sooner; longer where bulk loads outrun the devices and should wait.",
         ..option(Id::FlashTimeout, "flash_timeout", Group::Flash, Kind::Milliseconds { min: 10, max: 3_600_000 }, "5s")
     },

@@ -1,0 +1,210 @@
+//! Tests of reads that a device does not end.
+//!
+//! What would go wrong silently: a request that waits for ever; a buffer used again that the kernel still writes into; a device
+//! that is back and not asked any more.
+
+use std::io::{self, PipeReader, Write as _};
+use std::os::fd::{AsRawFd, RawFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use moneta_store::Driver;
+
+use super::reader::Read;
+use super::testing::{Faults, FaultyMedia, MemoryMedia};
+use super::tests::{both_ways, content, counting, device, finish, reader_with};
+use super::{Aligned, Media, ReadCounters, Reader};
+use crate::config::Io;
+
+const BLOCK: usize = 4096;
+/// How long reads are waited for.
+const LIMIT: Duration = Duration::from_millis(50);
+/// How long anything is waited for that must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A device whose reads end when a test has them end: behind a ring a pipe, else one that stalls.
+struct Hanging {
+    media: Arc<dyn Media>,
+    release: Box<dyn Fn(usize)>,
+}
+
+struct Pipe(PipeReader);
+
+impl Media for Pipe {
+    fn bytes(&self) -> u64 {
+        1 << 20
+    }
+
+    fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<()> {
+        unreachable!("it is read through a ring")
+    }
+
+    fn write_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.0.as_raw_fd())
+    }
+}
+
+impl Hanging {
+    fn new(io: Io) -> Self {
+        if io == Io::Uring {
+            let (from, to) = io::pipe().unwrap();
+            let release = move |reads| (0..reads).for_each(|_| (&to).write_all(&content(1)).unwrap());
+            return Self { media: Arc::new(Pipe(from)), release: Box::new(release) };
+        }
+        let faulty = FaultyMedia::new(MemoryMedia::of(content(1)));
+        faulty.set(Faults { stall_reads: true, ..Faults::default() });
+        let media: Arc<dyn Media> = faulty.clone();
+        Self { media, release: Box::new(move |_| faulty.set(Faults::default())) }
+    }
+}
+
+/// Turns the driver and looks for late reads, as worker and engine do, until `reached`.
+fn until(reader: &Reader, driver: &mut Option<Box<dyn Driver>>, mut reached: impl FnMut() -> bool) {
+    let started = Instant::now();
+    loop {
+        driver.iter_mut().for_each(|driver| driver.turn());
+        if reached() {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited for nothing");
+        reader.give_up_late();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn end(reader: &Reader, driver: &mut Option<Box<dyn Driver>>, mut read: Read) -> io::Result<Aligned> {
+    let (_, waker) = counting();
+    let mut context = Context::from_waker(&waker);
+    let mut ended = None;
+    until(reader, driver, || match Pin::new(&mut read).poll(&mut context) {
+        Poll::Ready(outcome) => {
+            ended = Some(outcome);
+            true
+        }
+        Poll::Pending => false,
+    });
+    ended.unwrap()
+}
+
+fn errors(counters: &ReadCounters) -> (u64, u64) {
+    (counters.reads.load(Relaxed), counters.errors.load(Relaxed))
+}
+
+#[test]
+fn a_read_that_does_not_end_is_given_up_and_its_buffer_is_not_used_again_before_it_does() {
+    both_ways(|io| {
+        let hanging = Hanging::new(io);
+        let (reader, counters) = reader_with(vec![Arc::clone(&hanging.media)], io, LIMIT);
+        let mut driver = reader.driver();
+        let error = end(&reader, &mut driver, reader.read(0, 0, BLOCK)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!((errors(&counters), counters.in_flight.load(Relaxed)), ((1, 1), 1), "the device has it");
+        let mut others: Vec<Aligned> = (0..8).map(|_| Aligned::recycled(BLOCK)).collect();
+        others.iter_mut().for_each(|other| other.fill(9));
+        (hanging.release)(1);
+        until(&reader, &mut driver, || counters.in_flight.load(Relaxed) == 0);
+        assert!(others.iter().all(|other| other.iter().all(|byte| *byte == 9)));
+        assert_eq!(errors(&counters), (1, 1), "it is counted once");
+        (hanging.release)(1);
+        let read = finish(&mut driver, vec![reader.read(0, 0, BLOCK)]).remove(0).unwrap();
+        assert_eq!((read[..] == content(1)[..], reader.hanging()), (true, 0));
+    });
+}
+
+#[test]
+fn who_waits_is_woken_when_a_read_is_given_up() {
+    both_ways(|io| {
+        let hanging = Hanging::new(io);
+        let (reader, _) = reader_with(vec![Arc::clone(&hanging.media)], io, LIMIT);
+        let mut driver = reader.driver();
+        let (count, waker) = counting();
+        let mut read = reader.read(0, 0, BLOCK);
+        assert!(Pin::new(&mut read).poll(&mut Context::from_waker(&waker)).is_pending());
+        until(&reader, &mut driver, || count.0.load(Relaxed) == 1);
+        drop(read);
+        (hanging.release)(1);
+    });
+}
+
+#[test]
+fn a_device_that_hangs_is_asked_now_and_then_and_others_as_before() {
+    both_ways(|io| {
+        let (hanging, other) = (Hanging::new(io), device(4));
+        let (reader, counters) = reader_with(vec![Arc::clone(&hanging.media), other.media.clone()], io, LIMIT);
+        let mut driver = reader.driver();
+        end(&reader, &mut driver, reader.read(0, 0, BLOCK)).unwrap_err();
+        assert_eq!(reader.hanging(), 1);
+        let (_, waker) = counting();
+        let mut context = Context::from_waker(&waker);
+        let before = errors(&counters);
+        for number in 1..=5 {
+            let Poll::Ready(refused) = Pin::new(&mut reader.read(0, 0, BLOCK)).poll(&mut context) else {
+                panic!("read {number} waits")
+            };
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(errors(&counters), (before.0, before.1 + number));
+        }
+        assert_eq!(finish(&mut driver, vec![reader.read(1, 0, BLOCK)]).remove(0).unwrap()[..], content(0)[..]);
+        reader.give_up_late();
+        let mut probe = reader.read(0, 0, BLOCK);
+        assert!(Pin::new(&mut probe).poll(&mut context).is_pending());
+        assert!(Pin::new(&mut reader.read(0, 0, BLOCK)).poll(&mut context).is_ready());
+        // The late one and the probe.
+        (hanging.release)(2);
+        assert!(finish(&mut driver, vec![probe]).remove(0).is_ok());
+        assert_eq!(reader.hanging(), 0);
+        (hanging.release)(1);
+        assert!(finish(&mut driver, vec![reader.read(0, 0, BLOCK)]).remove(0).is_ok());
+    });
+}
+
+#[test]
+fn more_reads_than_the_kernel_takes_are_given_up_whether_it_has_them_or_not() {
+    let hanging = Hanging::new(Io::Uring);
+    let (reader, counters) = reader_with(vec![Arc::clone(&hanging.media)], Io::Uring, LIMIT);
+    let mut driver = reader.driver();
+    let reads: Vec<Read> = (0..1500).map(|_| reader.read(0, 0, BLOCK)).collect();
+    for read in reads {
+        assert_eq!(end(&reader, &mut driver, read).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+    assert_eq!((errors(&counters), counters.in_flight.load(Relaxed)), ((1500, 1500), 1024));
+}
+
+#[test]
+fn a_reader_that_goes_leaves_what_a_device_does_not_end_to_it() {
+    both_ways(|io| {
+        let hanging = Hanging::new(io);
+        let (reader, counters) = reader_with(vec![Arc::clone(&hanging.media)], io, LIMIT);
+        let mut driver = reader.driver();
+        let mut read = reader.read(0, 0, BLOCK);
+        driver.iter_mut().for_each(|driver| driver.turn());
+        let started = Instant::now();
+        drop(driver);
+        if io == Io::Uring {
+            let (_, waker) = counting();
+            let Poll::Ready(outcome) = Pin::new(&mut read).poll(&mut Context::from_waker(&waker)) else {
+                panic!("it waits for a ring that is gone")
+            };
+            assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(counters.in_flight.load(Relaxed), 0);
+        }
+        drop((read, reader));
+        assert!(started.elapsed() < PATIENCE);
+        let mut other = Aligned::recycled(BLOCK);
+        other.fill(9);
+        (hanging.release)(1);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(other.iter().all(|byte| *byte == 9));
+    });
+}
