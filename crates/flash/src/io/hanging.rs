@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -122,17 +123,24 @@ fn a_read_that_does_not_end_is_given_up_and_its_buffer_is_not_used_again_before_
     });
 }
 
+/// As a worker waits: asleep until the driver's descriptor tells of something, or until it is woken.
 #[test]
-fn who_waits_is_woken_when_a_read_is_given_up() {
+fn who_sleeps_until_a_read_ends_is_woken_when_it_is_given_up() {
     both_ways(|io| {
         let hanging = Hanging::new(io);
         let (reader, _) = reader_with(vec![Arc::clone(&hanging.media)], io, LIMIT);
         let mut driver = reader.driver();
-        let (count, waker) = counting();
-        let mut read = reader.read(0, 0, BLOCK);
-        assert!(Pin::new(&mut read).poll(&mut Context::from_waker(&waker)).is_pending());
-        until(&reader, &mut driver, || count.0.load(Relaxed) == 1);
-        drop(read);
+        let (end, ended) = channel::<()>();
+        let watching = reader.clone();
+        let watch = std::thread::spawn(move || {
+            while ended.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout) {
+                watching.give_up_late();
+            }
+        });
+        let outcome = finish(&mut driver, vec![reader.read(0, 0, BLOCK)]).remove(0);
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(end);
+        watch.join().unwrap();
         (hanging.release)(1);
     });
 }
