@@ -12,9 +12,9 @@ FOR ?= test python engines lint
 # Where cargo puts what it builds; the tests of real clients take the server from there.
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
 SERVER := $(TARGET)/debug/moneta
-# What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores. Not all features: `shuttle`
-# changes what is tested.
-TESTED := --workspace --exclude moneta-rocks --features moneta/lmdb
+# What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores, and the micro-benchmarks.
+# Not all features: `shuttle` changes what is tested.
+TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb
 # The same with RocksDB. The same packages and features in each command, so that RocksDB is compiled once.
 ENGINES := -p moneta-rocks -p moneta -p moneta-conformance --features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 # What the engines change: the tests of RocksDB's crate, those of options, and the stacks with an engine on a library. The rest
@@ -28,7 +28,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh test
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run build test test-engines test-python test-clients test-go test-java lint fuzz crash miri bench
+.PHONY: help setup run build test test-engines test-python test-clients test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -41,6 +41,7 @@ help:
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
 	@echo 'make bench         how to compare with memcached'
+	@echo 'make microbench    the decoder, the index, RAM and SSD by themselves; FILTER chooses'
 
 setup:
 	scripts/setup.sh $(FOR)
@@ -103,3 +104,7 @@ miri:
 bench:
 	@echo 'docs/benchmarks.md has the commands; a first one:'
 	@echo '  cargo run --release -p moneta -- bench compare --help'
+
+microbench:
+	$(call needs,build)
+	$(CARGO) bench -p moneta-microbench --bench parts -- $(FILTER)
