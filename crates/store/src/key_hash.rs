@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use parking_lot::Mutex;
-
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use cmac::{Hardware, Portable};
