@@ -7,6 +7,7 @@ use std::ops::Range;
 use crate::devices::Devices;
 use crate::format::BLOCK;
 use crate::format::footer::{self, Span, Summary};
+use crate::format::hash::hash;
 use crate::format::region::{HEADER_BYTES, TRAILER_BYTES, Trailer};
 use crate::io::Aligned;
 use crate::regions::Regions;
@@ -78,7 +79,7 @@ fn from_footer(devices: &Devices, region: usize, trailer: &Trailer) -> io::Resul
     let mut bytes = Aligned::zeroed(region_bytes - block);
     devices.media(device).read_at(&mut bytes, start + block as u64)?;
     let footer = &bytes[footer_start - block..footer_start - block + footer_bytes];
-    if xxhash_rust::xxh3::xxh3_64(footer) != trailer.footer_hash {
+    if hash(footer) != trailer.footer_hash {
         return Ok(None);
     }
     let Some((summary, span, entries)) = footer::decode_head(footer, trailer.version) else { return Ok(None) };

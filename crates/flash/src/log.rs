@@ -18,6 +18,7 @@ use crate::counters::Counters;
 use crate::flusher::FlushQueue;
 use crate::forgotten::Forgotten;
 use crate::format::footer::{self, ENTRY_BYTES_MAX, Entry, Span, Summary, milliseconds};
+use crate::format::hash::hash;
 use crate::format::record::{Draft, SEQUENCE_SPAN, Salt, mark, salt_of};
 use crate::format::region::{HEADER_BYTES, RegionHeader, TRAILER_BYTES, Trailer};
 use crate::format::{BLOCK, VERSION};
@@ -329,7 +330,7 @@ impl Log {
             records,
             records_end: end as u32,
             footer_bytes: footer.len() as u32,
-            footer_hash: xxhash_rust::xxh3::xxh3_64(&footer),
+            footer_hash: hash(&footer),
         };
         footer.extend_from_slice(&trailer.encode());
         self.regions.get(region).set_state(State::Sealed);

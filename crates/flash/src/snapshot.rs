@@ -27,11 +27,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moneta_index::Index;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::devices::TierState;
 use crate::engine::Inner;
 use crate::format::footer::{Span, Summary};
+use crate::format::hash::Running;
 use crate::format::{VERSION, read_int};
 use crate::location::TAG_BITS;
 use crate::regions::State;
@@ -81,13 +81,13 @@ pub(crate) fn save(inner: &Inner) {
 /// Hashes what passes.
 struct Hashed<T> {
     inner: T,
-    hasher: Xxh3,
+    hasher: Running,
 }
 
 impl<W: Write> Write for Hashed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
+        self.hasher.add(&bytes[..written]);
         Ok(written)
     }
 
@@ -99,14 +99,14 @@ impl<W: Write> Write for Hashed<W> {
 impl<R: Read> Read for Hashed<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(bytes)?;
-        self.hasher.update(&bytes[..read]);
+        self.hasher.add(&bytes[..read]);
         Ok(read)
     }
 }
 
 fn write(inner: &Inner, path: &Path, identity: u64) -> io::Result<()> {
     let file = File::create(path)?;
-    let mut out = Hashed { inner: BufWriter::with_capacity(IO_BYTES, &file), hasher: Xxh3::new() };
+    let mut out = Hashed { inner: BufWriter::with_capacity(IO_BYTES, &file), hasher: Running::new() };
     let mut head = [0; HEAD_BYTES];
     head[..8].copy_from_slice(&MAGIC);
     head[8..10].copy_from_slice(&VERSION.to_le_bytes());
@@ -143,7 +143,7 @@ fn write(inner: &Inner, path: &Path, identity: u64) -> io::Result<()> {
     for number in evicted.into_iter().flat_map(|(hash, sequence)| [hash, sequence]) {
         out.write_all(&number.to_le_bytes())?;
     }
-    let hash = out.hasher.digest();
+    let hash = out.hasher.finish();
     out.inner.write_all(&hash.to_le_bytes())?;
     out.inner.flush()?;
     drop(out);
@@ -162,7 +162,7 @@ struct Image {
 fn read(inner: &Inner, path: &Path, identity: u64) -> io::Result<Image> {
     let unfit = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
     let file = BufReader::with_capacity(IO_BYTES, File::open(path)?);
-    let mut input = Hashed { inner: file, hasher: Xxh3::new() };
+    let mut input = Hashed { inner: file, hasher: Running::new() };
     let mut head = [0; HEAD_BYTES];
     input.read_exact(&mut head)?;
     let fits = head[..8] == MAGIC
@@ -189,7 +189,7 @@ fn read(inner: &Inner, path: &Path, identity: u64) -> io::Result<Image> {
     };
     let buckets = number()?;
     let evicted = (0..buckets).map(|_| Ok((number()?, number()?))).collect::<io::Result<Vec<_>>>()?;
-    let hash = input.hasher.digest();
+    let hash = input.hasher.finish();
     let mut expected = [0; 8];
     input.inner.read_exact(&mut expected)?;
     if u64::from_le_bytes(expected) != hash {

@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use moneta_store::KeyHash;
 use parking_lot::Mutex;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::{FlashConfig, ITEMS_PER_REGION};
 use crate::error::FlashError;
+use crate::format::hash::hash;
 use crate::io::{Aligned, BLOCK_BYTES, Media, SyncsCounted};
 use lock::Whereabouts;
 use place::Place;
@@ -340,7 +340,7 @@ fn layout(superblocks: &[&Superblock]) -> u64 {
         bytes.extend(superblock.device.to_le_bytes());
         bytes.extend(superblock.regions.to_le_bytes());
     }
-    xxh3_64(&bytes)
+    hash(&bytes)
 }
 
 /// Identities, seeds and secrets, from the system's randomness.

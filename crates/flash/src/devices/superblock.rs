@@ -40,10 +40,9 @@
 use std::fmt;
 use std::io;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::TierState;
 use super::named_hash::NamedHash;
+use crate::format::hash::hash;
 use crate::io::{Aligned, BLOCK_BYTES, Media};
 
 /// First bytes of a device of ours.
@@ -164,7 +163,7 @@ impl Superblock {
         for (place, region) in block[RETIRED + 4..].chunks_exact_mut(4).zip(retired) {
             place.copy_from_slice(&region.to_le_bytes());
         }
-        let checksum = xxh3_64(&block);
+        let checksum = hash(&block);
         block[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
         block
     }
@@ -179,7 +178,7 @@ impl Superblock {
         }
         let mut unsigned = block.to_vec();
         unsigned[CHECKSUM].fill(0);
-        if xxh3_64(&unsigned).to_le_bytes() != block[CHECKSUM] {
+        if hash(&unsigned).to_le_bytes() != block[CHECKSUM] {
             return Copied::Damaged;
         }
         match number32(block, 8) {
@@ -383,7 +382,7 @@ mod tests {
 
     fn sign(block: &mut [u8]) {
         block[CHECKSUM].fill(0);
-        let checksum = xxh3_64(block);
+        let checksum = hash(block);
         block[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
     }
 

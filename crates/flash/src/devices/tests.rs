@@ -148,7 +148,7 @@ fn as_version_1(image: &mut [u8]) {
         block[16..24].fill(0);
         block[92..96].fill(0);
         block[112..].fill(0);
-        let checksum = xxhash_rust::xxh3::xxh3_64(block);
+        let checksum = crate::format::hash::hash(block);
         block[16..24].copy_from_slice(&checksum.to_le_bytes());
     }
 }
@@ -208,7 +208,7 @@ fn a_tier_hashed_by_a_function_that_this_build_lacks_is_refused() {
         for block in image[..8192].chunks_exact_mut(4096) {
             block[112] = 9;
             block[16..24].fill(0);
-            let checksum = xxhash_rust::xxh3::xxh3_64(block);
+            let checksum = crate::format::hash::hash(block);
             block[16..24].copy_from_slice(&checksum.to_le_bytes());
         }
     });
@@ -335,7 +335,7 @@ fn damage_and_a_newer_version_are_refused_untouched() {
     let mut newer = whole[..4096].to_vec();
     newer[8] = 9;
     newer[16..24].fill(0);
-    let checksum = xxhash_rust::xxh3::xxh3_64(&newer);
+    let checksum = crate::format::hash::hash(&newer);
     newer[16..24].copy_from_slice(&checksum.to_le_bytes());
     file.write_all_at(&newer, 0).unwrap();
     let before = std::fs::read(&path).unwrap();

@@ -12,6 +12,7 @@
 //! every checksum in it, so that what an earlier use of the same room left behind never passes for something new.
 
 pub(crate) mod footer;
+pub(crate) mod hash;
 pub(crate) mod record;
 pub(crate) mod region;
 

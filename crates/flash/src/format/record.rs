@@ -17,8 +17,8 @@
 //! looked for behind a lost block: clients do not know the key.
 
 use moneta_store::{Expiry, ItemMeta};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
+use super::hash::{hash, hash_of_runs, hash_with_seed};
 use super::{VERSION_1, read_int};
 
 /// Bytes before the optional fields.
@@ -95,12 +95,7 @@ impl Draft<'_> {
     /// Hash of everything behind the header. Long for a long value, so it is taken before any lock.
     pub(crate) fn content_hash(&self) -> u64 {
         let (fields, end) = self.fields();
-        let mut hasher = Xxh3::new();
-        hasher.update(&fields[..end]);
-        hasher.update(self.key);
-        hasher.update(self.value[0]);
-        hasher.update(self.value[1]);
-        hasher.digest()
+        hash_of_runs(&[&fields[..end], self.key, self.value[0], self.value[1]])
     }
 
     /// Writes the record, whose sequence number is `sequence` more than its region's base, piece by piece through `put`.
@@ -132,7 +127,7 @@ pub(crate) struct Salt {
 
 /// The key of a region's use, given the version of its layout and the tier's seed. In version 1 the sequence number itself.
 pub(crate) fn salt_of(version: u16, sequence: u64, seed: u64) -> u64 {
-    if version == VERSION_1 { sequence } else { xxh3_64_with_seed(&sequence.to_le_bytes(), seed) }
+    if version == VERSION_1 { sequence } else { hash_with_seed(&sequence.to_le_bytes(), seed) }
 }
 
 fn checksum(place: Salt, header: &[u8; HEADER_BYTES], content_hash: u64) -> u32 {
@@ -141,7 +136,7 @@ fn checksum(place: Salt, header: &[u8; HEADER_BYTES], content_hash: u64) -> u32 
     bytes[8..12].copy_from_slice(&place.offset.to_le_bytes());
     bytes[12..24].copy_from_slice(&header[4..]);
     bytes[24..].copy_from_slice(&content_hash.to_le_bytes());
-    xxh3_64(&bytes) as u32
+    hash(&bytes) as u32
 }
 
 fn fields_len(marks: u8) -> usize {
@@ -237,7 +232,7 @@ impl<'a> View<'a> {
 
     /// Hash of everything behind the header. Only of a whole record.
     pub(crate) fn content_hash(&self) -> u64 {
-        xxh3_64(&self.bytes[HEADER_BYTES..self.header.len()])
+        hash(&self.bytes[HEADER_BYTES..self.header.len()])
     }
 
     /// Whether the checksum fits, given the hash of everything behind the header.

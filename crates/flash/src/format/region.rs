@@ -17,8 +17,7 @@
 //! block that is lost does not hide it, and neither does what an earlier use left at the other end, whose number is lower.
 //! A region whose ends are both zero is free. In version 1 there is no copy.
 
-use xxhash_rust::xxh3::xxh3_64;
-
+use super::hash::hash;
 use super::{BLOCK, VERSION, VERSION_1, read_int};
 
 /// Bytes of a header.
@@ -64,7 +63,7 @@ impl End {
             return Self::Blank;
         }
         let version = read_int!(u16, bytes, 8);
-        let is_ours = read_int!(u64, bytes, 56) == xxh3_64(&bytes[..56])
+        let is_ours = read_int!(u64, bytes, 56) == hash(&bytes[..56])
             && read_int!(u64, bytes, 16) == tier
             && (VERSION_1..=VERSION).contains(&version);
         match &bytes[..8] {
@@ -107,7 +106,7 @@ impl RegionHeader {
         bytes[24..32].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.base.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.begun.to_le_bytes());
-        let hash = xxh3_64(&bytes[..56]);
+        let hash = hash(&bytes[..56]);
         bytes[56..].copy_from_slice(&hash.to_le_bytes());
         bytes
     }
@@ -154,7 +153,7 @@ impl Trailer {
         bytes[40..44].copy_from_slice(&self.records_end.to_le_bytes());
         bytes[44..48].copy_from_slice(&self.footer_bytes.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.footer_hash.to_le_bytes());
-        let hash = xxh3_64(&bytes[..56]);
+        let hash = hash(&bytes[..56]);
         bytes[56..].copy_from_slice(&hash.to_le_bytes());
         bytes
     }

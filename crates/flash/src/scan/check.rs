@@ -128,7 +128,7 @@ fn signed(mut bytes: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     bytes[..8].copy_from_slice(&magic);
     bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
     bytes[16..24].copy_from_slice(&TIER.to_le_bytes());
-    let hash = xxhash_rust::xxh3::xxh3_64(&bytes[..56]);
+    let hash = crate::format::hash::hash(&bytes[..56]);
     bytes[56..].copy_from_slice(&hash.to_le_bytes());
     bytes
 }
