@@ -49,12 +49,13 @@ impl ReadCounters {
             self.errors.fetch_add(tally.errors, Relaxed);
         }
         self.latency_sum.fetch_add(tally.latency.sum_microseconds, Relaxed);
-        for (shared, &own) in self.latency.iter().zip(&tally.latency.buckets) {
-            if own > 0 {
-                shared.fetch_add(own, Relaxed);
-            }
+        // A batch is small: of two dozen buckets it has filled one or two.
+        while tally.filled != 0 {
+            let bucket = tally.filled.trailing_zeros() as usize;
+            tally.filled &= tally.filled - 1;
+            self.latency[bucket].fetch_add(std::mem::take(&mut tally.latency.buckets[bucket]), Relaxed);
         }
-        *tally = Tally::default();
+        (tally.reads, tally.bytes, tally.errors, tally.latency.sum_microseconds) = (0, 0, 0, 0);
     }
 }
 
@@ -65,16 +66,22 @@ pub(super) struct Tally {
     bytes: u64,
     errors: u64,
     latency: Latency,
+    /// One bit for each bucket that is not 0.
+    filled: u32,
 }
+
+const _: () = assert!(Latency::BUCKETS <= u32::BITS as usize);
 
 impl Tally {
     /// A read ended after `took`, with so many bytes or with a failure.
     pub(super) fn note(&mut self, bytes: Option<usize>, took: Duration) {
-        let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let microseconds = took.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(took.subsec_micros()));
         self.reads += 1;
         self.bytes += bytes.unwrap_or(0) as u64;
         self.errors += u64::from(bytes.is_none());
-        self.latency.buckets[Latency::bucket(microseconds)] += 1;
+        let bucket = Latency::bucket(microseconds);
+        self.latency.buckets[bucket] += 1;
+        self.filled |= 1 << bucket;
         self.latency.sum_microseconds = self.latency.sum_microseconds.saturating_add(microseconds);
     }
 }
@@ -96,5 +103,13 @@ mod tests {
         let latency = counters.latency();
         assert_eq!((latency.count(), latency.sum_microseconds), (2, 93));
         assert_eq!((latency.buckets[7], latency.buckets[2]), (1, 1));
+
+        for took in [Duration::from_micros(90), Duration::from_micros(90), Duration::from_secs(3600)] {
+            tally.note(Some(8192), took);
+        }
+        counters.add(&mut tally);
+        let latency = counters.latency();
+        assert_eq!((latency.count(), latency.sum_microseconds), (5, 273 + 3_600_000_000));
+        assert_eq!((latency.buckets[7], latency.buckets[Latency::BUCKETS - 1]), (3, 1));
     }
 }
