@@ -246,27 +246,34 @@ fn poll_slot<S: Store>(
     cx: &mut Context<'_>,
     out: &mut Vec<u8>,
 ) -> Poll<()> {
-    let (key, style) = (ticket.key(), ticket.style());
+    // Most polls end at once: nothing is made ready for an answer before there is one.
+    let key = ticket.key();
     match waiting {
         Waiting::Read { verb, request, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            read::answer_late(worker, peer, read::Asked { key, request, verb: *verb, style: &style }, outcome, out);
+            ticket.with_style(|style| {
+                read::answer_late(worker, peer, read::Asked { key, request, verb: *verb, style }, outcome, out);
+            });
         }
         Waiting::Debug { future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            read::answer_debug_late(worker, key, &style, outcome, out);
+            ticket.with_style(|style| read::answer_debug_late(worker, key, style, outcome, out));
         }
         Waiting::Write { request, size, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            let asked = change::Asked { key, request, style: &style };
-            let mut buffer = Session::key_buffer();
-            let stored = Key::new(stored_key(key, &style, &mut buffer), worker.store.seed());
-            let size = change::grown_size(worker, &stored, &asked, *size, &outcome);
-            change::answer_write(worker, peer, asked, size, outcome, out);
+            ticket.with_style(|style| {
+                let asked = change::Asked { key, request, style };
+                let mut buffer = Session::key_buffer();
+                let stored = Key::new(stored_key(key, style, &mut buffer), worker.store.seed());
+                let size = change::grown_size(worker, &stored, &asked, *size, &outcome);
+                change::answer_write(worker, peer, asked, size, outcome, out);
+            });
         }
         Waiting::Delete { request, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            change::answer_delete(worker, change::Asked { key, request, style: &style }, outcome, out);
+            ticket.with_style(|style| {
+                change::answer_delete(worker, change::Asked { key, request, style }, outcome, out);
+            });
         }
         Waiting::Forget { future } => {
             if std::task::ready!(poll_future(future, cx)).is_err() {
@@ -275,11 +282,13 @@ fn poll_slot<S: Store>(
         }
         Waiting::Arithmetic { request, future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            change::answer_arithmetic(worker, change::Asked { key, request, style: &style }, outcome, out);
+            ticket.with_style(|style| {
+                change::answer_arithmetic(worker, change::Asked { key, request, style }, outcome, out);
+            });
         }
         Waiting::Flush { future } => {
             let outcome = std::task::ready!(poll_future(future, cx));
-            change::answer_flush(worker, &style, outcome, out);
+            ticket.with_style(|style| change::answer_flush(worker, style, outcome, out));
         }
     }
     Poll::Ready(())
