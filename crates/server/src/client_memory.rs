@@ -75,22 +75,41 @@ impl Kind {
 
 /// Bytes by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding([usize; Kind::ALL.len()]);
+pub struct Holding {
+    kinds: [usize; Kind::ALL.len()],
+    total: usize,
+}
 
 impl Holding {
     /// Adds bytes of a kind.
     pub fn add(&mut self, kind: Kind, bytes: usize) {
-        self.0[kind as usize] += bytes;
+        self.kinds[kind as usize] += bytes;
+        self.total += bytes;
     }
 
     /// Bytes of a kind.
     pub fn of(&self, kind: Kind) -> usize {
-        self.0[kind as usize]
+        self.kinds[kind as usize]
     }
 
     /// Bytes of all kinds.
+    #[inline]
     pub fn total(&self) -> usize {
-        self.0.iter().sum()
+        self.total
+    }
+
+    /// Whether all of it is of that kind.
+    #[inline]
+    pub(crate) fn is_only(&self, kind: Kind) -> bool {
+        self.kinds[kind as usize] == self.total
+    }
+
+    /// Holds so many bytes of the one kind that it holds bytes of.
+    #[inline]
+    pub(crate) fn set_only(&mut self, kind: Kind, bytes: usize) {
+        debug_assert!(self.is_only(kind));
+        self.kinds[kind as usize] = bytes;
+        self.total = bytes;
     }
 }
 
@@ -98,6 +117,8 @@ impl Holding {
 #[derive(Debug, Default)]
 pub struct Ledger {
     kinds: [Counter; Kind::ALL.len()],
+    /// Their sum.
+    held: Counter,
     /// Bytes that the shared total knows of.
     told: Counter,
     /// Size of the largest items that were read late, falling slowly.
@@ -107,7 +128,9 @@ pub struct Ledger {
 impl Ledger {
     /// What is held now.
     pub fn holding(&self) -> Holding {
-        Holding(std::array::from_fn(|kind| self.kinds[kind].get() as usize))
+        let mut holding = Holding::default();
+        Kind::ALL.into_iter().for_each(|kind| holding.add(kind, self.kinds[kind as usize].get() as usize));
+        holding
     }
 
     /// Bytes that a read of unknown size is taken to hold: not less than most of those before it did.
@@ -125,9 +148,22 @@ impl Ledger {
     /// A connection that held `was` holds `now`.
     pub(crate) fn change(&self, was: &Holding, now: &Holding, memory: &ClientMemory) {
         for (kind, counter) in self.kinds.iter().enumerate() {
-            counter.add((now.0[kind] as u64).wrapping_sub(was.0[kind] as u64));
+            counter.add((now.kinds[kind] as u64).wrapping_sub(was.kinds[kind] as u64));
         }
-        let (held, told) = (self.holding().total(), self.told.get() as usize);
+        self.change_sum(was.total, now.total, memory);
+    }
+
+    /// The same for one that holds `now` bytes where it held `was`, all of one kind.
+    #[inline]
+    pub(crate) fn change_of(&self, kind: Kind, was: usize, now: usize, memory: &ClientMemory) {
+        self.kinds[kind as usize].add((now as u64).wrapping_sub(was as u64));
+        self.change_sum(was, now, memory);
+    }
+
+    #[inline]
+    fn change_sum(&self, was: usize, now: usize, memory: &ClientMemory) {
+        self.held.add((now as u64).wrapping_sub(was as u64));
+        let (held, told) = (self.held.get() as usize, self.told.get() as usize);
         // What is little is told at once when nothing is left, so that an idle node's total is 0.
         if held.abs_diff(told) >= STEP || held == 0 {
             self.told.add((held as u64).wrapping_sub(told as u64));

@@ -15,7 +15,7 @@ use moneta_store::Store;
 use rustix::io::Errno;
 
 use crate::backlog::Backlog;
-use crate::client_memory::Holding;
+use crate::client_memory::{Holding, Kind};
 use crate::entrance::Place;
 use crate::inbound::{Inbound, Read};
 use crate::node::Policy;
@@ -213,12 +213,32 @@ impl Connection {
 
     /// Tells what it holds now; true if that is more than before.
     fn keep_account<S>(&mut self, worker: &Worker<S>) -> bool {
+        if self.inbound.held() == 0
+            && self.backlog.held() == 0
+            && self.held.is_only(Kind::Parked)
+            && let Some(bytes) = self.session.parks_only()
+        {
+            return self.enter_parked(worker, bytes);
+        }
         self.enter(worker, self.session.holding(self.inbound.held(), self.backlog.held()))
     }
 
     /// It is closed: what it held is free.
     pub(crate) fn release<S>(&mut self, worker: &Worker<S>) {
         self.enter(worker, Holding::default());
+    }
+
+    /// What [`Connection::enter`] does, for the requests that wait for the store and nothing else: each of those comes by here twice.
+    #[inline]
+    fn enter_parked<S>(&mut self, worker: &Worker<S>, now: usize) -> bool {
+        let (before, memory) = (self.held.total(), &worker.node.client_memory);
+        if now != before {
+            worker.counters.ledger.change_of(Kind::Parked, before, now, memory);
+            self.entry.hold(now, worker.node.clock.now(), memory);
+            self.held.set_only(Kind::Parked, now);
+            self.is_holding = now > 0;
+        }
+        now > before
     }
 
     fn enter<S>(&mut self, worker: &Worker<S>, held: Holding) -> bool {

@@ -89,11 +89,14 @@ impl Entry {
     }
 
     /// It holds so many bytes at the Unix second `now`. One that holds nothing any more need not close.
+    #[inline]
     pub(crate) fn hold(&self, bytes: usize, now: u32, memory: &ClientMemory) {
-        if self.held.swap(bytes, Ordering::Relaxed) == 0 {
+        // Only its worker writes the number.
+        if self.held.load(Ordering::Relaxed) == 0 {
             self.held_since.store(now, Ordering::Relaxed);
         }
-        if bytes == 0 {
+        self.held.store(bytes, Ordering::Relaxed);
+        if bytes == 0 && self.is_condemned() {
             memory.has_left(self.condemned.swap(0, Ordering::Relaxed));
         }
     }

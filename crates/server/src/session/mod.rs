@@ -349,6 +349,16 @@ impl Session {
         self.rare().parked.park(waiting, ticket, read + written);
     }
 
+    /// Bytes that its parked requests hold, if it holds nothing else.
+    #[inline]
+    pub(crate) fn parks_only(&self) -> Option<usize> {
+        match &self.rare {
+            _ if self.stage != Stage::Open => None,
+            None => Some(0),
+            Some(rare) => (rare.dump.is_none() && rare.watcher.is_none()).then(|| rare.parked.held()),
+        }
+    }
+
     /// What it holds, with so many bytes of incomplete requests and unsent replies.
     pub(crate) fn holding(&self, input: usize, output: usize) -> Holding {
         let mut holding = Holding::default();
