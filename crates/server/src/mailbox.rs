@@ -1,11 +1,14 @@
-//! How other threads reach a worker: accepted sockets are put in, wakes of parked requests are put in, the worker takes
-//! them out. Only when the box was empty is the worker woken through the kernel.
+//! How a worker is reached: accepted sockets are put in, wakes of parked requests are put in, the worker takes them out.
+//! Only when the box was empty is the worker woken through the kernel.
+//!
+//! Most wakes come from the worker itself, when it ends reads of a device. They go to a list of its thread, without a lock.
 
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
-use std::thread::ThreadId;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -33,6 +36,23 @@ pub(crate) struct Handle {
     pub(crate) id: u64,
 }
 
+thread_local! {
+    /// The box of the worker that runs on this thread.
+    static OWN: Cell<*const Mailbox> = const { Cell::new(std::ptr::null()) };
+    /// Connections that it has woken itself.
+    static WOKEN: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives the thread that has it is the worker of a box.
+pub(crate) struct Owned<'a>(PhantomData<(&'a Mailbox, *const ())>);
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        OWN.set(std::ptr::null());
+        WOKEN.with_borrow_mut(Vec::clear);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Letters {
     accepted: Vec<Accepted>,
@@ -44,8 +64,9 @@ struct Letters {
 pub(crate) struct Mailbox {
     // Held for a push or a swap of vectors, never across anything slow.
     letters: Mutex<Letters>,
+    /// Something is in it; changed under its lock.
+    has_letters: AtomicBool,
     waker: Arc<mio::Waker>,
-    owner: OnceLock<ThreadId>,
     open: AtomicUsize,
     /// Turns of the worker's loop; written by the worker only.
     beats: AtomicU64,
@@ -56,16 +77,23 @@ impl Mailbox {
     pub(crate) fn new(waker: Arc<mio::Waker>) -> Self {
         Self {
             letters: Mutex::default(),
+            has_letters: AtomicBool::new(false),
             waker,
-            owner: OnceLock::new(),
             open: AtomicUsize::new(0),
             beats: AtomicU64::new(0),
         }
     }
 
-    /// Says that the current thread is the worker.
-    pub(crate) fn own(&self) {
-        let _ = self.owner.set(std::thread::current().id());
+    /// Makes the current thread the worker for as long as the guard lives.
+    pub(crate) fn own(&self) -> Owned<'_> {
+        OWN.set(self);
+        Owned(PhantomData)
+    }
+
+    /// Whether the current thread is the worker.
+    #[inline]
+    fn is_own(&self) -> bool {
+        std::ptr::eq(OWN.get(), self)
     }
 
     /// The worker's loop begins another turn.
@@ -100,9 +128,20 @@ impl Mailbox {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Moves everything in the box to the back of the two lists.
+    /// Moves everything in the box to the back of the two lists. To be called by the worker.
+    #[inline]
     pub(crate) fn collect(&self, accepted: &mut Vec<Accepted>, woken: &mut Vec<Handle>) {
+        WOKEN.with_borrow_mut(|own| woken.append(own));
+        // What is put in later wakes the worker through the kernel.
+        if self.has_letters.load(Ordering::Acquire) {
+            self.collect_letters(accepted, woken);
+        }
+    }
+
+    #[cold]
+    fn collect_letters(&self, accepted: &mut Vec<Accepted>, woken: &mut Vec<Handle>) {
         let mut letters = self.lock();
+        self.has_letters.store(false, Ordering::Release);
         accepted.append(&mut letters.accepted);
         woken.append(&mut letters.woken);
     }
@@ -110,12 +149,11 @@ impl Mailbox {
     fn put(&self, put: impl FnOnce(&mut Letters)) {
         let was_empty = {
             let mut letters = self.lock();
-            let was_empty = letters.accepted.is_empty() && letters.woken.is_empty();
             put(&mut letters);
-            was_empty
+            !self.has_letters.swap(true, Ordering::AcqRel)
         };
         // The worker itself looks into the box before it sleeps.
-        if was_empty && self.owner.get() != Some(&std::thread::current().id()) {
+        if was_empty && !self.is_own() {
             wake(&self.waker);
         }
     }
@@ -137,16 +175,94 @@ impl Wake for ConnectionWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.mailbox.put(|letters| {
-            // A burst of events for one watcher is one wake.
-            if letters.woken.last() != Some(&self.handle) {
-                letters.woken.push(self.handle);
-            }
-        });
+        if self.mailbox.is_own() {
+            WOKEN.with_borrow_mut(|woken| note(self.handle, woken));
+        } else {
+            self.mailbox.put(|letters| note(self.handle, &mut letters.woken));
+        }
+    }
+}
+
+/// Notes that a connection was woken. A burst of events for one watcher is one wake.
+#[inline]
+fn note(handle: Handle, woken: &mut Vec<Handle>) {
+    if woken.last() != Some(&handle) {
+        woken.push(handle);
     }
 }
 
 /// A waker for the connection `handle` of the worker behind `mailbox`.
 pub(crate) fn connection_waker(mailbox: &Arc<Mailbox>, handle: Handle) -> Waker {
     Waker::from(Arc::new(ConnectionWaker { mailbox: Arc::clone(mailbox), handle }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mailbox() -> (mio::Poll, Arc<Mailbox>) {
+        let poll = mio::Poll::new().unwrap();
+        let waker = Arc::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        (poll, Arc::new(Mailbox::new(waker)))
+    }
+
+    fn collected(mailbox: &Mailbox) -> Vec<usize> {
+        let (mut accepted, mut woken) = (Vec::new(), Vec::new());
+        mailbox.collect(&mut accepted, &mut woken);
+        assert!(accepted.is_empty());
+        woken.into_iter().map(|handle| handle.slot).collect()
+    }
+
+    /// Whether the worker behind `poll` is woken through the kernel, or was.
+    fn is_nudged(poll: &mut mio::Poll) -> bool {
+        let mut events = mio::Events::with_capacity(4);
+        poll.poll(&mut events, Some(std::time::Duration::ZERO)).unwrap();
+        !events.is_empty()
+    }
+
+    #[test]
+    fn wakes_of_the_worker_itself_take_no_call_of_the_kernel_and_those_of_others_one() {
+        let (mut poll, mailbox) = mailbox();
+        let _owned = mailbox.own();
+        let wakers: Vec<Waker> =
+            (0..4).map(|slot| connection_waker(&mailbox, Handle { slot, id: slot as u64 })).collect();
+        wakers[1].wake_by_ref();
+        wakers[1].wake_by_ref();
+        wakers[2].wake_by_ref();
+        assert!(!is_nudged(&mut poll));
+        assert_eq!(collected(&mailbox), [1, 2]);
+
+        std::thread::scope(|scope| {
+            scope.spawn(|| wakers[..].iter().for_each(Waker::wake_by_ref));
+        });
+        assert!(is_nudged(&mut poll));
+        wakers[0].wake_by_ref();
+        let mut all = collected(&mailbox);
+        all.sort_unstable();
+        assert_eq!(all, [0, 0, 1, 2, 3]);
+        assert!(collected(&mailbox).is_empty());
+
+        std::thread::scope(|scope| {
+            scope.spawn(|| wakers[3].wake_by_ref());
+        });
+        assert!(is_nudged(&mut poll), "also after the box was emptied");
+    }
+
+    #[test]
+    fn a_worker_that_wakes_a_connection_of_another_reaches_it() {
+        let ((mut poll, mailbox), (mut other_poll, other)) = (mailbox(), mailbox());
+        let _owned = mailbox.own();
+        connection_waker(&other, Handle { slot: 7, id: 7 }).wake();
+        assert!(is_nudged(&mut other_poll) && !is_nudged(&mut poll));
+        assert!(collected(&mailbox).is_empty());
+    }
+
+    #[test]
+    fn what_a_worker_wakes_after_its_end_stays_in_the_box() {
+        let (mut poll, mailbox) = mailbox();
+        drop(mailbox.own());
+        connection_waker(&mailbox, Handle { slot: 1, id: 1 }).wake();
+        assert!(is_nudged(&mut poll));
+        assert_eq!(collected(&mailbox), [1]);
+    }
 }

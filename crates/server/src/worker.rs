@@ -125,7 +125,8 @@ impl<S: Store> EventLoop<S> {
 
     /// Serves until the server stops. Each turn is a beat of [`Mailbox`].
     pub(crate) fn run(mut self) {
-        self.mailbox.own();
+        let mailbox = Arc::clone(&self.mailbox);
+        let _owned = mailbox.own();
         promptness::ask();
         let mut events = Events::with_capacity(EVENTS);
         let mut letters = (Vec::new(), Vec::new());
@@ -179,8 +180,11 @@ impl<S: Store> EventLoop<S> {
     /// Takes what is in the mailbox, by way of two lists that are kept for their memory.
     fn collect(&mut self, (accepted, woken): &mut (Vec<Accepted>, Vec<Handle>)) {
         self.mailbox.collect(accepted, woken);
-        accepted.drain(..).for_each(|accepted| self.open(accepted));
-        woken.drain(..).for_each(|handle| self.queue(handle));
+        if !accepted.is_empty() {
+            accepted.drain(..).for_each(|accepted| self.open(accepted));
+        }
+        woken.iter().for_each(|&handle| self.queue(handle));
+        woken.clear();
     }
 
     /// Whether nothing is left to do. Begins the drain when its time has come.
@@ -209,16 +213,19 @@ impl<S: Store> EventLoop<S> {
         if !self.ready.is_empty() || !self.batch.is_empty() {
             return Some(Duration::ZERO);
         }
-        let now = Instant::now();
+        let scan = self.scans().then_some(self.next_scan);
+        let next = match (scan, self.drain_until) {
+            (Some(scan), Some(drain)) => scan.min(drain),
+            (one, other) => one.or(other)?,
+        };
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether there is anything that only a look once a second finds.
+    fn scans(&self) -> bool {
         let node = &self.workers.online.node;
         let watched = node.watchers.has_watchers() || node.is_dumping();
-        let scans = self.limits.closes_idle || watched || node.client_memory.scarcity() > 0;
-        let scan = scans.then(|| self.next_scan.saturating_duration_since(now));
-        let drain = self.drain_until.map(|until| until.saturating_duration_since(now));
-        match (scan, drain) {
-            (Some(scan), Some(drain)) => Some(scan.min(drain)),
-            (one, other) => one.or(other),
-        }
+        self.limits.closes_idle || watched || node.client_memory.scarcity() > 0
     }
 
     fn open(&mut self, accepted: Accepted) {
@@ -270,13 +277,14 @@ impl<S: Store> EventLoop<S> {
             return;
         }
         std::mem::swap(&mut self.ready, due);
-        let until = Instant::now() + READY_SLICE;
+        // A turn of one needs no clock.
+        let until = (due.len() > 1).then(|| Instant::now() + READY_SLICE);
         let mut served = 0;
         while let Some(&handle) = due.get(served) {
             self.turn_queued(handle);
             driven.after_connection();
             served += 1;
-            if served < due.len() && Instant::now() >= until {
+            if served < due.len() && until.is_some_and(|until| Instant::now() >= until) {
                 break;
             }
         }
@@ -342,6 +350,9 @@ impl<S: Store> EventLoop<S> {
 
     /// Looks for connections that were silent for too long, or hold memory for too long while it is scarce, once a second.
     fn close_idle(&mut self) {
+        if !self.scans() {
+            return;
+        }
         let now = Instant::now();
         if now < self.next_scan {
             return;
