@@ -105,7 +105,7 @@ impl Inner {
             return true;
         }
         let group = Log::group_of(expiry, now);
-        let over = Over { region: None, floor };
+        let over = Over { block: None, floor };
         let Ok(appended) = self.log.append(&tombstone, key.hash, hash, group, over, now) else { return false };
         self.note_forgotten(key, appended.location);
         count(&self.counters.tombstone_bytes, tombstone.len() as u64);

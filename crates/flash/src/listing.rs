@@ -9,6 +9,7 @@ use crate::format::BLOCK;
 use crate::format::footer::{self, Span, Summary};
 use crate::format::hash::hash;
 use crate::format::region::{HEADER_BYTES, TRAILER_BYTES, Trailer};
+use crate::identity::{Identity, Shards};
 use crate::io::Aligned;
 use crate::regions::Regions;
 use crate::salvage;
@@ -46,6 +47,8 @@ pub(crate) struct Listing {
     pub(crate) unreadable: bool,
     /// Records may be missing that are sound: to find them would have taken too long.
     pub(crate) given_up: bool,
+    /// It comes from the footer: no record is missing.
+    pub(crate) complete: bool,
     /// Bytes read for it.
     pub(crate) bytes: u64,
 }
@@ -101,16 +104,43 @@ fn from_footer(devices: &Devices, region: usize, trailer: &Trailer) -> io::Resul
         gaps: Vec::new(),
         unreadable: false,
         given_up: false,
+        complete: true,
         bytes,
     }))
 }
 
 /// Brings what is known of a region in use into the table of regions.
-pub(crate) fn enter(regions: &Regions, region: usize, used: &Use, listing: &Listing) {
+pub(crate) fn enter(regions: &Regions, identities: Shards, region: usize, used: &Use, listing: &Listing) {
     let entry = regions.get(region);
     entry.begin(used.sequence, used.base, used.salt, crate::regions::State::Closed);
     entry.set_summary(listing.summary);
     entry.set_span(listing.span);
     entry.set_extent(listing.records_end, listing.records.len() as u32);
-    listing.records.iter().for_each(|record| regions.note_record(region, record.offset as usize));
+    let mut in_block = InBlock::default();
+    for record in &listing.records {
+        let offset = record.offset as usize;
+        let repeats = in_block.repeats(offset / BLOCK, identities.identity(record.hash));
+        // Of a record that is damaged it is not known whose it is: it may be a newer one of any key before it.
+        regions.note_record(region, offset, repeats || !listing.complete);
+    }
+}
+
+/// The identities of the records that begin in one block, which is the last one looked at.
+#[derive(Default)]
+struct InBlock {
+    block: usize,
+    identities: Vec<Identity>,
+}
+
+impl InBlock {
+    /// Whether a record before this one begins in its block and is of the same identity.
+    fn repeats(&mut self, block: usize, identity: Identity) -> bool {
+        if self.block != block {
+            self.block = block;
+            self.identities.clear();
+        }
+        let repeats = self.identities.contains(&identity);
+        self.identities.push(identity);
+        repeats
+    }
 }

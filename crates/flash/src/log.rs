@@ -49,8 +49,8 @@ pub(crate) struct Full;
 /// What an append takes the place of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Over {
-    /// The region in which the key's last record lies.
-    pub(crate) region: Option<usize>,
+    /// The block in which the key's last record begins.
+    pub(crate) block: Option<usize>,
     /// The floor from before that record was looked for: a flush since may have taken it.
     pub(crate) floor: u64,
 }
@@ -197,8 +197,10 @@ impl Log {
         now: u32,
     ) -> Result<Appended, Full> {
         let floor = over.floor;
-        let over = over.region.map(|region| self.regions.get(region));
-        let least = over.map_or(0, |region| region.sequence()).max(self.forgotten.least(hash));
+        let last = over.block;
+        let over = last.map(|block| self.regions.get(self.regions.region_of(block)));
+        let forgotten = self.forgotten.least(hash);
+        let least = over.map_or(0, |region| region.sequence()).max(forgotten);
         let evicted = self.evicted(hash);
         loop {
             let number = self.group_not_below(group, least);
@@ -236,7 +238,10 @@ impl Log {
                 // How long what was evicted lives is not known.
                 open.summary.behind = open.summary.behind.max(evicted);
             }
-            let location = self.put(&mut open, draft, hash, content_hash, sequence);
+            // A record before the key's last lies in the region of that, or in an older one.
+            let block = self.regions.block_at(open.region, open.end);
+            let repeats = last == Some(block) || forgotten == open.sequence;
+            let location = self.put(&mut open, draft, hash, content_hash, sequence, repeats);
             let eager = open.end - open.buffer.written() >= FlushQueue::EAGER_BYTES;
             *head = Some(open);
             let number = self.appended.fetch_add(1, Ordering::AcqRel) + 1;
@@ -295,7 +300,16 @@ impl Log {
         open.end + length + open.footer.len() + ENTRY_BYTES_MAX + TRAILER_BYTES <= self.region_bytes
     }
 
-    fn put(&self, open: &mut Open, draft: &Draft<'_>, hash: u64, content_hash: u64, sequence: u64) -> Location {
+    /// Writes a record at the end of an open region; `repeats` as in [`Regions::note_record`].
+    fn put(
+        &self,
+        open: &mut Open,
+        draft: &Draft<'_>,
+        hash: u64,
+        content_hash: u64,
+        sequence: u64,
+        repeats: bool,
+    ) -> Location {
         let (start, length) = (open.end, draft.len());
         let salt = Salt { key: open.salt, offset: start as u32 };
         draft.write(salt, sequence - open.base, content_hash, |offset, run| {
@@ -310,7 +324,7 @@ impl Log {
         let region = self.regions.get(open.region);
         region.set_summary(open.summary);
         region.set_extent(open.end as u32, open.records);
-        self.regions.note_record(open.region, start);
+        self.regions.note_record(open.region, start, repeats);
         open.buffer.publish(open.end);
         let blocks = (start % BLOCK + length).div_ceil(BLOCK);
         Location::new(self.regions.block_at(open.region, start), blocks)

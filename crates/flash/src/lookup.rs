@@ -13,6 +13,7 @@ use crate::format::BLOCK;
 use crate::format::record::{Header, Salt, View, mark};
 use crate::io::Aligned;
 use crate::location::{Location, SIZE_MAX};
+use crate::regions::Begins;
 use crate::shard::Shard;
 
 /// Bytes that a device writes whole or not at all.
@@ -97,6 +98,19 @@ impl Present<'_> {
     }
 }
 
+/// The first record of `key` that begins in the part of a region from `first` to `end`. `bytes` begins at `start`.
+fn find_first(bytes: &[u8], start: usize, first: usize, end: usize, key: &[u8]) -> Option<usize> {
+    let mut at = first - start;
+    while at < end - start {
+        let view = View::read(bytes.get(at..)?)?;
+        if view.key() == key {
+            return (!view.header.is(mark::TOMBSTONE)).then_some(at);
+        }
+        at += view.header.len();
+    }
+    None
+}
+
 /// The last record of `key` that begins in the part of a region from `first` to `end`. `bytes` begins at `start`.
 pub(crate) fn find_record(bytes: &[u8], start: usize, first: usize, end: usize, key: &[u8]) -> Option<usize> {
     let mut at = first;
@@ -155,23 +169,24 @@ impl Inner {
         let start = self.regions.offset_of(place.block);
         let bytes = self.read(&place, place.blocks * BLOCK).await?;
         let end = (start + BLOCK).min(region.records_end() as usize);
-        let first = self.regions.first_record(place.block);
+        let begins = self.regions.begins(place.block);
         let is_current = || region.sequence() == place.sequence;
         let mut fetched = Fetched { place, bytes, base, salt, found: Err(NotFound::Other) };
-        let Some(first) = first.filter(|_| is_current()) else { return Ok(fetched) };
-        let found = find_record(&fetched.bytes, start, first, end, key);
+        let Some(Begins { first, distinct }) = begins.filter(|_| is_current()) else { return Ok(fetched) };
+        let find = if distinct { find_first } else { find_record };
+        let found = find(&fetched.bytes, start, first, end, key);
         if let Some(at) = found {
             let length = at + View::read(&fetched.bytes[at..]).map_or(0, |view| view.header.len());
             if length > fetched.bytes.len() && start + length <= self.devices.region_bytes() {
                 fetched.bytes = self.read(&place, length.next_multiple_of(BLOCK)).await?;
             }
         }
-        // What follows in the block counts too: a damaged record there may be a newer one of the same key.
-        let from = found.map_or(first, |at| start + at);
         fetched.found = match found {
-            _ if !self.is_undamaged(&fetched, from, start, end) => Err(NotFound::Damaged),
-            Some(at) => Ok(at),
-            None => Err(NotFound::Other),
+            Some(at) if distinct && is_sound(&fetched, at, start) => Ok(at),
+            // What follows in the block counts too: a damaged record there may be a newer one of the same key.
+            Some(at) if self.is_undamaged(&fetched, start + at, start, end) => Ok(at),
+            None if self.is_undamaged(&fetched, first, start, end) => Err(NotFound::Other),
+            _ => Err(NotFound::Damaged),
         };
         // What was read while the region began a new use says nothing.
         if is_current() {

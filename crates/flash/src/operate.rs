@@ -362,8 +362,8 @@ impl Inner {
             let reason = "the item does not fit into a region";
             return Err(Halt::Failed(StoreError::new(ErrorKind::OutOfMemory, reason)));
         }
-        let region = self.find(shard, key.hash).map(|(_, location)| self.regions.region_of(location.block()));
-        let over = Over { region, floor: ground.floor };
+        let block = self.find(shard, key.hash).map(|(_, location)| location.block());
+        let over = Over { block, floor: ground.floor };
         let Ok(appended) = self.log.append(draft, key.hash, content_hash, group, over, now) else {
             return Err(Halt::Full(ground.room));
         };
@@ -389,7 +389,7 @@ impl Inner {
         let tombstone =
             Draft { key: key.bytes, value: [&[], &[]], marks: mark::TOMBSTONE, expiry, flags: 0, cas: None };
         let group = Log::group_of(expiry, now);
-        let over = Over { region, floor: ground.floor };
+        let over = Over { block: found.map(|(_, location)| location.block()), floor: ground.floor };
         let hash = tombstone.content_hash();
         match self.log.append(&tombstone, key.hash, hash, group, over, now) {
             Err(Full) => Err(Halt::Full(ground.room)),

@@ -350,7 +350,7 @@ impl Reclaimer {
             cas: Some(meta.cas),
         };
         let hash = draft.content_hash();
-        let over = Over { region: Some(inner.regions.region_of(block)), floor: inner.log.floor() };
+        let over = Over { block: Some(block), floor: inner.log.floor() };
         let mut shard = inner.shard(key.hash).lock();
         inner.find(&shard, key.hash).filter(|(_, found)| found.block() == block)?;
         let appended = inner.log.append(&draft, key.hash, hash, CARRIED, over, now).ok()?;

@@ -156,7 +156,7 @@ fn list_all(inner: &Inner, batch: &[(usize, Use)]) -> Vec<(usize, Listing)> {
     let readable = listings.into_iter().map_while(Mutex::into_inner);
     let listings: Vec<(usize, Listing)> = batch.iter().map(|(region, _)| *region).zip(readable).collect();
     for ((region, listing), (_, used)) in listings.iter().zip(batch) {
-        enter(&inner.regions, *region, used, listing);
+        enter(&inner.regions, inner.identities, *region, used, listing);
         count(&inner.counters.checksum_failures, listing.damaged);
         if listing.unreadable {
             count(&inner.counters.io_errors, 1);

@@ -171,13 +171,28 @@ impl Region {
 
 /// No record begins in the block.
 const NONE: u16 = u16::MAX;
+/// Bits of the offset of a block's first record.
+const OFFSET: u16 = BLOCK as u16 - 1;
+/// No two records that begin in the block are of one identity. Snapshots of builds that did not know it have 0 there.
+const DISTINCT: u16 = 1 << 15;
+
+const _: () = assert!(OFFSET | DISTINCT != NONE);
+
+/// What is known of the records that begin in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begins {
+    /// Offset in the region of the first.
+    pub(crate) first: usize,
+    /// No two of them are of one identity: what has a key's record here has the newest.
+    pub(crate) distinct: bool,
+}
 
 /// All regions of a tier.
 #[derive(Debug)]
 pub(crate) struct Regions {
     regions: Box<[Region]>,
     blocks_per_region: usize,
-    /// For each block the offset in it at which the first record begins that begins in it.
+    /// For each block the offset in it at which the first record begins that begins in it, and [`DISTINCT`].
     firsts: Box<[AtomicU16]>,
     /// Free regions; taken from the front. Held for a push or a pop.
     free: Mutex<VecDeque<u32>>,
@@ -241,18 +256,34 @@ impl Regions {
     /// Offset in the region of the first record that begins in `block`.
     #[inline]
     pub(crate) fn first_record(&self, block: usize) -> Option<usize> {
+        self.begins(block).map(|begins| begins.first)
+    }
+
+    /// What is known of the records that begin in `block`, if any do.
+    #[inline]
+    pub(crate) fn begins(&self, block: usize) -> Option<Begins> {
         match self.firsts[block].load(Ordering::Acquire) {
             NONE => None,
-            first => Some(self.offset_of(block) + usize::from(first)),
+            known => Some(Begins {
+                first: self.offset_of(block) + usize::from(known & OFFSET),
+                distinct: known & DISTINCT != 0,
+            }),
         }
     }
 
-    /// Notes that a record begins at an offset of a region.
-    pub(crate) fn note_record(&self, region: usize, offset: usize) {
-        let first = &self.firsts[self.block_at(region, offset)];
+    /// Notes that a record begins at an offset of a region. `repeats`: one of its identity that was noted before may begin in
+    /// the same block.
+    pub(crate) fn note_record(&self, region: usize, offset: usize, repeats: bool) {
+        let known = &self.firsts[self.block_at(region, offset)];
+        let distinct = if repeats { 0 } else { DISTINCT };
         let within = (offset % BLOCK) as u16;
-        if within < first.load(Ordering::Relaxed) {
-            first.store(within, Ordering::Release);
+        let before = known.load(Ordering::Relaxed);
+        let now = match before {
+            NONE => within | distinct,
+            _ => within.min(before & OFFSET) | before & distinct,
+        };
+        if now != before {
+            known.store(now, Ordering::Release);
         }
     }
 
@@ -264,7 +295,7 @@ impl Regions {
             .for_each(|first| first.store(NONE, Ordering::Relaxed));
     }
 
-    /// The table of where records begin, for a snapshot.
+    /// The table of where records begin, for a snapshot, in its own terms.
     pub(crate) fn firsts(&self) -> &[AtomicU16] {
         &self.firsts
     }

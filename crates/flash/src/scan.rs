@@ -59,6 +59,7 @@ pub(crate) fn from_records(bytes: &[u8], used: &Use, hash: KeyHash) -> Listing {
         gaps: Vec::new(),
         unreadable: false,
         given_up: false,
+        complete: false,
         bytes,
     };
     let add = |listing: &mut Listing, at: usize, view: View<'_>| {

@@ -14,6 +14,7 @@ mod flushing;
 mod history;
 mod kill;
 mod lost;
+mod neighbours;
 mod order;
 mod races;
 mod room;
