@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::replay_args::TraceArgs;
-use super::{CpuList, LoadArgs, OutputArgs, cpu_list, cpus};
+use super::{CpuList, LoadArgs, OutputArgs, cpu_list};
 use crate::compare::{self, Job, Settings, Side};
 use crate::error::{BenchError, Result};
 use crate::server::Origin;
@@ -77,14 +77,14 @@ impl CompareArgs {
             sides: self.sides()?,
             rounds: self.rounds.map_or(usual, |rounds| rounds as usize),
             keep: self.keep,
-            server_cpus: cpus(Some(&self.server_cpus)),
-            client_cpus: cpus(Some(&self.client_cpus)),
+            server_cpus: self.server_cpus.0.clone(),
+            client_cpus: self.client_cpus.0.clone(),
             memory: self.memory,
             progress: !self.output.quiet,
         };
         let comparison = compare::run(&settings, job)?;
         print!("{}", comparison.render());
-        self.output.write(&comparison)
+        self.output.file.write(&comparison)
     }
 
     fn sides(&self) -> Result<[Side; 2]> {
@@ -105,7 +105,7 @@ impl CompareArgs {
     fn job(&self) -> Result<Job> {
         let progress = !self.output.quiet;
         if let Some(path) = &self.replay {
-            let mut plan = self.trace.plan(path, &self.load.workload, cpus(Some(&self.client_cpus)), progress)?;
+            let mut plan = self.trace.plan(path, &self.load.workload, self.client_cpus.0.clone(), progress)?;
             plan.rate = super::rate(self.load.rate, self.load.spacing(self.load.rate.is_some())?)?;
             return Ok(Job::Replay(Box::new(plan)));
         }
@@ -118,7 +118,7 @@ impl CompareArgs {
         }
         let arrivals = self.load.spacing(self.load.rate.or(self.rate_from_peak).is_some())?;
         let rate = super::rate(self.load.rate, arrivals)?;
-        let plan = self.load.plan(rate, cpus(Some(&self.client_cpus)), progress)?;
+        let plan = self.load.plan(rate, self.client_cpus.0.clone(), progress)?;
         let rate_from_peak = self.rate_from_peak.map(|fraction| (fraction, arrivals));
         Ok(Job::Load { plan, fill: self.load.fill, rate_from_peak })
     }

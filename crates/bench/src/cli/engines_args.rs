@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{CpuList, OutputArgs, cpu_list, cpus, seconds};
+use super::{CpuArgs, OutputArgs, seconds};
 use crate::compare::Side;
 use crate::error::{BenchError, Result};
 use crate::ssd::{self, Scale, Settings, engines};
@@ -48,12 +48,8 @@ pub struct EnginesArgs {
     /// Leave the page cache as it is: for machines where it cannot be dropped, and figures that mean little
     #[arg(long)]
     keep_page_cache: bool,
-    /// CPUs of the servers, such as 0 or 0-1
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    server_cpus: Option<CpuList>,
-    /// CPUs of the client
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    client_cpus: Option<CpuList>,
+    #[command(flatten)]
+    cpus: CpuArgs,
     /// Write the table to this file as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -79,7 +75,7 @@ impl EnginesArgs {
             let written = std::fs::write(path, engines::markdown(&engines));
             written.map_err(|source| BenchError::File { path: path.clone(), source })?;
         }
-        self.output.write(&engines)?;
+        self.output.file.write(&engines)?;
         ran
     }
 
@@ -105,8 +101,8 @@ impl EnginesArgs {
             },
             parts: Vec::new(),
             keep_page_cache: self.keep_page_cache,
-            server_cpus: cpus(self.server_cpus.as_ref()),
-            client_cpus: cpus(self.client_cpus.as_ref()),
+            server_cpus: self.cpus.server(),
+            client_cpus: self.cpus.client(),
             progress: !self.output.quiet,
         };
         ssd::check(&settings)?;

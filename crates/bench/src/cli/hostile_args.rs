@@ -1,28 +1,17 @@
 //! `moneta bench hostile`: a server under attack, and what a client that behaves gets of it.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
-use super::{CpuList, OutputArgs, cpu_list, cpus, refuse_cpus_of_others, seconds};
+use super::{ResultFile, TargetArgs, seconds};
 use crate::affinity::pin_this_thread;
 use crate::error::{BenchError, Result};
 use crate::hostile::{self, Latency, Plan, Report};
-use crate::server::{Origin, Server};
 
-/// Attacks a server with many hostile connections at once.
+/// Attacks a server on this machine with many hostile connections at once.
 #[derive(Debug, Args)]
 pub struct HostileArgs {
-    /// The server: HOST:PORT, the path of a Unix socket, or a command line with {port} or {socket} that starts one. It must run
-    /// on this machine
-    #[arg(long, value_name = "SERVER", default_value = "127.0.0.1:11211")]
-    server: Origin,
-    /// CPUs a server started here may use, such as 0 or 0-1
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    server_cpus: Option<CpuList>,
-    /// CPUs the clients may use, all of them
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    client_cpus: Option<CpuList>,
+    #[command(flatten)]
+    target: TargetArgs,
     /// Hostile connections, shared out among the attacks
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
@@ -44,9 +33,8 @@ pub struct HostileArgs {
     /// Fail if the good client's p99 is more than so many times what it was without the attack
     #[arg(long, value_name = "TIMES", default_value_t = 10.0)]
     slowdown: f64,
-    /// Write the results to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    file: ResultFile,
 }
 
 impl HostileArgs {
@@ -55,13 +43,12 @@ impl HostileArgs {
     /// # Errors
     /// As [`hostile::run`], and when a bound is not kept.
     pub fn run(&self) -> Result<()> {
-        refuse_cpus_of_others(&self.server, self.server_cpus.as_ref())?;
-        let server = Server::open(&self.server, None, &cpus(self.server_cpus.as_ref()))?;
+        let server = self.target.open()?;
         // Threads have the CPUs of the one that starts them.
-        pin_this_thread(&cpus(self.client_cpus.as_ref()))?;
-        let process = server
-            .process()
-            .ok_or_else(|| BenchError::option("server", &self.server, "its process cannot be seen from here"))?;
+        pin_this_thread(&self.target.client_cpus())?;
+        let process = server.process().ok_or_else(|| {
+            BenchError::option("server", self.target.origin(), "its process cannot be seen from here")
+        })?;
         let report = hostile::run(&Plan {
             address: server.address().clone(),
             process,
@@ -73,7 +60,7 @@ impl HostileArgs {
             rest: seconds("rest", self.rest, 0.0)?,
         })?;
         print!("{}", table(&report));
-        OutputArgs { json: self.json.clone(), quiet: true }.write(&report)?;
+        self.file.write(&report)?;
         self.check(&report)
     }
 

@@ -7,6 +7,7 @@ mod hostile_args;
 mod output;
 mod replay_args;
 mod ssd_args;
+mod target_args;
 mod workload_args;
 
 use std::path::PathBuf;
@@ -21,13 +22,13 @@ pub use replay_args::ReplayArgs;
 pub use ssd_args::SsdArgs;
 pub use workload_args::WorkloadArgs;
 
-use crate::affinity::parse_cpus;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
 use crate::load::{self, Length, Plan, Rate};
 use crate::profiles;
 use crate::schedule::Arrivals;
-use crate::server::{Origin, Server};
+
+use target_args::{CpuArgs, CpuList, TargetArgs, cpu_list};
 
 /// Puts a load on a memcached server and measures it.
 #[derive(Debug, Args)]
@@ -49,7 +50,7 @@ enum Mode {
     Ssd(Box<SsdArgs>),
     /// Measure several servers that keep their items on an SSD one after the other, in one table.
     Engines(Box<EnginesArgs>),
-    /// Attack a server with many hostile clients at once, and measure its memory and what a good client gets.
+    /// Attack a server on this machine with many hostile clients at once, and measure its memory and what a good client gets.
     Hostile(Box<HostileArgs>),
     /// List the named profiles.
     Profiles,
@@ -58,15 +59,8 @@ enum Mode {
 /// One server under load.
 #[derive(Debug, Args)]
 struct SingleArgs {
-    /// The server: HOST:PORT, the path of a Unix socket, or a command line with {port} or {socket} that starts one
-    #[arg(long, value_name = "SERVER", default_value = "127.0.0.1:11211")]
-    server: Origin,
-    /// CPUs a server started here may use, such as 0 or 0-1
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    server_cpus: Option<CpuList>,
-    /// CPUs the client's threads may use
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    client_cpus: Option<CpuList>,
+    #[command(flatten)]
+    target: TargetArgs,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
@@ -113,27 +107,22 @@ pub struct LoadArgs {
     fill: bool,
 }
 
-/// Where results go.
+/// Where results go, and whether progress is printed.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
-    /// Write the results to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    file: ResultFile,
     /// Print no progress
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// CPUs on the command line; a type of its own so that clap takes the list as one value.
-#[derive(Debug, Clone)]
-pub struct CpuList(Vec<usize>);
-
-fn cpu_list(text: &str) -> Result<CpuList, String> {
-    parse_cpus(text).map(CpuList)
-}
-
-fn cpus(list: Option<&CpuList>) -> Vec<usize> {
-    list.map(|list| list.0.clone()).unwrap_or_default()
+/// Where results go.
+#[derive(Debug, Args)]
+pub struct ResultFile {
+    /// Write the results to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 /// Does what the command line says, prints the results to standard output and progress to standard error.
@@ -160,26 +149,15 @@ pub fn run(args: BenchArgs) -> Result<()> {
 
 fn run_single(args: &SingleArgs) -> Result<()> {
     let rate = rate(args.load.rate, args.load.spacing(args.load.rate.is_some())?)?;
-    let plan = args.load.plan(rate, cpus(args.client_cpus.as_ref()), !args.output.quiet)?;
-    refuse_cpus_of_others(&args.server, args.server_cpus.as_ref())?;
-    let server = Server::open(&args.server, None, &cpus(args.server_cpus.as_ref()))?;
+    let plan = args.load.plan(rate, args.target.client_cpus(), !args.output.quiet)?;
+    let server = args.target.open()?;
     if args.load.fill {
         load::fill(&plan, server.address())?;
     }
     let outcome = load::run(&plan, server.address(), server.process())?;
     print!("{}", output::outcome(&outcome));
-    args.output.write(&outcome)?;
+    args.output.file.write(&outcome)?;
     outcome.check()
-}
-
-/// A server that runs already keeps the CPUs it has.
-fn refuse_cpus_of_others(origin: &Origin, cpus: Option<&CpuList>) -> Result<()> {
-    match (origin, cpus) {
-        (Origin::Running(address), Some(_)) => {
-            Err(BenchError::option("server-cpus", address, "only a server started here can be pinned"))
-        }
-        _ => Ok(()),
-    }
 }
 
 impl LoadArgs {

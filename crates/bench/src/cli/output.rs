@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::OutputArgs;
+use super::ResultFile;
 use crate::error::{BenchError, Result};
 use crate::load::Outcome;
 use crate::recorder::{LatencySummary, Tally};
@@ -11,7 +11,7 @@ use crate::table::{Table, figure};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-impl OutputArgs {
+impl ResultFile {
     /// Writes a result to the file that was asked for, if one was.
     pub(super) fn write(&self, result: &impl Serialize) -> Result<()> {
         let Some(path) = &self.json else { return Ok(()) };

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{CpuList, OutputArgs, WorkloadArgs, cpu_list, cpus, output, rate};
+use super::{OutputArgs, TargetArgs, WorkloadArgs, output, rate};
 use crate::error::{BenchError, Result};
 use crate::replay::{self, Input, ReplayPlan};
 use crate::schedule::Arrivals;
-use crate::server::{Origin, Server};
 use crate::trace::Format;
 
 /// The word that stands for the stream of `--profile` where a trace's file is expected.
@@ -22,15 +21,8 @@ pub struct ReplayArgs {
     /// The trace's file, or `profile` for the stream of --profile
     #[arg(value_name = "FILE", conflicts_with = "lookaside")]
     file: PathBuf,
-    /// The server: HOST:PORT, the path of a Unix socket, or a command line with {port} or {socket} that starts one
-    #[arg(long, value_name = "SERVER", default_value = "127.0.0.1:11211")]
-    server: Origin,
-    /// CPUs a server started here may use
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    server_cpus: Option<CpuList>,
-    /// CPUs the client may use
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    client_cpus: Option<CpuList>,
+    #[command(flatten)]
+    target: TargetArgs,
     /// Requests a second, so that expiration times mean the same on every server [default: as fast as it answers]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
@@ -119,14 +111,12 @@ impl TraceArgs {
 
 impl ReplayArgs {
     pub(super) fn run(&self) -> Result<()> {
-        let mut plan =
-            self.trace.plan(&self.file, &self.workload, cpus(self.client_cpus.as_ref()), !self.output.quiet)?;
+        let mut plan = self.trace.plan(&self.file, &self.workload, self.target.client_cpus(), !self.output.quiet)?;
         plan.rate = rate(self.rate, Arrivals::Fixed)?;
-        super::refuse_cpus_of_others(&self.server, self.server_cpus.as_ref())?;
-        let server = Server::open(&self.server, None, &cpus(self.server_cpus.as_ref()))?;
+        let server = self.target.open()?;
         let replayed = replay::run(&plan, server.address(), server.process())?;
         print!("{}", output::replayed(&replayed));
-        self.output.write(&replayed)?;
+        self.output.file.write(&replayed)?;
         replayed.check()
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{CpuList, OutputArgs, cpu_list, cpus, seconds};
+use super::{CpuArgs, OutputArgs, seconds};
 use crate::compare::Side;
 use crate::error::{BenchError, Result};
 use crate::server::Origin;
@@ -82,12 +82,8 @@ pub struct SsdArgs {
     /// Leave the page cache as it is: for machines where it cannot be dropped, and figures that mean little
     #[arg(long)]
     keep_page_cache: bool,
-    /// CPUs of the servers, such as 0 or 0-1
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    server_cpus: Option<CpuList>,
-    /// CPUs of the client
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    client_cpus: Option<CpuList>,
+    #[command(flatten)]
+    cpus: CpuArgs,
     /// Write the table to this file as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -103,7 +99,7 @@ impl SsdArgs {
             let written = std::fs::write(path, report.markdown());
             written.map_err(|source| BenchError::File { path: path.clone(), source })?;
         }
-        self.output.write(&report)?;
+        self.output.file.write(&report)?;
         ran
     }
 
@@ -120,8 +116,8 @@ impl SsdArgs {
             scale: self.scale()?,
             parts: self.parts.clone(),
             keep_page_cache: self.keep_page_cache,
-            server_cpus: cpus(self.server_cpus.as_ref()),
-            client_cpus: cpus(self.client_cpus.as_ref()),
+            server_cpus: self.cpus.server(),
+            client_cpus: self.cpus.client(),
             progress: !self.output.quiet,
         };
         ssd::check(&settings)?;
