@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use moneta_server::config::{ListenAddress, Policy};
 
 use crate::drawing;
+use crate::options::sections::access::{AUTH_FILE, ENABLE_SASL};
+use crate::options::sections::network::MAX_CONNECTIONS;
+use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
 
 /// Where a running node can be reached, with the ports the kernel picked.
@@ -35,10 +38,13 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
         let (engine, rest) = tier.split_once(' ').unwrap_or((&tier, ""));
         writeln!(out, "{engine:13}{}", rest.trim_start())?;
     }
-    writeln!(out, "threads      {}, for up to {} connections", settings.threads, settings.max_connections)?;
-    if let Some(path) = &settings.auth_file {
-        let way =
-            if settings.sasl { "SASL PLAIN on the binary protocol" } else { "`set` with `user password` as its value" };
+    let (threads, connections) = (settings.get(&THREADS), settings.get(&MAX_CONNECTIONS));
+    writeln!(out, "threads      {threads}, for up to {connections} connections")?;
+    if let Some(path) = settings.get(&AUTH_FILE) {
+        let way = match settings.get(&ENABLE_SASL) {
+            true => "SASL PLAIN on the binary protocol",
+            false => "`set` with `user password` as its value",
+        };
         writeln!(out, "log in       by {way}, users from {}", path.display())?;
     }
     if let Some(line) = try_it(settings, reachable) {
@@ -59,7 +65,7 @@ fn plain(address: &ListenAddress) -> String {
 /// A shell line that stores and reads an item: bash alone is enough over TCP. None where clients have to log in first,
 /// as the line would show a password.
 fn try_it(settings: &Settings, reachable: &Reachable) -> Option<String> {
-    if settings.auth_file.is_some() {
+    if settings.get(&AUTH_FILE).is_some() {
         return None;
     }
     const REQUESTS: &str = r"printf 'set greeting 0 60 5\r\nhello\r\nget greeting\r\nquit\r\n'";

@@ -6,10 +6,15 @@ use moneta_flash::Durability;
 use moneta_remote::RemoteConfig;
 use moneta_server::config::Policy;
 
-use crate::options::promotion;
+use crate::options::kinds::Kind;
+use crate::options::kinds::units::{Bytes, Time};
+use crate::options::sections::access::AUTH_FILE;
+use crate::options::sections::flash::FLASH;
+use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};
+use crate::options::sections::network::{self, BATCH_PORT, PORT, UNIX_SOCKET};
+use crate::options::sections::tiers::{Lower, PROMOTE, Upper};
+use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
-use crate::options::stack::{Lower, Upper};
-use crate::options::value::Value;
 
 /// Draws the stack, from clients down to where items lie.
 pub fn draw(settings: &Settings) -> String {
@@ -17,8 +22,8 @@ pub fn draw(settings: &Settings) -> String {
     for (address, policy) in listeners(settings) {
         let _ = writeln!(text, "  {address}  {policy}");
     }
-    let users = settings.auth_file.as_ref().map_or(String::new(), |path| format!(", users from {}", path.display()));
-    let _ = writeln!(text, "   |\nserver     {} worker threads{users}\n   |", settings.threads);
+    let users = settings.get(&AUTH_FILE).map_or(String::new(), |path| format!(", users from {}", path.display()));
+    let _ = writeln!(text, "   |\nserver     {} worker threads{users}\n   |", settings.get(&THREADS));
     let (upper, lower) = (upper(settings), lower(&settings.stack.lower));
     match (upper, lower) {
         (Some(upper), Some(lower)) => {
@@ -35,16 +40,17 @@ pub fn draw(settings: &Settings) -> String {
 
 /// Every address with the policy of its requests, in the order in which they are opened.
 fn listeners(settings: &Settings) -> Vec<(String, &'static str)> {
-    let tcp = settings.listen.iter().map(|address| {
-        let port = address.port.unwrap_or(settings.port);
+    let listen = network::listen(settings);
+    let tcp = listen.iter().map(|address| {
+        let port = address.port.unwrap_or_else(|| settings.get(&PORT));
         (format!("{}:{port}", address.host), "online")
     });
-    let unix = settings.unix_socket.iter().map(|path| (path.display().to_string(), "online"));
+    let unix = settings.get(&UNIX_SOCKET).into_iter().map(|path| (path.display().to_string(), "online"));
     let batch = settings
-        .batch_port
+        .get(&BATCH_PORT)
         .into_iter()
-        .flat_map(|port| settings.listen.iter().map(move |address| (format!("{}:{port}", address.host), "batch")));
-    let extra = settings.extra_listeners.iter().map(|listener| {
+        .flat_map(|port| listen.iter().map(move |address| (format!("{}:{port}", address.host), "batch")));
+    let extra = settings.listeners.iter().map(|(listener, _)| {
         let policy = if listener.policy == Policy::Batch { "batch" } else { "online" };
         (listener.address.to_string(), policy)
     });
@@ -56,25 +62,25 @@ fn between(settings: &Settings) -> String {
     let between = &settings.stack.between;
     let mut text = format!(
         "L2 is written first, then L1; what is read from L2 comes up: {}; keys are locked for all listeners together",
-        promotion::written(between.promotion)
+        PROMOTE.kind.write(&between.promotion)
     );
     if let Some(bytes) = between.write_budget {
-        let _ = write!(text, "; at most {} a day are written to L2", Value::Size(bytes));
+        let _ = write!(text, "; at most {} a day are written to L2", Bytes(bytes));
     }
     text
 }
 
 /// The upper tier in a line.
 pub fn upper(settings: &Settings) -> Option<String> {
-    let item = Value::Size(settings.max_item_size as u64);
+    let item = Bytes(settings.get(&MAX_ITEM_SIZE) as u64);
     match &settings.stack.upper {
         Upper::None => None,
         Upper::Memory => {
-            let full = if settings.evictions { "evicts when full" } else { "refuses to store when full" };
-            Some(format!("memory  {}, values up to {item}, {full}", Value::Size(settings.memory)))
+            let full = if settings.get(&NO_EVICT) { "refuses to store when full" } else { "evicts when full" };
+            Some(format!("memory  {}, values up to {item}, {full}", Bytes(settings.get(&MEMORY))))
         }
         Upper::Remote(config, piece) => {
-            let pieces = format!("values in pieces of up to {}", Value::Size((*piece).into()));
+            let pieces = format!("values in pieces of up to {}", Bytes((*piece).into()));
             Some(format!("{}, {pieces}", remote(config)))
         }
     }
@@ -85,9 +91,9 @@ pub fn lower(lower: &Lower) -> Option<String> {
     match lower {
         Lower::None => None,
         Lower::Flash(tier) => {
-            let devices = Value::Devices(tier.engine.devices.clone());
+            let devices = FLASH.kind.write(&tier.engine.devices);
             let durable = match tier.engine.durability {
-                Durability::Interval => format!("within {} of a write", Value::Duration(tier.engine.flush_interval)),
+                Durability::Interval => format!("within {} of a write", Time(tier.engine.flush_interval)),
                 Durability::EveryWrite => "before a write is acknowledged".into(),
             };
             Some(format!("flash   {devices}: has every item, {durable}"))
@@ -105,6 +111,6 @@ fn remote(config: &RemoteConfig) -> String {
         "remote  {}, {protocol}, {} a worker, answers within {}",
         config.address,
         if config.connections == 1 { "1 connection".into() } else { format!("{} connections", config.connections) },
-        Value::Duration(config.request_timeout)
+        Time(config.request_timeout)
     )
 }

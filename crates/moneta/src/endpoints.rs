@@ -7,31 +7,34 @@ use anyhow::{Context, ensure};
 use moneta_server::config::{ListenAddress, Listener, Policy};
 
 use crate::options::listener::{ExtraAddress, ExtraListener};
+use crate::options::sections::network::{self, BATCH_PORT, PORT, UNIX_MASK, UNIX_SOCKET};
+use crate::options::sections::operation::ADMIN;
 use crate::options::settings::Settings;
+use crate::options::values::Values;
 
-/// Every listener that `settings` ask for: the TCP addresses, the Unix socket, the batch port, then those of the file.
+/// Every listener that the options ask for: the TCP addresses, the Unix socket, the batch port, then those of the file.
 ///
 /// # Errors
 /// If a host name is not known.
-pub fn listeners(settings: &Settings) -> anyhow::Result<Vec<Listener>> {
+pub fn listeners(options: &Settings) -> anyhow::Result<Vec<Listener>> {
+    let (listen, unix_mask) = (network::listen(options), options.get(&UNIX_MASK));
     let mut listeners = Vec::new();
-    for address in &settings.listen {
-        let port = address.port.unwrap_or(settings.port);
+    for address in &listen {
+        let port = address.port.unwrap_or_else(|| options.get(&PORT));
         add_tcp(&mut listeners, &address.host, port, online).with_context(|| format!("listen: `{address}`"))?;
     }
-    if let Some(path) = &settings.unix_socket {
-        let address = ListenAddress::Unix { path: path.clone(), mode: settings.unix_mask };
-        listeners.push(online(address));
+    if let Some(path) = options.get(&UNIX_SOCKET) {
+        listeners.push(online(ListenAddress::Unix { path, mode: unix_mask }));
     }
-    if let Some(port) = settings.batch_port {
+    if let Some(port) = options.get(&BATCH_PORT) {
         // A host may stand there several times, with a port each; its batch port is one.
-        let hosts: BTreeSet<&str> = settings.listen.iter().map(|address| address.host.as_str()).collect();
+        let hosts: BTreeSet<&str> = listen.iter().map(|address| address.host.as_str()).collect();
         for host in hosts {
             add_tcp(&mut listeners, host, port, batch).with_context(|| format!("batch_port: `{host}`"))?;
         }
     }
-    for extra in &settings.extra_listeners {
-        add_extra(&mut listeners, extra, settings.unix_mask).with_context(|| format!("listener: `{extra}`"))?;
+    for (extra, _) in &options.listeners {
+        add_extra(&mut listeners, extra, unix_mask).with_context(|| format!("listener: `{extra}`"))?;
     }
     Ok(listeners)
 }
@@ -40,8 +43,8 @@ pub fn listeners(settings: &Settings) -> anyhow::Result<Vec<Listener>> {
 ///
 /// # Errors
 /// If its host name is not known.
-pub fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
-    let Some(address) = &settings.admin else { return Ok(None) };
+pub fn admin(options: &Values) -> anyhow::Result<Option<SocketAddr>> {
+    let Some(address) = options.get(&ADMIN) else { return Ok(None) };
     let addresses = look_up(&address.host, address.port).with_context(|| format!("admin: `{address}`"))?;
     Ok(addresses.into_iter().next())
 }

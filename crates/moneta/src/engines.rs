@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use moneta_store::{Any, Clock};
 
-use crate::options::lmdb::LmdbSettings;
-use crate::options::rocks::RocksSettings;
+use crate::options::sections::lmdb::LmdbSettings;
+use crate::options::sections::rocks::RocksSettings;
 
 /// RocksDB.
 ///
@@ -15,30 +15,35 @@ use crate::options::rocks::RocksSettings;
 pub fn rocks(tier: &RocksSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow::Result<Any> {
     use anyhow::Context;
     use moneta_rocks::{Compaction, Compression, Filter, Log, Rocks, RocksConfig};
+
+    use crate::options::sections::rocks as wanted;
     /// Bits of a filter for each key: one in a hundred files is asked in vain.
     const FILTER_BITS: f64 = 10.0;
     let config = RocksConfig {
         shards: tier.shards,
         item_max,
         compaction: match tier.compaction {
-            "universal" => Compaction::Universal,
-            "level" => Compaction::Level,
-            _ => Compaction::Fifo,
+            wanted::Compaction::Fifo => Compaction::Fifo,
+            wanted::Compaction::Universal => Compaction::Universal,
+            wanted::Compaction::Level => Compaction::Level,
         },
         filter: match tier.filter {
-            "ribbon" => Filter::Ribbon(FILTER_BITS),
-            "none" => Filter::Off,
-            _ => Filter::Bloom(FILTER_BITS),
+            wanted::Filter::Bloom => Filter::Bloom(FILTER_BITS),
+            wanted::Filter::Ribbon => Filter::Ribbon(FILTER_BITS),
+            wanted::Filter::Off => Filter::Off,
         },
         log: match tier.log {
-            "on" => Log::On,
-            "every-write" => Log::EveryWrite,
-            _ => Log::Off,
+            wanted::Log::Off => Log::Off,
+            wanted::Log::On => Log::On,
+            wanted::Log::EveryWrite => Log::EveryWrite,
         },
         flush_interval: tier.flush_interval,
         block_cache: tier.block_cache,
         direct_reads: tier.direct,
-        compression: if tier.compression == "lz4" { Compression::Lz4 } else { Compression::Off },
+        compression: match tier.compression {
+            wanted::Compression::Off => Compression::Off,
+            wanted::Compression::Lz4 => Compression::Lz4,
+        },
         read_threads: tier.threads,
         ..RocksConfig::new(&tier.path, tier.bytes)
     };
@@ -59,9 +64,15 @@ pub fn rocks(_: &RocksSettings, _: usize, _: &Arc<Clock>) -> anyhow::Result<Any>
 pub fn lmdb(tier: &LmdbSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow::Result<Any> {
     use anyhow::Context;
     use moneta_lmdb::{Durability, Lmdb, LmdbConfig};
+
+    use crate::options::sections::lmdb as wanted;
+
     let config = LmdbConfig {
         item_max,
-        durability: if tier.every_write { Durability::EveryWrite } else { Durability::Interval },
+        durability: match tier.durability {
+            wanted::Durability::Interval => Durability::Interval,
+            wanted::Durability::EveryWrite => Durability::EveryWrite,
+        },
         flush_interval: tier.flush_interval,
         read_threads: tier.threads,
         ..LmdbConfig::new(&tier.path, tier.bytes)

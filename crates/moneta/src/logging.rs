@@ -8,6 +8,7 @@ mod repeats;
 use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 
+use anyhow::Context;
 use parking_lot::Mutex;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -17,7 +18,6 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-use crate::options::settings::LogSettings;
 use repeats::Repeats;
 
 /// Lines that wait for their reader at most: a few MiB.
@@ -27,32 +27,61 @@ const QUEUE_LINES: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub struct LogLevel {
     handle: Handle<LevelFilter, Registry>,
-    /// The level that is logged without any verbosity.
-    base: Arc<Mutex<Level>>,
+    settings: Arc<Mutex<LogSettings>>,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// How a line is written.
+    pub format: LogFormat,
+    /// Least level that is logged whatever the verbosity.
+    pub base: Level,
+    /// memcached's count of `-v`.
+    pub verbosity: u32,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 impl LogLevel {
-    /// Logs what `settings` say from now on.
+    /// Logs `base` and what is more important, whatever the verbosity, from now on.
     ///
     /// # Errors
     /// If the log is gone, which it never is while the process runs.
-    pub fn set(&self, settings: LogSettings) -> anyhow::Result<()> {
-        *self.base.lock() = settings.base;
-        Ok(self.handle.reload(LevelFilter::from_level(settings.level()))?)
+    pub fn set_base(&self, base: Level) -> anyhow::Result<()> {
+        self.change(|settings| settings.base = base)
     }
 
     /// Logs with another verbosity from now on; the level of the options stays the least.
     ///
     /// # Errors
-    /// As [`LogLevel::set`].
+    /// As [`LogLevel::set_base`].
     pub fn set_verbosity(&self, verbosity: u32) -> anyhow::Result<()> {
-        let base = *self.base.lock();
-        Ok(self.handle.reload(LevelFilter::from_level(level(base, verbosity)))?)
+        self.change(|settings| settings.verbosity = verbosity)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut LogSettings)) -> anyhow::Result<()> {
+        let mut settings = self.settings.lock();
+        change(&mut settings);
+        self.handle.reload(settings.filter()).context("log_level cannot change")
+    }
+}
+
+impl LogSettings {
+    fn filter(self) -> LevelFilter {
+        LevelFilter::from_level(level(self.base, self.verbosity))
     }
 }
 
 /// What is logged with a verbosity: 0 the base, 1 debug, 2 and more trace.
-pub fn level(base: Level, verbosity: u32) -> Level {
+fn level(base: Level, verbosity: u32) -> Level {
     let by_verbosity = match verbosity {
         0 => base,
         1 => Level::DEBUG,
@@ -92,15 +121,16 @@ pub struct Log {
 /// # Errors
 /// If it was started before.
 pub fn start(settings: LogSettings) -> anyhow::Result<Log> {
-    let (level, handle) = reload::Layer::new(LevelFilter::from_level(settings.level()));
+    let (level, handle) = reload::Layer::new(settings.filter());
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).thread_name("log").finish(stderr());
     let queue = writer.error_counter();
     let repeats = Repeats::start()?;
-    let lines = if settings.json {
-        fmt::layer().json().flatten_event(true).with_writer(writer).boxed()
-    } else {
-        fmt::layer().with_target(false).with_ansi(stderr().is_terminal()).with_writer(writer).boxed()
+    let lines = match settings.format {
+        LogFormat::Json => fmt::layer().json().flatten_event(true).with_writer(writer).boxed(),
+        LogFormat::Text => {
+            fmt::layer().with_target(false).with_ansi(stderr().is_terminal()).with_writer(writer).boxed()
+        }
     };
     tracing_subscriber::registry().with(level).with(lines.with_filter(repeats.clone())).try_init()?;
     std::panic::set_hook(Box::new(|panic| {
@@ -108,6 +138,6 @@ pub fn start(settings: LogSettings) -> anyhow::Result<Log> {
         let backtrace = std::backtrace::Backtrace::capture();
         tracing::error!(thread = thread.name().unwrap_or("unnamed"), "{panic}\n{backtrace}");
     }));
-    let level = LogLevel { handle, base: Arc::new(Mutex::new(settings.base)) };
+    let level = LogLevel { handle, settings: Arc::new(Mutex::new(settings)) };
     Ok(Log { level, left_out: LeftOut { queue, repeats }, _writer: guard })
 }

@@ -12,8 +12,10 @@ use moneta_server::ByPolicy;
 use moneta_store::{Any, Chunked, ChunkedConfig, Clock, KeyHash, Progress, Store, Tiered, TieredConfig};
 
 use crate::options::report::{Refusal, Refused};
+use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};
+use crate::options::sections::tiers::{Lower, Upper};
+use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
-use crate::options::stack::{Lower, Upper};
 use crate::{engines, one_server};
 
 /// The store of a node. Those that most nodes have are put together at compile time, so that a hit in RAM passes no call that
@@ -68,7 +70,7 @@ where
     let config = TieredConfig {
         promotion: between.promotion,
         write_budget: between.write_budget,
-        item_max: settings.max_item_size,
+        item_max: settings.get(&MAX_ITEM_SIZE),
     };
     // Round both, what keeps them one store: below first, then above; what is read below comes up, if nothing newer did.
     let online = Tiered::new(upper, lower, config, Arc::clone(clock));
@@ -98,8 +100,11 @@ fn upper(tier: &Upper, settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -
             let entries = RemoteConfig { item_max: *piece as usize + ENTRY_EXTRA, ..RemoteConfig::clone(config) };
             let server = remote(&entries, seed, clock)?;
             // Round it, what makes any server fit for a tier: it brings back what was stored, whole and newest, or nothing.
-            let config =
-                ChunkedConfig { piece_bytes: *piece, whole_max: *piece as usize, item_max: settings.max_item_size };
+            let config = ChunkedConfig {
+                piece_bytes: *piece,
+                whole_max: *piece as usize,
+                item_max: settings.get(&MAX_ITEM_SIZE),
+            };
             Some(Any::new(Chunked::new(server, config, Arc::clone(clock))))
         }
     })
@@ -115,8 +120,8 @@ fn lower(
     Ok(match tier {
         Lower::None => None,
         Lower::Flash(tier) => Some(Any::new(flash(&tier.engine, clock, recovery)?)),
-        Lower::Rocks(tier) => Some(engines::rocks(tier, settings.max_item_size, clock)?),
-        Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.max_item_size, clock)?),
+        Lower::Rocks(tier) => Some(engines::rocks(tier, settings.get(&MAX_ITEM_SIZE), clock)?),
+        Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.get(&MAX_ITEM_SIZE), clock)?),
         // As it is, so that others can read it too.
         Lower::Remote(config) => Some(Any::new(remote(config, random_hash()?, clock)?)),
     })
@@ -137,10 +142,10 @@ fn flash(config: &FlashConfig, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> 
 
 fn ram(settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
     let config = MemoryConfig {
-        limit: settings.memory,
-        item_max: settings.max_item_size,
-        evict: settings.evictions,
-        threads: settings.threads,
+        limit: settings.get(&MEMORY),
+        item_max: settings.get(&MAX_ITEM_SIZE),
+        evict: !settings.get(&NO_EVICT),
+        threads: settings.get(&THREADS),
         shards: None,
         seed,
     };

@@ -4,9 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
-use moneta_server::auth::{AuthMode, Authenticator, Users};
-
-use crate::options::settings::Settings;
+use moneta_server::auth::Users;
 
 /// Reads the users of a file.
 ///
@@ -32,14 +30,4 @@ fn check_mode(path: &Path) -> anyhow::Result<()> {
         tracing::warn!(file = %name, mode = format!("{mode:o}"), "auth_file: everybody can read the passwords; chmod 600 it");
     }
     Ok(())
-}
-
-/// Who may log in, and how, as `settings` say.
-///
-/// # Errors
-/// As [`read`].
-pub fn authenticator(settings: &Settings) -> anyhow::Result<Authenticator> {
-    let Some(path) = &settings.auth_file else { return Ok(Authenticator::off()) };
-    let mode = if settings.sasl { AuthMode::Sasl } else { AuthMode::Text };
-    Ok(Authenticator::new(mode, read(path)?))
 }

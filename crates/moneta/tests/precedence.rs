@@ -70,49 +70,50 @@ fn a_switch_that_is_on_in_the_environment_can_be_turned_off_by_a_flag() {
     assert_eq!(in_force(command.env("MONETA_NO_EVICT", "true"), "no_evict"), says("false", "flag --no-evict"));
 }
 
+/// Values of every kind, as `moneta config` writes them. An option is tried with one after the other until it takes one.
+const SAMPLES: &[&str] = &[
+    "true",
+    "false",
+    "3",
+    "7s",
+    "30KiB",
+    "77MiB",
+    "9KiB",
+    "5MiB",
+    "32MiB",
+    "250ms",
+    "12%",
+    "666",
+    "off",
+    "/x:1GiB",
+    "flush_all,watch",
+    "every-write",
+    "threads",
+    "remote:/run/l1.sock",
+    "universal",
+    "on",
+    "ribbon",
+    "lz4",
+    "meta",
+    "json",
+    "warn",
+    "elsewhere",
+];
+
+/// What `moneta config --json` says of `option`, if it accepts the options.
+fn accepted(command: &mut std::process::Command, option: &str) -> Option<(String, String)> {
+    let output = command.output().expect("moneta runs");
+    let all: Vec<Value> = serde_json::from_slice(&output.stdout).ok()?;
+    let row = all.iter().find(|row| row["option"] == option)?;
+    Some((row["value"].as_str()?.to_owned(), row["from"].as_str()?.to_owned()))
+}
+
 #[test]
 fn every_option_can_be_set_by_its_environment_variable() {
-    let other = |option: &str| match option {
-        "port" | "verbose" | "threads" | "backlog" | "max_connections" | "requests_per_event" | "batch_port"
-        | "flash_io_threads" | "rocks_shards" | "rocks_threads" | "lmdb_threads" | "remote_connections"
-        | "login_attempts" => "3",
-        "listen" | "unix_socket" | "auth_file" => "elsewhere",
-        "unix_mask" => "666",
-        "idle_timeout" | "drain_timeout" | "login_timeout" | "lame_duck" => "7s",
-        "admin_commands" => "flush_all,watch",
-        "output_limit" | "max_item_size" => "30KiB",
-        "memory" | "client_memory" => "77MiB",
-        "admin" => "off",
-        "log_format" => "json",
-        "log_level" => "warn",
-        "flash" => "/x:1GiB,./y:70MiB",
-        "flash_region_size" => "32MiB",
-        "flash_flush_interval" | "flash_timeout" | "flash_stop_timeout" => "250ms",
-        "flash_durability" => "every-write",
-        "flash_direct" => "false",
-        "flash_io" => "threads",
-        "flash_index_memory" => "5MiB",
-        "flash_carry" => "12%",
-        "flash_write_budget" => "3TiB",
-        "promote" => "25%",
-        "l1" => "remote:/run/l1.sock",
-        "l2" => "remote:127.0.0.1:11311",
-        "rocks" | "lmdb" => "/x:1GiB",
-        "rocks_compaction" => "universal",
-        "rocks_log" => "on",
-        "rocks_filter" => "ribbon",
-        "rocks_compression" => "lz4",
-        "rocks_block_cache" => "5MiB",
-        "lmdb_durability" => "every-write",
-        "rocks_flush_interval" | "lmdb_flush_interval" | "remote_timeout" | "remote_connect_timeout" => "250ms",
-        "remote_protocol" => "meta",
-        "remote_piece_size" => "9KiB",
-        _ => "true",
-    };
     let all: Vec<Value> = serde_json::from_str(&printed(&mut moneta(&["config", "--json"]))).unwrap();
-    assert!(all.len() > 20, "the table is printed whole");
+    assert!(all.len() > 20, "the options are printed whole");
     for row in all {
-        let option = row["option"].as_str().unwrap();
+        let (option, default) = (row["option"].as_str().unwrap(), row["value"].as_str().unwrap());
         let variable = format!("MONETA_{}", option.to_uppercase());
         let not_built_in = option.starts_with("rocks") && cfg!(not(feature = "rocks"))
             || option.starts_with("lmdb") && cfg!(not(feature = "lmdb"));
@@ -120,7 +121,7 @@ fn every_option_can_be_set_by_its_environment_variable() {
             continue;
         }
         // SASL alone is refused for want of users, and what is said of a tier for want of one.
-        let mut command = moneta(match option {
+        let arguments: &[&str] = match option {
             "enable_sasl" => &["config", "--json", "-Y", "f"],
             "promote" => &["config", "--json", "--flash", "x:1g"],
             _ if option.starts_with("flash_") => &["config", "--json", "--flash", "x:1g"],
@@ -128,10 +129,24 @@ fn every_option_can_be_set_by_its_environment_variable() {
             _ if option.starts_with("lmdb_") => &["config", "--json", "--lmdb", "x:1g"],
             _ if option.starts_with("remote_") => &["config", "--json", "--l2", "remote:/x"],
             _ => &["config", "--json"],
-        });
-        command.env(&variable, other(option));
-        assert_eq!(in_force(&mut command, option), says(other(option), &format!("environment {variable}")));
+        };
+        let set_to = |sample: &&&str| {
+            let expected = says(sample, &format!("environment {variable}"));
+            accepted(moneta(arguments).env(&variable, sample), option) == Some(expected)
+        };
+        let taken = SAMPLES.iter().filter(|sample| **sample != default).find(set_to);
+        assert!(taken.is_some(), "{variable} has no effect with any of {SAMPLES:?}");
     }
+}
+
+#[test]
+fn a_default_that_follows_another_option_is_shown_as_it_is_in_force() {
+    let shown = |arguments: &[&str]| {
+        in_force(&mut moneta(&[&["config", "--json", "-m", "1g"], arguments].concat()), "client_memory")
+    };
+    assert_eq!(shown(&[]), says("256MiB", "default"));
+    assert_eq!(shown(&["-I", "64m"]), says("512MiB", "default"));
+    assert_eq!(shown(&["-I", "64m", "--client-memory", "300m"]), says("300MiB", "flag --client-memory"));
 }
 
 #[test]

@@ -94,6 +94,14 @@ fn the_memory_limit_changes() {
 }
 
 #[test]
+fn a_limit_that_a_client_has_set_outlives_a_reload() {
+    let node = Node::start(&["-m", "64"]);
+    assert_eq!(node.exchange("cache_memlimit 128\r\n"), "OK\r\n");
+    reload(&node, RELOADED);
+    assert!(limit(&node) > 100 * MIB, "{}", limit(&node));
+}
+
+#[test]
 fn what_needs_a_restart_is_named_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "moneta.toml", "max_connections = 50\n");

@@ -10,6 +10,7 @@ use crate::options::document;
 use crate::options::flags;
 use crate::options::report::Origin;
 use crate::options::resolve::Resolved;
+use crate::options::sections;
 use crate::options::settings::Settings;
 
 /// The subcommand: the options of `serve`, and what to print.
@@ -43,12 +44,11 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else if matches.get_flag("reference") {
         document::reference()
     } else {
-        let resolved = Resolved::gather(matches, |name| std::env::var_os(name))?;
-        let settings = Settings::new(&resolved)?;
+        let settings = Settings::new(Resolved::gather(matches, |name| std::env::var_os(name))?)?;
         match (matches.get_flag("json"), matches.get_flag("explain")) {
-            (true, _) => as_json(&resolved)?,
+            (true, _) => as_json(&settings)?,
             (_, true) => drawing::draw(&settings),
-            _ => as_table(&resolved),
+            _ => as_table(&settings),
         }
     };
     stdout().write_all(text.as_bytes())?;
@@ -56,14 +56,15 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 /// Every row: name, value, origin.
-fn rows(resolved: &Resolved) -> Vec<(&'static str, String, &Origin)> {
-    let options = resolved.entries().iter().map(|entry| (entry.spec.key, entry.value.to_string(), &entry.origin));
-    let listeners = resolved.listeners.iter().map(|(listener, origin)| ("listener", listener.to_string(), origin));
+fn rows(settings: &Settings) -> Vec<(&'static str, String, &Origin)> {
+    let options =
+        sections::options().map(|option| (option.about().key, option.in_force(settings), settings.origin(option)));
+    let listeners = settings.listeners.iter().map(|(listener, origin)| ("listener", listener.to_string(), origin));
     options.chain(listeners).collect()
 }
 
-fn as_table(resolved: &Resolved) -> String {
-    let rows = rows(resolved);
+fn as_table(settings: &Settings) -> String {
+    let rows = rows(settings);
     let name_width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
     let value_width = rows.iter().map(|(_, value, _)| value.len()).max().unwrap_or(0);
     let mut text = format!("{:name_width$}  {:value_width$}  FROM\n", "OPTION", "VALUE");
@@ -74,8 +75,8 @@ fn as_table(resolved: &Resolved) -> String {
     text
 }
 
-fn as_json(resolved: &Resolved) -> anyhow::Result<String> {
-    let options: Vec<_> = rows(resolved)
+fn as_json(settings: &Settings) -> anyhow::Result<String> {
+    let options: Vec<_> = rows(settings)
         .into_iter()
         .map(|(name, value, origin)| json!({ "option": name, "value": value, "from": origin.to_string() }))
         .collect();

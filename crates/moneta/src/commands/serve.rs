@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, stdout};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::{ArgMatches, Command};
@@ -17,16 +17,16 @@ use rustix::fs::Mode;
 
 use crate::banner::{self, Reachable};
 use crate::logging::LogLevel;
+use crate::options::live::Running;
 use crate::options::resolve::Resolved;
+use crate::options::sections::{access, memory, network, operation, workers};
 use crate::options::settings::Settings;
-use crate::options::stray;
-use crate::options::table::Id;
-use crate::options::{flags, foreign};
+use crate::options::{flags, foreign, stray};
 use crate::process::{self, PidFile};
 use crate::reload::Reload;
 use crate::stack::{self, Stack};
 use crate::supervisor::Supervisor;
-use crate::{endpoints, logging, users};
+use crate::{endpoints, logging};
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -40,8 +40,7 @@ pub fn command() -> Command {
 /// # Errors
 /// If an option is refused, an address is taken, or a part of the node fails.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let resolved = Resolved::gather(matches, |name| std::env::var_os(name))?;
-    let settings = Settings::new(&resolved)?;
+    let settings = Settings::new(Resolved::gather(matches, |name| std::env::var_os(name))?)?;
     // The user first: everything that is opened or started from here on is to be that user's.
     if let Some(user) = flags::foreign_value(matches, foreign::USER) {
         process::become_user(user)?;
@@ -54,9 +53,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     {
         std::process::exit(status.into());
     }
-    let config = server_config(&settings)?;
-    let log = logging::start(settings.log)?;
-    let authenticator = users::authenticator(&settings)?;
+    let (config, node) = configure(&settings)?;
+    let log = logging::start(operation::log(&settings))?;
+    let authenticator = access::authenticator(&settings)?;
     // Whatever the node writes holds keys and values, and is its user's alone. Unix sockets have an option for theirs.
     rustix::process::umask(Mode::from_raw_mode(0o077));
     for (variable, option) in stray::misspelt(std::env::vars_os().map(|(name, _)| name)) {
@@ -72,13 +71,13 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let start_admin = |address| Admin::start(address, Arc::clone(&recovery)).map_err(explain);
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
     let stack = stack::assemble(&settings, &clock, &recovery)?;
-    let node = Arc::new(Node::new(node_settings(&settings, &resolved), clock, authenticator));
+    let node = Arc::new(Node::new(node, clock, authenticator));
     let left_out = log.left_out.clone();
     node.set_log(Box::new(move || {
         let (queue, repeated) = left_out.now();
         LogLeftOut { queue, repeated }
     }));
-    let start = Start { matches, resolved, settings, config, log_level: log.level.clone(), node, admin, supervisor };
+    let start = Start { matches, settings, config, log_level: log.level.clone(), node, admin, supervisor };
     match stack {
         Stack::Ram(stores) => start.serve(stores),
         Stack::Tiered(stores) => start.serve(stores),
@@ -90,7 +89,6 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 /// Everything that serving needs beside a store.
 struct Start<'a> {
     matches: &'a ArgMatches,
-    resolved: Resolved,
     settings: Settings,
     config: ServerConfig,
     log_level: LogLevel,
@@ -102,7 +100,7 @@ struct Start<'a> {
 impl Start<'_> {
     /// Serves `stores` until told to stop, and then brings them to rest.
     fn serve<S: Store + Clone + Send + Sync + 'static>(self, stores: ByPolicy<S>) -> anyhow::Result<()> {
-        let Self { matches, resolved, settings, config, log_level, node, admin, supervisor } = self;
+        let Self { matches, settings, config, log_level, node, admin, supervisor } = self;
         let store = stores.online.clone();
         let verbosity = log_level.clone();
         node.on_verbosity(Box::new(move |level| {
@@ -112,7 +110,10 @@ impl Start<'_> {
         }));
         let pid_file = flags::foreign_value(matches, foreign::PIDFILE).map(PathBuf::from);
         let detached = flags::has_foreign(matches, foreign::DAEMON);
-        let reload = Reload::new(matches.clone(), resolved, log_level, Arc::clone(&node), store.clone());
+        let resized = store.clone();
+        let resize = Box::new(move |bytes| resized.resize(bytes));
+        let running = Running { node: Arc::clone(&node), log_level, resize };
+        let reload = Reload::new(matches.clone(), &settings, running);
         let server = Server::start(&config, stores, node, Box::new(move || reload.run())).map_err(explain)?;
         if let Some(admin) = &admin {
             admin.show(&server);
@@ -157,50 +158,17 @@ fn explain(error: ServerError) -> anyhow::Error {
     anyhow!("{error}{advice}")
 }
 
-fn server_config(settings: &Settings) -> anyhow::Result<ServerConfig> {
-    Ok(ServerConfig {
-        listeners: endpoints::listeners(settings)?,
-        commands: settings.admin_commands,
-        workers: settings.threads,
-        max_connections: settings.max_connections,
-        backlog: settings.backlog,
-        idle_timeout: settings.idle_timeout,
-        output_limit: settings.output_limit,
-        lame_duck: settings.lame_duck,
-        dump_timeout: ServerConfig::DUMP_TIMEOUT,
-        drain_timeout: settings.drain_timeout,
-        handle_signals: true,
-    })
-}
-
-/// What sessions obey and `stats settings` shows.
-fn node_settings(settings: &Settings, resolved: &Resolved) -> NodeSettings {
-    NodeSettings {
-        item_max: settings.max_item_size,
-        memory: settings.memory,
-        client_memory: settings.client_memory,
-        max_connections: settings.max_connections as u64,
-        threads: settings.threads,
-        tcp_port: if settings.listen.is_empty() { 0 } else { settings.port },
-        interface: if settings.listen.is_empty() { String::new() } else { resolved.value(Id::Listen).to_string() },
-        unix_socket: settings.unix_socket.as_ref().map(|path| path.display().to_string()),
-        unix_mode: settings.unix_mask,
-        verbosity: settings.log.verbosity,
-        evictions: settings.evictions,
-        flush_enabled: settings.flush_enabled,
-        dump_enabled: settings.dump_enabled,
-        watch_enabled: settings.watch_enabled,
-        shutdown_enabled: settings.shutdown_enabled,
-        requests_per_event: settings.requests_per_event,
-        backlog: settings.backlog,
-        idle_timeout: settings.idle_timeout.map_or(0, whole_seconds),
-        login_timeout: whole_seconds(settings.login_timeout),
-        login_attempts: settings.login_attempts,
-    }
-}
-
-fn whole_seconds(time: Duration) -> u32 {
-    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+/// What the server is told, and what sessions obey and `stats settings` shows.
+fn configure(options: &Settings) -> anyhow::Result<(ServerConfig, NodeSettings)> {
+    let listeners = endpoints::listeners(options)?;
+    let mut server = ServerConfig { listeners, handle_signals: true, ..ServerConfig::default() };
+    let mut node = NodeSettings::default();
+    network::configure(options, &mut server, &mut node);
+    memory::configure(options, &mut node);
+    workers::configure(options, &mut server, &mut node);
+    access::configure(options, &mut server, &mut node);
+    operation::configure(options, &mut server, &mut node);
+    Ok((server, node))
 }
 
 /// Prints the first screen. A node whose standard output is gone serves all the same.
@@ -218,23 +186,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_defaults_are_the_tables() {
+    fn the_servers_defaults_are_those_of_the_options() {
         let matches = command().get_matches_from(["serve"]);
         let resolved = Resolved::gather(&matches, |_| None).expect("the defaults are allowed");
-        let settings = Settings::new(&resolved).expect("the defaults fit together");
-        let (ours, theirs) = (server_config(&settings).expect("they can be had"), ServerConfig::default());
-        assert_eq!(ours.listeners, theirs.listeners);
-        assert_eq!(ours.commands, theirs.commands);
-        assert_eq!(ours.workers, theirs.workers);
-        assert_eq!(ours.max_connections, theirs.max_connections);
-        assert_eq!(ours.backlog, theirs.backlog);
-        assert_eq!(ours.idle_timeout, theirs.idle_timeout);
-        assert_eq!(ours.output_limit, theirs.output_limit);
-        assert_eq!((ours.drain_timeout, ours.lame_duck), (theirs.drain_timeout, theirs.lame_duck));
-        let (ours, theirs) = (node_settings(&settings, &resolved), NodeSettings::default());
-        assert_eq!(
-            (ours.item_max, ours.memory, ours.requests_per_event, ours.login_timeout, ours.login_attempts),
-            (theirs.item_max, theirs.memory, theirs.requests_per_event, theirs.login_timeout, theirs.login_attempts)
-        );
+        let settings = Settings::new(resolved).expect("the defaults fit together");
+        let (ours, ours_of_sessions) = configure(&settings).expect("they can be had");
+        let theirs = ServerConfig { handle_signals: true, ..ServerConfig::default() };
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+        let theirs = NodeSettings { interface: "127.0.0.1".into(), ..NodeSettings::default() };
+        assert_eq!(format!("{ours_of_sessions:?}"), format!("{theirs:?}"));
     }
 }

@@ -1,18 +1,18 @@
-//! Texts made from the table: the reference (`docs/options.md`) and the example file (`deploy/moneta.toml`).
+//! Texts made from the declarations: the reference (`docs/options.md`) and the example file (`deploy/moneta.toml`).
 //!
 //! Both are committed as files for readers; a test compares them with what is generated here.
 
 use std::fmt::Write;
 
+use crate::options::declaration::Declaration;
 use crate::options::extended;
 use crate::options::foreign::{FOREIGN, Fate};
-use crate::options::table::{Change, Group, OptionSpec, TABLE};
-use crate::options::value::{Kind, Value};
+use crate::options::sections;
 
 const REFERENCE_HEAD: &str = "\
 # Options of `moneta serve`
 
-<!-- Made by `moneta config --reference`; edit crates/moneta/src/options/table.rs instead. -->
+<!-- Made by `moneta config --reference`; edit crates/moneta/src/options/sections/ instead. -->
 
 An option can be set in four places; the first that has it wins:
 
@@ -75,11 +75,9 @@ refused:
 /// The reference, in Markdown.
 pub fn reference() -> String {
     let mut text = String::from(REFERENCE_HEAD);
-    for group in Group::ALL {
-        let _ = write!(text, "\n## {}\n", group.heading());
-        for spec in TABLE.iter().filter(|spec| spec.group == group) {
-            describe(&mut text, spec);
-        }
+    for section in sections::ALL {
+        let _ = write!(text, "\n## {}\n", section.heading);
+        section.options.iter().for_each(|option| describe(&mut text, *option));
     }
     text.push_str(REFERENCE_LISTENERS);
     text.push_str(REFERENCE_FOREIGN);
@@ -98,15 +96,11 @@ pub fn reference() -> String {
     text
 }
 
-fn describe(text: &mut String, spec: &OptionSpec) {
-    let short = spec.short.map_or_else(String::new, |short| format!("`-{short}`, "));
-    let alias = spec.alias.map_or_else(String::new, |alias| format!(", `--{alias}`"));
-    let default = default_value(spec).to_string();
+fn describe(text: &mut String, option: &dyn Declaration) {
+    let (about, default) = (option.about(), option.default());
+    let short = about.short.map_or_else(String::new, |short| format!("`-{short}`, "));
+    let alias = about.alias.map_or_else(String::new, |alias| format!(", `--{alias}`"));
     let default = if default.is_empty() { "none".into() } else { format!("`{default}`") };
-    let reload = match spec.change {
-        Change::Reload => "yes",
-        Change::Restart => "no, restart",
-    };
     let _ = write!(
         text,
         "\n### {key}\n\n{summary}.\n\n\
@@ -115,12 +109,13 @@ fn describe(text: &mut String, spec: &OptionSpec) {
          - Default {default}\n\
          - Reload: {reload}\n\
          - Change it: {when}\n",
-        key = spec.key,
-        summary = spec.summary,
-        long = spec.long(),
-        environment = spec.environment(),
-        range = spec.kind.range(),
-        when = lower_first(spec.when),
+        key = about.key,
+        summary = about.summary(),
+        long = about.long(),
+        environment = about.environment(),
+        range = option.range(),
+        reload = if option.is_live() { "yes" } else { "no, restart" },
+        when = lower_first(about.when),
     );
 }
 
@@ -135,11 +130,9 @@ pub fn example() -> String {
         "# Options of `moneta serve --config FILE`, all at their defaults. Made by `moneta config --example`; docs/options.md\n\
          # says more on each. A flag or an environment variable wins over a line here.\n",
     );
-    for group in Group::ALL {
-        let _ = write!(text, "\n# {}\n", group.heading());
-        for spec in TABLE.iter().filter(|spec| spec.group == group) {
-            write_example(&mut text, spec);
-        }
+    for section in sections::ALL {
+        let _ = write!(text, "\n# {}\n", section.heading);
+        section.options.iter().for_each(|option| write_example(&mut text, *option));
     }
     text.push_str(
         "\n# Further listeners, any number of them:\n\
@@ -151,24 +144,15 @@ pub fn example() -> String {
     text
 }
 
-fn write_example(text: &mut String, spec: &OptionSpec) {
-    let value = default_value(spec);
-    let _ = writeln!(text, "\n# {}.", spec.summary);
-    if !matches!(spec.kind, Kind::Switch | Kind::Path) {
-        let _ = writeln!(text, "# It must be {}.", spec.kind.range());
+fn write_example(text: &mut String, option: &dyn Declaration) {
+    let (about, default) = (option.about(), option.default());
+    let _ = writeln!(text, "\n# {}.", about.summary());
+    if !option.is_obvious() {
+        let _ = writeln!(text, "# It must be {}.", option.range());
     }
-    let (unset, value) = match spec.kind {
-        Kind::Devices => ("# ", "[\"/var/lib/moneta:10g\"]".into()),
-        Kind::OptionalPort => ("# ", "11212".into()),
-        Kind::Path => ("# ", value.to_toml()),
-        _ => ("", value.to_toml()),
+    let _ = match about.example {
+        Some(example) => writeln!(text, "# {} = {example}", about.key),
+        None if option.is_bare() => writeln!(text, "{} = {default}", about.key),
+        None => writeln!(text, "{} = {}", about.key, toml::Value::String(default)),
     };
-    let _ = writeln!(text, "{unset}{} = {value}", spec.key);
-}
-
-fn default_value(spec: &OptionSpec) -> Value {
-    match spec.kind.read(spec.default) {
-        Some(value) => value,
-        None => unreachable!("the default of {} is a value of its kind", spec.key),
-    }
 }

@@ -1,16 +1,17 @@
 //! The TOML file: its keys, with the line each stands on, and nothing unknown.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Context;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::options::flags::Written;
 use crate::options::listener::{self, ExtraAddress, ExtraListener};
 use crate::options::nearest::nearest;
 use crate::options::report::{Origin, Refusal};
-use crate::options::table::{Id, OptionSpec, TABLE};
+use crate::options::sections;
+use crate::options::values::Written;
 use moneta_server::config::{ListenerLimits, Policy};
 
 /// Key of the array of listeners.
@@ -19,7 +20,8 @@ const LISTENER: &str = "listener";
 /// What the file says.
 #[derive(Debug, Default)]
 pub struct ConfigFile {
-    written: Vec<(Id, Written)>,
+    /// What it has for options, by key.
+    pub written: HashMap<&'static str, Written>,
     /// The `[[listener]]` tables, with the place each stands in.
     pub listeners: Vec<(ExtraListener, Origin)>,
 }
@@ -46,22 +48,17 @@ impl ConfigFile {
             let name = key.get_ref().as_ref();
             if name == LISTENER {
                 file.read_listeners(path, &text, value, &origin, refusals);
-            } else if let Some(spec) = TABLE.iter().find(|spec| spec.key == name) {
+            } else if let Some(option) = sections::options().find(|option| option.about().key == name) {
                 match scalar(value.get_ref()) {
-                    Some(value) => file.written.push((spec.id, Written { text: value, origin })),
-                    None => refusals.push(Refusal::value(spec, value.get_ref().type_str(), &origin)),
+                    Some(text) => file.written.extend([(option.about().key, Written { text, origin })]),
+                    None => refusals.push(Refusal::value(name, value.get_ref().type_str(), &origin, &option.range())),
                 }
             } else {
-                let known = TABLE.iter().map(|spec| spec.key).chain([LISTENER]);
+                let known = sections::options().map(|option| option.about().key).chain([LISTENER]);
                 refusals.push(unknown(&origin, name, known));
             }
         }
         Ok(file)
-    }
-
-    /// What the file says of `spec`.
-    pub fn written(&self, spec: &OptionSpec) -> Option<Written> {
-        self.written.iter().find(|(id, _)| *id == spec.id).map(|(_, written)| written.clone())
     }
 
     fn read_listeners(
@@ -100,10 +97,10 @@ fn read_listener(table: &DeTable<'_>, origin: &Origin) -> Result<ExtraListener, 
         match name {
             "address" => address = Some(listener::address(&text).map_err(|range| refuse(name, &text, range))?),
             "policy" => policy = listener::policy(&text).map_err(|range| refuse(name, &text, range))?,
-            "unix_mask" => mask = Some(listener::unix_mask(&text).map_err(|range| refuse(name, &text, range))?),
+            "unix_mask" => mask = Some(listener::unix_mask(&text).map_err(|range| refuse(name, &text, &range))?),
             _ => match listener::limit(&mut limits, name, &text) {
                 Ok(true) => {}
-                Ok(false) => return Err(unknown(origin, name, listener::KEYS.iter().copied())),
+                Ok(false) => return Err(unknown(origin, name, listener::keys())),
                 Err(range) => return Err(refuse(name, &text, &range)),
             },
         }

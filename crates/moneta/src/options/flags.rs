@@ -1,13 +1,15 @@
-//! The flags of `moneta serve` and `moneta config`, made from the table, and reading them back.
+//! The flags of `moneta serve` and `moneta config`, made from the declarations, and reading them back.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::options::declaration::{Declaration, Section};
 use crate::options::extended::{self, Extended};
 use crate::options::foreign::{FOREIGN, Fate};
+use crate::options::kinds::Form;
 use crate::options::report::{Origin, Refusal};
-use crate::options::table::{Id, OptionSpec, TABLE};
-use crate::options::value::Kind;
+use crate::options::sections;
+use crate::options::values::Written;
 
 /// Name of the `-o` argument.
 const EXTENDED: &str = "extended";
@@ -15,15 +17,6 @@ const EXTENDED: &str = "extended";
 const CONFIG: &str = "config";
 /// The environment variable that names the TOML file.
 pub const CONFIG_ENVIRONMENT: &str = "MONETA_CONFIG";
-
-/// A value as somebody wrote it.
-#[derive(Clone, Debug)]
-pub struct Written {
-    /// Its text.
-    pub text: String,
-    /// Where it stands.
-    pub origin: Origin,
-}
 
 /// Adds all options to a subcommand.
 pub fn add_to(command: Command) -> Command {
@@ -36,7 +29,7 @@ pub fn add_to(command: Command) -> Command {
                 .env(CONFIG_ENVIRONMENT)
                 .help("TOML file with options; flags and environment variables win over it"),
         )
-        .args(TABLE.iter().map(argument))
+        .args(sections::ALL.iter().flat_map(|section| section.options.iter().map(|option| argument(section, *option))))
         .arg(
             Arg::new(EXTENDED)
                 .short('o')
@@ -52,49 +45,51 @@ pub fn add_to(command: Command) -> Command {
     }))
 }
 
-/// The flag of one option. Values are taken as text here and read by [`Kind::read`], as those of every other source.
-fn argument(spec: &'static OptionSpec) -> Arg {
-    let mut argument = Arg::new(spec.key).long(spec.long()).help(help(spec)).help_heading(spec.group.heading());
-    if let Some(short) = spec.short {
+/// The flag of one option. Values are taken as text here and read by their kind, as those of every other source.
+fn argument(section: &Section, option: &'static dyn Declaration) -> Arg {
+    let about = option.about();
+    let mut argument = Arg::new(about.key).long(about.long()).help(help(option)).help_heading(section.heading);
+    if let Some(short) = about.short {
         argument = argument.short(short);
     }
-    if let Some(alias) = spec.alias {
+    if let Some(alias) = about.alias {
         argument = argument.alias(alias);
     }
-    if spec.id == Id::Verbose {
-        return argument.action(ArgAction::Count);
-    }
     // A negative number is a wrong value, not an unknown flag.
-    argument = argument.value_name(spec.kind.placeholder()).allow_negative_numbers(true);
-    match spec.kind {
-        Kind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        Kind::Addresses | Kind::Devices => argument.action(ArgAction::Append),
-        // memcached takes the last of a repeated flag.
-        _ => argument.overrides_with(spec.key),
+    let with_value = |argument: Arg| argument.value_name(option.placeholder()).allow_negative_numbers(true);
+    match option.form() {
+        Form::Count { .. } => argument.action(ArgAction::Count),
+        Form::Switch => with_value(argument).num_args(0..=1).require_equals(true).default_missing_value("true"),
+        Form::List => with_value(argument).action(ArgAction::Append),
+        Form::Single => with_value(argument).overrides_with(about.key),
     }
 }
 
-fn help(spec: &OptionSpec) -> String {
-    let default = match spec.kind {
-        _ if spec.id == Id::Verbose => return spec.summary.into(),
-        // A switch is off unless somebody turns it on; of others it has to be said.
-        Kind::Switch if spec.default == "false" => return spec.summary.into(),
-        kind => kind.read(spec.default).map_or_else(String::new, |value| value.to_string()),
+fn help(option: &dyn Declaration) -> String {
+    let (summary, default) = (option.about().summary(), option.default());
+    match option.form() {
+        Form::Count { .. } => summary.into(),
+        // A switch is off unless it is turned on; of others it has to be said.
+        Form::Switch if default == "false" => summary.into(),
+        _ if default.is_empty() => summary.into(),
+        _ => format!("{summary} [default: {default}]"),
+    }
+}
+
+/// What the flags said of `option`.
+pub fn written(matches: &ArgMatches, option: &dyn Declaration) -> Option<Written> {
+    let about = option.about();
+    if matches.value_source(about.key) != Some(ValueSource::CommandLine) {
+        return about.is_extended.then(|| extended_value(matches, about.key)).flatten();
+    }
+    let text = match option.form() {
+        Form::Count { max } => matches.get_count(about.key).min(max).to_string(),
+        _ => {
+            let texts: Vec<&str> = matches.get_many::<String>(about.key)?.map(String::as_str).collect();
+            texts.join(",")
+        }
     };
-    if default.is_empty() { spec.summary.into() } else { format!("{} [default: {default}]", spec.summary) }
-}
-
-/// What the flags said of `spec`.
-pub fn written(matches: &ArgMatches, spec: &OptionSpec) -> Option<Written> {
-    if matches.value_source(spec.key) != Some(ValueSource::CommandLine) {
-        return (spec.id == Id::IdleTimeout).then(|| extended_idle_timeout(matches)).flatten();
-    }
-    let origin = Origin::Flag(format!("--{}", spec.long()));
-    if spec.id == Id::Verbose {
-        return Some(Written { text: matches.get_count(spec.key).min(3).to_string(), origin });
-    }
-    let texts: Vec<&str> = matches.get_many::<String>(spec.key)?.map(String::as_str).collect();
-    Some(Written { text: texts.join(","), origin })
+    Some(Written { text, origin: Origin::Flag(format!("--{}", about.long())) })
 }
 
 /// The file that `--config` or its environment variable names.
@@ -145,13 +140,14 @@ pub fn foreign_value<'a>(matches: &'a ArgMatches, long: &str) -> Option<&'a str>
 
 /// The names of `-o` that are not options here, with what they mean.
 fn foreign_extended(matches: &ArgMatches) -> impl Iterator<Item = (&str, Extended)> {
-    extended_options(matches)
-        .filter(|(name, _)| *name != Id::IdleTimeout.spec().key)
-        .map(|(name, _)| (name, extended::meaning(name)))
+    let is_option =
+        |name: &str| sections::options().any(|option| option.about().is_extended && option.about().key == name);
+    extended_options(matches).filter(move |(name, _)| !is_option(name)).map(|(name, _)| (name, extended::meaning(name)))
 }
 
-fn extended_idle_timeout(matches: &ArgMatches) -> Option<Written> {
-    let (name, value) = extended_options(matches).filter(|(name, _)| *name == Id::IdleTimeout.spec().key).last()?;
+/// The value of the last `-o KEY=VALUE`.
+fn extended_value(matches: &ArgMatches, key: &str) -> Option<Written> {
+    let (name, value) = extended_options(matches).filter(|(name, _)| *name == key).last()?;
     Some(Written { text: value.into(), origin: Origin::Flag(format!("-o {name}")) })
 }
 

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use moneta_server::config::{ListenerLimits, Policy};
 
-use crate::options::address::HostPort;
-use crate::options::table::Id;
-use crate::options::value::{Kind, Value};
+use crate::options::declaration::Opt;
+use crate::options::kinds::Kind;
+use crate::options::kinds::address::HostPort;
+use crate::options::sections::access::ADMIN_COMMANDS;
+use crate::options::sections::network::{IDLE_TIMEOUT, MAX_CONNECTIONS, OUTPUT_LIMIT, UNIX_MASK};
 
 /// A listener from the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,11 +37,10 @@ pub enum ExtraAddress {
 }
 
 /// The keys of a `[[listener]]` table.
-pub const KEYS: &[&str] =
-    &["address", "policy", "unix_mask", "max_connections", "idle_timeout", "output_limit", "admin_commands"];
-
-/// The options that a listener may have of its own.
-const LIMITS: [Id; 4] = [Id::MaxConnections, Id::IdleTimeout, Id::OutputLimit, Id::AdminCommands];
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    let limits = [MAX_CONNECTIONS.key(), IDLE_TIMEOUT.key(), OUTPUT_LIMIT.key(), ADMIN_COMMANDS.key()];
+    ["address", "policy", UNIX_MASK.key()].into_iter().chain(limits)
+}
 
 /// Reads an address: `host:port`, or an absolute path for a Unix socket.
 pub fn address(text: &str) -> Result<ExtraAddress, &'static str> {
@@ -62,25 +62,25 @@ pub fn policy(text: &str) -> Result<Policy, &'static str> {
 }
 
 /// Reads the permissions of a Unix socket.
-pub fn unix_mask(text: &str) -> Result<u32, &'static str> {
-    match Kind::Mode.read(text) {
-        Some(Value::Mode(mode)) => Ok(mode),
-        _ => Err("file permissions in octal, from 0 to 777"),
-    }
+pub fn unix_mask(text: &str) -> Result<u32, String> {
+    read(&UNIX_MASK, text)
 }
 
 /// Reads one of the limits into `limits`, with the range of the option of the same name; false if `key` names none.
 pub fn limit(limits: &mut ListenerLimits, key: &str, text: &str) -> Result<bool, String> {
-    let Some(id) = LIMITS.into_iter().find(|id| id.spec().key == key) else { return Ok(false) };
-    let kind = id.spec().kind;
-    match kind.read(text).ok_or_else(|| kind.range())? {
-        Value::Number(most) => limits.max_connections = usize::try_from(most).ok(),
-        Value::Seconds(seconds) => limits.idle_timeout = Some(Duration::from_secs(seconds)),
-        Value::Commands(commands) => limits.commands = Some(commands),
-        Value::Size(bytes) => limits.output_limit = usize::try_from(bytes).ok(),
-        other => unreachable!("no limit of a listener is {other:?}"),
+    match key {
+        _ if key == MAX_CONNECTIONS.key() => limits.max_connections = Some(read(&MAX_CONNECTIONS, text)?),
+        _ if key == IDLE_TIMEOUT.key() => limits.idle_timeout = Some(read(&IDLE_TIMEOUT, text)?),
+        _ if key == OUTPUT_LIMIT.key() => limits.output_limit = Some(read(&OUTPUT_LIMIT, text)?),
+        _ if key == ADMIN_COMMANDS.key() => limits.commands = Some(read(&ADMIN_COMMANDS, text)?),
+        _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Reads a value as the option of the same name does.
+fn read<K: Kind>(option: &Opt<K>, text: &str) -> Result<K::Value, String> {
+    option.read(text).ok_or_else(|| option.kind.range())
 }
 
 /// A policy's name in the file.
@@ -104,16 +104,14 @@ impl fmt::Display for ExtraListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}", self.address, policy_name(self.policy))?;
         let ListenerLimits { max_connections, idle_timeout, output_limit, commands } = self.limits;
-        let number = |number: usize| Value::Number(number as u64);
-        let limits = [
-            max_connections.map(number),
-            idle_timeout.map(|timeout| Value::Seconds(timeout.as_secs())),
-            output_limit.map(|bytes| Value::Size(bytes as u64)),
-            commands.map(Value::Commands),
-        ];
-        for (id, limit) in LIMITS.into_iter().zip(limits) {
-            limit.iter().try_for_each(|limit| write!(f, ", {} {limit}", id.spec().key))?;
-        }
+        write_limit(f, &MAX_CONNECTIONS, max_connections)?;
+        write_limit(f, &IDLE_TIMEOUT, idle_timeout)?;
+        write_limit(f, &OUTPUT_LIMIT, output_limit)?;
+        write_limit(f, &ADMIN_COMMANDS, commands)?;
         write!(f, ")")
     }
+}
+
+fn write_limit<K: Kind>(f: &mut fmt::Formatter<'_>, option: &Opt<K>, limit: Option<K::Value>) -> fmt::Result {
+    limit.iter().try_for_each(|limit| write!(f, ", {} {}", option.key(), option.kind.write(limit)))
 }

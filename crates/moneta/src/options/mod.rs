@@ -1,27 +1,22 @@
-//! Every option of `moneta serve`: one table, and what is derived from it.
+//! Every option of `moneta serve`: declared once ([`sections`]), and what is made of the declarations.
 //!
-//! The flags, the environment variables, the keys of the TOML file, `moneta config` and `docs/options.md` all come from
-//! [`table::TABLE`], so that an option exists everywhere or nowhere.
+//! The flags, the environment variables, the keys of the TOML file, `moneta config`, `docs/options.md` and what SIGHUP changes all
+//! come from the declarations, so that an option exists everywhere or nowhere.
 
-pub mod address;
-pub mod device;
+pub mod declaration;
 pub mod document;
 pub mod extended;
 pub mod file;
 pub mod flags;
-pub mod flash;
 pub mod foreign;
+pub mod kinds;
 pub mod listener;
-pub mod lmdb;
+pub mod live;
 pub mod machine;
 mod nearest;
-pub mod promotion;
 pub mod report;
 pub mod resolve;
-pub mod rocks;
+pub mod sections;
 pub mod settings;
-pub mod stack;
 pub mod stray;
-pub mod table;
-pub mod tier;
-pub mod value;
+pub mod values;

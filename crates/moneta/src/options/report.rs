@@ -3,13 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::options::resolve::Entry;
-use crate::options::table::OptionSpec;
-
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// No source has it.
     Default,
     /// A line of the TOML file.
     File {
@@ -40,14 +37,9 @@ impl fmt::Display for Origin {
 pub struct Refusal(String);
 
 impl Refusal {
-    /// `spec` cannot have the value `text` that came from `origin`.
-    pub fn value(spec: &OptionSpec, text: &str, origin: &Origin) -> Self {
-        Self(format!("{}: `{text}` ({origin}) is refused: it must be {}", spec.key, spec.kind.range()))
-    }
-
-    /// What is in force for an option cannot be had together with the rest: it must be `range`.
-    pub fn entry(entry: &Entry, range: &str) -> Self {
-        Self(format!("{}: `{}` ({}) is refused: it must be {range}", entry.spec.key, entry.value, entry.origin))
+    /// The option `key` cannot have the value `text` that came from `origin`: it must be `range`.
+    pub fn value(key: &str, text: &str, origin: &Origin, range: &str) -> Self {
+        Self(format!("{key}: `{text}` ({origin}) is refused: it must be {range}"))
     }
 
     /// Anything else, in a sentence that names the option.
@@ -56,7 +48,7 @@ impl Refusal {
     }
 }
 
-/// Everything that is wrong, all at once: nobody likes to mend a file one run at a time.
+/// Everything that is wrong, all at once, so that a file is mended in one go.
 #[derive(Debug)]
 pub struct Refused(pub Vec<Refusal>);
 

@@ -5,14 +5,15 @@
 
 use std::ffi::OsString;
 
+use crate::options::declaration::ENVIRONMENT_PREFIX;
 use crate::options::flags::CONFIG_ENVIRONMENT;
 use crate::options::nearest::nearest;
-use crate::options::table::{ENVIRONMENT_PREFIX, TABLE};
+use crate::options::sections;
 
 /// Each variable among `names` that is no option but nearly one, with the one it is like.
 pub fn misspelt(names: impl Iterator<Item = OsString>) -> Vec<(String, String)> {
     let options: Vec<String> =
-        TABLE.iter().map(|spec| spec.environment()).chain([CONFIG_ENVIRONMENT.to_owned()]).collect();
+        sections::options().map(|option| option.about().environment()).chain([CONFIG_ENVIRONMENT.to_owned()]).collect();
     let ours = names.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(ENVIRONMENT_PREFIX));
     let strays = ours.filter(|name| !options.contains(name));
     strays.filter_map(|name| guess(&name, &options).map(|option| (name, option))).collect()

@@ -3,6 +3,61 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use crate::options::kinds::{Form, Kind};
+
+/// Addresses to listen on, separated by commas.
+pub struct Addresses;
+
+/// The address of the admin listener, or `off`.
+pub struct AdminAddress;
+
+impl Kind for Addresses {
+    type Value = Vec<ListenAddress>;
+
+    fn read(&self, text: &str) -> Option<Vec<ListenAddress>> {
+        text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(ListenAddress::read).collect()
+    }
+
+    fn write(&self, addresses: &Vec<ListenAddress>) -> String {
+        let addresses: Vec<String> = addresses.iter().map(ListenAddress::to_string).collect();
+        addresses.join(",")
+    }
+
+    fn range(&self) -> String {
+        "addresses separated by commas, each an IP address or host name, with `:port` if it is not --port's (IPv6 with a port: \
+         [::1]:11211)"
+            .into()
+    }
+
+    fn placeholder(&self) -> String {
+        "ADDRESSES".into()
+    }
+
+    fn form(&self) -> Form {
+        Form::List
+    }
+}
+
+impl Kind for AdminAddress {
+    type Value = Option<HostPort>;
+
+    fn read(&self, text: &str) -> Option<Option<HostPort>> {
+        if text == "off" { Some(None) } else { HostPort::read(text).map(Some) }
+    }
+
+    fn write(&self, address: &Option<HostPort>) -> String {
+        address.as_ref().map_or_else(|| "off".into(), HostPort::to_string)
+    }
+
+    fn range(&self) -> String {
+        "an address with its port, as 127.0.0.1:11280 or [::1]:11280, or `off`".into()
+    }
+
+    fn placeholder(&self) -> String {
+        "ADDRESS".into()
+    }
+}
+
 /// An address to listen on: a host, with a port of its own if it is not the common one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {

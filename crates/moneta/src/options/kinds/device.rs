@@ -2,15 +2,61 @@
 
 use moneta_flash::DeviceConfig;
 
-use crate::options::value::{Value, size};
+use crate::options::kinds::units::{Bytes, size};
+use crate::options::kinds::{Form, Kind};
 
-/// What may be written, as the end of the sentence "it must be ...".
-pub const RANGE: &str = "PATH:SIZE, or several of them separated by commas: the path of a directory, file or block device, and a \
-                         whole number with a suffix m, g or t (MiB, GiB, TiB)";
+/// Devices of the SSD tier with their sizes, separated by commas; may be left out.
+pub struct Devices;
 
-/// Reads devices with commas between; nothing is none.
-pub fn read_list(text: &str) -> Option<Vec<DeviceConfig>> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(read).collect()
+/// One directory of an engine with its size; may be left out.
+pub struct Place;
+
+impl Kind for Devices {
+    type Value = Vec<DeviceConfig>;
+
+    fn read(&self, text: &str) -> Option<Vec<DeviceConfig>> {
+        text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(read).collect()
+    }
+
+    fn write(&self, devices: &Vec<DeviceConfig>) -> String {
+        let devices: Vec<String> = devices.iter().map(written).collect();
+        devices.join(",")
+    }
+
+    fn range(&self) -> String {
+        "PATH:SIZE, or several of them separated by commas: the path of a directory, file or block device, and a whole number \
+         with a suffix m, g or t (MiB, GiB, TiB)"
+            .into()
+    }
+
+    fn placeholder(&self) -> String {
+        "PATH:SIZE".into()
+    }
+
+    fn form(&self) -> Form {
+        Form::List
+    }
+}
+
+impl Kind for Place {
+    type Value = Option<DeviceConfig>;
+
+    fn read(&self, text: &str) -> Option<Option<DeviceConfig>> {
+        let mut places = Devices.read(text)?;
+        (places.len() <= 1).then(|| places.pop())
+    }
+
+    fn write(&self, place: &Option<DeviceConfig>) -> String {
+        place.as_ref().map_or_else(String::new, written)
+    }
+
+    fn range(&self) -> String {
+        "PATH:SIZE: the path of a directory, and a whole number with a suffix m, g or t (MiB, GiB, TiB)".into()
+    }
+
+    fn placeholder(&self) -> String {
+        "PATH:SIZE".into()
+    }
 }
 
 /// Reads `PATH:SIZE`. A size without a suffix is refused: nobody means bytes, and which unit is meant is a guess.
@@ -22,8 +68,8 @@ fn read(text: &str) -> Option<DeviceConfig> {
 }
 
 /// Writes a device in the same way.
-pub fn written(device: &DeviceConfig) -> String {
-    format!("{}:{}", device.path.display(), Value::Size(device.bytes))
+fn written(device: &DeviceConfig) -> String {
+    format!("{}:{}", device.path.display(), Bytes(device.bytes))
 }
 
 #[cfg(test)]
@@ -31,7 +77,7 @@ mod tests {
     use super::*;
 
     fn listed(text: &str) -> Option<Vec<(String, u64)>> {
-        let devices = read_list(text)?;
+        let devices = Devices.read(text)?;
         Some(devices.into_iter().map(|device| (device.path.display().to_string(), device.bytes)).collect())
     }
 

@@ -2,23 +2,38 @@
 
 use moneta_store::Promotion;
 
-use crate::options::value::percent;
+use crate::options::kinds::Kind;
+use crate::options::kinds::units::percent;
 
-/// Reads `always`, `second` or a share with its sign: a number alone could be meant as a count of hits.
-pub fn read(text: &str) -> Option<Promotion> {
-    match text {
-        "always" => Some(Promotion::Always),
-        "second" => Some(Promotion::SecondHit),
-        _ => text.ends_with('%').then(|| percent(text).map(Promotion::Percent))?,
+/// Which hits below bring their item up: `always`, `second` or a share with its sign, since a number alone could be meant as a
+/// count of hits.
+pub struct PromotionRule;
+
+impl Kind for PromotionRule {
+    type Value = Promotion;
+
+    fn read(&self, text: &str) -> Option<Promotion> {
+        match text {
+            "always" => Some(Promotion::Always),
+            "second" => Some(Promotion::SecondHit),
+            _ => text.ends_with('%').then(|| percent(text).map(Promotion::Percent))?,
+        }
     }
-}
 
-/// Writes it in the same way.
-pub fn written(promotion: Promotion) -> String {
-    match promotion {
-        Promotion::Always => "always".into(),
-        Promotion::SecondHit => "second".into(),
-        Promotion::Percent(share) => format!("{share}%"),
+    fn write(&self, promotion: &Promotion) -> String {
+        match promotion {
+            Promotion::Always => "always".into(),
+            Promotion::SecondHit => "second".into(),
+            Promotion::Percent(share) => format!("{share}%"),
+        }
+    }
+
+    fn range(&self) -> String {
+        "always, second or a share from 0% to 100%".into()
+    }
+
+    fn placeholder(&self) -> String {
+        "always|second|PERCENT".into()
     }
 }
 
@@ -28,10 +43,10 @@ mod tests {
 
     #[test]
     fn a_share_needs_its_sign() {
-        assert_eq!(read("25%"), Some(Promotion::Percent(25)));
-        assert_eq!(read("0%"), Some(Promotion::Percent(0)));
+        assert_eq!(PromotionRule.read("25%"), Some(Promotion::Percent(25)));
+        assert_eq!(PromotionRule.read("0%"), Some(Promotion::Percent(0)));
         for text in ["2", "25", "101%", "%", "sometimes", ""] {
-            assert_eq!(read(text), None, "{text}");
+            assert_eq!(PromotionRule.read(text), None, "{text}");
         }
     }
 }

@@ -1,15 +1,109 @@
-//! The options of the SSD tier as what its engine is told, checked against each other and against the rest.
+//! The SSD tier.
 
 use std::path::Path;
+use std::time::Duration;
 
-use moneta_flash::{DeviceConfig, Durability, FlashConfig, ITEMS_PER_REGION, Io};
+use moneta_flash::{Durability, FlashConfig, ITEMS_PER_REGION, Io};
 
+use crate::options::declaration::{Opt, section};
+use crate::options::kinds::device::Devices;
+use crate::options::kinds::numbers::{Milliseconds, Number, Share, Size, Switch};
+use crate::options::kinds::units::{Bytes, KIB, MIB, TIB};
+use crate::options::kinds::words::Choice;
 use crate::options::machine;
 use crate::options::report::Refusal;
-use crate::options::resolve::{Entry, Resolved};
-use crate::options::settings::{duration, narrow, number, switch, word};
-use crate::options::table::Id;
-use crate::options::value::{KIB, Kind, MIB, Value};
+use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY};
+use crate::options::sections::workers::THREADS;
+use crate::options::values::Values;
+
+section! {
+    "SSD tier";
+
+    /// Keep all items on SSD as well: a directory, file or block device, and how much of it to use; may be repeated.
+    FLASH: Devices = Opt::new("flash", Devices, Vec::new).example("[\"/var/lib/moneta:10g\"]").when(
+        "When the data is larger than RAM or must survive a restart. operating.md says how to size it, and what a changed \
+         list or size does to what is stored.",
+    );
+
+    /// Bytes of a region, which is filled in RAM, written and given up as a whole: a multiple of 4 KiB, and at least four times
+    /// --max-item-size. Not set, it is larger where that is over 2 MiB, and a tier that is there has the size it was made with, if
+    /// that is enough.
+    FLASH_REGION_SIZE: Size<usize> = Opt::new("flash_region_size", Size::in_bytes(256 * KIB, REGION_MAX), || 8 << 20)
+        .adjusted(|options, default| if options.get(&FLASH).is_empty() { default } else { default.max(fitting_region(options)) })
+        .when("Larger for larger values. A tier keeps the size it was made with: to change it, begin with empty devices.");
+
+    /// Start with an empty SSD tier where the one that is there cannot be kept, as one of its devices is missing or has become
+    /// smaller; else such a start is refused. A tier that can be kept is kept.
+    FLASH_START_EMPTY: Switch = Opt::new("flash_start_empty", Switch, || false).when(
+        "For one start, after a device was lost or taken away for good. Left in force, the next device that is not mounted \
+         in time costs all items.",
+    );
+
+    /// How long a write may wait in RAM before it is on its way to the device: what a crash may cost at most.
+    FLASH_FLUSH_INTERVAL: Milliseconds =
+        Opt::new("flash_flush_interval", Milliseconds { min: 10, max: 60_000 }, || Duration::from_secs(1))
+            .when("Shorter to lose less when the process or the machine dies, at the price of more and smaller writes.");
+
+    /// When a write is acknowledged: once it is in RAM (interval), or once the device has it (every-write), with writes of all
+    /// connections sharing syncs.
+    FLASH_DURABILITY: Choice<Durability> = Opt::new(
+        "flash_durability",
+        Choice(&[("interval", Durability::Interval), ("every-write", Durability::EveryWrite)]),
+        || Durability::Interval,
+    )
+    .when("every-write where not even the last flush interval may be lost. Each write then waits for the device.");
+
+    /// How long a write may wait for the devices, for room or for its sync, and a read for its device, before it fails; if a
+    /// device takes no write for as long, the tier is off until it does.
+    FLASH_TIMEOUT: Milliseconds =
+        Opt::new("flash_timeout", Milliseconds { min: 10, max: 3_600_000 }, || Duration::from_secs(5))
+            .when("Shorter where clients give up sooner; longer where bulk loads outrun the devices and should wait.");
+
+    /// How long a stop may take to write what is in RAM alone and a snapshot of the index, before it gives up what is left.
+    FLASH_STOP_TIMEOUT: Milliseconds =
+        Opt::new("flash_stop_timeout", Milliseconds { min: 10, max: 3_600_000 }, || Duration::from_secs(60)).when(
+            "Longer for billions of items on a slow device; shorter than what the supervisor waits before it kills, with \
+             drain_timeout added.",
+        );
+
+    /// Go round the kernel's page cache, where the file system lets it.
+    FLASH_DIRECT: Switch = Opt::new("flash_direct", Switch, || true).when(
+        "Off (--flash-direct=false) where the machine has RAM that --memory does not use and the page cache should have it.",
+    );
+
+    /// How requests read the devices: io_uring, a pool of threads, or auto, which is io_uring where the kernel allows it.
+    FLASH_IO: Choice<Io> = Opt::new(
+        "flash_io",
+        Choice(&[("auto", Io::Auto), ("uring", Io::Uring), ("threads", Io::Threads)]),
+        || Io::Auto,
+    )
+    .when("uring to refuse to start without it, threads where it is suspected of a fault. The log says which is used.");
+
+    /// Threads that read the devices where io_uring is not used.
+    FLASH_IO_THREADS: Number<usize> = Opt::new("flash_io_threads", Number { min: 1, max: 1_024 }, || 8)
+        .when("Higher with --flash-io threads on devices that want many reads at once.");
+
+    /// Share of the bytes written that may be lately read items carried forward out of the oldest region.
+    FLASH_CARRY: Share = Opt::new("flash_carry", Share { max: 90 }, || 5).when(
+        "Higher to keep what is read longer than what is not, at the price of that much more written; 0 drops regions whole.",
+    );
+
+    /// Memory that the index of the SSD tier may take: about 9.2 bytes an item. At the limit, new items push others out. 0 takes
+    /// half of what --memory leaves of the machine's memory, or of its control group's.
+    FLASH_INDEX_MEMORY: Size<u64> = Opt::new("flash_index_memory", Size::in_bytes(0, 64 * TIB), || 0).when(
+        "To name the sum of what the node takes, or where moneta_flash_index_evictions_total grows and the machine has memory \
+         to give. At least 64 KiB for each shard of the index (16 to 4096 of them) are taken whatever is said here.",
+    );
+
+    /// Bytes a day that may be written to SSD, to spare the device; 0 sets no limit.
+    FLASH_WRITE_BUDGET: Size<u64> = Opt::new("flash_write_budget", Size::in_bytes(0, 1_024 * TIB), || 0).when(
+        "When the load would wear the device out early: its rated endurance over the days it has to last. What is over \
+         the budget is kept in RAM only.",
+    );
+}
+
+/// The largest region, bytes.
+const REGION_MAX: u64 = 256 * MIB;
 
 /// What devices are read and written in.
 const BLOCK: u64 = 4 * KIB;
@@ -26,31 +120,23 @@ pub struct FlashSettings {
 
 impl FlashSettings {
     /// The SSD tier in force.
-    pub fn new(resolved: &Resolved) -> Self {
-        let devices = devices(resolved);
+    pub fn new(options: &Values) -> Self {
         let engine = FlashConfig {
-            devices,
-            region_bytes: narrow(resolved, Id::FlashRegionSize),
-            region_bytes_kept: !resolved.is_set(Id::FlashRegionSize),
-            start_empty: switch(resolved, Id::FlashStartEmpty),
-            item_max: narrow(resolved, Id::MaxItemSize),
-            flush_interval: duration(resolved, Id::FlashFlushInterval),
-            durability: match word(resolved, Id::FlashDurability) {
-                "every-write" => Durability::EveryWrite,
-                _ => Durability::Interval,
-            },
-            wait_limit: duration(resolved, Id::FlashTimeout),
-            stop_limit: duration(resolved, Id::FlashStopTimeout),
-            io: match word(resolved, Id::FlashIo) {
-                "uring" => Io::Uring,
-                "threads" => Io::Threads,
-                _ => Io::Auto,
-            },
-            direct: switch(resolved, Id::FlashDirect),
-            io_threads: narrow(resolved, Id::FlashIoThreads),
-            carry_percent: percent(resolved, Id::FlashCarry),
-            index_bytes: index_bytes(resolved),
-            threads: narrow(resolved, Id::Threads),
+            devices: options.get(&FLASH),
+            region_bytes: options.get(&FLASH_REGION_SIZE),
+            region_bytes_kept: !options.is_set(&FLASH_REGION_SIZE),
+            start_empty: options.get(&FLASH_START_EMPTY),
+            item_max: options.get(&MAX_ITEM_SIZE),
+            flush_interval: options.get(&FLASH_FLUSH_INTERVAL),
+            durability: options.get(&FLASH_DURABILITY),
+            wait_limit: options.get(&FLASH_TIMEOUT),
+            stop_limit: options.get(&FLASH_STOP_TIMEOUT),
+            io: options.get(&FLASH_IO),
+            direct: options.get(&FLASH_DIRECT),
+            io_threads: options.get(&FLASH_IO_THREADS),
+            carry_percent: options.get(&FLASH_CARRY),
+            index_bytes: index_bytes(options),
+            threads: options.get(&THREADS),
             progress: Default::default(),
         };
         Self { engine }
@@ -59,68 +145,51 @@ impl FlashSettings {
 
 /// What the index may take: what was said, or half of what the RAM tier leaves, so that buffers and connections have the
 /// other half.
-fn index_bytes(resolved: &Resolved) -> u64 {
-    match number(resolved, Id::FlashIndexMemory) {
-        0 => (machine::memory().saturating_sub(number(resolved, Id::Memory)) / 2).max(INDEX_LEAST),
+fn index_bytes(options: &Values) -> u64 {
+    match options.get(&FLASH_INDEX_MEMORY) {
+        0 => (machine::memory().saturating_sub(options.get(&MEMORY)) / 2).max(INDEX_LEAST),
         bytes => bytes,
     }
 }
 
-/// Lets the default size of regions follow the largest item. One that was chosen stays.
-pub fn fit_regions(resolved: &mut Resolved) {
-    let Kind::Size { max, .. } = Id::FlashRegionSize.spec().kind else { unreachable!("it is a size") };
-    let least = (ITEMS_PER_REGION * number(resolved, Id::MaxItemSize)).next_power_of_two().min(max);
-    let is_default = !devices(resolved).is_empty() && !resolved.is_set(Id::FlashRegionSize);
-    if is_default && number(resolved, Id::FlashRegionSize) < least {
-        let entry = resolved.entry(Id::FlashRegionSize).clone();
-        resolved.replace(Entry { value: Value::Size(least), ..entry });
-    }
+/// Bytes that a region needs for the largest item, up to a power of two and to the largest region.
+fn fitting_region(options: &Values) -> usize {
+    let fitting = region_min(options).next_power_of_two().min(REGION_MAX);
+    usize::try_from(fitting).unwrap_or(usize::MAX)
+}
+
+/// Bytes that a region must have for the largest item.
+fn region_min(options: &Values) -> u64 {
+    ITEMS_PER_REGION * options.get(&MAX_ITEM_SIZE) as u64
 }
 
 /// What cannot be had together, as far as the options alone tell; what lies on the devices is the engine's to judge.
-pub fn contradictions(resolved: &Resolved) -> Vec<Refusal> {
-    let devices = devices(resolved);
+pub fn contradictions(options: &Values) -> Vec<Refusal> {
+    let devices = options.get(&FLASH);
     let mut refusals = Vec::new();
     for (position, device) in devices.iter().enumerate() {
         if devices[..position].iter().any(|other| other.path == device.path) {
-            refusals.push(Refusal::entry(resolved.entry(Id::Flash), &twice(&device.path)));
+            refusals.push(options.refuse(&FLASH, &twice(&device.path)));
         }
     }
-    let region = number(resolved, Id::FlashRegionSize);
-    let item = resolved.entry(Id::MaxItemSize);
-    let least = ITEMS_PER_REGION * number(resolved, Id::MaxItemSize);
-    let Kind::Size { max, .. } = Id::FlashRegionSize.spec().kind else { unreachable!("it is a size") };
-    if least > max {
-        let range = format!("at most {} where items are kept on SSD", Value::Size(max / ITEMS_PER_REGION));
-        refusals.push(Refusal::entry(item, &range));
+    let (region, least) = (options.get(&FLASH_REGION_SIZE) as u64, region_min(options));
+    if least > REGION_MAX {
+        let range = format!("at most {} where items are kept on SSD", Bytes(REGION_MAX / ITEMS_PER_REGION));
+        refusals.push(options.refuse(&MAX_ITEM_SIZE, &range));
     } else if !region.is_multiple_of(BLOCK) {
-        refusals.push(Refusal::entry(resolved.entry(Id::FlashRegionSize), "a multiple of 4KiB"));
+        refusals.push(options.refuse(&FLASH_REGION_SIZE, "a multiple of 4KiB"));
     } else if region < least {
         let range = format!(
             "at least {}, four times the largest value, which is {} ({})",
-            Value::Size(least.next_multiple_of(BLOCK)),
-            item.value,
-            item.origin
+            Bytes(least.next_multiple_of(BLOCK)),
+            Bytes(options.get(&MAX_ITEM_SIZE) as u64),
+            options.origin(&MAX_ITEM_SIZE)
         );
-        refusals.push(Refusal::entry(resolved.entry(Id::FlashRegionSize), &range));
+        refusals.push(options.refuse(&FLASH_REGION_SIZE, &range));
     }
     refusals
 }
 
 fn twice(path: &Path) -> String {
     format!("different devices, and {} stands there twice", path.display())
-}
-
-fn devices(resolved: &Resolved) -> Vec<DeviceConfig> {
-    match resolved.value(Id::Flash) {
-        Value::Devices(devices) => devices.clone(),
-        other => unreachable!("the table makes these devices, not {other:?}"),
-    }
-}
-
-fn percent(resolved: &Resolved, id: Id) -> u8 {
-    match resolved.value(id) {
-        Value::Percent(share) => *share,
-        other => unreachable!("the table makes {id:?} a share, not {other:?}"),
-    }
 }

@@ -1,17 +1,36 @@
-//! Which engine each tier of a node has, checked against each other: what can be stacked, and why the rest cannot.
+//! Which engine each tier of a node has: what can be stacked, and why the rest cannot.
 
+use moneta_remote::RemoteConfig;
 use moneta_remote::wire::Protocol;
-use moneta_remote::{Address, RemoteConfig};
-use moneta_store::{KeyHash, Promotion};
+use moneta_store::Promotion;
 
-use crate::options::flash::{self, FlashSettings};
+use crate::options::declaration::{Declaration, Opt, Section, section};
+use crate::options::kinds::promotion::PromotionRule;
+use crate::options::kinds::tier::{Tier, TierChoice};
 use crate::options::report::Refusal;
-use crate::options::resolve::Resolved;
-use crate::options::settings::{duration, narrow, number, word};
-use crate::options::table::{Group, Id, TABLE};
-use crate::options::tier::TierChoice;
-use crate::options::value::Value;
-use crate::options::{lmdb, rocks};
+use crate::options::sections::flash::{self, FlashSettings};
+use crate::options::sections::lmdb::{self, LmdbSettings};
+use crate::options::sections::remote;
+use crate::options::sections::rocks::{self, RocksSettings};
+use crate::options::values::Values;
+
+section! {
+    "Tiers";
+
+    /// The upper tier, which has the hot items: RAM of this process, a server of its own, or none.
+    L1: Tier = Opt::new("l1", Tier(&["memory", "none"]), || TierChoice::Memory).when(
+        "remote: to keep a memcached that is there already, as in deploy/split; none where the node is itself the L2 of another.",
+    );
+
+    /// The lower tier, which has every item; auto is the engine that was given a place (--flash, --rocks, --lmdb), or none.
+    L2: Tier = Opt::new("l2", Tier(&["auto", "flash", "rocks", "lmdb", "none"]), || TierChoice::Auto).when(
+        "remote: where the L2 is a process of its own. With --l1 none and --l2 remote: the node is a proxy of that server.",
+    );
+
+    /// Which hits in L2 bring their item into L1: always, the second of an item, or that share of them.
+    PROMOTE: PromotionRule = Opt::new("promote", PromotionRule, || Promotion::Always)
+        .when("second or a share such as 25% when many items are read once: less of them push others out of L1.");
+}
 
 /// The tiers of a node.
 #[derive(Clone, Debug)]
@@ -43,9 +62,9 @@ pub enum Lower {
     /// Regions on SSD.
     Flash(Box<FlashSettings>),
     /// RocksDB.
-    Rocks(Box<rocks::RocksSettings>),
+    Rocks(Box<RocksSettings>),
     /// LMDB.
-    Lmdb(Box<lmdb::LmdbSettings>),
+    Lmdb(Box<LmdbSettings>),
     /// A server of its own.
     Remote(Box<RemoteConfig>),
 }
@@ -61,20 +80,20 @@ pub struct Between {
 
 impl StackSettings {
     /// The tiers in force.
-    pub fn new(resolved: &Resolved) -> Self {
-        let upper = match choice(resolved, Id::L1) {
+    pub fn new(options: &Values) -> Self {
+        let upper = match options.get(&L1) {
             TierChoice::None => Upper::None,
             TierChoice::Remote(address) => {
-                Upper::Remote(Box::new(remote(resolved, address)), narrow(resolved, Id::RemotePieceSize))
+                Upper::Remote(Box::new(remote::server(options, address)), options.get(&remote::REMOTE_PIECE_SIZE))
             }
             _ => Upper::Memory,
         };
-        let lower = match lower_choice(resolved) {
-            TierChoice::Flash => Lower::Flash(Box::new(FlashSettings::new(resolved))),
-            TierChoice::Rocks => Lower::Rocks(Box::new(rocks::RocksSettings::new(resolved))),
-            TierChoice::Lmdb => Lower::Lmdb(Box::new(lmdb::LmdbSettings::new(resolved))),
+        let lower = match lower_choice(options) {
+            TierChoice::Flash => Lower::Flash(Box::new(FlashSettings::new(options))),
+            TierChoice::Rocks => Lower::Rocks(Box::new(RocksSettings::new(options))),
+            TierChoice::Lmdb => Lower::Lmdb(Box::new(LmdbSettings::new(options))),
             TierChoice::Remote(address) => {
-                let mut config = remote(resolved, &address);
+                let mut config = remote::server(options, address);
                 if !matches!(upper, Upper::None) {
                     // Only these commands tell when an item expires, which has to be known above.
                     config.protocol = Some(Protocol::Meta);
@@ -83,8 +102,8 @@ impl StackSettings {
             }
             _ => Lower::None,
         };
-        let budget = number(resolved, Id::FlashWriteBudget);
-        let between = Between { promotion: promotion(resolved), write_budget: (budget > 0).then_some(budget) };
+        let budget = options.get(&flash::FLASH_WRITE_BUDGET);
+        let between = Between { promotion: options.get(&PROMOTE), write_budget: (budget > 0).then_some(budget) };
         Self { upper, lower, between }
     }
 
@@ -94,127 +113,91 @@ impl StackSettings {
     }
 }
 
-/// The engines that keep items in a place of their own, with the option that gives it and the options about it.
-const PLACES: [(TierChoice, Id, Group); 3] = [
-    (TierChoice::Flash, Id::Flash, Group::Flash),
-    (TierChoice::Rocks, Id::Rocks, Group::Rocks),
-    (TierChoice::Lmdb, Id::Lmdb, Group::Lmdb),
+/// An engine that keeps items in a place of its own.
+struct Placed {
+    engine: TierChoice,
+    place: &'static dyn Declaration,
+    section: &'static Section,
+}
+
+static PLACED: [Placed; 3] = [
+    Placed { engine: TierChoice::Flash, place: &flash::FLASH, section: &flash::SECTION },
+    Placed { engine: TierChoice::Rocks, place: &rocks::ROCKS, section: &rocks::SECTION },
+    Placed { engine: TierChoice::Lmdb, place: &lmdb::LMDB, section: &lmdb::SECTION },
 ];
 
-/// The engine of the lower tier, where the choice is left to it the first one that has a place.
-fn lower_choice(resolved: &Resolved) -> TierChoice {
-    match choice(resolved, Id::L2) {
-        TierChoice::Auto => {
-            let placed = PLACES.iter().find(|(_, place, _)| has_place(resolved, *place));
-            placed.map_or(TierChoice::None, |(engine, ..)| engine.clone())
-        }
-        chosen => chosen.clone(),
+impl Placed {
+    fn has_place(&self, options: &Values) -> bool {
+        !self.place.in_force(options).is_empty()
     }
 }
 
-fn has_place(resolved: &Resolved, id: Id) -> bool {
-    match resolved.value(id) {
-        Value::Devices(devices) => !devices.is_empty(),
-        Value::Place(place) => place.is_some(),
-        other => unreachable!("the table makes {id:?} a place, not {other:?}"),
+/// The engine of the lower tier, where the choice is left to it the first one that has a place.
+fn lower_choice(options: &Values) -> TierChoice {
+    match options.get(&L2) {
+        TierChoice::Auto => {
+            let placed = PLACED.iter().find(|placed| placed.has_place(options));
+            placed.map_or(TierChoice::None, |placed| placed.engine.clone())
+        }
+        chosen => chosen,
     }
 }
 
 /// What cannot be stacked, and options of tiers that are not there.
-pub fn contradictions(resolved: &Resolved) -> Vec<Refusal> {
+pub fn contradictions(options: &Values) -> Vec<Refusal> {
     let mut refusals = Vec::new();
-    let mut refuse = |id: Id, range: &str| refusals.push(Refusal::entry(resolved.entry(id), range));
-    let (upper, lower) = (choice(resolved, Id::L1), lower_choice(resolved));
-    if matches!((upper, &lower), (TierChoice::None, TierChoice::None)) {
-        refuse(Id::L1, "memory or a remote server where l2 is none: a node needs one tier at least to keep items in");
+    let mut refuse = |option: &dyn Declaration, range: &str| refusals.push(options.refuse(option, range));
+    let (upper, lower) = (options.get(&L1), lower_choice(options));
+    if matches!((&upper, &lower), (TierChoice::None, TierChoice::None)) {
+        refuse(&L1, "memory or a remote server where l2 is none: a node needs one tier at least to keep items in");
     }
-    if let (TierChoice::Remote(above), TierChoice::Remote(below)) = (upper, &lower)
+    if let (TierChoice::Remote(above), TierChoice::Remote(below)) = (&upper, &lower)
         && above == below
     {
-        refuse(Id::L2, "another server than l1's: its items would be taken for those of the upper tier");
+        refuse(&L2, "another server than l1's: its items would be taken for those of the upper tier");
     }
-    if matches!(lower, TierChoice::Remote(_)) && *upper != TierChoice::None && is_without_expiry(resolved) {
+    if matches!(lower, TierChoice::Remote(_)) && upper != TierChoice::None && is_without_expiry(options) {
         let range = "auto or meta where l2 is a remote server under an l1: the other protocols do not tell when an item \
                      expires, so that it would live on above";
-        refuse(Id::RemoteProtocol, range);
+        refuse(&remote::REMOTE_PROTOCOL, range);
     }
-    for (engine, place, group) in &PLACES {
-        let (chosen, placed) = (lower == *engine, has_place(resolved, *place));
-        let name = place.spec().key;
-        if chosen && !placed {
-            refuse(Id::L2, &format!("given together with {name}, which says where items are kept"));
+    for placed in &PLACED {
+        let (is_chosen, has_place) = (lower == placed.engine, placed.has_place(options));
+        let with_place = format!("given together with {}, which says where items are kept", placed.place.about().key);
+        if is_chosen && !has_place {
+            refuse(&L2, &with_place);
         }
-        if placed && !chosen {
+        if has_place && !is_chosen {
             let in_force = format!("left out where l2 is {lower}: items are kept in one place only");
-            refuse(*place, &in_force);
+            refuse(placed.place, &in_force);
         }
-        if !placed {
-            let range = format!("given together with {name}, which says where items are kept");
-            changed(resolved, *group).for_each(|id| refuse(id, &range));
+        if !has_place {
+            changed(options, placed.section).for_each(|option| refuse(option, &with_place));
         }
     }
-    let remote = |tier: &TierChoice| matches!(tier, TierChoice::Remote(_));
-    if !remote(upper) && !remote(&lower) {
+    let is_remote = |tier: &TierChoice| matches!(tier, TierChoice::Remote(_));
+    if !is_remote(&upper) && !is_remote(&lower) {
         let range = "given together with a remote server as l1 or l2";
-        changed(resolved, Group::Remote).for_each(|id| refuse(id, range));
+        changed(options, &remote::SECTION).for_each(|option| refuse(option, range));
     }
-    if (*upper == TierChoice::None || lower == TierChoice::None) && is_changed(resolved, Id::Promote) {
-        refuse(Id::Promote, "given together with two tiers, between which items are moved");
+    if (upper == TierChoice::None || lower == TierChoice::None) && options.is_changed(&PROMOTE) {
+        refuse(&PROMOTE, "given together with two tiers, between which items are moved");
     }
-    if let TierChoice::Flash = lower {
-        refusals.extend(flash::contradictions(resolved));
-    }
-    if let TierChoice::Rocks = lower {
-        refusals.extend(rocks::contradictions(resolved));
-    }
-    if let TierChoice::Lmdb = lower {
-        refusals.extend(lmdb::contradictions(resolved));
-    }
+    refusals.extend(match lower {
+        TierChoice::Flash => flash::contradictions(options),
+        TierChoice::Rocks => rocks::contradictions(options),
+        TierChoice::Lmdb => lmdb::contradictions(options),
+        TierChoice::Auto | TierChoice::None | TierChoice::Memory | TierChoice::Remote(_) => Vec::new(),
+    });
     refusals
 }
 
-fn is_without_expiry(resolved: &Resolved) -> bool {
-    matches!(word(resolved, Id::RemoteProtocol), "binary" | "text")
+fn is_without_expiry(options: &Values) -> bool {
+    matches!(options.get(&remote::REMOTE_PROTOCOL), Some(Protocol::Binary | Protocol::Text))
 }
 
-/// The options of a group that are not at their default. Of a tier that is not there they would have no effect; at its
+/// The options of a section that are not at their default. Of a tier that is not there they would have no effect; at its
 /// default an option does no harm, as a file may list them all.
-fn changed(resolved: &Resolved, group: Group) -> impl Iterator<Item = Id> {
-    TABLE.iter().filter(move |spec| spec.group == group).map(|spec| spec.id).filter(|id| is_changed(resolved, *id))
-}
-
-fn is_changed(resolved: &Resolved, id: Id) -> bool {
-    let spec = id.spec();
-    spec.kind.read(spec.default).as_ref() != Some(resolved.value(id))
-}
-
-fn remote(resolved: &Resolved, address: &Address) -> RemoteConfig {
-    RemoteConfig {
-        protocol: match word(resolved, Id::RemoteProtocol) {
-            "meta" => Some(Protocol::Meta),
-            "binary" => Some(Protocol::Binary),
-            "text" => Some(Protocol::Text),
-            _ => None,
-        },
-        connections: narrow(resolved, Id::RemoteConnections),
-        request_timeout: duration(resolved, Id::RemoteTimeout),
-        connect_timeout: duration(resolved, Id::RemoteConnectTimeout),
-        item_max: narrow(resolved, Id::MaxItemSize),
-        // How keys are hashed is for the stack to choose: all its stores do it alike.
-        ..RemoteConfig::new(address.clone(), KeyHash::seeded(0))
-    }
-}
-
-fn choice(resolved: &Resolved, id: Id) -> &TierChoice {
-    match resolved.value(id) {
-        Value::Tier(choice) => choice,
-        other => unreachable!("the table makes {id:?} a tier, not {other:?}"),
-    }
-}
-
-fn promotion(resolved: &Resolved) -> Promotion {
-    match resolved.value(Id::Promote) {
-        Value::Promotion(promotion) => *promotion,
-        other => unreachable!("the table makes this a promotion, not {other:?}"),
-    }
+fn changed<'a>(options: &'a Values, section: &Section) -> impl Iterator<Item = &'static dyn Declaration> + use<'a> {
+    section.options.iter().copied().filter(|option| options.is_changed(*option))
 }

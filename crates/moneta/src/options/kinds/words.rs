@@ -1,0 +1,59 @@
+//! Kinds whose values are words out of a few.
+
+use moneta_server::config::Commands;
+
+use crate::options::kinds::Kind;
+
+/// One of a few words, each with the value it stands for.
+pub struct Choice<T: 'static>(pub &'static [(&'static str, T)]);
+
+/// Commands of operators, separated by commas, or `none`.
+pub struct CommandList;
+
+impl<T> Choice<T> {
+    fn joined(&self, separator: &str) -> String {
+        let words: Vec<&str> = self.0.iter().map(|(word, _)| *word).collect();
+        words.join(separator)
+    }
+}
+
+impl<T: Clone + PartialEq + Sync> Kind for Choice<T> {
+    type Value = T;
+
+    fn read(&self, text: &str) -> Option<T> {
+        self.0.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone())
+    }
+
+    fn write(&self, value: &T) -> String {
+        // Only a default that no word stands for is written as nothing; a test reads every default back.
+        self.0.iter().find(|(_, candidate)| candidate == value).map_or_else(String::new, |(word, _)| (*word).into())
+    }
+
+    fn range(&self) -> String {
+        format!("one of {}", self.joined(", "))
+    }
+
+    fn placeholder(&self) -> String {
+        self.joined("|")
+    }
+}
+
+impl Kind for CommandList {
+    type Value = Commands;
+
+    fn read(&self, text: &str) -> Option<Commands> {
+        text.parse().ok()
+    }
+
+    fn write(&self, commands: &Commands) -> String {
+        commands.to_string()
+    }
+
+    fn range(&self) -> String {
+        format!("`none`, or some of {}, separated by commas", Commands::ALL)
+    }
+
+    fn placeholder(&self) -> String {
+        "COMMANDS".into()
+    }
+}

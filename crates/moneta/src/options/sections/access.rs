@@ -1,0 +1,101 @@
+//! Who may connect, and which commands are obeyed.
+
+use std::time::Duration;
+
+use moneta_server::auth::{AuthMode, Authenticator};
+use moneta_server::config::{Commands, ServerConfig};
+use moneta_server::node::NodeSettings;
+
+use crate::options::declaration::{Opt, section};
+use crate::options::kinds::numbers::{Number, Seconds, Switch};
+use crate::options::kinds::paths::File;
+use crate::options::kinds::words::CommandList;
+use crate::options::live::Effect;
+use crate::options::report::Refusal;
+use crate::options::values::Values;
+use crate::users;
+
+section! {
+    "Access";
+
+    /// File of `user:password` lines; clients have to log in, by the text protocol's `set` or, with --enable-sasl, by SASL PLAIN.
+    AUTH_FILE: File = Opt::new("auth_file", File, || None)
+        .short('Y')
+        .example("\"\"")
+        .live(|change| match (change.from, change.to) {
+            (Some(_), Some(path)) => {
+                let users = users::read(&path)?;
+                Effect::now(|running| {
+                    running.node.authenticator.reload(users);
+                    tracing::info!("users read again");
+                    Ok(())
+                })
+            }
+            // Logins cannot be turned on or off for connections that are open.
+            _ => Ok(Effect::AfterRestart),
+        })
+        .when("When others can reach the port. SIGHUP reads the file again; turning logins on or off needs a restart.");
+
+    /// SASL PLAIN on the binary protocol, for the users of --auth-file; the text protocol is refused.
+    ENABLE_SASL: Switch = Opt::new("enable_sasl", Switch, || false)
+        .short('S')
+        .when("When clients authenticate with SASL.");
+
+    /// How long a client that has to log in may take for it before it is closed; 0 sets no limit.
+    LOGIN_TIMEOUT: Seconds = Opt::new("login_timeout", Seconds { min: 0, max: 3_600 }, || Duration::from_secs(10))
+        .when("Longer where clients keep connections in a pool before they log in.");
+
+    /// Log-ins that a connection may fail: with the last of them nothing more is read, and it is closed two seconds later.
+    LOGIN_ATTEMPTS: Number<u32> = Opt::new("login_attempts", Number { min: 1, max: 1_000_000 }, || 5)
+        .when("Higher where people type passwords by hand.");
+
+    /// Obey the `shutdown` command.
+    ENABLE_SHUTDOWN: Switch = Opt::new("enable_shutdown", Switch, || false)
+        .short('A')
+        .when("In test setups. Any client may then stop the node.");
+
+    /// Refuse the `flush_all` command.
+    DISABLE_FLUSH_ALL: Switch = Opt::new("disable_flush_all", Switch, || false)
+        .short('F')
+        .when("When no client should be able to empty the cache.");
+
+    /// Refuse to list keys (`lru_crawler metadump` and `mgdump`).
+    DISABLE_DUMPING: Switch = Opt::new("disable_dumping", Switch, || false).short('X').when("When keys are secrets.");
+
+    /// Refuse the `watch` command.
+    DISABLE_WATCH: Switch = Opt::new("disable_watch", Switch, || false).short('W').when("When keys are secrets.");
+
+    /// Commands of operators that clients may give, as far as the switches above allow them; others are refused.
+    ADMIN_COMMANDS: CommandList = Opt::new("admin_commands", CommandList, || Commands::ALL).when(
+        "none, or fewer, where clients are not operators; a [[listener]] with admin_commands of its own, such as a Unix socket, \
+         is then the operators' door.",
+    );
+}
+
+/// Who may log in, and how.
+///
+/// # Errors
+/// As [`users::read`].
+pub fn authenticator(options: &Values) -> anyhow::Result<Authenticator> {
+    let Some(path) = options.get(&AUTH_FILE) else { return Ok(Authenticator::off()) };
+    let mode = if options.get(&ENABLE_SASL) { AuthMode::Sasl } else { AuthMode::Text };
+    Ok(Authenticator::new(mode, users::read(&path)?))
+}
+
+/// Tells the server which commands it obeys, and sessions what a log-in may take.
+pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSettings) {
+    server.commands = options.get(&ADMIN_COMMANDS);
+    node.login_timeout = u32::try_from(options.get(&LOGIN_TIMEOUT).as_secs()).unwrap_or(u32::MAX);
+    node.login_attempts = options.get(&LOGIN_ATTEMPTS);
+    node.shutdown_enabled = options.get(&ENABLE_SHUTDOWN);
+    node.flush_enabled = !options.get(&DISABLE_FLUSH_ALL);
+    node.dump_enabled = !options.get(&DISABLE_DUMPING);
+    node.watch_enabled = !options.get(&DISABLE_WATCH);
+}
+
+/// What cannot be had together.
+pub fn contradictions(options: &Values) -> Vec<Refusal> {
+    let without_users = options.get(&ENABLE_SASL) && options.get(&AUTH_FILE).is_none();
+    let range = "given together with auth_file, the file of users who may log in";
+    without_users.then(|| options.refuse(&ENABLE_SASL, range)).into_iter().collect()
+}

@@ -1,0 +1,87 @@
+//! Memory: for items, and for what clients have not sent whole or not read.
+
+use moneta_memory::MemoryConfig;
+use moneta_server::node::NodeSettings;
+
+use crate::options::declaration::{Opt, section};
+use crate::options::kinds::numbers::{Size, Switch};
+use crate::options::kinds::units::{Bytes, GIB, KIB, MIB, TIB};
+use crate::options::live::Effect;
+use crate::options::report::Refusal;
+use crate::options::values::Values;
+
+section! {
+    "Memory";
+
+    /// Memory for items with all their bookkeeping; a number without a suffix is in MiB.
+    MEMORY: Size<u64> = Opt::new("memory", Size::in_mebibytes(8 * MIB, 16 * TIB), || 64 * MIB)
+        .short('m')
+        .alias("memory-limit")
+        .live(|change| {
+            Effect::now(move |running| {
+                // Where the option is the same, what a client has set by `cache_memlimit` stays.
+                let fits = change.from == change.to || (running.resize)(change.to);
+                anyhow::ensure!(fits, "memory: the store cannot take {} bytes", change.to);
+                Ok(())
+            })
+        })
+        .when("Always in production; operating.md says how to size it.");
+
+    /// Memory for what clients have not sent whole or not read: requests, replies, reads from SSD under way; for values over 32
+    /// MiB, the default is eight times --max-item-size.
+    CLIENT_MEMORY: Size<usize> = Opt::new("client_memory", Size::in_mebibytes(16 * MIB, TIB), || 256 << 20)
+        .adjusted(|options, default| default.max(options.get(&MAX_ITEM_SIZE).saturating_mul(CLIENT_MEMORY_ITEMS)))
+        .when(
+            "Higher for very many clients with large values, lower where memory is tight. When it is nearly used up, requests \
+             over 128 KiB are refused and the connections that hold most are closed; operating.md has the rules.",
+        );
+
+    /// When full, refuse to store rather than evict.
+    NO_EVICT: Switch = Opt::new("no_evict", Switch, || false)
+        .short('M')
+        .alias("disable-evictions")
+        .when("When losing an item is worse than failing to store one.");
+
+    /// Largest value; a number without a suffix is in bytes.
+    MAX_ITEM_SIZE: Size<usize> = Opt::new("max_item_size", Size::in_bytes(KIB, GIB), || 1 << 20)
+        .short('I')
+        .when("When values over 1 MiB have to be stored. Two of them and some bookkeeping have to fit into --memory.");
+}
+
+/// Least of the client memory, in largest values: a request is admitted if it takes half of what is left up to seven eighths.
+const CLIENT_MEMORY_ITEMS_MIN: usize = 4;
+/// Client memory in largest values, where it is not set and the values are large.
+const CLIENT_MEMORY_ITEMS: usize = 8;
+
+/// Tells sessions what they may store and hold.
+pub fn configure(options: &Values, node: &mut NodeSettings) {
+    node.item_max = options.get(&MAX_ITEM_SIZE);
+    node.memory = options.get(&MEMORY);
+    node.client_memory = options.get(&CLIENT_MEMORY);
+    node.evictions = !options.get(&NO_EVICT);
+}
+
+/// What cannot be had together; `in_ram`: whether items are held in RAM of this process.
+pub fn contradictions(options: &Values, in_ram: bool) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    let item_max = options.get(&MAX_ITEM_SIZE);
+    let needed = MemoryConfig::limit_min(item_max);
+    if in_ram && needed > options.get(&MEMORY) {
+        let range = format!(
+            "so that two such values and their bookkeeping, {}, fit into memory, which is {} ({})",
+            Bytes(needed.next_multiple_of(MIB)),
+            Bytes(options.get(&MEMORY)),
+            options.origin(&MEMORY)
+        );
+        refusals.push(options.refuse(&MAX_ITEM_SIZE, &range));
+    }
+    let needed = item_max.saturating_mul(CLIENT_MEMORY_ITEMS_MIN);
+    if options.get(&CLIENT_MEMORY) < needed {
+        let range = format!(
+            "at least four times --max-item-size, {}, so that a request with such a value can be waited for",
+            Bytes((needed as u64).next_multiple_of(MIB))
+        );
+        refusals.push(options.refuse(&CLIENT_MEMORY, &range));
+    }
+    refusals
+}

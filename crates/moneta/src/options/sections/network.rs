@@ -1,0 +1,113 @@
+//! Where clients connect, and what a connection may take.
+
+use std::time::Duration;
+
+use moneta_server::config::ServerConfig;
+use moneta_server::node::NodeSettings;
+
+use crate::options::declaration::{Declaration, Opt, section};
+use crate::options::kinds::address::{Addresses, ListenAddress};
+use crate::options::kinds::numbers::{Mode, Number, OptionalPort, Seconds, Size};
+use crate::options::kinds::paths::File;
+use crate::options::kinds::units::{GIB, KIB};
+use crate::options::report::Refusal;
+use crate::options::values::Values;
+
+section! {
+    "Network";
+
+    /// TCP port for clients, on every address of --listen that has none of its own; 0 takes a free one.
+    PORT: Number<u16> = Opt::new("port", Number { min: 0, max: 65_535 }, || 11_211)
+        .short('p')
+        .when("When 11211 is taken, or several nodes share a machine. (memcached's -p 0 closes TCP; here --listen '' does.)");
+
+    /// TCP addresses to listen on; may be repeated.
+    LISTEN: Addresses = Opt::new("listen", Addresses, || vec![ListenAddress { host: "127.0.0.1".into(), port: None }])
+        .short('l')
+        .when(
+            "When clients are on other machines: name the interface they come through, or 0.0.0.0 and :: for all, and read \
+             operating.md on access first. An empty value listens on no TCP address.",
+        );
+
+    /// TCP port for bulk traffic, on the hosts of --listen: what comes through it leaves the RAM tier as it is; 0 takes a free
+    /// one.
+    BATCH_PORT: OptionalPort = Opt::new("batch_port", OptionalPort, || None)
+        .example("11212")
+        .when("When loads, refreshes or copies of much data run beside interactive traffic: send them there. 11212 is usual.");
+
+    /// Unix socket to listen on, in place of TCP unless --listen is given too.
+    UNIX_SOCKET: File = Opt::new("unix_socket", File, || None)
+        .short('s')
+        .example("\"\"")
+        .when("When clients run on the same machine and file permissions are to decide who may connect.");
+
+    /// Permissions of the Unix socket.
+    UNIX_MASK: Mode = Opt::new("unix_mask", Mode, || 0o700)
+        .short('a')
+        .when("When clients run as another user than the node: 770 admits its group, 777 everybody.");
+
+    /// Connections the kernel keeps waiting for each listener.
+    BACKLOG: Number<u32> = Opt::new("backlog", Number { min: 1, max: 65_535 }, || 1024)
+        .short('b')
+        .alias("listen-backlog")
+        .when("When many clients connect at the same moment and see timeouts; the kernel caps it at net.core.somaxconn.");
+
+    /// Most client connections at once; more are told so and closed.
+    MAX_CONNECTIONS: Number<usize> = Opt::new("max_connections", Number { min: 1, max: 1_000_000 }, || 1024)
+        .short('c')
+        .alias("conn-limit")
+        .when("When clients times their pool size comes near it. Each needs a file descriptor.");
+
+    /// Close connections that sent nothing for this long; 0 never does.
+    IDLE_TIMEOUT: Seconds = Opt::new("idle_timeout", Seconds { min: 0, max: 31_536_000 }, || Duration::ZERO)
+        .extended()
+        .when("When clients vanish without closing, as behind some load balancers. -o idle_timeout=N is the same.");
+
+    /// Unsent replies of one connection after which no more of its requests are executed until it reads.
+    OUTPUT_LIMIT: Size<usize> = Opt::new("output_limit", Size::in_bytes(16 * KIB, GIB), || ServerConfig::OUTPUT_LIMIT)
+        .when("Lower with very many slow readers; higher if large multi-gets over slow links stall.");
+}
+
+/// The TCP addresses; none if only Unix sockets are wanted.
+pub fn listen(options: &Values) -> Vec<ListenAddress> {
+    // As with memcached, a Unix socket takes the place of TCP; asking for both by name gives both.
+    let tcp = options.get(&UNIX_SOCKET).is_none() || options.is_set(&LISTEN);
+    if tcp { options.get(&LISTEN) } else { Vec::new() }
+}
+
+/// Tells the server what a connection may take, and sessions what `stats settings` shows of listeners.
+pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSettings) {
+    let listen = listen(options);
+    let (backlog, max_connections) = (options.get(&BACKLOG), options.get(&MAX_CONNECTIONS));
+    let idle_timeout = options.get(&IDLE_TIMEOUT);
+    server.max_connections = max_connections;
+    server.backlog = backlog;
+    server.idle_timeout = (!idle_timeout.is_zero()).then_some(idle_timeout);
+    server.output_limit = options.get(&OUTPUT_LIMIT);
+    node.max_connections = max_connections as u64;
+    node.tcp_port = if listen.is_empty() { 0 } else { options.get(&PORT) };
+    node.interface = if listen.is_empty() { String::new() } else { LISTEN.in_force(options) };
+    node.unix_socket = options.get(&UNIX_SOCKET).map(|path| path.display().to_string());
+    node.unix_mode = options.get(&UNIX_MASK);
+    node.backlog = backlog;
+    node.idle_timeout = u32::try_from(idle_timeout.as_secs()).unwrap_or(u32::MAX);
+}
+
+/// What cannot be had together; `has_more`: whether there are listeners beside those of the options.
+pub fn contradictions(options: &Values, has_more: bool) -> Vec<Refusal> {
+    let listen = listen(options);
+    let batch_port = options.get(&BATCH_PORT);
+    let is_listened_on = |port| listen.iter().any(|address| address.port.unwrap_or(options.get(&PORT)) == port);
+    let mut refusals = Vec::new();
+    if listen.is_empty() && options.get(&UNIX_SOCKET).is_none() && !has_more {
+        let range = "at least one address, unless unix_socket or a [[listener]] says where to listen";
+        refusals.push(options.refuse(&LISTEN, range));
+    }
+    if batch_port.is_some() && listen.is_empty() {
+        refusals.push(options.refuse(&BATCH_PORT, "given together with a host in listen, on which it is opened"));
+    }
+    if batch_port.is_some_and(|port| port != 0 && is_listened_on(port)) {
+        refusals.push(options.refuse(&BATCH_PORT, "another port than those of port and listen"));
+    }
+    refusals
+}

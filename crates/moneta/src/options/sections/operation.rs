@@ -1,0 +1,76 @@
+//! How the node is watched, stopped and logged.
+
+use std::time::Duration;
+
+use moneta_server::config::ServerConfig;
+use moneta_server::node::NodeSettings;
+use tracing::Level;
+
+use crate::logging::{LogFormat, LogSettings};
+use crate::options::declaration::{Opt, section};
+use crate::options::kinds::address::{AdminAddress, HostPort};
+use crate::options::kinds::numbers::{Count, Seconds};
+use crate::options::kinds::words::Choice;
+use crate::options::live::Effect;
+use crate::options::values::Values;
+
+section! {
+    "Operation";
+
+    /// Address of the admin HTTP listener (/metrics, /healthz, /readyz, /stats), or `off`.
+    ADMIN: AdminAddress =
+        Opt::new("admin", AdminAddress, || Some(HostPort { host: "127.0.0.1".into(), port: 11_280 }))
+            .when("When metrics are scraped from another machine, or several nodes share one. It has no authentication.");
+
+    /// How long a graceful stop goes on accepting and serving, while /readyz answers 503 already, before it drains.
+    LAME_DUCK: Seconds = Opt::new("lame_duck", Seconds { min: 0, max: 3_600 }, || Duration::ZERO)
+        .when("Behind a balancer that goes by /readyz: longer than it takes to notice, two or three of its checks.");
+
+    /// How long a graceful stop waits for replies to leave before it closes what is left.
+    DRAIN_TIMEOUT: Seconds = Opt::new("drain_timeout", Seconds { min: 0, max: 3_600 }, || ServerConfig::DRAIN_TIMEOUT)
+        .when("Longer if stopping cuts off large replies, shorter than what the supervisor waits before it kills.");
+
+    /// Form of the log on standard error.
+    LOG_FORMAT: Choice<LogFormat> =
+        Opt::new("log_format", Choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]), || LogFormat::Text)
+            .when("json where a collector reads the log.");
+
+    /// Least level that is logged.
+    LOG_LEVEL: Choice<Level> = Opt::new(
+        "log_level",
+        Choice(&[
+            ("error", Level::ERROR),
+            ("warn", Level::WARN),
+            ("info", Level::INFO),
+            ("debug", Level::DEBUG),
+            ("trace", Level::TRACE),
+        ]),
+        || Level::INFO,
+    )
+    .live(|change| Effect::now(move |running| running.log_level.set_base(change.to)))
+    .when("debug or trace while looking for a fault.");
+
+    /// Log more, whatever --log-level says: -v debug, -vv and more trace.
+    VERBOSE: Count = Opt::new("verbose", Count { max: 3 }, || 0)
+        .short('v')
+        .live(|change| {
+            // Also where the option is the same: a client may have changed the verbosity.
+            Effect::now(move |running| {
+                running.node.set_verbosity(change.to);
+                Ok(())
+            })
+        })
+        .when("On the command line while looking for a fault. It is also what `stats settings` shows as verbosity.");
+}
+
+/// What is logged, and how.
+pub fn log(options: &Values) -> LogSettings {
+    LogSettings { format: options.get(&LOG_FORMAT), base: options.get(&LOG_LEVEL), verbosity: options.get(&VERBOSE) }
+}
+
+/// Tells the server how it stops, and sessions what `stats settings` shows.
+pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSettings) {
+    server.lame_duck = options.get(&LAME_DUCK);
+    server.drain_timeout = options.get(&DRAIN_TIMEOUT);
+    node.verbosity = options.get(&VERBOSE);
+}

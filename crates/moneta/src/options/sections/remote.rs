@@ -1,0 +1,65 @@
+//! Servers in other processes as tiers.
+
+use std::time::Duration;
+
+use moneta_remote::wire::Protocol;
+use moneta_remote::{Address, RemoteConfig};
+use moneta_store::KeyHash;
+
+use crate::options::declaration::{Opt, section};
+use crate::options::kinds::numbers::{Milliseconds, Number, Size};
+use crate::options::kinds::units::{KIB, MIB};
+use crate::options::kinds::words::Choice;
+use crate::options::sections::memory::MAX_ITEM_SIZE;
+use crate::options::values::Values;
+
+section! {
+    "Remote tiers";
+
+    /// Protocol spoken with remote tiers; auto takes the meta commands where the server knows them, else binary or text.
+    REMOTE_PROTOCOL: Choice<Option<Protocol>> = Opt::new(
+        "remote_protocol",
+        Choice(&[
+            ("auto", None),
+            ("meta", Some(Protocol::Meta)),
+            ("binary", Some(Protocol::Binary)),
+            ("text", Some(Protocol::Text)),
+        ]),
+        || None,
+    )
+    .when("When a server behind a proxy answers the first probe wrongly.");
+
+    /// Connections of each worker thread to a remote tier; requests are pipelined on them.
+    REMOTE_CONNECTIONS: Number<usize> =
+        Opt::new("remote_connections", Number { min: 1, max: RemoteConfig::CONNECTIONS_MAX }, || 1)
+            .when("Higher where large values hold up small ones.");
+
+    /// How long a request to a remote tier may take: what a hung server costs a client.
+    REMOTE_TIMEOUT: Milliseconds =
+        Opt::new("remote_timeout", Milliseconds { min: 1, max: 60_000 }, || Duration::from_secs(1))
+            .when("Shorter where clients would rather go on without the answer; longer over slow networks.");
+
+    /// How long connecting to a remote tier may take.
+    REMOTE_CONNECT_TIMEOUT: Milliseconds =
+        Opt::new("remote_connect_timeout", Milliseconds { min: 1, max: 60_000 }, || Duration::from_secs(1))
+            .when("Longer over slow networks.");
+
+    /// Largest piece in which a remote L1 stores a value; larger values are cut up.
+    REMOTE_PIECE_SIZE: Size<u32> = Opt::new("remote_piece_size", Size::in_bytes(KIB, MIB), || 21 << 10).when(
+        "Larger where nearly all values are larger; the default fills a slab class of memcached but for 0.7 %, so that all pieces \
+         share one class.",
+    );
+}
+
+/// What is said of the server at `address`.
+pub fn server(options: &Values, address: Address) -> RemoteConfig {
+    RemoteConfig {
+        protocol: options.get(&REMOTE_PROTOCOL),
+        connections: options.get(&REMOTE_CONNECTIONS),
+        request_timeout: options.get(&REMOTE_TIMEOUT),
+        connect_timeout: options.get(&REMOTE_CONNECT_TIMEOUT),
+        item_max: options.get(&MAX_ITEM_SIZE),
+        // How keys are hashed is for the stack to choose: all its stores do it alike.
+        ..RemoteConfig::new(address, KeyHash::seeded(0))
+    }
+}

@@ -1,0 +1,30 @@
+//! Worker threads.
+
+use moneta_server::config::ServerConfig;
+use moneta_server::node::NodeSettings;
+
+use crate::options::declaration::{Opt, section};
+use crate::options::kinds::numbers::Number;
+use crate::options::values::Values;
+
+section! {
+    "Workers";
+
+    /// Worker threads.
+    THREADS: Number<usize> = Opt::new("threads", Number { min: 1, max: 512 }, || 4)
+        .short('t')
+        .when("Set it to the cores the node may use; more than that does not help.");
+
+    /// Requests of one connection executed in a row before others get their turn.
+    REQUESTS_PER_EVENT: Number<u32> = Opt::new("requests_per_event", Number { min: 1, max: 1_000_000 }, || 20)
+        .short('R')
+        .alias("max-reqs-per-event")
+        .when("Lower if heavy pipelining on some connections delays others.");
+}
+
+/// Tells the server how many workers it has, and how they share their time.
+pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSettings) {
+    server.workers = options.get(&THREADS);
+    node.threads = options.get(&THREADS);
+    node.requests_per_event = options.get(&REQUESTS_PER_EVENT);
+}
