@@ -300,3 +300,19 @@ fn admin_is_served_where_the_first_screen_says_or_not_at_all() {
     let silent = Node::start(&["--admin", "off"]);
     assert!(screen_line(&silent, "admin ").ends_with("off"));
 }
+
+#[test]
+fn a_client_that_takes_nothing_of_its_dump_is_closed_and_others_get_theirs() {
+    /// More than sockets hold: some 300 bytes of the dump each.
+    const KEYS: usize = 60_000;
+    let node = Node::start(&["--dump-timeout", "1s"]);
+    let stores: String = (0..KEYS).map(|key| format!("ms {key:0>250} 1 q\r\nv\r\n")).collect();
+    assert_eq!(node.exchange(&(stores + "mn\r\n")), "MN\r\n");
+    let mut stalled = node.connect();
+    stalled.write_all(b"lru_crawler metadump all\r\n").unwrap();
+    let mut first = [0; 4];
+    stalled.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"OK\r\n");
+    node.wait_for(|| !node.exchange("stats\r\n").contains("STAT idle_kicks 0\r\n"), "the client is not closed");
+    assert_eq!(node.exchange("lru_crawler metadump all\r\n").matches("key=").count(), KEYS);
+}

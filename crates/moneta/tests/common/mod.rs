@@ -130,9 +130,14 @@ impl Node {
 
     /// Waits until a line of the log holds `part`.
     pub fn wait_for_log(&self, part: &str) {
+        self.wait_for(|| self.log().contains(part), &format!("the log never says `{part}`"));
+    }
+
+    /// Waits until `holds` does; else the test fails and says `why`, with the log.
+    pub fn wait_for(&self, holds: impl Fn() -> bool, why: &str) {
         let start = Instant::now();
-        while !self.log().contains(part) {
-            assert!(start.elapsed() < PATIENCE, "the log never says `{part}`: {}", self.log());
+        while !holds() {
+            assert!(start.elapsed() < PATIENCE, "{why}: {}", self.log());
             thread::sleep(POLL);
         }
     }

@@ -66,6 +66,11 @@ section! {
     /// Unsent replies of one connection after which no more of its requests are executed until it reads.
     OUTPUT_LIMIT: Size<usize> = Opt::new("output_limit", Size::in_bytes(16 * KIB, GIB), || ServerConfig::OUTPUT_LIMIT)
         .when("Lower with very many slow readers; higher if large multi-gets over slow links stall.");
+
+    /// How long a client may take nothing of its dump of keys (`lru_crawler metadump` and `mgdump`) before it is closed; only one
+    /// dump is served at a time.
+    DUMP_TIMEOUT: Seconds = Opt::new("dump_timeout", Seconds { min: 1, max: 86_400 }, || ServerConfig::DUMP_TIMEOUT)
+        .when("Longer where what reads a dump works on each part before it reads on; shorter where others wait for theirs.");
 }
 
 /// The TCP addresses; none if only Unix sockets are wanted.
@@ -84,6 +89,7 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     server.backlog = backlog;
     server.idle_timeout = (!idle_timeout.is_zero()).then_some(idle_timeout);
     server.output_limit = options.get(&OUTPUT_LIMIT);
+    server.dump_timeout = options.get(&DUMP_TIMEOUT);
     node.max_connections = max_connections as u64;
     node.tcp_port = if listen.is_empty() { 0 } else { options.get(&PORT) };
     node.interface = if listen.is_empty() { String::new() } else { LISTEN.in_force(options) };
@@ -110,4 +116,22 @@ pub fn contradictions(options: &Values, has_more: bool) -> Vec<Refusal> {
         refusals.push(options.refuse(&BATCH_PORT, "another port than those of port and listen"));
     }
     refusals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::serve;
+    use crate::options::resolve::Resolved;
+
+    #[test]
+    fn what_is_said_of_connections_reaches_the_server() {
+        let flags = ["serve", "--idle-timeout", "9", "--dump-timeout", "7", "-b", "5"];
+        let resolved = Resolved::gather(&serve::command().get_matches_from(flags), |_| None).expect("they are allowed");
+        let (mut server, mut node) = (ServerConfig::default(), NodeSettings::default());
+        configure(&resolved.values, &mut server, &mut node);
+        assert_eq!((server.idle_timeout, node.idle_timeout), (Some(Duration::from_secs(9)), 9));
+        assert_eq!(server.dump_timeout, Duration::from_secs(7));
+        assert_eq!((server.backlog, node.backlog), (5, 5));
+    }
 }
