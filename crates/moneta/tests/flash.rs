@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 
 use common::{Node, connect, exchange, file, moneta, output, printed, refused};
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 
 /// A small tier in a temporary folder, with the smallest RAM above it.
 struct Place {
@@ -50,7 +50,7 @@ fn batch(node: &Node, requests: &str) -> String {
 fn end(mut node: Node, signal: Signal) {
     node.signal(signal);
     let status = node.wait();
-    assert_eq!(status.success(), signal == Signal::TERM, "{status:?}: {}", node.log());
+    assert_eq!(status.success(), signal == Signal::SIGTERM, "{status:?}: {}", node.log());
 }
 
 /// Values of 1 KiB that differ from key to key.
@@ -89,7 +89,7 @@ fn what_does_not_fit_into_ram_is_read_from_ssd_and_is_there_after_a_clean_stop()
     assert_eq!((stat(&node, "curr_items"), stat(&node, "get_misses")), (COUNT as u64, 0));
     assert!(stat(&node, "ram_items") < COUNT as u64 * 2 / 3, "RAM is too small for all");
     assert!(stat(&node, "tier_ssd_hits") > 0);
-    end(node, Signal::TERM);
+    end(node, Signal::SIGTERM);
     let node = place.start(&[]);
     assert_eq!(stat(&node, "flash_recovery_from_snapshot"), 1, "{}", node.log());
     assert_eq!(get_all(&node, COUNT), COUNT);
@@ -103,7 +103,7 @@ fn what_was_acknowledged_under_every_write_outlives_a_kill() {
     assert!(node.screen.iter().any(|line| line.contains("before a write is acknowledged")));
     let sets: String = (0..100).map(|number| set(&format!("key{number}"), &value(number))).collect();
     assert_eq!(node.exchange(&(sets + "delete key99\r\n")), "STORED\r\n".repeat(100) + "DELETED\r\n");
-    end(node, Signal::KILL);
+    end(node, Signal::SIGKILL);
     let node = place.start(&durable);
     assert_eq!(get_all(&node, 100), 99);
     assert_eq!(node.exchange("get key99\r\n"), "END\r\n", "what was deleted stays so");
@@ -119,7 +119,7 @@ fn what_was_stored_is_on_the_device_within_the_flush_interval() {
     while stat(&node, "extstore_bytes_written") < 1_025 {
         assert!(start.elapsed().as_secs() < 60, "it is never written");
     }
-    end(node, Signal::KILL);
+    end(node, Signal::SIGKILL);
     assert_eq!(get_all(&place.start(&[]), 1), 1);
 }
 
@@ -182,7 +182,7 @@ fn both_ways_of_reading_devices_serve_the_same() {
             assert_eq!(batch(&node, &set("key0", &value(0))), "STORED\r\n");
             node
         },
-        Signal::TERM,
+        Signal::SIGTERM,
     );
     for more in [&["--flash-io", "threads", "--flash-io-threads", "1"][..], &["--flash-direct=false"], &[]] {
         let node = place.start(more);
@@ -192,7 +192,7 @@ fn both_ways_of_reading_devices_serve_the_same() {
         let says = |part: &str| node.log().contains(part);
         assert_eq!(says("io=\"threads\""), more.contains(&"threads"), "{}", node.log());
         assert!(!more.contains(&"--flash-direct=false") || says("io=\"buffered\""), "{}", node.log());
-        end(node, Signal::TERM);
+        end(node, Signal::SIGTERM);
     }
 }
 
@@ -230,7 +230,7 @@ fn what_cannot_be_a_tier_is_refused_with_what_to_do_and_left_as_it_is() {
     let place = Place::new();
     let at = |name: &str| place.folder.path().join(name).display().to_string();
     let precious = file(place.folder.path(), "precious", "data");
-    end(place.start(&[]), Signal::TERM);
+    end(place.start(&[]), Signal::SIGTERM);
     let cases: &[(&str, &[&str])] = &[
         (&format!("{precious}:64m"), &[&precious, "not Moneta's", "name another place"]),
         (&format!("{}:1m", at("small")), &[&at("small"), "at least", "5 MiB"]),
@@ -256,12 +256,12 @@ fn a_tier_may_grow_and_keeps_what_it_has() {
     let place = Place::new();
     let node = place.start(&[]);
     assert_eq!(node.exchange(&set("key0", &value(0))), "STORED\r\n");
-    end(node, Signal::TERM);
+    end(node, Signal::SIGTERM);
     let larger = place.device().replace("24m", "40m");
     let tier = ["--flash", &larger, "--flash-region-size", "256k", "-I", "64k", "-m", "8"];
     let node = Node::start(&tier);
     assert_eq!(get_all(&node, 1), 1);
-    end(node, Signal::TERM);
+    end(node, Signal::SIGTERM);
     // Smaller than before it is refused, or starts empty and says so.
     let device = place.device();
     let tier = ["serve", "-p", "0", "--admin", "off", "--flash", &device, "--flash-region-size", "256k", "-I", "64k"];
@@ -285,7 +285,7 @@ fn a_tier_can_be_looked_at_while_no_node_has_it() {
     let sets: String = (0..1_000).map(|number| set(&format!("key{number}"), &value(number))).collect();
     assert_eq!(node.exchange(&sets), "STORED\r\n".repeat(1_000));
     assert_eq!(node.exchange("delete key0\r\nset key1 0 0 1\r\nx\r\n"), "DELETED\r\nSTORED\r\n");
-    end(node, Signal::TERM);
+    end(node, Signal::SIGTERM);
 
     let page: serde_json::Value =
         serde_json::from_str(&printed(&mut inspect(&place, &["--verify", "--json"]))).unwrap();
@@ -313,7 +313,7 @@ fn damage_is_found_named_and_served_as_misses() {
     let node = place.start(&[]);
     let sets: String = (0..1_000).map(|number| set(&format!("key{number}"), &value(number))).collect();
     assert_eq!(node.exchange(&sets), "STORED\r\n".repeat(1_000));
-    end(node, Signal::TERM);
+    end(node, Signal::SIGTERM);
     let device = place.folder.path().join("moneta.flash");
     let mut bytes = fs::read(&device).unwrap();
     let middle = value(500);

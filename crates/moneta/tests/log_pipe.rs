@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Ended, Node, connect, file, moneta};
-use rustix::process::{Pid, Signal, kill_process};
+use common::{Ended, Node, connect, file, moneta, pid};
+use nix::sys::signal::{Signal, kill};
 
 /// Far more lines than a pipe of 64 KiB and the queue of the log hold.
 const CONNECTIONS: usize = 30_000;
@@ -40,7 +40,7 @@ fn a_log_that_is_not_read_holds_up_neither_clients_nor_the_end() {
     }
     let dropped = metric(&admin, "moneta_log_lines_left_out_total{reason=\"queue\"}");
     assert!(dropped > 0.0, "the test must write more lines than are held");
-    kill_process(Pid::from_child(&child.0), Signal::TERM).expect("the node runs");
+    kill(pid(&child.0), Signal::SIGTERM).expect("the node runs");
     let start = Instant::now();
     while child.0.try_wait().expect("it is our child").is_none() {
         assert!(start.elapsed() < Duration::from_secs(60), "the node does not end");

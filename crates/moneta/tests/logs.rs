@@ -3,15 +3,15 @@
 mod common;
 
 use common::Node;
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// A node's whole log, from start to a clean end.
 fn whole_log(arguments: &[&str]) -> String {
     let mut node = Node::start(arguments);
-    node.signal(Signal::HUP);
+    node.signal(Signal::SIGHUP);
     node.wait_for_log("reloaded");
-    node.signal(Signal::TERM);
+    node.signal(Signal::SIGTERM);
     assert!(node.wait().success());
     node.log()
 }
@@ -38,7 +38,7 @@ fn a_text_log_that_is_no_terminal_has_no_colours() {
 #[test]
 fn the_level_leaves_out_what_is_less_grave() {
     let mut node = Node::start(&["--log-level", "error"]);
-    node.signal(Signal::TERM);
+    node.signal(Signal::SIGTERM);
     assert!(node.wait().success());
     assert_eq!(node.log(), "");
 }

@@ -5,14 +5,14 @@ mod common;
 use std::fs;
 
 use common::{Node, file};
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 
 const RELOADED: &str = "reloaded";
 const MIB: u64 = 1 << 20;
 
 /// Sends SIGHUP and waits until the log says `until`.
 fn reload(node: &Node, until: &str) {
-    node.signal(Signal::HUP);
+    node.signal(Signal::SIGHUP);
     node.wait_for_log(until);
 }
 

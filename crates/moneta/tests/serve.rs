@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
 use common::{Ended, Node, connect, connect_unix, exchange, file, moneta, output, printed, refused};
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 
 const HELLO: &str = "set greeting 0 60 5\r\nhello\r\nget greeting\r\n";
 const HELLO_REPLY: &str = "STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n";
@@ -126,7 +126,7 @@ fn the_shutdown_command_ends_a_node_that_allows_it() {
 
 #[test]
 fn a_signal_to_end_drains_and_leaves_status_0() {
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut node = Node::start(&[]);
         let mut idle = node.connect();
         idle.write_all(HELLO.as_bytes()).unwrap();
@@ -176,7 +176,7 @@ fn a_unix_socket_takes_the_place_of_tcp_and_has_its_permissions() {
     assert!(metadata.file_type().is_socket());
     assert_eq!(metadata.permissions().mode() & 0o777, 0o640);
     assert_eq!(exchange(connect_unix(&path).unwrap(), HELLO), HELLO_REPLY);
-    node.signal(Signal::TERM);
+    node.signal(Signal::SIGTERM);
     assert!(node.wait().success());
     assert!(!path.exists(), "a clean end removes the socket");
 }
@@ -206,7 +206,7 @@ fn a_unix_socket_somebody_serves_is_refused_and_one_left_behind_is_replaced() {
     let mut first = Node::start(&["-s", path_text]);
     let message = refused(&mut moneta(&["serve", "-s", path_text, "--admin", "off"]), 1);
     assert!(message.contains(path_text) && message.contains("another process"), "{message}");
-    first.signal(Signal::KILL);
+    first.signal(Signal::SIGKILL);
     first.wait();
     assert!(path.exists(), "a killed node leaves its socket");
     let second = Node::start(&["-s", path_text]);

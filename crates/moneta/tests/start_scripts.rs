@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Node, exchange, moneta, output, printed, refused};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -61,7 +62,7 @@ fn debians_own_file_starts_a_node() {
         let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).expect("it has a user");
         assert!(uids.split_whitespace().all(|uid| uid != "0"), "root is given up: {uids}");
     }
-    node.signal(Signal::TERM);
+    node.signal(Signal::SIGTERM);
     assert!(node.wait().success());
     assert!(!pid_file.exists(), "the file goes with the node");
 }
@@ -106,7 +107,7 @@ struct Stray(Pid);
 
 impl Drop for Stray {
     fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::KILL);
+        let _ = kill(self.0, Signal::SIGKILL);
     }
 }
 
@@ -119,14 +120,14 @@ fn a_daemon_listens_when_its_starter_returns() {
     let screen = printed(moneta(&flags).stderr(Stdio::null()));
     assert!(screen.contains(socket), "the starter shows the first screen: {screen}");
     let pid = fs::read_to_string(pid_file).expect("the number is there when the starter returns");
-    let pid = pid.trim().parse().ok().and_then(Pid::from_raw).expect("it is a number");
+    let pid = pid.trim().parse().map(Pid::from_raw).expect("it is a number");
     let _stray = Stray(pid);
     assert_eq!(exchange(common::connect_unix(socket).expect("it listens"), "mn\r\n"), "MN\r\n");
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     // Behind the name in brackets: state, parent, process group, session.
     let session = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3)).expect("it has a session");
-    assert_eq!(session, pid.as_raw_nonzero().to_string(), "it leads a session of its own");
-    kill_process(pid, Signal::TERM).expect("it runs");
+    assert_eq!(session, pid.to_string(), "it leads a session of its own");
+    kill(pid, Signal::SIGTERM).expect("it runs");
     until("its file is removed at its end", || !fs::exists(pid_file).unwrap());
 }
 

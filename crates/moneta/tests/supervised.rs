@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use common::{Node, file, moneta, refused};
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 
 /// Receives until a message has a line `wanted`; returns all lines.
 fn told(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
@@ -33,7 +33,7 @@ fn a_supervisor_is_told_of_start_service_and_end() {
     for _ in 0..3 {
         told(&socket, "WATCHDOG=1");
     }
-    node.signal(Signal::TERM);
+    node.signal(Signal::SIGTERM);
     told(&socket, "STOPPING=1");
     assert!(node.wait().success());
 }
@@ -50,7 +50,7 @@ fn files_of_the_node_are_its_users_alone() {
     let mut node = Node::start(&[&arguments[..], &listen[..]].concat());
     let mode = |path: &std::path::Path| std::fs::metadata(path).expect("it is there").mode() & 0o777;
     assert_eq!(mode(&socket), 0o666, "a socket has the mode it was given");
-    node.signal(Signal::TERM);
+    node.signal(Signal::SIGTERM);
     assert!(node.wait().success());
     let files: Vec<_> = std::fs::read_dir(&place).expect("it can be read").map(|entry| entry.unwrap().path()).collect();
     assert!(files.len() >= 2, "the file and its snapshot: {files:?}");
@@ -72,7 +72,7 @@ fn users_that_others_could_write_are_refused_and_passwords_that_all_can_read_are
     for (mode, warns) in [(0o600, false), (0o640, false), (0o644, true)] {
         set_mode(mode);
         let mut node = Node::start(&["-Y", &users]);
-        node.signal(Signal::TERM);
+        node.signal(Signal::SIGTERM);
         assert!(node.wait().success());
         assert_eq!(node.log().contains("everybody can read the passwords"), warns, "{mode:o}: {}", node.log());
     }

@@ -5,8 +5,8 @@ mod common;
 use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
 
-use common::{Ended, Node, file, moneta, output};
-use rustix::process::{Pid, Signal, kill_process};
+use common::{Ended, Node, file, moneta, output, pid};
+use nix::sys::signal::{Signal, kill};
 
 /// Two nodes in RAM; the second lacks a key, has one of its own, and three others in another form.
 fn different() -> (Node, Node) {
@@ -116,7 +116,7 @@ fn a_signal_ends_it_with_what_it_has() {
         assert_eq!(child.0.try_wait().expect("it is our child"), None, "it ends before it begins");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    kill_process(Pid::from_child(&child.0), Signal::INT).expect("it runs");
+    kill(pid(&child.0), Signal::SIGINT).expect("it runs");
     let mut text = String::new();
     child.0.stdout.take().expect("piped").read_to_string(&mut text).expect("it prints text");
     assert_eq!(child.0.wait().expect("it ends").code(), Some(2));

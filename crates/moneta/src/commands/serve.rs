@@ -13,7 +13,7 @@ use moneta_server::node::{LogLeftOut, Node, NodeSettings};
 use moneta_server::server::{RunningServer, Server};
 use moneta_server::{Admin, ByPolicy};
 use moneta_store::{Clock, Store};
-use rustix::fs::Mode;
+use nix::sys::stat::{Mode, umask};
 
 use crate::banner::{self, Reachable};
 use crate::logging::LogLevel;
@@ -57,7 +57,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let log = logging::start(operation::log(&settings))?;
     let authenticator = access::authenticator(&settings)?;
     // Whatever the node writes holds keys and values, and is its user's alone. Unix sockets have an option for theirs.
-    rustix::process::umask(Mode::from_raw_mode(0o077));
+    umask(Mode::from_bits_truncate(0o077));
     for (variable, option) in stray::misspelt(std::env::vars_os().map(|(name, _)| name)) {
         tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
     }

@@ -3,10 +3,12 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
+use nix::sys::sysinfo::sysinfo;
+
 /// Bytes of memory that this process may use: what the machine has, or the least limit of the control groups it is in.
 pub fn memory() -> u64 {
-    let system = rustix::system::sysinfo();
-    let machine = (system.totalram as u64).saturating_mul(u64::from(system.mem_unit));
+    // The call fails only for a bad pointer. Without a figure, callers take what they need at least.
+    let machine = sysinfo().map_or(0, |system| system.ram_total());
     limit(Path::new("/sys/fs/cgroup"), &read_to_string("/proc/self/cgroup").unwrap_or_default())
         .map_or(machine, |limit| limit.min(machine))
 }

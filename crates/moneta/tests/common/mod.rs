@@ -13,7 +13,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// How long anything may take; far more than it takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -75,6 +76,11 @@ impl Ended {
             thread::sleep(POLL);
         }
     }
+}
+
+/// The number of a process that was started here.
+pub fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().try_into().expect("the kernel's numbers are small"))
 }
 
 impl Drop for Ended {
@@ -169,8 +175,7 @@ impl Node {
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child.0);
-        kill_process(pid, signal).expect("the node runs");
+        kill(pid(&self.child.0), signal).expect("the node runs");
     }
 
     /// Waits for its end.
