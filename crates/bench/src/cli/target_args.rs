@@ -27,7 +27,7 @@ pub struct CpuArgs {
     client_cpus: Option<CpuList>,
 }
 
-/// CPUs on the command line; a type of its own so that clap takes the list as one value.
+/// CPUs on the command line; a newtype, so that clap takes the list as one value.
 #[derive(Debug, Clone)]
 pub struct CpuList(pub(super) Vec<usize>);
 

@@ -59,7 +59,7 @@ impl Kind for Place {
     }
 }
 
-/// Reads `PATH:SIZE`. A size without a suffix is refused: nobody means bytes, and which unit is meant is a guess.
+/// Reads `PATH:SIZE`. Refuses a size without a suffix: it is hardly meant in bytes, and the unit would be a guess.
 fn read(text: &str) -> Option<DeviceConfig> {
     let (path, amount) = text.rsplit_once(':')?;
     let has_suffix = amount.bytes().any(|byte| byte.is_ascii_alphabetic());

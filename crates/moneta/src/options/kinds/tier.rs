@@ -9,7 +9,7 @@ use crate::options::kinds::Kind;
 /// What an operator may write for a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TierChoice {
-    /// Whichever engine has a place of its own to keep items.
+    /// The engine that is given a place, or none.
     Auto,
     /// No such tier.
     None,
@@ -21,7 +21,7 @@ pub enum TierChoice {
     Rocks,
     /// LMDB.
     Lmdb,
-    /// A server of its own that speaks a memcached protocol.
+    /// A server in another process that speaks a memcached protocol.
     Remote(Address),
 }
 

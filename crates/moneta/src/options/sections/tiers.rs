@@ -50,7 +50,7 @@ pub enum Upper {
     None,
     /// RAM of this process.
     Memory,
-    /// A server of its own, and the largest piece in which it is given a value, bytes.
+    /// A server in another process, and the largest piece in which it is given a value, bytes.
     Remote(Box<RemoteConfig>, u32),
 }
 
@@ -65,7 +65,7 @@ pub enum Lower {
     Rocks(Box<RocksSettings>),
     /// LMDB.
     Lmdb(Box<LmdbSettings>),
-    /// A server of its own.
+    /// A server in another process.
     Remote(Box<RemoteConfig>),
 }
 
@@ -113,7 +113,7 @@ impl StackSettings {
     }
 }
 
-/// An engine that keeps items in a place of its own.
+/// An engine that keeps items in a place that an option gives.
 struct Placed {
     engine: TierChoice,
     place: &'static dyn Declaration,
