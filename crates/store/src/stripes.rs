@@ -108,6 +108,14 @@ impl Stripes {
         held
     }
 
+    /// Waits for the end of every change that holds a stripe now.
+    pub(crate) async fn pass_all(&self) {
+        for index in 0..STRIPES {
+            self.acquire(index).await;
+            self.0[index].release(false);
+        }
+    }
+
     async fn acquire(&self, index: usize) {
         self.0[index].lock.acquire().await.expect("a stripe is never closed").forget();
     }

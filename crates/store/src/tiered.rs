@@ -41,6 +41,7 @@ mod drivers;
 mod flush;
 mod keep;
 mod lanes;
+mod moves;
 mod promotion;
 mod reads;
 mod walk;
@@ -63,6 +64,7 @@ use admission::Admission;
 pub use config::{Promotion, TieredConfig};
 use counters::Counters;
 use lanes::Lanes;
+use moves::Moves;
 
 /// Two tiers as one store. Clones are handles on the same store, with the same policy.
 pub struct Tiered<U, L> {
@@ -93,6 +95,8 @@ struct Shared<U, L> {
     /// Seconds by which it may take place later in the lower tier.
     flush_lag: u32,
     lanes: Lanes,
+    /// Keys that move while somebody walks.
+    moves: Arc<Moves>,
     counters: Counters,
 }
 
@@ -129,6 +133,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             item_max: config.item_max,
             flush_at: AtomicU32::new(u32::MAX),
             lanes: Lanes::new(),
+            moves: Arc::default(),
             counters: Counters::default(),
         };
         shared.take_over_flush();
@@ -198,7 +203,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
     }
 
     fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.shared.walk(cursor, show)
+        self.walk_both(cursor, show)
     }
 
     fn stats(&self) -> StoreStats {

@@ -185,7 +185,7 @@ fn unexpected(written: Written) -> StoreError {
 }
 
 impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
-    async fn lock(&self, key: &Key<'_>) -> Held<'_> {
+    pub(super) async fn lock(&self, key: &Key<'_>) -> Held<'_> {
         self.stripes.lock(key.hash, &self.counters.key_waits).await
     }
 

@@ -13,7 +13,7 @@ use crate::steps::end;
 use crate::store::{Install, Tier};
 
 /// What an item takes of a device besides key and value, about: a record's header.
-const HEADER_BYTES: usize = 24;
+pub(super) const HEADER_BYTES: usize = 24;
 
 /// Where a version may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,9 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     ) -> Result<Written, StoreError> {
         let item = version.item();
         let written = if admitted == Admitted::Paid || self.shared.admits(key, item.value.len()) {
+            if self.shared.moves.is_watched() {
+                Box::pin(self.shared.note_move(key)).await;
+            }
             let below = self.shared.change_below(key, self.shared.lower.install(key, &item, Install::Set)).await;
             match below {
                 Err(error) if origin == Origin::Unchanged && error.kind() != ErrorKind::Unavailable => {
@@ -118,12 +121,17 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         let shared = &self.shared;
         bump(&shared.counters.writes_withheld);
         let item = shared.with_cas(key, item);
+        let moves_up = shared.moves.is_watched() && shared.lower.holds(key);
         if let Err(error) = shared.drop_below(key).await {
             let _ = end(self.drop_above(key)).await;
             return Err(error);
         }
         let how = if origin == Origin::Blind { self.install_above() } else { Install::Set };
-        match end(self.put_above(key, &item, how)).await {
+        let above = end(self.put_above(key, &item, how)).await;
+        if moves_up {
+            shared.moves.note_up(key);
+        }
+        match above {
             // Stored, and gone at once as the first to make room: a load that nobody waits for may be cut short so.
             Ok(Written::NotStored) => Ok(Written::Stored { cas: item.meta.cas }),
             Ok(written) => Ok(written),

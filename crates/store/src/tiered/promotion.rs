@@ -83,6 +83,11 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
         self.stripes.is_held(key.hash) || self.stripes.version(key.hash) != noted.version
     }
 
+    /// Whether what a reader found is there still: no change of the key has ended since, and nothing was flushed.
+    pub(super) fn still_holds(&self, key: &Key<'_>, noted: &Noted) -> bool {
+        self.stripes.version(key.hash) == noted.version && self.is_flush_past() == noted.flushed
+    }
+
     /// Whether the upper tier has the key.
     pub(super) async fn is_above(&self, key: &Key<'_>) -> bool {
         let above = end(self.upper.peek(key, &mut |_: &ItemRef<'_>| ())).await;

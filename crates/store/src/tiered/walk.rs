@@ -5,39 +5,168 @@
 //! show, as for reads. Whether the lower tier has an item is asked without reading a device
 //! ([`Tier::holds`]). An item that the lower tier drops between the two parts may be shown twice.
 //!
+//! In between, each batch begins with the keys that moved since the last one (`moves`): neither part might come to them.
+//!
 //! What the lower tier shows has its last access and its mark of being fetched from there: hits above are not in it.
 
-use std::sync::Arc;
+use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use super::Shared;
+use moneta_protocol::item::{Item, ItemMeta};
+
 use super::counters::bump;
-use crate::key::Key;
+use super::keep::HEADER_BYTES;
+use super::moves::{Watch, lock};
+use super::promotion::Noted;
+use super::{Shared, Tiered};
+use crate::key::{Key, OwnedKey};
+use crate::outcome::{Lookup, Step};
+use crate::steps::{end, found, pending, start};
 use crate::store::{Cursor, Tier, Walked, Walking};
 
+/// Keys that moved of which a batch shows no more: each may cost a read of a device.
+const MOVED_MAX: usize = 64;
+/// How often in a row what was found is looked at again because the key was changed before it was shown. A key that is changed all
+/// the time is shown as it was a moment ago, rather than never.
+const RETRIES_MAX: u32 = 100;
+
 /// Where a walk of both tiers stands.
-#[derive(Default)]
 struct Walk {
+    watch: Watch,
+    /// What was found of the keys that moved.
+    found: Arc<Mutex<Vec<Found>>>,
+    retries: u32,
+    stage: Stage,
     cursor: Cursor,
-    above: bool,
     /// The upper tier has failed to walk on.
     failed: Arc<AtomicBool>,
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
-    pub(super) fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        let mut walk: Box<Walk> = cursor.token.take().and_then(|token| token.downcast().ok()).unwrap_or_default();
-        let walking = if walk.above { self.walk_above(&mut walk, show) } else { self.walk_below(&mut walk, show) };
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Changes that were under way when the walk registered have to end.
+    Begun,
+    Below,
+    Above,
+    /// Both tiers were read. Keys that were on their way up meanwhile have to be there.
+    Through,
+    /// What moved is still to be shown.
+    Over,
+}
+
+/// An item as it was found.
+struct Found {
+    key: OwnedKey,
+    meta: ItemMeta,
+    value_bytes: usize,
+    /// When that was.
+    noted: Noted,
+}
+
+impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
+    pub(super) fn walk_both(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        let begin = || Walk {
+            watch: Watch::new(&self.shared.moves),
+            found: Arc::default(),
+            retries: 0,
+            stage: Stage::Begun,
+            cursor: Cursor::default(),
+            failed: Arc::default(),
+        };
+        let token = cursor.token.take().and_then(|token| token.downcast().ok());
+        let mut walk: Box<Walk> = token.unwrap_or_else(|| Box::new(begin()));
+        let walking = self.walk_on(&mut walk, show);
         if !matches!(walking, Walking::End) {
             cursor.token = Some(walk);
         }
         walking
     }
 
+    fn walk_on(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        if let Some(walking) = self.show_moved(walk, show) {
+            return walking;
+        }
+        match walk.stage {
+            Stage::Begun => {
+                walk.stage = Stage::Below;
+                self.pass_changes()
+            }
+            Stage::Below => self.shared.walk_below(walk, show),
+            Stage::Above => self.shared.walk_above(walk, show),
+            Stage::Through => {
+                walk.stage = Stage::Over;
+                self.pass_changes()
+            }
+            Stage::Over => Walking::End,
+        }
+    }
+
+    /// Waits for the end of the changes that are under way.
+    fn pass_changes(&self) -> Walking {
+        let stripes = self.shared.stripes.clone();
+        match start(async move {
+            stripes.pass_all().await;
+            Ok(())
+        }) {
+            Step::Done(_) => Walking::More,
+            Step::Wait(pending) => Walking::Wait(pending),
+        }
+    }
+
+    /// Shows keys that moved, as they are now. `None`: there are none.
+    fn show_moved(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Option<Walking> {
+        self.show_found(walk, show);
+        let moved = match walk.watch.take(MOVED_MAX) {
+            Ok(moved) if moved.is_empty() => return None,
+            Ok(moved) => moved,
+            Err(overrun) => return Some(Walking::Wait(Box::pin(ready(Err(overrun))))),
+        };
+        let (this, into) = (self.clone(), Arc::clone(&walk.found));
+        let look = start(async move {
+            for key in moved {
+                // With its lock: a key that is moved up again is in neither tier for a moment.
+                let held = this.shared.lock(&key.key()).await;
+                let found = end(found(|mut seen| this.look(&key.key(), &mut seen))).await;
+                let noted = this.shared.note(&key.key(), false);
+                held.release_unchanged();
+                if let Lookup::Found(Item { meta, value }) = found? {
+                    lock(&into).push(Found { key, meta, value_bytes: value.len(), noted });
+                }
+            }
+            Ok(())
+        });
+        if !matches!(look, Step::Done(Ok(()))) {
+            return Some(Walking::Wait(pending(look)));
+        }
+        self.show_found(walk, show);
+        Some(Walking::More)
+    }
+
+    /// Shows what was found, but for what may have changed since: that has to be looked at again.
+    fn show_found(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) {
+        let now = self.shared.clock.now();
+        for Found { key, meta, value_bytes, noted } in std::mem::take(&mut *lock(&walk.found)) {
+            if walk.retries < RETRIES_MAX && !self.shared.still_holds(&key.key(), &noted) {
+                walk.retries += 1;
+                walk.watch.put_back(key);
+                continue;
+            }
+            walk.retries = 0;
+            if !meta.expiry.is_dead(now) {
+                let key = key.key().bytes;
+                show(&Walked { key, meta, value_bytes, size: HEADER_BYTES + key.len() + value_bytes });
+            }
+        }
+    }
+}
+
+impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
     fn walk_below(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         match self.lower.walk(&mut walk.cursor, show) {
             Walking::End => {
-                *walk = Walk { above: true, ..Walk::default() };
+                walk.watch.go_above();
+                (walk.stage, walk.cursor) = (Stage::Above, Cursor::default());
                 Walking::More
             }
             walking => walking,
@@ -47,7 +176,8 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
     fn walk_above(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         if walk.failed.load(Ordering::Relaxed) {
             bump(&self.counters.upper_failures);
-            return Walking::End;
+            walk.stage = Stage::Through;
+            return Walking::More;
         }
         let seed = self.lower.seed();
         let walking = self.upper.walk(&mut walk.cursor, &mut |item| {
@@ -55,11 +185,19 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
                 show(item);
             }
         });
-        let Walking::Wait(pending) = walking else { return walking };
-        let failed = Arc::clone(&walk.failed);
-        Walking::Wait(Box::pin(async move {
-            failed.store(pending.await.is_err(), Ordering::Relaxed);
-            Ok(())
-        }))
+        match walking {
+            Walking::More => Walking::More,
+            Walking::End => {
+                walk.stage = Stage::Through;
+                Walking::More
+            }
+            Walking::Wait(pending) => {
+                let failed = Arc::clone(&walk.failed);
+                Walking::Wait(Box::pin(async move {
+                    failed.store(pending.await.is_err(), Ordering::Relaxed);
+                    Ok(())
+                }))
+            }
+        }
     }
 }

@@ -24,7 +24,11 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         let blind = !change::needs_old(request) && value.len() <= self.shared.item_max;
         let paid = blind && self.shared.admits(key, value.len());
         if paid && let Some(held) = self.shared.stripes.try_lock(key.hash) {
-            return self.set(held, key, value, request);
+            if !self.shared.moves.is_watched() {
+                return self.set(held, key, value, request);
+            }
+            // Whether the key moves has to be looked at first, and that may wait.
+            held.release_unchanged();
         }
         let admitted = if paid { Admitted::Paid } else { Admitted::Unasked };
         let (this, key, value, request) = (self.clone(), OwnedKey::of(key), value.to_vec(), *request);

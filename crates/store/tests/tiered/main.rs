@@ -13,3 +13,4 @@ mod scripted;
 mod slow;
 mod suites;
 mod upper;
+mod walks;
