@@ -5,7 +5,7 @@ use moneta_protocol::command::{Command, Keys};
 use moneta_protocol::decoder::{Decoded as Served, Decoder, Protocol as Serves};
 use moneta_remote::wire::dump;
 use moneta_remote::wire::{
-    Answer, Decoded, Dialect, Expect, Probe, Probed, Protocol, Read, Request, Seen, Verb, decode, encode,
+    Answer, Decoded, Dialect, Expect, LIST_MAX, Probe, Probed, Protocol, Read, Request, Seen, Verb, decode, encode,
 };
 use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use proptest::prelude::*;
@@ -168,6 +168,42 @@ fn lengths_that_nobody_has_are_not_waited_for() {
     let oversized = b"VA 1001 O7\r\n";
     let skipped = Ok(Decoded::Oversized { skip: oversized.len() + 1003 });
     assert_eq!(decode(oversized, Protocol::Meta, &expect(read, Protocol::Meta), VALUE_MAX), skipped);
+}
+
+/// Bytes of a list of many short statistics, without its end.
+fn long_list(protocol: Protocol, bytes: usize) -> Vec<u8> {
+    let one = if protocol == Protocol::Binary { packet(0, b"", b"a", b"", 7) } else { b"STAT a\n".to_vec() };
+    one.repeat(bytes / one.len())
+}
+
+#[test]
+fn a_list_that_does_not_end_is_given_up() {
+    for protocol in [Protocol::Meta, Protocol::Binary, Protocol::Text] {
+        let (list, due) = (long_list(protocol, LIST_MAX + 100), expect(Verb::Statistics, protocol));
+        for bytes in [LIST_MAX, list.len()] {
+            assert!(decode(&list[..bytes], protocol, &due, VALUE_MAX).is_err(), "{protocol:?}, {bytes} bytes");
+        }
+        let short = &list[..LIST_MAX / 2];
+        assert!(matches!(decode(short, protocol, &due, VALUE_MAX), Ok(Decoded::Partial { .. })), "{protocol:?}");
+    }
+}
+
+/// The list is looked at again with each byte. If it were taken apart each time, that would be for minutes.
+#[test]
+fn a_list_that_comes_byte_by_byte_holds_nobody_up() {
+    let (mut list, due) = (long_list(Protocol::Meta, LIST_MAX / 2), expect(Verb::Statistics, Protocol::Meta));
+    list.extend(b"END\r\n");
+    let begun = std::time::Instant::now();
+    for end in 0..list.len() {
+        assert!(matches!(decode(&list[..end], Protocol::Meta, &due, VALUE_MAX), Ok(Decoded::Partial { .. })), "{end}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{end} of {} bytes", list.len());
+    }
+    let Ok(Decoded::Answer { answer: Answer::Statistics(known), consumed }) =
+        decode(&list, Protocol::Meta, &due, VALUE_MAX)
+    else {
+        panic!("it is all there")
+    };
+    assert_eq!((consumed, known.len()), (list.len(), LIST_MAX / 2 / 7));
 }
 
 #[test]

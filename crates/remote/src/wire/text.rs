@@ -17,6 +17,8 @@ const ODD_KEY: Unsupported =
 const MALFORMED: Broken = Broken("a reply that is none of the text protocol's");
 const FOREIGN: Broken = Broken("an item of another key");
 const END: &[u8] = b"END\r\n";
+/// The same as a line.
+const END_LINE: &[u8] = b"END";
 
 /// What stands in [`Expect`] for a key.
 fn key_number(key: &[u8]) -> u32 {
@@ -173,26 +175,43 @@ fn item(input: &[u8], line: &[u8], length: usize, expect: &Expect, value_max: us
     Ok(Decoded::Answer { answer: Answer::Hit(seen), consumed })
 }
 
-/// `STAT <name> <value>` lines and `END`.
+/// `STAT <name> <value>` lines and `END`. They are taken apart when the end is there, so that a server that sends them byte by
+/// byte costs a search a byte and no more.
 pub(super) fn statistics(input: &[u8]) -> Result<Decoded, Broken> {
+    let (first, length) = match tokens::line(input)? {
+        Ok(found) => found,
+        Err(partial) => return Ok(partial),
+    };
+    if let Some(answer) = tokens::error(first) {
+        return Ok(Decoded::Answer { answer, consumed: length });
+    }
+    let searched = &input[..input.len().min(LIST_MAX)];
+    if first != END_LINE && !has_end(searched) {
+        return match searched.len() {
+            LIST_MAX => Err(Broken("a list without an end")),
+            _ if !first.starts_with(b"STAT ") => Err(MALFORMED),
+            _ => Ok(Decoded::Partial { needed: input.len() + 1 }),
+        };
+    }
     let mut list = Vec::new();
     let mut consumed = 0;
     loop {
-        let (line, length) = match tokens::line(&input[consumed..])? {
-            Ok(found) => found,
-            Err(_) if input.len() > LIST_MAX => return Err(Broken("a list without an end")),
-            Err(_) => return Ok(Decoded::Partial { needed: input.len() + 1 }),
-        };
+        let Ok((line, length)) = tokens::line(&input[consumed..])? else { return Err(MALFORMED) };
         consumed += length;
-        if line == b"END" {
+        if line == END_LINE {
             return Ok(Decoded::Answer { answer: Answer::Statistics(list), consumed });
-        }
-        if let Some(answer) = tokens::error(line).filter(|_| list.is_empty()) {
-            return Ok(Decoded::Answer { answer, consumed });
         }
         let mut rest = line.strip_prefix(b"STAT ").ok_or(MALFORMED)?;
         let name = next(&mut rest).ok_or(MALFORMED)?;
         let value = rest.strip_prefix(b" ").unwrap_or(rest);
         list.push((tokens::readable(name), tokens::readable(value)));
     }
+}
+
+/// Whether a line behind the first one is the end of a list.
+fn has_end(list: &[u8]) -> bool {
+    memchr::memmem::find_iter(list, b"\nEND").any(|at| {
+        let after = &list[at + 1 + END_LINE.len()..];
+        after.starts_with(b"\n") || after.starts_with(b"\r\n")
+    })
 }
