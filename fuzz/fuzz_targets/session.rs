@@ -10,8 +10,8 @@ use moneta_protocol::decoder::Decoder;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings, Peer};
 use moneta_server::session::{After, Session, Worker};
-use moneta_store::Clock;
 use moneta_store::model::ModelStore;
+use moneta_store::{Clock, Cx};
 
 /// Unsent bytes at which the session has to stop.
 const HIGH_WATER: usize = 8 * 1024;
@@ -25,7 +25,7 @@ fn replies(input: &[u8], piece: usize) -> (Vec<u8>, After) {
     let settings = NodeSettings { item_max: ITEM_MAX, ..NodeSettings::default() };
     let node = Arc::new(Node::new(settings, Arc::clone(&clock), Authenticator::off()));
     let counters = node.registry.register();
-    let worker = Worker { store: ModelStore::new(clock, ITEM_MAX), node, counters };
+    let worker = Worker { store: Arc::new(ModelStore::new(clock, ITEM_MAX)), cx: Cx::outside(), node, counters };
     let mut session = Session::new(Peer::default());
     let mut cx = Context::from_waker(Waker::noop());
     let (mut consumed, mut arrived) = (0, 0);

@@ -4,27 +4,23 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use moneta_store::change::{self, Old};
+use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Walk};
 use moneta_store::offload::{Answer, Offload, answer};
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::request::Exptime;
 use moneta_store::{
-    Clock, Cursor, Deleted, Expiry, Figure, Health, Install, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer,
-    Pending, Step, Store, StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
+    Clock, Cursor, Cx, Expiry, Item, Key, KeyHash, Lookup, Op, Outcome, OwnedOp, Pending, Reactors, Step, Store,
+    StoreError, StoreStats, Visit, Walked, Walking,
 };
 use parking_lot::Mutex;
 
-use crate::bench::{Bench, found};
+use crate::bench::found;
 use crate::counters::Counters;
 use crate::database::{Database, Settings};
-use crate::ending::Ending;
 use crate::error::{EmbeddedError, Failure};
 use crate::keeper::{self, Keeping};
 use crate::ledger::Ledger;
-use crate::perform;
 use crate::shared::Shared;
-use crate::writer::{Asked, OwnedKey, Queue, Request, Writer};
-
-/// Bytes that a request may add to a batch beside its value.
-const REQUEST_BYTES: usize = 512;
+use crate::writer::{OwnedKey, Queue, Request, Writer};
 
 /// Everything that handles share.
 pub(crate) struct Inner<D: Database> {
@@ -32,7 +28,7 @@ pub(crate) struct Inner<D: Database> {
     pub(crate) database: D,
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Settings,
-    pub(crate) queues: Box<[Queue<D>]>,
+    pub(crate) queues: Box<[Queue]>,
     pub(crate) readers: Offload,
     pub(crate) counters: Counters,
     pub(crate) keeping: Keeping,
@@ -177,34 +173,23 @@ impl<D: Database> Inner<D> {
     }
 
     /// Has the writer of the key's shard do something.
-    pub(crate) fn ask<T, F>(&self, key: &Key<'_>, bytes: usize, answer: Answer<T>, act: F)
-    where
-        T: Ending + Send + 'static,
-        F: FnMut(&mut Bench<'_, D>, &Key<'_>) -> Result<T, Failure> + Send + 'static,
-    {
-        let bytes = bytes + REQUEST_BYTES;
-        let request: Box<dyn Request<D>> =
-            Box::new(Asked { key: OwnedKey::new(key), bytes, act, answer, outcome: None });
+    pub(crate) fn ask(&self, key: &Key<'_>, request: Request) {
         self.queues[self.shard(key)].push(request);
     }
 
     /// The same, to wait for.
-    fn change<T, F>(&self, key: &Key<'_>, bytes: usize, act: F) -> Step<T>
-    where
-        T: Ending + Send + 'static,
-        F: FnMut(&mut Bench<'_, D>, &Key<'_>) -> Result<T, Failure> + Send + 'static,
-    {
+    fn change(&self, key: &Key<'_>, op: Op<'_>) -> Step {
         let (answer, pending) = answer();
-        self.ask(key, bytes, answer, act);
+        self.ask(key, Request::new(key, OwnedOp::of(op), answer));
         Step::Wait(pending)
     }
 
     /// Has a reader look at what lies under a key.
-    fn look<T: Send + 'static>(
+    fn look(
         self: &Arc<Self>,
         key: &Key<'_>,
-        look: impl FnOnce(&Arc<Self>, &Key<'_>, Option<Old<'_>>, bool, Answer<T>) + Send + 'static,
-    ) -> Step<T> {
+        look: impl FnOnce(&Arc<Self>, &Key<'_>, Option<Old<'_>>, bool, Answer<Outcome>) + Send + 'static,
+    ) -> Step {
         let (answer, pending) = answer();
         let (inner, key) = (Arc::clone(self), OwnedKey::new(key));
         self.readers.execute(move || {
@@ -236,103 +221,92 @@ impl<D: Database> Inner<D> {
 }
 
 impl<D: Database> Store for Embedded<D> {
+    fn call(&self, _: &Cx, key: &Key<'_>, op: Op<'_>, _: &mut dyn Visit) -> Step {
+        let inner = &self.inner;
+        match op {
+            // Reads go to the readers; one that turns out to change something goes on to the writer, which looks again.
+            Op::Read(request) => {
+                let request = *request;
+                inner.look(key, move |inner, key, live, expired, answer| {
+                    match change::read(live.as_ref(), &request, inner.shared.now()) {
+                        None => answer.send(Ok(Lookup::Miss { expired }.into())),
+                        Some(reading) if reading.rewrite.is_none() => {
+                            let item = Item { meta: reading.meta, value: reading.value.to_vec() };
+                            answer.send(Ok(Lookup::Found(item).into()));
+                        }
+                        Some(reading) => {
+                            let request = Request::new(key, OwnedOp::Read(request), answer);
+                            inner.ask(key, request.rewriting(reading.value.len()));
+                        }
+                    }
+                })
+            }
+            Op::Peek => inner.look(key, |_, _, live, expired, answer| {
+                let lookup = live.map_or(Lookup::Miss { expired }, |old| {
+                    Lookup::Found(Item { meta: old.meta, value: old.value.to_vec() })
+                });
+                answer.send(Ok(lookup.into()));
+            }),
+            Op::Write(..) | Op::Delete(_) | Op::Arithmetic(_) | Op::Put(..) => inner.change(key, op),
+            Op::Drop => {
+                // At once not served, and then removed.
+                inner.shared.doubts.add(key.bytes);
+                drop(inner.change(key, op));
+                Step::Done(Ok(Outcome::Done))
+            }
+            // It would have to wait to know.
+            Op::Holds => Step::Done(Ok(Outcome::Held(true))),
+            // What goes first is decided by age, not by hits.
+            Op::NoteHit => Step::Done(Ok(Outcome::Done)),
+            // 0 if the number cannot be made sure of, as no floor above it can be written.
+            Op::NextCas => Step::Done(Ok(Outcome::Cas(inner.shared.next_sequence().unwrap_or(0)))),
+        }
+    }
+
+    fn announce(&self, _: &[Key<'_>]) {}
+
     fn seed(&self) -> KeyHash {
         self.inner.shared.seed()
     }
+}
 
-    /// Reads go to the readers; one that turns out to change something goes on to the writer, which looks again.
-    fn get(&self, key: &Key<'_>, request: &Retrieve, _visitor: &mut impl Visit) -> Step<Lookup> {
-        let request = *request;
-        self.inner.look(key, move |inner, key, live, expired, answer| {
-            let now = inner.shared.now();
-            match change::read(live.as_ref(), &request, now) {
-                None => answer.send(Ok(Lookup::Miss { expired })),
-                Some(reading) if reading.rewrite.is_none() => {
-                    answer.send(Ok(Lookup::Found(Item { meta: reading.meta, value: reading.value.to_vec() })));
-                }
-                Some(reading) => {
-                    let bytes = reading.value.len();
-                    inner.ask(key, bytes, answer, move |bench, key| perform::get(bench, key, &request));
-                }
-            }
-        })
+impl<D: Database> Component for Embedded<D> {
+    /// What limits this store is what it may take of its device, which is set when it is opened.
+    fn parts(&self) -> Parts<'_> {
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: Some(self) }
     }
 
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        let (value, request) = (Box::<[u8]>::from(value), *request);
-        self.inner.change(key, value.len(), move |bench, key| perform::set(bench, key, &value, &request))
-    }
+    fn attach(&self, _: &mut Reactors) {}
 
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        let request = *request;
-        self.inner.change(key, 0, move |bench, key| perform::delete(bench, key, &request))
-    }
-
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        let request = *request;
-        self.inner.change(key, 0, move |bench, key| perform::arithmetic(bench, key, &request))
-    }
-
-    fn peek(&self, key: &Key<'_>, _visitor: &mut impl Visit) -> Step<Lookup> {
-        self.inner.look(key, |_, _, live, expired, answer| {
-            answer.send(Ok(match live {
-                Some(old) => Lookup::Found(Item { meta: old.meta, value: old.value.to_vec() }),
-                None => Lookup::Miss { expired },
-            }));
-        })
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        let now = self.inner.shared.now();
-        let moment = Some(Expiry::resolve(delay, now).0).filter(|moment| *moment > now).unwrap_or(0);
-        let inner = Arc::clone(&self.inner);
-        let flush = move || inner.shared.flush(moment).map_err(|failure| inner.fail(&failure));
-        Step::Wait(self.inner.readers.submit(flush))
-    }
-
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.inner.walk(cursor, show)
-    }
-
-    fn stats(&self) -> StoreStats {
-        let counters = &self.inner.counters;
+    fn report(&self, _: &Cx, _: Vec<Report>) -> Report {
+        let (inner, counters) = (&self.inner, &self.inner.counters);
+        let engine = inner.settings.identity.engine;
         let mut stats = StoreStats {
             // Without the kind of compaction.
-            kind: self.inner.settings.identity.engine.split('-').next().unwrap_or_default(),
+            kind: engine.split('-').next().unwrap_or_default(),
             total_items: counters.total_items(),
             out_of_memory: counters.out_of_memory(),
             ..StoreStats::default()
         };
-        self.inner.database.stats(&mut stats);
-        stats
+        inner.database.stats(&mut stats);
+        Report { stats, figures: inner.database.figures() }
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        self.inner.database.figures()
-    }
-
-    /// Refuses: what limits this store is what it may take of its device, which is set when it is opened.
-    fn resize(&self, _limit: u64) -> bool {
-        false
-    }
-
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.inner.shared.observe(observer);
-    }
-
-    fn health(&self) -> Health {
+    fn health(&self, _: Vec<Health>) -> Health {
+        let (inner, counters) = (&self.inner, &self.inner.counters);
+        let engine = inner.settings.identity.engine;
         let mut health = Health::default();
-        if let Some(reason) = self.inner.keeping.failure() {
-            health.notes.push(format!("{} fails: {reason}", self.inner.settings.identity.engine));
+        if let Some(reason) = inner.keeping.failure() {
+            health.notes.push(format!("{engine} fails: {reason}"));
         }
-        let failures = self.inner.counters.failures();
+        let failures = counters.failures();
         if failures > 0 {
-            health.notes.push(format!("{} failed {failures} requests", self.inner.settings.identity.engine));
+            health.notes.push(format!("{engine} failed {failures} requests"));
         }
-        if self.inner.shared.doubts.any() {
+        if inner.shared.doubts.any() {
             health.notes.push("keys whose change failed are not served until they can be written".into());
         }
-        self.inner.database.health(&mut health);
+        inner.database.health(&mut health);
         health
     }
 
@@ -341,23 +315,32 @@ impl<D: Database> Store for Embedded<D> {
     }
 }
 
-impl<D: Database> Tier for Embedded<D> {
-    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        let item = Item { meta: item.meta, value: item.value.to_vec() };
-        self.inner.change(key, item.value.len(), move |bench, key| perform::install(bench, key, &item, how))
+impl<D: Database> Walk for Embedded<D> {
+    fn walk(&self, _: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        self.inner.walk(cursor, show)
+    }
+}
+
+impl<D: Database> Flush for Embedded<D> {
+    fn flush(&self, _: &Cx, delay: Exptime) -> Step<()> {
+        let now = self.inner.shared.now();
+        let moment = Some(Expiry::resolve(delay, now).0).filter(|moment| *moment > now).unwrap_or(0);
+        let inner = Arc::clone(&self.inner);
+        let flush = move || inner.shared.flush(moment).map_err(|failure| inner.fail(&failure));
+        Step::Wait(self.inner.readers.submit(flush))
     }
 
-    /// 0 if the number cannot be made sure of, as no floor above it can be written.
-    fn next_cas(&self, _key: &Key<'_>) -> u64 {
-        self.inner.shared.next_sequence().unwrap_or(0)
-    }
-
-    fn pending_flush(&self) -> Option<u32> {
+    fn pending(&self) -> Option<u32> {
         self.inner.shared.pending_flush()
     }
 
-    /// It would have to wait to know, so: yes.
-    fn holds(&self, _key: &Key<'_>) -> bool {
-        true
+    fn lag(&self) -> u32 {
+        0
+    }
+}
+
+impl<D: Database> Observe for Embedded<D> {
+    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
+        self.inner.shared.observe(observer);
     }
 }

@@ -4,14 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use moneta_store::Key;
 use moneta_store::offload::answer;
+use moneta_store::{Key, OwnedOp};
 use parking_lot::{Condvar, Mutex};
 
 use crate::database::Database;
 use crate::engine::Inner;
 use crate::error::Failure;
-use crate::perform;
+use crate::writer::Request;
 
 /// Keys in doubt that are tried again at each turn.
 const DOUBTS: usize = 1000;
@@ -99,7 +99,7 @@ fn settle_doubts<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
         let key = Key::new(&key, inner.shared.seed());
         // Nobody waits for the answer; if it fails, the key stays in doubt.
         let (answer, _) = answer();
-        inner.ask(&key, 0, answer, |bench, key| perform::forget_if_in_doubt(bench, key));
+        inner.ask(&key, Request::new(&key, OwnedOp::Drop, answer));
     }
     Ok(())
 }

@@ -8,7 +8,6 @@ mod bench;
 mod counters;
 mod database;
 mod doubts;
-mod ending;
 mod engine;
 mod error;
 mod keeper;

@@ -2,14 +2,43 @@
 
 use moneta_store::change::{self, Removal};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
-use moneta_store::{Deleted, Install, Item, Key, Lookup, Number, Written};
+use moneta_store::{Deleted, Item, Key, Lookup, Number, Outcome, OwnedOp, Put, Written};
 
 use crate::bench::Bench;
 use crate::database::Database;
 use crate::error::Failure;
 
+/// Does an operation, whatever it is.
+pub(crate) fn perform<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, op: &OwnedOp) -> Result<Outcome, Failure> {
+    Ok(match op {
+        OwnedOp::Read(request) => get(bench, key, request)?.into(),
+        OwnedOp::Write(value, request) => set(bench, key, value, request)?.into(),
+        OwnedOp::Delete(request) => delete(bench, key, request)?.into(),
+        OwnedOp::Arithmetic(request) => arithmetic(bench, key, request)?.into(),
+        OwnedOp::Put(item, how) => put(bench, key, item, *how)?.into(),
+        OwnedOp::Drop => {
+            forget_if_in_doubt(bench, key)?;
+            Outcome::Done
+        }
+        OwnedOp::Peek | OwnedOp::Holds | OwnedOp::NoteHit | OwnedOp::NextCas => {
+            unreachable!("these change nothing, and never come to a writer")
+        }
+    })
+}
+
+/// How an operation ends for which there is no room; what its key had is removed by then. `None`: in an error.
+pub(crate) fn without_room(op: &OwnedOp) -> Option<Outcome> {
+    match op {
+        OwnedOp::Write(..) | OwnedOp::Put(..) => Some(Written::OutOfMemory.into()),
+        OwnedOp::Arithmetic(_) => Some(Number::OutOfMemory.into()),
+        // Where there is no room to mark the item, it goes.
+        OwnedOp::Delete(_) => Some(Deleted::Deleted.into()),
+        _ => None,
+    }
+}
+
 /// A read that changes something: touches, wins, creates.
-pub(crate) fn get<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Retrieve) -> Result<Lookup, Failure> {
+fn get<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Retrieve) -> Result<Lookup, Failure> {
     let now = bench.shared.now();
     let (found, mut hands) = bench.look(key)?;
     let Some(reading) = change::read(found.live.as_ref(), request, now) else {
@@ -27,7 +56,7 @@ pub(crate) fn get<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request:
 }
 
 /// A write. A plain set does not look at what is there.
-pub(crate) fn set<D: Database>(
+fn set<D: Database>(
     bench: &mut Bench<'_, D>,
     key: &Key<'_>,
     value: &[u8],
@@ -56,11 +85,7 @@ fn forget_too_large<D: Database>(ended: Written, bench: &mut Bench<'_, D>, key: 
 }
 
 /// A delete, or what takes its place.
-pub(crate) fn delete<D: Database>(
-    bench: &mut Bench<'_, D>,
-    key: &Key<'_>,
-    request: &Delete,
-) -> Result<Deleted, Failure> {
+fn delete<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Delete) -> Result<Deleted, Failure> {
     let now = bench.shared.now();
     let (found, mut hands) = bench.look(key)?;
     match change::delete(found.live.as_ref(), request, now) {
@@ -72,11 +97,7 @@ pub(crate) fn delete<D: Database>(
 }
 
 /// Arithmetic.
-pub(crate) fn arithmetic<D: Database>(
-    bench: &mut Bench<'_, D>,
-    key: &Key<'_>,
-    request: &Arithmetic,
-) -> Result<Number, Failure> {
+fn arithmetic<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Arithmetic) -> Result<Number, Failure> {
     let now = bench.shared.now();
     let (found, mut hands) = bench.look(key)?;
     match change::arithmetic(found.live.as_ref(), request, now) {
@@ -86,25 +107,17 @@ pub(crate) fn arithmetic<D: Database>(
 }
 
 /// Removes what is under a key that is in doubt; one that was written meanwhile, be it in this batch, no longer is.
-pub(crate) fn forget_if_in_doubt<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>) -> Result<Deleted, Failure> {
-    if bench.is_in_doubt(key) {
-        bench.forget(key)?;
-    }
-    Ok(Deleted::Deleted)
+fn forget_if_in_doubt<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>) -> Result<(), Failure> {
+    if bench.is_in_doubt(key) { bench.forget(key) } else { Ok(()) }
 }
 
 /// An item of another tier.
-pub(crate) fn install<D: Database>(
-    bench: &mut Bench<'_, D>,
-    key: &Key<'_>,
-    item: &Item,
-    how: Install,
-) -> Result<Written, Failure> {
+fn put<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, item: &Item, how: Put) -> Result<Written, Failure> {
     if item.value.len() > bench.item_max {
         bench.forget(key)?;
         return Ok(Written::TooLarge);
     }
-    if how == Install::Replace && bench.look(key)?.0.live.is_none() {
+    if how == Put::Present && bench.look(key)?.0.live.is_none() {
         return Ok(Written::NotStored);
     }
     let cas = bench.blindly().store_item(key, &item.as_ref(), item.meta.cas != 0)?;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use moneta_store::{Clock, Departed, Departure, KeyHash, Observer};
+use moneta_store::component::{Observer, RemovalCause, Removed};
+use moneta_store::{Clock, KeyHash};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::doubts::Doubts;
@@ -89,10 +90,10 @@ impl Shared {
         }
     }
 
-    /// Tells whoever observes that a record has left.
-    pub fn departed(&self, key: &[u8], header: &Header, value_bytes: usize, why: Departure) {
+    /// Tells the observer, if there is one, that a record has left.
+    pub fn removed(&self, key: &[u8], header: &Header, value_bytes: usize, cause: RemovalCause) {
         if let Some(observer) = self.observer.read().as_ref() {
-            observer.departed(&Departed { key, meta: header.meta, value_bytes, why });
+            observer.removed(&Removed { key, meta: header.meta, value_bytes, cause });
         }
     }
 

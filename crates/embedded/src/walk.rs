@@ -30,9 +30,10 @@ struct Page {
     next: Option<Box<[u8]>>,
 }
 
-/// Where a walk of a shard stands.
+/// Where a walk stands.
 #[derive(Default)]
 struct Place {
+    shard: usize,
     after: Option<Box<[u8]>>,
     page: Arc<Mutex<Option<Page>>>,
 }
@@ -40,29 +41,32 @@ struct Place {
 impl<D: Database> Inner<D> {
     /// Shows a batch, or has one read.
     pub(crate) fn walk(self: &Arc<Self>, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        if cursor.shard >= self.queues.len() {
-            return Walking::End;
-        }
-        let place = cursor.token.get_or_insert_with(|| Box::<Place>::default());
-        let Some(place) = place.downcast_mut::<Place>() else { return Walking::End };
-        let Some(page) = place.page.lock().take() else { return self.read_page(cursor.shard, place) };
+        let mut place: Box<Place> = cursor.take().unwrap_or_default();
+        let Some(page) = place.page.lock().take() else {
+            let walking = self.read_page(&place);
+            cursor.keep(place);
+            return walking;
+        };
         for row in page.rows.iter().filter(|row| self.is_shown(row)) {
             let Row { key, header, value_bytes, record_bytes } = row;
             show(&Walked { key, meta: header.meta, value_bytes: *value_bytes, size: key.len() + record_bytes });
         }
         place.after = page.next;
-        if place.after.is_none() {
-            cursor.shard += 1;
+        place.shard += usize::from(place.after.is_none());
+        if place.shard == self.queues.len() {
+            return Walking::End;
         }
-        if cursor.shard < self.queues.len() { Walking::More } else { Walking::End }
+        cursor.keep(place);
+        Walking::More
     }
 
     fn is_shown(&self, row: &Row) -> bool {
         self.shared.life(&row.header) == Life::Live && !self.shared.doubts.has(&row.key)
     }
 
-    fn read_page(self: &Arc<Self>, shard: usize, place: &Place) -> Walking {
-        let (inner, after, page) = (Arc::clone(self), place.after.clone(), Arc::clone(&place.page));
+    fn read_page(self: &Arc<Self>, place: &Place) -> Walking {
+        let (inner, shard, after) = (Arc::clone(self), place.shard, place.after.clone());
+        let page = Arc::clone(&place.page);
         Walking::Wait(self.readers.submit(move || {
             let read = inner.page(shard, after.as_deref());
             *page.lock() = Some(read.map_err(|failure| inner.fail(&failure))?);

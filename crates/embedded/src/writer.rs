@@ -15,20 +15,22 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use moneta_store::Key;
 use moneta_store::offload::Answer;
+use moneta_store::{Key, Outcome, OwnedOp};
 use parking_lot::{Condvar, Mutex};
 
 use crate::bench::{Bench, Buffers};
 use crate::database::{Batch, Database};
-use crate::ending::Ending;
 use crate::engine::Inner;
 use crate::error::Failure;
+use crate::perform::{perform, without_room};
 
 /// Most requests of a batch.
 const GROUP_REQUESTS: usize = 512;
 /// Most bytes of a batch, but for one request: a part of what a library may hold in memory or in a transaction.
 const GROUP_BYTES: usize = 1 << 20;
+/// Bytes that a request may add to a batch beside its value.
+const REQUEST_BYTES: usize = 512;
 
 /// A key that outlives its request's bytes.
 #[derive(Clone, Debug)]
@@ -47,57 +49,47 @@ impl OwnedKey {
     }
 }
 
-/// What is asked of a shard's writer.
-pub(crate) trait Request<D: Database>: Send {
-    /// The key it is about.
-    fn key(&self) -> Key<'_>;
-
+/// An operation that a shard's writer is to do.
+pub(crate) struct Request {
+    key: OwnedKey,
+    op: OwnedOp,
     /// Bytes it may add to a batch, about.
-    fn bytes(&self) -> usize;
+    bytes: usize,
+    answer: Answer<Outcome>,
+    /// What the last try came to.
+    outcome: Option<Outcome>,
+}
+
+impl Request {
+    pub(crate) fn new(key: &Key<'_>, op: OwnedOp, answer: Answer<Outcome>) -> Self {
+        let value = match &op {
+            OwnedOp::Write(value, _) => value.len(),
+            OwnedOp::Put(item, _) => item.value.len(),
+            _ => 0,
+        };
+        Self { key: OwnedKey::new(key), op, bytes: value + REQUEST_BYTES, answer, outcome: None }
+    }
+
+    /// The same, where it may write an item again of that many bytes.
+    pub(crate) fn rewriting(self, bytes: usize) -> Self {
+        Self { bytes: self.bytes + bytes, ..self }
+    }
 
     /// Does it in a batch. May be called again, in another one.
-    fn perform(&mut self, bench: &mut Bench<'_, D>) -> Result<(), Failure>;
-
-    /// Tells whoever asked: what the last try came to, or why it came to nothing.
-    fn answer(self: Box<Self>, ended: Result<(), &Failure>);
-}
-
-/// A request made of a function.
-pub(crate) struct Asked<T, F> {
-    pub(crate) key: OwnedKey,
-    pub(crate) bytes: usize,
-    pub(crate) act: F,
-    pub(crate) answer: Answer<T>,
-    pub(crate) outcome: Option<T>,
-}
-
-impl<D, T, F> Request<D> for Asked<T, F>
-where
-    D: Database,
-    T: Ending + Send,
-    F: FnMut(&mut Bench<'_, D>, &Key<'_>) -> Result<T, Failure> + Send,
-{
-    fn key(&self) -> Key<'_> {
-        self.key.borrow()
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn perform(&mut self, bench: &mut Bench<'_, D>) -> Result<(), Failure> {
-        self.outcome = Some((self.act)(bench, &self.key.borrow())?);
+    fn perform<D: Database>(&mut self, bench: &mut Bench<'_, D>) -> Result<(), Failure> {
+        self.outcome = Some(perform(bench, &self.key.borrow(), &self.op)?);
         Ok(())
     }
 
-    fn answer(self: Box<Self>, ended: Result<(), &Failure>) {
+    /// Answers with what the last try came to, or why it came to nothing.
+    fn answer(self, ended: Result<(), &Failure>) {
         let outcome = match ended {
-            Ok(()) => self.outcome.map(Ok),
-            Err(Failure::Full(_)) => T::without_room().map(Ok),
+            Ok(()) => self.outcome,
+            Err(Failure::Full(_)) => without_room(&self.op),
             Err(Failure::Broken(_)) => None,
         };
         match (outcome, ended) {
-            (Some(outcome), _) => self.answer.send(outcome),
+            (Some(outcome), _) => self.answer.send(Ok(outcome)),
             (None, Err(failure)) => self.answer.send(Err(failure.to_store_error())),
             // A request that was performed has an outcome; without one its answer is dropped, which is an error too.
             (None, Ok(())) => (),
@@ -106,25 +98,21 @@ where
 }
 
 /// What waits for a shard's writer.
-pub(crate) struct Queue<D> {
-    state: Mutex<State<D>>,
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<Waiting>,
     changed: Condvar,
 }
 
-struct State<D> {
-    requests: VecDeque<Box<dyn Request<D>>>,
+#[derive(Default)]
+struct Waiting {
+    requests: VecDeque<Request>,
     closed: bool,
 }
 
-impl<D> Default for Queue<D> {
-    fn default() -> Self {
-        Self { state: Mutex::new(State { requests: VecDeque::new(), closed: false }), changed: Condvar::new() }
-    }
-}
-
-impl<D: Database> Queue<D> {
+impl Queue {
     /// Asks for something. A closed queue drops it, and so ends it in an error.
-    pub(crate) fn push(&self, request: Box<dyn Request<D>>) {
+    pub(crate) fn push(&self, request: Request) {
         let mut state = self.state.lock();
         if !state.closed {
             state.requests.push_back(request);
@@ -140,14 +128,14 @@ impl<D: Database> Queue<D> {
     }
 
     /// Waits for requests and takes as many as make a batch; none when there will be no more.
-    fn take(&self) -> Vec<Box<dyn Request<D>>> {
+    fn take(&self) -> Vec<Request> {
         let mut state = self.state.lock();
         while state.requests.is_empty() && !state.closed {
             self.changed.wait(&mut state);
         }
         let mut bytes = 0;
         let first = state.requests.iter().take(GROUP_REQUESTS).take_while(|request| {
-            bytes += request.bytes();
+            bytes += request.bytes;
             bytes <= GROUP_BYTES
         });
         let count = first.count().max(1).min(state.requests.len());
@@ -178,13 +166,13 @@ impl<D: Database> Writer<D> {
             if catch_unwind(AssertUnwindSafe(|| self.write(&mut group))).is_err() {
                 self.buffers = Buffers::default();
                 // The requests not yet answered end in an error as they are dropped; the shard goes on.
-                group.iter().for_each(|request| inner.shared.doubts.add(request.key().bytes));
+                group.iter().for_each(|request| inner.shared.doubts.add(request.key.borrow().bytes));
             }
         }
     }
 
     /// Does a group and answers it: no request is left in it but by a panic.
-    fn write(&mut self, group: &mut Vec<Box<dyn Request<D>>>) {
+    fn write(&mut self, group: &mut Vec<Request>) {
         let count = group.len();
         let ended = self.attempt(group);
         if ended.is_ok() || count == 1 && !matches!(ended, Err(Failure::Full(_))) {
@@ -213,7 +201,7 @@ impl<D: Database> Writer<D> {
     }
 
     /// Does a group in one batch.
-    fn attempt(&mut self, group: &mut [Box<dyn Request<D>>]) -> Result<(), Failure> {
+    fn attempt(&mut self, group: &mut [Request]) -> Result<(), Failure> {
         let inner = Arc::clone(&self.inner);
         inner.shared.settle()?;
         let _no_flush = inner.shared.changing();
@@ -234,12 +222,12 @@ impl<D: Database> Writer<D> {
     }
 
     /// Answers the first `count` of a group. What a request that failed was to replace must not be served any more.
-    fn end(&mut self, group: &mut Vec<Box<dyn Request<D>>>, count: usize, ended: Result<(), Failure>) {
+    fn end(&mut self, group: &mut Vec<Request>, count: usize, ended: Result<(), Failure>) {
         if let Err(failure) = &ended {
             self.inner.counters.failed(failure);
             for request in &group[..count] {
-                if self.in_batch(|bench| bench.forget(&request.key())).is_err() {
-                    self.inner.shared.doubts.add(request.key().bytes);
+                if self.in_batch(|bench| bench.forget(&request.key.borrow())).is_err() {
+                    self.inner.shared.doubts.add(request.key.borrow().bytes);
                 }
             }
         }

@@ -12,7 +12,7 @@ use moneta_embedded::Embedded;
 use moneta_embedded::testing::{end, get, set, until};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 use moneta_store::suite::{Restarting, SuiteConfig};
-use moneta_store::{Clock, ItemRef, Key, Lookup, Number, Store, Tier, Written};
+use moneta_store::{Calls, Clock, ItemRef, Key, Lookup, Number, Store, Written};
 
 const NOW: u32 = 1_000_000_000;
 const VALUE_MAX: usize = 1000;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use moneta_store::reading::will_read;
-use moneta_store::{Key, OwnedKey, Pending, Step, StoreError};
+use moneta_store::{Cx, Item, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, OwnedOp, Pending, Step, StoreError, Visit};
 
 use crate::engine::Inner;
 use crate::flusher::Goal;
@@ -46,32 +46,29 @@ impl<T> Attempt<T> {
 }
 
 impl Inner {
-    /// Ends a request whose first try was `first`; `again` makes what tries it again.
-    pub(crate) fn step<T, A>(self: &Arc<Self>, key: &Key<'_>, first: Attempt<T>, again: impl FnOnce() -> A) -> Step<T>
-    where
-        T: 'static,
-        A: FnMut(&Arc<Inner>, &Key<'_>, Option<&Fetched>) -> Attempt<T> + 'static,
-    {
-        match first {
+    /// Answers an operation: at once if the first try ends it.
+    pub(crate) fn call(self: &Arc<Self>, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        match self.attempt(key, op, None, out) {
             Attempt::Done(ended) => Step::Done(ended),
             first => {
                 if let Attempt::Read(place) = &first {
                     will_read(place.bytes());
                 }
-                let key = OwnedKey::of(key);
-                Step::Wait(pend(Arc::clone(self).drive(key, first, again())))
+                let (cx, key, op) = (cx.clone(), OwnedKey::of(key), OwnedOp::of(op));
+                Step::Wait(pend(Arc::clone(self).drive(cx, key, op, first)))
             }
         }
     }
 
-    async fn drive<T>(
+    async fn drive(
         self: Arc<Self>,
+        cx: Cx,
         key: OwnedKey,
-        first: Attempt<T>,
-        mut again: impl FnMut(&Arc<Inner>, &Key<'_>, Option<&Fetched>) -> Attempt<T>,
-    ) -> Result<T, StoreError> {
+        op: OwnedOp,
+        first: Attempt<Outcome>,
+    ) -> Result<Outcome, StoreError> {
         let mut attempt = first;
-        // Of the whole request, however often it finds the room taken by another.
+        // Of the whole operation, however often it finds the room taken by another.
         let mut deadline = None;
         loop {
             attempt = match attempt {
@@ -81,14 +78,14 @@ impl Inner {
                     return Ok(outcome);
                 }
                 Attempt::Read(place) => {
-                    let fetched = self.fetch(place, key.key().bytes).await?;
-                    again(&self, &key.key(), Some(&fetched))
+                    let fetched = self.fetch(&cx, place, key.key().bytes).await?;
+                    self.attempt_again(&key.key(), &op, Some(&fetched))
                 }
                 Attempt::Full(before) => {
                     self.reclaim.need();
                     let waited = self.log.queue.wait_until(Goal::Room(before), by(&self, &mut deadline)).await;
                     // Also if there will be no room, as devices went off: the operation sees it and takes note of the key.
-                    match (again(&self, &key.key(), None), waited) {
+                    match (self.attempt_again(&key.key(), &op, None), waited) {
                         (Attempt::Full(_), Err(error)) => {
                             self.owe(&key.key());
                             return Err(error);
@@ -97,6 +94,17 @@ impl Inner {
                     }
                 }
             };
+        }
+    }
+
+    /// Tries an operation after a wait: an item that it finds is its outcome, as its visitor is gone.
+    fn attempt_again(&self, key: &Key<'_>, op: &OwnedOp, fetched: Option<&Fetched>) -> Attempt<Outcome> {
+        let mut item = None;
+        let mut keep = |found: &ItemRef<'_>| item = Some(Item { meta: found.meta, value: found.value.to_vec() });
+        let attempt = op.with(|op| self.attempt(key, op, fetched, &mut keep));
+        match item {
+            Some(item) => attempt.map(|_| Outcome::Read(Lookup::Found(item))),
+            None => attempt,
         }
     }
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Walk};
+use moneta_store::request::Exptime;
 use moneta_store::{
-    Clock, Cursor, Deleted, Driver, Expiry, Health, Install, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer,
-    Pending, Step, Store, StoreStats, Tier, Visit, Walked, Walking, Written,
+    Clock, Cursor, Cx, Expiry, Key, KeyHash, Op, Pending, Reactors, Step, Store, Visit, Walked, Walking,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -24,7 +24,6 @@ use crate::identity::Shards;
 use crate::io::{ReadCounters, Reader, look_every};
 use crate::location::BLOCKS_MAX;
 use crate::log::{GROUPS, Log, REGIONS_LEAST, RESERVE};
-use crate::operate::{found, keep};
 use crate::presence::Presence;
 use crate::reclaim::{Reclaim, Reclaimer};
 use crate::recovery;
@@ -293,82 +292,33 @@ impl Inner {
 }
 
 impl Store for Flash {
+    #[inline]
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        self.inner.call(cx, key, op, out)
+    }
+
+    fn announce(&self, _: &[Key<'_>]) {}
+
     fn seed(&self) -> KeyHash {
         self.inner.devices.key_hash()
     }
+}
 
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        let first = self.inner.try_get(key, request, None, visitor);
-        let request = *request;
-        self.inner.step(key, first, move || {
-            move |inner, key, fetched| {
-                let mut item: Option<Item> = None;
-                let attempt = inner.try_get(key, &request, fetched, &mut keep(&mut item));
-                attempt.map(|lookup| found(lookup, item))
-            }
-        })
+impl Component for Flash {
+    /// What limits this store is the size of its devices, which cannot change while it runs.
+    fn parts(&self) -> Parts<'_> {
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: Some(self) }
     }
 
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        let first = self.inner.try_set(key, value, request, None);
-        let request = *request;
-        self.inner.step(key, first, || {
-            let value = value.to_vec();
-            move |inner, key, fetched| inner.try_set(key, &value, &request, fetched)
-        })
+    fn attach(&self, worker: &mut Reactors) {
+        self.inner.reader.attach(worker);
     }
 
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        let first = self.inner.try_delete(key, request, None);
-        let request = *request;
-        self.inner.step(key, first, || move |inner, key, fetched| inner.try_delete(key, &request, fetched))
+    fn report(&self, _: &Cx, _: Vec<Report>) -> Report {
+        Report { stats: self.inner.stats(), ..Report::default() }
     }
 
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        let first = self.inner.try_arithmetic(key, request, None);
-        let request = *request;
-        self.inner.step(key, first, || move |inner, key, fetched| inner.try_arithmetic(key, &request, fetched))
-    }
-
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        let first = self.inner.try_peek(key, None, visitor);
-        self.inner.step(key, first, || {
-            |inner, key, fetched| {
-                let mut item: Option<Item> = None;
-                let attempt = inner.try_peek(key, fetched, &mut keep(&mut item));
-                attempt.map(|lookup| found(lookup, item))
-            }
-        })
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        let now = self.inner.clock.now();
-        let moment = Expiry::resolve(delay, now).0;
-        self.inner.flush(if moment <= now { 0 } else { moment })
-    }
-
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.inner.walk(cursor, show)
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.inner.stats()
-    }
-
-    /// Refuses: what limits this store is the size of its devices.
-    fn resize(&self, _limit: u64) -> bool {
-        false
-    }
-
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        *self.inner.observer.write() = observer;
-    }
-
-    fn driver(&self) -> Option<Box<dyn Driver>> {
-        self.inner.reader.driver()
-    }
-
-    fn health(&self) -> Health {
+    fn health(&self, _: Vec<Health>) -> Health {
         let mut health = Health::default();
         if self.inner.log.queue.is_off() {
             let why = if self.inner.log.queue.is_worn_out() {
@@ -392,30 +342,31 @@ impl Store for Flash {
     }
 }
 
-impl Tier for Flash {
-    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        let first = self.inner.try_install(key, item, how, None);
-        self.inner.step(key, first, || {
-            let item = Item { meta: item.meta, value: item.value.to_vec() };
-            move |inner, key, fetched| inner.try_install(key, &item.as_ref(), how, fetched)
-        })
+impl Walk for Flash {
+    fn walk(&self, cx: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        self.inner.walk(cx, cursor, show)
+    }
+}
+
+impl Flush for Flash {
+    fn flush(&self, _: &Cx, delay: Exptime) -> Step<()> {
+        let now = self.inner.clock.now();
+        let moment = Expiry::resolve(delay, now).0;
+        self.inner.flush(if moment <= now { 0 } else { moment })
     }
 
-    fn next_cas(&self, _key: &Key<'_>) -> u64 {
-        self.inner.log.sequence.next(self.inner.clock.now())
-    }
-
-    fn pending_flush(&self) -> Option<u32> {
+    fn pending(&self) -> Option<u32> {
         self.inner.settle();
         Some(self.inner.flush_at.load(Ordering::Acquire)).filter(|moment| *moment != 0)
     }
 
-    /// Goes by the index alone, which takes one key for another about once in a million times.
-    fn holds(&self, key: &Key<'_>) -> bool {
-        self.inner.find(&self.inner.shard(key.hash).lock(), key.hash).is_some()
+    fn lag(&self) -> u32 {
+        0
     }
+}
 
-    fn note_hit(&self, key: &Key<'_>) {
-        self.inner.mark_hit(key);
+impl Observe for Flash {
+    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
+        *self.inner.observer.write() = observer;
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use moneta_index::Position;
-use moneta_store::{ErrorKind, ItemMeta, Key, StoreError};
+use moneta_store::{Cx, ErrorKind, ItemMeta, Key, StoreError};
 
 use crate::buffer::Buffer;
 use crate::counters::count;
@@ -163,11 +163,11 @@ impl Inner {
     ///
     /// # Errors
     /// If the device fails.
-    pub(crate) async fn fetch(&self, place: Place, key: &[u8]) -> Result<Fetched, StoreError> {
+    pub(crate) async fn fetch(&self, cx: &Cx, place: Place, key: &[u8]) -> Result<Fetched, StoreError> {
         let region = self.regions.get(place.region);
         let (base, salt) = (region.base(), region.salt());
         let start = self.regions.offset_of(place.block);
-        let bytes = self.read(&place, place.blocks * BLOCK).await?;
+        let bytes = self.read(cx, &place, place.blocks * BLOCK).await?;
         let end = (start + BLOCK).min(region.records_end() as usize);
         let begins = self.regions.begins(place.block);
         let is_current = || region.sequence() == place.sequence;
@@ -178,7 +178,7 @@ impl Inner {
         if let Some(at) = found {
             let length = at + View::read(&fetched.bytes[at..]).map_or(0, |view| view.header.len());
             if length > fetched.bytes.len() && start + length <= self.devices.region_bytes() {
-                fetched.bytes = self.read(&place, length.next_multiple_of(BLOCK)).await?;
+                fetched.bytes = self.read(cx, &place, length.next_multiple_of(BLOCK)).await?;
             }
         }
         fetched.found = match found {
@@ -231,11 +231,11 @@ impl Inner {
                 && self.regions.first_record(self.regions.block_at(region, offset)) == Some(offset)
     }
 
-    async fn read(&self, place: &Place, bytes: usize) -> Result<Aligned, StoreError> {
+    async fn read(&self, cx: &Cx, place: &Place, bytes: usize) -> Result<Aligned, StoreError> {
         let (device, region_start) = self.devices.place(place.region);
         let start = self.regions.offset_of(place.block);
         let bytes = bytes.min(self.devices.region_bytes() - start);
-        self.reader.read(device, region_start + start as u64, bytes).await.map_err(|error| {
+        self.reader.read(cx, device, region_start + start as u64, bytes).await.map_err(|error| {
             if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
                 // It was given up. The log has it that the device does not answer.
                 return StoreError::new(ErrorKind::Timeout, "the device of the SSD tier does not answer")

@@ -3,7 +3,7 @@
 use moneta_store::change::{self, Content, Old, Removal, Version};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::{
-    Deleted, ErrorKind, Expiry, Install, ItemMeta, ItemRef, Key, Lookup, Number, StoreError, Visit, Written,
+    Deleted, ErrorKind, Expiry, ItemRef, Key, Lookup, Number, Op, Outcome, Put, StoreError, Visit, Written,
 };
 
 use crate::attempt::Attempt;
@@ -53,12 +53,44 @@ impl Inner {
         Ground { room: self.log.queue.freed(), floor: self.log.floor() }
     }
 
-    pub(crate) fn try_get(
+    /// Tries an operation on a key; `fetched` is what was read of its record since the last try.
+    pub(crate) fn attempt(
+        &self,
+        key: &Key<'_>,
+        op: Op<'_>,
+        fetched: Option<&Fetched>,
+        out: &mut dyn Visit,
+    ) -> Attempt<Outcome> {
+        match op {
+            Op::Read(request) => self.try_get(key, request, fetched, out).map(Outcome::Read),
+            Op::Peek => self.try_peek(key, fetched, out).map(Outcome::Read),
+            Op::Write(value, request) => self.try_set(key, value, request, fetched).map(Outcome::Written),
+            Op::Delete(request) => self.try_delete(key, request, fetched).map(Outcome::Deleted),
+            Op::Arithmetic(request) => self.try_arithmetic(key, request, fetched).map(Outcome::Number),
+            Op::Put(item, how) => self.try_put(key, item, how, fetched).map(Outcome::Written),
+            Op::Drop => {
+                // What finds no room now is done when there is some; until then the key is not served.
+                if matches!(self.forget(key), Attempt::Full(_)) {
+                    self.owe(key);
+                }
+                Attempt::done(Outcome::Done)
+            }
+            // By the index alone, which takes one key for another about once in a million times.
+            Op::Holds => Attempt::done(Outcome::Held(self.find(&self.shard(key.hash).lock(), key.hash).is_some())),
+            Op::NoteHit => {
+                self.mark_hit(key);
+                Attempt::done(Outcome::Done)
+            }
+            Op::NextCas => Attempt::done(Outcome::Cas(self.log.sequence.next(self.clock.now()))),
+        }
+    }
+
+    fn try_get(
         &self,
         key: &Key<'_>,
         request: &Retrieve,
         fetched: Option<&Fetched>,
-        visitor: &mut impl Visit,
+        visitor: &mut dyn Visit,
     ) -> Attempt<Lookup> {
         let now = self.settle();
         let ground = self.ground();
@@ -90,12 +122,7 @@ impl Inner {
         self.ended(Lookup::Visited, number)
     }
 
-    pub(crate) fn try_peek(
-        &self,
-        key: &Key<'_>,
-        fetched: Option<&Fetched>,
-        visitor: &mut impl Visit,
-    ) -> Attempt<Lookup> {
+    fn try_peek(&self, key: &Key<'_>, fetched: Option<&Fetched>, visitor: &mut dyn Visit) -> Attempt<Lookup> {
         let now = self.settle();
         let mut shard = self.shard(key.hash).lock();
         match self.state(&mut shard, key, fetched, now) {
@@ -109,13 +136,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn try_set(
-        &self,
-        key: &Key<'_>,
-        value: &[u8],
-        request: &Write,
-        fetched: Option<&Fetched>,
-    ) -> Attempt<Written> {
+    fn try_set(&self, key: &Key<'_>, value: &[u8], request: &Write, fetched: Option<&Fetched>) -> Attempt<Written> {
         if value.len() > self.config.item_max {
             return match self.forget(key) {
                 Attempt::Durable(_, number) => Attempt::Durable(Written::TooLarge, number),
@@ -161,7 +182,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn try_delete(&self, key: &Key<'_>, request: &Delete, fetched: Option<&Fetched>) -> Attempt<Deleted> {
+    fn try_delete(&self, key: &Key<'_>, request: &Delete, fetched: Option<&Fetched>) -> Attempt<Deleted> {
         if self.log.queue.is_off() {
             return self.refuse(key);
         }
@@ -209,12 +230,7 @@ impl Inner {
         self.remove(shard, key, now, ground).map_or_else(Attempt::from, |number| self.ended(Deleted::NotFound, number))
     }
 
-    pub(crate) fn try_arithmetic(
-        &self,
-        key: &Key<'_>,
-        request: &Arithmetic,
-        fetched: Option<&Fetched>,
-    ) -> Attempt<Number> {
+    fn try_arithmetic(&self, key: &Key<'_>, request: &Arithmetic, fetched: Option<&Fetched>) -> Attempt<Number> {
         if self.log.queue.is_off() {
             return self.refuse(key);
         }
@@ -235,13 +251,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn try_install(
-        &self,
-        key: &Key<'_>,
-        item: &ItemRef<'_>,
-        how: Install,
-        fetched: Option<&Fetched>,
-    ) -> Attempt<Written> {
+    fn try_put(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Put, fetched: Option<&Fetched>) -> Attempt<Written> {
         let mut copied = Vec::new();
         let value = item.value.as_slice().unwrap_or_else(|| {
             item.value.copy_to(&mut copied);
@@ -255,11 +265,8 @@ impl Inner {
         }
         let now = self.settle();
         let ground = self.ground();
-        let ItemMeta { flags, cas, expiry, last_access, fetched: read, stale, token_sent, .. } = item.meta;
-        let content = Content::whole(value);
-        let cas = (cas != 0).then_some(cas);
-        let version = Version { value: content, flags, expiry, last_access, fetched: read, stale, token_sent, cas };
-        if how == Install::Set {
+        let version = Version::of(&item.meta, Content::whole(value));
+        if how == Put::Any {
             return self.try_store(key, &version, now, ground);
         }
         let mut shard = self.shard(key.hash).lock();
@@ -409,7 +416,7 @@ impl Inner {
     }
 
     /// Counts a read that another tier answered.
-    pub(crate) fn mark_hit(&self, key: &Key<'_>) {
+    fn mark_hit(&self, key: &Key<'_>) {
         let mut shard = self.shard(key.hash).lock();
         if let Some((position, location)) = shard.find(key.hash) {
             shard.index.replace(position, location.hit().0);
@@ -455,17 +462,4 @@ fn draft<'a>(key: &Key<'a>, version: &'a Version<'_>, scratch: &'a mut Vec<u8>) 
         }
     };
     Draft { key: key.bytes, value, marks, expiry: version.expiry, flags: version.flags, cas: version.cas }
-}
-
-/// Keeps an item that is shown.
-pub(crate) fn keep(into: &mut Option<moneta_store::Item>) -> impl FnMut(&ItemRef<'_>) {
-    |item| *into = Some(moneta_store::Item { meta: item.meta, value: item.value.to_vec() })
-}
-
-/// A read's end after a wait: the item goes with it.
-pub(crate) fn found(lookup: Lookup, item: Option<moneta_store::Item>) -> Lookup {
-    match (lookup, item) {
-        (Lookup::Visited, Some(item)) => Lookup::Found(item),
-        (lookup, _) => lookup,
-    }
 }

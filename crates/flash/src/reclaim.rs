@@ -14,7 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_store::{Departed, Departure, Key};
+use moneta_store::Key;
+use moneta_store::component::{RemovalCause, Removed};
 use parking_lot::{Condvar, Mutex};
 use pollster::block_on;
 use rustix::io::Errno;
@@ -372,17 +373,17 @@ impl Reclaimer {
         shard.index.remove(position);
         let meta = view.meta(base, location.hits() > 0);
         let unfetched = u64::from(!meta.fetched);
-        let why = if meta.expiry.is_dead(now) {
+        let cause = if meta.expiry.is_dead(now) {
             count(&inner.counters.expired, 1);
             count(&inner.counters.expired_unfetched, unfetched);
-            Departure::Expired
+            RemovalCause::Expired
         } else {
             count(&inner.counters.evictions, 1);
             count(&inner.counters.evicted_unfetched, unfetched);
-            Departure::Evicted
+            RemovalCause::Evicted
         };
         if let Some(observer) = inner.observer.read().as_ref() {
-            observer.departed(&Departed { key: key.bytes, meta, value_bytes: view.value().len(), why });
+            observer.removed(&Removed { key: key.bytes, meta, value_bytes: view.value().len(), cause });
         }
     }
 

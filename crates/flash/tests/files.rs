@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, FlashError, Io};
-use moneta_store::{Clock, Store};
+use moneta_store::{Calls, Clock};
 
 const BYTES: u64 = 6 << 20;
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_store::request::{Delete, Exptime, Write};
-use moneta_store::{Clock, Item, ItemRef, Key, Lookup, Step, Store};
+use moneta_store::{Calls, Clock, Item, ItemRef, Key, Lookup, Step, Store};
 
 const BLOCK: usize = 4096;
 /// The version that this build writes.

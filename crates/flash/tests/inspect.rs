@@ -6,7 +6,7 @@ use std::sync::Arc;
 use moneta_flash::inspect::{RegionState, inspect};
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_store::request::{Delete, Write};
-use moneta_store::{Clock, Key, Step, Store};
+use moneta_store::{Calls, Clock, Key, Step, Store};
 
 /// Waits for a step's end.
 fn finish<T>(step: Step<T>) -> T {

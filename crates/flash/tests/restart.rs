@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
-use moneta_store::{Clock, ItemRef, Key, Lookup, Pending, Step, Store};
+use moneta_store::{Calls, Clock, ItemRef, Key, Lookup, Pending, Step, Store};
 use tempfile::TempDir;
 
 struct Tier {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use moneta_flash::{DeviceConfig, Durability, Flash, FlashConfig, Io};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
-use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, Promotion, Store, Tiered, TieredConfig};
 use tempfile::TempDir;
 
 /// More than a sequence ever writes, with what each restart leaves unused: nothing is emptied.
@@ -61,7 +61,7 @@ impl Restarting for Alone {
     }
 
     fn stop(&mut self, store: Flash) {
-        store.close();
+        store.close_all();
     }
 
     fn kill(&mut self, store: Flash) {
@@ -97,7 +97,7 @@ impl Restarting for Below {
     }
 
     fn stop(&mut self, store: Self::Store) {
-        store.close();
+        store.close_all();
         self.lower = None;
     }
 

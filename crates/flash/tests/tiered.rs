@@ -8,6 +8,7 @@ use common::tier;
 use moneta_flash::Flash;
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::suite::{self, Options, SuiteConfig};
+use moneta_store::testing::UnderPolicy;
 use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
 
 /// More than a sequence ever writes: nothing is emptied.
@@ -54,7 +55,7 @@ fn nothing_shows_of_the_two_tiers() {
 
 #[test]
 fn nothing_shows_of_the_batch_policy() {
-    suite::run(|config, clock| tiered(config, clock, Promotion::Always).batch(), options().rounds(4));
+    suite::run(|config, clock| UnderPolicy::batch(tiered(config, clock, Promotion::Always)), options().rounds(4));
 }
 
 /// What is kept out of the SSD lies in RAM alone, and there must be room for it.

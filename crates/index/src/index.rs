@@ -314,9 +314,10 @@ impl<const TAG_BITS: u32> Index<TAG_BITS> {
     }
 
     #[inline]
-    fn bucket(&self, bucket: usize) -> &[u64] {
+    fn bucket(&self, bucket: usize) -> &[u64; BUCKET_SLOTS] {
         let start = bucket % PAGE_BUCKETS * BUCKET_SLOTS;
-        &self.pages[bucket / PAGE_BUCKETS].words()[start..start + BUCKET_SLOTS]
+        let words = &self.pages[bucket / PAGE_BUCKETS].words()[start..start + BUCKET_SLOTS];
+        words.try_into().expect("a bucket is whole")
     }
 
     #[inline]

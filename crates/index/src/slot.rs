@@ -31,9 +31,10 @@ impl<const TAG_BITS: u32> Slot<TAG_BITS> {
         (u64::from(tag) << (64 - TAG_BITS)) | (u64::from(second) << Self::PAYLOAD_BITS)
     }
 
+    /// Whether it is an entry with that label. One comparison: what is left without the label is the payload, and from 1 up.
     #[inline]
     pub(crate) fn has_label(self, label: u64) -> bool {
-        self.0 & !Self::PAYLOAD_MASK == label && self.0 & Self::PAYLOAD_MASK != 0
+        (self.0 ^ label).wrapping_sub(1) < Self::PAYLOAD_MASK
     }
 
     #[inline]

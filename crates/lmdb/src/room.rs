@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use heed::RwTxn;
 use moneta_embedded::{Failure, Life};
-use moneta_store::Departure;
+use moneta_store::component::RemovalCause;
 
 use crate::database::{LmdbDatabase, failure};
 use crate::tables::{Left, Tables};
@@ -113,16 +113,16 @@ impl LmdbDatabase {
     /// Counts an item that has left by itself, and tells whoever observes.
     pub(crate) fn departed(&self, left: &Left) {
         let (counter, why) = match self.shared.life(&left.header) {
-            Life::Live => (&self.counters.evicted, Some(Departure::Evicted)),
-            Life::Expired => (&self.counters.expired, Some(Departure::Expired)),
+            Life::Live => (&self.counters.evicted, Some(RemovalCause::Evicted)),
+            Life::Expired => (&self.counters.expired, Some(RemovalCause::Expired)),
             Life::Flushed => (&self.counters.flushed, None),
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        if why == Some(Departure::Evicted) {
+        if why == Some(RemovalCause::Evicted) {
             self.counters.evicted_bytes.fetch_add(left.value_bytes as u64, Ordering::Relaxed);
         }
         if let Some(why) = why {
-            self.shared.departed(&left.key, &left.header, left.value_bytes, why);
+            self.shared.removed(&left.key, &left.header, left.value_bytes, why);
         }
     }
 }

@@ -8,7 +8,7 @@ use common::{AMPLE, Folder, SHORT};
 use moneta_lmdb::{Durability, Lmdb};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
-use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, Promotion, Store, Tiered, TieredConfig};
 
 /// Reads are not written down.
 fn options(options: Options) -> Options {
@@ -70,7 +70,7 @@ impl Restarting for Below {
     }
 
     fn stop(&mut self, store: Self::Store) {
-        store.close();
+        store.close_all();
         self.lower = None;
     }
 

@@ -10,8 +10,9 @@ use common::config;
 use moneta_embedded::Database as _;
 use moneta_embedded::testing::{end, get, set, until};
 use moneta_lmdb::{Durability, Lmdb, LmdbConfig};
+use moneta_store::component::{RemovalCause, Removed};
 use moneta_store::request::{Exptime, Write};
-use moneta_store::{Clock, Departed, Departure, Key, Observer, Store, Written};
+use moneta_store::{Calls, Clock, Key, Observer, Store, Written};
 use tempfile::TempDir;
 
 const NOW: u32 = 1_000_000_000;
@@ -39,17 +40,17 @@ fn figure(lmdb: &Lmdb, name: &str) -> f64 {
 
 /// Keeps what it is told.
 #[derive(Default)]
-struct Departures(Mutex<Vec<(String, Departure)>>);
+struct Departures(Mutex<Vec<(String, RemovalCause)>>);
 
 impl Observer for Departures {
-    fn departed(&self, item: &Departed<'_>) {
+    fn removed(&self, item: &Removed<'_>) {
         let key = String::from_utf8_lossy(item.key).into_owned();
-        self.0.lock().expect("no panic under it").push((key, item.why));
+        self.0.lock().expect("no panic under it").push((key, item.cause));
     }
 }
 
 impl Departures {
-    fn take(&self) -> Vec<(String, Departure)> {
+    fn take(&self) -> Vec<(String, RemovalCause)> {
         std::mem::take(&mut *self.0.lock().expect("no panic under it"))
     }
 
@@ -74,8 +75,8 @@ fn the_file_keeps_to_its_bytes_and_the_oldest_go_first() {
         }
     }
     let gone = departures.take();
-    assert_eq!(gone[0], ("key 1".into(), Departure::Evicted), "the oldest is the first to go");
-    assert_eq!(gone[10], ("key 0".into(), Departure::Evicted), "by its last write");
+    assert_eq!(gone[0], ("key 1".into(), RemovalCause::Evicted), "the oldest is the first to go");
+    assert_eq!(gone[10], ("key 0".into(), RemovalCause::Evicted), "by its last write");
     let there = (0..count).filter(|key| get(&lmdb, &format!("key {key}")).is_some()).count() as u64;
     assert_eq!(there + gone.len() as u64, count, "what went was told");
     assert!(there * 4096 > BYTES / 2, "only {there} items of 4 KiB fit {BYTES} bytes");
@@ -250,7 +251,7 @@ fn what_has_expired_is_swept_and_told() {
     until("all is told", || departures.count() >= 2499);
     let gone = departures.take();
     assert_eq!(gone.len(), 2499);
-    assert!(gone.iter().all(|(key, why)| *why == Departure::Expired && key != "key 7"));
+    assert!(gone.iter().all(|(key, why)| *why == RemovalCause::Expired && key != "key 7"));
     assert!(get(&lmdb, "key 7").is_some());
     end(lmdb.flush(Exptime(0))).expect("a flush");
     lmdb.tend().expect("a turn");
@@ -312,7 +313,7 @@ fn a_file_that_was_not_synced_when_the_machine_went_down_is_not_trusted() {
         lmdb.crash();
         assert!(get(&open(&config, &clock()), "key").is_some(), "a killed process loses nothing");
         let lmdb = open(&config, &clock());
-        let cas = moneta_store::Tier::next_cas(&lmdb, &moneta_store::Key::new(b"key", lmdb.seed()));
+        let cas = moneta_store::Calls::next_cas(&lmdb, &moneta_store::Key::new(b"key", lmdb.seed()));
         lmdb.crash();
         // As a machine leaves it that goes down: its next start has another name.
         let ledger = folder.path().join("moneta.ledger");
@@ -322,7 +323,7 @@ fn a_file_that_was_not_synced_when_the_machine_went_down_is_not_trusted() {
         std::fs::write(&ledger, written.replace(boot.trim(), "an earlier start")).expect("a write");
         let lmdb = open(&config, &clock());
         assert_eq!(get(&lmdb, "key").is_some(), kept, "{durability:?}");
-        let next = moneta_store::Tier::next_cas(&lmdb, &moneta_store::Key::new(b"key", lmdb.seed()));
+        let next = moneta_store::Calls::next_cas(&lmdb, &moneta_store::Key::new(b"key", lmdb.seed()));
         assert!(next > cas, "no CAS value comes again");
     }
 }

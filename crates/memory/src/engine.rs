@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crossbeam_utils::CachePadded;
 use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Resize};
+use moneta_store::request::{Delete, Exptime, Retrieve};
 use moneta_store::{
-    Clock, Cursor, Deleted, Expiry, Install, ItemRef, Key, KeyHash, Lookup, Number, Observer, Rest, Step, Store,
-    StoreStats, Tier, Value, Visit, Walked, Walking, Written,
+    Clock, Cursor, Cx, Expiry, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Put, Reactors, Rest, Step, Store,
+    StoreStats, Unseen, Value, Visit, Walked, Walking, Written, component,
 };
 
 use crate::config::{ConfigError, MemoryConfig};
@@ -155,7 +156,7 @@ impl Memory {
 
     /// Shows a large item without holding its shard's lock.
     #[cold]
-    fn show_large(shard: &Mutex<Shard>, pinned: &Pinned, visitor: &mut impl Visit) {
+    fn show_large(shard: &Mutex<Shard>, pinned: &Pinned, visitor: &mut dyn Visit) {
         let (first, rest) = pinned.parts.split_first().expect("an item has a first part");
         // SAFETY: the segments are pinned until `unpin` below, and a record of this size is never written in place.
         let first = unsafe { first.as_slice() };
@@ -163,7 +164,7 @@ impl Memory {
         shard.lock().unpin(pinned);
     }
 
-    fn finish(shard: &Mutex<Shard>, read: Read, visitor: &mut impl Visit) -> Lookup {
+    fn finish(shard: &Mutex<Shard>, read: Read, visitor: &mut dyn Visit) -> Lookup {
         match read {
             Read::Visited => Lookup::Visited,
             Read::Missing(missing) => Lookup::Miss { expired: missing.expired },
@@ -192,11 +193,17 @@ impl Rest for PinnedRest<'_> {
 }
 
 impl Store for Memory {
-    fn seed(&self) -> KeyHash {
-        self.seed
+    #[inline]
+    fn call(&self, _: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        match op {
+            Op::Read(request) => self.read(key, request, out),
+            Op::Write(value, request) => Step::ended(self.store(key, value, &Order::Write(request))),
+            Op::Put(item, how) => Step::ended(self.put(key, item, how)),
+            other => self.call_rest(key, other, out),
+        }
     }
 
-    fn prefetch(&self, keys: &[Key<'_>]) {
+    fn announce(&self, keys: &[Key<'_>]) {
         for key in keys {
             self.shard(key.hash).lock().index.prefetch(key.hash);
         }
@@ -205,38 +212,85 @@ impl Store for Memory {
         }
     }
 
+    fn seed(&self) -> KeyHash {
+        self.seed
+    }
+}
+
+impl Memory {
     #[inline]
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
+    fn read(&self, key: &Key<'_>, request: &Retrieve, out: &mut dyn Visit) -> Step {
         let shard = self.shard(key.hash);
-        let read = shard.lock().get(key, request, visitor);
+        let read = shard.lock().get(key, request, out);
         match read {
-            Ok(Read::Visited) => Step::Done(Ok(Lookup::Visited)),
-            Ok(read) => Step::Done(Ok(Self::finish(shard, read, visitor))),
+            Ok(Read::Visited) => Step::ended(Lookup::Visited),
+            Ok(read) => Step::ended(Self::finish(shard, read, out)),
             Err(error) => Step::Done(Err(error)),
         }
     }
 
-    #[inline]
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        Step::done(self.store(key, value, &Order::Write(request)))
-    }
-
-    #[inline]
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        Step::done(self.shard(key.hash).lock().delete(key, request))
-    }
-
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        Step::done(self.shard(key.hash).lock().arithmetic(key, request))
-    }
-
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
+    /// What is not worth a place on the way of reads and writes.
+    #[inline(never)]
+    fn call_rest(&self, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         let shard = self.shard(key.hash);
-        let read = shard.lock().peek(key, visitor);
-        Step::done(Self::finish(shard, read, visitor))
+        match op {
+            Op::Peek => {
+                let read = shard.lock().peek(key, out);
+                Step::ended(Self::finish(shard, read, out))
+            }
+            Op::Delete(request) => Step::ended(shard.lock().delete(key, request)),
+            Op::Arithmetic(request) => Step::ended(shard.lock().arithmetic(key, request)),
+            Op::Drop => {
+                shard.lock().delete(key, &Delete::default());
+                Step::Done(Ok(Outcome::Done))
+            }
+            Op::Holds => {
+                let read = shard.lock().peek(key, &mut Unseen);
+                let held = !matches!(Self::finish(shard, read, &mut Unseen), Lookup::Miss { .. });
+                Step::Done(Ok(Outcome::Held(held)))
+            }
+            // The highest tier there can be: it sees every hit.
+            Op::NoteHit => Step::Done(Ok(Outcome::Done)),
+            Op::NextCas => Step::Done(Ok(Outcome::Cas(shard.lock().new_cas(None)))),
+            Op::Read(_) | Op::Write(..) | Op::Put(..) => unreachable!("answered before"),
+        }
     }
 
-    fn flush(&self, delay: Exptime) -> Step<()> {
+    #[inline]
+    fn put(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Written {
+        let order = Order::Put(Version::of(&item.meta), how);
+        match item.value.as_slice() {
+            Some(value) => self.store(key, value, &order),
+            None => self.store(key, &item.value.to_vec(), &order),
+        }
+    }
+}
+
+impl Component for Memory {
+    fn parts(&self) -> Parts<'_> {
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: Some(self), observe: Some(self) }
+    }
+
+    fn attach(&self, _: &mut Reactors) {}
+
+    fn report(&self, _: &Cx, _: Vec<Report>) -> Report {
+        // First, so that gauges without it are those of a store that has shrunk.
+        let shrinking = self.is_shrinking();
+        let mut stats =
+            StoreStats { kind: "ram", limit: self.limit.load(Ordering::Relaxed), shrinking, ..StoreStats::default() };
+        self.shards.iter().for_each(|slot| stats.add(&slot.lock().census()));
+        Report { stats, ..Report::default() }
+    }
+
+    fn health(&self, _: Vec<Health>) -> Health {
+        Health::default()
+    }
+
+    fn close(&self) {}
+}
+
+impl Flush for Memory {
+    fn flush(&self, _: &Cx, delay: Exptime) -> Step<()> {
         // Once for all: the clock may turn on the way from shard to shard.
         let now = self.shards[0].lock().settle();
         let moment = Expiry::resolve(delay, now).0;
@@ -244,30 +298,42 @@ impl Store for Memory {
         Step::done(())
     }
 
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        let Some(slot) = self.shards.get(cursor.shard) else { return Walking::End };
-        let mut shard = slot.lock();
+    fn pending(&self) -> Option<u32> {
+        None
+    }
+
+    fn lag(&self) -> u32 {
+        0
+    }
+}
+
+/// Where a walk stands.
+#[derive(Default)]
+struct Place {
+    shard: usize,
+    /// The walk of the shard's index; `None` before its first batch.
+    walk: Option<Walk>,
+}
+
+impl component::Walk for Memory {
+    fn walk(&self, _: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        let mut place: Box<Place> = cursor.take().unwrap_or_default();
+        let mut shard = self.shards[place.shard].lock();
         shard.settle();
-        let token = cursor.token.take().and_then(|token| token.downcast::<Walk>().ok());
-        let walk = token.unwrap_or_else(|| Box::new(shard.index.begin_walk()));
-        let more = shard.walk(&walk, WALK_CLASSES, show);
-        if more {
-            cursor.token = Some(walk);
-        } else {
-            cursor.shard += 1;
+        let walk = place.walk.get_or_insert_with(|| shard.index.begin_walk());
+        if !shard.walk(walk, WALK_CLASSES, show) {
+            drop(shard);
+            *place = Place { shard: place.shard + 1, walk: None };
+            if place.shard == self.shards.len() {
+                return Walking::End;
+            }
         }
-        if more || cursor.shard < self.shards.len() { Walking::More } else { Walking::End }
+        cursor.keep(place);
+        Walking::More
     }
+}
 
-    fn stats(&self) -> StoreStats {
-        // First, so that gauges without it are those of a store that has shrunk.
-        let shrinking = self.is_shrinking();
-        let mut sum =
-            StoreStats { kind: "ram", limit: self.limit.load(Ordering::Relaxed), shrinking, ..StoreStats::default() };
-        self.shards.iter().for_each(|slot| sum.add(&slot.lock().census()));
-        sum
-    }
-
+impl Resize for Memory {
     fn resize(&self, limit: u64) -> bool {
         let quota = MemoryConfig::quota(limit, self.shards.len());
         if quota < MemoryConfig::quota_min(self.item_max) || quota > Location::SEGMENTS_MAX {
@@ -281,7 +347,7 @@ impl Store for Memory {
             self.approach(limit, quota);
             return true;
         }
-        // Who asks is a worker or the thread that answers signals, and has others to serve.
+        // The caller is a worker or the thread that answers signals, and has others to serve.
         let shrinking = self.clone();
         self.shrinking.fetch_add(1, Ordering::Relaxed);
         let shrink = move || {
@@ -294,24 +360,11 @@ impl Store for Memory {
         }
         true
     }
-
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.shards.iter().for_each(|slot| slot.lock().observer.clone_from(&observer));
-    }
 }
 
-impl Tier for Memory {
-    #[inline]
-    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        let order = Order::Install(Version::of(&item.meta), how);
-        Step::done(match item.value.as_slice() {
-            Some(value) => self.store(key, value, &order),
-            None => self.store(key, &item.value.to_vec(), &order),
-        })
-    }
-
-    fn next_cas(&self, key: &Key<'_>) -> u64 {
-        self.shard(key.hash).lock().new_cas(None)
+impl Observe for Memory {
+    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
+        self.shards.iter().for_each(|slot| slot.lock().observer.clone_from(&observer));
     }
 }
 

@@ -53,11 +53,13 @@ impl Rest for Fragments<'_> {
 }
 
 impl Shard {
+    // The way of a hit is compiled into its one caller; what happens seldom is kept out of it.
+    #[inline(always)]
     pub(crate) fn get(
         &mut self,
         key: &Key<'_>,
         request: &Retrieve,
-        visitor: &mut impl Visit,
+        visitor: &mut dyn Visit,
     ) -> Result<Read, StoreError> {
         let now = self.settle();
         let found = match (self.find(key, now), request.vivify) {
@@ -65,20 +67,9 @@ impl Shard {
             (Err(missing), None) => return Ok(Read::Missing(missing)),
             (Err(_), Some(exptime)) => return self.vivify(key, exptime, request, now, visitor),
         };
-        let mut meta = self.meta(&found);
-        let mut found = found;
+        let meta = self.meta(&found);
         if request.touch.is_some() || request.recache.is_some() || (request.claim && meta.stale) {
-            found = match self.apply(key, found, request, now, &mut meta) {
-                Ok(found) => found,
-                // It went to make room for its own touch.
-                Err(_) if self.find(key, now).is_err() => {
-                    return match request.vivify {
-                        Some(exptime) => self.vivify(key, exptime, request, now, visitor),
-                        None => Ok(Read::Missing(Missing { expired: false })),
-                    };
-                }
-                Err(error) => return Err(error),
-            };
+            return self.get_and_change(key, found, meta, request, now, visitor);
         }
         if request.bump {
             self.bump(&found, now);
@@ -86,7 +77,35 @@ impl Shard {
         Ok(self.show(&found, meta, visitor))
     }
 
-    pub(crate) fn peek(&mut self, key: &Key<'_>, visitor: &mut impl Visit) -> Read {
+    /// The rest of a read that changes the item, or may.
+    #[cold]
+    fn get_and_change(
+        &mut self,
+        key: &Key<'_>,
+        found: Found,
+        mut meta: ItemMeta,
+        request: &Retrieve,
+        now: u32,
+        visitor: &mut dyn Visit,
+    ) -> Result<Read, StoreError> {
+        let found = match self.apply(key, found, request, now, &mut meta) {
+            Ok(found) => found,
+            // It went to make room for its own touch.
+            Err(_) if self.find(key, now).is_err() => {
+                return match request.vivify {
+                    Some(exptime) => self.vivify(key, exptime, request, now, visitor),
+                    None => Ok(Read::Missing(Missing { expired: false })),
+                };
+            }
+            Err(error) => return Err(error),
+        };
+        if request.bump {
+            self.bump(&found, now);
+        }
+        Ok(self.show(&found, meta, visitor))
+    }
+
+    pub(crate) fn peek(&mut self, key: &Key<'_>, visitor: &mut dyn Visit) -> Read {
         let now = self.settle();
         match self.find(key, now) {
             Ok(found) => self.show(&found, self.meta(&found), visitor),
@@ -99,8 +118,8 @@ impl Shard {
         pinned.segments.iter().for_each(|&number| self.segments.unpin(number));
     }
 
-    #[inline]
-    fn show(&mut self, found: &Found, meta: ItemMeta, visitor: &mut impl Visit) -> Read {
+    #[inline(always)]
+    fn show(&mut self, found: &Found, meta: ItemMeta, visitor: &mut dyn Visit) -> Read {
         let header = &found.header;
         if header.value_length as usize > LARGE {
             return Read::Large(self.pin(found, meta));
@@ -118,6 +137,7 @@ impl Shard {
     }
 
     /// Pins all segments of an item.
+    #[cold]
     pub(crate) fn pin(&mut self, found: &Found, meta: ItemMeta) -> Pinned {
         let start = found.header.value_start();
         let length = found.header.first_length as usize;
@@ -196,13 +216,14 @@ impl Shard {
     }
 
     /// A miss that creates an empty item whose recache this reader wins.
+    #[cold]
     fn vivify(
         &mut self,
         key: &Key<'_>,
         exptime: Exptime,
         request: &Retrieve,
         now: u32,
-        visitor: &mut impl Visit,
+        visitor: &mut dyn Visit,
     ) -> Result<Read, StoreError> {
         let out_of_memory = || StoreError::new(ErrorKind::OutOfMemory, "out of memory creating item");
         if !self.make_room(key.bytes.len() + 64, now) {

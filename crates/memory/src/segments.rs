@@ -308,7 +308,7 @@ impl Segments {
     }
 
     /// The header of the record at `location`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn header(&self, location: Location) -> Header {
         self.segment(location.segment()).header(location.offset())
     }
@@ -492,7 +492,7 @@ pub(crate) struct Census {
 // No slice reaches behind the record it is for: there another thread may be filling room without the shard's lock, and a slice
 // over bytes that are written meanwhile is undefined, read or not.
 impl Segment {
-    #[inline]
+    #[inline(always)]
     fn header(&self, offset: usize) -> Header {
         let length = header_length(self.page.slice(offset..offset + UNIT));
         Header::read(self.page.slice(offset..offset + length))

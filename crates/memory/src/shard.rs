@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use moneta_index::{Index, Position};
 use moneta_pages::PagePool;
-use moneta_store::{Clock, Departed, Departure, ItemMeta, Key, KeyHash, Observer, StoreStats};
+use moneta_store::component::{Observer, RemovalCause, Removed};
+use moneta_store::{Clock, ItemMeta, Key, KeyHash, StoreStats};
 
 use crate::ghosts::Ghosts;
 use crate::record::{CAS_SHORT_END, Header, mark};
@@ -168,7 +169,7 @@ impl Shard {
     pub(crate) fn expire(&mut self, found: &Found) {
         self.stats.reclaimed += 1;
         self.stats.expired_unfetched += u64::from(!found.header.is(mark::FETCHED));
-        self.tell_departure(found.location, &found.header, Departure::Expired);
+        self.tell_removal(found.location, &found.header, RemovalCause::Expired);
         self.remove(found);
     }
 
@@ -190,7 +191,7 @@ impl Shard {
         self.stats.evicted_unfetched += u64::from(!header.is(mark::FETCHED));
         self.stats.evicted_small += u64::from(self.segments.log(location) == Log::Small);
         self.stats.evicted_idle = self.shared.clock.now().saturating_sub(header.last_access).into();
-        self.tell_departure(location, header, Departure::Evicted);
+        self.tell_removal(location, header, RemovalCause::Evicted);
     }
 
     /// Takes out an item.
@@ -200,13 +201,13 @@ impl Shard {
         self.segments.kill(found.location);
     }
 
-    fn tell_departure(&self, location: Location, header: &Header, why: Departure) {
+    fn tell_removal(&self, location: Location, header: &Header, cause: RemovalCause) {
         let Some(observer) = &self.observer else { return };
-        observer.departed(&Departed {
+        observer.removed(&Removed {
             key: self.key_at(location, header),
             meta: self.meta_at(location, header),
             value_bytes: header.value_length as usize,
-            why,
+            cause,
         });
     }
 

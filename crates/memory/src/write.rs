@@ -1,7 +1,7 @@
 //! Writing and deleting items.
 
 use moneta_store::request::{Delete, Exptime, Write, WriteMode};
-use moneta_store::{Deleted, Expiry, Install, ItemMeta, Key, Written};
+use moneta_store::{Deleted, Expiry, ItemMeta, Key, Put, Written};
 
 use crate::log::{Cas, Draft, NoRoom, pages_for};
 use crate::read::LARGE;
@@ -33,7 +33,7 @@ pub(crate) enum Order<'a> {
     /// A client's write.
     Write(&'a Write),
     /// The value is that of an item handed over whole.
-    Install(Version, Install),
+    Put(Version, Put),
 }
 
 /// How a write goes on after its conditions were looked at.
@@ -71,7 +71,7 @@ impl Order<'_> {
     /// Whether the old item has to go where there is no room for the new one: what replaces it without a condition says that
     /// it is out of date.
     fn leaves_nothing_old(&self) -> bool {
-        matches!(self, Self::Write(Write { mode: WriteMode::Set, .. }) | Self::Install(..))
+        matches!(self, Self::Write(Write { mode: WriteMode::Set, .. }) | Self::Put(..))
     }
 }
 
@@ -151,8 +151,8 @@ impl Shard {
     pub(crate) fn plan(&self, old: Option<&Found>, value_length: usize, order: &Order<'_>, now: u32) -> Plan {
         let request = match order {
             Order::Write(request) => request,
-            Order::Install(_, Install::Replace) if old.is_none() => return Plan::Refuse(Written::NotStored),
-            Order::Install(version, _) => return Plan::Value(*version),
+            Order::Put(_, Put::Present) if old.is_none() => return Plan::Refuse(Written::NotStored),
+            Order::Put(version, _) => return Plan::Value(*version),
         };
         let fresh = |exptime: Exptime| Version {
             marks: 0,

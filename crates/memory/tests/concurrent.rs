@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Node, config, signed, stored, version_of};
 use moneta_memory::MemoryConfig;
-use moneta_store::Store;
+use moneta_store::Calls;
 use moneta_store::request::Exptime;
 
 const KEYS: u64 = 400;

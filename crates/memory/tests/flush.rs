@@ -4,7 +4,7 @@ mod common;
 
 use common::{Node, START, config, stored};
 use moneta_memory::MemoryConfig;
-use moneta_store::Store;
+use moneta_store::Calls;
 use moneta_store::request::Exptime;
 
 const DELAY: u32 = 10_000;

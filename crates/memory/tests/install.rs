@@ -5,7 +5,7 @@ mod common;
 
 use common::{Node, START, config, signed, stored};
 use moneta_memory::MemoryConfig;
-use moneta_store::{Expiry, Install, Item, ItemMeta, ItemRef, Key, KeyHash, Rest, Store, Tier, Value, Written};
+use moneta_store::{Calls, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Put, Rest, Value, Written};
 
 /// A value's second half, elsewhere.
 struct Half<'a>(&'a [u8]);
@@ -63,7 +63,7 @@ fn an_item_of_any_size_arrives_as_it_was_whatever_was_there() {
                 let split = Value::split(&value[..length / 2], &half);
                 for lies in [Value::whole(&value), split] {
                     let item = ItemRef { meta, value: lies };
-                    let written = node.memory.install(&key(&name), &item, Install::Set).now().unwrap();
+                    let written = node.memory.put(&key(&name), &item, Put::Any).now().unwrap();
                     assert_eq!(written, Written::Stored { cas: meta.cas });
                     assert_eq!(peek(&node, &name), Some(Item { meta, value: value.clone() }), "{name}");
                 }
@@ -79,7 +79,7 @@ fn an_item_without_cas_value_gets_the_next() {
     let node = Node::new(&config(8 << 20));
     let Written::Stored { cas: before } = node.set("a", b"1") else { panic!("there is room") };
     let item = ItemRef { meta: ItemMeta::default(), value: Value::whole(b"2") };
-    let Written::Stored { cas } = node.memory.install(&key("a"), &item, Install::Set).now().unwrap() else {
+    let Written::Stored { cas } = node.memory.put(&key("a"), &item, Put::Any).now().unwrap() else {
         panic!("there is room")
     };
     assert!(cas > before, "{cas} after {before}");
@@ -92,7 +92,7 @@ fn replacing_needs_something_live() {
     for length in [10, 100_000] {
         let value = vec![b'n'; length];
         let item = ItemRef { meta, value: Value::whole(&value) };
-        let replace = || node.memory.install(&key("a"), &item, Install::Replace).now().unwrap();
+        let replace = || node.memory.put(&key("a"), &item, Put::Present).now().unwrap();
         assert_eq!(replace(), Written::NotStored);
         node.set_for("a", b"old", 1);
         assert_eq!(replace(), Written::Stored { cas: 7 });
@@ -111,7 +111,7 @@ fn what_cannot_be_installed_leaves_nothing_old() {
     let install = |name: &str, length: usize| {
         let value = vec![b'n'; length];
         let item = ItemRef { meta: ItemMeta::default(), value: Value::whole(&value) };
-        node.memory.install(&key(name), &item, Install::Set).now().unwrap()
+        node.memory.put(&key(name), &item, Put::Any).now().unwrap()
     };
     node.set("large", b"old");
     assert_eq!(install("large", (1 << 20) + 1), Written::TooLarge);

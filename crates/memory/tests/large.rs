@@ -5,7 +5,7 @@ mod common;
 
 use common::{Node, config, signed, stored, version_of};
 use moneta_memory::MemoryConfig;
-use moneta_store::{Store, Written};
+use moneta_store::{Calls, Written};
 
 #[test]
 fn large_items_that_are_read_stay() {

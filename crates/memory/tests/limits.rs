@@ -5,7 +5,7 @@ mod common;
 
 use common::{Node, config, signed, stored, version_of};
 use moneta_memory::MemoryConfig;
-use moneta_store::Store;
+use moneta_store::Calls;
 
 #[test]
 fn index_logs_and_ghosts_stay_within_the_limit_after_every_write() {

@@ -6,7 +6,7 @@ mod common;
 use common::{Node, config, stored};
 use moneta_memory::MemoryConfig;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
-use moneta_store::{Deleted, Key, KeyHash, Number, Store, Written};
+use moneta_store::{Calls, Deleted, Key, KeyHash, Number, Written};
 
 fn strict() -> Node {
     Node::new(&MemoryConfig { evict: false, ..config(8 << 20) })

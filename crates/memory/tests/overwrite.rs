@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Node, config, signed, stored, version_of};
-use moneta_store::Store;
+use moneta_store::Calls;
 use moneta_store::request::Exptime;
 
 #[test]

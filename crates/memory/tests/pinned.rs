@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Node, config, signed, stored, version_of};
 use moneta_store::request::{Retrieve, Write, WriteMode};
-use moneta_store::{ItemRef, Key, KeyHash, Lookup, Store};
+use moneta_store::{Calls, ItemRef, Key, KeyHash, Lookup};
 
 /// Far longer than any of this takes; a hang must end as a failure.
 const PATIENCE: Duration = Duration::from_secs(120);

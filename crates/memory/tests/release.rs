@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Node, config, signed, stored, version_of};
-use moneta_store::Store;
+use moneta_store::Calls;
 
 #[test]
 fn memory_goes_back_to_the_system() {

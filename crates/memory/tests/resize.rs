@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{Node, config, signed, stored, version_of};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::Retrieve;
-use moneta_store::{Clock, ItemRef, Key, KeyHash, Lookup, Store};
+use moneta_store::{Calls, Clock, ItemRef, Key, KeyHash, Lookup};
 
 /// Pages by all parts of the store, in bytes.
 fn used(node: &Node) -> u64 {

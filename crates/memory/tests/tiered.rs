@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::Write;
 use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::{Clock, Key, KeyHash, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, Key, KeyHash, Promotion, Tiered, TieredConfig};
 
 fn memory(limit: u64, item_max: usize, evict: bool, clock: &Arc<Clock>) -> Memory {
     let config = MemoryConfig { limit, item_max, evict, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) };

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Node, config, stored};
-use moneta_store::Store;
+use moneta_store::Calls;
 
 #[test]
 fn short_lived_items_do_not_push_out_lasting_ones() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use moneta_store::{Any, Clock};
+use moneta_store::{Clock, Store};
 
 use crate::options::sections::lmdb::LmdbSettings;
 use crate::options::sections::rocks::RocksSettings;
@@ -12,7 +12,7 @@ use crate::options::sections::rocks::RocksSettings;
 /// # Errors
 /// If the folder is not fit, or the build has no RocksDB; options that ask for it there are refused before.
 #[cfg(feature = "rocks")]
-pub fn rocks(tier: &RocksSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow::Result<Any> {
+pub fn rocks(tier: &RocksSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
     use anyhow::Context;
     use moneta_rocks::{Compaction, Compression, Filter, Log, Rocks, RocksConfig};
 
@@ -47,12 +47,12 @@ pub fn rocks(tier: &RocksSettings, item_max: usize, clock: &Arc<Clock>) -> anyho
         read_threads: tier.threads,
         ..RocksConfig::new(&tier.path, tier.bytes)
     };
-    Ok(Any::new(Rocks::open(&config, Arc::clone(clock)).context("the RocksDB tier cannot start")?))
+    Ok(Arc::new(Rocks::open(&config, Arc::clone(clock)).context("the RocksDB tier cannot start")?))
 }
 
 /// RocksDB, which this build does not have.
 #[cfg(not(feature = "rocks"))]
-pub fn rocks(_: &RocksSettings, _: usize, _: &Arc<Clock>) -> anyhow::Result<Any> {
+pub fn rocks(_: &RocksSettings, _: usize, _: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
     anyhow::bail!("this build has no RocksDB")
 }
 
@@ -61,7 +61,7 @@ pub fn rocks(_: &RocksSettings, _: usize, _: &Arc<Clock>) -> anyhow::Result<Any>
 /// # Errors
 /// If the folder is not fit, or the build has no LMDB; options that ask for it there are refused before.
 #[cfg(feature = "lmdb")]
-pub fn lmdb(tier: &LmdbSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow::Result<Any> {
+pub fn lmdb(tier: &LmdbSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
     use anyhow::Context;
     use moneta_lmdb::{Durability, Lmdb, LmdbConfig};
 
@@ -77,11 +77,11 @@ pub fn lmdb(tier: &LmdbSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow:
         read_threads: tier.threads,
         ..LmdbConfig::new(&tier.path, tier.bytes)
     };
-    Ok(Any::new(Lmdb::open(&config, Arc::clone(clock)).context("the LMDB tier cannot start")?))
+    Ok(Arc::new(Lmdb::open(&config, Arc::clone(clock)).context("the LMDB tier cannot start")?))
 }
 
 /// LMDB, which this build does not have.
 #[cfg(not(feature = "lmdb"))]
-pub fn lmdb(_: &LmdbSettings, _: usize, _: &Arc<Clock>) -> anyhow::Result<Any> {
+pub fn lmdb(_: &LmdbSettings, _: usize, _: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
     anyhow::bail!("this build has no LMDB")
 }

@@ -8,8 +8,7 @@ use anyhow::Context;
 use moneta_flash::{Flash, FlashConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::{Remote, RemoteConfig};
-use moneta_server::ByPolicy;
-use moneta_store::{Any, Chunked, ChunkedConfig, Clock, KeyHash, Progress, Store, Tiered, TieredConfig};
+use moneta_store::{Chunked, ChunkedConfig, Clock, KeyHash, Progress, Store, Tiered, TieredConfig};
 
 use crate::options::report::{Refusal, Refused};
 use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};
@@ -18,34 +17,23 @@ use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
 use crate::{engines, one_server};
 
-/// The store of a node. Those that most nodes have are put together at compile time, so that a hit in RAM passes no call that
-/// is only known at run time; the others' requests pass a pointer to each tier.
-pub enum Stack {
-    /// RAM alone, for both policies.
-    Ram(ByPolicy<Memory>),
-    /// RAM over SSD.
-    Tiered(ByPolicy<Tiered<Memory, Flash>>),
-    /// One tier of any kind, for both policies.
-    One(ByPolicy<Any>),
-    /// Two tiers of any kind.
-    Two(ByPolicy<Tiered<Any, Any>>),
-}
-
 /// Assembles the store that all workers share; a tier that has to be read first tells `recovery` how far it is.
+/// A request enters the store through a pointer. What lies between there and a hit in RAM is put together at compile time for
+/// the stacks that most nodes have; the others' requests pass a pointer to each tier, too.
 ///
 /// # Errors
 /// If a layer cannot be made, as when the system has no memory for it or a device is not fit; [`Refused`] if both tiers are one
 /// server.
-pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Stack> {
+pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Arc<dyn Store>> {
     Ok(match (&settings.stack.upper, &settings.stack.lower) {
         // RAM alone: it holds every item, and whatever it has is answered at once, without a wait or a copy between.
-        (Upper::Memory, Lower::None) => Stack::Ram(ByPolicy::same(ram(settings, random_hash()?, clock)?)),
+        (Upper::Memory, Lower::None) => Arc::new(ram(settings, random_hash()?, clock)?),
         (Upper::Memory, Lower::Flash(tier)) => {
             // At the bottom, SSD: it holds every item and outlives the process. First, as it says how keys are hashed.
             let ssd = flash(&tier.engine, clock, recovery)?;
             // Over it, RAM: the hot items, answered at once. Hashed alike, so that a key is hashed once for both.
             let ram = ram(settings, ssd.seed(), clock)?;
-            Stack::Tiered(both(ram, ssd, settings, clock))
+            both(ram, ssd, settings, clock)
         }
         (upper, lower) => {
             two_servers(upper, lower)?;
@@ -53,18 +41,18 @@ pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress
             let lower = self::lower(lower, settings, clock, recovery)?;
             let seed = lower.as_ref().map_or_else(random_hash, |lower| Ok(lower.seed()))?;
             match (self::upper(upper, settings, seed, clock)?, lower) {
-                (Some(upper), Some(lower)) => Stack::Two(both(upper, lower, settings, clock)),
-                (one, other) => Stack::One(ByPolicy::same(one.or(other).context("a node needs a tier")?)),
+                (Some(upper), Some(lower)) => both(upper, lower, settings, clock),
+                (one, other) => one.or(other).context("a node needs a tier")?,
             }
         }
     })
 }
 
 /// Two tiers as one store.
-fn both<U, L>(upper: U, lower: L, settings: &Settings, clock: &Arc<Clock>) -> ByPolicy<Tiered<U, L>>
+fn both<U, L>(upper: U, lower: L, settings: &Settings, clock: &Arc<Clock>) -> Arc<dyn Store>
 where
-    U: moneta_store::Tier + 'static,
-    L: moneta_store::Tier + 'static,
+    U: Store + 'static,
+    L: Store + 'static,
 {
     let between = &settings.stack.between;
     let config = TieredConfig {
@@ -73,9 +61,7 @@ where
         item_max: settings.get(&MAX_ITEM_SIZE),
     };
     // Round both, what keeps them one store: below first, then above; what is read below comes up, if nothing newer did.
-    let online = Tiered::new(upper, lower, config, Arc::clone(clock));
-    // On top, a handle for each policy: bulk traffic brings nothing up. Both lock keys together.
-    ByPolicy { batch: online.batch(), online }
+    Arc::new(Tiered::new(upper, lower, config, Arc::clone(clock)))
 }
 
 /// Refuses a server that would be both tiers: what the upper one keeps there, heads and pieces of its own form, would be read as
@@ -90,11 +76,16 @@ fn two_servers(upper: &Upper, lower: &Lower) -> Result<(), Refused> {
     ))]))
 }
 
-/// The tier that has the hot items, hashed as `seed` says.
-fn upper(tier: &Upper, settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Option<Any>> {
+/// The tier that has the hot items, hashed under `seed`.
+fn upper(
+    tier: &Upper,
+    settings: &Settings,
+    seed: KeyHash,
+    clock: &Arc<Clock>,
+) -> anyhow::Result<Option<Arc<dyn Store>>> {
     Ok(match tier {
         Upper::None => None,
-        Upper::Memory => Some(Any::new(ram(settings, seed, clock)?)),
+        Upper::Memory => Some(Arc::new(ram(settings, seed, clock)?)),
         Upper::Remote(config, piece) => {
             // An entry is a piece with what is known of it: its longest is not the longest value.
             let entries = RemoteConfig { item_max: *piece as usize + ENTRY_EXTRA, ..RemoteConfig::clone(config) };
@@ -105,7 +96,7 @@ fn upper(tier: &Upper, settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -
                 whole_max: *piece as usize,
                 item_max: settings.get(&MAX_ITEM_SIZE),
             };
-            Some(Any::new(Chunked::new(server, config, Arc::clone(clock))))
+            Some(Arc::new(Chunked::new(server, config, Arc::clone(clock))))
         }
     })
 }
@@ -116,14 +107,14 @@ fn lower(
     settings: &Settings,
     clock: &Arc<Clock>,
     recovery: &Arc<Progress>,
-) -> anyhow::Result<Option<Any>> {
+) -> anyhow::Result<Option<Arc<dyn Store>>> {
     Ok(match tier {
         Lower::None => None,
-        Lower::Flash(tier) => Some(Any::new(flash(&tier.engine, clock, recovery)?)),
+        Lower::Flash(tier) => Some(Arc::new(flash(&tier.engine, clock, recovery)?)),
         Lower::Rocks(tier) => Some(engines::rocks(tier, settings.get(&MAX_ITEM_SIZE), clock)?),
         Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.get(&MAX_ITEM_SIZE), clock)?),
         // As it is, so that others can read it too.
-        Lower::Remote(config) => Some(Any::new(remote(config, random_hash()?, clock)?)),
+        Lower::Remote(config) => Some(Arc::new(remote(config, random_hash()?, clock)?)),
     })
 }
 

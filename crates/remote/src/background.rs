@@ -112,7 +112,7 @@ fn serve(lane: &Lane, mailbox: &Mailbox, clock: &Clock) {
                 promise.fail(Failure::new(error.kind(), error.to_string()));
             }
         }
-        lane.turn();
+        lane.exchange();
         if mailbox.jobs.lock().is_empty() {
             lane.wait();
         }

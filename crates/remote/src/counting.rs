@@ -3,29 +3,32 @@
 //! succeeds, and most counters are there at the first.
 
 use moneta_store::request::{Arithmetic, Create, Write, WriteMode};
-use moneta_store::{ErrorKind, Expiry, ItemMeta, Key, Number, Step, StoreError};
+use moneta_store::{ErrorKind, Expiry, ItemMeta, Key, Number, Outcome, Step, StoreError};
 
 use crate::exchange::Exchange;
 use crate::reads::HeldKey;
-use crate::remote::Remote;
+use crate::remote::Caller;
 use crate::wire::{self, Answer, Verb};
 
 /// How often a key may be deleted and created by others while one request on it goes on.
 const ATTEMPTS: u32 = 16;
 
-pub(crate) fn arithmetic(remote: &Remote, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
+pub(crate) fn arithmetic(remote: &Caller, key: &Key<'_>, request: &Arithmetic) -> Step {
     match count(remote, key, request) {
-        Ok(first) => Step::Wait(Box::pin(finish(remote.clone(), HeldKey::new(key), *request, first))),
+        Ok(first) => {
+            let (remote, key, request) = (remote.clone(), HeldKey::new(key), *request);
+            Step::Wait(Box::pin(async move { finish(remote, key, request, first).await.map(Outcome::Number) }))
+        }
         Err(error) => Step::Done(Err(error)),
     }
 }
 
-fn count(remote: &Remote, key: &Key<'_>, request: &Arithmetic) -> Result<Exchange, StoreError> {
+fn count(remote: &Caller, key: &Key<'_>, request: &Arithmetic) -> Result<Exchange, StoreError> {
     remote.begin(Verb::Arithmetic(Arithmetic { create: None, ..*request }), key, &[])
 }
 
 async fn finish(
-    remote: Remote,
+    remote: Caller,
     key: HeldKey,
     request: Arithmetic,
     mut counting: Exchange,
@@ -46,7 +49,7 @@ async fn finish(
 
 /// Adds the first value; `None` if somebody else has.
 async fn add(
-    remote: &Remote,
+    remote: &Caller,
     key: &HeldKey,
     request: &Arithmetic,
     create: Create,
@@ -68,7 +71,7 @@ async fn add(
 }
 
 /// What a server tells of a number it has counted on: the CAS value, and how long it lives.
-fn counted(remote: &Remote, request: &Arithmetic, answer: Answer) -> Result<Number, StoreError> {
+fn counted(remote: &Caller, request: &Arithmetic, answer: Answer) -> Result<Number, StoreError> {
     Ok(match answer {
         Answer::Number { number, cas, ttl } => {
             let now = remote.now();

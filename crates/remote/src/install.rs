@@ -6,22 +6,22 @@
 //! with marks are rare; for the moment between, readers of the server see them without.
 
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Expiry, Install, Item, ItemMeta, ItemRef, Key, Step, StoreError, Written};
+use moneta_store::{Expiry, Item, ItemMeta, ItemRef, Key, Outcome, Put, Step, StoreError, Written};
 
 use crate::reads::{self, HeldKey};
-use crate::remote::Remote;
+use crate::remote::Caller;
 use crate::wire::{Answer, Protocol, Read, Verb};
 use crate::writes;
 
 /// Time to live, in seconds, of an item whose recache is to be won, and what the winner asks for.
 const SHORT: i64 = 60;
 
-pub(crate) fn install(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+pub(crate) fn put(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Step {
     if item.meta.cas != 0 && remote.dialect().is_none() {
-        return install_later(remote, key, item, how);
+        return put_later(remote, key, item, how);
     }
     let meta = &item.meta;
-    let mode = if how == Install::Replace { WriteMode::Replace } else { WriteMode::Set };
+    let mode = if how == Put::Present { WriteMode::Replace } else { WriteMode::Set };
     let knows_cas = remote.dialect().is_some_and(|dialect| dialect.explicit_cas);
     let new_cas = (meta.cas != 0 && knows_cas).then_some(meta.cas);
     let won_afresh = meta.token_sent && !meta.stale;
@@ -41,7 +41,7 @@ pub(crate) fn install(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: I
             let marking = Marking { remote: remote.clone(), key: HeldKey::new(key), meta: *meta };
             Step::Wait(Box::pin(async move {
                 match storing.await? {
-                    Written::Stored { cas } => marking.mark(cas).await,
+                    Outcome::Written(Written::Stored { cas }) => marking.mark(cas).await.map(Outcome::Written),
                     other => Ok(other),
                 }
             }))
@@ -51,7 +51,7 @@ pub(crate) fn install(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: I
 }
 
 /// What form an item takes depends on the server, of which nothing is known yet: a request before it waits for that.
-fn install_later(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+fn put_later(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Step {
     let (remote, held) = (remote.clone(), HeldKey::new(key));
     let item = Item { meta: item.meta, value: item.value.to_vec() };
     match remote.begin(Verb::Noop, key, &[]) {
@@ -60,7 +60,7 @@ fn install_later(remote: &Remote, key: &Key<'_>, item: &ItemRef<'_>, how: Instal
             if answer != Answer::Done {
                 return Err(remote.unexpected(answer));
             }
-            match install(&remote, &held.get(), &item.as_ref(), how) {
+            match put(&remote, &held.get(), &item.as_ref(), how) {
                 Step::Done(ended) => ended,
                 Step::Wait(installing) => installing.await,
             }
@@ -80,7 +80,7 @@ fn absolute(expiry: Expiry, now: u32) -> Exptime {
 
 /// An item that is stored and has its marks to come.
 struct Marking {
-    remote: Remote,
+    remote: Caller,
     key: HeldKey,
     meta: ItemMeta,
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use moneta_store::{Driver, StoreError};
+use moneta_store::{Reactor, StoreError};
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::io::Errno;
 
@@ -21,11 +21,6 @@ use crate::running::RunningClock;
 use crate::shared::Shared;
 use crate::timer::Timer;
 use crate::wire::{Request, Verb};
-
-thread_local! {
-    /// Lanes of this thread, one for each server that has a driver here: nearly always one.
-    static LANES: RefCell<Vec<Rc<Lane>>> = const { RefCell::new(Vec::new()) };
-}
 
 /// See the module.
 pub(crate) struct Lane {
@@ -53,13 +48,13 @@ impl Lane {
         Ok(Self { shared: Arc::clone(shared), state: RefCell::new(state) })
     }
 
-    /// The calling thread's, if it has a driver.
-    #[inline]
-    pub(crate) fn find(shared: &Arc<Shared>) -> Option<Rc<Self>> {
-        LANES
-            .try_with(|lanes| lanes.borrow().iter().find(|lane| Arc::ptr_eq(&lane.shared, shared)).map(Rc::clone))
-            .ok()
-            .flatten()
+    /// Connections for a worker, which have begun to connect; `None` where the system has no room for them.
+    pub(crate) fn of_worker(shared: &Arc<Shared>) -> Option<Rc<Self>> {
+        let lane = Self::new(shared)
+            .inspect_err(|error| tracing::warn!(%error, "a worker has no connections of its own"))
+            .ok()?;
+        lane.exchange();
+        Some(Rc::new(lane))
     }
 
     /// Begins a request whose answer a future of this thread takes out of the slot that is returned.
@@ -88,7 +83,7 @@ impl Lane {
     }
 
     /// Sends, receives, wakes.
-    pub(crate) fn turn(&self) {
+    pub(crate) fn exchange(&self) {
         self.with_links(|links, turn| {
             links.iter_mut().for_each(|link| link.turn(turn));
             if !turn.replies.won.is_empty() {
@@ -97,7 +92,7 @@ impl Lane {
         });
     }
 
-    fn close(&self) {
+    fn end(&self) {
         self.with_links(|links, turn| links.iter_mut().for_each(|link| link.close(turn)));
     }
 
@@ -170,44 +165,23 @@ impl State {
     }
 }
 
+impl Reactor for Lane {
+    fn descriptor(&self) -> RawFd {
+        self.state.borrow().queue.as_raw_fd()
+    }
+
+    fn turn(&self) {
+        self.exchange();
+    }
+
+    fn close(&self) {
+        // Futures that are left hold the connections, but they are not turned any more.
+        self.end();
+    }
+}
+
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// Makes the calling thread's lane, unless it has one; `None` too where the system has no room for it.
-pub(crate) fn install(shared: &Arc<Shared>) -> Option<Box<dyn Driver>> {
-    if Lane::find(shared).is_some() {
-        return None;
-    }
-    let lane = Lane::new(shared).inspect_err(|error| tracing::warn!(%error, "a worker has no connections of its own"));
-    let lane = Rc::new(lane.ok()?);
-    lane.turn();
-    let descriptor = lane.state.borrow().queue.as_raw_fd();
-    LANES.with(|lanes| lanes.borrow_mut().push(Rc::clone(&lane)));
-    Some(Box::new(LaneDriver { lane, descriptor }))
-}
-
-struct LaneDriver {
-    lane: Rc<Lane>,
-    descriptor: RawFd,
-}
-
-impl Driver for LaneDriver {
-    fn descriptor(&self) -> RawFd {
-        self.descriptor
-    }
-
-    fn turn(&mut self) {
-        self.lane.turn();
-    }
-}
-
-impl Drop for LaneDriver {
-    fn drop(&mut self) {
-        // Futures that are left hold the lane, but nobody turns it any more.
-        self.lane.close();
-        let _ = LANES.try_with(|lanes| lanes.borrow_mut().retain(|lane| !Rc::ptr_eq(lane, &self.lane)));
+        self.end();
     }
 }

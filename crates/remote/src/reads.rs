@@ -10,24 +10,24 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use moneta_store::request::{Delete, KEY_MAX, Retrieve};
-use moneta_store::{Expiry, Item, Key, Lookup, Step, StoreError};
+use moneta_store::{Expiry, Item, Key, Lookup, Outcome, Step, StoreError};
 
 use crate::connection::Claim;
 use crate::exchange::Exchange;
-use crate::remote::Remote;
+use crate::remote::Caller;
 use crate::wire::{Answer, Dialect, Protocol, Read, Seen, Verb};
 
-pub(crate) fn get(remote: &Remote, key: &Key<'_>, request: &Retrieve) -> Step<Lookup> {
+pub(crate) fn get(remote: &Caller, key: &Key<'_>, request: &Retrieve) -> Step {
     let verb = Verb::Read(Read { retrieve: *request, value: true });
     look(remote, key, verb, request)
 }
 
-pub(crate) fn peek(remote: &Remote, key: &Key<'_>) -> Step<Lookup> {
+pub(crate) fn peek(remote: &Caller, key: &Key<'_>) -> Step {
     look(remote, key, Verb::Peek { value: true }, &Retrieve { bump: false, ..Retrieve::default() })
 }
 
 /// A read that nobody waits for, so that the server sees that the item is wanted.
-pub(crate) fn note_hit(remote: &Remote, key: &Key<'_>) {
+pub(crate) fn note_hit(remote: &Caller, key: &Key<'_>) {
     let retrieve = Retrieve::default();
     let verb = Verb::Read(Read { retrieve, value: false });
     // As a future that is dropped: should it win a recache, that is given back.
@@ -36,7 +36,7 @@ pub(crate) fn note_hit(remote: &Remote, key: &Key<'_>) {
     }
 }
 
-fn look(remote: &Remote, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step<Lookup> {
+fn look(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step {
     match remote.begin(verb, key, &[]) {
         Ok(exchange) => Step::Wait(Box::pin(Reading {
             exchange,
@@ -73,7 +73,7 @@ impl HeldKey {
 /// A read under way.
 struct Reading {
     exchange: Exchange,
-    remote: Remote,
+    remote: Caller,
     request: Retrieve,
     key: HeldKey,
     /// What was found, while what was won with it is given back.
@@ -81,7 +81,7 @@ struct Reading {
 }
 
 impl Future for Reading {
-    type Output = Result<Lookup, StoreError>;
+    type Output = Result<Outcome, StoreError>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -89,11 +89,11 @@ impl Future for Reading {
             let answer = ready!(Pin::new(&mut self.exchange).poll(context));
             // Whether it could be given back changes nothing of what was read.
             if let Some(item) = self.held.take() {
-                return Poll::Ready(Ok(Lookup::Found(item)));
+                return Poll::Ready(Ok(Lookup::Found(item).into()));
             }
             let seen = match answer {
                 Ok(Answer::Hit(seen)) => seen,
-                Ok(Answer::Miss) => return Poll::Ready(Ok(Lookup::Miss { expired: false })),
+                Ok(Answer::Miss) => return Poll::Ready(Ok(Lookup::Miss { expired: false }.into())),
                 Ok(other) => return Poll::Ready(Err(self.remote.unexpected(other))),
                 Err(error) => return Poll::Ready(Err(error)),
             };
@@ -104,7 +104,7 @@ impl Future for Reading {
             };
             let item = self.found(seen, giving_back.is_some());
             match giving_back {
-                None => return Poll::Ready(Ok(Lookup::Found(item))),
+                None => return Poll::Ready(Ok(Lookup::Found(item).into())),
                 Some(exchange) => (self.exchange, self.held) = (exchange, Some(item)),
             }
         }
@@ -138,7 +138,7 @@ impl Drop for Reading {
 }
 
 /// Marks the version with `cas` as stale again, free to be won. `None`: the server is gone, and so is what was won.
-pub(crate) fn give_back(remote: &Remote, key: &Key<'_>, cas: u64) -> Option<Exchange> {
+pub(crate) fn give_back(remote: &Caller, key: &Key<'_>, cas: u64) -> Option<Exchange> {
     remote.begin(Verb::Delete(giving_back(cas, remote.dialect())), key, &[]).ok()
 }
 

@@ -1,11 +1,13 @@
 //! The store: each request mapped to the server's own, which makes it atomic there.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
+use moneta_store::request::{Delete, Exptime};
 use moneta_store::{
-    Clock, Cursor, Deleted, Driver, ErrorKind, Figure, Health, Install, ItemRef, Key, KeyHash, Lookup, Number,
-    Observer, Step, Store, StoreError, StoreStats, Tier, Visit, Walked, Walking, Written,
+    Clock, Cursor, Cx, ErrorKind, Key, KeyHash, Op, Outcome, Reactors, Step, Store, StoreError, StoreStats, Visit,
+    Walked, Walking,
 };
 use parking_lot::Mutex;
 
@@ -14,7 +16,7 @@ use crate::config::RemoteConfig;
 use crate::connection::{OwnedRequest, Target};
 use crate::error::RemoteError;
 use crate::exchange::Exchange;
-use crate::lane::{self, Lane};
+use crate::lane::Lane;
 use crate::promise::Promise;
 use crate::shared::Shared;
 use crate::statistics::Snapshot;
@@ -57,47 +59,9 @@ impl Remote {
         &self.0.shared.config
     }
 
-    /// Whether this thread has connections of its own, because it turns an event loop.
-    pub(crate) fn has_lane(&self) -> bool {
-        Lane::find(&self.0.shared).is_some()
-    }
-
-    pub(crate) fn now(&self) -> u32 {
-        self.0.clock.now()
-    }
-
-    /// Begins a request on a connection of this thread, or has the background thread begin it.
-    ///
-    /// # Errors
-    /// When it fails at once.
-    #[inline]
-    pub(crate) fn begin(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Exchange, StoreError> {
-        let request = Request { verb, key: key.bytes, value };
-        match Lane::find(&self.0.shared) {
-            Some(lane) => lane.begin(&request, key.hash).map(|slot| Exchange::local(lane, slot)),
-            None => self.begin_for(verb, key, value).map(Exchange::shared),
-        }
-    }
-
-    /// Begins a request whose answer nobody waits for.
-    pub(crate) fn begin_for_nobody(&self, verb: Verb, key: &Key<'_>) {
-        let request = Request { verb, key: key.bytes, value: &[] };
-        // That it cannot be begun is counted, and no more than that is due.
-        let _ = match Lane::find(&self.0.shared) {
-            Some(lane) => lane.begin_for(&request, key.hash, Target::Nobody),
-            None => self.submit(&request, key.hash, None),
-        };
-    }
-
-    /// Begins a request whose answer goes into a promise, also on a thread with connections of its own.
-    pub(crate) fn begin_for(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Arc<Promise>, StoreError> {
-        let request = Request { verb, key: key.bytes, value };
-        let promise = Promise::new();
-        match Lane::find(&self.0.shared) {
-            Some(lane) => lane.begin_for(&request, key.hash, Target::Shared(Arc::clone(&promise)))?,
-            None => self.submit(&request, key.hash, Some(Arc::clone(&promise)))?,
-        }
-        Ok(promise)
+    /// The store as one caller sees it.
+    fn of(&self, cx: &Cx) -> Caller {
+        Caller { remote: self.clone(), cx: cx.clone() }
     }
 
     fn submit(&self, request: &Request<'_>, hash: u64, promise: Option<Arc<Promise>>) -> Result<(), StoreError> {
@@ -115,6 +79,70 @@ impl Remote {
         };
         thread.submit(OwnedRequest::from(request), hash, promise);
         Ok(())
+    }
+}
+
+/// The store as one caller sees it: through its worker's connections, or through the background thread's.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    remote: Remote,
+    cx: Cx,
+}
+
+impl std::ops::Deref for Caller {
+    type Target = Remote;
+
+    fn deref(&self) -> &Remote {
+        &self.remote
+    }
+}
+
+impl Caller {
+    /// Whether the caller is a worker, which must not be kept waiting.
+    pub(crate) fn is_worker(&self) -> bool {
+        self.cx.is_worker()
+    }
+
+    fn lane(&self) -> Option<Rc<Lane>> {
+        self.cx.reactor(self.0.shared.slot)
+    }
+
+    pub(crate) fn now(&self) -> u32 {
+        self.0.clock.now()
+    }
+
+    /// Begins a request on a connection of this thread, or has the background thread begin it.
+    ///
+    /// # Errors
+    /// When it fails at once.
+    #[inline]
+    pub(crate) fn begin(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Exchange, StoreError> {
+        let request = Request { verb, key: key.bytes, value };
+        match self.lane() {
+            Some(lane) => lane.begin(&request, key.hash).map(|slot| Exchange::local(lane, slot)),
+            None => self.begin_for(verb, key, value).map(Exchange::shared),
+        }
+    }
+
+    /// Begins a request whose answer is not waited for.
+    pub(crate) fn begin_unanswered(&self, verb: Verb, key: &Key<'_>) {
+        let request = Request { verb, key: key.bytes, value: &[] };
+        // That it cannot be begun is counted, and no more than that is due.
+        let _ = match self.lane() {
+            Some(lane) => lane.begin_for(&request, key.hash, Target::Nobody),
+            None => self.submit(&request, key.hash, None),
+        };
+    }
+
+    /// Begins a request whose answer goes into a promise, also on a thread with connections of its own.
+    pub(crate) fn begin_for(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Arc<Promise>, StoreError> {
+        let request = Request { verb, key: key.bytes, value };
+        let promise = Promise::new();
+        match self.lane() {
+            Some(lane) => lane.begin_for(&request, key.hash, Target::Shared(Arc::clone(&promise)))?,
+            None => self.submit(&request, key.hash, Some(Arc::clone(&promise)))?,
+        }
+        Ok(promise)
     }
 
     /// An answer that is an error, or none that fits the question.
@@ -135,62 +163,59 @@ impl Remote {
 }
 
 impl Store for Remote {
+    #[inline]
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, _: &mut dyn Visit) -> Step {
+        let caller = self.of(cx);
+        match op {
+            Op::Read(request) => reads::get(&caller, key, request),
+            Op::Peek => reads::peek(&caller, key),
+            Op::Write(value, request) => writes::set(&caller, key, value, request),
+            Op::Delete(request) => writes::delete(&caller, key, request),
+            Op::Arithmetic(request) => counting::arithmetic(&caller, key, request),
+            Op::Put(item, how) => install::put(&caller, key, item, how),
+            Op::Drop => {
+                caller.begin_unanswered(Verb::Delete(Delete::default()), key);
+                Step::Done(Ok(Outcome::Done))
+            }
+            // Asking would have to wait.
+            Op::Holds => Step::Done(Ok(Outcome::Held(true))),
+            Op::NoteHit => {
+                reads::note_hit(&caller, key);
+                Step::Done(Ok(Outcome::Done))
+            }
+            Op::NextCas => Step::Done(Ok(Outcome::Cas(0))),
+        }
+    }
+
+    fn announce(&self, _: &[Key<'_>]) {}
+
     fn seed(&self) -> KeyHash {
         self.config().seed
     }
+}
 
-    #[inline]
-    fn get(&self, key: &Key<'_>, request: &Retrieve, _: &mut impl Visit) -> Step<Lookup> {
-        reads::get(self, key, request)
+impl Component for Remote {
+    /// The server bounds its own memory, and does not tell what it evicts.
+    fn parts(&self) -> Parts<'_> {
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: None }
     }
 
-    #[inline]
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        writes::set(self, key, value, request)
+    fn attach(&self, worker: &mut Reactors) {
+        if let Some(lane) = Lane::of_worker(&self.0.shared) {
+            worker.add(self.0.shared.slot, lane);
+        }
     }
 
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        writes::delete(self, key, request)
-    }
-
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        counting::arithmetic(self, key, request)
-    }
-
-    fn peek(&self, key: &Key<'_>, _: &mut impl Visit) -> Step<Lookup> {
-        reads::peek(self, key)
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        writes::flush(self, delay)
-    }
-
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        walk::walk(self, cursor, show)
-    }
-
-    fn stats(&self) -> StoreStats {
-        StoreStats { kind: "remote", ..statistics::stats(self, &self.0.snapshot) }
-    }
-
-    fn figures(&self) -> Vec<Figure> {
+    fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
         let shared = &self.0.shared;
-        shared.counters.figures(&shared.config.address.to_string(), shared.is_open())
+        let address = shared.config.address.to_string();
+        Report {
+            stats: StoreStats { kind: "remote", ..statistics::stats(&self.of(cx), &self.0.snapshot) },
+            figures: shared.counters.figures(&address, shared.is_open()),
+        }
     }
 
-    /// Its memory is its own affair.
-    fn resize(&self, _: u64) -> bool {
-        false
-    }
-
-    /// It does not tell what it evicts.
-    fn observe(&self, _: Option<Arc<dyn Observer>>) {}
-
-    fn driver(&self) -> Option<Box<dyn Driver>> {
-        lane::install(&self.0.shared)
-    }
-
-    fn health(&self) -> Health {
+    fn health(&self, _: Vec<Health>) -> Health {
         let shared = &self.0.shared;
         if !shared.is_open() {
             return Health::default();
@@ -204,25 +229,22 @@ impl Store for Remote {
     }
 }
 
-impl Tier for Remote {
-    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        install::install(self, key, item, how)
+impl Walk for Remote {
+    fn walk(&self, cx: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        walk::walk(&self.of(cx), cursor, show)
+    }
+}
+
+impl Flush for Remote {
+    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        writes::flush(&self.of(cx), delay)
     }
 
-    fn flush_lag(&self) -> u32 {
+    fn pending(&self) -> Option<u32> {
+        None
+    }
+
+    fn lag(&self) -> u32 {
         FLUSH_LAG
-    }
-
-    /// Asking would have to wait.
-    fn holds(&self, _: &Key<'_>) -> bool {
-        true
-    }
-
-    fn forget(&self, key: &Key<'_>) {
-        self.begin_for_nobody(Verb::Delete(Delete::default()), key);
-    }
-
-    fn note_hit(&self, key: &Key<'_>) {
-        reads::note_hit(self, key);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use moneta_store::Slot;
 use parking_lot::Mutex;
 
 use crate::address::Address;
@@ -16,6 +17,8 @@ use crate::wire::{Dialect, Protocol};
 /// See the module.
 pub(crate) struct Shared {
     pub(crate) config: RemoteConfig,
+    /// Where workers have their connections.
+    pub(crate) slot: Slot,
     pub(crate) counters: Counters,
     pub(crate) names: Arc<Names>,
     /// Connections in a row that failed by silence before they came up; [`DEAD`] where the server refused. One that comes up
@@ -53,6 +56,7 @@ impl Shared {
     pub(crate) fn with_names(config: RemoteConfig, names: Names) -> Self {
         Self {
             config,
+            slot: Slot::draw(),
             counters: Counters::default(),
             names: Arc::new(names),
             unreached: AtomicU32::new(0),

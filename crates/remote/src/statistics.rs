@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::connection::Outcome;
 use crate::promise::Promise;
-use crate::remote::Remote;
+use crate::remote::Caller;
 use crate::wire::{Answer, Verb};
 
 /// How old an answer may be to be given again.
@@ -36,8 +36,8 @@ impl Wake for Unpark {
     }
 }
 
-pub(crate) fn stats(remote: &Remote, snapshot: &Snapshot) -> StoreStats {
-    let may_wait = !remote.has_lane();
+pub(crate) fn stats(remote: &Caller, snapshot: &Snapshot) -> StoreStats {
+    let may_wait = !remote.is_worker();
     let asked = {
         let mut said = snapshot.0.lock();
         said.look(&mut Context::from_waker(Waker::noop()));

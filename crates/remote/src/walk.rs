@@ -21,7 +21,7 @@ use crate::config::RemoteConfig;
 use crate::exchange::Exchange;
 use crate::failure::Failure;
 use crate::reads;
-use crate::remote::Remote;
+use crate::remote::Caller;
 use crate::wire::blocking::{Dialogue, DialogueError};
 use crate::wire::dump::Dumped;
 use crate::wire::{Answer, Protocol, Seen, Verb};
@@ -64,26 +64,28 @@ struct KeysState {
     waker: Option<Waker>,
 }
 
-pub(crate) fn walk(remote: &Remote, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-    let token = cursor.token.get_or_insert_with(|| Box::new(Walk::begin(remote.config())));
-    let Some(walk) = token.downcast_mut::<Walk>() else { return Walking::End };
-    if let Some(looked) = walk.looked.lock().take() {
+pub(crate) fn walk(remote: &Caller, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+    let walk: Box<Walk> = cursor.take().unwrap_or_else(|| Box::new(Walk::begin(remote.config())));
+    let looked = walk.looked.lock().take();
+    if let Some(looked) = looked {
         let now = remote.now();
         for (key, seen) in &looked {
             let (meta, value_bytes) = (seen.meta(now), seen.size);
             show(&Walked { key, meta, value_bytes, size: key.len() + value_bytes + OVERHEAD });
         }
-        cursor.position += looked.len() as u64;
+        cursor.keep(walk);
         return Walking::More;
     }
     if walk.keys.are_through() {
         return Walking::End;
     }
-    Walking::Wait(Box::pin(look(remote.clone(), Arc::clone(&walk.keys), Arc::clone(&walk.looked))))
+    let looking = look(remote.clone(), Arc::clone(&walk.keys), Arc::clone(&walk.looked));
+    cursor.keep(walk);
+    Walking::Wait(Box::pin(looking))
 }
 
 /// Looks at the next batch of keys. They leave the queue when that is done, so that giving up half way loses none.
-async fn look(remote: Remote, keys: Arc<Keys>, looked: Looked) -> Result<(), StoreError> {
+async fn look(remote: Caller, keys: Arc<Keys>, looked: Looked) -> Result<(), StoreError> {
     let Some(batch) = poll_fn(|context| keys.poll_first(context)).await? else { return Ok(()) };
     let seed = remote.config().seed;
     let verb = Verb::Peek { value: false };

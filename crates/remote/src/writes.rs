@@ -9,24 +9,24 @@ use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::{Deleted, Key, Step, StoreError, Written};
 
 use crate::exchange::Exchange;
-use crate::remote::Remote;
+use crate::remote::Caller;
 use crate::wire::{Answer, Verb};
 
-pub(crate) fn set(remote: &Remote, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
+pub(crate) fn set(remote: &Caller, key: &Key<'_>, value: &[u8], request: &Write) -> Step {
     if value.len() > remote.config().item_max {
         return refuse_too_large(remote, key);
     }
-    step(remote, remote.begin(Verb::Write(*request), key, value))
+    step::<Written, _>(remote, remote.begin(Verb::Write(*request), key, value))
 }
 
 /// What is too large leaves its key without a value, on a server that would have taken it too.
-fn refuse_too_large(remote: &Remote, key: &Key<'_>) -> Step<Written> {
+fn refuse_too_large(remote: &Caller, key: &Key<'_>) -> Step {
     match remote.begin(Verb::Delete(Delete::default()), key, &[]) {
         Ok(exchange) => {
             let remote = remote.clone();
             Step::Wait(Box::pin(async move {
                 match exchange.await? {
-                    Answer::Deleted | Answer::NotFound => Ok(Written::TooLarge),
+                    Answer::Deleted | Answer::NotFound => Ok(Written::TooLarge.into()),
                     other => Err(remote.unexpected(other)),
                 }
             }))
@@ -35,23 +35,23 @@ fn refuse_too_large(remote: &Remote, key: &Key<'_>) -> Step<Written> {
     }
 }
 
-pub(crate) fn delete(remote: &Remote, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-    step(remote, remote.begin(Verb::Delete(*request), key, &[]))
+pub(crate) fn delete(remote: &Caller, key: &Key<'_>, request: &Delete) -> Step {
+    step::<Deleted, _>(remote, remote.begin(Verb::Delete(*request), key, &[]))
 }
 
-pub(crate) fn flush(remote: &Remote, delay: Exptime) -> Step<()> {
+pub(crate) fn flush(remote: &Caller, delay: Exptime) -> Step<()> {
     let key = Key { bytes: &[], hash: 0 };
-    step(remote, remote.begin(Verb::Flush(delay), &key, &[]))
+    step::<(), ()>(remote, remote.begin(Verb::Flush(delay), &key, &[]))
 }
 
 /// What an answer may mean.
 pub(crate) trait Ending: Sized {
-    fn from(answer: Answer) -> Result<Self, Answer>;
+    fn of(answer: Answer) -> Result<Self, Answer>;
 }
 
 impl Ending for Written {
     #[inline]
-    fn from(answer: Answer) -> Result<Self, Answer> {
+    fn of(answer: Answer) -> Result<Self, Answer> {
         Ok(match answer {
             Answer::Stored { cas } => Self::Stored { cas },
             Answer::NotStored => Self::NotStored,
@@ -65,7 +65,7 @@ impl Ending for Written {
 }
 
 impl Ending for Deleted {
-    fn from(answer: Answer) -> Result<Self, Answer> {
+    fn of(answer: Answer) -> Result<Self, Answer> {
         Ok(match answer {
             Answer::Deleted => Self::Deleted,
             Answer::Exists => Self::Exists,
@@ -76,31 +76,39 @@ impl Ending for Deleted {
 }
 
 impl Ending for () {
-    fn from(answer: Answer) -> Result<Self, Answer> {
+    fn of(answer: Answer) -> Result<Self, Answer> {
         if answer == Answer::Done { Ok(()) } else { Err(answer) }
     }
 }
 
-/// A request under way.
-struct Ended<T> {
+/// A request under way, whose answer means `T` and which ends as `R`.
+struct Ended<T, R> {
     exchange: Exchange,
-    remote: Remote,
-    ending: PhantomData<fn() -> T>,
+    remote: Caller,
+    ending: PhantomData<fn() -> (T, R)>,
 }
 
-fn step<T: Ending + 'static>(remote: &Remote, begun: Result<Exchange, StoreError>) -> Step<T> {
+fn step<T, R>(remote: &Caller, begun: Result<Exchange, StoreError>) -> Step<R>
+where
+    T: Ending + Into<R> + 'static,
+    R: 'static,
+{
     match begun {
-        Ok(exchange) => Step::Wait(Box::pin(Ended { exchange, remote: remote.clone(), ending: PhantomData })),
+        Ok(exchange) => {
+            let remote = remote.clone();
+            Step::Wait(Box::pin(Ended::<T, R> { exchange, remote, ending: PhantomData }))
+        }
         Err(error) => Step::Done(Err(error)),
     }
 }
 
-impl<T: Ending> Future for Ended<T> {
-    type Output = Result<T, StoreError>;
+impl<T: Ending + Into<R>, R> Future for Ended<T, R> {
+    type Output = Result<R, StoreError>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.exchange).poll(context));
-        Poll::Ready(answer.and_then(|answer| T::from(answer).map_err(|other| self.remote.unexpected(other))))
+        let ended = answer.and_then(|answer| T::of(answer).map_err(|other| self.remote.unexpected(other)));
+        Poll::Ready(ended.map(Into::into))
     }
 }

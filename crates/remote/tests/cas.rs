@@ -8,7 +8,7 @@ use common::{Memcached, SEED, config, finish};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::Remote;
 use moneta_store::request::{Exptime, Retrieve, Write};
-use moneta_store::{Clock, ItemRef, Key, Lookup, Promotion, Store, Tiered, TieredConfig, Written};
+use moneta_store::{Calls, Clock, ItemRef, Key, Lookup, Promotion, Tiered, TieredConfig, Written};
 
 #[test]
 fn a_read_that_changes_something_tells_the_cas_value_that_the_item_has_then() {

@@ -15,7 +15,7 @@ use moneta_remote::wire::{Answer, Protocol, Read, Request, Verb};
 use moneta_remote::{Address, Remote, RemoteConfig};
 use moneta_store::request::{Exptime, Retrieve, Write};
 use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::{Clock, Store};
+use moneta_store::{Calls, Clock};
 
 /// Wait for whatever takes long on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);

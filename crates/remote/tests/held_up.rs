@@ -7,6 +7,7 @@
 mod common;
 
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -17,7 +18,9 @@ use common::peer::{Peer, Visit};
 use common::{SEED, remote, wait_until};
 use moneta_remote::{Address, Remote, RemoteConfig};
 use moneta_store::request::Retrieve;
-use moneta_store::{Driver, ErrorKind, ItemRef, Key, Lookup, Pending, Step, Store, StoreError};
+use moneta_store::{
+    Cx, ErrorKind, Key, Lookup, Op, Outcome, Pending, Policy, Reactors, Step, Store, StoreError, Unseen, component,
+};
 use rustix::event::epoll;
 use rustix::time::Timespec;
 
@@ -31,7 +34,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A thread with an event loop, turned by hand.
 struct Worker {
     store: Remote,
-    driver: Box<dyn Driver>,
+    reactors: Rc<Reactors>,
+    cx: Cx,
 }
 
 impl Worker {
@@ -44,14 +48,22 @@ impl Worker {
             ..RemoteConfig::new(address, SEED)
         };
         let store = remote(config);
-        let driver = store.driver().expect("the thread has none yet");
-        Self { store, driver }
+        let mut reactors = Reactors::default();
+        component::attach(&store, &mut reactors);
+        assert!(!reactors.is_empty(), "the store has connections of this thread");
+        let reactors = Rc::new(reactors);
+        let cx = Cx::of_worker(Policy::Online, &reactors);
+        Self { store, reactors, cx }
+    }
+
+    fn get(&self, key: &str) -> Step<Lookup> {
+        let key = Key::new(key.as_bytes(), SEED);
+        self.store.call(&self.cx, &key, Op::Read(&Retrieve::default()), &mut Unseen).map(Outcome::lookup)
     }
 
     /// Begins a read, which waits for the next turn.
     fn begin(&self, key: &str) -> Pending<Lookup> {
-        let key = Key::new(key.as_bytes(), SEED);
-        match self.store.get(&key, &Retrieve::default(), &mut |_: &ItemRef<'_>| ()) {
+        match self.get(key) {
             Step::Wait(pending) => pending,
             Step::Done(ended) => panic!("it is at its end at once: {ended:?}"),
         }
@@ -59,14 +71,13 @@ impl Worker {
 
     /// Reads until the server has answered in time, for which a busy machine may need several attempts.
     fn come_up(&mut self) {
-        let key = Key::new(b"first", SEED);
         wait_until("the server answers", || {
-            let ended = match self.store.get(&key, &Retrieve::default(), &mut |_: &ItemRef<'_>| ()) {
+            let ended = match self.get("first") {
                 Step::Wait(pending) => self.finish(pending),
                 // Not connected, and not to be tried again yet.
                 Step::Done(ended) => ended,
             };
-            self.driver.turn();
+            self.reactors.turn();
             matches!(ended, Ok(Lookup::Found(_)))
         });
     }
@@ -75,7 +86,7 @@ impl Worker {
     fn finish(&mut self, mut read: Pending<Lookup>) -> Result<Lookup, StoreError> {
         let begun = Instant::now();
         while begun.elapsed() < LIMIT {
-            self.driver.turn();
+            self.reactors.turn();
             if let Poll::Ready(ended) = poll(&mut read) {
                 return ended;
             }
@@ -85,8 +96,9 @@ impl Worker {
     }
 
     fn wait(&self) {
-        // SAFETY: the driver is alive, and keeps its descriptor open as long as it is.
-        let queue = unsafe { BorrowedFd::borrow_raw(self.driver.descriptor()) };
+        let descriptor = self.reactors.descriptors().next().expect("the store has one reactor");
+        // SAFETY: the reactor is alive, and keeps its descriptor open as long as it is.
+        let queue = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let mut events = Vec::with_capacity(16);
         let limit = Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 };
         let told = epoll::wait(queue, rustix::buffer::spare_capacity(&mut events), Some(&limit));
@@ -160,10 +172,10 @@ fn a_request_is_not_late_because_its_thread_was() {
 
         let read = worker.begin("key");
         if is_sent {
-            worker.driver.turn();
+            worker.reactors.turn();
         }
         sleep(TIMEOUT + BEYOND);
-        worker.driver.turn();
+        worker.reactors.turn();
         gate.open();
         is_here(worker.finish(read));
         assert_eq!(peer.connections.load(Ordering::SeqCst), 1, "sent before: {is_sent}");
@@ -187,7 +199,7 @@ fn a_server_that_is_being_asked_what_it_is_has_not_been_silent_while_nobody_coul
     let mut worker = Worker::new(&peer, TIMEOUT);
     let read = worker.begin("key");
     sleep(TIMEOUT + BEYOND);
-    worker.driver.turn();
+    worker.reactors.turn();
     gate.open();
     is_here(worker.finish(read));
     assert_eq!(peer.connections.load(Ordering::SeqCst), 1);
@@ -219,11 +231,11 @@ fn a_request_on_its_second_connection_is_not_late_because_its_thread_was() {
 
     let read = worker.begin("closing");
     wait_until("it is on its second connection", || {
-        worker.driver.turn();
+        worker.reactors.turn();
         peer.connections.load(Ordering::SeqCst) == 2
     });
     sleep(TIMEOUT + BEYOND);
-    worker.driver.turn();
+    worker.reactors.turn();
     gate.open();
     is_here(worker.finish(read));
     assert_eq!(peer.connections.load(Ordering::SeqCst), 2);
@@ -265,7 +277,7 @@ fn a_thread_that_is_always_held_up_finds_a_hung_server_out() {
     let mut read = worker.begin("key");
     let ended = (0..6).find_map(|_| {
         sleep(2 * timeout);
-        worker.driver.turn();
+        worker.reactors.turn();
         match poll(&mut read) {
             Poll::Ready(ended) => Some(ended),
             Poll::Pending => None,

@@ -12,7 +12,7 @@ use common::{SEED, finish, remote, wait_until};
 use moneta_remote::wire::Protocol;
 use moneta_remote::{Address, Remote, RemoteConfig};
 use moneta_store::request::Retrieve;
-use moneta_store::{ErrorKind, ItemRef, Key, Store, StoreError};
+use moneta_store::{Calls, ErrorKind, ItemRef, Key, StoreError};
 
 /// What a server answers beside the questions of a new connection.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use moneta_remote::wire::Protocol;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write, WriteMode};
 use moneta_store::suite::{self, Operation, Options, Payload, SuiteConfig};
-use moneta_store::{Clock, Cursor, Deleted, ErrorKind, ItemRef, Key, Lookup, Number, Store, Tier, Walking, Written};
+use moneta_store::{Calls, Clock, Cursor, Deleted, ErrorKind, ItemRef, Key, Lookup, Number, Put, Walking, Written};
 
 const LIMITS: SuiteConfig = SuiteConfig { memory: 64 << 20, value_max: 100 << 10 };
 
@@ -286,7 +286,7 @@ fn whole_items_are_installed_with_their_marks() {
                 ..Default::default()
             };
             let item = moneta_store::Item { meta, value: b"value".to_vec() };
-            let written = finish(store.install(&key("item"), &item.as_ref(), moneta_store::Install::Set));
+            let written = finish(store.put(&key("item"), &item.as_ref(), Put::Any));
             assert!(matches!(written, Ok(Written::Stored { .. })), "{written:?}");
             let Ok(Lookup::Found(found)) = finish(store.peek(&key("item"), &mut |_: &ItemRef<'_>| ())) else {
                 panic!("gone")

@@ -13,7 +13,7 @@ use common::{SEED, finish, wait_until};
 use moneta_remote::wire::Protocol;
 use moneta_remote::{Address, Remote, RemoteConfig};
 use moneta_store::request::{Retrieve, Write};
-use moneta_store::{Clock, ErrorKind, ItemRef, Key, Lookup, Step, Store, StoreError, Written};
+use moneta_store::{Calls, Clock, ErrorKind, ItemRef, Key, Lookup, Step, StoreError, Written};
 
 fn impatient(peer: &Peer) -> RemoteConfig {
     RemoteConfig {

@@ -8,7 +8,7 @@ use common::{AMPLE, Folder, SHORT};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_rocks::{Compaction, Compression, Filter, Log, Rocks};
 use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
-use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, Promotion, Store, Tiered, TieredConfig};
 
 /// Reads are not written down, and RocksDB estimates how many items it has.
 fn options(options: Options) -> Options {
@@ -79,7 +79,7 @@ impl Restarting for Logged {
     }
 
     fn stop(&mut self, store: Rocks) {
-        store.close();
+        store.close_all();
     }
 
     fn kill(&mut self, store: Rocks) {
@@ -115,7 +115,7 @@ impl Restarting for Below {
     }
 
     fn stop(&mut self, store: Self::Store) {
-        store.close();
+        store.close_all();
         self.lower = None;
     }
 

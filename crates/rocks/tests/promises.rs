@@ -11,7 +11,7 @@ use moneta_embedded::testing::{delete, end, get, set, until, wait};
 use moneta_embedded::{Batch as _, Database as _, Failure, Header};
 use moneta_rocks::{Compaction, Filter, Log, Rocks, RocksConfig};
 use moneta_store::request::Exptime;
-use moneta_store::{Clock, ItemMeta, Key, Store, Written};
+use moneta_store::{Calls, Clock, ItemMeta, Key, Store, Written};
 use tempfile::TempDir;
 
 const NOW: u32 = 1_000_000_000;
@@ -257,7 +257,7 @@ fn a_flush_is_kept_over_a_kill_and_so_is_one_to_come() {
     end(rocks.flush(Exptime(100))).expect("a flush");
     rocks.crash();
     let rocks = open(&config, &clock);
-    assert_eq!(moneta_store::Tier::pending_flush(&rocks), Some(NOW + 100));
+    assert_eq!(moneta_store::Calls::pending_flush(&rocks), Some(NOW + 100));
     assert_eq!((get(&rocks, "before"), get(&rocks, "between").is_some()), (None, true));
     rocks.crash();
     clock.advance(100);

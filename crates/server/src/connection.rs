@@ -11,7 +11,6 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use moneta_store::Store;
 use rustix::io::Errno;
 
 use crate::backlog::Backlog;
@@ -23,9 +22,9 @@ use crate::roster::{Activity, Entry};
 use crate::session::{After, CloseReason, Session, Worker};
 
 /// What a turn borrows from the event loop.
-pub(crate) struct Turn<'a, S> {
+pub(crate) struct Turn<'a> {
     /// Store, node and counters.
-    pub(crate) worker: &'a Worker<S>,
+    pub(crate) worker: &'a Worker,
     /// The worker's receive buffer. Its capacity is the most that one turn reads.
     pub(crate) input: &'a mut Vec<u8>,
     /// The worker's output buffer, empty between turns.
@@ -177,7 +176,7 @@ impl Connection {
     /// Lets the client go, but not changes that it asked for: a write that is under way to a device or a peer takes effect there
     /// whatever becomes of the client, and later ones on its key have to wait for it. True if there are any: then the
     /// connection needs a turn, and ends in one.
-    pub(crate) fn leave<S>(&mut self, worker: &Worker<S>, reason: CloseReason) -> bool {
+    pub(crate) fn leave(&mut self, worker: &Worker, reason: CloseReason) -> bool {
         if self.left.is_some() || !self.session.give_up() {
             return false;
         }
@@ -191,7 +190,7 @@ impl Connection {
 
     /// Reads, executes and sends once.
     #[inline]
-    pub(crate) fn turn<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Verdict {
+    pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) -> Verdict {
         let verdict = self.execute(turn);
         let owns_some = self.inbound.owns_memory() || self.backlog.held() > 0 || self.session.is_waiting();
         if !owns_some && !self.is_holding {
@@ -202,7 +201,7 @@ impl Connection {
 
     /// The end of a turn for a connection that holds memory or did.
     #[cold]
-    fn after_holding<S>(&mut self, turn: &mut Turn<'_, S>, verdict: Verdict) -> Verdict {
+    fn after_holding(&mut self, turn: &mut Turn<'_>, verdict: Verdict) -> Verdict {
         turn.grew = self.keep_account(turn.worker);
         let stays = self.left.is_none() && !matches!(verdict, Verdict::Close(_));
         if stays && turn.grew && turn.worker.node.client_memory.is_used_up() {
@@ -212,7 +211,7 @@ impl Connection {
     }
 
     /// Tells what it holds now; true if that is more than before.
-    fn keep_account<S>(&mut self, worker: &Worker<S>) -> bool {
+    fn keep_account(&mut self, worker: &Worker) -> bool {
         if self.inbound.held() == 0
             && self.backlog.held() == 0
             && self.held.is_only(Kind::Parked)
@@ -224,13 +223,13 @@ impl Connection {
     }
 
     /// It is closed: what it held is free.
-    pub(crate) fn release<S>(&mut self, worker: &Worker<S>) {
+    pub(crate) fn release(&mut self, worker: &Worker) {
         self.enter(worker, Holding::default());
     }
 
     /// What [`Connection::enter`] does, for the requests that wait for the store and nothing else: each of those comes by here twice.
     #[inline]
-    fn enter_parked<S>(&mut self, worker: &Worker<S>, now: usize) -> bool {
+    fn enter_parked(&mut self, worker: &Worker, now: usize) -> bool {
         let (before, memory) = (self.held.total(), &worker.node.client_memory);
         if now != before {
             worker.counters.ledger.change_of(Kind::Parked, before, now, memory);
@@ -241,7 +240,7 @@ impl Connection {
         now > before
     }
 
-    fn enter<S>(&mut self, worker: &Worker<S>, held: Holding) -> bool {
+    fn enter(&mut self, worker: &Worker, held: Holding) -> bool {
         let (before, now) = (self.held.total(), held.total());
         if held != self.held {
             worker.counters.ledger.change(&self.held, &held, &worker.node.client_memory);
@@ -251,7 +250,7 @@ impl Connection {
         now > before
     }
 
-    fn execute<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Verdict {
+    fn execute(&mut self, turn: &mut Turn<'_>) -> Verdict {
         if self.is_holding && self.left.is_none() && self.entry.is_condemned() {
             return Verdict::Close(CloseReason::Memory);
         }
@@ -268,7 +267,7 @@ impl Connection {
         }
     }
 
-    fn try_turn<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<Verdict, Errno> {
+    fn try_turn(&mut self, turn: &mut Turn<'_>) -> Result<Verdict, Errno> {
         self.flush(turn)?;
         let mut moved = false;
         let mut after = After::Continue;
@@ -298,17 +297,17 @@ impl Connection {
     /// Unsent bytes at which nothing more is executed: less than the listener's limit for one that does not read while memory for
     /// clients is scarce.
     #[inline]
-    fn output_limit<S>(&self, turn: &Turn<'_, S>) -> usize {
+    fn output_limit(&self, turn: &Turn<'_>) -> usize {
         let limit = self.place.output_limit();
         if self.backlog.is_empty() { limit } else { limit.min(turn.worker.node.client_memory.share()) }
     }
 
-    fn poll<S: Store>(&mut self, turn: &mut Turn<'_, S>, room: usize) {
+    fn poll(&mut self, turn: &mut Turn<'_>, room: usize) {
         self.session.poll(turn.worker, &mut Context::from_waker(&self.waker), turn.output, room);
     }
 
     /// Executes what lies there from before, or reads and executes. Tells whether anything moved.
-    fn receive<S: Store>(&mut self, turn: &mut Turn<'_, S>, room: usize) -> Result<(bool, After), Errno> {
+    fn receive(&mut self, turn: &mut Turn<'_>, room: usize) -> Result<(bool, After), Errno> {
         let from_before = self.inbound.is_executable();
         if !from_before {
             if !self.readable || self.ended {
@@ -326,7 +325,7 @@ impl Connection {
         Ok((received.consumed > 0, received.after))
     }
 
-    fn note_read<S>(&mut self, read: Read, turn: &Turn<'_, S>) {
+    fn note_read(&mut self, read: Read, turn: &Turn<'_>) {
         match read {
             Read::Some { bytes, drained } => {
                 turn.worker.counters.bytes_read.add(bytes as u64);
@@ -342,7 +341,7 @@ impl Connection {
         }
     }
 
-    fn flush<S>(&mut self, turn: &Turn<'_, S>) -> Result<(), Errno> {
+    fn flush(&mut self, turn: &Turn<'_>) -> Result<(), Errno> {
         let sent = self.backlog.flush(&self.socket)?;
         if sent > 0 {
             self.entry.touch(turn.worker.node.clock.now());
@@ -351,7 +350,7 @@ impl Connection {
         Ok(())
     }
 
-    fn send<S>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), Errno> {
+    fn send(&mut self, turn: &mut Turn<'_>) -> Result<(), Errno> {
         if turn.output.is_empty() {
             return Ok(());
         }
@@ -362,7 +361,7 @@ impl Connection {
         Ok(())
     }
 
-    fn verdict<S>(&self, turn: &Turn<'_, S>, moved: bool, limit: usize) -> Verdict {
+    fn verdict(&self, turn: &Turn<'_>, moved: bool, limit: usize) -> Verdict {
         let may_wait = self.session.may_time_out();
         // Watchers have no last word to wait for.
         let waiting = self.session.is_waiting() && may_wait;

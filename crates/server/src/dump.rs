@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use moneta_store::{Cursor, Pending, Store, Walked, Walking};
+use moneta_store::{Cursor, Pending, Walked, Walking};
 
 use crate::escape::{is_text_key, percent_encode};
 use crate::session::Worker;
@@ -74,13 +74,7 @@ impl Dump {
 
     /// Appends lines until `output` has grown past `high_water`, or some batches were looked at. One batch of the store's may go beyond the mark. A store
     /// that fails ends the dump early, with an error in place of its last line.
-    pub fn write<S: Store>(
-        &mut self,
-        worker: &Worker<S>,
-        cx: &mut Context<'_>,
-        output: &mut Vec<u8>,
-        high_water: usize,
-    ) -> Dumped {
+    pub fn write(&mut self, worker: &Worker, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Dumped {
         if !self.begun && !matches!(self.kind, DumpKind::Cache { .. }) {
             output.extend_from_slice(b"OK\r\n");
         }
@@ -114,7 +108,9 @@ impl Dump {
                 }
                 DumpKind::Cache { .. } => {}
             };
-            match worker.store.walk(&mut self.cursor, &mut show) {
+            let walk = worker.store.parts().walk;
+            let walking = walk.map_or(Walking::End, |store| store.walk(&worker.cx, &mut self.cursor, &mut show));
+            match walking {
                 Walking::More => {}
                 Walking::Wait(pending) => self.waiting = Some(pending),
                 Walking::End => {

@@ -40,7 +40,6 @@ mod signals;
 mod worker;
 
 pub use admin::Admin;
-pub use by_policy::ByPolicy;
 pub use config::{ListenAddress, Listener, ListenerLimits, ServerConfig};
 pub use error::ServerError;
 pub use pulse::Pulse;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use moneta_store::Clock;
+pub use moneta_store::Policy;
 
 use crate::auth::Authenticator;
 use crate::client_memory::ClientMemory;
@@ -256,16 +257,6 @@ pub enum Transport {
     Tcp,
     /// Unix socket.
     Unix,
-}
-
-/// How a listener's requests treat the tiers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// Interactive traffic: reads promote to RAM.
-    #[default]
-    Online,
-    /// Bulk traffic: leaves RAM as it is.
-    Batch,
 }
 
 /// Commands of operators that a listener obeys: a set.

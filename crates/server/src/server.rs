@@ -9,9 +9,9 @@ use moneta_store::Store;
 use crate::acceptor::{Acceptor, WAKE};
 use crate::admin::Observed;
 use crate::auth::AuthMode;
-use crate::by_policy::ByPolicy;
 use crate::config::{ListenAddress, Listener, ServerConfig};
 use crate::descriptors;
+use crate::driven::Driven;
 use crate::entrance::{Entrance, whole_seconds};
 use crate::error::ServerError;
 use crate::lifecycle::{Phase, StopOnPanic, Stopper};
@@ -20,30 +20,26 @@ use crate::mailbox::Mailbox;
 use crate::node::{Lifecycle, Node};
 use crate::pulse::Pulse;
 use crate::roster::{Roster, RosterView};
-use crate::session::Worker;
 use crate::signals::SignalThread;
-use crate::worker::{EventLoop, Limits};
+use crate::worker::{EventLoop, Limits, workers};
 
 /// Starts servers.
 #[derive(Debug)]
 pub struct Server;
 
 impl Server {
-    /// Listens and serves `stores`, which are one store under each policy, until told to stop. `reload` is called on SIGHUP, on a thread of its own, if the
+    /// Listens and serves `store` until told to stop. `reload` is called on SIGHUP, on a thread of its own, if the
     /// configuration lets the server handle signals.
     ///
     /// # Errors
     /// When the configuration makes no sense, an address cannot be listened on, or the system has no room for threads or
     /// event queues. Nothing is left behind then.
-    pub fn start<S>(
+    pub fn start(
         config: &ServerConfig,
-        stores: ByPolicy<S>,
+        store: Arc<dyn Store>,
         node: Arc<Node>,
         reload: Box<dyn Fn() + Send + Sync>,
-    ) -> Result<RunningServer, ServerError>
-    where
-        S: Store + Clone + Send + Sync + 'static,
-    {
+    ) -> Result<RunningServer, ServerError> {
         check(config)?;
         descriptors::allow(config.max_connections);
         let stopper = Arc::new(Stopper::new(config.lame_duck));
@@ -64,10 +60,9 @@ impl Server {
         let signals =
             config.handle_signals.then(|| SignalThread::start(Arc::clone(&stopper), Arc::from(reload))).transpose()?;
         let mut threads = Threads { stopper: Arc::clone(&stopper), running: Vec::new() };
-        let mailboxes = start_workers(config, &limits, &stores, &node, &roster, &mut threads)?;
-        // It only looks: what it would count is nobody's traffic.
-        let onlooker = Worker { store: stores.online, node: Arc::clone(&node), counters: Arc::default() };
-        let observed = Arc::new(Observed::new(onlooker, Arc::clone(&stopper), addresses.clone(), entrances));
+        let mailboxes = start_workers(config, &limits, &store, &node, &roster, &mut threads)?;
+        let observed =
+            Arc::new(Observed::new(store, Arc::clone(&node), Arc::clone(&stopper), addresses.clone(), entrances));
         let pulse = Arc::new(Pulse::new(Arc::clone(&stopper), mailboxes.clone()));
         start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
         for address in &addresses {
@@ -111,28 +106,26 @@ fn event_queue(stopper: &Stopper) -> Result<(Poll, Arc<Waker>), ServerError> {
     Ok((poll, waker))
 }
 
-fn start_workers<S>(
+fn start_workers(
     config: &ServerConfig,
     limits: &Limits,
-    stores: &ByPolicy<S>,
+    store: &Arc<dyn Store>,
     node: &Arc<Node>,
     roster: &Arc<Roster>,
     threads: &mut Threads,
-) -> Result<Vec<Arc<Mailbox>>, ServerError>
-where
-    S: Store + Clone + Send + Sync + 'static,
-{
+) -> Result<Vec<Arc<Mailbox>>, ServerError> {
     let mut mailboxes = Vec::new();
     for index in 0..config.workers {
         let (poll, waker) = event_queue(&threads.stopper)?;
         let mailbox = Arc::new(Mailbox::new(waker));
         mailboxes.push(Arc::clone(&mailbox));
         let counters = node.registry.register();
-        let worker = |store| Worker { store, node: Arc::clone(node), counters: Arc::clone(&counters) };
-        let workers = stores.clone().map(worker);
+        let (store, node) = (Arc::clone(store), Arc::clone(node));
         let (roster, stopper, limits) = (Arc::clone(roster), Arc::clone(&threads.stopper), limits.clone());
         threads.start(format!("worker-{index}"), move || {
-            EventLoop::new(poll, workers, mailbox, roster, stopper, limits).run();
+            let driven = Driven::new(&*store, poll.registry());
+            let workers = workers(&store, &node, &counters, &driven);
+            EventLoop::new(poll, driven, workers, mailbox, roster, stopper, limits).run();
         })?;
     }
     Ok(mailboxes)

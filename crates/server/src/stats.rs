@@ -13,7 +13,7 @@ use moneta_protocol::encode;
 use moneta_protocol::refusal::Message;
 use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
-use moneta_store::{Store, StoreStats};
+use moneta_store::{Report, StoreStats};
 
 use crate::auth::AuthMode;
 use crate::session::Worker;
@@ -37,7 +37,7 @@ impl Lister<'_> {
 }
 
 /// Answers `stats` with the group its arguments name.
-pub fn write<S: Store>(worker: &Worker<S>, arguments: &[u8], style: &Style<'_>, out: &mut Vec<u8>) {
+pub fn write(worker: &Worker, arguments: &[u8], style: &Style<'_>, out: &mut Vec<u8>) {
     let mut words = arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     let mut lister = Lister { style, out };
     match words.next() {
@@ -73,7 +73,7 @@ fn unknown(style: &Style<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn detail<S: Store>(worker: &Worker<S>, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec<u8>) {
+fn detail(worker: &Worker, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec<u8>) {
     let (prefixes, now) = (&worker.node.prefixes, worker.node.clock.now());
     match what {
         Some(b"on") => prefixes.enable(true, now),
@@ -99,13 +99,13 @@ fn detail<S: Store>(worker: &Worker<S>, what: Option<&[u8]>, style: &Style<'_>, 
     done(style, "OK", out);
 }
 
-fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
+fn general(worker: &Worker, lister: &mut Lister<'_>) {
     let node = &worker.node;
     let settings = &node.settings;
     let now = node.clock.now();
     let counters = node.registry.since_reset();
     let times = ProcessorTime::now();
-    let upper = worker.store.stats();
+    let Report { stats: upper, figures } = worker.report();
     let store = tiers::together(&upper);
     lister.put("pid", std::process::id());
     lister.put("uptime", now.saturating_sub(node.started));
@@ -138,7 +138,7 @@ fn general<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     lister.put("curr_items", store.items);
     general_store(&store, lister);
     tiers::list(&upper, lister);
-    tiers::list_figures(&worker.store.figures(), lister);
+    tiers::list_figures(&figures, lister);
 }
 
 /// Counters that memcached does not have, left to the metrics page.
@@ -169,10 +169,10 @@ fn general_store(store: &StoreStats, lister: &mut Lister<'_>) {
     lister.put("evicted_small", store.evicted_small);
 }
 
-fn settings<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
+fn settings(worker: &Worker, lister: &mut Lister<'_>) {
     let node = &worker.node;
     let settings = &node.settings;
-    let limit = worker.store.stats().limit;
+    let limit = worker.report().stats.limit;
     lister.put("maxbytes", if limit > 0 { limit } else { settings.memory });
     lister.put("maxconns", settings.max_connections);
     lister.put("tcpport", settings.tcp_port);
@@ -215,7 +215,7 @@ fn settings<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
     lister.put_flag("ssl_enabled", false);
 }
 
-fn connections<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
+fn connections(worker: &Worker, lister: &mut Lister<'_>) {
     for view in worker.node.connections() {
         lister.put(&format!("{}:addr", view.id), &view.address);
         lister.put(&format!("{}:listen_addr", view.id), &view.listener);

@@ -10,7 +10,8 @@ use std::task::{Context, Waker};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use moneta_protocol::request::{Exptime, Write, WriteMode};
-use moneta_store::{Departed, Departure, Observer, Store, Written};
+use moneta_store::component::{Observer, RemovalCause, Removed};
+use moneta_store::{Store, Written};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::escape::percent_encode;
@@ -172,13 +173,20 @@ impl Watcher {
     }
 
     /// Stops watching.
-    pub fn leave<S: Store>(self, hub: &Hub, store: &S) {
+    pub fn leave(self, hub: &Hub, store: &dyn Store) {
         let mut queues = hub.write();
         queues.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
         hub.note_wanted(&queues);
         if !hub.wants(EVICTIONS) {
-            store.observe(None);
+            observe(store, None);
         }
+    }
+}
+
+/// Has a store tell of items that leave, if it can.
+fn observe(store: &dyn Store, observer: Option<Arc<dyn Observer>>) {
+    if let Some(part) = store.parts().observe {
+        part.observe(observer);
     }
 }
 
@@ -190,7 +198,7 @@ impl Hub {
     }
 
     /// A new watcher of `streams`; `None` if there are too many.
-    pub fn join<S: Store>(self: &Arc<Self>, streams: u32, store: &S) -> Option<Watcher> {
+    pub fn join(self: &Arc<Self>, streams: u32, store: &dyn Store) -> Option<Watcher> {
         let mut queues = self.write();
         if queues.len() >= WATCHERS_MAX {
             return None;
@@ -200,7 +208,7 @@ impl Hub {
         queues.push(Arc::clone(&queue));
         self.note_wanted(&queues);
         if streams & EVICTIONS != 0 {
-            store.observe(Some(Arc::<Self>::clone(self)));
+            observe(store, Some(Arc::<Self>::clone(self)));
         }
         Some(Watcher { queue, hub: Arc::clone(self) })
     }
@@ -369,8 +377,8 @@ fn describe(peer: &Peer) -> String {
 }
 
 impl Observer for Hub {
-    fn departed(&self, item: &Departed<'_>) {
-        if item.why != Departure::Evicted || !self.wants(EVICTIONS) || !self.is_heard(EVICTIONS) {
+    fn removed(&self, item: &Removed<'_>) {
+        if item.cause != RemovalCause::Evicted || !self.wants(EVICTIONS) || !self.is_heard(EVICTIONS) {
             return;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());

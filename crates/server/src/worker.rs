@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use moneta_store::Store;
+use moneta_store::{Cx, Store};
 use slab::Slab;
 
 use crate::acceptor::WAKE;
@@ -22,7 +22,8 @@ use crate::auth::AuthMode;
 use crate::by_policy::ByPolicy;
 use crate::client_memory::SCARCE_SECONDS;
 use crate::connection::{Connection, Turn, Verdict};
-use crate::driven::{DRIVER, Driven};
+use crate::counters::Counters;
+use crate::driven::{Driven, REACTOR};
 use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
 use crate::node::{Node, Policy};
@@ -73,11 +74,28 @@ fn say_closed(connections: usize, node: &Node) {
     }
 }
 
+/// What the sessions of the calling thread need, for each policy; their operations find the reactors of `driven`.
+pub(crate) fn workers(
+    store: &Arc<dyn Store>,
+    node: &Arc<Node>,
+    counters: &Arc<Counters>,
+    driven: &Driven,
+) -> ByPolicy<Worker> {
+    let worker = |policy| Worker {
+        store: Arc::clone(store),
+        cx: Cx::of_worker(policy, driven.reactors()),
+        node: Arc::clone(node),
+        counters: Arc::clone(counters),
+    };
+    ByPolicy { online: worker(Policy::Online), batch: worker(Policy::Batch) }
+}
+
 /// An event loop with its connections.
-pub(crate) struct EventLoop<S> {
+pub(crate) struct EventLoop {
     poll: Poll,
-    /// For each policy one; they differ in the store's handle only.
-    workers: ByPolicy<Worker<S>>,
+    driven: Driven,
+    /// For each policy one; they differ in that alone.
+    workers: ByPolicy<Worker>,
     mailbox: Arc<Mailbox>,
     roster: Arc<Roster>,
     stopper: Arc<Stopper>,
@@ -95,11 +113,13 @@ pub(crate) struct EventLoop<S> {
     drain_until: Option<Instant>,
 }
 
-impl<S: Store> EventLoop<S> {
-    /// A loop without connections; `poll` has the mailbox's waker under [`WAKE`].
+impl EventLoop {
+    /// A loop without connections, for the calling thread; `poll` has the mailbox's waker under [`WAKE`] and watches `driven`,
+    /// whose reactors are those of `workers`.
     pub(crate) fn new(
         poll: Poll,
-        workers: ByPolicy<Worker<S>>,
+        driven: Driven,
+        workers: ByPolicy<Worker>,
         mailbox: Arc<Mailbox>,
         roster: Arc<Roster>,
         stopper: Arc<Stopper>,
@@ -107,6 +127,7 @@ impl<S: Store> EventLoop<S> {
     ) -> Self {
         Self {
             poll,
+            driven,
             workers,
             mailbox,
             roster,
@@ -131,11 +152,9 @@ impl<S: Store> EventLoop<S> {
         let mut events = Events::with_capacity(EVENTS);
         let mut letters = (Vec::new(), Vec::new());
         let mut due = Vec::new();
-        // Both policies' stores are one.
-        let mut driven = Driven::new(&self.workers.online.store, self.poll.registry());
         while !self.is_over() {
             self.mailbox.beat();
-            driven.turn();
+            self.driven.turn();
             self.collect(&mut letters);
             if let Err(error) = self.poll.poll(&mut events, self.timeout())
                 && error.kind() != io::ErrorKind::Interrupted
@@ -144,12 +163,12 @@ impl<S: Store> EventLoop<S> {
                 self.stopper.enter(Phase::Stopping);
             }
             self.workers.online.node.clock.refresh();
-            if driven.turn() {
+            if self.driven.turn() {
                 self.collect(&mut letters);
             }
             for event in &events {
                 let Token(slot) = event.token();
-                if matches!(event.token(), WAKE | DRIVER) {
+                if matches!(event.token(), WAKE | REACTOR) {
                     continue;
                 }
                 // An event of a connection that closed in this very batch finds nobody, or a newcomer whom it does not
@@ -161,7 +180,7 @@ impl<S: Store> EventLoop<S> {
                     match connection.policy() {
                         Policy::Online => {
                             self.turn(slot);
-                            driven.after_connection();
+                            self.driven.after_connection();
                         }
                         Policy::Batch => {
                             let handle = Handle { slot, id: connection.id() };
@@ -170,8 +189,8 @@ impl<S: Store> EventLoop<S> {
                     }
                 }
             }
-            self.turn_ready(&mut due, &mut driven);
-            self.turn_batch(&mut driven);
+            self.turn_ready(&mut due);
+            self.turn_batch();
             self.close_idle();
         }
         self.close_all();
@@ -272,7 +291,7 @@ impl<S: Store> EventLoop<S> {
 
     /// Serves connections that have more to do, by way of a list that is kept for its memory, for a slice: what has come meanwhile
     /// goes first then, so that a request waits for a slice and not for a turn of each of those that never have enough.
-    fn turn_ready(&mut self, due: &mut Vec<Handle>, driven: &mut Driven) {
+    fn turn_ready(&mut self, due: &mut Vec<Handle>) {
         if self.ready.is_empty() {
             return;
         }
@@ -282,7 +301,7 @@ impl<S: Store> EventLoop<S> {
         let mut served = 0;
         while let Some(&handle) = due.get(served) {
             self.turn_queued(handle);
-            driven.after_connection();
+            self.driven.after_connection();
             served += 1;
             if served < due.len() && until.is_some_and(|until| Instant::now() >= until) {
                 break;
@@ -295,14 +314,14 @@ impl<S: Store> EventLoop<S> {
     }
 
     /// Serves the line of batch connections for a slice.
-    fn turn_batch(&mut self, driven: &mut Driven) {
+    fn turn_batch(&mut self) {
         if self.batch.is_empty() {
             return;
         }
         let until = Instant::now() + BATCH_SLICE;
         while let Some(handle) = self.batch.pop_front() {
             self.turn_queued(handle);
-            driven.after_connection();
+            self.driven.after_connection();
             if Instant::now() >= until {
                 break;
             }

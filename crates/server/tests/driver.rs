@@ -3,25 +3,23 @@
 
 mod support;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
+use moneta_server::ServerConfig;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{ByPolicy, ServerConfig};
 use moneta_store::model::ModelStore;
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write as SetRequest};
-use moneta_store::{
-    Clock, Cursor, Deleted, Driver, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step, Store, StoreStats,
-    Visit, Walked, Walking, Written,
-};
+use moneta_store::testing::{Double, Layer, later};
+use moneta_store::{Clock, Cx, Key, Op, Reactor, Reactors, Slot, Step, Store, Visit};
 use support::{TestServer, config, eventually, hit, set};
 
 /// A request on its way through the device.
@@ -33,36 +31,42 @@ struct Progress {
     waker: Option<Waker>,
 }
 
-thread_local! {
-    /// What requests of this thread asked for since the last turn; there only where a driver is.
-    static ASKED: RefCell<Option<Vec<Ticket>>> = const { RefCell::new(None) };
-}
-
-/// The model behind a device: every read waits for it. Only the driver of the thread that asked brings reads there and back.
-#[derive(Clone)]
+/// The model behind a device: every read waits for it. Only the reactor of the thread that asked brings reads there and back.
 struct DeviceStore {
     inner: ModelStore,
-    drivers: Arc<AtomicUsize>,
+    slot: Slot,
+    /// Reactors that have not been closed and dropped.
+    reactors: Arc<AtomicUsize>,
 }
 
-struct DeviceDriver {
+struct DeviceReactor {
+    /// What requests asked for since the last turn.
+    asked: RefCell<Vec<Ticket>>,
     /// To the device's thread.
     begin: Sender<Ticket>,
     /// From the device's thread; `news` becomes readable with it.
     ended: Arc<Mutex<Vec<Ticket>>>,
     news: UnixStream,
-    drivers: Arc<AtomicUsize>,
+    closed: Cell<bool>,
+    reactors: Arc<AtomicUsize>,
 }
 
-impl Driver for DeviceDriver {
+impl DeviceReactor {
+    fn ask(&self) -> Ticket {
+        let ticket = Ticket::default();
+        self.asked.borrow_mut().push(Arc::clone(&ticket));
+        ticket
+    }
+}
+
+impl Reactor for DeviceReactor {
     fn descriptor(&self) -> RawFd {
         self.news.as_raw_fd()
     }
 
-    fn turn(&mut self) {
-        let asked = ASKED.with_borrow_mut(|asked| std::mem::take(asked.as_mut().unwrap()));
-        asked.into_iter().for_each(|ticket| self.begin.send(ticket).unwrap());
-        while self.news.read(&mut [0; 64]).is_ok_and(|count| count == 64) {}
+    fn turn(&self) {
+        self.asked.take().into_iter().for_each(|ticket| self.begin.send(ticket).unwrap());
+        while (&self.news).read(&mut [0; 64]).is_ok_and(|count| count == 64) {}
         for ticket in std::mem::take(&mut *self.ended.lock().unwrap()) {
             let waker = {
                 let mut progress = ticket.lock().unwrap();
@@ -72,17 +76,22 @@ impl Driver for DeviceDriver {
             waker.into_iter().for_each(Waker::wake);
         }
     }
+
+    fn close(&self) {
+        self.closed.set(true);
+    }
 }
 
-impl Drop for DeviceDriver {
+impl Drop for DeviceReactor {
     fn drop(&mut self) {
-        ASKED.set(None);
-        self.drivers.fetch_sub(1, Ordering::SeqCst);
+        if self.closed.get() {
+            self.reactors.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
 /// Ends reads one by one, some at once, some after a while, so that they end at every point of the worker's loop.
-fn run_device(begun: std::sync::mpsc::Receiver<Ticket>, ended: Arc<Mutex<Vec<Ticket>>>, mut tell: UnixStream) {
+fn run_device(begun: Receiver<Ticket>, ended: Arc<Mutex<Vec<Ticket>>>, mut tell: UnixStream) {
     for (number, ticket) in begun.into_iter().enumerate() {
         match number % 7 {
             0 => std::thread::sleep(std::time::Duration::from_micros(300)),
@@ -90,36 +99,22 @@ fn run_device(begun: std::sync::mpsc::Receiver<Ticket>, ended: Arc<Mutex<Vec<Tic
             _ => {}
         }
         ended.lock().unwrap().push(ticket);
-        // A full pipe is readable already; a closed one has nobody waiting.
+        // A full pipe is readable already; at a closed one there is no reader.
         let _ = tell.write(&[1]);
     }
 }
 
-impl DeviceStore {
-    fn ask(&self) -> Ticket {
-        let ticket = Ticket::default();
-        ASKED.with_borrow_mut(|asked| asked.as_mut().expect("a driver on this thread").push(Arc::clone(&ticket)));
-        ticket
-    }
-}
+impl Double for DeviceStore {
+    type Inner = ModelStore;
 
-impl Store for DeviceStore {
-    fn driver(&self) -> Option<Box<dyn Driver>> {
-        ASKED.set(Some(Vec::new()));
-        let (begin, begun) = channel();
-        let (news, tell) = UnixStream::pair().unwrap();
-        news.set_nonblocking(true).unwrap();
-        tell.set_nonblocking(true).unwrap();
-        let ended = Arc::new(Mutex::new(Vec::new()));
-        let to_end = Arc::clone(&ended);
-        // It ends when the driver is dropped.
-        std::thread::spawn(move || run_device(begun, to_end, tell));
-        self.drivers.fetch_add(1, Ordering::SeqCst);
-        Some(Box::new(DeviceDriver { begin, ended, news, drivers: Arc::clone(&self.drivers) }))
+    fn inner(&self) -> &ModelStore {
+        &self.inner
     }
 
-    fn get(&self, key: &Key<'_>, request: &Retrieve, _: &mut impl Visit) -> Step<Lookup> {
-        let (store, key, request, ticket) = (self.clone(), key.bytes.to_vec(), *request, self.ask());
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        let Op::Read(_) = op else { return self.inner.call(cx, key, op, out) };
+        let ticket = cx.reactor::<DeviceReactor>(self.slot).expect("a reactor on this thread").ask();
+        let answer = later(&self.inner, cx, key, op);
         Step::Wait(Box::pin(async move {
             poll_fn(|context| {
                 let mut progress = ticket.lock().unwrap();
@@ -127,64 +122,34 @@ impl Store for DeviceStore {
                 if progress.done { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            let mut found = None;
-            let mut keep = |item: &ItemRef<'_>| found = Some(Item { meta: item.meta, value: item.value.to_vec() });
-            let lookup = store.inner.get(&Key::new(&key, store.seed()), &request, &mut keep).now()?;
-            Ok(found.map_or(lookup, Lookup::Found))
+            answer.await
         }))
     }
 
-    fn seed(&self) -> KeyHash {
-        self.inner.seed()
-    }
-
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &SetRequest) -> Step<Written> {
-        self.inner.set(key, value, request)
-    }
-
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        self.inner.delete(key, request)
-    }
-
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        self.inner.arithmetic(key, request)
-    }
-
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.inner.peek(key, visitor)
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        self.inner.flush(delay)
-    }
-
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.inner.walk(cursor, show)
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.inner.stats()
-    }
-
-    fn resize(&self, limit: u64) -> bool {
-        self.inner.resize(limit)
-    }
-
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.inner.observe(observer);
+    fn attach(&self, worker: &mut Reactors) {
+        let (begin, begun) = channel();
+        let (news, tell) = UnixStream::pair().unwrap();
+        news.set_nonblocking(true).unwrap();
+        tell.set_nonblocking(true).unwrap();
+        let ended = Arc::new(Mutex::new(Vec::new()));
+        let to_end = Arc::clone(&ended);
+        // It ends when the reactor is dropped.
+        std::thread::spawn(move || run_device(begun, to_end, tell));
+        self.reactors.fetch_add(1, Ordering::SeqCst);
+        let (asked, closed, reactors) = (RefCell::default(), Cell::default(), Arc::clone(&self.reactors));
+        worker.add(self.slot, Rc::new(DeviceReactor { asked, begin, ended, news, closed, reactors }));
     }
 }
 
 fn start(workers: usize) -> (TestServer, Arc<AtomicUsize>) {
     let clock = Arc::new(Clock::system());
-    let drivers = Arc::new(AtomicUsize::new(0));
+    let reactors = Arc::new(AtomicUsize::new(0));
     let inner = ModelStore::new(Arc::clone(&clock), 1024 * 1024);
-    let store = DeviceStore { inner, drivers: Arc::clone(&drivers) };
+    let store = Layer(DeviceStore { inner, slot: Slot::draw(), reactors: Arc::clone(&reactors) });
     let node = Arc::new(Node::new(NodeSettings::default(), clock, Authenticator::off()));
     let config = ServerConfig { workers, ..config() };
-    let running =
-        moneta_server::Server::start(&config, ByPolicy::same(store), Arc::clone(&node), Box::new(|| ())).unwrap();
-    (TestServer { running, admin: None, node, gate: Default::default() }, drivers)
+    let running = moneta_server::Server::start(&config, Arc::new(store), Arc::clone(&node), Box::new(|| ())).unwrap();
+    (TestServer { running, admin: None, node, gate: Default::default() }, reactors)
 }
 
 #[test]
@@ -199,7 +164,7 @@ fn one_read_after_the_other_ends() {
 
 #[test]
 fn many_reads_of_many_connections_end_in_order() {
-    let (server, drivers) = start(2);
+    let (server, reactors) = start(2);
     let (connections, rounds, batch) = (8, 40, 50);
     std::thread::scope(|scope| {
         for connection in 0..connections {
@@ -219,12 +184,12 @@ fn many_reads_of_many_connections_end_in_order() {
             });
         }
     });
-    assert_eq!(drivers.load(Ordering::SeqCst), 2, "one for each worker");
+    assert_eq!(reactors.load(Ordering::SeqCst), 2, "one for each worker");
 }
 
 #[test]
-fn a_client_may_leave_while_the_device_works_and_a_stop_drops_the_drivers() {
-    let (server, drivers) = start(2);
+fn a_client_may_leave_while_the_device_works_and_a_stop_drops_the_reactors() {
+    let (server, reactors) = start(2);
     for _ in 0..50 {
         server.connect().send(b"get key\r\n".repeat(20));
     }
@@ -232,5 +197,5 @@ fn a_client_may_leave_while_the_device_works_and_a_stop_drops_the_drivers() {
     let mut left = server.connect();
     left.send(b"get key\r\n".repeat(20));
     drop(server);
-    assert_eq!(drivers.load(Ordering::SeqCst), 0);
+    assert_eq!(reactors.load(Ordering::SeqCst), 0);
 }

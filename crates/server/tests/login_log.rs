@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex};
 use moneta_server::auth::{AuthMode, Authenticator, Users};
 use moneta_server::node::{Node, NodeSettings, Peer};
 use moneta_server::session::{Session, Worker};
-use moneta_store::Clock;
 use moneta_store::model::ModelStore;
+use moneta_store::{Clock, Cx};
 
-fn guarded(mode: AuthMode) -> Worker<ModelStore> {
+fn guarded(mode: AuthMode) -> Worker {
     let clock = Arc::new(Clock::system());
     let store = ModelStore::new(Arc::clone(&clock), 1024);
     let users = Authenticator::new(mode, Users::parse(b"ann:secret\n").unwrap());
     let node = Arc::new(Node::new(NodeSettings::default(), clock, users));
     let counters = node.registry.register();
-    Worker { store, node, counters }
+    Worker { store: Arc::new(store), cx: Cx::outside(), node, counters }
 }
 
 /// A SASL login by user and password.

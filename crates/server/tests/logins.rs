@@ -8,8 +8,8 @@ use std::sync::Arc;
 use moneta_server::auth::{AuthMode, Authenticator, Users};
 use moneta_server::node::{Node, NodeSettings, Peer};
 use moneta_server::session::{After, Session, Worker};
-use moneta_store::Clock;
 use moneta_store::model::ModelStore;
+use moneta_store::{Clock, Cx};
 use support::{TestServer, config, eventually};
 
 const START: u32 = 1_000_000;
@@ -32,7 +32,7 @@ fn a_run_of_log_ins_gives_way_to_others_and_to_a_client_that_does_not_read() {
     let settings = NodeSettings { requests_per_event: 20, ..NodeSettings::default() };
     let node = Arc::new(Node::new(settings, clock, users()));
     let counters = node.registry.register();
-    let worker = Worker { store, node, counters };
+    let worker = Worker { store: Arc::new(store), cx: Cx::outside(), node, counters };
     let mut session = Session::new(Peer::default());
     session.opened(&worker);
     let input = b"get a\r\n".repeat(1000);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{ByPolicy, Server, ServerConfig};
+use moneta_server::{Server, ServerConfig};
 use moneta_store::Clock;
 use moneta_store::model::ModelStore;
 use rustix::process::{Signal, getpid, kill_process};
@@ -24,7 +24,7 @@ fn a_hangup_reloads_and_a_termination_drains() {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     let running =
-        Server::start(&ServerConfig { handle_signals: true, ..config() }, ByPolicy::same(store), node, reload).unwrap();
+        Server::start(&ServerConfig { handle_signals: true, ..config() }, Arc::new(store), node, reload).unwrap();
     kill_process(getpid(), Signal::HUP).unwrap();
     eventually("it has reloaded", || reloads.load(Ordering::Relaxed) == 1);
     kill_process(getpid(), Signal::TERM).unwrap();

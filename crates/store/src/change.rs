@@ -65,6 +65,12 @@ impl<'a> Version<'a> {
         }
     }
 
+    /// A whole item, as [`crate::Op::Put`] has it.
+    pub fn of(meta: &ItemMeta, value: Content<'a>) -> Self {
+        let ItemMeta { flags, cas, expiry, last_access, fetched, stale, token_sent, .. } = *meta;
+        Self { value, flags, expiry, last_access, fetched, stale, token_sent, cas: (cas != 0).then_some(cas) }
+    }
+
     /// All but key and value once the version has this CAS value.
     pub fn meta(&self, cas: u64) -> ItemMeta {
         ItemMeta {
@@ -80,7 +86,7 @@ impl<'a> Version<'a> {
         }
     }
 
-    /// The version as [`crate::Tier::install`] takes it. Its CAS value is 0, the store's choice, where it has none yet.
+    /// The version as [`crate::Op::Put`] takes it. Its CAS value is 0, the store's choice, where it has none yet.
     pub fn item(&self) -> ItemRef<'_> {
         ItemRef { meta: self.meta(self.cas.unwrap_or(0)), value: self.value.value() }
     }

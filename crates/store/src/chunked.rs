@@ -42,15 +42,18 @@ mod writes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moneta_protocol::item::{Expiry, ItemRef};
-use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_protocol::item::Expiry;
+use moneta_protocol::request::Exptime;
 
+use crate::component::{self, Component, Flush, Health, Parts, Report};
+use crate::context::Cx;
 use crate::key::{Key, OwnedKey};
 use crate::key_hash::KeyHash;
-use crate::outcome::{Deleted, Lookup, Number, Step, Written};
-use crate::stats::{Figure, StoreStats};
-use crate::steps::{end, start};
-use crate::store::{Cursor, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
+use crate::op::Op;
+use crate::outcome::{Lookup, Outcome, Step};
+use crate::reactor::Reactors;
+use crate::steps::{begin, end, start};
+use crate::store::{Store, Visit};
 use crate::stripes::Stripes;
 use crate::time::Clock;
 pub use config::ChunkedConfig;
@@ -77,6 +80,20 @@ struct Shared<S> {
     counters: Counters,
 }
 
+/// One operation under way: the store, and who asks. A future that waits keeps one.
+struct Call<S> {
+    shared: Arc<Shared<S>>,
+    cx: Cx,
+}
+
+impl<S> std::ops::Deref for Call<S> {
+    type Target = Shared<S>;
+
+    fn deref(&self) -> &Shared<S> {
+        &self.shared
+    }
+}
+
 impl<S> Clone for Chunked<S> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
@@ -89,7 +106,7 @@ impl<S> std::fmt::Debug for Chunked<S> {
     }
 }
 
-impl<S: Tier + 'static> Chunked<S> {
+impl<S: Store + 'static> Chunked<S> {
     /// Items in `below`, whatever lies there already; nothing of it is ever shown.
     ///
     /// # Panics
@@ -131,98 +148,99 @@ impl<S> Shared<S> {
     }
 }
 
-impl<S: Tier + 'static> Store for Chunked<S> {
+impl<S: Store + 'static> Store for Chunked<S> {
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, _: &mut dyn Visit) -> Step {
+        let (call, owned) = (self.call_in(cx), OwnedKey::of(key));
+        match op {
+            Op::Read(request) => {
+                let request = *request;
+                begin(async move { call.retrieve(&owned.key(), &request).await })
+            }
+            Op::Peek => begin(async move { call.find(&owned.key(), false).await.map(Lookup::from) }),
+            Op::Write(value, request) => call.write(key, value, request),
+            Op::Delete(request) => {
+                let request = *request;
+                begin(async move { call.remove(&owned.key(), &request).await })
+            }
+            Op::Arithmetic(request) => {
+                let request = *request;
+                begin(async move { call.compute(&owned.key(), &request).await })
+            }
+            Op::Put(item, how) => call.store_whole(key, item, how),
+            Op::Drop => {
+                self.shared.epochs.end(key.hash);
+                Step::Done(Ok(Outcome::Done))
+            }
+            // To know that it would have to wait.
+            Op::Holds => Step::Done(Ok(Outcome::Held(true))),
+            // The store below counts reads of heads.
+            Op::NoteHit => self.shared.below.call(cx, key, Op::NoteHit, &mut crate::store::Unseen),
+            Op::NextCas => Step::Done(Ok(Outcome::Cas(self.shared.cas(0)))),
+        }
+    }
+
+    fn announce(&self, keys: &[Key<'_>]) {
+        self.shared.below.announce(keys);
+    }
+
     fn seed(&self) -> KeyHash {
         self.shared.below.seed()
     }
+}
 
-    fn prefetch(&self, keys: &[Key<'_>]) {
-        self.shared.below.prefetch(keys);
+impl<S: Store + 'static> Chunked<S> {
+    fn call_in(&self, cx: &Cx) -> Call<S> {
+        Call { shared: Arc::clone(&self.shared), cx: cx.clone() }
+    }
+}
+
+impl<S: Store + 'static> Component for Chunked<S> {
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            below: vec![&self.shared.below],
+            walk: self.shared.below.parts().walk.map(|_| self as &dyn component::Walk),
+            flush: Some(self),
+            resize: self.shared.below.parts().resize,
+            // Only entries leave the store below.
+            observe: None,
+        }
     }
 
-    fn get(&self, key: &Key<'_>, request: &Retrieve, _visitor: &mut impl Visit) -> Step<Lookup> {
-        let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
-        start(async move { this.shared.retrieve(&key.key(), &request).await })
+    fn attach(&self, _: &mut Reactors) {}
+
+    fn report(&self, _: &Cx, mut below: Vec<Report>) -> Report {
+        let below = below.pop().expect("a report of the store below");
+        Report { figures: self.shared.counters.figures(self.shared.epochs.ended()), ..below }
     }
 
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        self.write(key, value, request)
+    fn health(&self, mut below: Vec<Health>) -> Health {
+        below.pop().expect("the health of the store below")
     }
 
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
-        start(async move { this.shared.remove(&key.key(), &request).await })
-    }
+    fn close(&self) {}
+}
 
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
-        start(async move { this.shared.compute(&key.key(), &request).await })
-    }
-
-    fn peek(&self, key: &Key<'_>, _visitor: &mut impl Visit) -> Step<Lookup> {
-        let (this, key) = (self.clone(), OwnedKey::of(key));
-        start(async move { Ok(this.shared.find(&key.key(), false).await?.into()) })
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        let this = self.clone();
+impl<S: Store + 'static> Flush for Chunked<S> {
+    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        let call = self.call_in(cx);
         start(async move {
-            let shared = &this.shared;
-            let _all = shared.stripes.lock_all().await;
-            let now = shared.clock.now();
+            let _all = call.stripes.lock_all().await;
+            let now = call.clock.now();
             let moment = Expiry::resolve(delay, now).0;
-            shared.epochs.end_all(moment, now);
+            call.epochs.end_all(moment, now);
             if moment <= now {
                 // Nothing old can be read any more, whether there is room for the new or not.
-                let _ = end(shared.below.flush(Exptime::NEVER)).await;
+                let _ = end(component::flush(&call.below, &call.cx, Exptime::NEVER)).await;
             }
             Ok(())
         })
     }
 
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        walk::walk(&self.shared, cursor, show)
+    fn pending(&self) -> Option<u32> {
+        None
     }
 
-    fn stats(&self) -> StoreStats {
-        self.shared.below.stats()
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        let mut figures = self.shared.counters.figures(self.shared.epochs.ended());
-        figures.extend(self.shared.below.figures());
-        figures
-    }
-
-    fn resize(&self, limit: u64) -> bool {
-        self.shared.below.resize(limit)
-    }
-
-    fn observe(&self, _observer: Option<Arc<dyn Observer>>) {}
-
-    fn driver(&self) -> Option<Box<dyn Driver>> {
-        self.shared.below.driver()
-    }
-
-    fn health(&self) -> Health {
-        self.shared.below.health()
-    }
-
-    fn close(&self) {
-        self.shared.below.close();
-    }
-}
-
-impl<S: Tier + 'static> Tier for Chunked<S> {
-    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        self.store_whole(key, item, how)
-    }
-
-    fn next_cas(&self, _key: &Key<'_>) -> u64 {
-        self.shared.cas(0)
-    }
-
-    fn forget(&self, key: &Key<'_>) {
-        self.shared.epochs.end(key.hash);
+    fn lag(&self) -> u32 {
+        0
     }
 }

@@ -4,9 +4,11 @@
 //! wrapped round a store. The request types are the protocol crate's [`moneta_protocol::request`]; the protocol itself is
 //! not known here.
 
-mod any;
+mod calls;
 pub mod change;
 mod chunked;
+pub mod component;
+mod context;
 mod error;
 mod key;
 mod key_hash;
@@ -14,8 +16,10 @@ mod key_hash;
 pub mod model;
 mod number;
 pub mod offload;
+mod op;
 mod outcome;
 mod progress;
+mod reactor;
 pub mod reading;
 mod stats;
 mod steps;
@@ -23,20 +27,28 @@ mod store;
 mod stripes;
 #[cfg(feature = "testing")]
 pub mod suite;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tiered;
 mod time;
+mod walk;
 
-pub use any::Any;
+pub use calls::Calls;
 pub use chunked::{Chunked, ChunkedConfig};
+pub use component::{Component, Health, Observer, Parts, Report};
+pub use context::{Cx, Policy};
 pub use error::{ErrorKind, StoreError};
 pub use key::{Key, OwnedKey};
 pub use key_hash::{KeyHash, SECRET_BYTES};
 pub use moneta_protocol::item::{Expiry, Item, ItemMeta, ItemRef, Rest, Value};
 pub use moneta_protocol::request;
 pub use number::{NUMBER_VALUE_MAX, parse_number};
-pub use outcome::{Deleted, Lookup, Number, Pending, Step, Written};
+pub use op::{Op, OwnedOp, Put};
+pub use outcome::{Deleted, Lookup, Number, Outcome, Pending, Step, Written};
 pub use progress::Progress;
+pub use reactor::{Reactor, Reactors, Slot};
 pub use stats::{Figure, FigureKind, FlashStats, Latency, StoreStats, TierStats};
-pub use store::{Cursor, Departed, Departure, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
+pub use store::{Store, Unseen, Visit};
 pub use tiered::{Promotion, Tiered, TieredConfig};
 pub use time::Clock;
+pub use walk::{Cursor, Walked, Walking};

@@ -8,14 +8,18 @@ mod state;
 use std::sync::Arc;
 
 use moneta_protocol::item::{Item, ItemRef, Value};
-use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_protocol::request::Exptime;
 
+use crate::component::{self, Component, Flush, Health, Parts, Report};
+use crate::context::Cx;
 use crate::key::Key;
 use crate::key_hash::KeyHash;
-use crate::outcome::{Deleted, Lookup, Number, Step, Written};
-use crate::stats::StoreStats;
-use crate::store::{Cursor, Install, Observer, Store, Tier, Visit, Walked, Walking};
+use crate::op::Op;
+use crate::outcome::{Lookup, Outcome, Step};
+use crate::reactor::Reactors;
+use crate::store::{Store, Visit};
 use crate::time::Clock;
+use crate::walk::{Cursor, Walked, Walking};
 use parking_lot::{Mutex, MutexGuard};
 use state::{Missing, ModelItem, State};
 
@@ -60,8 +64,8 @@ impl ModelStore {
 }
 
 /// Shows a hit to its visitor, or says what kind of miss it was.
-fn answer(found: Result<crate::Item, Missing>, visitor: &mut impl Visit) -> Step<Lookup> {
-    Step::done(match found {
+fn answer(found: Result<crate::Item, Missing>, visitor: &mut dyn Visit) -> Step {
+    Step::ended(match found {
         Ok(item) => {
             visitor.item(&ItemRef { meta: item.meta, value: Value::whole(&item.value) });
             Lookup::Visited
@@ -71,74 +75,99 @@ fn answer(found: Result<crate::Item, Missing>, visitor: &mut impl Visit) -> Step
 }
 
 impl Store for ModelStore {
+    fn call(&self, _: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        let mut state = self.settled();
+        let key = key.bytes;
+        match op {
+            Op::Read(request) => {
+                let found = state.get(key, request);
+                drop(state);
+                answer(found, out)
+            }
+            Op::Peek => {
+                let found = state.peek(key);
+                drop(state);
+                answer(found, out)
+            }
+            Op::Write(value, request) => Step::ended(state.set(key, value, request)),
+            Op::Delete(request) => Step::ended(state.delete(key, request)),
+            Op::Arithmetic(request) => Step::ended(state.arithmetic(key, request)),
+            Op::Put(item, how) => {
+                let item = Item { meta: item.meta, value: item.value.to_vec() };
+                Step::ended(state.install(key, item, how))
+            }
+            Op::Drop => {
+                state.delete(key, &Default::default());
+                Step::Done(Ok(Outcome::Done))
+            }
+            Op::Holds => Step::Done(Ok(Outcome::Held(state.peek(key).is_ok()))),
+            Op::NoteHit => Step::Done(Ok(Outcome::Done)),
+            Op::NextCas => Step::Done(Ok(Outcome::Cas(state.new_cas(None)))),
+        }
+    }
+
+    fn announce(&self, _: &[Key<'_>]) {}
+
     fn seed(&self) -> KeyHash {
         KeyHash::seeded(0)
     }
+}
 
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        let found = self.settled().get(key.bytes, request);
-        answer(found, visitor)
+impl Component for ModelStore {
+    /// The model's memory has no limit, and nothing leaves it by itself.
+    fn parts(&self) -> Parts<'_> {
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: None }
     }
 
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        Step::done(self.settled().set(key.bytes, value, request))
+    fn attach(&self, _: &mut Reactors) {}
+
+    fn report(&self, _: &Cx, _: Vec<Report>) -> Report {
+        Report { stats: self.settled().stats(), ..Report::default() }
     }
 
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        Step::done(self.settled().delete(key.bytes, request))
+    fn health(&self, _: Vec<Health>) -> Health {
+        Health::default()
     }
 
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        Step::done(self.settled().arithmetic(key.bytes, request))
-    }
+    fn close(&self) {}
+}
 
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        let found = self.settled().peek(key.bytes);
-        answer(found, visitor)
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
+impl Flush for ModelStore {
+    fn flush(&self, _: &Cx, delay: Exptime) -> Step<()> {
         self.settled().flush(delay);
         Step::done(())
     }
 
-    /// Shows live items in the order their keys came in. `position` is the next to show; `level` is where the walk ends,
-    /// fixed by its first batch so that a walk among steady writes comes to an end.
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+    fn pending(&self) -> Option<u32> {
+        None
+    }
+
+    fn lag(&self) -> u32 {
+        0
+    }
+}
+
+/// Where a walk stands.
+struct Place {
+    /// Serial number of the next item to show.
+    next: u64,
+    /// Where the walk ends, fixed by its first batch so that a walk among steady writes comes to an end.
+    end: u64,
+}
+
+impl component::Walk for ModelStore {
+    /// Shows live items in the order their keys came in.
+    fn walk(&self, _: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         let state = self.settled();
-        if cursor.level == 0 {
-            cursor.level = state.next_serial();
-        }
-        let batch = state.batch(cursor.position, cursor.level, WALK_BATCH);
+        let mut place = cursor.take().unwrap_or_else(|| Box::new(Place { next: 0, end: state.next_serial() }));
+        let batch = state.batch(place.next, place.end, WALK_BATCH);
         drop(state);
         let Some(last) = batch.last() else { return Walking::End };
-        cursor.position = last.serial + 1;
+        place.next = last.serial + 1;
+        cursor.keep(place);
         for entry in &batch {
             show(&entry.walked());
         }
         Walking::More
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.settled().stats()
-    }
-
-    /// Refuses: the model's memory has no limit.
-    fn resize(&self, _limit: u64) -> bool {
-        false
-    }
-
-    /// Takes no note of the observer: nothing ever leaves the model by itself.
-    fn observe(&self, _observer: Option<Arc<dyn Observer>>) {}
-}
-
-impl Tier for ModelStore {
-    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        let item = Item { meta: item.meta, value: item.value.to_vec() };
-        Step::done(self.settled().install(key.bytes, item, how))
-    }
-
-    fn next_cas(&self, _key: &Key<'_>) -> u64 {
-        self.settled().new_cas(None)
     }
 }

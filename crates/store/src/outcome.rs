@@ -7,11 +7,30 @@ use crate::error::StoreError;
 use moneta_protocol::item::{Item, ItemMeta};
 
 /// The rest of a request that has to wait (for the SSD, for a peer). It stays on the worker that started it.
-pub type Pending<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
+pub type Pending<T = Outcome> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
 
-/// A request's progress.
+/// How an operation ends, by its kind.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Of [`crate::Op::Read`] and [`crate::Op::Peek`].
+    Read(Lookup),
+    /// Of [`crate::Op::Write`] and [`crate::Op::Put`].
+    Written(Written),
+    /// Of [`crate::Op::Delete`].
+    Deleted(Deleted),
+    /// Of [`crate::Op::Arithmetic`].
+    Number(Number),
+    /// Of [`crate::Op::Holds`].
+    Held(bool),
+    /// Of [`crate::Op::NextCas`].
+    Cas(u64),
+    /// Of operations that tell nothing.
+    Done,
+}
+
+/// An operation's progress.
 #[must_use]
-pub enum Step<T> {
+pub enum Step<T = Outcome> {
     /// Answered without waiting: the way of a hit in RAM, and the only one that costs nothing.
     Done(Result<T, StoreError>),
     /// Parked: poll the future; later requests of the same connection may start meanwhile.
@@ -33,6 +52,98 @@ impl<T> Step<T> {
         match self {
             Self::Done(outcome) => outcome,
             Self::Wait(_) => panic!("the step waits"),
+        }
+    }
+}
+
+/// The end of an operation as its own kind. A store that ends one as another kind is wrong, and that is a panic.
+impl Outcome {
+    /// Of a read.
+    #[inline]
+    pub fn lookup(self) -> Lookup {
+        match self {
+            Self::Read(lookup) => lookup,
+            other => other.mismatched("a read"),
+        }
+    }
+
+    /// Of a write or a put.
+    #[inline]
+    pub fn written(self) -> Written {
+        match self {
+            Self::Written(written) => written,
+            other => other.mismatched("a write"),
+        }
+    }
+
+    /// Of a delete.
+    #[inline]
+    pub fn deleted(self) -> Deleted {
+        match self {
+            Self::Deleted(deleted) => deleted,
+            other => other.mismatched("a delete"),
+        }
+    }
+
+    /// Of arithmetic.
+    #[inline]
+    pub fn number(self) -> Number {
+        match self {
+            Self::Number(number) => number,
+            other => other.mismatched("arithmetic"),
+        }
+    }
+
+    #[cold]
+    fn mismatched(self, kind: &str) -> ! {
+        panic!("{kind} ended as {self:?}")
+    }
+}
+
+macro_rules! outcomes {
+    ($($kind:ident),*) => {$(
+        impl From<$kind> for Outcome {
+            #[inline]
+            fn from(outcome: $kind) -> Self {
+                outcomes!(@ $kind outcome)
+            }
+        }
+    )*};
+    (@ Lookup $outcome:ident) => { Self::Read($outcome) };
+    (@ Written $outcome:ident) => { Self::Written($outcome) };
+    (@ Deleted $outcome:ident) => { Self::Deleted($outcome) };
+    (@ Number $outcome:ident) => { Self::Number($outcome) };
+}
+outcomes!(Lookup, Written, Deleted, Number);
+
+impl Step {
+    /// Answered, and well.
+    #[inline]
+    pub fn ended(outcome: impl Into<Outcome>) -> Self {
+        Self::Done(Ok(outcome.into()))
+    }
+
+    /// Of [`crate::Op::Holds`], which never waits. A store that does not know says yes.
+    pub fn holds(self) -> bool {
+        !matches!(self, Self::Done(Ok(Outcome::Held(false))))
+    }
+
+    /// Of [`crate::Op::NextCas`], which never waits; 0 without a count.
+    pub fn cas(self) -> u64 {
+        match self {
+            Self::Done(Ok(Outcome::Cas(cas))) => cas,
+            _ => 0,
+        }
+    }
+}
+
+impl<T: 'static> Step<T> {
+    /// The step with another kind of outcome. Allocates where this one waits.
+    #[inline]
+    pub fn map<R: 'static>(self, with: impl FnOnce(T) -> R + 'static) -> Step<R> {
+        match self {
+            Self::Done(outcome) => Step::Done(outcome.map(with)),
+            Self::Wait(pending) => Step::Wait(Box::pin(async move { pending.await.map(with) })),
         }
     }
 }

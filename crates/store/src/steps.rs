@@ -4,18 +4,28 @@ use std::future::{Future, ready};
 use std::task::{Context, Poll, Waker};
 
 use moneta_protocol::item::{Item, ItemRef};
+use moneta_protocol::request::Delete;
 
+use crate::context::Cx;
 use crate::error::StoreError;
-use crate::outcome::{Lookup, Pending, Step};
+use crate::key::Key;
+use crate::op::Op;
+use crate::outcome::{Deleted, Lookup, Outcome, Pending, Step};
+use crate::store::{Store, Unseen};
 
-/// Begins a request that may have to wait, and ends it at once if it does not.
-pub(crate) fn start<T: 'static>(request: impl Future<Output = Result<T, StoreError>> + 'static) -> Step<T> {
-    let mut pending: Pending<T> = Box::pin(request);
-    // Nobody needs to be woken: who gets a pending future polls it.
+/// Begins an operation that may have to wait, and ends it at once if it does not.
+pub(crate) fn start<T: 'static>(operation: impl Future<Output = Result<T, StoreError>> + 'static) -> Step<T> {
+    let mut pending: Pending<T> = Box::pin(operation);
+    // A pending future needs no wake: its owner polls it.
     match pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Step::Done(outcome),
         Poll::Pending => Step::Wait(pending),
     }
+}
+
+/// The same for an operation whose outcome has a type of its own kind.
+pub(crate) fn begin<T: Into<Outcome>>(operation: impl Future<Output = Result<T, StoreError>> + 'static) -> Step {
+    start(async move { operation.await.map(Into::into) })
 }
 
 /// A step as a future, whether it has to wait or not.
@@ -48,14 +58,24 @@ impl<T: 'static> Step<T> {
     }
 }
 
-/// A read whose item comes as the outcome, whether it had to wait or not.
-pub(crate) fn found(read: impl FnOnce(&mut dyn FnMut(&ItemRef<'_>)) -> Step<Lookup>) -> Step<Lookup> {
+/// A read or peek whose item comes as the outcome, whether it had to wait or not.
+pub(crate) fn found<S: Store>(store: &S, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
     let mut seen = None;
-    let step = read(&mut |item| seen = Some(copy(item)));
+    let step = store.call(cx, key, op, &mut |item: &ItemRef<'_>| seen = Some(copy(item)));
     match (step, seen) {
-        (Step::Done(Ok(Lookup::Visited)), Some(item)) => Step::done(Lookup::Found(item)),
+        (Step::Done(Ok(Outcome::Read(Lookup::Visited))), Some(item)) => Step::ended(Lookup::Found(item)),
         (step, _) => step,
     }
+}
+
+/// The end of such a read.
+pub(crate) async fn find<S: Store>(store: &S, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Result<Lookup, StoreError> {
+    end(found(store, cx, key, op)).await.map(Outcome::lookup)
+}
+
+/// The end of a plain delete.
+pub(crate) async fn delete<S: Store>(store: &S, cx: &Cx, key: &Key<'_>) -> Result<Deleted, StoreError> {
+    end(store.call(cx, key, Op::Delete(&Delete::default()), &mut Unseen)).await.map(Outcome::deleted)
 }
 
 /// An item out of the store it lies in.

@@ -74,6 +74,11 @@ impl Stripes {
         self.0[Self::index(hash)].version.load(Ordering::Acquire)
     }
 
+    /// Counts a change of a key that was made without its lock.
+    pub(crate) fn note_change(&self, hash: u64) {
+        self.0[Self::index(hash)].version.fetch_add(1, Ordering::Release);
+    }
+
     /// Whether somebody holds the stripe of a hash.
     pub(crate) fn is_held(&self, hash: u64) -> bool {
         self.0[Self::index(hash)].lock.available_permits() == 0

@@ -267,6 +267,25 @@ pub fn run_polled<S: Store>(make: impl Fn(SuiteConfig, Arc<Clock>) -> S, idle: i
     run_with(make, idle, never_restarts, options);
 }
 
+/// The tests that every store with ample memory passes, as two test functions: what it does is what the model does, and four
+/// threads at once lose and tear nothing. `$make` makes a store from a [`SuiteConfig`] and an `Arc` of a [`Clock`]; it may be
+/// a closure that captures nothing. Stores that are short of memory, restart, or make progress only in an event loop call
+/// [`run`], [`run_restarting`] and [`run_polled`] beside it.
+#[macro_export]
+macro_rules! store_conformance {
+    ($make:expr) => {
+        #[test]
+        fn does_what_the_model_does() {
+            $crate::suite::run($make, $crate::suite::Options::exact());
+        }
+
+        #[test]
+        fn threads_at_once_lose_and_tear_nothing() {
+            $crate::suite::concurrent($make, 4, $crate::suite::seed());
+        }
+    };
+}
+
 /// What restarts a store in a sequence without restarts.
 fn never_restarts<S>(_: &S, _: bool) {
     unreachable!("restarts are not among the operations");

@@ -37,7 +37,6 @@ mod admission;
 mod changes;
 mod config;
 mod counters;
-mod drivers;
 mod flush;
 mod keep;
 mod lanes;
@@ -50,14 +49,15 @@ mod writes;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
-
-use crate::key::Key as StoreKey;
+use crate::component::{Component, Health, Parts, Report};
+use crate::context::{Cx, Policy};
+use crate::key::Key;
 use crate::key_hash::KeyHash;
-use crate::outcome::{Deleted, Lookup, Number, Step, Written};
-use crate::stats::{Figure, StoreStats, TierStats};
-use crate::steps::start;
-use crate::store::{Cursor, Driver, Health, Install, Observer, Store, Tier, Visit, Walked, Walking};
+use crate::op::{Op, Put};
+use crate::outcome::{Outcome, Step};
+use crate::reactor::Reactors;
+use crate::stats::{StoreStats, TierStats};
+use crate::store::{Store, Unseen, Visit};
 use crate::stripes::Stripes;
 use crate::time::Clock;
 use admission::Admission;
@@ -66,20 +66,8 @@ use counters::Counters;
 use lanes::Lanes;
 use moves::Moves;
 
-/// Two tiers as one store. Clones are handles on the same store, with the same policy.
-pub struct Tiered<U, L> {
-    shared: Arc<Shared<U, L>>,
-    policy: Policy,
-}
-
-/// How requests that come through a handle treat the upper tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Policy {
-    /// What is read and written is wanted soon.
-    Online,
-    /// What is read and written says nothing about what is wanted.
-    Batch,
-}
+/// Two tiers as one store. Clones are handles on the same store.
+pub struct Tiered<U, L>(Arc<Shared<U, L>>);
 
 /// What all handles share.
 struct Shared<U, L> {
@@ -100,21 +88,60 @@ struct Shared<U, L> {
     counters: Counters,
 }
 
+/// One operation under way: the store, and who asks.
+struct Call<'a, U, L> {
+    shared: &'a Arc<Shared<U, L>>,
+    cx: &'a Cx,
+}
+
+/// The same, kept by a future that waits.
+struct Kept<U, L> {
+    shared: Arc<Shared<U, L>>,
+    cx: Cx,
+}
+
+impl<U, L> Clone for Call<'_, U, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<U, L> Copy for Call<'_, U, L> {}
+
+impl<U, L> Call<'_, U, L> {
+    fn kept(self) -> Kept<U, L> {
+        Kept { shared: Arc::clone(self.shared), cx: self.cx.clone() }
+    }
+
+    /// Over what a change is stored in the upper tier: bulk traffic brings nothing new into it.
+    fn put_above_as(self) -> Put {
+        match self.cx.policy() {
+            Policy::Online => Put::Any,
+            Policy::Batch => Put::Present,
+        }
+    }
+}
+
+impl<U, L> Kept<U, L> {
+    fn call(&self) -> Call<'_, U, L> {
+        Call { shared: &self.shared, cx: &self.cx }
+    }
+}
+
 impl<U, L> Clone for Tiered<U, L> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), policy: self.policy }
+        Self(Arc::clone(&self.0))
     }
 }
 
 impl<U, L> std::fmt::Debug for Tiered<U, L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tiered").field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("Tiered").finish_non_exhaustive()
     }
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
-    /// `upper` over `lower`, whatever the latter holds already; the upper one is to be empty. The handle has the online
-    /// policy.
+impl<U: Store + 'static, L: Store + 'static> Tiered<U, L> {
+    /// `upper` over `lower`, whatever the latter holds already; the upper one is to be empty.
     ///
     /// # Panics
     /// If the tiers hash under different seeds, or if the lower one remembers a delayed flush and the upper one has to wait
@@ -124,7 +151,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         let admission = config.write_budget.map(|bytes| Admission::new(bytes, clock.now()));
         let shared = Shared {
             upper,
-            flush_lag: lower.flush_lag(),
+            flush_lag: lower.parts().flush.map_or(0, |part| part.lag()),
             lower,
             clock,
             stripes: Stripes::new(),
@@ -137,77 +164,73 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             counters: Counters::default(),
         };
         shared.take_over_flush();
-        Self { shared: Arc::new(shared), policy: Policy::Online }
-    }
-
-    /// A handle on the same store with the batch policy: writes replace in the upper tier what is there and bring nothing new
-    /// into it, and neither do reads.
-    #[must_use]
-    pub fn batch(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), policy: Policy::Batch }
+        Self(Arc::new(shared))
     }
 
     /// The upper tier.
     pub fn upper(&self) -> &U {
-        &self.shared.upper
+        &self.0.upper
     }
 
     /// The lower tier.
     pub fn lower(&self) -> &L {
-        &self.shared.lower
-    }
-
-    /// Over what a change is stored in the upper tier.
-    fn install_above(&self) -> Install {
-        match self.policy {
-            Policy::Online => Install::Set,
-            Policy::Batch => Install::Replace,
-        }
+        &self.0.lower
     }
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
+impl<U: Store + 'static, L: Store + 'static> Store for Tiered<U, L> {
+    #[inline]
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        let call = Call { shared: &self.0, cx };
+        match op {
+            Op::Read(request) => call.read(key, request, out),
+            Op::Peek => call.look(key, out),
+            Op::Write(value, request) => call.write(key, value, request),
+            Op::Delete(request) => call.remove(key, request),
+            Op::Arithmetic(request) => call.compute(key, request),
+            Op::Put(item, how) => call.put(key, item, how),
+            Op::Drop => {
+                // A promotion under way must not bring it back.
+                self.0.stripes.note_change(key.hash);
+                let _ = self.0.lower.call(cx, key, Op::Drop, &mut Unseen);
+                let _ = self.0.upper.call(cx, key, Op::Drop, &mut Unseen);
+                Step::Done(Ok(Outcome::Done))
+            }
+            Op::Holds => {
+                let holds = |step: Step| step.holds();
+                let held = holds(self.0.upper.call(cx, key, Op::Holds, &mut Unseen))
+                    || holds(self.0.lower.call(cx, key, Op::Holds, &mut Unseen));
+                Step::Done(Ok(Outcome::Held(held)))
+            }
+            Op::NoteHit | Op::NextCas => self.0.lower.call(cx, key, op, &mut Unseen),
+        }
+    }
+
+    fn announce(&self, keys: &[Key<'_>]) {
+        self.0.upper.announce(keys);
+    }
+
     fn seed(&self) -> KeyHash {
-        self.shared.upper.seed()
+        self.0.upper.seed()
+    }
+}
+
+impl<U: Store + 'static, L: Store + 'static> Component for Tiered<U, L> {
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            below: vec![&self.0.upper, &self.0.lower],
+            walk: Some(self),
+            flush: Some(self),
+            resize: self.0.upper.parts().resize,
+            // An item that leaves only the upper tier has not left the store.
+            observe: self.0.lower.parts().observe,
+        }
     }
 
-    fn prefetch(&self, keys: &[StoreKey<'_>]) {
-        self.shared.upper.prefetch(keys);
-    }
+    fn attach(&self, _: &mut Reactors) {}
 
-    #[inline]
-    fn get(&self, key: &StoreKey<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.read(key, request, visitor)
-    }
-
-    #[inline]
-    fn set(&self, key: &StoreKey<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        self.write(key, value, request)
-    }
-
-    fn delete(&self, key: &StoreKey<'_>, request: &Delete) -> Step<Deleted> {
-        self.remove(key, request)
-    }
-
-    fn arithmetic(&self, key: &StoreKey<'_>, request: &Arithmetic) -> Step<Number> {
-        self.compute(key, request)
-    }
-
-    fn peek(&self, key: &StoreKey<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.look(key, visitor)
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        let this = self.clone();
-        start(async move { this.shared.flush(delay).await })
-    }
-
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.walk_both(cursor, show)
-    }
-
-    fn stats(&self) -> StoreStats {
-        let (upper, lower) = (self.shared.upper.stats(), self.shared.lower.stats());
+    fn report(&self, _: &Cx, below: Vec<Report>) -> Report {
+        let [upper, lower] = <[Report; 2]>::try_from(below).expect("a report of each tier");
         // Both may be servers elsewhere: which of the two is meant must show.
         let name = |kind, remote, unknown| match kind {
             "" => unknown,
@@ -215,37 +238,21 @@ impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
             kind => kind,
         };
         let tiers = TierStats {
-            upper: name(upper.kind, "remote_l1", "l1"),
-            lower: name(lower.kind, "remote_l2", "l2"),
-            lower_items: lower.items,
-            lower_evictions: lower.evictions,
-            lower_evicted_unfetched: lower.evicted_unfetched,
-            ..self.shared.counters.with(&self.shared.lanes.sum())
+            upper: name(upper.stats.kind, "remote_l1", "l1"),
+            lower: name(lower.stats.kind, "remote_l2", "l2"),
+            lower_items: lower.stats.items,
+            lower_evictions: lower.stats.evictions,
+            lower_evicted_unfetched: lower.stats.evicted_unfetched,
+            ..self.0.counters.with(&self.0.lanes.sum())
         };
-        StoreStats { flash: lower.flash, tiers: Some(tiers), ..upper }
+        Report {
+            stats: StoreStats { flash: lower.stats.flash, tiers: Some(tiers), ..upper.stats },
+            figures: vec![self.0.counters.upper_failures_figure()],
+        }
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        let mut figures = vec![self.shared.counters.upper_failures_figure()];
-        figures.extend(self.shared.upper.figures());
-        figures.extend(self.shared.lower.figures());
-        figures
-    }
-
-    fn resize(&self, limit: u64) -> bool {
-        self.shared.upper.resize(limit)
-    }
-
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.shared.lower.observe(observer);
-    }
-
-    fn driver(&self) -> Option<Box<dyn Driver>> {
-        drivers::both(self.shared.upper.driver(), self.shared.lower.driver())
-    }
-
-    fn health(&self) -> Health {
-        let (upper, mut health) = (self.shared.upper.health(), self.shared.lower.health());
+    fn health(&self, below: Vec<Health>) -> Health {
+        let [upper, mut health] = <[Health; 2]>::try_from(below).expect("the health of each tier");
         // The lower tier has every item: without the upper one all is answered, only later. A balancer that took the node out
         // would make an outage of that.
         if upper.unready {
@@ -255,8 +262,5 @@ impl<U: Tier + 'static, L: Tier + 'static> Store for Tiered<U, L> {
         health
     }
 
-    fn close(&self) {
-        self.shared.upper.close();
-        self.shared.lower.close();
-    }
+    fn close(&self) {}
 }

@@ -10,7 +10,7 @@ use moneta_store::change::{self, Old, Removal, Version};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Clock, Deleted, Expiry, Install, Item, ItemMeta, ItemRef, Key, KeyHash, Lookup, Number, Store, Tier, Written,
+    Calls, Clock, Deleted, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lookup, Number, Put, Written,
 };
 
 const NOW: u32 = 1_000_000_000;
@@ -147,7 +147,7 @@ fn compare(case: impl Fn(&mut Draw, &ModelStore, Option<&Old<'_>>)) {
         let model = ModelStore::new(Arc::new(Clock::manual(NOW)), VALUE_MAX);
         let item = draw.maybe(Draw::item);
         if let Some(item) = &item {
-            let _ = model.install(&key(), &item.as_ref(), Install::Set);
+            let _ = model.put(&key(), &item.as_ref(), Put::Any);
         }
         let old = item.as_ref().map(|item| Old { meta: item.meta, value: &item.value });
         let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(&mut draw, &model, old.as_ref())));

@@ -5,7 +5,7 @@ mod kill;
 use std::time::{Duration, Instant};
 
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
-use moneta_store::{ItemRef, Key, Lookup, Pending, Step, Store, StoreError, Written};
+use moneta_store::{Calls, ItemRef, Key, Lookup, Pending, Step, Store, StoreError, Written};
 
 pub use kill::survives_kills;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared};
 use moneta_store::suite::{Restarting, SuiteConfig};
-use moneta_store::{Clock, Figure, Health, Key, Store, StoreStats};
+use moneta_store::{Calls, Clock, Figure, Health, Key, StoreStats};
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 
@@ -236,7 +236,7 @@ impl Restarting for Rig {
     }
 
     fn stop(&mut self, store: Self::Store) {
-        store.close();
+        store.close_all();
     }
 
     fn kill(&mut self, store: Self::Store) {

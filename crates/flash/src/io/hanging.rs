@@ -12,11 +12,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use moneta_store::Driver;
-
 use super::reader::Read;
 use super::testing::{Faults, FaultyMedia, MemoryMedia};
-use super::tests::{both_ways, content, counting, device, finish, reader_with};
+use super::tests::{Worker, both_ways, content, counting, device, finish, reader_with};
 use super::{Aligned, Media, ReadCounters, Reader};
 use crate::config::Io;
 
@@ -70,11 +68,11 @@ impl Hanging {
     }
 }
 
-/// Turns the driver and looks for late reads, as worker and engine do, until `reached`.
-fn until(reader: &Reader, driver: &mut Option<Box<dyn Driver>>, mut reached: impl FnMut() -> bool) {
+/// Turns the rings and looks for late reads, as worker and engine do, until `reached`.
+fn until(reader: &Reader, worker: &Worker, mut reached: impl FnMut() -> bool) {
     let started = Instant::now();
     loop {
-        driver.iter_mut().for_each(|driver| driver.turn());
+        worker.reactors.turn();
         if reached() {
             return;
         }
@@ -84,11 +82,11 @@ fn until(reader: &Reader, driver: &mut Option<Box<dyn Driver>>, mut reached: imp
     }
 }
 
-fn end(reader: &Reader, driver: &mut Option<Box<dyn Driver>>, mut read: Read) -> io::Result<Aligned> {
+fn end(reader: &Reader, worker: &Worker, mut read: Read) -> io::Result<Aligned> {
     let (_, waker) = counting();
     let mut context = Context::from_waker(&waker);
     let mut ended = None;
-    until(reader, driver, || match Pin::new(&mut read).poll(&mut context) {
+    until(reader, worker, || match Pin::new(&mut read).poll(&mut context) {
         Poll::Ready(outcome) => {
             ended = Some(outcome);
             true
@@ -107,29 +105,29 @@ fn a_read_that_does_not_end_is_given_up_and_its_buffer_is_not_used_again_before_
     both_ways(|io| {
         let hanging = Hanging::new(io);
         let (reader, counters) = reader_with(vec![Arc::clone(&hanging.media)], io, LIMIT);
-        let mut driver = reader.driver();
-        let error = end(&reader, &mut driver, reader.read(0, 0, BLOCK)).unwrap_err();
+        let worker = Worker::of(&reader);
+        let error = end(&reader, &worker, reader.read(&worker.cx, 0, 0, BLOCK)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!((errors(&counters), counters.in_flight.load(Relaxed)), ((1, 1), 1), "the device has it");
         let mut others: Vec<Aligned> = (0..8).map(|_| Aligned::recycled(BLOCK)).collect();
         others.iter_mut().for_each(|other| other.fill(9));
         (hanging.release)(1);
-        until(&reader, &mut driver, || counters.in_flight.load(Relaxed) == 0);
+        until(&reader, &worker, || counters.in_flight.load(Relaxed) == 0);
         assert!(others.iter().all(|other| other.iter().all(|byte| *byte == 9)));
         assert_eq!(errors(&counters), (1, 1), "it is counted once");
         (hanging.release)(1);
-        let read = finish(&mut driver, vec![reader.read(0, 0, BLOCK)]).remove(0).unwrap();
+        let read = finish(&worker, vec![reader.read(&worker.cx, 0, 0, BLOCK)]).remove(0).unwrap();
         assert_eq!((read[..] == content(1)[..], reader.hanging()), (true, 0));
     });
 }
 
-/// As a worker waits: asleep until the driver's descriptor tells of something, or until it is woken.
+/// As a worker waits: asleep until the ring's descriptor tells of something, or until it is woken.
 #[test]
 fn who_sleeps_until_a_read_ends_is_woken_when_it_is_given_up() {
     both_ways(|io| {
         let hanging = Hanging::new(io);
         let (reader, _) = reader_with(vec![Arc::clone(&hanging.media)], io, LIMIT);
-        let mut driver = reader.driver();
+        let worker = Worker::of(&reader);
         let (end, ended) = channel::<()>();
         let watching = reader.clone();
         let watch = std::thread::spawn(move || {
@@ -137,7 +135,7 @@ fn who_sleeps_until_a_read_ends_is_woken_when_it_is_given_up() {
                 watching.give_up_late();
             }
         });
-        let outcome = finish(&mut driver, vec![reader.read(0, 0, BLOCK)]).remove(0);
+        let outcome = finish(&worker, vec![reader.read(&worker.cx, 0, 0, BLOCK)]).remove(0);
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(end);
         watch.join().unwrap();
@@ -150,30 +148,30 @@ fn a_device_that_hangs_is_asked_now_and_then_and_others_as_before() {
     both_ways(|io| {
         let (hanging, other) = (Hanging::new(io), device(4));
         let (reader, counters) = reader_with(vec![Arc::clone(&hanging.media), other.media.clone()], io, LIMIT);
-        let mut driver = reader.driver();
-        end(&reader, &mut driver, reader.read(0, 0, BLOCK)).unwrap_err();
+        let worker = Worker::of(&reader);
+        end(&reader, &worker, reader.read(&worker.cx, 0, 0, BLOCK)).unwrap_err();
         assert_eq!(reader.hanging(), 1);
         let (_, waker) = counting();
         let mut context = Context::from_waker(&waker);
         let before = errors(&counters);
         for number in 1..=5 {
-            let Poll::Ready(refused) = Pin::new(&mut reader.read(0, 0, BLOCK)).poll(&mut context) else {
+            let Poll::Ready(refused) = Pin::new(&mut reader.read(&worker.cx, 0, 0, BLOCK)).poll(&mut context) else {
                 panic!("read {number} waits")
             };
             assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::TimedOut);
             assert_eq!(errors(&counters), (before.0, before.1 + number));
         }
-        assert_eq!(finish(&mut driver, vec![reader.read(1, 0, BLOCK)]).remove(0).unwrap()[..], content(0)[..]);
+        assert_eq!(finish(&worker, vec![reader.read(&worker.cx, 1, 0, BLOCK)]).remove(0).unwrap()[..], content(0)[..]);
         reader.give_up_late();
-        let mut probe = reader.read(0, 0, BLOCK);
+        let mut probe = reader.read(&worker.cx, 0, 0, BLOCK);
         assert!(Pin::new(&mut probe).poll(&mut context).is_pending());
-        assert!(Pin::new(&mut reader.read(0, 0, BLOCK)).poll(&mut context).is_ready());
+        assert!(Pin::new(&mut reader.read(&worker.cx, 0, 0, BLOCK)).poll(&mut context).is_ready());
         // The late one and the probe.
         (hanging.release)(2);
-        assert!(finish(&mut driver, vec![probe]).remove(0).is_ok());
+        assert!(finish(&worker, vec![probe]).remove(0).is_ok());
         assert_eq!(reader.hanging(), 0);
         (hanging.release)(1);
-        assert!(finish(&mut driver, vec![reader.read(0, 0, BLOCK)]).remove(0).is_ok());
+        assert!(finish(&worker, vec![reader.read(&worker.cx, 0, 0, BLOCK)]).remove(0).is_ok());
     });
 }
 
@@ -181,10 +179,10 @@ fn a_device_that_hangs_is_asked_now_and_then_and_others_as_before() {
 fn more_reads_than_the_kernel_takes_are_given_up_whether_it_has_them_or_not() {
     let hanging = Hanging::new(Io::Uring);
     let (reader, counters) = reader_with(vec![Arc::clone(&hanging.media)], Io::Uring, LIMIT);
-    let mut driver = reader.driver();
-    let reads: Vec<Read> = (0..1500).map(|_| reader.read(0, 0, BLOCK)).collect();
+    let worker = Worker::of(&reader);
+    let reads: Vec<Read> = (0..1500).map(|_| reader.read(&worker.cx, 0, 0, BLOCK)).collect();
     for read in reads {
-        assert_eq!(end(&reader, &mut driver, read).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(end(&reader, &worker, read).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
     assert_eq!((errors(&counters), counters.in_flight.load(Relaxed)), ((1500, 1500), 1024));
 }
@@ -194,11 +192,11 @@ fn a_reader_that_goes_leaves_what_a_device_does_not_end_to_it() {
     both_ways(|io| {
         let hanging = Hanging::new(io);
         let (reader, counters) = reader_with(vec![Arc::clone(&hanging.media)], io, LIMIT);
-        let mut driver = reader.driver();
-        let mut read = reader.read(0, 0, BLOCK);
-        driver.iter_mut().for_each(|driver| driver.turn());
+        let worker = Worker::of(&reader);
+        let mut read = reader.read(&worker.cx, 0, 0, BLOCK);
+        worker.reactors.turn();
         let started = Instant::now();
-        drop(driver);
+        worker.reactors.close();
         if io == Io::Uring {
             let (_, waker) = counting();
             let Poll::Ready(outcome) = Pin::new(&mut read).poll(&mut Context::from_waker(&waker)) else {

@@ -3,12 +3,13 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use moneta_store::Driver;
+use moneta_store::{Cx, Reactors, Slot};
 use parking_lot::Mutex;
 
 use super::BLOCK_BYTES;
@@ -37,6 +38,8 @@ pub(super) struct Inner {
     pub(super) bells: Mutex<Vec<Weak<Bell>>>,
     pool: Pool,
     rings: bool,
+    /// Where workers have their rings.
+    slot: Slot,
 }
 
 impl Reader {
@@ -67,42 +70,42 @@ impl Reader {
         };
         let patience = Arc::new(Patience::new(limit, media.len()));
         let pool = Pool::start(media.clone(), threads, Arc::clone(&counters), Arc::clone(&patience))?;
-        Ok(Self { inner: Arc::new(Inner { media, counters, patience, bells: Mutex::default(), pool, rings }) })
+        let (bells, slot) = (Mutex::default(), Slot::draw());
+        Ok(Self { inner: Arc::new(Inner { media, counters, patience, bells, pool, rings, slot }) })
     }
 
-    /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB.
+    /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB. Goes through the ring of the worker that
+    /// asks, if it has one, else through a thread.
     ///
     /// # Panics
     /// If there is no such device.
-    pub fn read(&self, device: usize, offset: u64, bytes: usize) -> Read {
+    pub fn read(&self, cx: &Cx, device: usize, offset: u64, bytes: usize) -> Read {
         debug_assert!(bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64));
         if !self.inner.patience.admits(device) {
             self.inner.counters.errors.fetch_add(1, Relaxed);
             return Read { way: Way::Refused(Arc::clone(&self.inner.patience)) };
         }
-        if self.inner.rings
-            && let Some(read) = Ring::read(&self.inner, device, offset, bytes)
+        if let Some(ring) = cx.reactor::<Ring>(self.inner.slot)
+            && let Some(read) = ring.read(device, offset, bytes)
         {
             return Read { way: Way::Ring(read) };
         }
         Read { way: Way::Pool(self.inner.pool.read(device, offset, bytes)) }
     }
 
-    /// A ring for the calling thread: from now on its reads go through it, until the driver is dropped. `None` where reads
-    /// go through threads, or where the thread has a ring already.
-    pub fn driver(&self) -> Option<Box<dyn Driver>> {
-        if !self.inner.rings {
-            return None;
+    /// Gives a worker a ring, where reads do not go through threads.
+    pub fn attach(&self, worker: &mut Reactors) {
+        if self.inner.rings {
+            self.attach_one_of(&Kind::ALL, worker);
         }
-        self.driver_of(&Kind::ALL)
     }
 
     /// The same with the first of `kinds` that the kernel gives.
-    pub(super) fn driver_of(&self, kinds: &[Kind]) -> Option<Box<dyn Driver>> {
-        Ring::install(&self.inner, kinds)
-            .inspect_err(|error| tracing::warn!(%error, "no io_uring for a worker: it reads with threads"))
-            .ok()
-            .flatten()
+    pub(super) fn attach_one_of(&self, kinds: &[Kind], worker: &mut Reactors) {
+        match Ring::new(&self.inner, kinds) {
+            Ok(ring) => worker.add(self.inner.slot, Rc::new(ring)),
+            Err(error) => tracing::warn!(%error, "no io_uring for a worker: it reads with threads"),
+        }
     }
 
     /// Ends reads that last too long, for the requests that wait for them: those of threads here, those of rings at their next

@@ -1,6 +1,6 @@
 //! Reads through the io_uring of the thread that asks.
 //!
-//! A read is only noted when it is asked for; a turn of the driver hands all that were noted to the kernel in one call, and
+//! A read is only noted when it is asked for; a turn hands all that were noted to the kernel in one call, and
 //! the same call lets the kernel post what is done. Where the kernel can (6.1), completions wait until the thread comes for
 //! them instead of interrupting it. An event descriptor tells of them: such a ring does not wake who waits for the ring's
 //! own descriptor. It is told to keep silent while a turn takes completions anyway.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use io_uring::IoUring;
 use io_uring::squeue::PushError;
-use moneta_store::Driver;
+use moneta_store::Reactor;
 use slab::Slab;
 
 use super::BLOCK_BYTES;
@@ -37,14 +37,11 @@ use super::reader::Inner;
 /// How often a ring that goes looks for completions, if nothing tells of them.
 const LOOK: Duration = Duration::from_millis(10);
 
-thread_local! {
-    /// Rings of this thread, one for each reader that has a driver here: nearly always one.
-    static RINGS: RefCell<Vec<Rc<Ring>>> = const { RefCell::new(Vec::new()) };
-}
-
 /// The ring of one thread for one reader.
 pub(super) struct Ring {
     reader: Arc<Inner>,
+    /// Of the bell.
+    descriptor: RawFd,
     state: RefCell<State>,
 }
 
@@ -69,24 +66,18 @@ struct State {
 }
 
 impl Ring {
-    /// Makes a ring for the calling thread, unless it has one.
-    pub(super) fn install(reader: &Arc<Inner>, kinds: &[Kind]) -> io::Result<Option<Box<dyn Driver>>> {
-        if find(reader).is_some() {
-            return Ok(None);
-        }
+    /// Makes a ring for the calling thread.
+    pub(super) fn new(reader: &Arc<Inner>, kinds: &[Kind]) -> io::Result<Self> {
         let state = State::new(&reader.media, build(kinds)?)?;
         let descriptor = state.bell.descriptor();
         reader.bells.lock().push(Arc::downgrade(&state.bell));
-        let ring = Rc::new(Self { reader: Arc::clone(reader), state: RefCell::new(state) });
-        RINGS.with(|rings| rings.borrow_mut().push(Rc::clone(&ring)));
-        Ok(Some(Box::new(RingDriver { ring, descriptor })))
+        Ok(Self { reader: Arc::clone(reader), descriptor, state: RefCell::new(state) })
     }
 
-    /// Asks for a read, if the calling thread has a ring and the device can be read through one.
+    /// Asks for a read, if the device can be read through a ring.
     #[inline]
-    pub(super) fn read(reader: &Arc<Inner>, device: usize, offset: u64, bytes: usize) -> Option<RingRead> {
-        reader.media[device].descriptor()?;
-        let ring = find(reader)?;
+    pub(super) fn read(self: Rc<Self>, device: usize, offset: u64, bytes: usize) -> Option<RingRead> {
+        self.reader.media[device].descriptor()?;
         let entry = Entry {
             buffer: Aligned::recycled(bytes),
             device,
@@ -96,15 +87,15 @@ impl Ring {
             progress: Progress::UnderWay(None),
         };
         let key = {
-            let mut state = ring.state.borrow_mut();
+            let mut state = self.state.borrow_mut();
             let key = state.reads.insert(entry);
             state.waiting.push_back(key);
             key
         };
-        Some(RingRead { ring, key })
+        Some(RingRead { ring: self, key })
     }
 
-    fn turn(&self) {
+    fn advance(&self) {
         let mut wakers = {
             let mut state = self.state.borrow_mut();
             if state.is_idle() && state.told == 0 && state.wakers.is_empty() {
@@ -130,13 +121,13 @@ impl Ring {
         let bell = Arc::clone(&self.state.borrow().bell);
         loop {
             bell.calm();
-            self.turn();
+            self.advance();
             if self.state.borrow().is_idle() {
                 return;
             }
             if Instant::now() >= deadline {
                 self.state.borrow_mut().leave(&self.reader.patience);
-                return self.turn();
+                return self.advance();
             }
             bell.wait(LOOK);
         }
@@ -157,12 +148,19 @@ impl Drop for Ring {
     }
 }
 
-#[inline]
-fn find(reader: &Arc<Inner>) -> Option<Rc<Ring>> {
-    RINGS
-        .try_with(|rings| rings.borrow().iter().find(|ring| Arc::ptr_eq(&ring.reader, reader)).map(Rc::clone))
-        .ok()
-        .flatten()
+impl Reactor for Ring {
+    fn descriptor(&self) -> RawFd {
+        self.descriptor
+    }
+
+    fn turn(&self) {
+        self.advance();
+    }
+
+    /// Waits for what is under way, as long as a read may take.
+    fn close(&self) {
+        self.finish();
+    }
 }
 
 impl State {
@@ -395,29 +393,5 @@ impl Drop for RingRead {
             Progress::Ended(_) => drop(state.reads.remove(self.key)),
             progress => *progress = Progress::Abandoned { counted: matches!(progress, Progress::Late) },
         }
-    }
-}
-
-/// Turns the ring of one thread; dropping it waits for what is under way, as long as a read may take, and sends later reads to
-/// the pool.
-struct RingDriver {
-    ring: Rc<Ring>,
-    descriptor: RawFd,
-}
-
-impl Driver for RingDriver {
-    fn descriptor(&self) -> RawFd {
-        self.descriptor
-    }
-
-    fn turn(&mut self) {
-        self.ring.turn();
-    }
-}
-
-impl Drop for RingDriver {
-    fn drop(&mut self) {
-        let _ = RINGS.try_with(|rings| rings.borrow_mut().retain(|ring| !Rc::ptr_eq(ring, &self.ring)));
-        self.ring.finish();
     }
 }

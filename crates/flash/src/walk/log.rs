@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use moneta_store::Pending;
+use moneta_store::{Cx, Pending};
 use parking_lot::Mutex;
 
 use super::unreadable;
@@ -141,7 +141,7 @@ impl LogReader {
     }
 
     /// The next records, as far as they are at hand.
-    pub(super) fn next(&mut self, inner: &Arc<Inner>) -> Next {
+    pub(super) fn next(&mut self, inner: &Arc<Inner>, cx: &Cx) -> Next {
         let visit = match &mut self.visit {
             Some(visit) => visit,
             None => {
@@ -172,7 +172,7 @@ impl LogReader {
         let source = match (resident, visit.window.take()) {
             (Some(buffer), _) => Source::Buffer(buffer),
             (None, Some(window)) if visit.wanted == 0 || window.covers(visit) => Source::Window(window),
-            (None, _) => return Next::Wait(visit.read(inner, Arc::clone(&self.read))),
+            (None, _) => return Next::Wait(visit.read(inner, cx, Arc::clone(&self.read))),
         };
         let Visit { region, offset, stop, .. } = *visit;
         Next::Records(Piece { region, salt, base, offset, stop, source })
@@ -193,14 +193,14 @@ impl LogReader {
 
 impl Visit {
     /// Reads a window from the block in which the reader stands.
-    fn read(&self, inner: &Arc<Inner>, into: Arc<Mutex<Option<Window>>>) -> Pending<()> {
+    fn read(&self, inner: &Arc<Inner>, cx: &Cx, into: Arc<Mutex<Option<Window>>>) -> Pending<()> {
         let (device, region_start) = inner.devices.place(self.region);
         let start = self.offset / BLOCK * BLOCK;
         let most = self.stop.next_multiple_of(BLOCK) - start;
         let bytes = self.wanted.next_multiple_of(BLOCK).max(WINDOW).min(most);
-        let inner = Arc::clone(inner);
+        let (inner, cx) = (Arc::clone(inner), cx.clone());
         pend(async move {
-            let bytes = inner.reader.read(device, region_start + start as u64, bytes).await.map_err(unreadable)?;
+            let bytes = inner.reader.read(&cx, device, region_start + start as u64, bytes).await.map_err(unreadable)?;
             *into.lock() = Some(Window { start, bytes });
             Ok(())
         })

@@ -25,7 +25,7 @@ mod sweep;
 
 use std::sync::Arc;
 
-use moneta_store::{Cursor, ErrorKind, StoreError, Walked, Walking};
+use moneta_store::{Cursor, Cx, ErrorKind, StoreError, Walked, Walking};
 
 use crate::engine::Inner;
 use log::{LogReader, Next};
@@ -48,29 +48,29 @@ enum Stage {
 }
 
 impl Inner {
-    pub(crate) fn walk(self: &Arc<Self>, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+    pub(crate) fn walk(self: &Arc<Self>, cx: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         self.settle();
         if self.log.queue.is_off() {
             // What changes meanwhile is in the tier above alone: a walk of both tiers looks there.
             return Walking::End;
         }
-        let token = cursor.token.take().and_then(|token| token.downcast::<Walk>().ok());
-        let mut walk = token
+        let mut walk = cursor
+            .take()
             .unwrap_or_else(|| Box::new(Walk { stage: Stage::Log(LogReader::begin(self)), owed: Owed::default() }));
-        let walking = self.walk_on(&mut walk, show);
+        let walking = self.walk_on(cx, &mut walk, show);
         if !matches!(walking, Walking::End) {
-            cursor.token = Some(walk);
+            cursor.keep(walk);
         }
         walking
     }
 
-    fn walk_on(self: &Arc<Self>, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+    fn walk_on(self: &Arc<Self>, cx: &Cx, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         if !walk.owed.is_empty() {
-            return walk.owed.settle(self, show);
+            return walk.owed.settle(self, cx, show);
         }
         match &mut walk.stage {
-            Stage::Index(sweep) => sweep.step(self, &mut walk.owed),
-            Stage::Log(reader) => match reader.next(self) {
+            Stage::Index(sweep) => sweep.step(self, cx, &mut walk.owed),
+            Stage::Log(reader) => match reader.next(self, cx) {
                 Next::Records(piece) => {
                     let stand = self.show_piece(&piece, reader, &mut walk.owed, show);
                     reader.move_to(stand, piece);

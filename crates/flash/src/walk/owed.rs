@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use moneta_store::{OwnedKey, Walked, Walking};
+use moneta_store::{Cx, OwnedKey, Walked, Walking};
 use parking_lot::Mutex;
 
 use crate::attempt::pend;
@@ -39,7 +39,7 @@ impl Owed {
     }
 
     /// Shows those that can be shown, and reads for others. What was overwritten meanwhile is read again.
-    pub(super) fn settle(&mut self, inner: &Arc<Inner>, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+    pub(super) fn settle(&mut self, inner: &Arc<Inner>, cx: &Cx, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         let found = std::mem::take(&mut *self.found.lock());
         let found = found.into_iter().map(|(key, fetched)| (key, Some(fetched)));
         let keys = std::mem::take(&mut self.keys);
@@ -55,12 +55,12 @@ impl Owed {
         if to_read.is_empty() {
             return Walking::More;
         }
-        let (inner, into) = (Arc::clone(inner), Arc::clone(&self.found));
+        let (inner, cx, into) = (Arc::clone(inner), cx.clone(), Arc::clone(&self.found));
         Walking::Wait(pend(async move {
             let reads = to_read.into_iter().map(|(key, place)| {
-                let inner = &inner;
+                let (inner, cx) = (&inner, &cx);
                 async move {
-                    let fetched = inner.fetch(place, key.key().bytes).await;
+                    let fetched = inner.fetch(cx, place, key.key().bytes).await;
                     fetched.map(|fetched| (key, fetched))
                 }
             });

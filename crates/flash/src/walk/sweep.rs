@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use moneta_store::{Key, OwnedKey, Walking};
+use moneta_store::{Cx, Key, OwnedKey, Walking};
 use parking_lot::Mutex;
 
 use super::owed::Owed;
@@ -52,7 +52,7 @@ impl Sweep {
     }
 
     /// Goes on, and leaves keys in `owed`.
-    pub(super) fn step(&mut self, inner: &Arc<Inner>, owed: &mut Owed) -> Walking {
+    pub(super) fn step(&mut self, inner: &Arc<Inner>, cx: &Cx, owed: &mut Owed) -> Walking {
         let read = std::mem::take(&mut *self.read.lock());
         let taken = read.into_iter().try_for_each(|(spot, bytes)| self.take_keys(inner, spot, &bytes, owed));
         if taken.is_break() {
@@ -84,15 +84,15 @@ impl Sweep {
                 }
             }
         }
-        if spots.is_empty() { Walking::More } else { Walking::Wait(self.read(inner, spots)) }
+        if spots.is_empty() { Walking::More } else { Walking::Wait(self.read(inner, cx, spots)) }
     }
 
     /// Reads blocks: from a region's buffer, or from its device.
-    fn read(&self, inner: &Arc<Inner>, spots: Vec<Spot>) -> moneta_store::Pending<()> {
-        let (inner, into) = (Arc::clone(inner), Arc::clone(&self.read));
+    fn read(&self, inner: &Arc<Inner>, cx: &Cx, spots: Vec<Spot>) -> moneta_store::Pending<()> {
+        let (inner, cx, into) = (Arc::clone(inner), cx.clone(), Arc::clone(&self.read));
         pend(async move {
             let reads = spots.into_iter().map(|spot| {
-                let inner = &inner;
+                let (inner, cx) = (&inner, &cx);
                 async move {
                     let start = inner.regions.offset_of(spot.block);
                     let bytes = (READ_BLOCKS * BLOCK).min(inner.devices.region_bytes() - start);
@@ -104,7 +104,7 @@ impl Sweep {
                         return Ok((spot, copy));
                     }
                     let (device, region_start) = inner.devices.place(spot.region);
-                    let read = inner.reader.read(device, region_start + start as u64, bytes).await;
+                    let read = inner.reader.read(cx, device, region_start + start as u64, bytes).await;
                     read.map(|bytes| (spot, bytes)).map_err(unreadable)
                 }
             });

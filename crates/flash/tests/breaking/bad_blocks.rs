@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use moneta_flash::testing::MemoryMedia;
 use moneta_flash::{Flash, FlashConfig, Media};
-use moneta_store::{Clock, Store};
+use moneta_store::{Calls, Clock};
 use parking_lot::Mutex;
 
 use super::drive::{HEAD, REGION, START, config, delete, device_bytes, get, numbers, open, set, wait};

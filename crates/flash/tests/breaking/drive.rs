@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io, Media};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
-use moneta_store::{Clock, Deleted, FlashStats, ItemRef, Key, Lookup, Pending, Step, Store, StoreError, Written};
+use moneta_store::{
+    Calls, Clock, Deleted, FlashStats, ItemRef, Key, Lookup, Pending, Step, Store, StoreError, Written,
+};
 
 /// Bytes of a region: the least there are, so that many fit into a small image.
 pub const REGION: u64 = 256 << 10;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use moneta_flash::testing::{Faults, FaultyMedia, MemoryMedia};
 use moneta_flash::{Flash, FlashConfig, Media};
 use moneta_store::request::Exptime;
-use moneta_store::{Clock, ErrorKind, Store};
+use moneta_store::{Calls, Clock, ErrorKind};
 
 use super::drive::{HEAD, START, config, delete, device_bytes, finish, get, numbers, open, set, wait};
 

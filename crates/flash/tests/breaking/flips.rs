@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use moneta_flash::testing::MemoryMedia;
-use moneta_store::{Clock, Store};
+use moneta_store::{Calls, Clock};
 
 use super::drive::{HEAD, REGION, START, config, delete, device_bytes, get, numbers, open, set, wait};
 use super::history::{History, name, value};
@@ -43,7 +43,7 @@ fn image(rng: &mut Rng) -> (Vec<u8>, History, Arc<Clock>) {
     wait(flash.sync()).expect("a sync");
     assert_eq!(numbers(&flash).evictions, 0, "nothing is gone by itself");
     // In good order: the trailers of full regions are there, too.
-    flash.close();
+    flash.close_all();
     (media.image(), history, clock)
 }
 

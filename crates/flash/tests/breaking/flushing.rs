@@ -11,7 +11,7 @@ use moneta_flash::{DeviceConfig, Flash, FlashConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Arithmetic, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Clock, Deleted, ItemRef, Key, Lookup, Number, Promotion, Step, Store, Tier, Tiered, TieredConfig, Written,
+    Calls, Clock, Deleted, ItemRef, Key, Lookup, Number, Promotion, Step, Store, Tiered, TieredConfig, Written,
 };
 
 use super::drive::{HEAD, START, config, delete, device_bytes, finish, get, key, numbers, open, set};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use moneta_flash::testing::{Faults, FaultyMedia, MemoryMedia};
 use moneta_flash::{Flash, FlashConfig};
 use moneta_store::request::{Arithmetic, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Clock, Number, Store};
+use moneta_store::{Calls, Clock, Number};
 
 use super::drive::{START, config, device_bytes, finish, get, get_with, key, numbers, open, set, wait};
 

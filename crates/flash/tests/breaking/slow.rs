@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use moneta_flash::testing::{Faults, FaultyMedia, MemoryMedia};
 use moneta_flash::{Durability, Flash, FlashConfig};
-use moneta_store::{Clock, ErrorKind, Store};
+use moneta_store::{Calls, Clock, ErrorKind};
 
 use super::drive::{START, config, device_bytes, get, numbers, open, set, wait};
 
@@ -220,7 +220,7 @@ fn a_stop_ends_although_a_read_does_not() {
     rig.stall_reads();
     get(&rig.flash, b"below").expect_err("the device does not end it");
     let Rig { faulty, flash, memory, clock, config } = rig;
-    flash.close();
+    flash.close_all();
     drop(flash);
     assert!(faulty.stalled() > 0, "the device does not answer yet");
     let image = memory.image();
@@ -237,7 +237,7 @@ fn a_stop_ends_although_the_device_does_not_answer() {
     rig.stall_writes();
     set(&rig.flash, b"in RAM", b"2", 0).expect("a set");
     until("a write waits", || rig.faulty.stalled() > 0);
-    rig.flash.close();
+    rig.flash.close_all();
     assert!(rig.faulty.stalled() > 0, "the device does not answer yet");
     let image = rig.memory.image();
     rig.faulty.set(Faults::default());

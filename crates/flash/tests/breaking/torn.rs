@@ -9,7 +9,7 @@ use fastrand::Rng;
 use moneta_flash::testing::{Cut, MemoryMedia, RecordingMedia};
 use moneta_flash::{Flash, FlashConfig};
 use moneta_store::request::{Exptime, Retrieve};
-use moneta_store::{Clock, Store};
+use moneta_store::{Calls, Clock};
 
 use super::drive::{START, config, delete, device_bytes, finish, get, get_with, numbers, open, set, wait};
 use super::history::{History, name, value};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use moneta_flash::testing::MemoryMedia;
 use moneta_flash::{Flash, FlashConfig};
-use moneta_store::{Clock, Cursor, Store, Walking};
+use moneta_store::{Calls, Clock, Cursor, Walking};
 
 use super::drive::{HEAD, START, config, delete, device_bytes, get, numbers, open, set, wait};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use moneta_lmdb::{Lmdb, LmdbConfig};
 use moneta_store::suite::{Restarting, SuiteConfig};
-use moneta_store::{Clock, Store};
+use moneta_store::{Calls, Clock};
 use tempfile::TempDir;
 
 /// More than a sequence ever writes.
@@ -48,7 +48,7 @@ impl Restarting for Folder {
     }
 
     fn stop(&mut self, store: Lmdb) {
-        store.close();
+        store.close_all();
     }
 
     fn kill(&mut self, store: Lmdb) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Clock, Deleted, ItemRef, Key, KeyHash, Lookup, Store, Written};
+use moneta_store::{Calls, Clock, Deleted, ItemRef, Key, KeyHash, Lookup, Written};
 
 /// The second at which tests begin.
 pub const START: u32 = 1_000_000_000;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use criterion::{Criterion, Throughput};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Retrieve, Write};
-use moneta_store::{Clock, ItemRef, Key, KeyHash, Lookup, Store, Written};
+use moneta_store::{Calls, Clock, ItemRef, Key, KeyHash, Lookup, Store, Written};
 
 use crate::{VALUE, key, shuffled};
 

@@ -1,13 +1,16 @@
 //! Reads of the SSD tier. Its file is in the target folder: the device below that is what is measured, and what the tier adds.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use criterion::{Criterion, Throughput};
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_store::request::{Retrieve, Write};
-use moneta_store::{Clock, Driver, ItemRef, Key, Lookup, Pending, Step, Store};
+use moneta_store::{
+    Calls, Clock, Cx, ItemRef, Key, Lookup, Op, Outcome, Pending, Policy, Reactors, Step, Store, component,
+};
 
 use crate::{key, shuffled};
 
@@ -29,14 +32,15 @@ pub fn benchmark(criterion: &mut Criterion) {
             eprintln!("ssd: no {name} here");
             continue;
         };
-        let mut driver = flash.driver();
+        let mut reactors = Reactors::default();
+        component::attach(&flash, &mut reactors);
+        let worker = Rc::new(reactors);
         let mut numbers = shuffled(ITEMS / 2);
         for depth in [1, DEPTH] {
             group.throughput(Throughput::Elements(depth as u64));
             group.bench_function(format!("{name}, {depth} at once"), |bencher| {
-                bencher.iter(|| {
-                    read(&flash, &mut driver, numbers.by_ref().take(depth).map(|number| &*keys[number as usize]))
-                });
+                bencher
+                    .iter(|| read(&flash, &worker, numbers.by_ref().take(depth).map(|number| &*keys[number as usize])));
             });
         }
     }
@@ -61,25 +65,26 @@ fn fill(folder: &Path, keys: &[String]) {
 }
 
 /// Begins to read all `keys`, and waits for the last of them.
-fn read<'a>(flash: &Flash, driver: &mut Option<Box<dyn Driver>>, keys: impl Iterator<Item = &'a str>) {
+fn read<'a>(flash: &Flash, worker: &Rc<Reactors>, keys: impl Iterator<Item = &'a str>) {
+    let (cx, request) = (Cx::of_worker(Policy::Online, worker), Retrieve::default());
     let begin = |key: &str| {
         let mut visitor = |_: &ItemRef<'_>| {};
-        match flash.get(&Key::new(key.as_bytes(), flash.seed()), &Retrieve::default(), &mut visitor) {
-            Step::Done(ended) => check(&ended.expect("a get")),
+        match flash.call(&cx, &Key::new(key.as_bytes(), flash.seed()), Op::Read(&request), &mut visitor) {
+            Step::Done(ended) => check(ended.expect("a get")),
             Step::Wait(pending) => return Some(pending),
         }
         None
     };
-    let mut under_way: Vec<Pending<Lookup>> = keys.filter_map(begin).collect();
-    let Some(driver) = driver else {
-        return under_way.into_iter().for_each(|pending| check(&pollster::block_on(pending).expect("a get")));
-    };
+    let mut under_way: Vec<Pending> = keys.filter_map(begin).collect();
+    if worker.is_empty() {
+        return under_way.into_iter().for_each(|pending| check(pollster::block_on(pending).expect("a get")));
+    }
     let mut context = Context::from_waker(Waker::noop());
     while !under_way.is_empty() {
-        driver.turn();
+        worker.turn();
         under_way.retain_mut(|pending| match pending.as_mut().poll(&mut context) {
             Poll::Ready(ended) => {
-                check(&ended.expect("a get"));
+                check(ended.expect("a get"));
                 false
             }
             Poll::Pending => true,
@@ -87,6 +92,7 @@ fn read<'a>(flash: &Flash, driver: &mut Option<Box<dyn Driver>>, keys: impl Iter
     }
 }
 
-fn check(found: &Lookup) {
-    assert!(matches!(found, Lookup::Found(item) if item.value.len() == VALUE) || matches!(found, Lookup::Visited));
+fn check(found: Outcome) {
+    let found = found.lookup();
+    assert!(matches!(&found, Lookup::Found(item) if item.value.len() == VALUE) || matches!(found, Lookup::Visited));
 }

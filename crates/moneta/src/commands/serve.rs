@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::{ArgMatches, Command};
+use moneta_server::Admin;
 use moneta_server::config::ServerConfig;
 use moneta_server::error::ServerError;
 use moneta_server::node::{LogLeftOut, Node, NodeSettings};
 use moneta_server::server::{RunningServer, Server};
-use moneta_server::{Admin, ByPolicy};
-use moneta_store::{Clock, Store};
+use moneta_store::{Clock, Store, component};
 use nix::sys::stat::{Mode, umask};
 
 use crate::banner::{self, Reachable};
@@ -24,7 +24,7 @@ use crate::options::settings::Settings;
 use crate::options::{flags, foreign, stray};
 use crate::process::{self, PidFile};
 use crate::reload::Reload;
-use crate::stack::{self, Stack};
+use crate::stack;
 use crate::supervisor::Supervisor;
 use crate::{endpoints, logging};
 
@@ -70,7 +70,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let supervisor = Supervisor::start(Arc::clone(&recovery))?;
     let start_admin = |address| Admin::start(address, Arc::clone(&recovery)).map_err(explain);
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
-    let stack = stack::assemble(&settings, &clock, &recovery)?;
+    let store = stack::assemble(&settings, &clock, &recovery)?;
     let node = Arc::new(Node::new(node, clock, authenticator));
     let left_out = log.left_out.clone();
     node.set_log(Box::new(move || {
@@ -78,12 +78,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         LogLeftOut { queue, repeated }
     }));
     let start = Start { matches, settings, config, log_level: log.level.clone(), node, admin, supervisor };
-    match stack {
-        Stack::Ram(stores) => start.serve(stores),
-        Stack::Tiered(stores) => start.serve(stores),
-        Stack::One(stores) => start.serve(stores),
-        Stack::Two(stores) => start.serve(stores),
-    }
+    start.serve(store)
 }
 
 /// Everything that serving needs beside a store.
@@ -98,10 +93,9 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Serves `stores` until told to stop, and then brings them to rest.
-    fn serve<S: Store + Clone + Send + Sync + 'static>(self, stores: ByPolicy<S>) -> anyhow::Result<()> {
+    /// Serves `store` until told to stop, and then brings it to rest.
+    fn serve(self, store: Arc<dyn Store>) -> anyhow::Result<()> {
         let Self { matches, settings, config, log_level, node, admin, supervisor } = self;
-        let store = stores.online.clone();
         let verbosity = log_level.clone();
         node.on_verbosity(Box::new(move |level| {
             if let Err(error) = verbosity.set_verbosity(level) {
@@ -110,11 +104,12 @@ impl Start<'_> {
         }));
         let pid_file = flags::foreign_value(matches, foreign::PIDFILE).map(PathBuf::from);
         let detached = flags::has_foreign(matches, foreign::DAEMON);
-        let resized = store.clone();
-        let resize = Box::new(move |bytes| resized.resize(bytes));
+        let resized = Arc::clone(&store);
+        let resize = Box::new(move |bytes| resized.parts().resize.is_some_and(|store| store.resize(bytes)));
         let running = Running { node: Arc::clone(&node), log_level, resize };
         let reload = Reload::new(matches.clone(), &settings, running);
-        let server = Server::start(&config, stores, node, Box::new(move || reload.run())).map_err(explain)?;
+        let server =
+            Server::start(&config, Arc::clone(&store), node, Box::new(move || reload.run())).map_err(explain)?;
         if let Some(admin) = &admin {
             admin.show(&server);
         }
@@ -135,7 +130,7 @@ impl Start<'_> {
         }
         // Whatever ended it: what was accepted is to be there at the next start.
         let closing = Instant::now();
-        store.close();
+        component::close(&store);
         tracing::info!(milliseconds = closing.elapsed().as_millis(), "the store is closed");
         ended
     }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use moneta_store::request::Delete;
-use moneta_store::{ErrorKind, KeyHash};
+use moneta_store::{ErrorKind, KeyHash, Reactor};
 use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketType};
 use server::Empty;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{ByPolicy, Listener, RunningServer, Server, ServerConfig};
+use moneta_server::{Listener, RunningServer, Server, ServerConfig};
 use moneta_store::suite::SuiteConfig;
 use moneta_store::{Clock, Store};
 
@@ -19,17 +19,14 @@ pub struct Servers(RefCell<Option<(RunningServer, tempfile::TempDir)>>);
 
 impl Servers {
     /// Serves `store` in place of what was served before; tells where.
-    pub fn serve<S>(&self, store: S, config: SuiteConfig, clock: Arc<Clock>) -> PathBuf
-    where
-        S: Store + Clone + Send + Sync + 'static,
-    {
+    pub fn serve(&self, store: impl Store + 'static, config: SuiteConfig, clock: Arc<Clock>) -> PathBuf {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let path = folder.path().join("moneta.sock");
         let listeners = vec![Listener::unix(&path)];
         let server = ServerConfig { listeners, workers: 2, ..ServerConfig::default() };
         let settings = NodeSettings { item_max: config.value_max, memory: config.memory, ..NodeSettings::default() };
         let node = Arc::new(Node::new(settings, clock, Authenticator::off()));
-        let running = Server::start(&server, ByPolicy::same(store), node, Box::new(|| ())).expect("the server starts");
+        let running = Server::start(&server, Arc::new(store), node, Box::new(|| ())).expect("the server starts");
         *self.0.borrow_mut() = Some((running, folder));
         path
     }

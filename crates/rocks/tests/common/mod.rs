@@ -8,7 +8,7 @@ use std::time::Duration;
 use moneta_embedded::testing::wait;
 use moneta_rocks::{Rocks, RocksConfig};
 use moneta_store::suite::{Restarting, SuiteConfig};
-use moneta_store::{Clock, Store};
+use moneta_store::{Calls, Clock, Store};
 use tempfile::TempDir;
 
 /// More than a sequence ever writes.
@@ -54,7 +54,7 @@ impl Restarting for Folder {
     }
 
     fn stop(&mut self, store: Rocks) {
-        store.close();
+        store.close_all();
     }
 
     fn kill(&mut self, store: Rocks) {

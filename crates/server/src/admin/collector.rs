@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use moneta_store::{Figure, StoreStats};
+use moneta_store::{Figure, Report, StoreStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -52,18 +52,20 @@ pub(super) struct Snapshot {
 impl Snapshot {
     fn of(observed: &Observed) -> Self {
         let node = &observed.node;
+        let Report { stats, mut figures } = observed.report();
+        figures.extend(observed.listener_figures());
         Self {
             totals: node.registry.totals(),
             latencies: node.registry.latencies(),
-            store: (observed.store)(),
-            figures: observed.all_figures(),
+            store: stats,
+            figures,
             held: node.registry.holding(),
             client_memory: node.client_memory.limit() as u64,
             max_connections: node.settings.max_connections,
             threads: node.settings.threads as u64,
             started: u64::from(node.started),
             second: u64::from(node.clock.now()),
-            ready: observed.is_ready(&(observed.health)()),
+            ready: observed.is_ready(&observed.health()),
             log: node.log_left_out(),
         }
     }

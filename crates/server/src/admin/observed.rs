@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moneta_protocol::command::{Style, TextStyle};
-use moneta_store::{Figure, Health, Store, StoreStats};
+use moneta_store::{Cx, Figure, Health, Report, Store, component};
 
 use crate::config::ListenAddress;
 use crate::entrance::Entrance;
@@ -16,14 +16,7 @@ use crate::stats;
 pub(crate) struct Observed {
     /// What all workers share.
     pub(crate) node: Arc<Node>,
-    /// Reads the store's numbers.
-    pub(crate) store: Box<dyn Fn() -> StoreStats + Send + Sync>,
-    /// Reads what the store counts under names of its own.
-    pub(crate) figures: Box<dyn Fn() -> Vec<Figure> + Send + Sync>,
-    /// Asks the store whether it is fit to serve.
-    pub(crate) health: Box<dyn Fn() -> Health + Send + Sync>,
-    /// What the `stats` command says, in classic text.
-    pub(crate) stats: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
+    store: Arc<dyn Store>,
     /// The server's phase.
     pub(crate) stopper: Arc<Stopper>,
     /// Where clients connect.
@@ -33,40 +26,44 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Everything of a server that answers `worker`'s commands.
-    pub(crate) fn new<S>(
-        worker: Worker<S>,
+    /// Everything of a server that serves `store`.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        node: Arc<Node>,
         stopper: Arc<Stopper>,
         addresses: Vec<ListenAddress>,
         entrances: Vec<Arc<Entrance>>,
-    ) -> Self
-    where
-        S: Store + Clone + Send + Sync + 'static,
-    {
-        let node = Arc::clone(&worker.node);
-        let (store, counting, asked) = (worker.store.clone(), worker.store.clone(), worker.store.clone());
-        let stats = move || {
-            let mut text = Vec::new();
-            stats::write(&worker, b"", &Style::Text(TextStyle::default()), &mut text);
-            text
-        };
-        Self {
-            node,
-            store: Box::new(move || store.stats()),
-            figures: Box::new(move || counting.figures()),
-            health: Box::new(move || asked.health()),
-            stats: Box::new(stats),
-            stopper,
-            addresses,
-            entrances,
-        }
+    ) -> Self {
+        Self { node, store, stopper, addresses, entrances }
     }
 
-    /// What the store counts under names of its own, and what listeners do.
-    pub(super) fn all_figures(&self) -> Vec<Figure> {
-        let mut figures = (self.figures)();
-        figures.extend(self.entrances.iter().flat_map(|entrance| entrance.figures()));
-        figures
+    /// What the store counts; takes as long as the store does.
+    pub(super) fn report(&self) -> Report {
+        component::report(&self.store, &Cx::outside())
+    }
+
+    /// Whether the store is fit to serve.
+    pub(super) fn health(&self) -> Health {
+        component::health(&self.store)
+    }
+
+    /// What the `stats` command says, in classic text; takes as long as the store does.
+    pub(super) fn stats(&self) -> Vec<u8> {
+        // It only looks: what it would count is no client's traffic.
+        let onlooker = Worker {
+            store: Arc::clone(&self.store),
+            cx: Cx::outside(),
+            node: Arc::clone(&self.node),
+            counters: Arc::default(),
+        };
+        let mut text = Vec::new();
+        stats::write(&onlooker, b"", &Style::Text(TextStyle::default()), &mut text);
+        text
+    }
+
+    /// What listeners do.
+    pub(super) fn listener_figures(&self) -> impl Iterator<Item = Figure> + '_ {
+        self.entrances.iter().flat_map(|entrance| entrance.figures())
     }
 
     /// Whether clients may be sent here, if the store is in `health`.

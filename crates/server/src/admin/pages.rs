@@ -53,7 +53,7 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
     let phase = observed.stopper.phase();
     let asked = Arc::clone(&observed);
     let (ready, notes) = match phase {
-        Phase::Running => match ask(&desk.readiness, HEALTH_WITHIN, move || (asked.health)()).await {
+        Phase::Running => match ask(&desk.readiness, HEALTH_WITHIN, move || asked.health()).await {
             Ok(health) => (observed.is_ready(&health), health.notes),
             Err(Unanswered) => (false, vec![NO_ANSWER.to_owned()]),
         },
@@ -79,7 +79,7 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Response {
         Err(doing) => return unavailable(&doing),
     };
     observed.node.clock.refresh();
-    let Ok(text) = ask(&desk.statistics, NUMBERS_WITHIN, move || (observed.stats)()).await else {
+    let Ok(text) = ask(&desk.statistics, NUMBERS_WITHIN, move || observed.stats()).await else {
         return unavailable(NO_ANSWER);
     };
     let page: serde_json::Map<_, _> = String::from_utf8_lossy(&text)

@@ -6,7 +6,6 @@ use moneta_protocol::number;
 use moneta_protocol::refusal::lines;
 use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
-use moneta_store::Store;
 
 use super::{After, Flow, Session, Stage, Worker, tuning};
 use crate::dump::{Dump, DumpKind};
@@ -40,12 +39,7 @@ pub(super) fn words(arguments: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Session {
-    pub(super) fn administer<S: Store>(
-        &mut self,
-        worker: &Worker<S>,
-        command: &Command<'_>,
-        output: &mut Vec<u8>,
-    ) -> Flow {
+    pub(super) fn administer(&mut self, worker: &Worker, command: &Command<'_>, output: &mut Vec<u8>) -> Flow {
         let node = &worker.node;
         let text = Style::Text(Default::default());
         if let Some((what, style)) = self.forbidden(command) {
@@ -99,14 +93,14 @@ impl Session {
         (!self.peer.commands.allow(command)).then_some((what, style))
     }
 
-    fn watch<S: Store>(&mut self, worker: &Worker<S>, arguments: &[u8]) -> &'static str {
+    fn watch(&mut self, worker: &Worker, arguments: &[u8]) -> &'static str {
         if !worker.node.settings.watch_enabled {
             return "CLIENT_ERROR watch commands not allowed";
         }
         let Some(streams) = watch::streams(words(arguments)) else {
             return ERROR;
         };
-        match worker.node.watchers.join(streams, &worker.store) {
+        match worker.node.watchers.join(streams, &*worker.store) {
             Some(watcher) => {
                 self.rare().watcher = Some(watcher);
                 self.stage = Stage::Watching;
@@ -117,7 +111,7 @@ impl Session {
     }
 
     /// `lru_crawler`; `None` when a dump answers.
-    fn crawl<S: Store>(&mut self, worker: &Worker<S>, arguments: &[u8]) -> Option<&'static str> {
+    fn crawl(&mut self, worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
         let node = &worker.node;
         let mut words = words(arguments);
         let line = match (words.next(), words.next(), words.next()) {
@@ -147,7 +141,7 @@ impl Session {
 
     /// `stats cachedump CLASS LIMIT`, where 0 is no limit; `None` when the dump answers. There is one class, number 1; the others
     /// are empty.
-    fn dump_cache<S: Store>(&mut self, worker: &Worker<S>, arguments: &[u8]) -> Option<&'static str> {
+    fn dump_cache(&mut self, worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
         if !worker.node.settings.dump_enabled {
             return Some("CLIENT_ERROR stats cachedump not allowed");
         }
@@ -173,7 +167,7 @@ impl Session {
         }
     }
 
-    fn dump<S: Store>(&mut self, worker: &Worker<S>, kind: DumpKind, classes: &[u8]) -> Option<&'static str> {
+    fn dump(&mut self, worker: &Worker, kind: DumpKind, classes: &[u8]) -> Option<&'static str> {
         if !worker.node.settings.dump_enabled {
             return Some("ERROR metadump not allowed");
         }
@@ -193,12 +187,12 @@ fn names_everything(classes: &[u8]) -> bool {
     matches!(classes, b"all" | b"hash") || classes.split(|&byte| byte == b',').all(|class| class == b"1")
 }
 
-fn memlimit<S: Store>(worker: &Worker<S>, mebibytes: u64) -> &'static str {
+fn memlimit(worker: &Worker, mebibytes: u64) -> &'static str {
     if mebibytes < MEMORY_MIN {
         "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"
     } else if mebibytes > MEMORY_ABSURD {
         "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"
-    } else if worker.store.resize(mebibytes << 20) {
+    } else if worker.store.parts().resize.is_some_and(|store| store.resize(mebibytes << 20)) {
         "OK"
     } else {
         "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"
@@ -206,7 +200,7 @@ fn memlimit<S: Store>(worker: &Worker<S>, mebibytes: u64) -> &'static str {
 }
 
 /// `None` when the node stops.
-fn shutdown<S: Store>(worker: &Worker<S>, arguments: &[u8]) -> Option<&'static str> {
+fn shutdown(worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
     if !worker.node.settings.shutdown_enabled {
         return Some("ERROR: shutdown not enabled");
     }

@@ -5,7 +5,7 @@ use moneta_protocol::encode;
 use moneta_protocol::refusal::Forget;
 use moneta_protocol::reply::Reply;
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
-use moneta_store::{Deleted, Key, Number, Step, Store, StoreError, Written};
+use moneta_store::{Deleted, Key, Number, Op, Outcome, Step, StoreError, Unseen, Written, component};
 
 use super::execute::stored_key;
 use super::parked::Waiting;
@@ -56,8 +56,8 @@ fn count_write(counters: &Counters, request: &Write, written: Written) {
 
 /// Answers a write; `size` is that of the value now.
 #[inline]
-pub(super) fn answer_write<S: Store>(
-    worker: &Worker<S>,
+pub(super) fn answer_write(
+    worker: &Worker,
     peer: &Peer,
     asked: Asked<'_, Write>,
     size: usize,
@@ -89,8 +89,8 @@ pub(super) fn answer_write<S: Store>(
 }
 
 /// Answers a delete.
-pub(super) fn answer_delete<S: Store>(
-    worker: &Worker<S>,
+pub(super) fn answer_delete(
+    worker: &Worker,
     asked: Asked<'_, Delete>,
     outcome: Result<Deleted, StoreError>,
     out: &mut Vec<u8>,
@@ -126,8 +126,8 @@ pub(super) fn answer_delete<S: Store>(
 }
 
 /// Answers `incr`, `decr`, `ma`.
-pub(super) fn answer_arithmetic<S: Store>(
-    worker: &Worker<S>,
+pub(super) fn answer_arithmetic(
+    worker: &Worker,
     asked: Asked<'_, Arithmetic>,
     outcome: Result<Number, StoreError>,
     out: &mut Vec<u8>,
@@ -161,12 +161,7 @@ pub(super) fn answer_arithmetic<S: Store>(
 }
 
 /// Answers `flush_all`.
-pub(super) fn answer_flush<S: Store>(
-    worker: &Worker<S>,
-    style: &Style<'_>,
-    outcome: Result<(), StoreError>,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn answer_flush(worker: &Worker, style: &Style<'_>, outcome: Result<(), StoreError>, out: &mut Vec<u8>) {
     match outcome {
         Ok(()) => encode::reply(style, &[], Reply::Ok, 0, out),
         Err(error) => failed(&worker.counters, style, &error, out),
@@ -176,13 +171,7 @@ pub(super) fn answer_flush<S: Store>(
 impl Session {
     /// Writes an item and answers.
     #[inline]
-    pub(super) fn write<S: Store>(
-        &mut self,
-        worker: &Worker<S>,
-        asked: Asked<'_, Write>,
-        value: &[u8],
-        output: &mut Vec<u8>,
-    ) {
+    pub(super) fn write(&mut self, worker: &Worker, asked: Asked<'_, Write>, value: &[u8], output: &mut Vec<u8>) {
         let mut buffer;
         let key = match asked.style {
             Style::Meta(style) => {
@@ -197,8 +186,9 @@ impl Session {
             _ => asked.key,
         };
         let key = Key::new(key, worker.store.seed());
-        match worker.store.set(&key, value, asked.request) {
+        match worker.store.call(&worker.cx, &key, Op::Write(value, asked.request), &mut Unseen) {
             Step::Done(outcome) => {
+                let outcome = outcome.map(Outcome::written);
                 let size = grown_size(worker, &key, &asked, value.len(), &outcome);
                 let peer = self.peer;
                 answer_write(worker, &peer, asked, size, outcome, self.out(output));
@@ -210,12 +200,12 @@ impl Session {
         }
     }
 
-    pub(super) fn delete<S: Store>(&mut self, worker: &Worker<S>, asked: Asked<'_, Delete>, output: &mut Vec<u8>) {
+    pub(super) fn delete(&mut self, worker: &Worker, asked: Asked<'_, Delete>, output: &mut Vec<u8>) {
         count_meta(&worker.counters, asked.style);
         let mut buffer = Self::key_buffer();
         let key = Key::new(stored_key(asked.key, asked.style, &mut buffer), worker.store.seed());
-        match worker.store.delete(&key, asked.request) {
-            Step::Done(outcome) => answer_delete(worker, asked, outcome, self.out(output)),
+        match worker.store.call(&worker.cx, &key, Op::Delete(asked.request), &mut Unseen) {
+            Step::Done(outcome) => answer_delete(worker, asked, outcome.map(Outcome::deleted), self.out(output)),
             Step::Wait(future) => {
                 let waiting = Waiting::Delete { request: *asked.request, future };
                 self.park(worker, waiting, Ticket::new(asked.key, asked.style), 0);
@@ -223,17 +213,12 @@ impl Session {
         }
     }
 
-    pub(super) fn arithmetic<S: Store>(
-        &mut self,
-        worker: &Worker<S>,
-        asked: Asked<'_, Arithmetic>,
-        output: &mut Vec<u8>,
-    ) {
+    pub(super) fn arithmetic(&mut self, worker: &Worker, asked: Asked<'_, Arithmetic>, output: &mut Vec<u8>) {
         count_meta(&worker.counters, asked.style);
         let mut buffer = Self::key_buffer();
         let key = Key::new(stored_key(asked.key, asked.style, &mut buffer), worker.store.seed());
-        match worker.store.arithmetic(&key, asked.request) {
-            Step::Done(outcome) => answer_arithmetic(worker, asked, outcome, self.out(output)),
+        match worker.store.call(&worker.cx, &key, Op::Arithmetic(asked.request), &mut Unseen) {
+            Step::Done(outcome) => answer_arithmetic(worker, asked, outcome.map(Outcome::number), self.out(output)),
             Step::Wait(future) => {
                 let waiting = Waiting::Arithmetic { request: *asked.request, future };
                 self.park(worker, waiting, Ticket::new(asked.key, asked.style), 0);
@@ -241,18 +226,12 @@ impl Session {
         }
     }
 
-    pub(super) fn flush_all<S: Store>(
-        &mut self,
-        worker: &Worker<S>,
-        delay: Exptime,
-        style: &Style<'_>,
-        output: &mut Vec<u8>,
-    ) {
+    pub(super) fn flush_all(&mut self, worker: &Worker, delay: Exptime, style: &Style<'_>, output: &mut Vec<u8>) {
         worker.counters.cmd_flush.bump();
         if !worker.node.settings.flush_enabled || !self.peer.commands.allow(Commands::FLUSH_ALL) {
             return super::admin::not_allowed(style, "flush_all", self.out(output));
         }
-        match worker.store.flush(delay) {
+        match component::flush(&worker.store, &worker.cx, delay) {
             Step::Done(outcome) => answer_flush(worker, style, outcome, self.out(output)),
             Step::Wait(future) => self.park(worker, Waiting::Flush { future }, Ticket::new(&[], style), 0),
         }
@@ -260,7 +239,7 @@ impl Session {
 
     /// Drops what a key held before a write that was too large.
     #[cold]
-    pub(super) fn forget<S: Store>(&mut self, worker: &Worker<S>, forget: Forget<'_>) {
+    pub(super) fn forget(&mut self, worker: &Worker, forget: Forget<'_>) {
         let mut buffer = Self::key_buffer();
         let bytes = if forget.base64 {
             moneta_protocol::base64::decode_key(forget.key, &mut buffer).unwrap_or_default()
@@ -268,7 +247,7 @@ impl Session {
             forget.key
         };
         let key = Key::new(bytes, worker.store.seed());
-        match worker.store.delete(&key, &Delete::default()) {
+        match worker.store.call(&worker.cx, &key, Op::Delete(&Delete::default()), &mut Unseen) {
             Step::Done(Ok(_)) => {}
             Step::Done(Err(_)) => worker.counters.store_errors.bump(),
             Step::Wait(future) => {
@@ -282,8 +261,8 @@ impl Session {
 /// The size of the value after a write. What append and prepend made of it is looked up, and only if meta `s` asks; where that
 /// look would have to wait, it is the size of what was sent.
 #[inline]
-pub(super) fn grown_size<S: Store>(
-    worker: &Worker<S>,
+pub(super) fn grown_size(
+    worker: &Worker,
     key: &Key<'_>,
     asked: &Asked<'_, Write>,
     size: usize,
@@ -297,6 +276,7 @@ pub(super) fn grown_size<S: Store>(
         return size;
     }
     let mut grown = size;
-    let _ = worker.store.peek(key, &mut |item: &moneta_store::ItemRef<'_>| grown = item.value.len());
+    let mut measure = |item: &moneta_store::ItemRef<'_>| grown = item.value.len();
+    let _ = worker.store.call(&worker.cx, key, Op::Peek, &mut measure);
     grown
 }

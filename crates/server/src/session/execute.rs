@@ -5,7 +5,6 @@ use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_T
 use moneta_protocol::decoder::Shortcut;
 use moneta_protocol::encode;
 use moneta_protocol::request::{KEY_MAX, Retrieve, Write};
-use moneta_store::Store;
 
 use super::{After, Flow, Session, Worker, change, read};
 use crate::VERSION;
@@ -37,9 +36,9 @@ pub(super) fn stored_key<'a>(key: &'a [u8], style: &Style<'_>, buffer: &'a mut K
 impl Session {
     /// Executes a command in its plainest form; returns the bytes it took.
     #[inline]
-    pub(super) fn execute_shortcut<S: Store>(
+    pub(super) fn execute_shortcut(
         &mut self,
-        worker: &Worker<S>,
+        worker: &Worker,
         shortcut: Shortcut<'_>,
         output: &mut Vec<u8>,
         stopwatch: &mut Stopwatch<'_>,
@@ -64,9 +63,9 @@ impl Session {
 
     /// Executes one command. `input` ends with what it consumed.
     #[inline(never)]
-    pub(super) fn execute<S: Store>(
+    pub(super) fn execute(
         &mut self,
-        worker: &Worker<S>,
+        worker: &Worker,
         command: &Command<'_>,
         input: &[u8],
         output: &mut Vec<u8>,
@@ -91,7 +90,7 @@ impl Session {
 
     /// The commands that nobody sends by the million.
     #[inline(never)]
-    fn execute_other<S: Store>(&mut self, worker: &Worker<S>, command: &Command<'_>, output: &mut Vec<u8>) -> Flow {
+    fn execute_other(&mut self, worker: &Worker, command: &Command<'_>, output: &mut Vec<u8>) -> Flow {
         match *command {
             Command::Delete { key, request, style } => {
                 self.delete(worker, change::Asked { key, request: &request, style: &style }, output);

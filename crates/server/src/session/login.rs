@@ -3,7 +3,6 @@
 use moneta_protocol::command::{BinaryStyle, SaslStep};
 use moneta_protocol::encode;
 use moneta_protocol::status::Status;
-use moneta_store::Store;
 
 use super::{After, Received, Session, Stage, Worker};
 use crate::auth::{AuthMode, LoginId};
@@ -90,9 +89,9 @@ fn attempt(input: &[u8]) -> Attempt<'_> {
 
 impl Session {
     /// Takes attempts to log in until one succeeds; what follows it is left for the next call.
-    pub(super) fn log_in_by_text<S: Store>(
+    pub(super) fn log_in_by_text(
         &mut self,
-        worker: &Worker<S>,
+        worker: &Worker,
         input: &[u8],
         output: &mut Vec<u8>,
         high_water: usize,
@@ -132,9 +131,9 @@ impl Session {
     }
 
     /// One of the SASL opcodes.
-    pub(super) fn sasl<S: Store>(
+    pub(super) fn sasl(
         &mut self,
-        worker: &Worker<S>,
+        worker: &Worker,
         step: SaslStep,
         mechanism: &[u8],
         data: &[u8],
@@ -171,7 +170,7 @@ impl Session {
     /// Counts and logs an attempt that failed, and bars the client with the last that it may fail. Neither user nor password is
     /// logged: people type one for the other.
     #[cold]
-    fn login_failed<S: Store>(&mut self, worker: &Worker<S>) {
+    fn login_failed(&mut self, worker: &Worker) {
         worker.counters.auth_errors.bump();
         let now = worker.node.clock.now();
         let login = self.login(worker);
@@ -185,7 +184,7 @@ impl Session {
     }
 
     /// Whoever tries to log in again is logged out until that succeeds.
-    fn require_login<S: Store>(&mut self, worker: &Worker<S>, started: bool) {
+    fn require_login(&mut self, worker: &Worker, started: bool) {
         if self.stage == Stage::Open {
             let now = worker.node.clock.now();
             let login = self.login(worker);
@@ -196,7 +195,7 @@ impl Session {
     }
 
     /// What is known of its log-in; the client has to log in from now on if nothing is.
-    pub(super) fn login<S: Store>(&mut self, worker: &Worker<S>) -> &mut Login {
+    pub(super) fn login(&mut self, worker: &Worker) -> &mut Login {
         let since = worker.node.clock.now();
         self.login.get_or_insert_with(|| Box::new(Login { since, failures: 0, id: None }))
     }
@@ -208,7 +207,7 @@ impl Session {
 
     /// Whether the connection has to be closed now over its log-in. To be asked every second or so where clients have to log
     /// in; `reloaded` says that users were replaced since the last time.
-    pub fn overdue<S: Store>(&self, worker: &Worker<S>, reloaded: bool) -> Option<Overdue> {
+    pub fn overdue(&self, worker: &Worker, reloaded: bool) -> Option<Overdue> {
         let login = self.login.as_ref()?;
         let waited = worker.node.clock.now().saturating_sub(login.since);
         let most = worker.node.settings.login_timeout;

@@ -20,7 +20,7 @@ const BINARY_HEADER: usize = 24;
 const BINARY_READS: [u8; 4] = [0x00, 0x09, 0x0c, 0x0d];
 
 /// Prefetches for the reads that `input` begins with, if there are two or more; tells how many bytes they take.
-pub(super) fn prefetch<S: Store>(store: &S, input: &[u8]) -> usize {
+pub(super) fn announce(store: &dyn Store, input: &[u8]) -> usize {
     let seed = store.seed();
     let mut keys = [Key { bytes: &[], hash: 0 }; GROUP];
     let mut count = 0;
@@ -33,7 +33,7 @@ pub(super) fn prefetch<S: Store>(store: &S, input: &[u8]) -> usize {
         seen += length;
     }
     if count > 1 {
-        store.prefetch(&keys[..count]);
+        store.announce(&keys[..count]);
     }
     seen
 }

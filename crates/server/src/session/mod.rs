@@ -22,8 +22,8 @@ use std::task::Context;
 use moneta_protocol::decoder::{Decoded, Decoder, Protocol};
 use moneta_protocol::encode;
 use moneta_protocol::refusal::Refusal;
-use moneta_store::Store;
 use moneta_store::reading::bytes_to_read;
+use moneta_store::{Cx, Report, Store, component};
 
 use crate::auth::AuthMode;
 use crate::client_memory::{Holding, Kind};
@@ -42,13 +42,22 @@ use ticket::Ticket;
 pub const MAX_PARKED: usize = 256;
 
 /// What a session needs of the worker it runs on: one per worker thread.
-pub struct Worker<S> {
-    /// The store, cheap to clone.
-    pub store: S,
+pub struct Worker {
+    /// The store that all workers share.
+    pub store: Arc<dyn Store>,
+    /// What its operations carry: a policy, and this worker's reactors.
+    pub cx: Cx,
     /// What all workers share.
     pub node: Arc<Node>,
     /// This worker's counters.
     pub counters: Arc<Counters>,
+}
+
+impl Worker {
+    /// What the store counts.
+    pub(crate) fn report(&self) -> Report {
+        component::report(&self.store, &self.cx)
+    }
 }
 
 /// How far [`Session::receive`] came.
@@ -149,7 +158,7 @@ impl Session {
     }
 
     /// Tells watchers that the connection is there. Call once, before the first [`Session::receive`].
-    pub fn opened<S: Store>(&mut self, worker: &Worker<S>) {
+    pub fn opened(&mut self, worker: &Worker) {
         if worker.node.authenticator.mode() != AuthMode::Off {
             self.login(worker);
         }
@@ -175,12 +184,12 @@ impl Session {
     }
 
     /// Ends the session: tells watchers and lets go of what it holds in the node. Call once, last.
-    pub fn closed<S: Store>(&mut self, worker: &Worker<S>, reason: CloseReason) {
+    pub fn closed(&mut self, worker: &Worker, reason: CloseReason) {
         self.stage = Stage::Closing;
         if let Some(rare) = self.rare.take()
             && let Some(watcher) = rare.watcher
         {
-            watcher.leave(&worker.node.watchers, &worker.store);
+            watcher.leave(&worker.node.watchers, &*worker.store);
         }
         if worker.node.watchers.wants(watch::CONNEVENTS) {
             worker.node.watchers.connection_closed(&self.peer, reason);
@@ -191,13 +200,7 @@ impl Session {
     /// `high_water` bytes, when [`MAX_PARKED`] requests wait, or one that the next must not overtake; call again with the rest when output has drained, or when
     /// [`Session::poll`] says so. Stops too after `requests_per_event` requests, however many keys each reads; call again
     /// when others have had their turn.
-    pub fn receive<S: Store>(
-        &mut self,
-        worker: &Worker<S>,
-        input: &[u8],
-        output: &mut Vec<u8>,
-        high_water: usize,
-    ) -> Received {
+    pub fn receive(&mut self, worker: &Worker, input: &[u8], output: &mut Vec<u8>, high_water: usize) -> Received {
         if self.stage != Stage::Open
             && let Some(received) = self.before_commands(worker, input, output, high_water)
         {
@@ -220,7 +223,7 @@ impl Session {
             }
             requests_left -= 1;
             if consumed >= looked_ahead {
-                looked_ahead = consumed + lookahead::prefetch(&worker.store, &input[consumed..]).max(1);
+                looked_ahead = consumed + lookahead::announce(&*worker.store, &input[consumed..]).max(1);
             }
             stopwatch.begin();
             if let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
@@ -279,13 +282,7 @@ impl Session {
 
     /// Polls parked requests, dumps and watchers; appends what became ready, in order, to `output`. Without room, which is a
     /// `high_water` of 0, parked requests go on all the same, since others may wait for them in the store.
-    pub fn poll<S: Store>(
-        &mut self,
-        worker: &Worker<S>,
-        cx: &mut Context<'_>,
-        output: &mut Vec<u8>,
-        high_water: usize,
-    ) -> Polled {
+    pub fn poll(&mut self, worker: &Worker, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Polled {
         let mut dump_can_go_on = false;
         if let Some(rare) = &mut self.rare {
             rare.parked.poll(worker, &self.peer, cx, output, high_water);
@@ -332,14 +329,14 @@ impl Session {
 
     /// Whether something parked or a dump has to go on before more is started.
     #[inline]
-    fn is_held_up<S>(&self, worker: &Worker<S>, high_water: usize) -> bool {
+    fn is_held_up(&self, worker: &Worker, high_water: usize) -> bool {
         self.rare.as_ref().is_some_and(|rare| {
             rare.dump.is_some() || rare.parked.is_full(high_water, worker.node.client_memory.share())
         })
     }
 
     /// Parks a request that writes so many bytes.
-    fn park<S>(&mut self, worker: &Worker<S>, waiting: Waiting, ticket: Ticket, written: usize) {
+    fn park(&mut self, worker: &Worker, waiting: Waiting, ticket: Ticket, written: usize) {
         let read = match (bytes_to_read(), waiting.reads()) {
             (Some(usize::MAX), _) => worker.node.settings.item_max,
             (Some(bytes), _) => bytes,
@@ -390,9 +387,9 @@ impl Session {
 
     /// Sees to whatever stands before the first command; `None` when commands can be decoded.
     #[cold]
-    fn before_commands<S: Store>(
+    fn before_commands(
         &mut self,
-        worker: &Worker<S>,
+        worker: &Worker,
         input: &[u8],
         output: &mut Vec<u8>,
         high_water: usize,
@@ -433,9 +430,9 @@ impl Session {
     /// Refuses the request at the front of `input`, which needs so many bytes, if it is large and memory for clients is scarce;
     /// tells how many bytes are done with then.
     #[cold]
-    fn refuse_for_memory<S: Store>(
+    fn refuse_for_memory(
         &mut self,
-        worker: &Worker<S>,
+        worker: &Worker,
         needed: usize,
         input: &[u8],
         output: &mut Vec<u8>,
@@ -451,7 +448,7 @@ impl Session {
     }
 
     #[cold]
-    fn refuse<S: Store>(&mut self, worker: &Worker<S>, refusal: &Refusal<'_>, output: &mut Vec<u8>) {
+    fn refuse(&mut self, worker: &Worker, refusal: &Refusal<'_>, output: &mut Vec<u8>) {
         worker.counters.protocol_errors.bump();
         if refusal.too_large {
             worker.counters.store_too_large.bump();

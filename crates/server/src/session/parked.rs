@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
-use moneta_store::{Deleted, Key, Lookup, Number, Pending, Store, StoreError, Written};
+use moneta_store::{Key, Outcome, Pending, StoreError};
 
 use super::execute::stored_key;
 use super::ticket::Ticket;
@@ -40,27 +40,27 @@ pub(super) enum Waiting {
     Read {
         verb: ReadVerb,
         request: Retrieve,
-        future: Pending<Lookup>,
+        future: Pending,
     },
     Debug {
-        future: Pending<Lookup>,
+        future: Pending,
     },
     Write {
         request: Write,
         size: usize,
-        future: Pending<Written>,
+        future: Pending,
     },
     Delete {
         request: Delete,
-        future: Pending<Deleted>,
+        future: Pending,
     },
     /// A key that an over-large write leaves without a value; nobody is told.
     Forget {
-        future: Pending<Deleted>,
+        future: Pending,
     },
     Arithmetic {
         request: Arithmetic,
-        future: Pending<Number>,
+        future: Pending,
     },
     Flush {
         future: Pending<()>,
@@ -197,9 +197,9 @@ impl Parked {
 
     /// Polls everything that waits, and moves what is ready at the front to `output` until that has grown past `high_water`.
     /// What is done and next in order is answered right there; what is done behind something else becomes bytes in its place.
-    pub(super) fn poll<S: Store>(
+    pub(super) fn poll(
         &mut self,
-        worker: &Worker<S>,
+        worker: &Worker,
         peer: &Peer,
         cx: &mut Context<'_>,
         output: &mut Vec<u8>,
@@ -238,8 +238,8 @@ impl Parked {
     }
 }
 
-fn poll_slot<S: Store>(
-    worker: &Worker<S>,
+fn poll_slot(
+    worker: &Worker,
     peer: &Peer,
     waiting: &mut Waiting,
     ticket: &Ticket,
@@ -250,17 +250,17 @@ fn poll_slot<S: Store>(
     let key = ticket.key();
     match waiting {
         Waiting::Read { verb, request, future } => {
-            let outcome = std::task::ready!(poll_future(future, cx));
+            let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::lookup);
             ticket.with_style(|style| {
-                read::answer_late(worker, peer, read::Asked { key, request, verb: *verb, style }, outcome, out);
+                read::answer_read(worker, peer, read::Asked { key, request, verb: *verb, style }, outcome, out);
             });
         }
         Waiting::Debug { future } => {
-            let outcome = std::task::ready!(poll_future(future, cx));
+            let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::lookup);
             ticket.with_style(|style| read::answer_debug_late(worker, key, style, outcome, out));
         }
         Waiting::Write { request, size, future } => {
-            let outcome = std::task::ready!(poll_future(future, cx));
+            let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::written);
             ticket.with_style(|style| {
                 let asked = change::Asked { key, request, style };
                 let mut buffer = Session::key_buffer();
@@ -270,7 +270,7 @@ fn poll_slot<S: Store>(
             });
         }
         Waiting::Delete { request, future } => {
-            let outcome = std::task::ready!(poll_future(future, cx));
+            let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::deleted);
             ticket.with_style(|style| {
                 change::answer_delete(worker, change::Asked { key, request, style }, outcome, out);
             });
@@ -281,7 +281,7 @@ fn poll_slot<S: Store>(
             }
         }
         Waiting::Arithmetic { request, future } => {
-            let outcome = std::task::ready!(poll_future(future, cx));
+            let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::number);
             ticket.with_style(|style| {
                 change::answer_arithmetic(worker, change::Asked { key, request, style }, outcome, out);
             });

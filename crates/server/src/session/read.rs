@@ -7,7 +7,7 @@ use moneta_protocol::encode;
 use moneta_protocol::item::ItemRef;
 use moneta_protocol::reply::Reply;
 use moneta_protocol::request::Retrieve;
-use moneta_store::{Key, Lookup, Step, Store, StoreError};
+use moneta_store::{Key, Lookup, Op, Outcome, Step, StoreError, Visit};
 
 use super::execute::stored_key;
 use super::parked::Waiting;
@@ -52,6 +52,13 @@ impl Slice {
     }
 }
 
+/// How a read ended, for its counters.
+#[derive(Clone, Copy)]
+enum Read {
+    Hit,
+    Miss { expired: bool },
+}
+
 /// What was asked of one key.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
@@ -69,7 +76,7 @@ impl Asked<'_> {
         self.verb == ReadVerb::Touch && matches!(self.style, Style::Text(_))
     }
 
-    #[inline]
+    #[inline(always)]
     fn item(&self, item: &ItemRef<'_>, now: u32, out: &mut Vec<u8>) {
         if self.is_text_touch() {
             encode::reply(self.style, self.key, Reply::Line("TOUCHED"), now, out);
@@ -97,7 +104,7 @@ impl Asked<'_> {
 
     /// Counts a hit or a miss as memcached does: whatever touches counts as a touch and not as a get.
     #[inline]
-    fn count(&self, counters: &Counters, outcome: &Result<Lookup, StoreError>) {
+    fn count(&self, counters: &Counters, read: Read) {
         let (commands, hits, misses) = match self.request.touch {
             None => (&counters.cmd_get, &counters.get_hits, &counters.get_misses),
             Some(_) => (&counters.cmd_touch, &counters.touch_hits, &counters.touch_misses),
@@ -106,18 +113,17 @@ impl Asked<'_> {
         if self.verb == ReadVerb::Meta {
             counters.cmd_meta.bump();
         }
-        match outcome {
-            Ok(Lookup::Visited | Lookup::Found(_)) => hits.bump(),
-            Ok(Lookup::Miss { expired }) => {
+        match read {
+            Read::Hit => hits.bump(),
+            Read::Miss { expired } => {
                 misses.bump();
-                counters.get_expired.add(u64::from(*expired));
+                counters.get_expired.add(u64::from(expired));
             }
-            Err(_) => misses.bump(),
         }
     }
 
     #[inline]
-    fn tell<S>(&self, worker: &Worker<S>, peer: &Peer, found: &watch::Fetched) {
+    fn tell(&self, worker: &Worker, peer: &Peer, found: &watch::Fetched) {
         if worker.node.watchers.wants(watch::FETCHERS) {
             worker.node.watchers.fetched(peer, self.key, found);
         }
@@ -128,20 +134,42 @@ impl Asked<'_> {
     }
 }
 
+/// Writes the answer to a read that hits, from where the item lies.
+struct Answer<'a> {
+    asked: &'a Asked<'a>,
+    now: u32,
+    out: &'a mut Vec<u8>,
+    /// Bytes of the value.
+    size: usize,
+}
+
+impl Visit for Answer<'_> {
+    #[inline]
+    fn item(&mut self, item: &ItemRef<'_>) {
+        self.size = item.value.len();
+        self.asked.item(item, self.now, self.out);
+    }
+}
+
 /// Whether others on the key would see that the read was made: it touches, or may create or win something.
 pub(super) fn changes(request: &Retrieve) -> bool {
     request.touch.is_some() || request.vivify.is_some() || request.recache.is_some() || request.claim
 }
 
-/// Answers a read that had to wait.
-pub(super) fn answer_late<S: Store>(
-    worker: &Worker<S>,
+/// Answers a read whose item no visitor has seen: one that had to wait, a miss, a failure.
+pub(super) fn answer_read(
+    worker: &Worker,
     peer: &Peer,
     asked: Asked<'_>,
     outcome: Result<Lookup, StoreError>,
     out: &mut Vec<u8>,
 ) {
-    asked.count(&worker.counters, &outcome);
+    let read = match &outcome {
+        Ok(Lookup::Visited | Lookup::Found(_)) => Read::Hit,
+        Ok(Lookup::Miss { expired }) => Read::Miss { expired: *expired },
+        Err(_) => Read::Miss { expired: false },
+    };
+    asked.count(&worker.counters, read);
     let now = worker.node.clock.now();
     match outcome {
         Ok(Lookup::Found(item)) => {
@@ -160,8 +188,8 @@ pub(super) fn answer_late<S: Store>(
 }
 
 /// Answers `me` after a wait.
-pub(super) fn answer_debug_late<S: Store>(
-    worker: &Worker<S>,
+pub(super) fn answer_debug_late(
+    worker: &Worker,
     key: &[u8],
     style: &Style<'_>,
     outcome: Result<Lookup, StoreError>,
@@ -191,7 +219,7 @@ fn debug_line(key: &[u8], item: &ItemRef<'_>, now: u32, out: &mut Vec<u8>) {
 impl Session {
     /// Reads one key and answers.
     #[inline]
-    pub(super) fn read_one<S: Store>(&mut self, worker: &Worker<S>, asked: Asked<'_>, output: &mut Vec<u8>) {
+    pub(super) fn read_one(&mut self, worker: &Worker, asked: Asked<'_>, output: &mut Vec<u8>) {
         let mut buffer;
         let key = match asked.style {
             Style::Meta(style) if style.base64_key => {
@@ -208,29 +236,26 @@ impl Session {
 
     /// Reads one key of however many.
     #[inline]
-    fn look_up<S: Store>(&mut self, worker: &Worker<S>, key: &Key<'_>, asked: Asked<'_>, output: &mut Vec<u8>) {
+    fn look_up(&mut self, worker: &Worker, key: &Key<'_>, asked: Asked<'_>, output: &mut Vec<u8>) {
         let now = worker.node.clock.now();
-        let out = self.out(output);
-        let mut size = 0;
-        let mut visitor = |item: &ItemRef<'_>| {
-            size = item.value.len();
-            asked.item(item, now, out);
-        };
-        match worker.store.get(key, asked.request, &mut visitor) {
+        let mut answer = Answer { asked: &asked, now, out: self.out(output), size: 0 };
+        match worker.store.call(&worker.cx, key, Op::Read(asked.request), &mut answer) {
+            Step::Done(Ok(Outcome::Read(Lookup::Visited))) => {
+                let size = answer.size;
+                asked.count(&worker.counters, Read::Hit);
+                asked.tell(worker, &self.peer, &watch::Fetched::Found { size });
+            }
+            step => self.end_look_up(worker, asked, step, output),
+        }
+    }
+
+    /// Ends a read that was no hit in RAM.
+    #[inline(never)]
+    fn end_look_up(&mut self, worker: &Worker, asked: Asked<'_>, step: Step, output: &mut Vec<u8>) {
+        match step {
             Step::Done(outcome) => {
-                asked.count(&worker.counters, &outcome);
-                match outcome {
-                    Ok(Lookup::Visited) => asked.tell(worker, &self.peer, &watch::Fetched::Found { size }),
-                    Ok(Lookup::Found(item)) => {
-                        asked.tell(worker, &self.peer, &watch::Fetched::Found { size: item.value.len() });
-                        asked.item(&item.as_ref(), now, self.out(output));
-                    }
-                    Ok(Lookup::Miss { expired }) => {
-                        asked.tell(worker, &self.peer, &watch::Fetched::Missed { expired });
-                        asked.miss(now, self.out(output));
-                    }
-                    Err(error) => asked.failed(&worker.counters, &error, now, self.out(output)),
-                }
+                let peer = self.peer;
+                answer_read(worker, &peer, asked, outcome.map(Outcome::lookup), self.out(output));
             }
             Step::Wait(future) => {
                 let waiting = Waiting::Read { verb: asked.verb, request: *asked.request, future };
@@ -240,9 +265,9 @@ impl Session {
     }
 
     /// Reads the keys of a line, group by group, until they are done or there is no room for their answers.
-    pub(super) fn read_many<S: Store>(
+    pub(super) fn read_many(
         &mut self,
-        worker: &Worker<S>,
+        worker: &Worker,
         mut keys: Keys<'_>,
         asked: Asked<'_>,
         input: &[u8],
@@ -268,7 +293,7 @@ impl Session {
                 count += 1;
             }
             let group = &group[..count];
-            worker.store.prefetch(group);
+            worker.store.announce(group);
             let mut executed = group_start;
             for key in group {
                 if output.len() >= high_water || self.is_held_up(worker, high_water) {
@@ -308,15 +333,18 @@ impl Session {
     }
 
     /// `me`.
-    pub(super) fn debug<S: Store>(&mut self, worker: &Worker<S>, key: &[u8], style: &Style<'_>, output: &mut Vec<u8>) {
+    pub(super) fn debug(&mut self, worker: &Worker, key: &[u8], style: &Style<'_>, output: &mut Vec<u8>) {
         worker.counters.cmd_meta.bump();
         let now = worker.node.clock.now();
         let mut buffer = Self::key_buffer();
         let stored = Key::new(stored_key(key, style, &mut buffer), worker.store.seed());
         let out = self.out(output);
-        match worker.store.peek(&stored, &mut |item: &ItemRef<'_>| debug_line(key, item, now, out)) {
-            Step::Done(Ok(Lookup::Visited)) => {}
-            Step::Done(outcome) => answer_debug_late(worker, key, style, outcome, self.out(output)),
+        let mut visitor = |item: &ItemRef<'_>| debug_line(key, item, now, out);
+        match worker.store.call(&worker.cx, &stored, Op::Peek, &mut visitor) {
+            Step::Done(Ok(Outcome::Read(Lookup::Visited))) => {}
+            Step::Done(outcome) => {
+                answer_debug_late(worker, key, style, outcome.map(Outcome::lookup), self.out(output));
+            }
             Step::Wait(future) => self.park(worker, Waiting::Debug { future }, Ticket::new(key, style), 0),
         }
     }

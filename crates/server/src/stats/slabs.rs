@@ -4,7 +4,7 @@
 //! an item takes on average, rounded up, and pages of memcached's size divide all memory that items may take. It is set aside
 //! from the start as far as clients can tell, so it does not grow with what is stored.
 
-use moneta_store::{Store, StoreStats};
+use moneta_store::StoreStats;
 
 use super::{Lister, tiers};
 use crate::session::Worker;
@@ -48,8 +48,8 @@ fn is_used(store: &StoreStats) -> bool {
 }
 
 /// `stats items`.
-pub(super) fn items<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
-    let upper = worker.store.stats();
+pub(super) fn items(worker: &Worker, lister: &mut Lister<'_>) {
+    let upper = worker.report().stats;
     let store = tiers::together(&upper);
     if !is_used(&store) {
         return;
@@ -82,8 +82,8 @@ pub(super) fn items<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
 }
 
 /// `stats slabs`.
-pub(super) fn slabs<S: Store>(worker: &Worker<S>, lister: &mut Lister<'_>) {
-    let upper = worker.store.stats();
+pub(super) fn slabs(worker: &Worker, lister: &mut Lister<'_>) {
+    let upper = worker.report().stats;
     let store = tiers::together(&upper);
     let counters = worker.node.registry.since_reset();
     let class = Class::of(&upper, store.items, worker.node.settings.memory);

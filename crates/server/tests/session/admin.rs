@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Commands, ConnectionView, Lifecycle, ListConnections, NodeSettings, Peer};
-use moneta_server::session::{After, Session};
+use moneta_server::session::{After, Session, Worker};
 
 use crate::talk::{Talk, expect, worker};
 
@@ -200,10 +200,7 @@ fn details_are_counted_by_prefix_while_asked_for() {
 }
 
 /// The numbers of class 1 that `stats items` and `stats slabs` tell.
-fn class(
-    talk: &mut Talk,
-    worker: &moneta_server::session::Worker<moneta_store::model::ModelStore>,
-) -> BTreeMap<String, u64> {
+fn class(talk: &mut Talk, worker: &Worker) -> BTreeMap<String, u64> {
     let text = String::from_utf8(talk.say(worker, b"stats items\r\nstats slabs\r\n")).unwrap();
     let number = |line: &str| {
         let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;

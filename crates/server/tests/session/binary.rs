@@ -2,7 +2,7 @@
 
 use moneta_server::auth::Authenticator;
 use moneta_server::node::NodeSettings;
-use moneta_server::session::After;
+use moneta_server::session::{After, Worker};
 
 use crate::talk::{Talk, worker};
 
@@ -60,11 +60,7 @@ fn ask(talk: &mut Talk, packets: &[Vec<u8>]) -> Vec<(u8, u16, String)> {
     ask_on(&worker, talk, packets)
 }
 
-fn ask_on(
-    worker: &moneta_server::session::Worker<moneta_store::model::ModelStore>,
-    talk: &mut Talk,
-    packets: &[Vec<u8>],
-) -> Vec<(u8, u16, String)> {
+fn ask_on(worker: &Worker, talk: &mut Talk, packets: &[Vec<u8>]) -> Vec<(u8, u16, String)> {
     let bytes = talk.say(worker, &packets.concat());
     let value = |answer: &Answer| String::from_utf8_lossy(&answer.value).into_owned();
     answers(&bytes).iter().map(|answer| (answer.opcode, answer.status, value(answer))).collect()

@@ -3,12 +3,11 @@
 use moneta_server::auth::{AuthMode, Authenticator, Users};
 use moneta_server::node::NodeSettings;
 use moneta_server::session::{After, Worker};
-use moneta_store::model::ModelStore;
 
 use crate::binary::{answers, packet};
 use crate::talk::{Talk, worker};
 
-fn guarded(mode: AuthMode) -> Worker<ModelStore> {
+fn guarded(mode: AuthMode) -> Worker {
     worker(NodeSettings::default(), Authenticator::new(mode, Users::parse(b"ann:secret\n").unwrap()))
 }
 
@@ -40,7 +39,7 @@ fn text_login_gives_strangers_no_room_and_refuses_binary() {
     assert_eq!(talk.say(&worker, &binary), b"CLIENT_ERROR unauthenticated\r\n");
 }
 
-fn statuses(talk: &mut Talk, worker: &Worker<ModelStore>, packets: &[Vec<u8>]) -> Vec<(u16, String)> {
+fn statuses(talk: &mut Talk, worker: &Worker, packets: &[Vec<u8>]) -> Vec<(u16, String)> {
     let bytes = talk.say(worker, &packets.concat());
     answers(&bytes).into_iter().map(|answer| (answer.status, String::from_utf8(answer.value).unwrap())).collect()
 }

@@ -7,17 +7,17 @@ use std::task::{Context, Wake, Waker};
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{NodeSettings, Peer};
 use moneta_server::session::{CloseReason, Session, Worker};
-use moneta_store::model::ModelStore;
-use moneta_store::{Departed, Departure, ItemMeta, Observer};
+use moneta_store::ItemMeta;
+use moneta_store::component::{Observer, RemovalCause, Removed};
 
 use crate::talk::{Talk, worker};
 
-fn plain() -> Worker<ModelStore> {
+fn plain() -> Worker {
     worker(NodeSettings::default(), Authenticator::off())
 }
 
 /// What a watcher sees, without the time in front.
-fn watched(talk: &mut Talk, worker: &Worker<ModelStore>) -> Vec<String> {
+fn watched(talk: &mut Talk, worker: &Worker) -> Vec<String> {
     let mut output = Vec::new();
     talk.poll(worker, &mut output);
     let text = String::from_utf8(output).unwrap();
@@ -72,9 +72,9 @@ fn connections_and_evictions_are_told() {
     let mut session = Session::new(Peer { id: 3, address, ..Peer::default() });
     session.opened(&worker);
     session.closed(&worker, CloseReason::IdleTimeout);
-    let item = Departed { key: b"k", meta: ItemMeta::default(), value_bytes: 5, why: Departure::Evicted };
-    worker.node.watchers.departed(&item);
-    worker.node.watchers.departed(&Departed { why: Departure::Expired, ..item });
+    let item = Removed { key: b"k", meta: ItemMeta::default(), value_bytes: 5, cause: RemovalCause::Evicted };
+    worker.node.watchers.removed(&item);
+    worker.node.watchers.removed(&Removed { cause: RemovalCause::Expired, ..item });
     let lines = watched(&mut talk, &worker);
     assert_eq!(lines[0], "conn_new rip=127.0.0.1 rport=4000 transport=tcp cfd=3");
     assert_eq!(lines[1], "conn_close rip=127.0.0.1 rport=4000 transport=tcp reason=idle_timeout cfd=3");

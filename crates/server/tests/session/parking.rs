@@ -1,29 +1,47 @@
 //! A store that acts and answers late, in whatever order the test says: replies must keep the order of the requests, and what
 //! is asked of one key must take effect in it.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{NodeSettings, Peer};
 use moneta_server::session::{MAX_PARKED, Session, Worker};
+use moneta_store::component::Flush;
 use moneta_store::model::ModelStore;
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
-use moneta_store::{
-    Clock, Cursor, Deleted, ErrorKind, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Pending, Step, Store,
-    StoreError, StoreStats, Visit, Walked, Walking, Written,
-};
+use moneta_store::request::Exptime;
+use moneta_store::testing::{Double, Layer, later};
+use moneta_store::{Calls, Clock, Component, Cx, ErrorKind, Key, Op, Parts, Step, Store, StoreError, Visit};
 use proptest::prelude::*;
 
 use crate::talk::{HIGH_WATER, NOW, worker_on};
 
-/// Gates of requests that wait, in the order the requests came.
-type Gates = Rc<RefCell<VecDeque<Rc<RefCell<bool>>>>>;
+/// Gates of requests that wait, in the order the requests came. An open one is true.
+#[derive(Clone, Default)]
+struct Gates(Arc<Mutex<VecDeque<Arc<AtomicBool>>>>);
+
+impl Gates {
+    /// Ends as `act` does, which begins once the gate that this adds is open.
+    fn park<T>(&self, act: impl Future<Output = Result<T, StoreError>> + 'static) -> Step<T> {
+        let gate = Arc::new(AtomicBool::new(false));
+        self.0.lock().unwrap().push_back(Arc::clone(&gate));
+        Step::Wait(Box::pin(async move {
+            poll_fn(|_| if gate.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }).await;
+            act.await
+        }))
+    }
+
+    fn open(&self, index: usize) {
+        self.0.lock().unwrap().remove(index).unwrap().store(true, Ordering::Relaxed);
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
 
 /// A model that parks requests whose key begins with `w`, and flushes: they take effect when their gate is opened. Keys that
 /// begin with `we` fail in the end.
@@ -32,131 +50,55 @@ struct ParkingStore {
     gates: Gates,
 }
 
-/// What a request does to the model.
-type Act<T> = Box<dyn FnOnce(&ModelStore) -> Result<T, StoreError>>;
+impl Double for ParkingStore {
+    type Inner = ModelStore;
 
-struct Gate<T> {
-    open: Rc<RefCell<bool>>,
-    model: ModelStore,
-    act: Option<Act<T>>,
-}
+    fn inner(&self) -> &ModelStore {
+        &self.model
+    }
 
-impl<T> Future for Gate<T> {
-    type Output = Result<T, StoreError>;
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        if !*self.open.borrow() {
-            return Poll::Pending;
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        let answers_at_once = matches!(op, Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas);
+        if answers_at_once || !key.bytes.starts_with(b"w") {
+            return self.model.call(cx, key, op, out);
         }
-        let act = self.act.take().expect("polled once after it is done");
-        Poll::Ready(act(&self.model))
-    }
-}
-
-impl ParkingStore {
-    fn waits(key: &Key<'_>) -> bool {
-        key.bytes.starts_with(b"w")
+        if key.bytes.starts_with(b"we") {
+            return self.gates.park(async { Err(StoreError::new(ErrorKind::Device, "bad disk")) });
+        }
+        self.gates.park(later(&self.model, cx, key, op))
     }
 
-    /// Parks what is asked of `key`, whose bytes `act` gets.
-    fn park<T: 'static>(
-        &self,
-        key: &Key<'_>,
-        act: impl FnOnce(&ModelStore, &Key<'_>) -> Result<T, StoreError> + 'static,
-    ) -> Step<T> {
-        let bytes = key.bytes.to_vec();
-        self.gate(move |model| match bytes.starts_with(b"we") {
-            true => Err(StoreError::new(ErrorKind::Device, "bad disk")),
-            false => act(model, &Key::new(&bytes, model.seed())),
-        })
-    }
-
-    fn gate<T: 'static>(&self, act: impl FnOnce(&ModelStore) -> Result<T, StoreError> + 'static) -> Step<T> {
-        let open = Rc::new(RefCell::new(false));
-        self.gates.borrow_mut().push_back(Rc::clone(&open));
-        let pending: Pending<T> = Box::pin(Gate { open, model: self.model.clone(), act: Some(Box::new(act)) });
-        Step::Wait(pending)
+    fn parts(&self) -> Parts<'_> {
+        Parts { flush: Some(self), ..self.model.parts() }
     }
 }
 
-/// The outcome of a read that keeps what it is shown.
-fn kept(look: impl FnOnce(&mut dyn FnMut(&ItemRef<'_>)) -> Step<Lookup>) -> Result<Lookup, StoreError> {
-    let mut found = None;
-    let outcome = look(&mut |item| found = Some(Item { meta: item.meta, value: item.value.to_vec() })).now();
-    found.map_or(outcome, |item| Ok(Lookup::Found(item)))
-}
+impl Flush for ParkingStore {
+    fn flush(&self, _: &Cx, delay: Exptime) -> Step<()> {
+        let model = self.model.clone();
+        self.gates.park(async move { Calls::flush(&model, delay).now() })
+    }
 
-impl Store for ParkingStore {
-    fn seed(&self) -> KeyHash {
-        self.model.seed()
+    fn pending(&self) -> Option<u32> {
+        self.model.pending()
     }
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        if !Self::waits(key) {
-            return self.model.get(key, request, visitor);
-        }
-        let request = *request;
-        self.park(key, move |model, key| kept(|mut seen| model.get(key, &request, &mut seen)))
-    }
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        if !Self::waits(key) {
-            return self.model.set(key, value, request);
-        }
-        let (value, request) = (value.to_vec(), *request);
-        self.park(key, move |model, key| model.set(key, &value, &request).now())
-    }
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        if !Self::waits(key) {
-            return self.model.delete(key, request);
-        }
-        let request = *request;
-        self.park(key, move |model, key| model.delete(key, &request).now())
-    }
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        if !Self::waits(key) {
-            return self.model.arithmetic(key, request);
-        }
-        let request = *request;
-        self.park(key, move |model, key| model.arithmetic(key, &request).now())
-    }
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        if !Self::waits(key) {
-            return self.model.peek(key, visitor);
-        }
-        self.park(key, move |model, key| kept(|mut seen| model.peek(key, &mut seen)))
-    }
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        self.gate(move |model| model.flush(delay).now())
-    }
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.model.walk(cursor, show)
-    }
-    fn stats(&self) -> StoreStats {
-        self.model.stats()
-    }
-    fn resize(&self, limit: u64) -> bool {
-        self.model.resize(limit)
-    }
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.model.observe(observer);
+
+    fn lag(&self) -> u32 {
+        self.model.lag()
     }
 }
 
-fn parking() -> (Worker<ParkingStore>, Gates) {
+fn parking() -> (Worker, Gates) {
     let clock = Arc::new(Clock::manual(NOW));
     let gates = Gates::default();
-    let store = ParkingStore { model: ModelStore::new(Arc::clone(&clock), 1 << 20), gates: Rc::clone(&gates) };
+    let store = ParkingStore { model: ModelStore::new(Arc::clone(&clock), 1 << 20), gates: gates.clone() };
     // However much is sent at once is received at once.
     let settings = NodeSettings { requests_per_event: u32::MAX, ..NodeSettings::default() };
-    (worker_on(store, &clock, settings, Authenticator::off()), gates)
+    (worker_on(Layer(store), &clock, settings, Authenticator::off()), gates)
 }
 
-fn poll(session: &mut Session, worker: &Worker<ParkingStore>, output: &mut Vec<u8>) {
+fn poll(session: &mut Session, worker: &Worker, output: &mut Vec<u8>) {
     session.poll(worker, &mut Context::from_waker(Waker::noop()), output, HIGH_WATER);
-}
-
-fn open(gates: &Gates, index: usize) {
-    let gate = gates.borrow_mut().remove(index).unwrap();
-    *gate.borrow_mut() = true;
 }
 
 #[test]
@@ -169,15 +111,15 @@ fn later_requests_start_and_their_replies_line_up() {
     assert_eq!(received.consumed, input.len(), "nothing holds up what comes behind");
     assert_eq!(output, b"MN\r\n");
     assert_eq!(worker.counters.cmd_set.get(), 1, "the later set is done already");
-    assert_eq!(gates.borrow().len(), 4);
+    assert_eq!(gates.len(), 4);
     // The last first: nothing may come out before the first.
     for _ in 0..3 {
-        let last = gates.borrow().len() - 1;
-        open(&gates, last);
+        let last = gates.len() - 1;
+        gates.open(last);
         poll(&mut session, &worker, &mut output);
         assert_eq!(output, b"MN\r\n");
     }
-    open(&gates, 0);
+    gates.open(0);
     poll(&mut session, &worker, &mut output);
     let expected = "MN\r\nSTORED\r\nSTORED\r\nVALUE a 0 1\r\n2\r\nEND\r\nEN kw4 Oabc\r\nMN\r\n";
     assert_eq!(String::from_utf8(output).unwrap(), expected);
@@ -195,8 +137,8 @@ fn failures_are_told_where_the_protocol_can() {
         &mut output,
         HIGH_WATER,
     );
-    while !gates.borrow().is_empty() {
-        open(&gates, 0);
+    while gates.len() > 0 {
+        gates.open(0);
     }
     poll(&mut session, &worker, &mut output);
     let failed = "SERVER_ERROR bad disk\r\n";
@@ -214,7 +156,7 @@ fn started_behind(first: &str, second: &str) -> usize {
     // Whatever was held up goes on as soon as what it waits for is done.
     let mut rest = &input.as_bytes()[received.consumed..];
     while session.is_waiting() {
-        open(&gates, 0);
+        gates.open(0);
         poll(&mut session, &worker, &mut output);
         rest = &rest[session.receive(&worker, rest, &mut output, HIGH_WATER).consumed..];
     }
@@ -266,9 +208,9 @@ fn only_so_many_requests_wait() {
     let input = b"get w\r\n".repeat(MAX_PARKED + 10);
     let received = session.receive(&worker, &input, &mut output, HIGH_WATER);
     assert_eq!((received.consumed, received.needed), (MAX_PARKED * 7, 0));
-    assert_eq!(gates.borrow().len(), MAX_PARKED);
+    assert_eq!(gates.len(), MAX_PARKED);
     assert_eq!(session.receive(&worker, &input[received.consumed..], &mut output, HIGH_WATER).consumed, 0);
-    open(&gates, 0);
+    gates.open(0);
     poll(&mut session, &worker, &mut output);
     assert_eq!(session.receive(&worker, &input[received.consumed..], &mut output, HIGH_WATER).consumed, 7);
 }
@@ -283,9 +225,9 @@ fn a_multi_get_stops_at_the_same_limit_and_goes_on() {
     while !input.is_empty() || session.is_waiting() {
         let received = session.receive(&worker, input, &mut output, HIGH_WATER);
         input = &input[received.consumed..];
-        assert!(gates.borrow().len() <= MAX_PARKED);
-        while !gates.borrow().is_empty() {
-            open(&gates, 0);
+        assert!(gates.len() <= MAX_PARKED);
+        while gates.len() > 0 {
+            gates.open(0);
             polled += 1;
         }
         poll(&mut session, &worker, &mut output);
@@ -305,7 +247,7 @@ fn answers_behind_a_waiting_request_are_bounded() {
     let input = b"get a\r\n".repeat(1000);
     let received = session.receive(&worker, &input, &mut output, HIGH_WATER);
     assert!(received.consumed <= 8 * 7, "{}", received.consumed);
-    open(&gates, 0);
+    gates.open(0);
     poll(&mut session, &worker, &mut output);
     assert!(output.len() < 2 * HIGH_WATER && output.len() > HIGH_WATER);
 }
@@ -317,7 +259,7 @@ fn what_waits_goes_on_without_room_for_its_answer() {
     let mut session = Session::new(Peer::default());
     let mut output = Vec::new();
     session.receive(&worker, b"set w 0 0 1\r\nx\r\n", &mut output, HIGH_WATER);
-    open(&gates, 0);
+    gates.open(0);
     let polled = session.poll(&worker, &mut Context::from_waker(Waker::noop()), &mut output, 0);
     assert_eq!(worker.counters.cmd_set.get(), 1, "the set is done");
     assert!(output.is_empty() && !polled.receive_again);
@@ -332,7 +274,7 @@ fn closing_waits_for_what_is_parked() {
     let mut output = Vec::new();
     session.receive(&worker, b"get w\r\nquit\r\n", &mut output, HIGH_WATER);
     assert!(session.is_waiting() && output.is_empty());
-    open(&gates, 0);
+    gates.open(0);
     poll(&mut session, &worker, &mut output);
     assert_eq!((session.is_waiting(), &output[..]), (false, &b"END\r\n"[..]));
 }
@@ -359,11 +301,11 @@ proptest! {
         while !rest.is_empty() || session.is_waiting() {
             let received = session.receive(&worker, rest, &mut output, HIGH_WATER);
             rest = &rest[received.consumed..];
-            let waiting = gates.borrow().len();
+            let waiting = gates.len();
             prop_assert!(rest.is_empty() || waiting > 0, "nothing holds up {:?}", String::from_utf8_lossy(rest));
             if waiting > 0 {
                 let index = order.next().map_or(0, |index| index.index(waiting));
-                open(&gates, index);
+                gates.open(index);
             }
             poll(&mut session, &worker, &mut output);
         }

@@ -7,7 +7,7 @@ use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings, Peer};
 use moneta_server::session::{After, Session, Worker};
 use moneta_store::model::ModelStore;
-use moneta_store::{Clock, Store};
+use moneta_store::{Clock, Cx, Store};
 
 /// Where the test's clock stands at first.
 pub const NOW: u32 = 1_700_000_000;
@@ -15,14 +15,19 @@ pub const NOW: u32 = 1_700_000_000;
 pub const HIGH_WATER: usize = 64 * 1024;
 
 /// A node that stands still in time, with one worker.
-pub fn worker_on<S>(store: S, clock: &Arc<Clock>, settings: NodeSettings, users: Authenticator) -> Worker<S> {
+pub fn worker_on(
+    store: impl Store + 'static,
+    clock: &Arc<Clock>,
+    settings: NodeSettings,
+    users: Authenticator,
+) -> Worker {
     let node = Arc::new(Node::new(settings, Arc::clone(clock), users));
     let counters = node.registry.register();
-    Worker { store, node, counters }
+    Worker { store: Arc::new(store), cx: Cx::outside(), node, counters }
 }
 
 /// A worker over a model.
-pub fn worker(settings: NodeSettings, users: Authenticator) -> Worker<ModelStore> {
+pub fn worker(settings: NodeSettings, users: Authenticator) -> Worker {
     let clock = Arc::new(Clock::manual(NOW));
     let store = ModelStore::new(Arc::clone(&clock), settings.item_max);
     worker_on(store, &clock, settings, users)
@@ -47,7 +52,7 @@ impl Talk {
     }
 
     /// Sends bytes and drives the session until it needs more; returns everything it answered.
-    pub fn say<S: Store>(&mut self, worker: &Worker<S>, bytes: &[u8]) -> Vec<u8> {
+    pub fn say(&mut self, worker: &Worker, bytes: &[u8]) -> Vec<u8> {
         let mut answers = Vec::new();
         self.input.extend_from_slice(bytes);
         while self.after == After::Continue {
@@ -67,7 +72,7 @@ impl Talk {
     }
 
     /// Polls until nothing more comes out.
-    pub fn poll<S: Store>(&mut self, worker: &Worker<S>, output: &mut Vec<u8>) {
+    pub fn poll(&mut self, worker: &Worker, output: &mut Vec<u8>) {
         let mut cx = Context::from_waker(Waker::noop());
         while self.session.is_waiting() {
             let before = output.len();

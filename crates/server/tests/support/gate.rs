@@ -7,10 +7,9 @@ use std::task::{Poll, Waker};
 
 use moneta_store::model::ModelStore;
 use moneta_store::reading::will_read;
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::testing::{Double, Layer, later};
 use moneta_store::{
-    Cursor, Deleted, Figure, FlashStats, Health, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step, Store,
-    StoreStats, TierStats, Visit, Walked, Walking, Written,
+    Calls, Cx, Figure, FlashStats, Health, ItemRef, Key, Op, Report, Step, Store, StoreStats, TierStats, Visit,
 };
 
 use super::PATIENCE;
@@ -144,95 +143,51 @@ impl Drop for Arrived {
 
 /// The model behind a gate: reads and writes of slow keys wait, heavy writes hold their thread up, everything else is answered
 /// at once.
-#[derive(Clone)]
 pub struct GatedStore {
     inner: ModelStore,
     gate: Gate,
 }
 
 impl GatedStore {
-    pub fn new(inner: ModelStore, gate: Gate) -> Self {
-        Self { inner, gate }
+    pub fn layer(inner: ModelStore, gate: Gate) -> Layer<Self> {
+        Layer(Self { inner, gate })
     }
 }
 
-impl Store for GatedStore {
-    fn seed(&self) -> KeyHash {
-        self.inner.seed()
+impl Double for GatedStore {
+    type Inner = ModelStore;
+
+    fn inner(&self) -> &ModelStore {
+        &self.inner
     }
 
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        if !key.bytes.starts_with(SLOW) {
-            return self.inner.get(key, request, visitor);
-        }
-        let arrived = self.gate.arrive();
-        let _ = self.inner.peek(key, &mut |item: &ItemRef<'_>| will_read(item.value.len()));
-        let (store, key, request) = (self.clone(), key.bytes.to_vec(), *request);
-        Step::Wait(Box::pin(async move {
-            store.gate.pass().await;
-            drop(arrived);
-            let mut found = None;
-            let mut keep = |item: &ItemRef<'_>| found = Some(Item { meta: item.meta, value: item.value.to_vec() });
-            let lookup = store.inner.get(&Key::new(&key, store.seed()), &request, &mut keep).now()?;
-            Ok(found.map_or(lookup, Lookup::Found))
-        }))
-    }
-
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        if key.bytes.starts_with(HEAVY) {
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        if matches!(op, Op::Write(..)) && key.bytes.starts_with(HEAVY) {
             self.gate.pass_heavy();
         }
-        if !key.bytes.starts_with(SLOW) {
-            return self.inner.set(key, value, request);
+        if !matches!(op, Op::Read(_) | Op::Write(..)) || !key.bytes.starts_with(SLOW) {
+            return self.inner.call(cx, key, op, out);
         }
         let arrived = self.gate.arrive();
-        let (store, key, value, request) = (self.clone(), key.bytes.to_vec(), value.to_vec(), *request);
+        if let Op::Read(_) = op {
+            let _ = self.inner.peek(key, &mut |item: &ItemRef<'_>| will_read(item.value.len()));
+        }
+        let (gate, answer) = (self.gate.clone(), later(&self.inner, cx, key, op));
         Step::Wait(Box::pin(async move {
-            store.gate.pass().await;
+            gate.pass().await;
             drop(arrived);
-            store.inner.set(&Key::new(&key, store.seed()), &value, &request).now()
+            answer.await
         }))
     }
 
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        self.inner.delete(key, request)
-    }
-
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        self.inner.arithmetic(key, request)
-    }
-
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.inner.peek(key, visitor)
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        self.inner.flush(delay)
-    }
-
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.inner.walk(cursor, show)
-    }
-
-    fn stats(&self) -> StoreStats {
+    fn report(&self, inner: Report) -> Report {
         self.gate.tell();
-        let (flash, tiers) = self.gate.0.lock().unwrap().tiers;
-        StoreStats { flash, tiers, ..self.inner.stats() }
+        let state = self.gate.0.lock().unwrap();
+        let (flash, tiers) = state.tiers;
+        Report { stats: StoreStats { flash, tiers, ..inner.stats }, figures: state.figures.clone() }
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        self.gate.0.lock().unwrap().figures.clone()
-    }
-
-    fn resize(&self, limit: u64) -> bool {
-        self.inner.resize(limit)
-    }
-
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.inner.observe(observer);
-    }
-
-    fn health(&self) -> Health {
+    fn health(&self, _: Health) -> Health {
         self.gate.0.lock().unwrap().health.clone()
     }
 }

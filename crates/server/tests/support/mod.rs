@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use moneta_server::auth::Authenticator;
 use moneta_server::client_memory::ClientMemory;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{Admin, ByPolicy, ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
+use moneta_server::{Admin, ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
 use moneta_store::Clock;
 use moneta_store::model::ModelStore;
 
@@ -76,9 +76,9 @@ impl TestServer {
             ..NodeSettings::default()
         };
         let gate = Gate::default();
-        let store = GatedStore::new(ModelStore::new(Arc::clone(&clock), 1024 * 1024), gate.clone());
+        let store = GatedStore::layer(ModelStore::new(Arc::clone(&clock), 1024 * 1024), gate.clone());
         let node = Arc::new(Node::new(settings, clock, users));
-        let running = Server::start(config, ByPolicy::same(store), Arc::clone(&node), Box::new(|| ()))?;
+        let running = Server::start(config, Arc::new(store), Arc::clone(&node), Box::new(|| ()))?;
         Ok(Self { running, admin: None, node, gate })
     }
 

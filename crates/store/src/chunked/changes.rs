@@ -3,7 +3,7 @@
 use moneta_protocol::item::Item;
 use moneta_protocol::request::{Arithmetic, Delete, Retrieve, Write};
 
-use super::Shared;
+use super::Call;
 use super::draft::Draft;
 use super::reads::Found;
 use super::writes::Changing;
@@ -11,7 +11,7 @@ use crate::change::{self, Old, Removal, Version};
 use crate::error::{ErrorKind, StoreError};
 use crate::key::Key;
 use crate::outcome::{Deleted, Lookup, Number, Written};
-use crate::store::Tier;
+use crate::store::Store;
 
 /// The live item, as a change takes it.
 fn old(found: &Found) -> Option<Old<'_>> {
@@ -21,7 +21,7 @@ fn old(found: &Found) -> Option<Old<'_>> {
     }
 }
 
-impl<S: Tier + 'static> Shared<S> {
+impl<S: Store + 'static> Call<S> {
     pub(super) async fn change_value(
         &self,
         key: &Key<'_>,

@@ -4,15 +4,16 @@ use futures_util::future::join_all;
 use moneta_protocol::item::Item;
 use moneta_protocol::request::Retrieve;
 
-use super::Shared;
+use super::Call;
 use super::counters::bump as count;
 use super::layout::{self, HEAD_BYTES, Head};
 use crate::change::wins_recache;
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::outcome::{Lookup, Step};
+use crate::op::Op;
+use crate::outcome::{Lookup, Outcome, Step};
 use crate::steps::{end, found};
-use crate::store::Tier;
+use crate::store::Store;
 
 /// Pieces asked for at once: bounds what one read or write has under way, and is more than a mebibyte of default pieces.
 pub(super) const PIECES_AT_ONCE: u32 = 64;
@@ -37,7 +38,7 @@ impl From<Found> for Lookup {
     }
 }
 
-impl<S: Tier + 'static> Shared<S> {
+impl<S: Store + 'static> Call<S> {
     /// Any read a client can ask for.
     pub(super) async fn retrieve(&self, key: &Key<'_>, request: &Retrieve) -> Result<Lookup, StoreError> {
         if request.touch.is_some() {
@@ -65,7 +66,7 @@ impl<S: Tier + 'static> Shared<S> {
 
     /// The head under a key, and its entry, if it is of an epoch that may be read.
     pub(super) async fn find_head(&self, key: &Key<'_>, bump: bool) -> Result<Option<(Head, Vec<u8>)>, StoreError> {
-        let Lookup::Found(entry) = end(self.ask(key, bump)).await? else { return Ok(None) };
+        let Lookup::Found(entry) = end(self.ask(key, bump)).await.map(Outcome::lookup)? else { return Ok(None) };
         let Some(head) = Head::read(key.bytes, &entry.value) else {
             count(&self.counters.entries_foreign);
             return Ok(None);
@@ -91,7 +92,7 @@ impl<S: Tier + 'static> Shared<S> {
             let asked = numbers.clone().map(|number| self.ask_piece(key, head.token, number, bump));
             let pieces = join_all(asked.map(end)).await;
             for (number, piece) in numbers.zip(pieces) {
-                let Lookup::Found(entry) = piece? else { return Ok(self.broken()) };
+                let Lookup::Found(entry) = piece.map(Outcome::lookup)? else { return Ok(self.broken()) };
                 let Some(data) = layout::piece_data(key.bytes, head.token, number, &entry.value) else {
                     return Ok(self.broken());
                 };
@@ -108,17 +109,15 @@ impl<S: Tier + 'static> Shared<S> {
     }
 
     /// Begins to read a piece.
-    fn ask_piece(&self, key: &Key<'_>, token: u64, number: u32, bump: bool) -> Step<Lookup> {
+    fn ask_piece(&self, key: &Key<'_>, token: u64, number: u32, bump: bool) -> Step {
         let name = layout::piece_name(key.bytes, token, number);
         self.ask(&Key::new(name.as_bytes(), self.below.seed()), bump)
     }
 
     /// Begins to read an entry.
-    fn ask(&self, key: &Key<'_>, bump: bool) -> Step<Lookup> {
-        found(|mut seen| match bump {
-            true => self.below.get(key, &Retrieve::default(), &mut seen),
-            false => self.below.peek(key, &mut seen),
-        })
+    fn ask(&self, key: &Key<'_>, bump: bool) -> Step {
+        let read = Retrieve::default();
+        found(&self.below, &self.cx, key, if bump { Op::Read(&read) } else { Op::Peek })
     }
 }
 

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use moneta_protocol::item::ItemMeta;
 use parking_lot::Mutex;
 
-use super::Shared;
 use super::layout::{self, HEAD_BYTES};
 use super::reads::Found;
+use super::{Call, Chunked};
+use crate::component;
+use crate::context::Cx;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::outcome::Step;
 use crate::steps::start;
-use crate::store::{Cursor, Tier, Walked, Walking};
+use crate::store::Store;
+use crate::walk::{Cursor, Walked, Walking};
 
 /// Where a walk stands.
 #[derive(Default)]
@@ -39,38 +42,37 @@ struct Entry {
     size: usize,
 }
 
-/// Walks a batch of entries, in one call or, where items have to be waited for, in two.
-pub(super) fn walk<S: Tier + 'static>(
-    shared: &Arc<Shared<S>>,
-    cursor: &mut Cursor,
-    show: &mut dyn FnMut(&Walked<'_>),
-) -> Walking {
-    let mut walk: Box<Walk> = cursor.token.take().and_then(|token| token.downcast().ok()).unwrap_or_default();
-    if let Some(batch) = walk.waited.take() {
-        return walk.end_batch(&batch, cursor, show);
-    }
-    let mut entries = Vec::new();
-    let walking = shared.below.walk(&mut walk.below, &mut |entry| {
-        if !layout::is_piece_name(entry.key) {
-            entries.push(Entry { key: entry.key.to_vec(), size: entry.size });
+impl<S: Store + 'static> component::Walk for Chunked<S> {
+    /// Walks a batch of entries, in one call or, where items have to be waited for, in two.
+    fn walk(&self, cx: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        let mut walk: Box<Walk> = cursor.take().unwrap_or_default();
+        if let Some(batch) = walk.waited.take() {
+            return walk.end_batch(&batch, cursor, show);
         }
-    });
-    match walking {
-        Walking::More => {}
-        Walking::End => walk.is_last = true,
-        Walking::Wait(pending) => {
-            cursor.token = Some(walk);
-            return Walking::Wait(pending);
+        let Some(below) = self.shared.below.parts().walk else { return Walking::End };
+        let mut entries = Vec::new();
+        let walking = below.walk(cx, &mut walk.below, &mut |entry| {
+            if !layout::is_piece_name(entry.key) {
+                entries.push(Entry { key: entry.key.to_vec(), size: entry.size });
+            }
+        });
+        match walking {
+            Walking::More => {}
+            Walking::End => walk.is_last = true,
+            Walking::Wait(pending) => {
+                cursor.keep(walk);
+                return Walking::Wait(pending);
+            }
         }
-    }
-    let batch = Arc::new(Mutex::new(Vec::with_capacity(entries.len())));
-    let (shared, filled) = (Arc::clone(shared), Arc::clone(&batch));
-    match start(async move { shared.look_into(entries, &filled).await }) {
-        Step::Done(_) => walk.end_batch(&batch, cursor, show),
-        Step::Wait(pending) => {
-            walk.waited = Some(batch);
-            cursor.token = Some(walk);
-            Walking::Wait(pending)
+        let batch = Arc::new(Mutex::new(Vec::with_capacity(entries.len())));
+        let (call, filled) = (self.call_in(cx), Arc::clone(&batch));
+        match start(async move { call.look_into(entries, &filled).await }) {
+            Step::Done(_) => walk.end_batch(&batch, cursor, show),
+            Step::Wait(pending) => {
+                walk.waited = Some(batch);
+                cursor.keep(walk);
+                Walking::Wait(pending)
+            }
         }
     }
 }
@@ -89,12 +91,12 @@ impl Walk {
         if self.is_last {
             return Walking::End;
         }
-        cursor.token = Some(self);
+        cursor.keep(self);
         Walking::More
     }
 }
 
-impl<S: Tier + 'static> Shared<S> {
+impl<S: Store + 'static> Call<S> {
     /// Reads items. One that cannot be read is left out, as a miss would be.
     async fn look_into(&self, entries: Vec<Entry>, batch: &Mutex<Vec<Shown>>) -> Result<(), StoreError> {
         for entry in entries {

@@ -1,21 +1,24 @@
 //! Storing and deleting items, with the key's lock held and its epoch in doubt until the end.
 
+use std::future::Future;
+
 use futures_util::future::{join, join_all};
 use moneta_protocol::item::ItemRef;
 use moneta_protocol::request::{Delete, Write};
 
+use super::Call;
 use super::counters::bump;
 use super::draft::Draft;
 use super::epochs::Epochs;
 use super::layout;
 use super::reads::{Found, PIECES_AT_ONCE};
-use super::{Chunked, Shared};
 use crate::change;
 use crate::error::StoreError;
 use crate::key::{Key, OwnedKey};
-use crate::outcome::{Deleted, Step, Written};
-use crate::steps::{end, start};
-use crate::store::{Install, Tier};
+use crate::op::{Op, Put};
+use crate::outcome::{Deleted, Outcome, Step, Written};
+use crate::steps::{begin, delete, end};
+use crate::store::{Store, Unseen};
 use crate::stripes::Held;
 
 /// Ends the epoch of a key unless it is dispelled: nobody waited to the end of what was begun in it, or it failed.
@@ -46,41 +49,38 @@ impl Changing<'_> {
     }
 }
 
-impl<S: Tier + 'static> Chunked<S> {
-    pub(super) fn write(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        let shared = &self.shared;
-        let item_max = shared.config.item_max;
+impl<S: Store + 'static> Call<S> {
+    pub(super) fn write(self, key: &Key<'_>, value: &[u8], request: &Write) -> Step {
+        let item_max = self.config.item_max;
         if change::needs_old(request) || value.len() > item_max {
-            let (this, key, value, request) = (self.clone(), OwnedKey::of(key), value.to_vec(), *request);
-            return start(async move { this.shared.change_value(&key.key(), &value, &request).await });
+            let (key, value, request) = (OwnedKey::of(key), value.to_vec(), *request);
+            return begin(async move { self.change_value(&key.key(), &value, &request).await });
         }
-        match change::write(None, value, request, shared.clock.now(), item_max) {
-            Ok(version) => self.store_whole(key, &version.item(), Install::Set),
-            Err(written) => Step::done(written),
+        match change::write(None, value, request, self.clock.now(), item_max) {
+            Ok(version) => self.store_whole(key, &version.item(), Put::Any),
+            Err(written) => Step::ended(written),
         }
     }
 
-    pub(super) fn store_whole(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        let shared = &self.shared;
-        if item.value.len() > shared.config.item_max {
-            let (this, key) = (self.clone(), OwnedKey::of(key));
-            return start(async move { this.shared.refuse(&key.key(), Written::TooLarge).await });
+    pub(super) fn store_whole(self, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Step {
+        let owned = OwnedKey::of(key);
+        if item.value.len() > self.config.item_max {
+            return begin(async move { self.refuse(&owned.key(), Written::TooLarge).await });
         }
-        let draft = Draft::new(key, item.meta, &item.value, &shared.config);
-        let (this, key) = (self.clone(), OwnedKey::of(key));
-        start(async move {
-            let (shared, key) = (&this.shared, key.key());
-            let mut changing = shared.change(&key).await;
-            if how == Install::Replace && !shared.is_live(&key, &mut changing).await? {
+        let draft = Draft::new(key, item.meta, &item.value, &self.config);
+        begin(async move {
+            let key = owned.key();
+            let mut changing = self.change(&key).await;
+            if how == Put::Present && !self.is_live(&key, &mut changing).await? {
                 changing.settle();
                 return Ok(Written::NotStored);
             }
-            shared.put(&key, draft, changing).await
+            self.put(&key, draft, changing).await
         })
     }
 }
 
-impl<S: Tier + 'static> Shared<S> {
+impl<S: Store + 'static> Call<S> {
     /// Begins a change.
     pub(super) async fn change(&self, key: &Key<'_>) -> Changing<'_> {
         let doubt = Doubt { epochs: &self.epochs, hash: key.hash };
@@ -130,14 +130,14 @@ impl<S: Tier + 'static> Shared<S> {
         let cas = self.cas(draft.meta().cas);
         let written = if draft.meta().expiry.is_dead(self.clock.now()) {
             // Dead from the start: what it replaces is gone.
-            end(self.below.delete(key, &Delete::default())).await?;
+            delete(&self.below, &self.cx, key).await?;
             Written::Stored { cas }
         } else {
             let write = draft.write();
             match self.put_pieces(std::mem::take(&mut draft.pieces), &write).await? {
                 Written::Stored { .. } => {
                     let entry = draft.seal(key, cas, changing.epoch);
-                    end(self.below.set(key, &entry, &write)).await?
+                    self.write_entry(key, &entry, &write).await?
                 }
                 refused => refused,
             }
@@ -145,7 +145,7 @@ impl<S: Tier + 'static> Shared<S> {
         let written = match written {
             Written::Stored { .. } => Written::Stored { cas },
             refused => {
-                end(self.below.delete(key, &Delete::default())).await?;
+                delete(&self.below, &self.cx, key).await?;
                 refused
             }
         };
@@ -156,11 +156,10 @@ impl<S: Tier + 'static> Shared<S> {
     /// Stores pieces; the first that is not stored is the answer.
     async fn put_pieces(&self, pieces: Vec<(String, Vec<u8>)>, write: &Write) -> Result<Written, StoreError> {
         for pieces in pieces.chunks(PIECES_AT_ONCE as usize) {
-            let set = |(name, entry): &(String, Vec<u8>)| {
-                let name = Key::new(name.as_bytes(), self.below.seed());
-                end(self.below.set(&name, entry, write))
+            let write = |(name, entry): &(String, Vec<u8>)| {
+                self.write_entry(&Key::new(name.as_bytes(), self.below.seed()), entry, write)
             };
-            for written in join_all(pieces.iter().map(set)).await {
+            for written in join_all(pieces.iter().map(write)).await {
                 match written? {
                     Written::Stored { .. } => bump(&self.counters.pieces_written),
                     refused => return Ok(refused),
@@ -170,10 +169,27 @@ impl<S: Tier + 'static> Shared<S> {
         Ok(Written::Stored { cas: 0 })
     }
 
+    /// Begins to write an entry below, at once; the future is its end.
+    fn write_entry(
+        &self,
+        key: &Key<'_>,
+        entry: &[u8],
+        write: &Write,
+    ) -> impl Future<Output = Result<Written, StoreError>> + use<S> {
+        let step = self.below.call(&self.cx, key, Op::Write(entry, write), &mut Unseen);
+        async move { end(step).await.map(Outcome::written) }
+    }
+
+    /// Begins to delete an entry below, at once; the future is its end.
+    fn delete_entry(&self, key: &Key<'_>) -> impl Future<Output = Result<Deleted, StoreError>> + use<S> {
+        let step = self.below.call(&self.cx, key, Op::Delete(&Delete::default()), &mut Unseen);
+        async move { end(step).await.map(Outcome::deleted) }
+    }
+
     /// Leaves nothing under the key, and answers a write that is not done.
     pub(super) async fn refuse(&self, key: &Key<'_>, written: Written) -> Result<Written, StoreError> {
         let changing = self.change(key).await;
-        end(self.below.delete(key, &Delete::default())).await?;
+        delete(&self.below, &self.cx, key).await?;
         changing.settle();
         Ok(written)
     }
@@ -190,14 +206,13 @@ impl<S: Tier + 'static> Shared<S> {
     /// Deletes head and pieces, and ends the change.
     pub(super) async fn drop_all(&self, key: &Key<'_>, changing: Changing<'_>) -> Result<Deleted, StoreError> {
         let head = self.find_head(key, false).await?.map(|(head, _)| head);
-        let (seed, delete) = (self.below.seed(), Delete::default());
+        let seed = self.below.seed();
         let pieces = head
             .filter(|head| head.length <= self.config.item_max as u64)
             .into_iter()
             .flat_map(|head| (0..head.pieces()).map(move |number| layout::piece_name(key.bytes, head.token, number)));
-        let pieces: Vec<_> =
-            pieces.map(|name| end(self.below.delete(&Key::new(name.as_bytes(), seed), &delete))).collect();
-        let (deleted, pieces) = join(end(self.below.delete(key, &delete)), join_all(pieces)).await;
+        let pieces: Vec<_> = pieces.map(|name| self.delete_entry(&Key::new(name.as_bytes(), seed))).collect();
+        let (deleted, pieces) = join(self.delete_entry(key), join_all(pieces)).await;
         deleted?;
         changing.settle();
         // An item of which a piece was gone was none. What became of the others matters to nobody: no head names them.

@@ -6,9 +6,10 @@ use moneta_protocol::item::{Expiry, Item, ItemMeta};
 use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 
 use crate::number::parse_number;
+use crate::op::Put;
 use crate::outcome::{Deleted, Number, Written};
 use crate::stats::StoreStats;
-use crate::store::{Install, Walked};
+use crate::walk::Walked;
 
 /// What the map holds under a key.
 #[derive(Clone, Debug)]
@@ -286,12 +287,12 @@ impl State {
     }
 
     /// Stores an item handed over whole.
-    pub(super) fn install(&mut self, key: &[u8], item: Item, how: Install) -> Written {
+    pub(super) fn install(&mut self, key: &[u8], item: Item, how: Put) -> Written {
         if item.value.len() > self.value_max {
             self.items.remove(key);
             return Written::TooLarge;
         }
-        if how == Install::Replace && self.live(key).is_err() {
+        if how == Put::Present && self.live(key).is_err() {
             return Written::NotStored;
         }
         let Item { meta, value } = item;

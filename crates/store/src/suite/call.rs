@@ -8,10 +8,12 @@ use std::thread::Thread;
 use moneta_protocol::item::{Item, ItemRef};
 
 use super::operation::Operation;
+use crate::calls::Calls;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
-use crate::store::{Cursor, Store, Walked, Walking};
+use crate::store::Store;
+use crate::walk::{Cursor, Walked, Walking};
 
 /// What a store made of an operation on a key.
 #[derive(Debug)]

@@ -22,8 +22,9 @@ use super::operation::{Operation, Payload};
 use super::{START, SuiteConfig};
 use crate::key::Key;
 use crate::outcome::{Deleted, Number, Written};
-use crate::store::{Cursor, Store};
+use crate::store::Store;
 use crate::time::Clock;
+use crate::walk::Cursor;
 
 /// Operations of each thread.
 const STEPS: u64 = 4000;
@@ -262,7 +263,7 @@ impl<'a, S: Store> Worker<'a, S> {
         let mut cursor = Cursor::default();
         let mut shown = HashSet::new();
         let mut twice = Vec::new();
-        let mut show = |item: &crate::store::Walked<'_>| {
+        let mut show = |item: &crate::walk::Walked<'_>| {
             if item.key.starts_with(b"still ") && !shown.insert(item.key.to_vec()) {
                 twice.push(item.key.to_vec());
             }

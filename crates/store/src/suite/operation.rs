@@ -46,14 +46,14 @@ impl Payload {
 /// One step. Keys are numbers into the sequence's table of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// [`crate::Store::get`].
+    /// [`crate::Calls::get`].
     Get {
         /// Which key.
         key: usize,
         /// Its options.
         request: Retrieve,
     },
-    /// [`crate::Store::set`].
+    /// [`crate::Calls::set`].
     Set {
         /// Which key.
         key: usize,
@@ -64,7 +64,7 @@ pub enum Operation {
         /// The CAS value to compare with.
         compare: Option<CasChoice>,
     },
-    /// [`crate::Store::delete`].
+    /// [`crate::Calls::delete`].
     Delete {
         /// Which key.
         key: usize,
@@ -73,7 +73,7 @@ pub enum Operation {
         /// The CAS value to compare with.
         compare: Option<CasChoice>,
     },
-    /// [`crate::Store::arithmetic`].
+    /// [`crate::Calls::arithmetic`].
     Arithmetic {
         /// Which key.
         key: usize,
@@ -82,17 +82,17 @@ pub enum Operation {
         /// The CAS value to compare with.
         compare: Option<CasChoice>,
     },
-    /// [`crate::Store::peek`], which every operation on a key ends with anyway.
+    /// [`crate::Calls::peek`], which every operation on a key ends with anyway.
     Peek {
         /// Which key.
         key: usize,
     },
-    /// [`crate::Store::prefetch`], which must have no effect that can be seen.
+    /// [`crate::Store::announce`], which must have no effect that can be seen.
     Prefetch {
         /// Which keys.
         keys: Vec<usize>,
     },
-    /// [`crate::Store::flush`].
+    /// [`crate::Calls::flush`].
     Flush {
         /// When.
         delay: Exptime,
@@ -111,7 +111,7 @@ pub enum Operation {
     WalkOn,
     /// A whole walk, and a look at the gauges.
     WalkAll,
-    /// [`crate::Store::resize`] to that many percent of the memory it was made with.
+    /// [`crate::Calls::resize`] to that many percent of the memory it was made with.
     Resize {
         /// 1 to 100.
         percent: u64,

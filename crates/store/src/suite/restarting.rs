@@ -1,20 +1,24 @@
 //! Stores that end in the middle of a sequence and come back with what they kept.
 
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_protocol::request::Exptime;
 
 use super::{Options, SuiteConfig, run_with};
+use crate::calls::Calls;
+use crate::component::{self, Component, Flush, Health, Observe, Observer, Parts, Report, Resize, Walk};
+use crate::context::Cx;
 use crate::key::Key;
 use crate::key_hash::KeyHash;
-use crate::outcome::{Deleted, Lookup, Number, Step, Written};
-use crate::stats::StoreStats;
-use crate::store::{Cursor, Observer, Store, Visit, Walked, Walking};
+use crate::op::Op;
+use crate::outcome::Step;
+use crate::reactor::Reactors;
+use crate::store::{Store, Visit};
 use crate::time::Clock;
+use crate::walk::{Cursor, Walked, Walking};
 
 /// What keeps what a store has when the store itself ends.
-pub trait Restarting {
+pub trait Restarting: Send {
     /// The store.
     type Store: Store;
 
@@ -38,7 +42,7 @@ pub fn run_restarting<R: Restarting>(make: impl Fn(SuiteConfig, Arc<Clock>) -> R
     let make = |config, clock| {
         let mut rig = make(config, clock);
         let store = Some(rig.start());
-        Held { rig: RefCell::new(rig), store: RefCell::new(store) }
+        Held { rig: Mutex::new(rig), store: RwLock::new(store) }
     };
     let options = Options { restarts: true, ..options };
     run_with(make, |_| std::thread::park(), Held::restart, options);
@@ -46,74 +50,93 @@ pub fn run_restarting<R: Restarting>(make: impl Fn(SuiteConfig, Arc<Clock>) -> R
 
 /// A store that another one can take the place of.
 struct Held<R: Restarting> {
-    rig: RefCell<R>,
-    store: RefCell<Option<R::Store>>,
+    rig: Mutex<R>,
+    store: RwLock<Option<R::Store>>,
 }
 
 impl<R: Restarting> Held<R> {
     fn restart(&self, kill: bool) {
-        let mut rig = self.rig.borrow_mut();
-        let ended = self.store.borrow_mut().take().expect("it was started");
+        let mut rig = self.rig.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        let ended = store.take().expect("it was started");
         if kill {
             rig.kill(ended);
         } else {
             rig.stop(ended);
         }
-        *self.store.borrow_mut() = Some(rig.start());
+        *store = Some(rig.start());
     }
 
     fn with<T>(&self, ask: impl FnOnce(&R::Store) -> T) -> T {
-        ask(self.store.borrow().as_ref().expect("it was started"))
+        ask(self.store.read().unwrap_or_else(PoisonError::into_inner).as_ref().expect("it was started"))
     }
 }
 
 impl<R: Restarting> Store for Held<R> {
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        self.with(|store| store.call(cx, key, op, out))
+    }
+
+    fn announce(&self, keys: &[Key<'_>]) {
+        self.with(|store| store.announce(keys));
+    }
+
     fn seed(&self) -> KeyHash {
         self.with(Store::seed)
     }
+}
 
-    fn prefetch(&self, keys: &[Key<'_>]) {
-        self.with(|store| store.prefetch(keys));
+impl<R: Restarting> Component for Held<R> {
+    fn parts(&self) -> Parts<'_> {
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: Some(self), observe: Some(self) }
     }
 
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.with(|store| store.get(key, request, visitor))
+    fn attach(&self, worker: &mut Reactors) {
+        self.with(|store| component::attach(store, worker));
     }
 
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        self.with(|store| store.set(key, value, request))
+    fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
+        self.with(|store| component::report(store, cx))
     }
 
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        self.with(|store| store.delete(key, request))
+    fn health(&self, _: Vec<Health>) -> Health {
+        self.with(|store| component::health(store))
     }
 
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        self.with(|store| store.arithmetic(key, request))
+    fn close(&self) {
+        self.with(|store| component::close(store));
+    }
+}
+
+impl<R: Restarting> Walk for Held<R> {
+    fn walk(&self, _: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        self.with(|store| Calls::walk(store, cursor, show))
+    }
+}
+
+impl<R: Restarting> Flush for Held<R> {
+    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        self.with(|store| component::flush(store, cx, delay))
     }
 
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.with(|store| store.peek(key, visitor))
+    fn pending(&self) -> Option<u32> {
+        self.with(|store| store.parts().flush.and_then(Flush::pending))
     }
 
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        self.with(|store| store.flush(delay))
+    fn lag(&self) -> u32 {
+        self.with(|store| store.parts().flush.map_or(0, Flush::lag))
     }
+}
 
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.with(|store| store.walk(cursor, show))
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.with(Store::stats)
-    }
-
+impl<R: Restarting> Resize for Held<R> {
     fn resize(&self, limit: u64) -> bool {
-        self.with(|store| store.resize(limit))
+        self.with(|store| Calls::resize(store, limit))
     }
+}
 
+impl<R: Restarting> Observe for Held<R> {
     fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.with(|store| store.observe(observer));
+        self.with(|store| Calls::observe(store, observer));
     }
 }
 
@@ -125,7 +148,7 @@ mod tests {
     /// The model, which may forget everything when it is killed.
     struct Rig {
         kept: Option<ModelStore>,
-        make: Box<dyn Fn() -> ModelStore>,
+        make: Box<dyn Fn() -> ModelStore + Send>,
         forgets: bool,
     }
 

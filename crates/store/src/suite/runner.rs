@@ -14,10 +14,12 @@ use super::compare::Comparison;
 use super::operation::Operation;
 use super::walking::Walk;
 use super::{Mode, Options};
+use crate::calls::Calls;
+use crate::component::{Observer, RemovalCause, Removed};
 use crate::key::Key;
 use crate::model::ModelStore;
 use crate::outcome::{Deleted, Written};
-use crate::store::{Departed, Departure, Observer, Store};
+use crate::store::Store;
 use crate::time::Clock;
 
 /// Against hangs only: a shrink of the suite's few megabytes takes milliseconds.
@@ -70,12 +72,12 @@ impl Kept {
 
 /// Keeps what a store reports of items that left by themselves.
 #[derive(Default)]
-struct Departures(Mutex<Vec<(Vec<u8>, Expiry, Departure)>>);
+struct Departures(Mutex<Vec<(Vec<u8>, Expiry, RemovalCause)>>);
 
 impl Observer for Departures {
-    fn departed(&self, item: &Departed<'_>) {
+    fn removed(&self, item: &Removed<'_>) {
         let mut departures = self.0.lock();
-        departures.push((item.key.to_vec(), item.meta.expiry, item.why));
+        departures.push((item.key.to_vec(), item.meta.expiry, item.cause));
     }
 }
 
@@ -129,7 +131,7 @@ impl<'a, S: Store> Runner<'a, S> {
         match operation {
             Operation::Prefetch { keys } => {
                 let keys: Vec<_> = keys.iter().map(|key| self.key(*key)).collect();
-                self.driven.store.prefetch(&keys);
+                self.driven.store.announce(&keys);
             }
             Operation::Flush { delay } => {
                 self.driven.finish(self.driven.store.flush(*delay))?;
@@ -331,8 +333,8 @@ impl<'a, S: Store> Runner<'a, S> {
         let mut departures = self.departures.0.lock();
         for (key, expiry, why) in departures.drain(..) {
             let wrong = match why {
-                Departure::Evicted => self.options.mode == Mode::Exact,
-                Departure::Expired => !expiry.is_dead(self.clock.now()),
+                RemovalCause::Evicted => self.options.mode == Mode::Exact,
+                RemovalCause::Expired => !expiry.is_dead(self.clock.now()),
             };
             if wrong {
                 return Err(format!("reported b\"{}\" of {expiry:?} as {why:?}", key.escape_ascii()));

@@ -7,7 +7,8 @@ use moneta_protocol::item::ItemMeta;
 use super::Mode;
 use super::call::Outcome;
 use super::runner::Runner;
-use crate::store::{Cursor, Store};
+use crate::store::Store;
+use crate::walk::Cursor;
 
 /// Batches after which a walk over at most some thousand keys is taken to be endless.
 const BATCHES_MAX: usize = 1_000_000;

@@ -3,14 +3,16 @@
 use moneta_protocol::item::{Item, ItemMeta, ItemRef};
 use moneta_protocol::request::{Arithmetic, Delete, Retrieve, Write};
 
+use super::Call;
 use super::keep::{Admitted, Origin};
-use super::{Policy, Shared, Tiered};
-use crate::change::{self, Old, Removal};
+use crate::change::{self, Content, Old, Removal, Version};
+use crate::context::Policy;
 use crate::error::{ErrorKind, StoreError};
 use crate::key::{Key, OwnedKey};
+use crate::op::{Op, Put};
 use crate::outcome::{Deleted, Lookup, Number, Step, Written};
-use crate::steps::{end, found, start};
-use crate::store::Tier;
+use crate::steps::{begin, end, find};
+use crate::store::{Store, Unseen};
 use crate::stripes::Held;
 
 /// The newest copy of a key.
@@ -31,31 +33,54 @@ impl Newest {
     }
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
+impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     /// `incr` and `decr`.
-    pub(super) fn compute(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
-        start(async move { this.change_number(&key.key(), &request).await })
+    pub(super) fn compute(self, key: &Key<'_>, request: &Arithmetic) -> Step {
+        let (kept, key, request) = (self.kept(), OwnedKey::of(key), *request);
+        begin(async move { kept.call().change_number(&key.key(), &request).await })
+    }
+
+    /// Stores a whole item, as it is.
+    pub(super) fn put(self, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Step {
+        let (kept, key, meta, value) = (self.kept(), OwnedKey::of(key), item.meta, item.value.to_vec());
+        begin(async move { kept.call().put_whole(&key.key(), meta, &value, how).await })
+    }
+
+    async fn put_whole(self, key: &Key<'_>, meta: ItemMeta, value: &[u8], how: Put) -> Result<Written, StoreError> {
+        let _held = self.lock(key).await;
+        let flushed = self.shared.is_flush_past();
+        let origin = match how {
+            Put::Any => Origin::Blind,
+            Put::Present => {
+                let newest = self.newest(key).await?;
+                if newest.live(self.shared.clock.now()).is_none() {
+                    return Ok(Written::NotStored);
+                }
+                Origin::Newest
+            }
+        };
+        let version = Version::of(&meta, Content::whole(value));
+        self.keep(key, &version, Admitted::Unasked, origin, flushed).await
     }
 
     /// A read that changes the item, or may. `seen`: the item's meta data before this very request was counted as a read.
-    pub(super) fn change_by_read(&self, key: &Key<'_>, request: &Retrieve, seen: Option<ItemMeta>) -> Step<Lookup> {
-        let (this, key, request) = (self.clone(), OwnedKey::of(key), *request);
-        start(async move { this.read_and_change(&key.key(), &request, seen).await })
+    pub(super) fn change_by_read(self, key: &Key<'_>, request: &Retrieve, seen: Option<ItemMeta>) -> Step {
+        let (kept, key, request) = (self.kept(), OwnedKey::of(key), *request);
+        begin(async move { kept.call().read_and_change(&key.key(), &request, seen).await })
     }
 
     pub(super) async fn change_value(
-        &self,
+        self,
         key: &Key<'_>,
         value: &[u8],
         request: &Write,
         admitted: Admitted,
     ) -> Result<Written, StoreError> {
         let shared = &self.shared;
-        let _held = shared.lock(key).await;
+        let _held = self.lock(key).await;
         let flushed = shared.is_flush_past();
         let blind = !change::needs_old(request);
-        let newest = if blind { Newest::default() } else { shared.newest(key).await? };
+        let newest = if blind { Newest::default() } else { self.newest(key).await? };
         let now = shared.clock.now();
         match change::write(newest.live(now).as_ref(), value, request, now, shared.item_max) {
             Ok(version) => {
@@ -64,23 +89,23 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             }
             Err(Written::TooLarge) => {
                 let _ = end(self.drop_above(key)).await;
-                shared.drop_below(key).await?;
+                self.drop_below(key).await?;
                 Ok(Written::TooLarge)
             }
             Err(written) => Ok(written),
         }
     }
 
-    pub(super) async fn change_by_delete(&self, key: &Key<'_>, request: &Delete) -> Result<Deleted, StoreError> {
+    pub(super) async fn change_by_delete(self, key: &Key<'_>, request: &Delete) -> Result<Deleted, StoreError> {
         let shared = &self.shared;
-        let _held = shared.lock(key).await;
+        let _held = self.lock(key).await;
         let flushed = shared.is_flush_past();
-        let newest = shared.newest(key).await?;
+        let newest = self.newest(key).await?;
         let now = shared.clock.now();
         let version = match change::delete(newest.live(now).as_ref(), request, now) {
             Ok(Removal::Rewrite(version)) => version,
             Ok(Removal::Remove) => {
-                let below = shared.change_below(key, shared.lower.delete(key, &Delete::default())).await;
+                let below = self.delete_below(key).await;
                 end(self.deleted(key, below)).await?;
                 return Ok(Deleted::Deleted);
             }
@@ -93,11 +118,11 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         }
     }
 
-    async fn change_number(&self, key: &Key<'_>, request: &Arithmetic) -> Result<Number, StoreError> {
+    async fn change_number(self, key: &Key<'_>, request: &Arithmetic) -> Result<Number, StoreError> {
         let shared = &self.shared;
-        let _held = shared.lock(key).await;
+        let _held = self.lock(key).await;
         let flushed = shared.is_flush_past();
-        let newest = shared.newest(key).await?;
+        let newest = self.newest(key).await?;
         let now = shared.clock.now();
         let computed = match change::arithmetic(newest.live(now).as_ref(), request, now) {
             Ok(computed) => computed,
@@ -112,15 +137,15 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
 
     /// A read under the key's lock, with whatever it changes.
     pub(super) async fn read_and_change(
-        &self,
+        self,
         key: &Key<'_>,
         request: &Retrieve,
         seen: Option<ItemMeta>,
     ) -> Result<Lookup, StoreError> {
         let shared = &self.shared;
-        let _held = shared.lock(key).await;
+        let _held = self.lock(key).await;
         let flushed = shared.is_flush_past();
-        let newest = shared.newest(key).await?;
+        let newest = self.newest(key).await?;
         let now = shared.clock.now();
         let mut old = newest.live(now);
         if let (Some(old), Some(seen)) = (&mut old, seen)
@@ -156,19 +181,19 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     }
 
     /// What a read does besides, if it changes nothing.
-    async fn count_read(&self, key: &Key<'_>, newest: &Newest, request: &Retrieve) {
+    async fn count_read(self, key: &Key<'_>, newest: &Newest, request: &Retrieve) {
         let Some(item) = newest.item.as_ref() else { return };
         let shared = &self.shared;
         if !newest.below {
             let plain = Retrieve { bump: request.bump, ..Retrieve::default() };
-            let above = end(shared.upper.get(key, &plain, &mut |_: &ItemRef<'_>| ())).await;
+            let above = end(shared.upper.call(self.cx, key, Op::Read(&plain), &mut Unseen)).await;
             let _ = shared.counted(above);
             return;
         }
         if request.bump {
-            shared.lower.note_hit(key);
+            let _ = shared.lower.call(self.cx, key, Op::NoteHit, &mut Unseen);
         }
-        if self.policy == Policy::Online && self.promotes(&item.meta) {
+        if self.cx.policy() == Policy::Online && self.promotes(&item.meta) {
             self.bring_up(key, &item.as_ref(), request).await;
         }
     }
@@ -184,20 +209,20 @@ fn unexpected(written: Written) -> StoreError {
     StoreError::new(kind, context)
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
-    pub(super) async fn lock(&self, key: &Key<'_>) -> Held<'_> {
-        self.stripes.lock(key.hash, &self.counters.key_waits).await
+impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
+    pub(super) async fn lock(self, key: &Key<'_>) -> Held<'a> {
+        self.shared.stripes.lock(key.hash, &self.shared.counters.key_waits).await
     }
 
     /// The newest copy of a key. The caller holds its lock, so it stays the newest.
-    async fn newest(&self, key: &Key<'_>) -> Result<Newest, StoreError> {
-        let above = end(found(|mut seen| self.upper.peek(key, &mut seen))).await;
-        let expired = match self.counted(above) {
+    async fn newest(self, key: &Key<'_>) -> Result<Newest, StoreError> {
+        let above = find(&self.shared.upper, self.cx, key, Op::Peek).await;
+        let expired = match self.shared.counted(above) {
             Ok(Lookup::Found(item)) => return Ok(Newest { item: Some(item), expired: false, below: false }),
             Ok(above) => above == Lookup::Miss { expired: true },
             Err(_) => false,
         };
-        match end(found(|mut seen| self.lower.peek(key, &mut seen))).await {
+        match find(&self.shared.lower, self.cx, key, Op::Peek).await {
             Ok(Lookup::Found(item)) => Ok(Newest { item: Some(item), expired: false, below: true }),
             Ok(below) => {
                 Ok(Newest { expired: expired || below == Lookup::Miss { expired: true }, ..Newest::default() })

@@ -5,47 +5,89 @@
 //! or promotes a key looks at the clock before and after, and a change that the moment fell into is taken back whole, as one
 //! made before it. A lower tier with a clock of its own may come to the moment later: nothing goes up until it has.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moneta_protocol::item::Expiry;
-use moneta_protocol::request::{Delete, Exptime};
+use moneta_protocol::request::Exptime;
 
 use super::counters::bump;
-use super::{Shared, Tiered};
+use super::{Call, Kept, Shared, Tiered};
+use crate::component::{self, Flush};
+use crate::context::Cx;
 use crate::error::{ErrorKind, StoreError};
 use crate::key::Key;
-use crate::steps::end;
-use crate::store::Tier;
+use crate::outcome::Step;
+use crate::steps::{delete, end, start};
+use crate::store::Store;
 
-impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
-    /// Takes over a delayed flush that the lower tier remembers from before this process.
-    pub(super) fn take_over_flush(&self) {
-        if let Some(moment) = self.lower.pending_flush().filter(|moment| *moment > self.clock.now()) {
-            self.flush_at.store(moment, Ordering::Relaxed);
-            let _ = self.upper.flush(Exptime(i64::from(moment))).now();
-        }
+impl<U: Store + 'static, L: Store + 'static> Flush for Tiered<U, L> {
+    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        let kept = Kept { shared: Arc::clone(&self.0), cx: cx.clone() };
+        start(async move { kept.call().flush(delay).await })
     }
 
+    fn pending(&self) -> Option<u32> {
+        let moment = self.0.flush_at.load(Ordering::Relaxed);
+        (moment != u32::MAX && moment > self.0.clock.now()).then_some(moment)
+    }
+
+    fn lag(&self) -> u32 {
+        self.0.flush_lag
+    }
+}
+
+impl<U: Store + 'static, L: Store + 'static> Shared<U, L> {
+    /// Takes over a delayed flush that the lower tier remembers from before this process.
+    pub(super) fn take_over_flush(&self) {
+        let pending = self.lower.parts().flush.and_then(Flush::pending);
+        if let Some(moment) = pending.filter(|moment| *moment > self.clock.now()) {
+            self.flush_at.store(moment, Ordering::Relaxed);
+            let _ = component::flush(&self.upper, &Cx::outside(), Exptime(i64::from(moment))).now();
+        }
+    }
+}
+
+impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     /// Flushes both tiers, now or later.
-    pub(super) async fn flush(&self, delay: Exptime) -> Result<(), StoreError> {
-        let _all = self.stripes.lock_all().await;
-        let now = self.clock.now();
+    async fn flush(self, delay: Exptime) -> Result<(), StoreError> {
+        let shared = self.shared;
+        let _all = shared.stripes.lock_all().await;
+        let now = shared.clock.now();
         let moment = Expiry::resolve(delay, now).0;
         let waits = moment > now;
         // The tiers are asked one after the other and must not come to different moments.
         let exact = i64::from(moment);
         let delay = if waits && exact > Exptime::RELATIVE_MAX { Exptime(exact) } else { delay };
         // The upper one first: given up half way, the flush leaves above nothing that is not below.
-        end(self.upper.flush(delay)).await?;
-        self.flush_at.store(if waits { moment } else { u32::MAX }, Ordering::Relaxed);
-        match end(self.lower.flush(delay)).await {
+        end(component::flush(&shared.upper, self.cx, delay)).await?;
+        shared.flush_at.store(if waits { moment } else { u32::MAX }, Ordering::Relaxed);
+        match end(component::flush(&shared.lower, self.cx, delay)).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
             outcome => outcome,
         }
     }
+
+    /// Takes back a change that a delayed flush fell into. The caller holds the key's lock; `flushed` is what
+    /// [`Shared::is_flush_past`] said when it got it.
+    pub(super) async fn take_back_if_flushed(self, key: &Key<'_>, flushed: bool) -> Result<(), StoreError> {
+        let shared = self.shared;
+        if shared.is_flush_past() == flushed {
+            return Ok(());
+        }
+        let _ = end(self.drop_above(key)).await;
+        match delete(&shared.lower, self.cx, key).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            Err(error) => {
+                bump(&shared.counters.lower_failures);
+                Err(error)
+            }
+        }
+    }
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
+impl<U, L> Shared<U, L> {
     /// Whether the moment of a delayed flush has come.
     pub(super) fn is_flush_past(&self) -> bool {
         self.clock.now() >= self.flush_at.load(Ordering::Relaxed)
@@ -55,25 +97,5 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
     pub(super) fn is_flush_late(&self) -> bool {
         let since = self.clock.now().checked_sub(self.flush_at.load(Ordering::Relaxed));
         since.is_some_and(|since| since < self.flush_lag)
-    }
-}
-
-impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
-    /// Takes back a change that a delayed flush fell into. The caller holds the key's lock; `flushed` is what
-    /// [`Shared::is_flush_past`] said when it got it.
-    pub(super) async fn take_back_if_flushed(&self, key: &Key<'_>, flushed: bool) -> Result<(), StoreError> {
-        let shared = &self.shared;
-        if shared.is_flush_past() == flushed {
-            return Ok(());
-        }
-        let _ = end(self.drop_above(key)).await;
-        match end(shared.lower.delete(key, &Delete::default())).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
-            Err(error) => {
-                bump(&shared.counters.lower_failures);
-                Err(error)
-            }
-        }
     }
 }

@@ -1,16 +1,19 @@
 //! Storing a version in both tiers, the lower first. The caller holds the key's lock.
 
+use std::sync::Arc;
+
 use moneta_protocol::item::{ItemMeta, ItemRef};
 use moneta_protocol::request::Delete;
 
 use super::counters::bump;
-use super::{Shared, Tiered};
+use super::{Call, Shared};
 use crate::change::Version;
 use crate::error::{ErrorKind, StoreError};
 use crate::key::Key;
-use crate::outcome::{Deleted, Step, Written};
+use crate::op::{Op, Put};
+use crate::outcome::{Deleted, Outcome, Step, Written};
 use crate::steps::end;
-use crate::store::{Install, Tier};
+use crate::store::{Store, Unseen};
 
 /// What an item takes of a device besides key and value, about: a record's header.
 pub(super) const HEADER_BYTES: usize = 24;
@@ -37,28 +40,28 @@ pub(super) enum Origin {
 
 /// A change that the lower tier has been told of and the upper one has not. If it is given up there (its client left), the
 /// upper tier is to forget the key: what it has may be old by then.
-struct HalfDone<'a, U: Tier + 'static, L: Tier + 'static> {
-    shared: &'a Shared<U, L>,
+struct HalfDone<'a, U: Store + 'static, L: Store + 'static> {
+    call: Call<'a, U, L>,
     key: Key<'a>,
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> HalfDone<'_, U, L> {
+impl<U: Store + 'static, L: Store + 'static> HalfDone<'_, U, L> {
     /// The change goes on to the upper tier, without a wait.
     fn go_on(self) {
         std::mem::forget(self);
     }
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Drop for HalfDone<'_, U, L> {
+impl<U: Store + 'static, L: Store + 'static> Drop for HalfDone<'_, U, L> {
     fn drop(&mut self) {
-        self.shared.upper.forget(&self.key);
+        self.call.drop_above_at_once(&self.key);
     }
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
-    /// Stores a version in both tiers. `flushed`: see [`Tiered::take_back_if_flushed`].
+impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
+    /// Stores a version in both tiers. `flushed`: see [`Call::take_back_if_flushed`].
     pub(super) async fn keep(
-        &self,
+        self,
         key: &Key<'_>,
         version: &Version<'_>,
         admitted: Admitted,
@@ -68,9 +71,10 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
         let item = version.item();
         let written = if admitted == Admitted::Paid || self.shared.admits(key, item.value.len()) {
             if self.shared.moves.is_watched() {
-                Box::pin(self.shared.note_move(key)).await;
+                Box::pin(self.note_move(key)).await;
             }
-            let below = self.shared.change_below(key, self.shared.lower.install(key, &item, Install::Set)).await;
+            let step = self.shared.lower.call(self.cx, key, Op::Put(&item, Put::Any), &mut Unseen);
+            let below = self.change_below(key, step).await.map(Outcome::written);
             match below {
                 Err(error) if origin == Origin::Unchanged && error.kind() != ErrorKind::Unavailable => {
                     bump(&self.shared.counters.lower_failures);
@@ -87,23 +91,18 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
 
     /// Does in the upper tier what follows from the lower one's answer.
     #[inline]
-    pub(super) fn settle(
-        &self,
-        key: &Key<'_>,
-        item: &ItemRef<'_>,
-        below: Result<Written, StoreError>,
-    ) -> Step<Written> {
+    pub(super) fn settle(self, key: &Key<'_>, item: &ItemRef<'_>, below: Result<Written, StoreError>) -> Step<Written> {
         let shared = &self.shared;
         match below {
             Ok(Written::Stored { cas }) => {
                 let meta = ItemMeta { cas, ..item.meta };
-                let above = self.put_above(key, &ItemRef { meta, value: item.value }, self.install_above());
+                let above = self.put_above(key, &ItemRef { meta, value: item.value }, self.put_above_as());
                 above.then(move |_| Ok(Written::Stored { cas }))
             }
             Ok(refused) => self.drop_above(key).then(move |_| Ok(refused)),
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 bump(&shared.counters.lower_failures);
-                let above = self.put_above(key, &shared.with_cas(key, item), self.install_above());
+                let above = self.put_above(key, &self.with_cas(key, item), self.put_above_as());
                 above.then(move |above| match above {
                     Ok(Written::NotStored) | Err(_) => Err(error),
                     above => above,
@@ -117,16 +116,16 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     }
 
     /// Keeps a version out of the lower tier, and what is there under its key too.
-    async fn withhold(&self, key: &Key<'_>, item: &ItemRef<'_>, origin: Origin) -> Result<Written, StoreError> {
+    async fn withhold(self, key: &Key<'_>, item: &ItemRef<'_>, origin: Origin) -> Result<Written, StoreError> {
         let shared = &self.shared;
         bump(&shared.counters.writes_withheld);
-        let item = shared.with_cas(key, item);
-        let moves_up = shared.moves.is_watched() && shared.lower.holds(key);
-        if let Err(error) = shared.drop_below(key).await {
+        let item = self.with_cas(key, item);
+        let moves_up = shared.moves.is_watched() && shared.lower.call(self.cx, key, Op::Holds, &mut Unseen).holds();
+        if let Err(error) = self.drop_below(key).await {
             let _ = end(self.drop_above(key)).await;
             return Err(error);
         }
-        let how = if origin == Origin::Blind { self.install_above() } else { Install::Set };
+        let how = if origin == Origin::Blind { self.put_above_as() } else { Put::Any };
         let above = end(self.put_above(key, &item, how)).await;
         if moves_up {
             shared.moves.note_up(key);
@@ -141,40 +140,66 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
 
     /// Stores an item in the upper tier, unless it may be one that a delayed flush is yet to take from the lower one. Whatever
     /// comes of it, nothing older is left there.
-    pub(super) fn put_above(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
+    pub(super) fn put_above(self, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Step<Written> {
         if self.shared.is_flush_late() {
             return self.drop_above(key).then(|dropped| dropped.map(|_| Written::NotStored));
         }
-        self.counted(self.shared.upper.install(key, item, how))
+        self.counted(self.shared.upper.call(self.cx, key, Op::Put(item, how), &mut Unseen)).map(Outcome::written)
     }
 
     /// Leaves the upper tier without the key, even if it fails.
-    pub(super) fn drop_above(&self, key: &Key<'_>) -> Step<Deleted> {
-        self.counted(self.shared.upper.delete(key, &Delete::default()))
+    pub(super) fn drop_above(self, key: &Key<'_>) -> Step<Deleted> {
+        let delete = Delete::default();
+        self.counted(self.shared.upper.call(self.cx, key, Op::Delete(&delete), &mut Unseen)).map(Outcome::deleted)
+    }
+
+    /// The same, without a wait and for good, whatever the upper tier does.
+    pub(super) fn drop_above_at_once(self, key: &Key<'_>) {
+        let _ = self.shared.upper.call(self.cx, key, Op::Drop, &mut Unseen);
     }
 
     /// Counts it if the upper tier fails.
     #[inline]
-    fn counted<T: 'static>(&self, step: Step<T>) -> Step<T> {
+    fn counted(self, step: Step) -> Step {
         match step {
             Step::Done(outcome) => Step::Done(self.shared.counted(outcome)),
             Step::Wait(pending) => {
-                let this = self.clone();
-                Step::Wait(Box::pin(async move { this.shared.counted(pending.await) }))
+                let shared = Arc::clone(self.shared);
+                Step::Wait(Box::pin(async move { shared.counted(pending.await) }))
             }
         }
     }
-}
 
-impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
-    /// The end of a change in the lower tier. Whoever waits for it changes the upper tier next.
-    pub(super) async fn change_below<T>(&self, key: &Key<'_>, step: Step<T>) -> Result<T, StoreError> {
-        let half_done = HalfDone { shared: self, key: *key };
+    /// The end of a change in the lower tier. The caller changes the upper tier next.
+    pub(super) async fn change_below(self, key: &Key<'_>, step: Step) -> Result<Outcome, StoreError> {
+        let half_done = HalfDone { call: self, key: *key };
         let outcome = end(step).await;
         half_done.go_on();
         outcome
     }
 
+    /// Deletes in the lower tier, as the first half of a change.
+    pub(super) async fn delete_below(self, key: &Key<'_>) -> Result<Deleted, StoreError> {
+        let step = self.shared.lower.call(self.cx, key, Op::Delete(&Delete::default()), &mut Unseen);
+        self.change_below(key, step).await.map(Outcome::deleted)
+    }
+
+    /// The item with a CAS value in line with those that the lower tier picks.
+    fn with_cas<'i>(self, key: &Key<'_>, item: &ItemRef<'i>) -> ItemRef<'i> {
+        let cas = match item.meta.cas {
+            0 => self.shared.lower.call(self.cx, key, Op::NextCas, &mut Unseen).cas(),
+            cas => cas,
+        };
+        ItemRef { meta: ItemMeta { cas, ..item.meta }, value: item.value }
+    }
+
+    /// Leaves the lower tier without the key. One that is off takes note and does so when it is back.
+    pub(super) async fn drop_below(self, key: &Key<'_>) -> Result<Deleted, StoreError> {
+        self.shared.deleted_below(self.delete_below(key).await)
+    }
+}
+
+impl<U, L> Shared<U, L> {
     /// What the upper tier answered, counted if it is a failure.
     #[inline]
     pub(super) fn counted<T>(&self, above: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -185,17 +210,6 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
     pub(super) fn admits(&self, key: &Key<'_>, value_bytes: usize) -> bool {
         let bytes = HEADER_BYTES + key.bytes.len() + value_bytes;
         self.admission.as_ref().is_none_or(|budget| budget.admit(bytes, self.clock.now()))
-    }
-
-    /// The item with a CAS value in line with those that the lower tier picks.
-    fn with_cas<'a>(&self, key: &Key<'_>, item: &ItemRef<'a>) -> ItemRef<'a> {
-        let cas = if item.meta.cas == 0 { self.lower.next_cas(key) } else { item.meta.cas };
-        ItemRef { meta: ItemMeta { cas, ..item.meta }, value: item.value }
-    }
-
-    /// Leaves the lower tier without the key. One that is off takes note and does so when it is back.
-    pub(super) async fn drop_below(&self, key: &Key<'_>) -> Result<Deleted, StoreError> {
-        self.deleted_below(self.change_below(key, self.lower.delete(key, &Delete::default())).await)
     }
 
     /// What a delete in the lower tier comes to.

@@ -11,13 +11,16 @@
 //! ([`crate::stripes::Stripes::pass_all`]), and only then reads the lower tier: what a writer moved without seeing the walk is
 //! there before that.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Shared;
+use parking_lot::Mutex;
+
+use super::Call;
 use crate::error::{ErrorKind, StoreError};
 use crate::key::{Key, OwnedKey};
-use crate::store::Tier;
+use crate::op::Op;
+use crate::store::{Store, Unseen};
 
 /// Keys on a list at most, 4 to 20 MiB: each batch of a walk shows what is there, so that only a walk that stands still while
 /// that many keys move comes to it. It fails, rather than leave keys out without saying so.
@@ -49,10 +52,6 @@ pub(super) struct Watch {
     list: Arc<List>,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Moves {
     /// Whether somebody walks. To be asked with the key's stripe held.
     #[inline]
@@ -71,8 +70,8 @@ impl Moves {
     }
 
     fn tell(&self, key: &Key<'_>, wants: impl Fn(&Moved) -> bool) {
-        for list in lock(&self.lists).iter() {
-            let mut moved = lock(&list.0);
+        for list in self.lists.lock().iter() {
+            let mut moved = list.0.lock();
             if moved.keys.len() >= KEYS_MAX {
                 *moved = Moved { keys: Vec::new(), is_overrun: true, ..*moved };
             } else if !moved.is_overrun && wants(&moved) {
@@ -85,7 +84,7 @@ impl Moves {
 impl Watch {
     pub(super) fn new(moves: &Arc<Moves>) -> Self {
         let list = Arc::<List>::default();
-        lock(&moves.lists).push(Arc::clone(&list));
+        moves.lists.lock().push(Arc::clone(&list));
         moves.walks.fetch_add(1, Ordering::Relaxed);
         Self { moves: Arc::clone(moves), list }
     }
@@ -95,7 +94,7 @@ impl Watch {
     /// # Errors
     /// If there were too many for it.
     pub(super) fn take(&self, most: usize) -> Result<Vec<OwnedKey>, StoreError> {
-        let mut moved = lock(&self.list.0);
+        let mut moved = self.list.0.lock();
         if moved.is_overrun {
             let context = "too many items moved to the lower tier while the walk stood still";
             return Err(StoreError::new(ErrorKind::OutOfMemory, context));
@@ -106,27 +105,28 @@ impl Watch {
 
     /// The walk begins with the upper tier: to be called before.
     pub(super) fn go_above(&self) {
-        lock(&self.list.0).is_above = true;
+        self.list.0.lock().is_above = true;
     }
 
     /// Puts a key on the list again.
     pub(super) fn put_back(&self, key: OwnedKey) {
-        lock(&self.list.0).keys.push(key);
+        self.list.0.lock().keys.push(key);
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         self.moves.walks.fetch_sub(1, Ordering::Relaxed);
-        lock(&self.moves.lists).retain(|list| !Arc::ptr_eq(list, &self.list));
+        self.moves.lists.lock().retain(|list| !Arc::ptr_eq(list, &self.list));
     }
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
-    /// To be called while somebody walks, before a version goes to the lower tier. The caller holds the key's lock.
-    pub(super) async fn note_move(&self, key: &Key<'_>) {
-        if !self.lower.holds(key) && self.is_above(key).await {
-            self.moves.note(key);
+impl<U: Store + 'static, L: Store + 'static> Call<'_, U, L> {
+    /// To be called while a walk is under way, before a version goes to the lower tier. The caller holds the key's lock.
+    pub(super) async fn note_move(self, key: &Key<'_>) {
+        let below = self.shared.lower.call(self.cx, key, Op::Holds, &mut Unseen).holds();
+        if !below && self.is_above(key).await {
+            self.shared.moves.note(key);
         }
     }
 }
@@ -158,7 +158,7 @@ mod tests {
         drop(first);
         assert!(moves.is_watched());
         drop(second);
-        assert!(!moves.is_watched() && lock(&moves.lists).is_empty());
+        assert!(!moves.is_watched() && moves.lists.lock().is_empty());
     }
 
     #[test]
@@ -166,9 +166,9 @@ mod tests {
         let moves = Arc::new(Moves::default());
         let watch = Watch::new(&moves);
         (0..KEYS_MAX).for_each(|_| moves.note(&key(b"a")));
-        assert_eq!(lock(&watch.list.0).keys.len(), KEYS_MAX);
+        assert_eq!(watch.list.0.lock().keys.len(), KEYS_MAX);
         (0..9).for_each(|_| moves.note(&key(b"a")));
         assert_eq!(watch.take(1).unwrap_err().kind(), ErrorKind::OutOfMemory);
-        assert_eq!(lock(&watch.list.0).keys.capacity(), 0);
+        assert_eq!(watch.list.0.lock().keys.capacity(), 0);
     }
 }

@@ -3,27 +3,33 @@
 //! That is what the budget withheld, what the lower tier has dropped for want of room, and everything while it is off (a
 //! lower tier that is off is to end its walk at once). An upper tier that fails to walk, or cannot at all, has nothing more to
 //! show, as for reads. Whether the lower tier has an item is asked without reading a device
-//! ([`Tier::holds`]). An item that the lower tier drops between the two parts may be shown twice.
+//! ([`Op::Holds`]). An item that the lower tier drops between the two parts may be shown twice.
 //!
 //! In between, each batch begins with the keys that moved since the last one (`moves`): neither part might come to them.
 //!
 //! What the lower tier shows has its last access and its mark of being fetched from there: hits above are not in it.
 
 use std::future::ready;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
-use moneta_protocol::item::{Item, ItemMeta};
+use moneta_protocol::item::{Item, ItemMeta, ItemRef};
+use parking_lot::Mutex;
 
 use super::counters::bump;
 use super::keep::HEADER_BYTES;
-use super::moves::{Watch, lock};
-use super::promotion::Noted;
-use super::{Shared, Tiered};
+use super::moves::Watch;
+use super::promotion::ReadSnapshot;
+use super::{Call, Tiered};
+use crate::component;
+use crate::context::Cx;
+use crate::error::StoreError;
 use crate::key::{Key, OwnedKey};
-use crate::outcome::{Lookup, Step};
-use crate::steps::{end, found, pending, start};
-use crate::store::{Cursor, Tier, Walked, Walking};
+use crate::op::Op;
+use crate::outcome::{Lookup, Outcome, Step};
+use crate::steps::{copy, end, pending, start};
+use crate::store::{Store, Unseen};
+use crate::walk::{Cursor, Walked, Walking};
 
 /// Keys that moved of which a batch shows no more: each may cost a read of a device.
 const MOVED_MAX: usize = 64;
@@ -61,29 +67,30 @@ struct Found {
     meta: ItemMeta,
     value_bytes: usize,
     /// When that was.
-    noted: Noted,
+    snapshot: ReadSnapshot,
 }
 
-impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
-    pub(super) fn walk_both(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+impl<U: Store + 'static, L: Store + 'static> component::Walk for Tiered<U, L> {
+    fn walk(&self, cx: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         let begin = || Walk {
-            watch: Watch::new(&self.shared.moves),
+            watch: Watch::new(&self.0.moves),
             found: Arc::default(),
             retries: 0,
             stage: Stage::Begun,
             cursor: Cursor::default(),
             failed: Arc::default(),
         };
-        let token = cursor.token.take().and_then(|token| token.downcast().ok());
-        let mut walk: Box<Walk> = token.unwrap_or_else(|| Box::new(begin()));
-        let walking = self.walk_on(&mut walk, show);
+        let mut walk: Box<Walk> = cursor.take().unwrap_or_else(|| Box::new(begin()));
+        let walking = Call { shared: &self.0, cx }.walk_on(&mut walk, show);
         if !matches!(walking, Walking::End) {
-            cursor.token = Some(walk);
+            cursor.keep(walk);
         }
         walking
     }
+}
 
-    fn walk_on(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+impl<U: Store + 'static, L: Store + 'static> Call<'_, U, L> {
+    fn walk_on(self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         if let Some(walking) = self.show_moved(walk, show) {
             return walking;
         }
@@ -92,8 +99,8 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
                 walk.stage = Stage::Below;
                 self.pass_changes()
             }
-            Stage::Below => self.shared.walk_below(walk, show),
-            Stage::Above => self.shared.walk_above(walk, show),
+            Stage::Below => self.walk_below(walk, show),
+            Stage::Above => self.walk_above(walk, show),
             Stage::Through => {
                 walk.stage = Stage::Over;
                 self.pass_changes()
@@ -103,7 +110,7 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     }
 
     /// Waits for the end of the changes that are under way.
-    fn pass_changes(&self) -> Walking {
+    fn pass_changes(self) -> Walking {
         let stripes = self.shared.stripes.clone();
         match start(async move {
             stripes.pass_all().await;
@@ -115,23 +122,24 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     }
 
     /// Shows keys that moved, as they are now. `None`: there are none.
-    fn show_moved(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Option<Walking> {
+    fn show_moved(self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Option<Walking> {
         self.show_found(walk, show);
         let moved = match walk.watch.take(MOVED_MAX) {
             Ok(moved) if moved.is_empty() => return None,
             Ok(moved) => moved,
             Err(overrun) => return Some(Walking::Wait(Box::pin(ready(Err(overrun))))),
         };
-        let (this, into) = (self.clone(), Arc::clone(&walk.found));
+        let (kept, into) = (self.kept(), Arc::clone(&walk.found));
         let look = start(async move {
+            let call = kept.call();
             for key in moved {
                 // With its lock: a key that is moved up again is in neither tier for a moment.
-                let held = this.shared.lock(&key.key()).await;
-                let found = end(found(|mut seen| this.look(&key.key(), &mut seen))).await;
-                let noted = this.shared.note(&key.key(), false);
+                let held = call.lock(&key.key()).await;
+                let found = call.find_either(&key.key()).await;
+                let snapshot = call.shared.snapshot(&key.key(), false);
                 held.release_unchanged();
                 if let Lookup::Found(Item { meta, value }) = found? {
-                    lock(&into).push(Found { key, meta, value_bytes: value.len(), noted });
+                    into.lock().push(Found { key, meta, value_bytes: value.len(), snapshot });
                 }
             }
             Ok(())
@@ -144,10 +152,10 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
     }
 
     /// Shows what was found, but for what may have changed since: that has to be looked at again.
-    fn show_found(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) {
+    fn show_found(self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) {
         let now = self.shared.clock.now();
-        for Found { key, meta, value_bytes, noted } in std::mem::take(&mut *lock(&walk.found)) {
-            if walk.retries < RETRIES_MAX && !self.shared.still_holds(&key.key(), &noted) {
+        for Found { key, meta, value_bytes, snapshot } in std::mem::take(&mut *walk.found.lock()) {
+            if walk.retries < RETRIES_MAX && !self.shared.still_holds(&key.key(), &snapshot) {
                 walk.retries += 1;
                 walk.watch.put_back(key);
                 continue;
@@ -159,11 +167,17 @@ impl<U: Tier + 'static, L: Tier + 'static> Tiered<U, L> {
             }
         }
     }
-}
 
-impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
-    fn walk_below(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        match self.lower.walk(&mut walk.cursor, show) {
+    /// The item in either tier.
+    async fn find_either(self, key: &Key<'_>) -> Result<Lookup, StoreError> {
+        let mut seen = None;
+        let step = self.look(key, &mut |item: &ItemRef<'_>| seen = Some(copy(item)));
+        let lookup = end(step).await.map(Outcome::lookup)?;
+        Ok(seen.map_or(lookup, Lookup::Found))
+    }
+
+    fn walk_below(self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        match walk_part(&self.shared.lower, self.cx, &mut walk.cursor, show) {
             Walking::End => {
                 walk.watch.go_above();
                 (walk.stage, walk.cursor) = (Stage::Above, Cursor::default());
@@ -173,15 +187,16 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
         }
     }
 
-    fn walk_above(&self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+    fn walk_above(self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         if walk.failed.load(Ordering::Relaxed) {
-            bump(&self.counters.upper_failures);
+            bump(&self.shared.counters.upper_failures);
             walk.stage = Stage::Through;
             return Walking::More;
         }
-        let seed = self.lower.seed();
-        let walking = self.upper.walk(&mut walk.cursor, &mut |item| {
-            if !self.lower.holds(&Key::new(item.key, seed)) {
+        let lower = &self.shared.lower;
+        let seed = lower.seed();
+        let walking = walk_part(&self.shared.upper, self.cx, &mut walk.cursor, &mut |item| {
+            if !lower.call(self.cx, &Key::new(item.key, seed), Op::Holds, &mut Unseen).holds() {
                 show(item);
             }
         });
@@ -200,4 +215,9 @@ impl<U: Tier + 'static, L: Tier + 'static> Shared<U, L> {
             }
         }
     }
+}
+
+/// A batch of a tier's walk; one that cannot walk has nothing to show.
+fn walk_part(tier: &impl Store, cx: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+    tier.parts().walk.map_or(Walking::End, |part| part.walk(cx, cursor, show))
 }

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Chunked, ChunkedConfig, Clock, Cursor, Expiry, Figure, Install, ItemMeta, ItemRef, Key, KeyHash, Lookup, Step,
-    Store, Tier, Value, Walked, Written,
+    Calls, Chunked, ChunkedConfig, Clock, Cursor, Expiry, Figure, ItemMeta, ItemRef, Key, KeyHash, Lookup, Put, Step,
+    Store, Value, Walked, Written,
 };
 
 use crate::slow::Slow;
@@ -193,7 +193,7 @@ fn all_that_is_known_of_an_item_comes_back() {
     for length in [0, 100, 101, 1000] {
         let value = vec![3; length];
         let item = ItemRef { meta, value: Value::whole(&value) };
-        let written = fixture.store.install(&key("k"), &item, Install::Set).now().unwrap();
+        let written = fixture.store.put(&key("k"), &item, Put::Any).now().unwrap();
         assert_eq!(written, Written::Stored { cas: 12345 });
         let Ok(Lookup::Found(item)) = fixture.store.peek(&key("k"), &mut |_: &ItemRef<'_>| ()).now() else {
             panic!("a hit")
@@ -207,7 +207,7 @@ fn all_that_is_known_of_an_item_comes_back() {
 fn an_item_is_replaced_only_where_one_is() {
     let fixture = fixture(300, 100);
     let item = ItemRef { meta: ItemMeta::default(), value: Value::whole(b"new") };
-    let replace = || fixture.store.install(&key("k"), &item, Install::Replace).now().unwrap();
+    let replace = || fixture.store.put(&key("k"), &item, Put::Present).now().unwrap();
     assert_eq!(replace(), Written::NotStored);
     set(&fixture.store, "k", b"old");
     assert!(matches!(replace(), Written::Stored { .. }));

@@ -1,6 +1,6 @@
 //! Items as entries of another store: the suite on every way to cut them, and what only a store in parts can get wrong.
 //!
-//! Guards against the silent failures of such a layer: a value of two writes, a value that somebody else left under the same
+//! Guards against the silent failures of such a layer: a value of two writes, a value that another client left under the same
 //! name, and above all an old value that comes back, because a server hung, failed or was cut off and did later what it had
 //! been told before.
 

@@ -2,7 +2,7 @@
 //! tier's server does. Guards against the worst of caches: an old value that comes back.
 //!
 //! Clients read, write, delete and touch a few keys over a reliable lower tier and an upper one in a hostile server, several
-//! requests at a time, polled in any order and some given up in the middle. Each write has a number of its own; at most one
+//! requests at a time, polled in any order and some given up in the middle. Each write has its own number; at most one
 //! writes a key at a time, so numbers say what is older.
 
 use std::future::Future;
@@ -14,8 +14,9 @@ use std::task::{Context, Poll, Waker};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
 use moneta_store::suite::{self, SuiteConfig};
+use moneta_store::testing::{Layer, UnderPolicy};
 use moneta_store::{
-    Chunked, ChunkedConfig, Clock, ItemRef, Key, KeyHash, Lookup, Promotion, Step, Store, StoreError, Tiered,
+    Calls, Chunked, ChunkedConfig, Clock, ItemRef, Key, KeyHash, Lookup, Policy, Promotion, Step, StoreError, Tiered,
     TieredConfig, Written,
 };
 
@@ -29,7 +30,7 @@ const KEYS: usize = 3;
 const UNDER_WAY: usize = 6;
 const STEPS: usize = 1500;
 
-type Stack = Tiered<Chunked<Faulty>, Faulty>;
+type Client = Layer<UnderPolicy<Tiered<Chunked<Layer<Faulty>>, Layer<Faulty>>>>;
 
 /// Whether entries are told apart by their epoch.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,8 +70,8 @@ struct Asked {
 }
 
 struct Campaign {
-    clients: [Stack; 2],
-    server: Faulty,
+    clients: [Client; 2],
+    server: Layer<Faulty>,
     known: [Known; KEYS],
     asked: Vec<Asked>,
 }
@@ -94,10 +95,11 @@ impl Campaign {
         let make = if epochs == Epochs::Kept { Chunked::new } else { Chunked::without_epochs };
         let upper = make(server.clone(), CUT, Arc::clone(&clock));
         let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: 1 << 20 };
-        let online = Tiered::new(upper, Faulty::new(model(), Manners::Slow), config, clock);
+        let store = Tiered::new(upper, Faulty::new(model(), Manners::Slow), config, clock);
+        let clients = [UnderPolicy::batch(store.clone()), UnderPolicy::new(store, || Policy::Online)];
         let mut known: [Known; KEYS] = Default::default();
         known.iter_mut().for_each(|known| known.deletes.push(0));
-        Self { clients: [online.batch(), online], server, known, asked: Vec::new() }
+        Self { clients, server, known, asked: Vec::new() }
     }
 
     fn run(mut self) -> Verdict {
@@ -172,7 +174,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// A client leaves. Whether what it wrote counts, nobody knows.
+    /// A client leaves. Whether what it wrote counts is unknown.
     fn give_up(&mut self) {
         let asked = self.asked.swap_remove(fastrand::usize(..self.asked.len()));
         if asked.is_write {
@@ -216,7 +218,7 @@ fn written(step: Step<Written>) -> Pin<Box<dyn Future<Output = Result<Outcome, S
 }
 
 fn read(
-    client: &Stack,
+    client: &Client,
     key: &Key<'_>,
     touch: Option<Exptime>,
 ) -> Pin<Box<dyn Future<Output = Result<Outcome, StoreError>>>> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use moneta_store::model::ModelStore;
 use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::{Chunked, ChunkedConfig, Clock, Promotion, Tier, Tiered, TieredConfig};
+use moneta_store::testing::{Layer, UnderPolicy};
+use moneta_store::{Chunked, ChunkedConfig, Clock, Promotion, Store, Tiered, TieredConfig};
 
 use crate::leaky::Leaky;
 use crate::slow::Slow;
@@ -15,7 +16,7 @@ fn options(value_max: usize) -> Options {
     Options::exact().config(config).last_access_slack(u32::MAX).fetched_slack().counts_parts()
 }
 
-fn chunked<S: Tier + 'static>(
+fn chunked<S: Store + 'static>(
     below: impl FnOnce(ModelStore) -> S,
     piece_bytes: u32,
     whole_max: usize,
@@ -66,11 +67,11 @@ fn threads_neither_lose_nor_tear() {
 }
 
 /// As a node has it: an upper tier in pieces, which forgets, over one that has everything.
-fn over<S: Tier + 'static>(
+fn over<S: Store + 'static>(
     below: impl FnOnce(ModelStore) -> S,
     config: SuiteConfig,
     clock: Arc<Clock>,
-) -> Tiered<Chunked<S>, Slow> {
+) -> Tiered<Chunked<S>, Layer<Slow>> {
     let upper = chunked(below, 1500, 2000, config, &clock);
     let lower = Slow::mixed(ModelStore::new(Arc::clone(&clock), config.value_max));
     let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max };
@@ -81,7 +82,7 @@ fn over<S: Tier + 'static>(
 fn nothing_shows_of_an_upper_tier_in_pieces() {
     suite::run(|config, clock| over(Slow::mixed, config, clock), options(20_000).rounds(6));
     suite::run(|config, clock| over(|below| Leaky::new(below, 20), config, clock), options(20_000).rounds(6));
-    suite::run(|config, clock| over(Slow::mixed, config, clock).batch(), options(20_000).rounds(4));
+    suite::run(|config, clock| UnderPolicy::batch(over(Slow::mixed, config, clock)), options(20_000).rounds(4));
 }
 
 #[test]

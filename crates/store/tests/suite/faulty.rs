@@ -4,17 +4,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use moneta_store::component::{self, Flush, Observe, RemovalCause, Removed, Walk};
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::testing::{Double, Layer};
 use moneta_store::{
-    Clock, Cursor, Deleted, Departed, Departure, Expiry, Item, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step,
-    Store, StoreStats, Value, Visit, Walked, Walking, Written,
+    Calls, Clock, Component, Cursor, Cx, Deleted, Expiry, Item, ItemRef, Key, Lookup, Observer, Op, Parts, Report,
+    Step, Store, StoreStats, Unseen, Value, Visit, Walked, Walking, Written,
 };
 
 /// What is wrong with a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Drops items that nobody deleted.
+    /// Drops items that were not deleted.
     Evicts,
     /// Now and then reads a version that was overwritten.
     ShowsOlderValue,
@@ -87,8 +89,9 @@ struct Memory {
 }
 
 impl Faulty {
-    pub fn new(inner: ModelStore, clock: Arc<Clock>, fault: Fault) -> Self {
-        Self { inner, clock, fault, count: AtomicU64::new(0), memory: Mutex::default(), observer: Mutex::default() }
+    pub fn new(inner: ModelStore, clock: Arc<Clock>, fault: Fault) -> Layer<Self> {
+        let (memory, observer) = (Mutex::default(), Mutex::default());
+        Layer(Self { inner, clock, fault, count: AtomicU64::new(0), memory, observer })
     }
 
     /// Whether this is the fault, and it is its turn: one time in `every`.
@@ -130,19 +133,19 @@ impl Faulty {
         if self.fault == Fault::LivesASecondTooLong && lives { Exptime(i64::from(expiry.0) + 1) } else { exptime }
     }
 
-    /// Tells the observer of a departure that did not happen.
-    fn report(&self, key: &Key<'_>, why: Departure) {
+    /// Tells the observer of a removal that did not happen.
+    fn tell(&self, key: &Key<'_>, cause: RemovalCause) {
         let observer = self.observer.lock().unwrap();
         if let (Some(observer), Some(item)) = (observer.as_ref(), self.look(key)) {
-            observer.departed(&Departed { key: key.bytes, meta: item.meta, value_bytes: item.value.len(), why });
+            observer.removed(&Removed { key: key.bytes, meta: item.meta, value_bytes: item.value.len(), cause });
         }
     }
 
     /// What the faults do before a read.
     fn before_read(&self, key: &Key<'_>, request: &Retrieve) {
         match self.fault {
-            Fault::ReportsEvictions => self.report(key, Departure::Evicted),
-            Fault::ReportsExpiries => self.report(key, Departure::Expired),
+            Fault::ReportsEvictions => self.tell(key, RemovalCause::Evicted),
+            Fault::ReportsExpiries => self.tell(key, RemovalCause::Expired),
             _ => (),
         }
         if self.strikes(Fault::Evicts, 5) {
@@ -179,8 +182,8 @@ impl Faulty {
     }
 
     /// Append in two steps; other threads come in between.
-    fn append_in_steps(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        let Some(item) = self.look(key) else { return self.inner.set(key, value, request) };
+    fn append_in_steps(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step {
+        let Some(item) = self.look(key) else { return self.write(key, value, request) };
         std::thread::yield_now();
         let flags = if self.fault == Fault::AppendTakesNewFlags { request.flags } else { item.meta.flags };
         let (mode, exptime) = (WriteMode::Set, Exptime(i64::from(item.meta.expiry.0)));
@@ -188,19 +191,20 @@ impl Faulty {
             WriteMode::Append => [&item.value, value].concat(),
             _ => [value, &item.value].concat(),
         };
-        self.inner.set(key, &joined, &Write { mode, flags, exptime, ..*request })
+        self.write(key, &joined, &Write { mode, flags, exptime, ..*request })
     }
 
     /// Arithmetic in two steps.
-    fn count_in_steps(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
+    fn count_in_steps(&self, key: &Key<'_>, request: &Arithmetic) -> Step {
         let before = self.look(key);
         std::thread::yield_now();
-        let step = self.inner.arithmetic(key, request);
+        let count = || self.inner.call(&Cx::outside(), key, Op::Arithmetic(request), &mut Unseen);
+        let step = count();
         if self.fault == Fault::LosesCounts
             && let Some(before) = before
         {
             self.put(key, &before);
-            return self.inner.arithmetic(key, request);
+            return count();
         }
         if self.fault == Fault::NumbersShrink
             && let Some(mut item) = self.look(key)
@@ -211,35 +215,29 @@ impl Faulty {
         }
         step
     }
-}
 
-impl Store for Faulty {
-    fn seed(&self) -> KeyHash {
-        self.inner.seed()
+    fn write(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step {
+        self.inner.call(&Cx::outside(), key, Op::Write(value, request), &mut Unseen)
     }
 
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        let alias = self.alias(key);
-        let key = &Key { bytes: &alias, hash: key.hash };
+    fn get(&self, cx: &Cx, key: &Key<'_>, request: &Retrieve, out: &mut dyn Visit) -> Step {
         self.before_read(key, request);
         if self.strikes(Fault::ShowsOlderValue, 5)
             && let Some(current) = self.look(key)
             && let Some(older) = self.memory.lock().unwrap().older.get(key.bytes)
         {
-            visitor.item(&ItemRef { meta: current.meta, value: Value::whole(&older.value) });
-            return Step::done(Lookup::Visited);
+            out.item(&ItemRef { meta: current.meta, value: Value::whole(&older.value) });
+            return Step::ended(Lookup::Visited);
         }
         let late = Retrieve {
             touch: request.touch.map(|exptime| self.late(exptime)),
             vivify: request.vivify.map(|exptime| self.late(exptime)),
             ..*request
         };
-        self.inner.get(key, &late, visitor)
+        self.inner.call(cx, key, Op::Read(&late), out)
     }
 
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        let alias = self.alias(key);
-        let key = &Key { bytes: &alias, hash: key.hash };
+    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step {
         assert!(self.fault != Fault::Panics || value.len() < 1000, "on purpose");
         let mut request = Write { exptime: self.late(request.exptime), ..*request };
         let before = self.look(key);
@@ -254,7 +252,7 @@ impl Store for Faulty {
             }
             WriteMode::Set if self.fault == Fault::LosesSwaps && request.compare.is_some() => {
                 if before.is_some_and(|item| Some(item.meta.cas) != request.compare) {
-                    return Step::done(Written::Exists);
+                    return Step::ended(Written::Exists);
                 }
                 std::thread::yield_now();
                 request.compare = None;
@@ -267,52 +265,84 @@ impl Store for Faulty {
             }
             _ => (),
         }
-        let step = self.inner.set(key, value, &request);
+        let step = self.write(key, value, &request);
         if self.fault == Fault::KeepsNothing {
             self.remove(key);
         }
         step
     }
 
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        let alias = self.alias(key);
-        let key = &Key { bytes: &alias, hash: key.hash };
+    fn delete(&self, cx: &Cx, key: &Key<'_>, request: &Delete) -> Step {
         let plain = *request == Delete::default();
         if plain && self.look(key).is_some() && self.strikes(Fault::ForgetsDelete, 3) {
-            return Step::done(Deleted::Deleted);
+            return Step::ended(Deleted::Deleted);
         }
         let request = Delete { touch: request.touch.map(|exptime| self.late(exptime)), ..*request };
-        self.inner.delete(key, &request)
+        self.inner.call(cx, key, Op::Delete(&request), &mut Unseen)
+    }
+}
+
+impl Double for Faulty {
+    type Inner = ModelStore;
+
+    fn inner(&self) -> &ModelStore {
+        &self.inner
     }
 
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         let alias = self.alias(key);
         let key = &Key { bytes: &alias, hash: key.hash };
-        if matches!(self.fault, Fault::LosesCounts | Fault::NumbersShrink) {
-            return self.count_in_steps(key, request);
+        match op {
+            Op::Read(request) => self.get(cx, key, request, out),
+            Op::Write(value, request) => self.set(key, value, request),
+            Op::Delete(request) => self.delete(cx, key, request),
+            Op::Arithmetic(request) if matches!(self.fault, Fault::LosesCounts | Fault::NumbersShrink) => {
+                self.count_in_steps(key, request)
+            }
+            _ => self.inner.call(cx, key, op, out),
         }
-        self.inner.arithmetic(key, request)
     }
 
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        let alias = self.alias(key);
-        self.inner.peek(&Key { bytes: &alias, hash: key.hash }, visitor)
+    fn parts(&self) -> Parts<'_> {
+        Parts { walk: Some(self), flush: Some(self), observe: Some(self), ..self.inner.parts() }
     }
 
-    fn flush(&self, delay: Exptime) -> Step<()> {
+    fn report(&self, inner: Report) -> Report {
+        let stats = inner.stats;
+        let stats = match self.fault {
+            Fault::OverItsLimit => StoreStats { limit: 1 << 20, bytes: 1 << 40, ..stats },
+            Fault::CountsOverwrites => StoreStats { items: stats.total_items, ..stats },
+            _ => stats,
+        };
+        Report { stats, ..inner }
+    }
+}
+
+impl Flush for Faulty {
+    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
         let waits = Expiry::resolve(delay, self.clock.now()).0 > self.clock.now();
         if self.fault == Fault::DelayedFlushSparesLaterItems && waits {
             return Step::done(());
         }
-        self.inner.flush(delay)
+        component::flush(&self.inner, cx, delay)
     }
 
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        let began = cursor.position != 0;
+    fn pending(&self) -> Option<u32> {
+        None
+    }
+
+    fn lag(&self) -> u32 {
+        0
+    }
+}
+
+impl Walk for Faulty {
+    fn walk(&self, _: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        let began = cursor.is_under_way();
         let mut first = true;
         let mut memory = self.memory.lock().unwrap();
         let last = memory.last_walked.take();
-        self.inner.walk(cursor, &mut |item| {
+        Calls::walk(&self.inner, cursor, &mut |item| {
             let left_out = self.fault == Fault::WalkLeavesOut && began && first;
             if !left_out {
                 show(item);
@@ -324,20 +354,9 @@ impl Store for Faulty {
             memory.last_walked = Some(item.key.to_vec());
         })
     }
+}
 
-    fn stats(&self) -> StoreStats {
-        let stats = self.inner.stats();
-        match self.fault {
-            Fault::OverItsLimit => StoreStats { limit: 1 << 20, bytes: 1 << 40, ..stats },
-            Fault::CountsOverwrites => StoreStats { items: stats.total_items, ..stats },
-            _ => stats,
-        }
-    }
-
-    fn resize(&self, limit: u64) -> bool {
-        self.inner.resize(limit)
-    }
-
+impl Observe for Faulty {
     fn observe(&self, observer: Option<Arc<dyn Observer>>) {
         *self.observer.lock().unwrap() = observer;
     }

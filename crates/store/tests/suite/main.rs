@@ -48,7 +48,7 @@ fn the_model_passes_where_it_might_forget() {
 fn a_store_that_waits_passes_with_its_waker_or_its_loop() {
     suite::run(|config, clock| Waiting::waking(model(config, clock)), Options::exact().rounds(5));
     let polled = |config, clock| Waiting::polled(model(config, clock));
-    suite::run_polled(polled, Waiting::turn, Options::exact().rounds(5));
+    suite::run_polled(polled, |store| store.turn(), Options::exact().rounds(5));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn memory_over_the_limit_is_found() {
 }
 
 #[test]
-fn reports_of_departures_that_did_not_happen_are_found() {
+fn reports_of_removals_that_did_not_happen_are_found() {
     is_found(Fault::ReportsEvictions, 2);
     is_found(Fault::ReportsExpiries, 2);
 }

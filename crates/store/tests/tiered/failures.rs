@@ -1,7 +1,8 @@
 //! A lower tier that fails or is off: clients learn of it, nothing old is shown, and RAM goes on.
 
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Deleted, ErrorKind, Number, Store, Written};
+use moneta_store::testing::UnderPolicy;
+use moneta_store::{Calls, Deleted, ErrorKind, Number, Written};
 
 use crate::scripted::{Mode, Pair, get_on, key, set_on};
 
@@ -51,7 +52,7 @@ fn a_key_that_cannot_be_read_is_not_changed() {
     assert_eq!(pair.get("k").failed(), ErrorKind::Device);
     assert_eq!(pair.append("k", "er").failed(), ErrorKind::Device);
     let add = Write { mode: WriteMode::Add, ..Write::default() };
-    assert!(pair.store.set(&key("k"), b"new", &add).now().is_err(), "nobody knows whether it is there");
+    assert!(pair.store.set(&key("k"), b"new", &add).now().is_err(), "whether it is there is unknown");
     pair.lower.set_mode(Mode::Open);
     assert_eq!(pair.get("k").done().as_deref(), Some("old"));
 }
@@ -85,7 +86,7 @@ fn ram_serves_on_while_the_lower_tier_is_off() {
 #[test]
 fn a_bulk_load_fails_while_the_lower_tier_is_off_except_for_what_is_hot() {
     let pair = Pair::new();
-    let batch = pair.store.batch();
+    let batch = UnderPolicy::batch(pair.store.clone());
     pair.set("hot", "1").done();
     pair.lower.set_mode(OFF);
     assert!(matches!(set_on(&batch, "hot", "2").done(), Written::Stored { .. }));

@@ -4,7 +4,8 @@ use std::sync::{Arc, Barrier};
 
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Create, Exptime};
-use moneta_store::{Clock, Number, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::testing::{Layer, UnderPolicy};
+use moneta_store::{Calls, Clock, Number, Policy, Promotion, Tiered, TieredConfig};
 
 use crate::policies::finish;
 use crate::scripted::{Asked, START, VALUE_MAX, get_on, key};
@@ -13,7 +14,7 @@ use crate::slow::Slow;
 const THREADS: usize = 4;
 const INCREMENTS: usize = 1500;
 
-type Handle = Tiered<Slow, Slow>;
+type Handle = Layer<UnderPolicy<Tiered<Layer<Slow>, Layer<Slow>>>>;
 
 /// Two tiers that wait; nothing in them keeps two requests apart.
 fn handles(share_locks: bool) -> [Handle; 2] {
@@ -23,8 +24,8 @@ fn handles(share_locks: bool) -> [Handle; 2] {
     let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: VALUE_MAX };
     let make = || Tiered::new(upper.clone(), lower.clone(), config, Arc::clone(&clock));
     let online = make();
-    let batch = if share_locks { online.batch() } else { make().batch() };
-    [online, batch]
+    let other = if share_locks { online.clone() } else { make() };
+    [UnderPolicy::new(online, || Policy::Online), UnderPolicy::batch(other)]
 }
 
 /// Threads add one to a number, in turn by either handle, and read it in between. What an increment answers is the number of

@@ -1,13 +1,9 @@
 //! An upper tier short of memory: it forgets items at any time, as one that evicts.
 
-use std::sync::Arc;
-
 use moneta_store::model::ModelStore;
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
-use moneta_store::{
-    Cursor, Deleted, Install, ItemRef, Key, KeyHash, Lookup, Number, Observer, Step, Store, StoreStats, Tier, Visit,
-    Walked, Walking, Written,
-};
+use moneta_store::request::{Delete, Write};
+use moneta_store::testing::{Double, Layer};
+use moneta_store::{Calls, Cx, Deleted, Key, Op, Outcome, Step, Store, Visit, Written};
 
 /// The model, of which each call may take away what it is about, before or after.
 #[derive(Clone)]
@@ -20,90 +16,62 @@ pub struct Leaky {
 /// Too large for any store here.
 static OVERSIZE: [u8; (1 << 20) + 1] = [0; (1 << 20) + 1];
 
-/// Deletes as a real engine does: what is dead goes too. The model keeps it, so as to know that it expired, until a value
-/// that is too large drives it out.
-pub fn delete(store: &ModelStore, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-    let deleted = store.delete(key, request);
-    if *request == Delete::default() && matches!(deleted, Step::Done(Ok(Deleted::NotFound))) {
-        let driven_out = store.set(key, &OVERSIZE, &Write::default()).now();
-        assert_eq!(driven_out.ok(), Some(Written::TooLarge));
-    }
-    deleted
-}
-
 impl Leaky {
     /// Loses nothing.
-    pub fn tight(inner: ModelStore) -> Self {
-        Self { inner, one_in: 0 }
+    pub fn tight(inner: ModelStore) -> Layer<Self> {
+        Self::new(inner, 0)
     }
 
     /// Loses the item of one call in `one_in`.
-    pub fn new(inner: ModelStore, one_in: u32) -> Self {
-        Self { inner, one_in }
+    pub fn new(inner: ModelStore, one_in: u32) -> Layer<Self> {
+        Layer(Self { inner, one_in })
     }
 
     fn leak(&self, key: &Key<'_>) {
         if self.one_in > 0 && fastrand::u32(0..self.one_in) == 0 {
-            let _ = delete(&self.inner, key, &Delete::default());
+            let _ = self.delete(&Cx::outside(), key, &Delete::default());
         }
     }
-}
 
-impl Store for Leaky {
-    fn seed(&self) -> KeyHash {
-        self.inner.seed()
-    }
-
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.leak(key);
-        self.inner.get(key, request, visitor)
-    }
-
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        let written = self.inner.set(key, value, request);
-        self.leak(key);
-        written
-    }
-
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        self.leak(key);
-        delete(&self.inner, key, request)
-    }
-
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        self.inner.arithmetic(key, request)
-    }
-
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.leak(key);
-        self.inner.peek(key, visitor)
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        self.inner.flush(delay)
-    }
-
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.inner.walk(cursor, show)
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.inner.stats()
-    }
-
-    fn resize(&self, limit: u64) -> bool {
-        self.inner.resize(limit)
-    }
-
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.inner.observe(observer);
+    /// Deletes as a real engine does: what is dead goes too. The model keeps it, so as to know that it expired, until a value
+    /// that is too large drives it out.
+    fn delete(&self, cx: &Cx, key: &Key<'_>, request: &Delete) -> Step {
+        let deleted = self.inner.call(cx, key, Op::Delete(request), &mut moneta_store::Unseen);
+        if *request == Delete::default() && matches!(deleted, Step::Done(Ok(Outcome::Deleted(Deleted::NotFound)))) {
+            let driven_out = self.inner.set(key, &OVERSIZE, &Write::default()).now();
+            assert_eq!(driven_out.ok(), Some(Written::TooLarge));
+        }
+        deleted
     }
 }
 
-impl Tier for Leaky {
-    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        let written = self.inner.install(key, item, how);
-        self.leak(key);
-        written
+impl Double for Leaky {
+    type Inner = ModelStore;
+
+    fn inner(&self) -> &ModelStore {
+        &self.inner
+    }
+
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        match op {
+            Op::Read(_) | Op::Peek | Op::Holds => {
+                self.leak(key);
+                self.inner.call(cx, key, op, out)
+            }
+            Op::Write(..) | Op::Put(..) => {
+                let written = self.inner.call(cx, key, op, out);
+                self.leak(key);
+                written
+            }
+            Op::Delete(request) => {
+                self.leak(key);
+                self.delete(cx, key, request)
+            }
+            Op::Drop => {
+                let _ = self.delete(cx, key, &Delete::default());
+                Step::Done(Ok(Outcome::Done))
+            }
+            Op::Arithmetic(_) | Op::NoteHit | Op::NextCas => self.inner.call(cx, key, op, out),
+        }
     }
 }

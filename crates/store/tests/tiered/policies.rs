@@ -5,74 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moneta_store::model::ModelStore;
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::request::{Delete, Exptime, Retrieve};
+use moneta_store::testing::UnderPolicy;
 use moneta_store::{
-    Clock, Cursor, Deleted, ItemRef, Key, KeyHash, Lookup, Number, Observer, Promotion, Step, Store, StoreStats, Tier,
-    Tiered, TieredConfig, Visit, Walked, Walking, Written,
+    Calls, Clock, Cursor, ItemRef, Policy, Promotion, Store, Tiered, TieredConfig, Walked, Walking, Written,
 };
 
 use crate::leaky::Leaky;
 use crate::scripted::{Asked, Pair, START, VALUE_MAX, get_on, key, set_on};
 use crate::slow::Slow;
-
-/// A handle whose every request goes by a policy drawn for it.
-struct Either<U, L>([Tiered<U, L>; 2]);
-
-impl<U: Tier + 'static, L: Tier + 'static> Either<U, L> {
-    fn new(store: Tiered<U, L>) -> Self {
-        Self([store.batch(), store])
-    }
-
-    fn any(&self) -> &Tiered<U, L> {
-        &self.0[usize::from(fastrand::bool())]
-    }
-}
-
-impl<U: Tier + 'static, L: Tier + 'static> Store for Either<U, L> {
-    fn seed(&self) -> KeyHash {
-        self.any().seed()
-    }
-
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.any().get(key, request, visitor)
-    }
-
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        self.any().set(key, value, request)
-    }
-
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        self.any().delete(key, request)
-    }
-
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        self.any().arithmetic(key, request)
-    }
-
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.any().peek(key, visitor)
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        self.any().flush(delay)
-    }
-
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        self.any().walk(cursor, show)
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.any().stats()
-    }
-
-    fn resize(&self, limit: u64) -> bool {
-        self.any().resize(limit)
-    }
-
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.any().observe(observer);
-    }
-}
 
 #[test]
 fn both_policies_at_once_on_the_same_keys_neither_lose_nor_tear() {
@@ -82,7 +23,8 @@ fn both_policies_at_once_on_the_same_keys_neither_lose_nor_tear() {
         let tiers = (Leaky::new(model(), 5), Slow::mixed(model()));
         let promotion = Promotion::Percent(50);
         let config = TieredConfig { promotion, write_budget: None, item_max: config.value_max };
-        Either::new(Tiered::new(tiers.0, tiers.1, config, clock))
+        let either = || if fastrand::bool() { Policy::Online } else { Policy::Batch };
+        UnderPolicy::new(Tiered::new(tiers.0, tiers.1, config, clock), either)
     };
     suite::run(make, Options::exact().rounds(8).last_access_slack(u32::MAX).fetched_slack());
     for seed in 0..3 {
@@ -93,7 +35,7 @@ fn both_policies_at_once_on_the_same_keys_neither_lose_nor_tear() {
 #[test]
 fn a_bulk_load_replaces_what_is_hot_and_brings_up_nothing() {
     let pair = Pair::new();
-    let batch = pair.store.batch();
+    let batch = UnderPolicy::batch(pair.store.clone());
     pair.set("hot", "1").done();
     for name in ["hot", "cold"] {
         assert!(matches!(set_on(&batch, name, "2").done(), Written::Stored { .. }));
@@ -181,14 +123,14 @@ fn what_the_budget_does_not_cover_stays_above_and_leaves_nothing_old_below() {
     assert_eq!(pair.get("k").done(), None, "it was nowhere else");
     pair.clock.advance(24 * 60 * 60);
     pair.set("k", &long).done();
-    assert_eq!(pair.below("k").as_deref(), Some(&long[..]), "the next day has a budget of its own");
+    assert_eq!(pair.below("k").as_deref(), Some(&long[..]), "the next day has a new budget");
     assert_eq!(pair.store.stats().tiers.unwrap().writes_withheld, 1);
 }
 
 #[test]
 fn a_bulk_load_over_the_budget_replaces_what_is_hot_and_nothing_else() {
     let pair = Pair::with(Promotion::Always, Some(0));
-    let batch = pair.store.batch();
+    let batch = UnderPolicy::batch(pair.store.clone());
     pair.set("hot", "1").done();
     for name in ["hot", "cold"] {
         assert!(matches!(set_on(&batch, name, "2").done(), Written::Stored { .. }));

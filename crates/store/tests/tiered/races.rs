@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Exptime, Retrieve};
-use moneta_store::{Clock, Deleted, ErrorKind, Promotion, Store, Written};
+use moneta_store::{Calls, Clock, Deleted, ErrorKind, Promotion, Written};
 
 use crate::scripted::{Mode, Pair, START, Scripted, VALUE_MAX};
 

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use moneta_store::component::{self, Flush, Walk};
 use moneta_store::model::ModelStore;
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::testing::{self, Double, Layer};
 use moneta_store::{
-    Clock, Cursor, Deleted, ErrorKind, Health, Install, ItemRef, Key, KeyHash, Lookup, Number, Observer, Pending,
-    Promotion, Step, Store, StoreError, StoreStats, Tier, Tiered, TieredConfig, Visit, Walked, Walking, Written,
+    Calls, Clock, Cursor, Cx, Deleted, ErrorKind, Health, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Parts, Promotion,
+    Step, Store, StoreError, Tiered, TieredConfig, Visit, Walked, Walking, Written,
 };
 
-use crate::leaky::delete;
-use crate::slow::found;
+use crate::leaky::Leaky;
 
 /// The second at which tests begin.
 pub const START: u32 = 1_000_000_000;
@@ -37,6 +38,8 @@ pub enum Mode {
 #[derive(Clone)]
 pub struct Scripted {
     pub inner: ModelStore,
+    /// The same, as a real engine deletes.
+    engine: Layer<Leaky>,
     mode: Arc<Mutex<Mode>>,
     /// Hits above that it was told of.
     pub noted: Arc<AtomicUsize>,
@@ -47,142 +50,126 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    pub fn new(inner: ModelStore) -> Self {
-        Self { inner, mode: Arc::new(Mutex::new(Mode::Open)), noted: Arc::default(), pending_flush: None, flush_lag: 0 }
+    pub fn new(inner: ModelStore) -> Layer<Self> {
+        Layer(Self::with(inner))
     }
 
     /// One whose clock may be so many seconds behind.
-    pub fn lagging(inner: ModelStore, flush_lag: u32) -> Self {
-        Self { flush_lag, ..Self::new(inner) }
+    pub fn lagging(inner: ModelStore, flush_lag: u32) -> Layer<Self> {
+        Layer(Self { flush_lag, ..Self::with(inner) })
     }
 
     /// One that was asked for a flush at `moment` before its process began.
-    pub fn remembering_flush(inner: ModelStore, moment: u32) -> Self {
-        Self { pending_flush: Some(moment), ..Self::new(inner) }
+    pub fn remembering_flush(inner: ModelStore, moment: u32) -> Layer<Self> {
+        Layer(Self { pending_flush: Some(moment), ..Self::with(inner) })
+    }
+
+    fn with(inner: ModelStore) -> Self {
+        Self {
+            engine: Leaky::tight(inner.clone()),
+            inner,
+            mode: Arc::new(Mutex::new(Mode::Open)),
+            noted: Arc::default(),
+            pending_flush: None,
+            flush_lag: 0,
+        }
     }
 
     pub fn set_mode(&self, mode: Mode) {
         *self.mode.lock().unwrap() = mode;
     }
 
+    fn mode(&self) -> Mode {
+        *self.mode.lock().unwrap()
+    }
+
     fn script<T: 'static>(&self, perform: impl FnOnce() -> Step<T>) -> Step<T> {
-        let mode = *self.mode.lock().unwrap();
-        match mode {
+        match self.mode() {
             Mode::Open | Mode::Late => perform(),
-            Mode::Failing(kind) => Step::Done(Err(StoreError::new(kind, "as the test says"))),
+            Mode::Failing(kind) => Step::Done(Err(as_the_test_says(kind))),
             Mode::Parked => {
-                let mut outcome = Some(perform().now());
-                let mode = Arc::clone(&self.mode);
-                let pending: Pending<T> = Box::pin(poll_fn(move |_| match *mode.lock().unwrap() {
-                    Mode::Parked => Poll::Pending,
-                    _ => Poll::Ready(outcome.take().expect("polled after its end")),
-                }));
-                Step::Wait(pending)
+                let outcome = perform().now();
+                let passed = self.passed(Mode::Parked);
+                Step::Wait(Box::pin(async {
+                    passed.await;
+                    outcome
+                }))
             }
         }
     }
 
-    fn read(
-        &self,
-        visitor: &mut impl Visit,
-        read: impl FnOnce(&mut dyn FnMut(&ItemRef<'_>)) -> Step<Lookup>,
-    ) -> Step<Lookup> {
-        match self.script(|| found(read)) {
-            Step::Done(Ok(Lookup::Found(item))) => {
-                visitor.item(&item.as_ref());
-                Step::done(Lookup::Visited)
-            }
-            step => step,
-        }
+    /// Waits until the mode is another.
+    fn passed(&self, waiting: Mode) -> impl Future<Output = ()> + 'static {
+        let mode = Arc::clone(&self.mode);
+        poll_fn(move |_| if *mode.lock().unwrap() == waiting { Poll::Pending } else { Poll::Ready(()) })
     }
 }
 
-impl Store for Scripted {
-    fn seed(&self) -> KeyHash {
-        self.inner.seed()
+fn as_the_test_says(kind: ErrorKind) -> StoreError {
+    StoreError::new(kind, "as the test says")
+}
+
+impl Double for Scripted {
+    type Inner = Layer<Leaky>;
+
+    fn inner(&self) -> &Layer<Leaky> {
+        &self.engine
     }
 
-    fn get(&self, key: &Key<'_>, request: &Retrieve, visitor: &mut impl Visit) -> Step<Lookup> {
-        if *self.mode.lock().unwrap() == Mode::Late {
-            let (inner, mode) = (self.inner.clone(), Arc::clone(&self.mode));
-            let (bytes, hash, request) = (key.bytes.to_vec(), key.hash, *request);
-            let pending: Pending<Lookup> = Box::pin(poll_fn(move |_| match *mode.lock().unwrap() {
-                Mode::Late => Poll::Pending,
-                _ => Poll::Ready(found(|mut seen| inner.get(&Key { bytes: &bytes, hash }, &request, &mut seen)).now()),
-            }));
-            return Step::Wait(pending);
-        }
-        self.read(visitor, |mut seen| self.inner.get(key, request, &mut seen))
-    }
-
-    fn set(&self, key: &Key<'_>, value: &[u8], request: &Write) -> Step<Written> {
-        self.script(|| self.inner.set(key, value, request))
-    }
-
-    fn delete(&self, key: &Key<'_>, request: &Delete) -> Step<Deleted> {
-        self.script(|| delete(&self.inner, key, request))
-    }
-
-    fn arithmetic(&self, key: &Key<'_>, request: &Arithmetic) -> Step<Number> {
-        self.script(|| self.inner.arithmetic(key, request))
-    }
-
-    fn peek(&self, key: &Key<'_>, visitor: &mut impl Visit) -> Step<Lookup> {
-        self.read(visitor, |mut seen| self.inner.peek(key, &mut seen))
-    }
-
-    fn flush(&self, delay: Exptime) -> Step<()> {
-        self.script(|| self.inner.flush(delay))
-    }
-
-    fn walk(&self, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        match *self.mode.lock().unwrap() {
-            Mode::Failing(ErrorKind::Unavailable) => Walking::End,
-            Mode::Failing(kind) => {
-                let failure = StoreError::new(kind, "as the test says");
-                Walking::Wait(Box::pin(std::future::ready(Err(failure))))
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        match (op, self.mode()) {
+            (Op::NoteHit, _) => {
+                self.noted.fetch_add(1, Ordering::Relaxed);
+                Step::Done(Ok(Outcome::Done))
             }
-            _ => self.inner.walk(cursor, show),
+            (Op::Holds, Mode::Parked) => Step::Done(Ok(Outcome::Held(true))),
+            (Op::Holds, Mode::Failing(_)) => Step::Done(Ok(Outcome::Held(false))),
+            (Op::Holds | Op::Drop | Op::NextCas, _) => self.engine.call(cx, key, op, out),
+            (Op::Read(_), Mode::Late) => {
+                let (passed, read) = (self.passed(Mode::Late), testing::later(&self.engine, cx, key, op));
+                Step::Wait(Box::pin(async {
+                    passed.await;
+                    read.await
+                }))
+            }
+            (Op::Read(_) | Op::Peek, Mode::Open | Mode::Late) => self.engine.call(cx, key, op, out),
+            _ => self.script(|| testing::found(&self.engine, cx, key, op)),
         }
     }
 
-    fn stats(&self) -> StoreStats {
-        self.inner.stats()
+    fn parts(&self) -> Parts<'_> {
+        Parts { walk: Some(self), flush: Some(self), ..self.engine.parts() }
     }
 
-    fn resize(&self, limit: u64) -> bool {
-        self.inner.resize(limit)
-    }
-
-    fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.inner.observe(observer);
-    }
-
-    fn health(&self) -> Health {
-        let off = *self.mode.lock().unwrap() != Mode::Open;
-        Health { unready: off, notes: if off { vec!["the lower tier is off".to_owned()] } else { Vec::new() } }
+    fn health(&self, inner: Health) -> Health {
+        if self.mode() == Mode::Open {
+            return inner;
+        }
+        Health { unready: true, notes: vec!["the lower tier is off".to_owned()] }
     }
 }
 
-impl Tier for Scripted {
-    fn install(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Install) -> Step<Written> {
-        self.script(|| self.inner.install(key, item, how))
+impl Flush for Scripted {
+    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        self.script(|| component::flush(&self.engine, cx, delay))
     }
 
-    fn next_cas(&self, key: &Key<'_>) -> u64 {
-        self.inner.next_cas(key)
-    }
-
-    fn pending_flush(&self) -> Option<u32> {
+    fn pending(&self) -> Option<u32> {
         self.pending_flush
     }
 
-    fn flush_lag(&self) -> u32 {
+    fn lag(&self) -> u32 {
         self.flush_lag
     }
+}
 
-    fn note_hit(&self, _key: &Key<'_>) {
-        self.noted.fetch_add(1, Ordering::Relaxed);
+impl Walk for Scripted {
+    fn walk(&self, _: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        match self.mode() {
+            Mode::Failing(ErrorKind::Unavailable) => Walking::End,
+            Mode::Failing(kind) => Walking::Wait(Box::pin(std::future::ready(Err(as_the_test_says(kind))))),
+            _ => Calls::walk(&self.engine, cursor, show),
+        }
     }
 }
 
@@ -190,8 +177,8 @@ impl Tier for Scripted {
 pub struct Pair {
     pub clock: Arc<Clock>,
     pub upper: ModelStore,
-    pub lower: Scripted,
-    pub store: Tiered<ModelStore, Scripted>,
+    pub lower: Layer<Scripted>,
+    pub store: Tiered<ModelStore, Layer<Scripted>>,
 }
 
 /// A request that may wait.
@@ -251,7 +238,7 @@ impl Pair {
         Self::over(lower, clock, promotion, write_budget)
     }
 
-    pub fn over(lower: Scripted, clock: Arc<Clock>, promotion: Promotion, write_budget: Option<u64>) -> Self {
+    pub fn over(lower: Layer<Scripted>, clock: Arc<Clock>, promotion: Promotion, write_budget: Option<u64>) -> Self {
         let upper = ModelStore::new(Arc::clone(&clock), VALUE_MAX);
         let config = TieredConfig { promotion, write_budget, item_max: VALUE_MAX };
         let store = Tiered::new(upper.clone(), lower.clone(), config, Arc::clone(&clock));
@@ -272,7 +259,7 @@ impl Pair {
     }
 
     pub fn flush(&self, delay: i64) -> Asked<()> {
-        Asked(Some(self.store.flush(Exptime(delay))))
+        Asked(Some(Calls::flush(&self.store, Exptime(delay))))
     }
 
     /// Reads; the value comes as the outcome, however it came.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use moneta_store::model::ModelStore;
 use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::{Clock, Promotion, Tier, Tiered, TieredConfig};
+use moneta_store::testing::UnderPolicy;
+use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
 
 use crate::leaky::Leaky;
 use crate::slow::Slow;
@@ -21,7 +22,7 @@ fn options() -> Options {
     Options::exact().last_access_slack(ANY).fetched_slack()
 }
 
-fn tiered<U: Tier + 'static, L: Tier + 'static>(
+fn tiered<U: Store + 'static, L: Store + 'static>(
     upper: U,
     lower: L,
     promotion: Promotion,
@@ -79,7 +80,7 @@ fn an_upper_tier_that_forgets_cannot_be_told_from_one_that_does_not() {
 fn the_batch_policy_equals_the_model() {
     let make = |config, clock: Arc<Clock>| {
         let upper = Leaky::new(model(config, &clock), 3);
-        tiered(upper, Slow::mixed(model(config, &clock)), Promotion::Always, config, clock).batch()
+        UnderPolicy::batch(tiered(upper, Slow::mixed(model(config, &clock)), Promotion::Always, config, clock))
     };
     suite::run(make, options());
 }
@@ -120,7 +121,7 @@ fn an_upper_tier_that_waits_equals_the_model() {
         tiered(upper, Slow::mixed(model(config, &clock)), Promotion::Always, config, clock)
     };
     suite::run(make, options().rounds(6));
-    suite::run(|config, clock| make(config, clock).batch(), options().rounds(4));
+    suite::run(|config, clock| UnderPolicy::batch(make(config, clock)), options().rounds(4));
     suite::run(make, options().keys_per_hash(3).rounds(3));
 }
 

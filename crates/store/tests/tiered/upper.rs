@@ -1,20 +1,21 @@
-//! An upper tier that waits or fails: clients do not learn of its failures, its waits hold up nobody but those who need it, and
+//! An upper tier that waits or fails: clients do not learn of its failures, its waits hold up only those who need it, and
 //! what only the lower tier could have is never mistaken for a miss.
 
 use std::sync::Arc;
 
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Exptime, Retrieve, WriteMode};
+use moneta_store::testing::Layer;
 use moneta_store::{
-    Clock, Cursor, Deleted, ErrorKind, Promotion, Step, Store, Tiered, TieredConfig, Walked, Walking, Written,
+    Calls, Clock, Cursor, Deleted, ErrorKind, Promotion, Step, Tiered, TieredConfig, Walked, Walking, Written,
 };
 
 use crate::scripted::{Asked, Mode, START, Scripted, VALUE_MAX, get_on, key, set_on};
 
 struct Pair {
-    upper: Scripted,
-    lower: Scripted,
-    store: Tiered<Scripted, Scripted>,
+    upper: Layer<Scripted>,
+    lower: Layer<Scripted>,
+    store: Tiered<Layer<Scripted>, Layer<Scripted>>,
 }
 
 fn pair() -> Pair {
@@ -85,7 +86,7 @@ fn what_is_above_is_served_while_the_lower_tier_fails_and_the_rest_is_no_miss() 
     assert_eq!(hot.done().as_deref(), Some("1"));
     assert_eq!(cold.failed(), ErrorKind::Unreachable);
     assert_eq!(pair.set("hot", "2").failed(), ErrorKind::Unreachable);
-    assert_eq!(pair.above("hot"), None, "whether it is stored nobody knows");
+    assert_eq!(pair.above("hot"), None, "whether it is stored is unknown");
 }
 
 #[test]

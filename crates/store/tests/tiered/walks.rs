@@ -9,7 +9,7 @@ use std::sync::Arc;
 use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Write};
 use moneta_store::{
-    Clock, Cursor, ErrorKind, Promotion, Store, StoreError, Tiered, TieredConfig, Walked, Walking, Written,
+    Calls, Clock, Cursor, ErrorKind, Promotion, Store, StoreError, Tiered, TieredConfig, Walked, Walking, Written,
 };
 
 use crate::policies::finish;

@@ -14,8 +14,9 @@ use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::Address;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{ByPolicy, Listener, RunningServer, Server as NodeServer, ServerConfig};
-use moneta_store::{Clock, KeyHash};
+use moneta_server::{Listener, RunningServer, Server as NodeServer, ServerConfig};
+use moneta_store::Clock;
+use moneta_store::KeyHash;
 use moneta_verify::{Counts, Report, Unwatched, Verify, VerifyConfig};
 
 /// Long enough for the slowest machine; reached only when something is wrong.
@@ -71,7 +72,7 @@ impl Server {
         let config = ServerConfig { listeners, workers: 2, ..ServerConfig::default() };
         let settings = NodeSettings { item_max: ITEM_MAX, memory: 128 << 20, ..NodeSettings::default() };
         let node = Arc::new(Node::new(settings, clock, Authenticator::off()));
-        let running = NodeServer::start(&config, ByPolicy::same(store), node, Box::new(|| ())).expect("it starts");
+        let running = NodeServer::start(&config, Arc::new(store), node, Box::new(|| ())).expect("it starts");
         Self { folder, process: None, node: Some(running) }
     }
 

@@ -8,7 +8,7 @@ use moneta_flash::testing::{Event, Odds, Replay, VolatileMedia};
 use moneta_flash::{Durability, Flash, FlashConfig, Media};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Exptime, Retrieve};
-use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, Promotion, Store, Tiered, TieredConfig};
 
 use super::super::drive::{HEAD, REGION, START, config, delete, device_bytes, finish, get, get_with, open, set, wait};
 use super::super::history::name;

@@ -1,0 +1,65 @@
+//! Who asks a store, and on which thread.
+
+use std::rc::Rc;
+
+use crate::reactor::{Reactor, Reactors, Slot};
+
+/// How requests treat a cache tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Interactive traffic: what is read or written will be wanted again soon.
+    #[default]
+    Online,
+    /// Bulk traffic: what is read or written says nothing about what will be wanted.
+    Batch,
+}
+
+/// What every operation carries beside its key: the policy of its listener and the reactors of its worker.
+///
+/// Clones are cheap; a future that waits keeps one.
+#[derive(Clone, Default)]
+pub struct Cx {
+    policy: Policy,
+    reactors: Option<Rc<Reactors>>,
+}
+
+impl Cx {
+    /// For a thread that is no worker: stores then do their I/O on threads of their own.
+    pub fn outside() -> Self {
+        Self::default()
+    }
+
+    /// For a worker, whose event loop turns `reactors`.
+    pub fn of_worker(policy: Policy, reactors: &Rc<Reactors>) -> Self {
+        Self { policy, reactors: Some(Rc::clone(reactors)) }
+    }
+
+    /// The same under another policy.
+    #[must_use]
+    pub fn under(&self, policy: Policy) -> Self {
+        Self { policy, reactors: self.reactors.clone() }
+    }
+
+    /// How this request treats a cache tier.
+    #[inline]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Whether this is a worker's thread, which must not be kept waiting.
+    pub fn is_worker(&self) -> bool {
+        self.reactors.is_some()
+    }
+
+    /// The worker's reactor in a component's slot; `None` on threads that have none there.
+    #[inline]
+    pub fn reactor<R: Reactor>(&self, slot: Slot) -> Option<Rc<R>> {
+        self.reactors.as_ref()?.get(slot)
+    }
+}
+
+impl std::fmt::Debug for Cx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cx").field("policy", &self.policy).field("worker", &self.reactors.is_some()).finish()
+    }
+}

@@ -1,0 +1,53 @@
+//! What a walk of a store's items is made of.
+
+use std::any::Any;
+
+use moneta_protocol::item::ItemMeta;
+
+use crate::outcome::Pending;
+
+/// How far a walk came.
+#[must_use]
+pub enum Walking {
+    /// There may be more: call again.
+    More,
+    /// That was the last batch.
+    End,
+    /// Nothing was shown: call again when this is done.
+    Wait(Pending<()>),
+}
+
+/// Where a walk stands. Begin with the default; dropping it ends the walk.
+#[derive(Debug, Default)]
+pub struct Cursor(Option<Box<dyn Any + Send>>);
+
+impl Cursor {
+    /// Takes out what the store kept here at the end of the last batch; `None` at the begin of a walk, and for what another
+    /// kind of store left.
+    pub fn take<T: Any>(&mut self) -> Option<Box<T>> {
+        self.0.take()?.downcast().ok()
+    }
+
+    /// Keeps what the store needs for the next batch.
+    pub fn keep<T: Any + Send>(&mut self, place: Box<T>) {
+        self.0 = Some(place);
+    }
+
+    /// Whether the walk has begun and not ended.
+    pub fn is_under_way(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// An item that a walk shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Walked<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// All but key and value.
+    pub meta: ItemMeta,
+    /// Bytes of the value.
+    pub value_bytes: usize,
+    /// Bytes of memory the item takes, key and header included.
+    pub size: usize,
+}
