@@ -231,7 +231,7 @@ impl<D: Database> Store for Embedded<D> {
                     match change::read(live.as_ref(), &request, inner.shared.now()) {
                         None => answer.send(Ok(Lookup::Miss { expired }.into())),
                         Some(reading) if reading.rewrite.is_none() => {
-                            let item = Item { meta: reading.meta, value: reading.value.to_vec() };
+                            let item = Item { meta: reading.meta, value: reading.value.to_vec().into() };
                             answer.send(Ok(Lookup::Found(item).into()));
                         }
                         Some(reading) => {
@@ -243,7 +243,7 @@ impl<D: Database> Store for Embedded<D> {
             }
             Op::Peek => inner.look(key, |_, _, live, expired, answer| {
                 let lookup = live.map_or(Lookup::Miss { expired }, |old| {
-                    Lookup::Found(Item { meta: old.meta, value: old.value.to_vec() })
+                    Lookup::Found(Item { meta: old.meta, value: old.value.to_vec().into() })
                 });
                 answer.send(Ok(lookup.into()));
             }),

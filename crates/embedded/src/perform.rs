@@ -50,8 +50,8 @@ fn get<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Retrieve)
     }
     // Whoever creates an item is told that nothing was there.
     match reading.created {
-        true => Ok(Lookup::Found(Item { meta: reading.shown(cas), value: Vec::new() })),
-        false => Ok(Lookup::Found(Item { meta: reading.shown(cas), value: reading.value.to_vec() })),
+        true => Ok(Lookup::Found(Item { meta: reading.shown(cas), value: Vec::new().into() })),
+        false => Ok(Lookup::Found(Item { meta: reading.shown(cas), value: reading.value.to_vec().into() })),
     }
 }
 

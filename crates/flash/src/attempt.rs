@@ -6,11 +6,14 @@
 //! every operation takes effect in one piece, though no lock is held while a device works.
 
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use moneta_store::reading::will_read;
-use moneta_store::{Cx, Item, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, OwnedOp, Pending, Step, StoreError, Visit};
+use moneta_store::{
+    Cx, Item, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, OwnedOp, OwnedValue, Pending, Step, StoreError, Visit,
+};
 
 use crate::engine::Inner;
 use crate::flusher::Goal;
@@ -43,6 +46,14 @@ impl<T> Attempt<T> {
             Self::Full(before) => Attempt::Full(before),
         }
     }
+}
+
+/// Where a value was that an attempt has shown.
+enum Shown {
+    /// In that part of what was fetched for it.
+    Fetched(Range<usize>),
+    /// Elsewhere.
+    Copied(OwnedValue),
 }
 
 impl Inner {
@@ -79,7 +90,7 @@ impl Inner {
                 }
                 Attempt::Read(place) => {
                     let fetched = self.fetch(&cx, place, key.key().bytes).await?;
-                    self.attempt_again(&key.key(), &op, Some(&fetched))
+                    self.attempt_again(&key.key(), &op, Some(fetched))
                 }
                 Attempt::Full(before) => {
                     self.reclaim.need();
@@ -97,15 +108,25 @@ impl Inner {
         }
     }
 
-    /// Tries an operation after a wait: an item that it finds is its outcome, as its visitor is gone.
-    fn attempt_again(&self, key: &Key<'_>, op: &OwnedOp, fetched: Option<&Fetched>) -> Attempt<Outcome> {
-        let mut item = None;
-        let mut keep = |found: &ItemRef<'_>| item = Some(Item { meta: found.meta, value: found.value.to_vec() });
-        let attempt = op.with(|op| self.attempt(key, op, fetched, &mut keep));
-        match item {
-            Some(item) => attempt.map(|_| Outcome::Read(Lookup::Found(item))),
-            None => attempt,
-        }
+    /// Tries an operation after a wait: an item that it finds is its outcome, as its visitor is gone. A value that was read
+    /// goes with the buffer that it was read into.
+    fn attempt_again(&self, key: &Key<'_>, op: &OwnedOp, fetched: Option<Fetched>) -> Attempt<Outcome> {
+        let mut shown = None;
+        let mut note = |item: &ItemRef<'_>| {
+            let value = match fetched.as_ref().and_then(|fetched| fetched.range_of(&item.value)) {
+                Some(range) => Shown::Fetched(range),
+                None => Shown::Copied(item.value.into()),
+            };
+            shown = Some((item.meta, value));
+        };
+        let attempt = op.with(|op| self.attempt(key, op, fetched.as_ref(), &mut note));
+        let Some((meta, value)) = shown else { return attempt };
+        let value = match (value, fetched) {
+            (Shown::Fetched(range), Some(fetched)) => OwnedValue::part(fetched.into_bytes(), range),
+            (Shown::Copied(value), _) => value,
+            (Shown::Fetched(_), None) => unreachable!("a range is one of what was fetched"),
+        };
+        attempt.map(|_| Outcome::Read(Lookup::Found(Item { meta, value })))
     }
 }
 

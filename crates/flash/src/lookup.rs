@@ -1,10 +1,11 @@
 //! From a key to its record: in the index, in the RAM of a region being filled or written, on a device.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use moneta_index::Position;
-use moneta_store::{Cx, ErrorKind, ItemMeta, Key, StoreError};
+use moneta_store::{Cx, ErrorKind, ItemMeta, Key, StoreError, Value};
 
 use crate::buffer::Buffer;
 use crate::counters::count;
@@ -43,6 +44,21 @@ pub(crate) struct Fetched {
     base: u64,
     salt: u64,
     found: Result<usize, NotFound>,
+}
+
+impl Fetched {
+    /// Which of the bytes that were read a value is, if it is some of them.
+    pub(crate) fn range_of(&self, value: &Value<'_>) -> Option<Range<usize>> {
+        let value = value.as_slice()?;
+        let start = (value.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize)?;
+        let range = start..start.checked_add(value.len())?;
+        (range.end <= self.bytes.len()).then_some(range)
+    }
+
+    /// The bytes that were read.
+    pub(crate) fn into_bytes(self) -> Aligned {
+        self.bytes
+    }
 }
 
 /// Why a place did not have the record that was sought.

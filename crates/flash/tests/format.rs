@@ -37,7 +37,7 @@ fn set(flash: &Flash, key: &str, value: &[u8], request: &Write) {
 
 fn get(flash: &Flash, key: &str) -> Option<Item> {
     let mut seen = None;
-    let mut visitor = |item: &ItemRef<'_>| seen = Some(Item { meta: item.meta, value: item.value.to_vec() });
+    let mut visitor = |item: &ItemRef<'_>| seen = Some(Item::copy(item));
     let lookup = match flash.peek(&Key::new(key.as_bytes(), flash.seed()), &mut visitor) {
         Step::Done(ended) => ended.unwrap(),
         Step::Wait(pending) => pollster::block_on(pending).unwrap(),

@@ -57,7 +57,7 @@ fn get(flash: &Flash, number: u32) -> Option<Vec<u8>> {
     let mut visitor = |item: &ItemRef<'_>| seen = Some(item.value.to_vec());
     match finish(flash.get(&Key { bytes: &bytes, hash }, &Retrieve::default(), &mut visitor)) {
         Lookup::Visited => seen,
-        Lookup::Found(item) => Some(item.value),
+        Lookup::Found(item) => Some(item.value.into_vec()),
         Lookup::Miss { .. } => None,
     }
 }

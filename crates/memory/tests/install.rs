@@ -26,7 +26,7 @@ fn key(name: &str) -> Key<'_> {
 
 fn peek(node: &Node, name: &str) -> Option<Item> {
     let mut seen = None;
-    let mut show = |item: &ItemRef<'_>| seen = Some(Item { meta: item.meta, value: item.value.to_vec() });
+    let mut show = |item: &ItemRef<'_>| seen = Some(Item::copy(item));
     let _ = node.memory.peek(&key(name), &mut show);
     seen
 }
@@ -65,7 +65,7 @@ fn an_item_of_any_size_arrives_as_it_was_whatever_was_there() {
                     let item = ItemRef { meta, value: lies };
                     let written = node.memory.put(&key(&name), &item, Put::Any).now().unwrap();
                     assert_eq!(written, Written::Stored { cas: meta.cas });
-                    assert_eq!(peek(&node, &name), Some(Item { meta, value: value.clone() }), "{name}");
+                    assert_eq!(peek(&node, &name), Some(Item { meta, value: value.clone().into() }), "{name}");
                 }
                 node.delete(&name);
             }

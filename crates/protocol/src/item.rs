@@ -1,5 +1,8 @@
 //! An item as a reader sees it: borrowed from an engine while it is stable there, or owned after a wait.
 
+use std::ops::{Deref, Range};
+
+use crate::aligned::Aligned;
 use crate::request::Exptime;
 
 /// The moment an item dies, in Unix seconds; 0 means never.
@@ -142,16 +145,106 @@ pub struct ItemRef<'a> {
     pub value: Value<'a>,
 }
 
+/// A value that lies nowhere else: bytes of its own, or a part of the buffer that a device was read into.
+pub struct OwnedValue(Memory);
+
+enum Memory {
+    Bytes(Vec<u8>),
+    Part { buffer: Aligned, start: usize, end: usize },
+}
+
+impl OwnedValue {
+    /// The bytes of `buffer` in `range`.
+    ///
+    /// # Panics
+    /// If the buffer is shorter.
+    pub fn part(buffer: Aligned, range: Range<usize>) -> Self {
+        let Range { start, end } = range;
+        assert!(start <= end && end <= buffer.len(), "a part of the buffer");
+        Self(Memory::Part { buffer, start, end })
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        self
+    }
+
+    /// The value as a vector; copied if it is part of a buffer.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Memory::Bytes(bytes) => bytes,
+            Memory::Part { buffer, start, end } => buffer[start..end].to_vec(),
+        }
+    }
+}
+
+impl Deref for OwnedValue {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Bytes(bytes) => bytes,
+            Memory::Part { buffer, start, end } => &buffer[*start..*end],
+        }
+    }
+}
+
+impl From<Vec<u8>> for OwnedValue {
+    #[inline]
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Memory::Bytes(bytes))
+    }
+}
+
+impl From<Value<'_>> for OwnedValue {
+    fn from(value: Value<'_>) -> Self {
+        value.to_vec().into()
+    }
+}
+
+impl Clone for OwnedValue {
+    fn clone(&self) -> Self {
+        self.to_vec().into()
+    }
+}
+
+impl std::fmt::Debug for OwnedValue {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(formatter)
+    }
+}
+
+impl PartialEq for OwnedValue {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for OwnedValue {}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for OwnedValue {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
 /// An item that had to be waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// All but key and value.
     pub meta: ItemMeta,
     /// The value.
-    pub value: Vec<u8>,
+    pub value: OwnedValue,
 }
 
 impl Item {
+    /// A copy of a borrowed item.
+    pub fn copy(item: &ItemRef<'_>) -> Self {
+        Self { meta: item.meta, value: item.value.into() }
+    }
+
     /// The item as a visitor wants it.
     pub fn as_ref(&self) -> ItemRef<'_> {
         ItemRef { meta: self.meta, value: Value::whole(&self.value) }
@@ -170,6 +263,24 @@ mod tests {
         assert_eq!(Expiry::resolve(Exptime(2_592_000), 1000), Expiry(2_593_000));
         assert_eq!(Expiry::resolve(Exptime(2_592_001), 5_000_000), Expiry(2_592_001));
         assert_eq!(Expiry::resolve(Exptime(i64::MAX), 1000), Expiry(u32::MAX));
+    }
+
+    #[test]
+    fn an_owned_value_is_what_its_range_says_wherever_it_lies() {
+        let mut buffer = Aligned::zeroed(4096);
+        buffer[100..105].copy_from_slice(b"value");
+        let part = OwnedValue::part(buffer, 100..105);
+        assert_eq!(part, *b"value");
+        assert_eq!((part.clone(), part.len()), (OwnedValue::from(b"value".to_vec()), 5));
+        assert_eq!(format!("{part:?}"), format!("{:?}", b"value"));
+        assert_eq!(part.into_vec(), b"value");
+        assert!(OwnedValue::part(Aligned::zeroed(4096), 4096..4096).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "a part of the buffer")]
+    fn a_range_beyond_the_buffer_is_refused() {
+        drop(OwnedValue::part(Aligned::zeroed(4096), 4000..4097));
     }
 
     #[test]

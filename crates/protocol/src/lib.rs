@@ -4,6 +4,7 @@
 //! is one of the four [`request`] types, which the store layer understands without knowing the protocol. On the way back
 //! everything is an [`item`](item::ItemRef) or a [`Reply`], which [`encode`] writes in the style the command names.
 
+pub mod aligned;
 pub mod base64;
 pub mod binary;
 pub mod command;

@@ -53,7 +53,7 @@ pub(crate) fn put(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, how: Put) 
 /// What form an item takes depends on the server, of which nothing is known yet: a request before it waits for that.
 fn put_later(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Step {
     let (remote, held) = (remote.clone(), HeldKey::new(key));
-    let item = Item { meta: item.meta, value: item.value.to_vec() };
+    let item = Item::copy(item);
     match remote.begin(Verb::Noop, key, &[]) {
         Ok(first) => Step::Wait(Box::pin(async move {
             let answer = first.await?;

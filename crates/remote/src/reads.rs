@@ -120,7 +120,7 @@ impl Reading {
         if let Some(exptime) = if created { self.request.vivify } else { self.request.touch } {
             meta.expiry = Expiry::resolve(exptime, now);
         }
-        Item { meta, value: seen.value }
+        Item { meta, value: seen.value.into() }
     }
 }
 

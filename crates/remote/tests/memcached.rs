@@ -285,7 +285,7 @@ fn whole_items_are_installed_with_their_marks() {
                 token_sent,
                 ..Default::default()
             };
-            let item = moneta_store::Item { meta, value: b"value".to_vec() };
+            let item = moneta_store::Item { meta, value: b"value".to_vec().into() };
             let written = finish(store.put(&key("item"), &item.as_ref(), Put::Any));
             assert!(matches!(written, Ok(Written::Stored { .. })), "{written:?}");
             let Ok(Lookup::Found(found)) = finish(store.peek(&key("item"), &mut |_: &ItemRef<'_>| ())) else {

@@ -36,7 +36,7 @@ fn begin(store: &Remote, key: &str) -> Step<Lookup> {
 
 fn get(store: &Remote, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
     finish(begin(store, key)).map(|lookup| match lookup {
-        Lookup::Found(item) => Some(item.value),
+        Lookup::Found(item) => Some(item.value.into_vec()),
         _ => None,
     })
 }

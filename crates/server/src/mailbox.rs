@@ -128,11 +128,16 @@ impl Mailbox {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Whether there is nothing to collect. To be called by the worker: what is put in later wakes it through the kernel.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.has_letters.load(Ordering::Acquire) && WOKEN.with_borrow(Vec::is_empty)
+    }
+
     /// Moves everything in the box to the back of the two lists. To be called by the worker.
     #[inline]
     pub(crate) fn collect(&self, accepted: &mut Vec<Accepted>, woken: &mut Vec<Handle>) {
         WOKEN.with_borrow_mut(|own| woken.append(own));
-        // What is put in later wakes the worker through the kernel.
         if self.has_letters.load(Ordering::Acquire) {
             self.collect_letters(accepted, woken);
         }

@@ -197,7 +197,15 @@ impl EventLoop {
     }
 
     /// Takes what is in the mailbox, by way of two lists that are kept for their memory.
-    fn collect(&mut self, (accepted, woken): &mut (Vec<Accepted>, Vec<Handle>)) {
+    #[inline]
+    fn collect(&mut self, letters: &mut (Vec<Accepted>, Vec<Handle>)) {
+        if !self.mailbox.is_empty() {
+            self.collect_some(letters);
+        }
+    }
+
+    #[inline(never)]
+    fn collect_some(&mut self, (accepted, woken): &mut (Vec<Accepted>, Vec<Handle>)) {
         self.mailbox.collect(accepted, woken);
         if !accepted.is_empty() {
             accepted.drain(..).for_each(|accepted| self.open(accepted));

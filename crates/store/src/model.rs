@@ -93,7 +93,7 @@ impl Store for ModelStore {
             Op::Delete(request) => Step::ended(state.delete(key, request)),
             Op::Arithmetic(request) => Step::ended(state.arithmetic(key, request)),
             Op::Put(item, how) => {
-                let item = Item { meta: item.meta, value: item.value.to_vec() };
+                let item = Item::copy(item);
                 Step::ended(state.install(key, item, how))
             }
             Op::Drop => {

@@ -91,7 +91,7 @@ impl OwnedOp {
             Op::Write(value, request) => Self::Write(value.to_vec(), *request),
             Op::Delete(request) => Self::Delete(*request),
             Op::Arithmetic(request) => Self::Arithmetic(*request),
-            Op::Put(item, how) => Self::Put(Item { meta: item.meta, value: item.value.to_vec() }, how),
+            Op::Put(item, how) => Self::Put(Item::copy(item), how),
             Op::Drop => Self::Drop,
             Op::Holds => Self::Holds,
             Op::NoteHit => Self::NoteHit,

@@ -80,5 +80,5 @@ pub(crate) async fn delete<S: Store>(store: &S, cx: &Cx, key: &Key<'_>) -> Resul
 
 /// An item out of the store it lies in.
 pub(crate) fn copy(item: &ItemRef<'_>) -> Item {
-    Item { meta: item.meta, value: item.value.to_vec() }
+    Item::copy(item)
 }

@@ -74,7 +74,7 @@ impl Draw {
         };
         let mut value = self.value();
         value.truncate(VALUE_MAX);
-        Item { meta, value }
+        Item { meta, value: value.into() }
     }
 
     fn write(&mut self) -> Write {
@@ -131,13 +131,13 @@ fn lies(model: &ModelStore) -> Option<Item> {
 }
 
 fn item_of(item: &ItemRef<'_>) -> Item {
-    Item { meta: item.meta, value: item.value.to_vec() }
+    Item::copy(item)
 }
 
 /// What a version leaves to be read, once stored with the CAS value the model would pick.
 fn left(version: &Version<'_>) -> Option<Item> {
     let meta = version.meta(version.cas.unwrap_or(PICKED));
-    (!meta.expiry.is_dead(NOW)).then(|| Item { meta, value: version.value.value().to_vec() })
+    (!meta.expiry.is_dead(NOW)).then(|| Item { meta, value: version.value.value().into() })
 }
 
 /// Runs a case for many seeds, on a model that holds an item in half of them.
@@ -224,7 +224,7 @@ fn reads_are_the_models() {
             return;
         };
         let cas = reading.rewrite.map_or(reading.meta.cas, |version| version.cas.unwrap_or(PICKED));
-        let expected = Item { meta: reading.shown(cas), value: reading.value.to_vec() };
+        let expected = Item { meta: reading.shown(cas), value: reading.value.to_vec().into() };
         assert_eq!(Some(expected), shown, "{request:?}");
         assert_eq!(reading.created, old.is_none());
         // What only counts the read is the engine's own business.

@@ -69,7 +69,7 @@ pub fn get(store: &impl Store, key: &str) -> Option<Vec<u8>> {
     let mut visited = None;
     let step = store.get(&key, &Retrieve::default(), &mut |item: &ItemRef<'_>| visited = Some(item.value.to_vec()));
     match end(step).expect("a get") {
-        Lookup::Found(item) => Some(item.value),
+        Lookup::Found(item) => Some(item.value.into_vec()),
         Lookup::Visited => visited,
         Lookup::Miss { .. } => None,
     }

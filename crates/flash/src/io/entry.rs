@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use io_uring::{opcode, squeue, types};
 
-use super::aligned::Aligned;
+use super::Aligned;
 use super::media::Media;
 
 /// A read that was asked for.

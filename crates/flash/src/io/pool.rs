@@ -9,7 +9,7 @@ use moneta_store::offload::Offload;
 use parking_lot::Mutex;
 use slab::Slab;
 
-use super::aligned::Aligned;
+use super::Aligned;
 use super::counters::{ReadCounters, Tally};
 use super::media::Media;
 use super::patience::Patience;

@@ -12,8 +12,6 @@ use std::time::Duration;
 use moneta_store::{Cx, Reactors, Slot};
 use parking_lot::Mutex;
 
-use super::BLOCK_BYTES;
-use super::aligned::Aligned;
 use super::bell::Bell;
 use super::counters::ReadCounters;
 use super::kinds::{Kind, probe};
@@ -21,6 +19,7 @@ use super::media::Media;
 use super::patience::Patience;
 use super::pool::{Pool, Task};
 use super::ring::{Ring, RingRead};
+use super::{Aligned, BLOCK_BYTES};
 use crate::config::Io;
 use crate::error::FlashError;
 

@@ -24,8 +24,6 @@ use io_uring::squeue::PushError;
 use moneta_store::Reactor;
 use slab::Slab;
 
-use super::BLOCK_BYTES;
-use super::aligned::Aligned;
 use super::bell::Bell;
 use super::counters::Tally;
 use super::entry::{Entry, Progress};
@@ -33,6 +31,7 @@ use super::kinds::{IN_KERNEL, Kind, build};
 use super::media::Media;
 use super::patience::Patience;
 use super::reader::Inner;
+use super::{Aligned, BLOCK_BYTES};
 
 /// How often a ring that goes looks for completions, if nothing tells of them.
 const LOOK: Duration = Duration::from_millis(10);

@@ -66,7 +66,7 @@ pub fn get_with(store: &impl Store, name: &[u8], request: &Retrieve) -> Result<O
     let mut visitor = |item: &ItemRef<'_>| seen = Some(item.value.to_vec());
     Ok(match finish(store.get(&key(store, name), request, &mut visitor))? {
         Lookup::Visited => seen,
-        Lookup::Found(item) => Some(item.value),
+        Lookup::Found(item) => Some(item.value.into_vec()),
         Lookup::Miss { .. } => None,
     })
 }

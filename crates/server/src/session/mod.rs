@@ -8,6 +8,7 @@ mod admin;
 mod change;
 mod early;
 mod execute;
+mod lanes;
 mod login;
 mod lookahead;
 mod parked;

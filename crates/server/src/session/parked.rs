@@ -22,10 +22,13 @@ use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::{Key, Outcome, Pending, StoreError};
 
 use super::execute::stored_key;
+use super::lanes::{Lane, Lanes};
 use super::ticket::Ticket;
 use super::{MAX_PARKED, Session, Worker, change, read};
 use crate::node::Peer;
 use moneta_protocol::command::ReadVerb;
+use moneta_protocol::encode;
+use moneta_protocol::reply::Reply;
 
 /// Largest memory of bytes that left which is kept for others: what stands behind a lone `get` are the five of `END`.
 const SPARE_BYTES: usize = 256;
@@ -94,6 +97,9 @@ enum Slot {
         ticket: Ticket,
         /// Bytes it is taken to hold.
         bytes: usize,
+        /// What was asked is a whole `get`: `END` follows what is found.
+        ends: bool,
+        lane: Lane,
     },
 }
 
@@ -108,6 +114,7 @@ pub(super) struct Parked {
     reserved: usize,
     /// Memory for the next bytes behind something that waits.
     spare: Vec<u8>,
+    lanes: Lanes,
 }
 
 impl Parked {
@@ -179,7 +186,16 @@ impl Parked {
         self.changes += usize::from(waiting.changes());
         self.waiting += 1;
         self.reserved += bytes;
-        self.slots.push_back(Slot::Waiting { waiting, ticket, bytes });
+        let lane = self.lanes.take();
+        self.slots.push_back(Slot::Waiting { waiting, ticket, bytes, ends: false, lane });
+    }
+
+    /// `END` follows what the last slot waits for. Only for a `get` that was just parked.
+    pub(super) fn end_last(&mut self) {
+        match self.slots.back_mut() {
+            Some(Slot::Waiting { ends, .. }) => *ends = true,
+            _ => unreachable!("a request was just parked"),
+        }
     }
 
     /// The buffer behind everything that waits.
@@ -195,7 +211,7 @@ impl Parked {
         }
     }
 
-    /// Polls everything that waits, and moves what is ready at the front to `output` until that has grown past `high_water`.
+    /// Polls what waits and was woken, and moves what is ready at the front to `output` until that has grown past `high_water`.
     /// What is done and next in order is answered right there; what is done behind something else becomes bytes in its place.
     pub(super) fn poll(
         &mut self,
@@ -205,6 +221,7 @@ impl Parked {
         output: &mut Vec<u8>,
         high_water: usize,
     ) {
+        self.lanes.belong_to(cx.waker());
         // How many slots, from the front, have nothing more to say.
         let mut through = 0;
         for (index, slot) in self.slots.iter_mut().enumerate() {
@@ -212,27 +229,33 @@ impl Parked {
             match slot {
                 Slot::Ready(bytes) if is_next => output.extend_from_slice(bytes),
                 Slot::Ready(_) => continue,
-                Slot::Waiting { waiting, ticket, bytes: reserved } => {
+                Slot::Waiting { waiting, ticket, bytes: reserved, ends, lane } => {
+                    if !lane.take_wake() {
+                        continue;
+                    }
                     let mut bytes = Vec::new();
                     let out = if is_next { &mut *output } else { &mut bytes };
-                    if poll_slot(worker, peer, waiting, ticket, cx, out).is_pending() {
+                    if poll_slot(worker, peer, waiting, ticket, &mut lane.context(), out).is_pending() {
                         continue;
+                    }
+                    if *ends {
+                        ticket.with_style(|style| encode::reply(style, &[], Reply::End, 0, out));
                     }
                     self.changes -= usize::from(waiting.changes());
                     self.waiting -= 1;
                     self.reserved -= *reserved;
-                    if !is_next {
-                        *slot = Slot::Ready(bytes);
+                    if !is_next && let Slot::Waiting { lane, .. } = std::mem::replace(slot, Slot::Ready(bytes)) {
+                        self.lanes.give_back(lane);
                     }
                 }
             }
             through += usize::from(is_next);
         }
-        for slot in self.slots.drain(..through) {
-            if let Slot::Ready(bytes) = slot
-                && bytes.capacity() <= SPARE_BYTES
-            {
-                self.spare = bytes;
+        for _ in 0..through {
+            match self.slots.pop_front() {
+                Some(Slot::Ready(bytes)) if bytes.capacity() <= SPARE_BYTES => self.spare = bytes,
+                Some(Slot::Waiting { lane, .. }) => self.lanes.give_back(lane),
+                _ => {}
             }
         }
     }

@@ -228,15 +228,20 @@ impl Session {
             }
             _ => asked.key,
         };
-        self.look_up(worker, &Key::new(key, worker.store.seed()), asked, output);
-        if asked.verb == ReadVerb::Get {
+        let parked = self.look_up(worker, &Key::new(key, worker.store.seed()), asked, output);
+        if asked.verb != ReadVerb::Get {
+            return;
+        }
+        if parked {
+            self.rare().parked.end_last();
+        } else {
             encode::reply(asked.style, &[], Reply::End, 0, self.out(output));
         }
     }
 
-    /// Reads one key of however many.
+    /// Reads one key of however many. True if it has to wait.
     #[inline]
-    fn look_up(&mut self, worker: &Worker, key: &Key<'_>, asked: Asked<'_>, output: &mut Vec<u8>) {
+    fn look_up(&mut self, worker: &Worker, key: &Key<'_>, asked: Asked<'_>, output: &mut Vec<u8>) -> bool {
         let now = worker.node.clock.now();
         let mut answer = Answer { asked: &asked, now, out: self.out(output), size: 0 };
         match worker.store.call(&worker.cx, key, Op::Read(asked.request), &mut answer) {
@@ -244,6 +249,7 @@ impl Session {
                 let size = answer.size;
                 asked.count(&worker.counters, Read::Hit);
                 asked.tell(worker, &self.peer, &watch::Fetched::Found { size });
+                false
             }
             step => self.end_look_up(worker, asked, step, output),
         }
@@ -251,15 +257,17 @@ impl Session {
 
     /// Ends a read that was no hit in RAM.
     #[inline(never)]
-    fn end_look_up(&mut self, worker: &Worker, asked: Asked<'_>, step: Step, output: &mut Vec<u8>) {
+    fn end_look_up(&mut self, worker: &Worker, asked: Asked<'_>, step: Step, output: &mut Vec<u8>) -> bool {
         match step {
             Step::Done(outcome) => {
                 let peer = self.peer;
                 answer_read(worker, &peer, asked, outcome.map(Outcome::lookup), self.out(output));
+                false
             }
             Step::Wait(future) => {
                 let waiting = Waiting::Read { verb: asked.verb, request: *asked.request, future };
                 self.park(worker, waiting, Ticket::new(asked.key, asked.style), 0);
+                true
             }
         }
     }

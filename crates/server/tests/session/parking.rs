@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -21,21 +20,32 @@ use crate::talk::{HIGH_WATER, NOW, worker_on};
 
 /// Gates of requests that wait, in the order the requests came. An open one is true.
 #[derive(Clone, Default)]
-struct Gates(Arc<Mutex<VecDeque<Arc<AtomicBool>>>>);
+struct Gates(Arc<Mutex<VecDeque<Arc<Gate>>>>);
+
+/// Whether it is open, and who is woken when it opens.
+type Gate = Mutex<(bool, Option<Waker>)>;
 
 impl Gates {
     /// Ends as `act` does, which begins once the gate that this adds is open.
     fn park<T>(&self, act: impl Future<Output = Result<T, StoreError>> + 'static) -> Step<T> {
-        let gate = Arc::new(AtomicBool::new(false));
+        let gate = Arc::<Gate>::default();
         self.0.lock().unwrap().push_back(Arc::clone(&gate));
         Step::Wait(Box::pin(async move {
-            poll_fn(|_| if gate.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }).await;
+            poll_fn(|cx| {
+                let mut gate = gate.lock().unwrap();
+                gate.1 = Some(cx.waker().clone());
+                if gate.0 { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
             act.await
         }))
     }
 
     fn open(&self, index: usize) {
-        self.0.lock().unwrap().remove(index).unwrap().store(true, Ordering::Relaxed);
+        let gate = self.0.lock().unwrap().remove(index).unwrap();
+        let mut gate = gate.lock().unwrap();
+        gate.0 = true;
+        gate.1.take().into_iter().for_each(Waker::wake);
     }
 
     fn len(&self) -> usize {

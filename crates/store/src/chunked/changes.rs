@@ -93,7 +93,7 @@ impl<S: Store + 'static> Call<S> {
                 reading.meta.cas
             }
         };
-        Ok(Lookup::Found(Item { meta: reading.shown(cas), value: reading.value.to_vec() }))
+        Ok(Lookup::Found(Item { meta: reading.shown(cas), value: reading.value.to_vec().into() }))
     }
 
     async fn put_version(

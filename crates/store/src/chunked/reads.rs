@@ -61,7 +61,7 @@ impl<S: Store + 'static> Call<S> {
         }
         let value =
             if head.piece_bytes == 0 { Some(without_head(entry)) } else { self.gather(key, &head, bump).await? };
-        Ok(value.map_or(Found::Nothing, |value| Found::Live(Item { meta: head.meta, value })))
+        Ok(value.map_or(Found::Nothing, |value| Found::Live(Item { meta: head.meta, value: value.into() })))
     }
 
     /// The head under a key, and its entry, if it is of an epoch that may be read.
@@ -76,7 +76,7 @@ impl<S: Store + 'static> Call<S> {
             count(&self.counters.entries_outdated);
             return Ok(None);
         }
-        Ok(Some((head, entry.value)))
+        Ok(Some((head, entry.value.into_vec())))
     }
 
     /// The value of a head that has pieces; `None` if one is gone.

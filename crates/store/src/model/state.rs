@@ -181,7 +181,7 @@ impl State {
     }
 
     pub(super) fn peek(&mut self, key: &[u8]) -> Result<Item, Missing> {
-        self.live(key).map(|item| Item { meta: item.meta(), value: item.value.clone() })
+        self.live(key).map(|item| Item { meta: item.meta(), value: item.value.clone().into() })
     }
 
     pub(super) fn get(&mut self, key: &[u8], request: &Retrieve) -> Result<Item, Missing> {
@@ -210,7 +210,7 @@ impl State {
             item.fetched = true;
             item.last_access = now;
         }
-        Item { meta: ItemMeta { expiry: item.expiry, won, ..before }, value: item.value.clone() }
+        Item { meta: ItemMeta { expiry: item.expiry, won, ..before }, value: item.value.clone().into() }
     }
 
     /// A miss that creates an empty item, whose recache this reader wins. The reader sees it as it was when it came to be.
@@ -222,7 +222,7 @@ impl State {
         item.token_sent = true;
         item.fetched = request.bump;
         let meta = ItemMeta { expiry_before: Expiry::NEVER, won: true, ..before };
-        Item { meta, value: Vec::new() }
+        Item { meta, value: Vec::new().into() }
     }
 
     pub(super) fn set(&mut self, key: &[u8], value: &[u8], request: &Write) -> Written {
@@ -297,7 +297,7 @@ impl State {
         }
         let Item { meta, value } = item;
         let new_cas = (meta.cas != 0).then_some(meta.cas);
-        let cas = self.store(key, value, meta.flags, meta.expiry, new_cas);
+        let cas = self.store(key, value.into_vec(), meta.flags, meta.expiry, new_cas);
         let stored = self.items.get_mut(key).expect("just stored");
         stored.last_access = meta.last_access;
         stored.fetched = meta.fetched;

@@ -108,7 +108,7 @@ impl<S: Store> Driven<'_, S> {
     /// A read, whose item comes through the visitor or as an outcome, but not both ways.
     fn look(&self, read: impl FnOnce(&mut dyn FnMut(&ItemRef<'_>)) -> Step<Lookup>) -> Result<Outcome, String> {
         let mut visits = Vec::new();
-        let step = read(&mut |item| visits.push(Item { meta: item.meta, value: item.value.to_vec() }));
+        let step = read(&mut |item| visits.push(Item::copy(item)));
         let lookup = self.finish(step)?;
         match (lookup, visits.pop()) {
             (Lookup::Visited, Some(item)) if visits.is_empty() => Ok(Outcome::Hit(item)),

@@ -124,7 +124,7 @@ impl<S: Store> Shared<S> {
 
     fn text(&self, key: &str) -> String {
         let item = self.read(key).unwrap_or_else(|| panic!("{key} is gone"));
-        String::from_utf8(item.value).unwrap_or_else(|_| panic!("{key} holds something foreign"))
+        String::from_utf8(item.value.into_vec()).unwrap_or_else(|_| panic!("{key} holds something foreign"))
     }
 
     /// What must hold when all threads are done.
@@ -223,7 +223,7 @@ impl<'a, S: Store> Worker<'a, S> {
 
     fn read_signed(&mut self, key: usize) {
         let Some(item) = self.shared.read(&format!("signed {key}")) else { return };
-        let value = String::from_utf8(item.value).expect("signed values are text");
+        let value = String::from_utf8(item.value.into_vec()).expect("signed values are text");
         let mut parts = value.splitn(4, ':').map(str::parse::<u64>);
         let (Some(Ok(of)), Some(Ok(writer)), Some(Ok(sequence))) = (parts.next(), parts.next(), parts.next()) else {
             panic!("key {key} holds a torn value");

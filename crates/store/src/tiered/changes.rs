@@ -177,7 +177,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             (false, true) => shared.lanes.lower_hit(),
             (false, false) => _ = shared.lanes.upper_hit(),
         }
-        Ok(Lookup::Found(Item { meta: reading.shown(cas), value: reading.value.to_vec() }))
+        Ok(Lookup::Found(Item { meta: reading.shown(cas), value: reading.value.to_vec().into() }))
     }
 
     /// What a read does besides, if it changes nothing.

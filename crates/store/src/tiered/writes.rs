@@ -59,7 +59,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
                 }
             },
             Step::Wait(pending) => {
-                let item = Item { meta: item.meta, value: value.to_vec() };
+                let item = Item { meta: item.meta, value: value.to_vec().into() };
                 let (kept, key, held) = (self.kept(), OwnedKey::of(key), held.keep());
                 begin(async move {
                     let _held = held;

@@ -34,7 +34,7 @@ fn key(name: &str) -> Key<'_> {
 
 fn get(store: &impl Store, name: &str) -> Option<Vec<u8>> {
     match store.get(&key(name), &Retrieve::default(), &mut |_: &ItemRef<'_>| ()).now().unwrap() {
-        Lookup::Found(item) => Some(item.value),
+        Lookup::Found(item) => Some(item.value.into_vec()),
         _ => None,
     }
 }
@@ -198,7 +198,7 @@ fn all_that_is_known_of_an_item_comes_back() {
         let Ok(Lookup::Found(item)) = fixture.store.peek(&key("k"), &mut |_: &ItemRef<'_>| ()).now() else {
             panic!("a hit")
         };
-        assert_eq!((item.meta, item.value), (meta, value));
+        assert_eq!((item.meta, item.value.into_vec()), (meta, value));
     }
     assert!(fixture.store.next_cas(&key("k")) > 12345);
 }

@@ -231,7 +231,7 @@ fn read(
             Step::Wait(pending) => pending.await?,
         };
         Ok(Outcome::Read(match lookup {
-            Lookup::Found(item) => Some(item.value),
+            Lookup::Found(item) => Some(item.value.into_vec()),
             _ => seen,
         }))
     })

@@ -69,7 +69,7 @@ impl Table {
 
     fn classic_get(&self, request: &Retrieve) -> Result<Item, Lookup> {
         let mut seen = None;
-        let mut visitor = |item: &ItemRef<'_>| seen = Some(Item { meta: item.meta, value: item.value.to_vec() });
+        let mut visitor = |item: &ItemRef<'_>| seen = Some(Item::copy(item));
         let lookup = self.store.get(&key(), request, &mut visitor).now().unwrap();
         seen.ok_or(lookup)
     }
@@ -81,7 +81,7 @@ impl Table {
 
     fn peek(&self) -> Item {
         let mut seen = None;
-        let mut visitor = |item: &ItemRef<'_>| seen = Some(Item { meta: item.meta, value: item.value.to_vec() });
+        let mut visitor = |item: &ItemRef<'_>| seen = Some(Item::copy(item));
         let lookup = self.store.peek(&key(), &mut visitor).now().unwrap();
         seen.unwrap_or_else(|| panic!("something to see, not {lookup:?}"))
     }

@@ -101,7 +101,7 @@ impl Faulty {
 
     fn look(&self, key: &Key<'_>) -> Option<Item> {
         let mut seen = None;
-        let mut visitor = |item: &ItemRef<'_>| seen = Some(Item { meta: item.meta, value: item.value.to_vec() });
+        let mut visitor = |item: &ItemRef<'_>| seen = Some(Item::copy(item));
         let _ = self.inner.peek(key, &mut visitor);
         seen
     }
@@ -210,7 +210,7 @@ impl Faulty {
             && let Some(mut item) = self.look(key)
             && before.is_some()
         {
-            item.value = item.value.trim_ascii_end().to_vec();
+            item.value = item.value.trim_ascii_end().to_vec().into();
             self.put(key, &item);
         }
         step

@@ -297,12 +297,12 @@ pub fn get_on(store: &impl Store, name: &str, request: &Retrieve) -> Asked<Optio
     let step = store.get(&key(name), request, &mut |item: &ItemRef<'_>| seen = Some(text(item.value.to_vec())));
     Asked(Some(match step {
         Step::Done(Ok(Lookup::Visited)) => Step::done(seen),
-        Step::Done(Ok(Lookup::Found(item))) => Step::done(Some(text(item.value))),
+        Step::Done(Ok(Lookup::Found(item))) => Step::done(Some(text(item.value.into_vec()))),
         Step::Done(Ok(Lookup::Miss { .. })) => Step::done(None),
         Step::Done(Err(error)) => Step::Done(Err(error)),
         Step::Wait(pending) => Step::Wait(Box::pin(async move {
             Ok(match pending.await? {
-                Lookup::Found(item) => Some(text(item.value)),
+                Lookup::Found(item) => Some(text(item.value.into_vec())),
                 _ => None,
             })
         })),

@@ -1,4 +1,5 @@
-//! Buffers that direct I/O accepts: their address and length are multiples of 4 KiB.
+//! Buffers that direct I/O accepts: their address and length are multiples of 4 KiB. What a device is read into goes to the
+//! client's output without a copy in between, so items know this kind of memory.
 //!
 //! Small ones are kept on a free list of the thread that drops them, so that a read for a request costs no call of the
 //! allocator. One of the few places with `unsafe`: the allocation is made by hand, because no owner in the standard library
@@ -9,7 +10,8 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use super::BLOCK_BYTES;
+/// What offsets, lengths and addresses of device reads and writes are multiples of, in bytes.
+pub const BLOCK_BYTES: usize = 4096;
 
 /// Largest buffer that is kept for reuse, in blocks: 32 KiB.
 const KEPT_BLOCKS: usize = 8;
