@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Calls, Clock, ItemRef, Key, KeyHash, Lookup, Store, Written};
+use moneta_store::{Calls, Clock, ItemRef, Key, KeyHash, Lookup, Written};
 use shuttle::thread;
 
 /// Larger than what is copied under a lock, and than a segment.

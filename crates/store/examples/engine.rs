@@ -56,7 +56,8 @@ impl Items {
     fn store(&mut self, key: &[u8], version: &Version<'_>) -> u64 {
         let cas = version.cas.unwrap_or_else(|| self.next_cas());
         self.stored += 1;
-        self.by_key.insert(key.to_vec(), Item { meta: version.meta(cas), value: version.value.value().to_vec() });
+        self.by_key
+            .insert(key.to_vec(), Item { meta: version.meta(cas), value: version.value.value().to_vec().into() });
         cas
     }
 
@@ -92,7 +93,7 @@ impl Store for Shelf {
                 if let Some(kept) = items.by_key.get_mut(key.bytes).filter(|_| request.bump && !reading.created) {
                     (kept.meta.fetched, kept.meta.last_access) = (true, now);
                 }
-                out.item(&Item { meta: reading.shown(cas), value: reading.value.to_vec() }.as_ref());
+                out.item(&Item { meta: reading.shown(cas), value: reading.value.to_vec().into() }.as_ref());
                 Step::ended(Lookup::Visited)
             }
             Op::Peek => match item {
@@ -186,9 +187,8 @@ impl Walk for Shelf {
         if items.flush_at.is_some_and(|moment| moment <= now) {
             return Walking::End;
         }
-        let mut shown = items.by_key.range((from, Bound::Unbounded)).take(BATCH).peekable();
         let mut last = None;
-        while let Some((key, item)) = shown.next() {
+        for (key, item) in items.by_key.range((from, Bound::Unbounded)).take(BATCH) {
             let (meta, value_bytes): (ItemMeta, usize) = (item.meta, item.value.len());
             if !meta.expiry.is_dead(now) {
                 show(&Walked { key, meta, value_bytes, size: key.len() + value_bytes });

@@ -1,7 +1,7 @@
 //! One suite for every store: random operations on it and on the model, side by side, until they differ.
 //!
 //! A store that is given ample memory must do exactly what the model does ([`Mode::Exact`]); one that is short of it may
-//! forget, but never err ([`Mode::Lossy`]). What differs is shrunk to few operations and printed. [`concurrent`] checks
+//! forget, but never err ([`Mode::Lossy`]). What differs is shrunk to few operations and printed. [`concurrent()`] checks
 //! what only several threads at once can break.
 //!
 //! What is compared, after every operation on a key and again by a peek: the outcome, the value and all of

@@ -25,7 +25,7 @@
 //!
 //! Either may fail. A read that the upper tier fails goes on to the lower one; a write that it fails is a success all the
 //! same if the lower one took it. This is safe because a tier that fails or is given up half way leaves nothing behind that
-//! could be read as the newest version ([`Tier`] says how). What the lower tier fails, fails: a key that only it could have
+//! could be read as the newest version ([`Store`] says how). What the lower tier fails, fails: a key that only it could have
 //! is not a miss.
 //!
 //! Both have to hash keys under the same seed and to go by the same clock.
