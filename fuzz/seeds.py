@@ -55,13 +55,85 @@ REGION = {
     "stale": b"\x0a" + record(4, 97, b"old" * 90) * 9 + b"\0\x03\0",
 }
 
+LOGIN = b"set x 0 0 10\r\nann secret\r\n"
+
+
+def auth(data, opcode=0x21, mechanism=b"PLAIN"):
+    return packet(opcode, mechanism, b"", data)
+
+
+# Options, the length of the pieces, and what is sent.
+LOGINS = {
+    "text": b"\0\7" + LOGIN + b"get k\r\nset a 0 0 1\r\nx\r\n",
+    "text-wrong": b"\0\7get k\r\nset x 0 0 9\r\nann wrong\r\nset x 0 0 3\r\nann\r\n" + LOGIN + b"get k\r\n",
+    "text-barred": b"\2\7set x 0 0 9\r\nann wrong\r\n" + LOGIN + b"get k\r\n",
+    "text-long": b"\0\xffset x 0 0 3000\r\n" + b"a" * 3000,
+    "sasl": b"\1\7" + packet(0x20) + auth(b"\0ann\0secret") + packet(0, b"k"),
+    "sasl-steps": b"\1\7" + auth(b"") + auth(b"\0bob\0pass word", 0x22) + packet(0, b"k") + auth(b"\0ann\0x") + packet(0, b"k"),
+    "sasl-wrong": b"\3\7" + auth(b"\0ann\0wrong", mechanism=b"SCRAM") + packet(0, b"k"),
+    "sasl-strangers": b"\1\x20" + packet(1, b"a", b"\0" * 8, b"x" * 900),
+}
+WAITING = b"set a 0 0 1\r\n1\r\nset b 0 0 1\r\n2\r\nget a b c a\r\nincr a 1\r\nappend c 0 0 1\r\n3\r\ndelete c\r\nmg a v k Oabc\r\nmn\r\n"
+# The length of the pieces, the number of answers that come in that order, and what is sent.
+PARKING = {
+    "in-order": b"\xff\0" + WAITING,
+    "last-first": b"\xff\x06\6\5\4\3\2\1" + WAITING,
+    "lost": b"\x20\5\1\xff\0\xff\2" + WAITING * 2,
+    "flush": b"\x40\4\3\0\1\0" + WAITING + b"flush_all\r\nget a b\r\n" + WAITING,
+    "failing": b"\xff\3\2\1\0set e 0 0 1\r\n1\r\nget e a m\r\ntouch u 1\r\nmd e q\r\nme m\r\nincr e 1 noreply\r\nmn\r\n",
+    "dump": b"\xff\2\1\0" + WAITING + b"lru_crawler metadump all\r\nget a\r\n",
+    "binary": b"\x30\4\3\2\1\0" + b"".join(BINARY[name] for name in ("get", "write", "number", "touch", "delete")),
+    "quit": b"\xff\2\1\0" + WAITING + b"quit\r\nget a\r\n",
+}
+
+
+def reply(opcode, status=0, key=b"", extras=b"", value=b"", number=7):
+    sizes = (0x81, opcode, len(key), len(extras), 0, status, len(key) + len(extras) + len(value), number, 9)
+    return struct.pack(">BBHBBHIIQ", *sizes) + extras + key + value
+
+
+def asked(protocol, verb):
+    return bytes([protocol | verb << 2, 5])
+
+
+# What was asked over which protocol (0 meta, 1 binary, 2 text, 3 the first questions), the length of the pieces, the replies.
+REPLIES = {
+    "meta-hit": asked(0, 0) + b"VA 3 O7 f5 c9 t-1 s3 l0 h1\r\nabc\r\nEN O7\r\nVA 2000 O7\r\n" + b"x" * 2002,
+    "meta-peek": asked(0, 2) + b"HD O7 s1073741825 c1 t5 X W Z\r\nHD O7 s3\r\nHD O8\r\n",
+    "meta-write": asked(0, 3) + b"HD O7 c9\r\nNS O7\r\nSERVER_ERROR out of memory storing object\r\nCLIENT_ERROR bad\r\n",
+    "meta-number": asked(0, 7) + b"VA 2 O7 c9 t-1\r\n10\r\nNF O7\r\n",
+    "meta-statistics": asked(0, 9) + b"STAT a 1\r\nSTAT b two words\r\nEND\r\n",
+    "binary-hit": asked(1, 0) + reply(0, extras=b"\0\0\0\5", value=b"abc") + reply(0, 1, value=b"Not found") + reply(0, extras=b"\0" * 4, value=b"x" * 2000),
+    "binary-number": asked(1, 7) + reply(5, value=struct.pack(">Q", 10)) + reply(5, 6, value=b"Non-numeric"),
+    "binary-endless": asked(1, 3) + reply(1)[:8] + b"\xff\xff\xff\xff" + reply(1)[12:],
+    "binary-statistics": asked(1, 9) + reply(0x10, key=b"a", value=b"1") + reply(0x10),
+    "text-hit": asked(2, 0) + b"VALUE key 5 3 9\r\nabc\r\nEND\r\nEND\r\nVALUE key 0 2000\r\n" + b"x" * 2002 + b"END\r\n",
+    "text-write": asked(2, 3) + b"STORED\r\nNOT_STORED\r\nERROR\r\n",
+    "text-flush": asked(2, 8) + b"OK\r\n",
+    "probe-text": asked(3, 3) + b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\n",
+    "probe-old": asked(3, 2) + b"VERSION 1.4.15\r\nERROR\r\nERROR\r\n",
+    "probe-binary": asked(3, 1) + reply(10, number=0),
+}
+LINES = b"OK\r\nkey=a%20b exp=-1 la=1 cas=2 fetch=no cls=1 size=3 flags=0 \nkey=c exp=9 la=1 cas=2 fetch=yes cls=1 size=3\nEND\r\n"
+# Which way, the length of the pieces, and the bytes.
+DUMPS = {
+    "metadump": b"\0\5" + LINES,
+    "busy": b"\0\5BUSY currently processing crawler request\r\n",
+    "file-metadump": b"\1\5" + LINES,
+    "file-mgdump": b"\1\5mg a\r\nmg AP8= b\r\nEN\r\n",
+    "file-plain": b"\1\5one\r\n\ntwo words\n\xff\1\nEND\n",
+    "keys": b"\2\x20a|b c|\0\xff|%41|key=x exp=1|END|" + b"k" * 250,
+}
+
+SEEDS = {"login": LOGINS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION}
+for target, seeds in SEEDS.items():
+    (HERE / target).mkdir(parents=True, exist_ok=True)
+    for name, seed in seeds.items():
+        (HERE / target / name).write_bytes(seed)
+
 for target in ("decoder", "session"):
     folder = HERE / target
     folder.mkdir(parents=True, exist_ok=True)
     for kind, seeds in (("text", TEXT), ("binary", BINARY)):
         for name, seed in seeds.items():
             (folder / f"{kind}-{name}").write_bytes(b"\x07" + seed)
-
-(HERE / "region").mkdir(parents=True, exist_ok=True)
-for name, seed in REGION.items():
-    (HERE / "region" / name).write_bytes(seed)

@@ -174,6 +174,9 @@ impl Inner {
                 }
             }));
         }
+        // Behind the note: what waits for everything appended so far waits until that is flushed, too. The tier may have come back
+        // between the round's look at the note and now.
+        self.log.count_append();
     }
 
     /// Devices answer again. What was changed meanwhile they know nothing of, so all they hold goes: jobs write that down.

@@ -29,6 +29,8 @@ mod source;
 mod spool;
 mod suspects;
 mod tally;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod text;
 mod verify;
 mod walk;

@@ -10,13 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
 use crate::io::Media;
 
 /// Bytes that a device writes whole or not at all.
 const SECTOR: usize = 512;
+/// Bytes that a device reads whole or not at all.
+const BLOCK: u64 = 4096;
 
 /// How often things go wrong, each one time in so many; 0 for never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,6 +135,7 @@ pub struct VolatileMedia {
     before: Vec<u8>,
     // Held for an event, so that the order of the log is the order on the device.
     state: Mutex<State>,
+    answers: Condvar,
 }
 
 struct State {
@@ -143,6 +146,10 @@ struct State {
     odds: Odds,
     rng: Rng,
     failed: u64,
+    /// Blocks that cannot be read, by their offsets.
+    bad: Vec<u64>,
+    /// Writes and syncs wait.
+    stalls: bool,
 }
 
 impl VolatileMedia {
@@ -155,8 +162,22 @@ impl VolatileMedia {
             odds: Odds::default(),
             rng: Rng::with_seed(seed),
             failed: 0,
+            bad: Vec::new(),
+            stalls: false,
         };
-        Arc::new(Self { bytes: image.len() as u64, before: image, state: Mutex::new(state) })
+        let (bytes, state) = (image.len() as u64, Mutex::new(state));
+        Arc::new(Self { bytes, before: image, state, answers: Condvar::new() })
+    }
+
+    /// From now on no read that takes in one of these blocks succeeds.
+    pub fn spoil(&self, blocks: &[u64]) {
+        self.state.lock().bad = blocks.to_vec();
+    }
+
+    /// Whether writes and syncs wait until this is taken back; what has begun to work goes on.
+    pub fn stall(&self, stalls: bool) {
+        self.state.lock().stalls = stalls;
+        self.answers.notify_all();
     }
 
     /// From now on things go wrong so often.
@@ -188,6 +209,9 @@ impl VolatileMedia {
     fn pause(&self) {
         let pause = {
             let mut state = self.state.lock();
+            while state.stalls {
+                self.answers.wait(&mut state);
+            }
             let most = state.odds.pause.as_micros() as u64;
             state.rng.u64(0..=most)
         };
@@ -219,7 +243,10 @@ impl Media for VolatileMedia {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let mut state = self.state.lock();
         let one_in = state.odds.reads;
-        if state.fails(one_in) {
+        let end = offset + buffer.len() as u64;
+        let is_bad = state.bad.iter().any(|block| *block < end && offset < block + BLOCK);
+        state.failed += u64::from(is_bad);
+        if is_bad || state.fails(one_in) {
             return Err(Errno::IO.into());
         }
         let start = offset as usize;
@@ -290,6 +317,32 @@ mod tests {
             seen.insert((image[0], image[512], image[4096]));
         }
         assert_eq!(seen.len(), 8, "each sector goes or stays by itself");
+    }
+
+    #[test]
+    fn a_bad_block_fails_the_reads_that_take_it_in_and_no_others() {
+        let media = VolatileMedia::of(vec![7; 3 * 4096], 1);
+        media.spoil(&[4096]);
+        let mut bytes = Aligned::zeroed(2 * 4096);
+        assert!(media.read_at(&mut bytes, 0).is_err() && media.read_at(&mut bytes, 4096).is_err());
+        assert!(media.read_at(&mut bytes[..4096], 4096).is_err());
+        media.read_at(&mut bytes[..4096], 0).unwrap();
+        media.read_at(&mut bytes[4096..], 8192).unwrap();
+        assert_eq!((media.failed(), &bytes[..]), (3, &[7; 8192][..]));
+    }
+
+    #[test]
+    fn what_stalls_happens_when_the_device_answers_again() {
+        let media = VolatileMedia::of(vec![0; 4096], 1);
+        media.stall(true);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| media.write_at(&block(1), 0));
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!((media.events(), writer.is_finished()), (0, false));
+            media.stall(false);
+            writer.join().unwrap().unwrap();
+        });
+        assert_eq!(media.events(), 1);
     }
 
     #[test]

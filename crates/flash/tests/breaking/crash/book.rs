@@ -6,11 +6,22 @@ use super::super::history::{value, version_of};
 /// A change that is not known to be on the device.
 const UNSURE: usize = usize::MAX;
 
+/// Seconds between which something happened: the clock may turn during a request.
+pub type Seconds = (u32, u32);
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub version: u32,
+    /// When it dies; both `u32::MAX`: never.
+    pub dies: Seconds,
+}
+
 /// One change of a key.
 #[derive(Clone, Debug)]
 struct Change {
-    /// What the key may show from then on: a version, or nothing.
-    outcomes: Vec<Option<u32>>,
+    /// What the key may hold from then on, or nothing.
+    outcomes: Vec<Option<Held>>,
     /// Events of the device when it was begun.
     begun: usize,
     /// Events of the device by which it is known to be on the device.
@@ -33,6 +44,8 @@ pub enum Ended {
     Well,
     /// In an error: it may have taken effect, or have left the key with nothing.
     Badly,
+    /// In an error before it changed anything, or as above.
+    Unsure,
 }
 
 impl Book {
@@ -57,18 +70,33 @@ impl Book {
         self.versions[key]
     }
 
+    fn last(&self, key: usize) -> &Change {
+        self.keys[key].last().expect("there is a first one")
+    }
+
     /// A key was changed; `events` had happened to the device before.
-    pub fn note(&mut self, key: usize, to: Option<u32>, ended: Ended, events: usize) {
-        let outcomes = if ended == Ended::Well { vec![to] } else { vec![to, None] };
+    pub fn note(&mut self, key: usize, to: Option<Held>, ended: Ended, events: usize) {
+        let mut outcomes = vec![to];
+        if ended != Ended::Well {
+            outcomes.push(None);
+        }
+        if ended == Ended::Unsure {
+            outcomes.extend(&self.last(key).outcomes);
+        }
         self.keys[key].push(Change { outcomes, begun: events, sure: UNSURE });
     }
 
-    /// What a key holds was written again.
-    pub fn note_rewritten(&mut self, key: usize, well: bool, events: usize) {
-        let mut outcomes = self.keys[key].last().expect("there is a first one").outcomes.clone();
-        if !well && !outcomes.contains(&None) {
-            outcomes.push(None);
-        }
+    /// A key was read, and what it holds got another time to live. `shown`: what the read showed; an error if it failed.
+    pub fn note_touched(&mut self, key: usize, shown: Result<Option<u32>, ()>, dies: Seconds, events: usize) {
+        let outcomes = match shown {
+            Ok(None) => return,
+            Ok(Some(version)) => vec![Some(Held { version, dies })],
+            Err(()) => {
+                let before = &self.last(key).outcomes;
+                let touched = before.iter().flatten().map(|held| Some(Held { dies, ..*held }));
+                touched.chain(before.iter().copied()).chain([None]).collect()
+            }
+        };
         self.keys[key].push(Change { outcomes, begun: events, sure: UNSURE });
     }
 
@@ -83,33 +111,40 @@ impl Book {
         (0..self.keys.len()).for_each(|key| self.note_sure(key, events));
     }
 
-    /// Whether `shown` is what a key may show while nothing has crashed.
-    pub fn check_now(&self, key: usize, shown: Option<&[u8]>, may_miss: bool) -> Result<(), String> {
-        let last = self.keys[key].last().expect("there is a first one");
-        self.allows(key, shown, &last.outcomes, may_miss).map(drop)
+    /// Whether `shown` is what a key may show between these seconds while nothing has crashed. Tells the version.
+    pub fn check_now(
+        &self,
+        key: usize,
+        shown: Option<&[u8]>,
+        now: Seconds,
+        may_miss: bool,
+    ) -> Result<Option<u32>, String> {
+        let held = self.allows(key, shown, &self.last(key).outcomes, now, may_miss)?;
+        Ok(held.map(|held| held.version))
     }
 
-    /// Whether `shown` is what a key may show after a crash behind so many events. Tells the version. A key that was being
-    /// changed may be a miss: a record that is torn cannot be told from one that was damaged later, and where that was the
-    /// newest, nothing older may take its place.
+    /// Whether `shown` is what a key may show in the second `now` after a crash behind so many events. Tells what it holds. A
+    /// key that was being changed may be a miss: a record that is torn cannot be told from one that was damaged later, and
+    /// where that was the newest, nothing older may take its place.
     pub fn check_after(
         &self,
         key: usize,
         shown: Option<&[u8]>,
         events: usize,
+        now: u32,
         may_miss: bool,
-    ) -> Result<Option<u32>, String> {
+    ) -> Result<Option<Held>, String> {
         let changes = &self.keys[key];
         let sure = changes.iter().rposition(|change| change.sure <= events).unwrap_or(0);
         let possible = changes[sure..].iter().filter(|change| change.begun <= events);
         let outcomes: Vec<_> = possible.clone().flat_map(|change| change.outcomes.clone()).collect();
-        self.allows(key, shown, &outcomes, may_miss || possible.count() > 1)
+        self.allows(key, shown, &outcomes, (now, now), may_miss || possible.count() > 1)
     }
 
-    /// Begins anew from what keys show after a crash.
-    pub fn restart(&mut self, shown: Vec<Option<u32>>) {
-        for (changes, version) in self.keys.iter_mut().zip(shown) {
-            *changes = vec![Change { outcomes: vec![version], begun: 0, sure: 0 }];
+    /// Begins anew from what keys hold after a crash.
+    pub fn restart(&mut self, held: Vec<Option<Held>>) {
+        for (changes, held) in self.keys.iter_mut().zip(held) {
+            *changes = vec![Change { outcomes: vec![held], begun: 0, sure: 0 }];
         }
     }
 
@@ -117,16 +152,31 @@ impl Book {
         &self,
         key: usize,
         shown: Option<&[u8]>,
-        outcomes: &[Option<u32>],
+        outcomes: &[Option<Held>],
+        now: Seconds,
         may_miss: bool,
-    ) -> Result<Option<u32>, String> {
+    ) -> Result<Option<Held>, String> {
         let number = self.number(key);
-        let version = shown.map(|shown| version_of(number, shown)).transpose()?;
-        if outcomes.contains(&version) || (may_miss && version.is_none()) {
-            return Ok(version);
+        let shown = shown.map(|shown| version_of(number, shown)).transpose()?;
+        let is_gone = |held: &Option<Held>| held.is_none_or(|held| held.dies.0 <= now.1);
+        match shown {
+            None if may_miss || outcomes.iter().any(is_gone) => return Ok(None),
+            None => {}
+            Some(version) => {
+                let alike = outcomes.iter().flatten().filter(|held| held.version == version && now.0 < held.dies.1);
+                let merged = alike.copied().reduce(|one, other| Held {
+                    dies: (one.dies.0.min(other.dies.0), one.dies.1.max(other.dies.1)),
+                    ..one
+                });
+                if merged.is_some() {
+                    return Ok(merged);
+                }
+            }
         }
         let last = self.keys[key].iter().rev().take(4).collect::<Vec<_>>();
-        Err(format!("key {number} shows {version:?}, and it may be one of {outcomes:?}; its last changes: {last:?}"))
+        Err(format!(
+            "key {number} shows {shown:?} in second {now:?}, and it may be one of {outcomes:?}; its last changes: {last:?}"
+        ))
     }
 
     /// The value of a version of a key.

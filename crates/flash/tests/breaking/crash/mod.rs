@@ -1,9 +1,11 @@
 //! The crash model: several threads at work on a device with a cache, and the power gone at any moment of it.
 //!
 //! Guards against an answer that promises what is in RAM or in a device's cache alone. Of the writes since the last sync any
-//! may be lost, torn or reordered; reads, writes and syncs fail by chance; what a restart shows is held against what each
-//! thread knew, and the next life begins with it. `make crash` lets it run for as long as one likes.
+//! may be lost, torn or reordered; reads, writes and syncs fail by chance, and the device goes away for an hour; what a restart
+//! shows is held against what each thread knew, and the next life begins with it. Some restarts meet bad blocks: these must
+//! cost no more than what is on them. `make crash` lets it run for as long as one likes.
 
+mod blocks;
 mod book;
 mod syncs;
 mod world;
@@ -28,6 +30,8 @@ fn plan() -> Plan {
         odds: Odds { pause: Duration::from_micros(200), ..Odds::default() },
         may_miss: false,
         flushes: 0,
+        stalls: 0,
+        damaged: 4,
     }
 }
 
@@ -84,4 +88,46 @@ fn nothing_old_comes_back_after_a_sync_that_failed_where_every_write_is_synced()
 fn nothing_old_comes_back_while_regions_are_emptied_and_syncs_fail() {
     live::<Alone>(&Plan { odds: failing(true).odds, ..tight() });
     live::<Below>(&Plan { odds: failing(false).odds, ..tight() });
+}
+
+/// Reads fail now and then. What is carried forward from regions that are emptied is lost with that, and so is the region.
+fn misreading() -> Odds {
+    Odds { reads: 30, ..plan().odds }
+}
+
+#[test]
+fn nothing_is_lost_or_old_because_reads_fail() {
+    live::<Alone>(&Plan { odds: misreading(), ..plan() });
+    live::<Below>(&Plan { odds: misreading(), durability: Durability::EveryWrite, ..plan() });
+}
+
+#[test]
+fn nothing_old_comes_back_while_regions_are_emptied_and_reads_fail() {
+    live::<Alone>(&Plan { odds: misreading(), regions: 24, ..tight() });
+    let odds = Odds { reads: 100, ..failing(true).odds };
+    live::<Below>(&Plan { odds, regions: 24, operations: 1200, lives: 2, ..tight() });
+}
+
+/// Now and then the device is away for an hour: longer than some items live, and than requests wait.
+fn absent() -> Plan {
+    Plan { stalls: 60, may_miss: true, operations: 800, ..plan() }
+}
+
+#[test]
+fn nothing_old_comes_back_with_a_device_that_was_away_for_an_hour() {
+    live::<Alone>(&absent());
+    live::<Below>(&absent());
+}
+
+#[test]
+fn nothing_old_comes_back_with_a_device_that_was_away_where_every_write_is_synced() {
+    live::<Alone>(&Plan { durability: Durability::EveryWrite, ..absent() });
+    live::<Below>(&Plan { durability: Durability::EveryWrite, ..absent() });
+}
+
+#[test]
+fn nothing_old_comes_back_while_everything_fails_at_once() {
+    let odds = Odds { reads: 100, ..failing(true).odds };
+    live::<Alone>(&Plan { odds, stalls: 20, regions: 24, ..tight() });
+    live::<Below>(&Plan { odds, stalls: 20, regions: 24, operations: 1200, lives: 2, ..tight() });
 }

@@ -1,6 +1,7 @@
 //! Lives of a node on one device: threads that change keys, a crash, and a restart from what the device may hold then.
 
 use std::sync::{Arc, Mutex, RwLock};
+use std::thread::sleep;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -8,13 +9,22 @@ use moneta_flash::testing::{Event, Odds, Replay, VolatileMedia};
 use moneta_flash::{Durability, Flash, FlashConfig, Media};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Exptime, Retrieve};
-use moneta_store::{Calls, Clock, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, ErrorKind, Promotion, Store, StoreError, Tiered, TieredConfig};
 
-use super::super::drive::{HEAD, REGION, START, config, delete, device_bytes, finish, get, get_with, open, set, wait};
-use super::super::history::name;
-use super::book::{Book, Ended};
+use super::super::drive::{
+    HEAD, REGION, START, config, delete, device_bytes, finish, get, get_with, numbers, open, set, wait,
+};
+use super::super::history::{name, version_of};
+use super::blocks;
+use super::book::{Book, Ended, Held, Seconds};
 
 const THREADS: usize = 3;
+/// What a device that stalls costs in the time that the node goes by, in seconds.
+const HOUR: u32 = 3600;
+/// How long a device stalls: now less than requests wait for it, now more.
+const STALL: Duration = Duration::from_millis(60);
+/// How long requests wait for a device.
+const WAIT_LIMIT: Duration = Duration::from_millis(30);
 /// Lets tests run for longer: lives are as many times as many.
 const ROUNDS: &str = "MONETA_CRASH_ROUNDS";
 
@@ -36,6 +46,10 @@ pub struct Plan {
     pub may_miss: bool,
     /// Flushes among ten thousand operations.
     pub flushes: u32,
+    /// Times among ten thousand operations that the device goes away, and comes back after an hour.
+    pub stalls: u32,
+    /// Crashes, of those that are looked at, after which blocks cannot be read.
+    pub damaged: usize,
 }
 
 /// A store that keeps its items on a device.
@@ -110,14 +124,20 @@ struct World<'w, T> {
     store: &'w T,
     has_ram: bool,
     media: &'w VolatileMedia,
+    clock: &'w Clock,
     books: &'w [Mutex<Book>],
     /// Held for writing by a flush, which changes all keys.
     calm: RwLock<()>,
+    /// Held while the device is away.
+    away: Mutex<()>,
 }
 
 impl<'p, S: Stack> Lives<'p, S> {
     fn new(plan: &'p Plan, seed: u64) -> Self {
-        let config = FlashConfig { flush_interval: plan.flush_interval, durability: plan.durability, ..config() };
+        let mut config = FlashConfig { flush_interval: plan.flush_interval, durability: plan.durability, ..config() };
+        if plan.stalls > 0 {
+            config.wait_limit = WAIT_LIMIT;
+        }
         let clock = Arc::new(Clock::manual(START));
         Self { plan, rng: Rng::with_seed(seed), clock, config, stack: std::marker::PhantomData }
     }
@@ -138,8 +158,9 @@ impl<'p, S: Stack> Lives<'p, S> {
         let (flash, store) = S::start(Arc::clone(media) as _, &self.config, &self.clock);
         let begun = media.events();
         media.set(self.plan.odds);
-        let (plan, has_ram, calm) = (self.plan, S::HAS_RAM, RwLock::new(()));
-        let world = World { plan, flash: &flash, store: &store, has_ram, media, books, calm };
+        let (plan, clock, has_ram, calm) = (self.plan, &*self.clock, S::HAS_RAM, RwLock::new(()));
+        let (flash_ref, store_ref, away) = (&flash, &store, Mutex::new(()));
+        let world = World { plan, flash: flash_ref, store: store_ref, has_ram, media, clock, books, calm, away };
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (world, rng) = (&world, self.rng.fork());
@@ -158,6 +179,7 @@ impl<'p, S: Stack> Lives<'p, S> {
         moments.sort_unstable();
         let (mut replay, mut applied) = (media.replay(), 0);
         let last = self.rng.usize(0..moments.len());
+        let damaged_from = moments.len() - self.plan.damaged;
         let mut next = None;
         for (number, moment) in moments.into_iter().enumerate() {
             log[applied..moment].iter().for_each(|event| replay.apply(event));
@@ -165,6 +187,9 @@ impl<'p, S: Stack> Lives<'p, S> {
             let image = replay.image(&mut self.rng);
             let what = format!("behind {moment} of {} events, {} of them not synced", log.len(), replay.cached());
             let shown = self.reopen(image.clone(), moment, books, &what);
+            if number >= damaged_from {
+                self.reopen_damaged(&image, &shown, books, &what);
+            }
             if number == last {
                 next = Some((image, shown));
             }
@@ -174,20 +199,43 @@ impl<'p, S: Stack> Lives<'p, S> {
         image
     }
 
-    fn reopen(&self, image: Vec<u8>, events: usize, books: &[Mutex<Book>], what: &str) -> Vec<Vec<Option<u32>>> {
+    fn reopen(&self, image: Vec<u8>, events: usize, books: &[Mutex<Book>], what: &str) -> Vec<Vec<Option<Held>>> {
         let (flash, store) = S::start(VolatileMedia::of(image, 0), &self.config, &self.clock);
         let mut shown = Vec::new();
         for book in books {
             let book = book.lock().expect("no thread panicked");
             let of_key = |key: usize| {
                 let shown = get(&store, &name(book.number(key))).expect("a get after the crash");
-                let checked = book.check_after(key, shown.as_deref(), events, self.plan.may_miss);
+                let checked = book.check_after(key, shown.as_deref(), events, self.clock.now(), self.plan.may_miss);
                 checked.unwrap_or_else(|wrong| panic!("after a crash {what}: {wrong}"))
             };
             shown.push((0..book.keys()).map(of_key).collect());
         }
         flash.crash();
         shown
+    }
+
+    /// The same device with blocks that cannot be read: what shows is what showed, but for the items on these blocks.
+    fn reopen_damaged(&mut self, image: &[u8], sound: &[Vec<Option<Held>>], books: &[Mutex<Book>], what: &str) {
+        let bad = blocks::choose(image, &mut self.rng);
+        let media = VolatileMedia::of(image.to_vec(), 0);
+        media.spoil(&bad);
+        let (flash, store) = S::start(media, &self.config, &self.clock);
+        for (book, sound) in books.iter().zip(sound) {
+            let book = book.lock().expect("no thread panicked");
+            for (key, sound) in sound.iter().enumerate() {
+                let (number, sound) = (book.number(key), sound.map(|held| held.version));
+                // A bad block may make the read of a key fail.
+                let shown = get(&store, &name(number)).unwrap_or(None);
+                let shown = shown.map(|shown| version_of(number, &shown).unwrap_or_else(|wrong| panic!("{wrong}")));
+                assert!(
+                    shown == sound || blocks::excuse(image, &bad, number, sound, shown.is_some()),
+                    "after a crash {what}, with bad blocks at {bad:x?}: key {number} shows {shown:?}, not {sound:?}, and \
+                     is on none of them"
+                );
+            }
+        }
+        flash.crash();
     }
 }
 
@@ -199,9 +247,43 @@ impl<T: Store> World<'_, T> {
                 self.flush();
                 continue;
             }
+            if rng.u32(0..10_000) < self.plan.stalls {
+                self.go_away(&mut rng);
+                continue;
+            }
+            self.spare_regions();
             let _calm = self.calm.read().expect("no thread panicked");
             self.operation(&mut self.books[thread].lock().expect("no thread panicked"), &mut rng);
         }
+    }
+
+    /// The device does not answer for a while, which is an hour by the node's clock.
+    fn go_away(&self, rng: &mut Rng) {
+        let Ok(_away) = self.away.try_lock() else { return };
+        let half = || STALL.mul_f32(0.5);
+        self.media.stall(true);
+        sleep(half().mul_f32(rng.f32() * 2.0));
+        self.clock.advance(HOUR);
+        sleep(half().mul_f32(rng.f32() * 2.0));
+        self.media.stall(false);
+    }
+
+    /// Each region that is emptied while a read fails is lost to the tier; without some it is off for good.
+    fn spare_regions(&self) {
+        if self.plan.odds.reads > 0 && numbers(self.flash).regions_retired * 8 >= self.plan.regions {
+            self.media.set(Odds { reads: 0, ..self.plan.odds });
+        }
+    }
+
+    /// Does something, and tells between which seconds.
+    fn timed<R>(&self, act: impl FnOnce() -> Result<R, StoreError>) -> (Result<R, StoreError>, Seconds) {
+        let before = self.clock.now();
+        let ended = act();
+        if ended.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
+            // A tier that is off answers at once: there is to be something left to do when it is back.
+            sleep(Duration::from_micros(500));
+        }
+        (ended, (before, self.clock.now()))
     }
 
     fn operation(&self, book: &mut Book, rng: &mut Rng) {
@@ -210,26 +292,26 @@ impl<T: Store> World<'_, T> {
         let begun = self.media.events();
         match rng.u8(0..100) {
             0..60 => {
-                let version = book.next_version(key);
-                let ended = set(self.store, &name, &book.value(key, version), lifetime(rng)).map(drop);
-                self.note(book, key, Some(version), ended.is_ok(), begun);
+                let (version, lifetime) = (book.next_version(key), lifetime(rng));
+                let (ended, now) = self.timed(|| set(self.store, &name, &book.value(key, version), lifetime));
+                let held = Held { version, dies: dies(lifetime, now) };
+                self.note(book, key, Some(held), &ended.map(drop), begun);
             }
             60..72 => {
-                let ended = delete(self.store, &name).map(drop);
-                self.note(book, key, None, ended.is_ok(), begun);
+                let (ended, _) = self.timed(|| delete(self.store, &name));
+                self.note(book, key, None, &ended.map(drop), begun);
             }
             72..80 => {
-                let request = Retrieve { touch: Some(Exptime(lifetime(rng))), ..Retrieve::default() };
-                let touched = get_with(self.store, &name, &request);
-                if let Ok(shown) = &touched {
-                    self.look(book, key, shown.as_deref());
-                }
+                let lifetime = lifetime(rng);
+                let request = Retrieve { touch: Some(Exptime(lifetime)), ..Retrieve::default() };
+                let (touched, now) = self.timed(|| get_with(self.store, &name, &request));
+                let shown = touched.map(|shown| self.look(book, key, shown.as_deref(), now)).map_err(drop);
                 // It writes the item again.
-                book.note_rewritten(key, touched.is_ok(), begun);
+                book.note_touched(key, shown, dies(lifetime, now), begun);
             }
             80..95 => {
-                if let Ok(shown) = get(self.store, &name) {
-                    self.look(book, key, shown.as_deref());
+                if let (Ok(shown), now) = self.timed(|| get(self.store, &name)) {
+                    self.look(book, key, shown.as_deref(), now);
                 }
             }
             _ => {
@@ -240,22 +322,27 @@ impl<T: Store> World<'_, T> {
         }
     }
 
-    fn look(&self, book: &Book, key: usize, shown: Option<&[u8]>) {
-        if let Err(wrong) = book.check_now(key, shown, self.plan.may_miss) {
-            panic!("before any crash: {wrong}");
-        }
+    fn look(&self, book: &Book, key: usize, shown: Option<&[u8]>, now: Seconds) -> Option<u32> {
+        let version = book.check_now(key, shown, now, self.plan.may_miss);
+        version.unwrap_or_else(|wrong| panic!("before any crash: {wrong}"))
     }
 
-    fn note(&self, book: &mut Book, key: usize, to: Option<u32>, well: bool, begun: usize) {
-        book.note(key, to, if well { Ended::Well } else { Ended::Badly }, begun);
-        if well && self.plan.durability == Durability::EveryWrite && !self.may_be_off() {
+    fn note(&self, book: &mut Book, key: usize, to: Option<Held>, ended: &Result<(), StoreError>, begun: usize) {
+        let came_to = match ended {
+            Ok(()) => Ended::Well,
+            // A delete may have to read, and has changed nothing where that fails.
+            Err(error) if self.plan.odds.reads > 0 && error.kind() == ErrorKind::Device => Ended::Unsure,
+            Err(_) => Ended::Badly,
+        };
+        book.note(key, to, came_to, begun);
+        if ended.is_ok() && self.plan.durability == Durability::EveryWrite && !self.may_be_off() {
             book.note_sure(key, self.media.events());
         }
     }
 
     /// Whether an answer may be one of RAM alone, given while the tier below is off.
     fn may_be_off(&self) -> bool {
-        self.has_ram && (self.plan.odds.syncs > 0 || self.plan.odds.writes > 0)
+        self.has_ram && (self.plan.odds.syncs > 0 || self.plan.odds.writes > 0 || self.plan.stalls > 0)
     }
 
     fn flush(&self) {
@@ -290,7 +377,15 @@ fn trailers_follow_syncs(mut replay: Replay, log: &[Event]) {
     }
 }
 
-/// A time to live: none that ends during a test, but of every group of lifetimes.
+/// A time to live of every group of lifetimes; some end if the device is away for an hour.
 fn lifetime(rng: &mut Rng) -> i64 {
     [0, 0, 0, 300, 7000, 80_000][rng.usize(0..6)]
+}
+
+/// When what was stored between these seconds dies.
+fn dies(lifetime: i64, stored: Seconds) -> Seconds {
+    match u32::try_from(lifetime) {
+        Ok(0) | Err(_) => (u32::MAX, u32::MAX),
+        Ok(seconds) => (stored.0 + seconds, stored.1 + seconds),
+    }
 }
