@@ -11,4 +11,5 @@ miri() {
 }
 miri -p moneta-pages --lib
 miri -p moneta-memory --test neighbours
+miri -p moneta-memory --test pinned
 miri -p moneta-protocol --lib

@@ -188,7 +188,7 @@ impl<'p, S: Stack> Lives<'p, S> {
             let what = format!("behind {moment} of {} events, {} of them not synced", log.len(), replay.cached());
             let shown = self.reopen(image.clone(), moment, books, &what);
             if number >= damaged_from {
-                self.reopen_damaged(&image, &shown, books, &what);
+                self.reopen_damaged(&image, moment, &shown, books, &what);
             }
             if number == last {
                 next = Some((image, shown));
@@ -216,7 +216,14 @@ impl<'p, S: Stack> Lives<'p, S> {
     }
 
     /// The same device with blocks that cannot be read: what shows is what showed, but for the items on these blocks.
-    fn reopen_damaged(&mut self, image: &[u8], sound: &[Vec<Option<Held>>], books: &[Mutex<Book>], what: &str) {
+    fn reopen_damaged(
+        &mut self,
+        image: &[u8],
+        events: usize,
+        sound: &[Vec<Option<Held>>],
+        books: &[Mutex<Book>],
+        what: &str,
+    ) {
         let bad = blocks::choose(image, &mut self.rng);
         let media = VolatileMedia::of(image.to_vec(), 0);
         media.spoil(&bad);
@@ -227,6 +234,10 @@ impl<'p, S: Stack> Lives<'p, S> {
                 let (number, sound) = (book.number(key), sound.map(|held| held.version));
                 // A bad block may make the read of a key fail.
                 let shown = get(&store, &name(number)).unwrap_or(None);
+                // A record that was torn hides older ones only as long as something is left of it.
+                if book.check_after(key, shown.as_deref(), events, self.clock.now(), false).is_ok() {
+                    continue;
+                }
                 let shown = shown.map(|shown| version_of(number, &shown).unwrap_or_else(|wrong| panic!("{wrong}")));
                 assert!(
                     shown == sound || blocks::excuse(image, &bad, number, sound, shown.is_some()),
