@@ -96,7 +96,7 @@ pub trait Database: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// If the library fails. It is called again after another interval.
-    fn tend(&self) -> Result<(), Failure>;
+    fn maintain(&self) -> Result<(), Failure>;
 
     /// Brings everything that took effect to where it outlives a kill of the process and, if the library is asked to survive
     /// that, of the machine.

@@ -13,12 +13,12 @@ use moneta_store::{
 };
 use parking_lot::Mutex;
 
-use crate::bench::found;
+use crate::batch_context::found;
 use crate::counters::Counters;
 use crate::database::{Database, Settings};
 use crate::error::{EmbeddedError, Failure};
-use crate::keeper::{self, Keeping};
-use crate::ledger::Ledger;
+use crate::maintenance::{self, Maintenance};
+use crate::manifest::Manifest;
 use crate::shared::Shared;
 use crate::writer::{OwnedKey, Queue, Request, Writer};
 
@@ -31,7 +31,7 @@ pub(crate) struct Inner<D: Database> {
     pub(crate) queues: Box<[Queue]>,
     pub(crate) readers: Offload,
     pub(crate) counters: Counters,
-    pub(crate) keeping: Keeping,
+    pub(crate) maintenance: Maintenance,
     threads: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
 
@@ -69,14 +69,14 @@ impl<D: Database> Embedded<D> {
     /// If the folder cannot be used, is in use, or was made by something else; it is not changed then.
     pub fn open(config: &D::Config, clock: Arc<Clock>) -> Result<Self, EmbeddedError> {
         let settings = D::settings(config)?;
-        let ledger = Ledger::open(&settings.folder, settings.identity)?;
-        let shared = Arc::new(Shared::new(ledger, clock));
+        let manifest = Manifest::open(&settings.folder, settings.identity)?;
+        let shared = Arc::new(Shared::new(manifest, clock));
         let engine = settings.identity.engine;
         let readers = Offload::start(&format!("{engine}-read"), settings.readers);
         let readers = readers.map_err(|source| EmbeddedError::Start { what: "the readers", source })?;
         let database = D::open(config, &shared)?;
         let failed = |source| EmbeddedError::Io { path: settings.folder.clone(), what: "write its ledger", source };
-        shared.ledger().opened().map_err(failed)?;
+        shared.manifest().opened().map_err(failed)?;
         let inner = Arc::new(Inner {
             database,
             queues: (0..settings.identity.shards).map(|_| Queue::default()).collect(),
@@ -84,7 +84,7 @@ impl<D: Database> Embedded<D> {
             settings,
             readers,
             counters: Counters::default(),
-            keeping: Keeping::default(),
+            maintenance: Maintenance::default(),
             threads: Mutex::new(Some(Vec::new())),
         });
         let store = Self { _end: Arc::new(End(Arc::clone(&inner))), inner };
@@ -100,7 +100,7 @@ impl<D: Database> Embedded<D> {
             inner.spawn(format!("{engine}-write-{shard}"), move || writer.run())?;
         }
         let keeper = Arc::clone(inner);
-        inner.spawn(format!("{engine}-keep"), move || keeper::run(&keeper))
+        inner.spawn(format!("{engine}-keep"), move || maintenance::run(&keeper))
     }
 
     /// Ends when everything answered so far outlives a kill of the process, and of the machine if the engine is asked for
@@ -115,8 +115,8 @@ impl<D: Database> Embedded<D> {
     /// # Errors
     /// If the library fails.
     #[cfg(feature = "testing")]
-    pub fn tend(&self) -> Result<(), Failure> {
-        keeper::turn(&self.inner)
+    pub fn maintain(&self) -> Result<(), Failure> {
+        maintenance::turn(&self.inner)
     }
 
     /// What lies below, for tests of an engine's own.
@@ -145,7 +145,7 @@ impl<D: Database> Inner<D> {
     /// Ends the threads; with `rest`, after everything is written and noted to be in good order.
     fn shut_down(&self, rest: bool) {
         let Some(threads) = self.threads.lock().take() else { return };
-        self.keeping.stop();
+        self.maintenance.stop();
         self.readers.close();
         self.queues.iter().for_each(Queue::close);
         for thread in threads {
@@ -156,8 +156,8 @@ impl<D: Database> Inner<D> {
         }
         if let Err(failure) = self.database.sync() {
             tracing::warn!(%failure, "the engine cannot be closed in good order");
-        } else if let Err(error) = self.shared.ledger().close() {
-            tracing::warn!(%error, "the ledger cannot be closed in good order");
+        } else if let Err(error) = self.shared.manifest().close() {
+            tracing::warn!(%error, "the manifest cannot be closed in good order");
         }
     }
 
@@ -196,10 +196,10 @@ impl<D: Database> Inner<D> {
             let key = key.borrow();
             let mut asked = Some((look, answer));
             // Asked before the read, as what is read may be replaced and settled meanwhile, and after it, as a change may fail.
-            let in_doubt = || inner.shared.doubts.has(key.bytes);
-            let was_in_doubt = in_doubt();
+            let is_untrusted = || inner.shared.untrusted.has(key.bytes);
+            let was_untrusted = is_untrusted();
             let mut see = |record: Option<&[u8]>| {
-                let served = record.filter(|_| !was_in_doubt && !in_doubt());
+                let served = record.filter(|_| !was_untrusted && !is_untrusted());
                 let found = found(&inner.shared, served);
                 if let Some((look, answer)) = asked.take() {
                     look(&inner, &key, found.live, found.expired, answer);
@@ -250,7 +250,7 @@ impl<D: Database> Store for Embedded<D> {
             Op::Write(..) | Op::Delete(_) | Op::Arithmetic(_) | Op::Put(..) => inner.change(key, op),
             Op::Drop => {
                 // At once not served, and then removed.
-                inner.shared.doubts.add(key.bytes);
+                inner.shared.untrusted.add(key.bytes);
                 drop(inner.change(key, op));
                 Step::Done(Ok(Outcome::Done))
             }
@@ -296,14 +296,14 @@ impl<D: Database> Component for Embedded<D> {
         let (inner, counters) = (&self.inner, &self.inner.counters);
         let engine = inner.settings.identity.engine;
         let mut health = Health::default();
-        if let Some(reason) = inner.keeping.failure() {
+        if let Some(reason) = inner.maintenance.failure() {
             health.notes.push(format!("{engine} fails: {reason}"));
         }
         let failures = counters.failures();
         if failures > 0 {
             health.notes.push(format!("{engine} failed {failures} requests"));
         }
-        if inner.shared.doubts.any() {
+        if inner.shared.untrusted.any() {
             health.notes.push("keys whose change failed are not served until they can be written".into());
         }
         inner.database.health(&mut health);

@@ -4,26 +4,26 @@
 //! exact expiry, flags, CAS values and marks, and a tier that another one can lie above. `docs/engines.md` tells how to add
 //! one.
 
-mod bench;
+mod batch_context;
 mod counters;
 mod database;
-mod doubts;
 mod engine;
 mod error;
-mod keeper;
-mod ledger;
+mod maintenance;
+mod manifest;
 mod perform;
 pub mod record;
 mod sequence;
 mod shared;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod untrusted;
 mod walk;
 mod writer;
 
 pub use database::{Batch, Database, Identity, Settings};
 pub use engine::Embedded;
 pub use error::{EmbeddedError, Failure};
-pub use ledger::Ledger;
+pub use manifest::Manifest;
 pub use record::Header;
 pub use shared::{Life, Shared};

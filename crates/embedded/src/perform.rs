@@ -4,20 +4,24 @@ use moneta_store::change::{self, Removal};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::{Deleted, Item, Key, Lookup, Number, Outcome, OwnedOp, Put, Written};
 
-use crate::bench::Bench;
+use crate::batch_context::BatchContext;
 use crate::database::Database;
 use crate::error::Failure;
 
 /// Does an operation, whatever it is.
-pub(crate) fn perform<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, op: &OwnedOp) -> Result<Outcome, Failure> {
+pub(crate) fn perform<D: Database>(
+    context: &mut BatchContext<'_, D>,
+    key: &Key<'_>,
+    op: &OwnedOp,
+) -> Result<Outcome, Failure> {
     Ok(match op {
-        OwnedOp::Read(request) => get(bench, key, request)?.into(),
-        OwnedOp::Write(value, request) => set(bench, key, value, request)?.into(),
-        OwnedOp::Delete(request) => delete(bench, key, request)?.into(),
-        OwnedOp::Arithmetic(request) => arithmetic(bench, key, request)?.into(),
-        OwnedOp::Put(item, how) => put(bench, key, item, *how)?.into(),
+        OwnedOp::Read(request) => get(context, key, request)?.into(),
+        OwnedOp::Write(value, request) => set(context, key, value, request)?.into(),
+        OwnedOp::Delete(request) => delete(context, key, request)?.into(),
+        OwnedOp::Arithmetic(request) => arithmetic(context, key, request)?.into(),
+        OwnedOp::Put(item, how) => put(context, key, item, *how)?.into(),
         OwnedOp::Drop => {
-            forget_if_in_doubt(bench, key)?;
+            forget_if_untrusted(context, key)?;
             Outcome::Done
         }
         OwnedOp::Peek | OwnedOp::Holds | OwnedOp::NoteHit | OwnedOp::NextCas => {
@@ -38,15 +42,15 @@ pub(crate) fn without_room(op: &OwnedOp) -> Option<Outcome> {
 }
 
 /// A read that changes something: touches, wins, creates.
-fn get<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Retrieve) -> Result<Lookup, Failure> {
-    let now = bench.shared.now();
-    let (found, mut hands) = bench.look(key)?;
+fn get<D: Database>(context: &mut BatchContext<'_, D>, key: &Key<'_>, request: &Retrieve) -> Result<Lookup, Failure> {
+    let now = context.shared.now();
+    let (found, mut writer) = context.look(key)?;
     let Some(reading) = change::read(found.live.as_ref(), request, now) else {
         return Ok(Lookup::Miss { expired: found.expired });
     };
     let mut cas = reading.meta.cas;
     if let Some(version) = &reading.rewrite {
-        cas = hands.store(key, version)?;
+        cas = writer.store(key, version)?;
     }
     // Whoever creates an item is told that nothing was there.
     match reading.created {
@@ -57,69 +61,82 @@ fn get<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Retrieve)
 
 /// A write. A plain set does not look at what is there.
 fn set<D: Database>(
-    bench: &mut Bench<'_, D>,
+    context: &mut BatchContext<'_, D>,
     key: &Key<'_>,
     value: &[u8],
     request: &Write,
 ) -> Result<Written, Failure> {
-    let (now, item_max) = (bench.shared.now(), bench.item_max);
+    let (now, item_max) = (context.shared.now(), context.item_max);
     if !change::needs_old(request) {
         return match change::write(None, value, request, now, item_max) {
-            Ok(version) => Ok(Written::Stored { cas: bench.blindly().store(key, &version)? }),
-            Err(ended) => forget_too_large(ended, bench, key),
+            Ok(version) => Ok(Written::Stored { cas: context.blindly().store(key, &version)? }),
+            Err(ended) => forget_too_large(ended, context, key),
         };
     }
-    let (found, mut hands) = bench.look(key)?;
+    let (found, mut writer) = context.look(key)?;
     match change::write(found.live.as_ref(), value, request, now, item_max) {
-        Ok(version) => Ok(Written::Stored { cas: hands.store(key, &version)? }),
-        Err(ended) => forget_too_large(ended, bench, key),
+        Ok(version) => Ok(Written::Stored { cas: writer.store(key, &version)? }),
+        Err(ended) => forget_too_large(ended, context, key),
     }
 }
 
 /// What is too large to be stored leaves nothing of what it was to replace.
-fn forget_too_large<D: Database>(ended: Written, bench: &mut Bench<'_, D>, key: &Key<'_>) -> Result<Written, Failure> {
+fn forget_too_large<D: Database>(
+    ended: Written,
+    context: &mut BatchContext<'_, D>,
+    key: &Key<'_>,
+) -> Result<Written, Failure> {
     if ended == Written::TooLarge {
-        bench.forget(key)?;
+        context.forget(key)?;
     }
     Ok(ended)
 }
 
 /// A delete, or what takes its place.
-fn delete<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Delete) -> Result<Deleted, Failure> {
-    let now = bench.shared.now();
-    let (found, mut hands) = bench.look(key)?;
+fn delete<D: Database>(context: &mut BatchContext<'_, D>, key: &Key<'_>, request: &Delete) -> Result<Deleted, Failure> {
+    let now = context.shared.now();
+    let (found, mut writer) = context.look(key)?;
     match change::delete(found.live.as_ref(), request, now) {
-        Ok(Removal::Remove) => hands.remove(key)?,
-        Ok(Removal::Rewrite(version)) => _ = hands.store(key, &version)?,
+        Ok(Removal::Remove) => writer.remove(key)?,
+        Ok(Removal::Rewrite(version)) => _ = writer.store(key, &version)?,
         Err(ended) => return Ok(ended),
     }
     Ok(Deleted::Deleted)
 }
 
 /// Arithmetic.
-fn arithmetic<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, request: &Arithmetic) -> Result<Number, Failure> {
-    let now = bench.shared.now();
-    let (found, mut hands) = bench.look(key)?;
+fn arithmetic<D: Database>(
+    context: &mut BatchContext<'_, D>,
+    key: &Key<'_>,
+    request: &Arithmetic,
+) -> Result<Number, Failure> {
+    let now = context.shared.now();
+    let (found, mut writer) = context.look(key)?;
     match change::arithmetic(found.live.as_ref(), request, now) {
-        Ok(computed) => Ok(computed.answer(hands.store(key, &computed.version)?)),
+        Ok(computed) => Ok(computed.answer(writer.store(key, &computed.version)?)),
         Err(ended) => Ok(ended),
     }
 }
 
 /// Removes what is under a key that is in doubt; one that was written meanwhile, be it in this batch, no longer is.
-fn forget_if_in_doubt<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>) -> Result<(), Failure> {
-    if bench.is_in_doubt(key) { bench.forget(key) } else { Ok(()) }
+fn forget_if_untrusted<D: Database>(context: &mut BatchContext<'_, D>, key: &Key<'_>) -> Result<(), Failure> {
+    if context.is_untrusted(key) { context.forget(key) } else { Ok(()) }
 }
 
 /// An item of another tier.
-fn put<D: Database>(bench: &mut Bench<'_, D>, key: &Key<'_>, item: &Item, how: Put) -> Result<Written, Failure> {
-    if item.value.len() > bench.item_max {
-        bench.forget(key)?;
+fn put<D: Database>(
+    context: &mut BatchContext<'_, D>,
+    key: &Key<'_>,
+    item: &Item,
+    how: Put,
+) -> Result<Written, Failure> {
+    if item.value.len() > context.item_max {
+        context.forget(key)?;
         return Ok(Written::TooLarge);
     }
-    if how == Put::Present && bench.look(key)?.0.live.is_none() {
+    if how == Put::Present && context.look(key)?.0.live.is_none() {
         return Ok(Written::NotStored);
     }
-    let cas = bench.blindly().store_item(key, &item.as_ref(), item.meta.cas != 0)?;
+    let cas = context.blindly().store_item(key, &item.as_ref(), item.meta.cas != 0)?;
     Ok(Written::Stored { cas })
 }

@@ -1,7 +1,7 @@
 //! Sequence numbers: they order versions, serve as CAS values, and never come again, not after a crash and not where the
 //! system's clock is turned back.
 //!
-//! A number is the Unix second shifted by 24 bits, or one more than the number before if that is not less. The ledger holds a
+//! A number is the Unix second shifted by 24 bits, or one more than the number before if that is not less. The manifest holds a
 //! floor above all numbers given out; it is raised a minute ahead, so that hardly any request ever waits for that.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,16 +7,16 @@ use moneta_store::component::{Observer, RemovalCause, Removed};
 use moneta_store::{Clock, KeyHash};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-use crate::doubts::Doubts;
 use crate::error::Failure;
-use crate::ledger::Ledger;
+use crate::manifest::Manifest;
 use crate::record::Header;
 use crate::sequence::Sequence;
+use crate::untrusted::UntrustedKeys;
 
 /// What engine and library share.
 pub struct Shared {
     clock: Arc<Clock>,
-    ledger: Ledger,
+    manifest: Manifest,
     seed: KeyHash,
     sequence: Sequence,
     flushed_below: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Shared {
     // seen before it could be stored with a number above it, and so outlive it.
     changing: RwLock<()>,
     observer: RwLock<Option<Arc<dyn Observer>>>,
-    pub(crate) doubts: Doubts,
+    pub(crate) untrusted: UntrustedKeys,
 }
 
 /// Whether a record counts.
@@ -42,8 +42,8 @@ pub enum Life {
 }
 
 impl Shared {
-    pub(crate) fn new(ledger: Ledger, clock: Arc<Clock>) -> Self {
-        let entries = ledger.entries();
+    pub(crate) fn new(manifest: Manifest, clock: Arc<Clock>) -> Self {
+        let entries = manifest.entries();
         Self {
             clock,
             seed: entries.key_hash(),
@@ -54,14 +54,14 @@ impl Shared {
             flushing: Mutex::new(()),
             changing: RwLock::new(()),
             observer: RwLock::new(None),
-            doubts: Doubts::default(),
-            ledger,
+            untrusted: UntrustedKeys::default(),
+            manifest,
         }
     }
 
-    /// The folder's ledger.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    /// The folder's manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
     }
 
     /// How keys are hashed.
@@ -111,7 +111,7 @@ impl Shared {
     }
 
     fn raise(&self, floor: u64) -> std::io::Result<()> {
-        self.ledger.change(|entries| entries.sequence_floor = floor)
+        self.manifest.change(|entries| entries.sequence_floor = floor)
     }
 
     /// The moment of a flush still to come.
@@ -155,7 +155,7 @@ impl Shared {
     fn write_flush(&self, moment: u32, now: bool) -> Result<(), Failure> {
         let _nobody_changes = self.changing.write();
         let below = if now { self.sequence.last() } else { self.flushed_below() };
-        let written = self.ledger.change(|entries| {
+        let written = self.manifest.change(|entries| {
             entries.flush_at = moment;
             entries.flushed_below = below;
         });
@@ -167,5 +167,5 @@ impl Shared {
 }
 
 fn broken(error: &std::io::Error) -> Failure {
-    Failure::Broken(format!("the ledger cannot be written: {error}"))
+    Failure::Broken(format!("the manifest cannot be written: {error}"))
 }

@@ -61,7 +61,7 @@ impl<D: Database> Inner<D> {
     }
 
     fn is_shown(&self, row: &Row) -> bool {
-        self.shared.life(&row.header) == Life::Live && !self.shared.doubts.has(&row.key)
+        self.shared.life(&row.header) == Life::Live && !self.shared.untrusted.has(&row.key)
     }
 
     fn read_page(self: &Arc<Self>, place: &Place) -> Walking {

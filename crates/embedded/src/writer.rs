@@ -19,7 +19,7 @@ use moneta_store::offload::Answer;
 use moneta_store::{Key, Outcome, OwnedOp};
 use parking_lot::{Condvar, Mutex};
 
-use crate::bench::{Bench, Buffers};
+use crate::batch_context::{BatchContext, Buffers};
 use crate::database::{Batch, Database};
 use crate::engine::Inner;
 use crate::error::Failure;
@@ -76,8 +76,8 @@ impl Request {
     }
 
     /// Does it in a batch. May be called again, in another one.
-    fn perform<D: Database>(&mut self, bench: &mut Bench<'_, D>) -> Result<(), Failure> {
-        self.outcome = Some(perform(bench, &self.key.borrow(), &self.op)?);
+    fn perform<D: Database>(&mut self, context: &mut BatchContext<'_, D>) -> Result<(), Failure> {
+        self.outcome = Some(perform(context, &self.key.borrow(), &self.op)?);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl<D: Database> Writer<D> {
             if catch_unwind(AssertUnwindSafe(|| self.write(&mut group))).is_err() {
                 self.buffers = Buffers::default();
                 // The requests not yet answered end in an error as they are dropped; the shard goes on.
-                group.iter().for_each(|request| inner.shared.doubts.add(request.key.borrow().bytes));
+                group.iter().for_each(|request| inner.shared.untrusted.add(request.key.borrow().bytes));
             }
         }
     }
@@ -205,19 +205,19 @@ impl<D: Database> Writer<D> {
         let inner = Arc::clone(&self.inner);
         inner.shared.settle()?;
         let _no_flush = inner.shared.changing();
-        self.in_batch(|bench| group.iter_mut().try_for_each(|request| request.perform(bench)))
+        self.in_batch(|context| group.iter_mut().try_for_each(|request| request.perform(context)))
     }
 
     /// Has a batch filled, and lets it take effect.
-    fn in_batch(&mut self, fill: impl FnOnce(&mut Bench<'_, D>) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn in_batch(&mut self, fill: impl FnOnce(&mut BatchContext<'_, D>) -> Result<(), Failure>) -> Result<(), Failure> {
         let inner = &*self.inner;
         let batch = inner.database.begin(self.shard)?;
-        let mut bench = Bench::<D>::new(batch, &inner.shared, inner.settings.item_max, &mut self.buffers);
-        fill(&mut bench)?;
-        let Bench { batch, stored, written, .. } = bench;
+        let mut context = BatchContext::<D>::new(batch, &inner.shared, inner.settings.item_max, &mut self.buffers);
+        fill(&mut context)?;
+        let BatchContext { batch, stored, written, .. } = context;
         batch.commit()?;
         inner.counters.stored(stored);
-        inner.shared.doubts.settle(&written);
+        inner.shared.untrusted.settle(&written);
         Ok(())
     }
 
@@ -226,8 +226,8 @@ impl<D: Database> Writer<D> {
         if let Err(failure) = &ended {
             self.inner.counters.failed(failure);
             for request in &group[..count] {
-                if self.in_batch(|bench| bench.forget(&request.key.borrow())).is_err() {
-                    self.inner.shared.doubts.add(request.key.borrow().bytes);
+                if self.in_batch(|context| context.forget(&request.key.borrow())).is_err() {
+                    self.inner.shared.untrusted.add(request.key.borrow().bytes);
                 }
             }
         }

@@ -78,7 +78,7 @@ fn a_key_written_again_is_not_in_doubt_for_what_follows_in_the_batch() {
     let first = store.delete(&key(&store, "key"), &Delete::default());
     until("the writer is at work", || begun.came() > before);
     let second = store.set(&key(&store, "key"), b"newest", &Write::default());
-    store.tend().expect("the keeper has the old value removed, behind the set");
+    store.maintain().expect("the keeper has the old value removed, behind the set");
     let append = Write { mode: WriteMode::Append, ..Write::default() };
     let last = store.set(&key(&store, "key"), b" of all", &append);
     drop(held);
@@ -160,7 +160,7 @@ fn a_flush_to_come_comes_even_if_all_has_to_be_flushed_before() {
         steps.into_iter().for_each(|step| _ = end(step).expect_err("the library is broken"));
     }
     broken.store(false, Ordering::Relaxed);
-    store.tend().expect("all is flushed");
+    store.maintain().expect("all is flushed");
     assert_eq!((has_doubts(&store), get(&store, "left alone")), (false, None));
     assert_eq!(store.pending_flush(), Some(NOW + 100));
     set(&store, "key", b"value", 0).expect("a set");
@@ -175,11 +175,11 @@ fn a_machine_that_went_down_is_known_until_the_library_has_opened() {
     let store = rig.start();
     set(&store, "key", b"not synced", 0).expect("a set");
     store.crash();
-    let ledger = rig.config.folder.join("moneta.ledger");
-    let written = std::fs::read_to_string(&ledger).expect("a ledger");
+    let manifest = rig.config.folder.join("moneta.ledger");
+    let written = std::fs::read_to_string(&manifest).expect("a ledger");
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a start of the machine");
     assert!(written.contains(boot.trim()));
-    std::fs::write(&ledger, written.replace(boot.trim(), "an earlier start")).expect("a write");
+    std::fs::write(&manifest, written.replace(boot.trim(), "an earlier start")).expect("a write");
     rig.config.strings.broken.store(true, Ordering::Relaxed);
     Embedded::<Shelf>::open(&rig.config, Arc::clone(&rig.clock)).expect_err("the library is broken");
     rig.config.strings.broken.store(false, Ordering::Relaxed);
@@ -190,7 +190,7 @@ fn a_machine_that_went_down_is_known_until_the_library_has_opened() {
     assert_eq!(get(&rig.start(), "key").as_deref(), Some(&b"new"[..]), "the machine is the same");
 }
 
-/// While it stands, the ledger cannot be written.
+/// While it stands, the manifest cannot be written.
 fn block_ledger(rig: &Rig) -> std::path::PathBuf {
     let draft = rig.config.folder.join("moneta.ledger.new");
     std::fs::create_dir(&draft).expect("a folder in the draft's place");
@@ -205,10 +205,10 @@ fn the_keeper_does_what_it_can() {
     let tends = || rig.config.strings.tends.load(Ordering::SeqCst);
     let (before, draft) = (tends(), block_ledger(&rig));
     rig.clock.advance(10);
-    store.tend().expect_err("the flush cannot be written down");
+    store.maintain().expect_err("the flush cannot be written down");
     assert_eq!(tends(), before + 1);
     std::fs::remove_dir(draft).expect("it is there");
-    store.tend().expect("all works");
+    store.maintain().expect("all works");
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Database for LmdbDatabase {
     }
 
     /// Syncs whatever becomes of the sweep.
-    fn tend(&self) -> Result<(), Failure> {
+    fn maintain(&self) -> Result<(), Failure> {
         let swept = self.sweep();
         self.sync()?;
         swept
@@ -200,7 +200,7 @@ impl LmdbDatabase {
 fn prepare(config: &LmdbConfig, shared: &Shared) -> std::io::Result<Result<(), EmbeddedError>> {
     let (data, lock) = (config.path.join("data.mdb"), config.path.join("lock.mdb"));
     let mark = config.path.join(UNSYNCED);
-    if shared.ledger().was_interrupted() && mark.try_exists()? {
+    if shared.manifest().was_interrupted() && mark.try_exists()? {
         tracing::warn!("the machine went down while LMDB's file was not synced: the engine starts empty");
         remove(&data)?;
         remove(&lock)?;

@@ -245,7 +245,7 @@ fn what_has_expired_is_swept_and_told() {
     set(&lmdb, "key 7", b"value", 20).expect("a set");
     clock.advance(10);
     assert_eq!(get(&lmdb, "key 0"), None, "exact, swept or not");
-    lmdb.tend().expect("a turn");
+    lmdb.maintain().expect("a turn");
     assert_eq!(lmdb.stats().items, 501);
     // The keeper sweeps too, and tells of what it has removed after its transaction.
     until("all is told", || departures.count() >= 2499);
@@ -254,7 +254,7 @@ fn what_has_expired_is_swept_and_told() {
     assert!(gone.iter().all(|(key, why)| *why == RemovalCause::Expired && key != "key 7"));
     assert!(get(&lmdb, "key 7").is_some());
     end(lmdb.flush(Exptime(0))).expect("a flush");
-    lmdb.tend().expect("a turn");
+    lmdb.maintain().expect("a turn");
     assert_eq!((lmdb.stats().items, departures.take().len()), (0, 0), "what a flush covers goes untold");
     let left = |tree: &str| {
         let of = |figure: &&moneta_store::Figure| {
@@ -280,7 +280,7 @@ fn a_small_file_full_of_expired_items_is_swept() {
     assert!(before.evictions > 0, "the file is full");
     clock.advance(30);
     for _ in 0..5 {
-        lmdb.tend().expect("a turn");
+        lmdb.maintain().expect("a turn");
     }
     let after = lmdb.stats();
     assert_eq!((after.items, after.reclaimed - before.reclaimed), (0, before.items));
@@ -316,11 +316,11 @@ fn a_file_that_was_not_synced_when_the_machine_went_down_is_not_trusted() {
         let cas = moneta_store::Calls::next_cas(&lmdb, &moneta_store::Key::new(b"key", lmdb.seed()));
         lmdb.crash();
         // As a machine leaves it that goes down: its next start has another name.
-        let ledger = folder.path().join("moneta.ledger");
-        let written = std::fs::read_to_string(&ledger).expect("it is there");
+        let manifest = folder.path().join("moneta.ledger");
+        let written = std::fs::read_to_string(&manifest).expect("it is there");
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux tells");
         assert!(written.contains(boot.trim()));
-        std::fs::write(&ledger, written.replace(boot.trim(), "an earlier start")).expect("a write");
+        std::fs::write(&manifest, written.replace(boot.trim(), "an earlier start")).expect("a write");
         let lmdb = open(&config, &clock());
         assert_eq!(get(&lmdb, "key").is_some(), kept, "{durability:?}");
         let next = moneta_store::Calls::next_cas(&lmdb, &moneta_store::Key::new(b"key", lmdb.seed()));

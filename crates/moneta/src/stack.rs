@@ -15,7 +15,7 @@ use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};
 use crate::options::sections::tiers::{Lower, Upper};
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
-use crate::{engines, one_server};
+use crate::{engines, same_endpoint};
 
 /// Assembles the store that all workers share; a tier that has to be read first tells `recovery` how far it is.
 /// A request enters the store through a pointer. What lies between there and a hit in RAM is put together at compile time for
@@ -69,7 +69,7 @@ where
 fn two_servers(upper: &Upper, lower: &Lower) -> Result<(), Refused> {
     let (Upper::Remote(upper, _), Lower::Remote(lower)) = (upper, lower) else { return Ok(()) };
     let (above, below) = (&upper.address, &lower.address);
-    let Some(place) = one_server::common_place(above, below) else { return Ok(()) };
+    let Some(place) = same_endpoint::common_place(above, below) else { return Ok(()) };
     Err(Refused(vec![Refusal::sentence(format!(
         "l2: `remote:{below}` is refused: it must be another server than l1's, `remote:{above}`, but both are at {place}: its \
          items would be taken for those of the upper tier"

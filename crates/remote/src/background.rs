@@ -11,9 +11,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::connection::{OwnedRequest, Target};
 use crate::failure::Failure;
-use crate::lane::Lane;
 use crate::promise::Promise;
 use crate::shared::Shared;
+use crate::worker_client::WorkerClient;
 
 /// See the module. Dropping it ends the thread and what it had under way.
 pub(crate) struct Background {
@@ -40,13 +40,14 @@ impl Background {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mailbox = Arc::new(Mailbox { jobs: Mutex::default(), bell, over: AtomicBool::new(false) });
         let (shared, clock, theirs) = (Arc::clone(shared), Arc::clone(clock), Arc::clone(&mailbox));
-        let run = move || match Lane::new(&shared).and_then(|lane| lane.watch(&theirs.bell).map(|()| lane)) {
-            Ok(lane) => serve(&lane, &theirs, &clock),
-            Err(error) => {
-                theirs.over.store(true, Ordering::SeqCst);
-                theirs.refuse(&format!("no connections to {} can be made: {error}", shared.config.address));
-            }
-        };
+        let run =
+            move || match WorkerClient::new(&shared).and_then(|client| client.watch(&theirs.bell).map(|()| client)) {
+                Ok(client) => serve(&client, &theirs, &clock),
+                Err(error) => {
+                    theirs.over.store(true, Ordering::SeqCst);
+                    theirs.refuse(&format!("no connections to {} can be made: {error}", shared.config.address));
+                }
+            };
         let thread = std::thread::Builder::new().name("remote".into()).spawn(run)?;
         Ok(Self { mailbox, thread: Some(thread) })
     }
@@ -100,21 +101,21 @@ impl Mailbox {
     }
 }
 
-fn serve(lane: &Lane, mailbox: &Mailbox, clock: &Clock) {
+fn serve(client: &WorkerClient, mailbox: &Mailbox, clock: &Clock) {
     while !mailbox.over.load(Ordering::SeqCst) {
         clock.refresh();
         let jobs = std::mem::take(&mut *mailbox.jobs.lock());
         for Job { request, hash, promise } in jobs {
             let target = promise.as_ref().map_or(Target::Nobody, |promise| Target::Shared(Arc::clone(promise)));
-            if let Err(error) = lane.begin_for(&request.as_ref(), hash, target)
+            if let Err(error) = client.begin_for(&request.as_ref(), hash, target)
                 && let Some(promise) = promise
             {
                 promise.fail(Failure::new(error.kind(), error.to_string()));
             }
         }
-        lane.exchange();
+        client.exchange();
         if mailbox.jobs.lock().is_empty() {
-            lane.wait();
+            client.wait();
         }
     }
 }

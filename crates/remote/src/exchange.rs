@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 use moneta_store::StoreError;
 
 use crate::connection::{Claim, Won};
-use crate::lane::Lane;
 use crate::promise::Promise;
 use crate::wire::Answer;
+use crate::worker_client::WorkerClient;
 
 /// See the module. Dropped before its end, it is forgotten; its reply is still taken off the connection.
 pub(crate) struct Exchange {
@@ -22,15 +22,15 @@ pub(crate) struct Exchange {
 /// Who asks.
 enum Way {
     /// This thread, on a connection of its own.
-    Local { lane: Rc<Lane>, slot: usize },
+    Local { client: Rc<WorkerClient>, slot: usize },
     /// The background thread.
     Shared(Arc<Promise>),
 }
 
 impl Exchange {
     #[inline]
-    pub(crate) fn local(lane: Rc<Lane>, slot: usize) -> Self {
-        Self { way: Way::Local { lane, slot }, over: false }
+    pub(crate) fn local(client: Rc<WorkerClient>, slot: usize) -> Self {
+        Self { way: Way::Local { client, slot }, over: false }
     }
 
     pub(crate) fn shared(promise: Arc<Promise>) -> Self {
@@ -44,7 +44,7 @@ impl Exchange {
             return None;
         }
         match &self.way {
-            Way::Local { lane, slot } => lane.abandon(*slot, Some(claim())),
+            Way::Local { client, slot } => client.abandon(*slot, Some(claim())),
             Way::Shared(promise) => promise.give_up(claim()),
         }
     }
@@ -56,7 +56,7 @@ impl Future for Exchange {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(match &self.way {
-            Way::Local { lane, slot } => lane.poll(*slot, context),
+            Way::Local { client, slot } => client.poll(*slot, context),
             Way::Shared(promise) => promise.poll(context),
         });
         self.over = true;
@@ -66,10 +66,10 @@ impl Future for Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if let Way::Local { lane, slot } = &self.way
+        if let Way::Local { client, slot } = &self.way
             && !self.over
         {
-            lane.abandon(*slot, None);
+            client.abandon(*slot, None);
         }
     }
 }

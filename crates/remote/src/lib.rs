@@ -14,7 +14,6 @@ mod error;
 mod exchange;
 mod failure;
 mod install;
-mod lane;
 mod names;
 mod promise;
 mod reads;
@@ -25,6 +24,7 @@ mod statistics;
 mod timer;
 mod walk;
 pub mod wire;
+mod worker_client;
 mod writes;
 
 pub use address::Address;

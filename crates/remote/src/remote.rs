@@ -16,11 +16,11 @@ use crate::config::RemoteConfig;
 use crate::connection::{OwnedRequest, Target};
 use crate::error::RemoteError;
 use crate::exchange::Exchange;
-use crate::lane::Lane;
 use crate::promise::Promise;
 use crate::shared::Shared;
 use crate::statistics::Snapshot;
 use crate::wire::{Answer, Dialect, Refusal, Request, Verb};
+use crate::worker_client::WorkerClient;
 use crate::{counting, install, reads, statistics, walk, writes};
 
 /// Seconds by which a server may flush later than asked for by our clock: one that its second began later, one that memcached
@@ -103,7 +103,7 @@ impl Caller {
         self.cx.is_worker()
     }
 
-    fn lane(&self) -> Option<Rc<Lane>> {
+    fn client(&self) -> Option<Rc<WorkerClient>> {
         self.cx.reactor(self.0.shared.slot)
     }
 
@@ -118,8 +118,8 @@ impl Caller {
     #[inline]
     pub(crate) fn begin(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Exchange, StoreError> {
         let request = Request { verb, key: key.bytes, value };
-        match self.lane() {
-            Some(lane) => lane.begin(&request, key.hash).map(|slot| Exchange::local(lane, slot)),
+        match self.client() {
+            Some(client) => client.begin(&request, key.hash).map(|slot| Exchange::local(client, slot)),
             None => self.begin_for(verb, key, value).map(Exchange::shared),
         }
     }
@@ -128,8 +128,8 @@ impl Caller {
     pub(crate) fn begin_unanswered(&self, verb: Verb, key: &Key<'_>) {
         let request = Request { verb, key: key.bytes, value: &[] };
         // That it cannot be begun is counted, and no more than that is due.
-        let _ = match self.lane() {
-            Some(lane) => lane.begin_for(&request, key.hash, Target::Nobody),
+        let _ = match self.client() {
+            Some(client) => client.begin_for(&request, key.hash, Target::Nobody),
             None => self.submit(&request, key.hash, None),
         };
     }
@@ -138,8 +138,8 @@ impl Caller {
     pub(crate) fn begin_for(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Arc<Promise>, StoreError> {
         let request = Request { verb, key: key.bytes, value };
         let promise = Promise::new();
-        match self.lane() {
-            Some(lane) => lane.begin_for(&request, key.hash, Target::Shared(Arc::clone(&promise)))?,
+        match self.client() {
+            Some(client) => client.begin_for(&request, key.hash, Target::Shared(Arc::clone(&promise)))?,
             None => self.submit(&request, key.hash, Some(Arc::clone(&promise)))?,
         }
         Ok(promise)
@@ -201,8 +201,8 @@ impl Component for Remote {
     }
 
     fn attach(&self, worker: &mut Reactors) {
-        if let Some(lane) = Lane::of_worker(&self.0.shared) {
-            worker.add(self.0.shared.slot, lane);
+        if let Some(client) = WorkerClient::of_worker(&self.0.shared) {
+            worker.add(self.0.shared.slot, client);
         }
     }
 

@@ -1,11 +1,11 @@
-//! The clock of a lane: it tells how long its thread could have served it.
+//! The clock of a client: it tells how long its thread could have served it.
 //!
 //! A thread may be held up: its process is stopped, the machine is overloaded, something else took it long. It neither sends
-//! nor receives meanwhile, so that time says nothing of a server, and must not be held against it. Therefore a lane that waits
+//! nor receives meanwhile, so that time says nothing of a server, and must not be held against it. Therefore a client that waits
 //! for something is turned in beats, several in each timeout, and of the time between two turns no more than two beats count.
 //! A thread that is never in time still turns: what it waits for is late after a few of its turns, however far apart they are.
 //!
-//! While a lane waits for nothing, no turn is due and all time counts.
+//! While a client waits for nothing, no turn is due and all time counts.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(crate) struct RunningClock {
 }
 
 impl RunningClock {
-    /// For a lane whose shortest timeout is `timeout`.
+    /// For a client whose shortest timeout is `timeout`.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self { beat: timeout / BEATS, lost: Duration::ZERO, limit: None }
     }

@@ -100,7 +100,7 @@ impl Database for RocksDatabase {
         Ok(self.shards[shard].count_bytes())
     }
 
-    fn tend(&self) -> Result<(), Failure> {
+    fn maintain(&self) -> Result<(), Failure> {
         self.sync()?;
         for shard in &self.shards {
             shard.count_bytes();

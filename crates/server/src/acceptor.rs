@@ -18,10 +18,10 @@ use rustix::net::{SendFlags, SocketFlags, acceptfrom_with, send};
 
 use crate::config::ListenAddress;
 use crate::counters::Counters;
-use crate::entrance::Entrance;
 use crate::error::ServerError;
 use crate::lifecycle::{Phase, Stopper};
 use crate::listener::Bound;
+use crate::listener_state::ListenerState;
 use crate::mailbox::{Accepted, Mailbox};
 use crate::node::{Peer, Transport};
 
@@ -36,7 +36,7 @@ pub(crate) const WAKE: Token = Token(usize::MAX);
 /// The accepting thread's state.
 pub(crate) struct Acceptor {
     poll: Poll,
-    listeners: Vec<(Bound, Arc<Entrance>)>,
+    listeners: Vec<(Bound, Arc<ListenerState>)>,
     workers: Vec<Arc<Mailbox>>,
     counters: Arc<Counters>,
     stopper: Arc<Stopper>,
@@ -46,10 +46,10 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// An acceptor for `listeners` with their entrances that spreads connections over `workers`; `poll` has its waker under [`WAKE`].
+    /// An acceptor for `listeners` with their state that spreads connections over `workers`; `poll` has its waker under [`WAKE`].
     pub(crate) fn new(
         poll: Poll,
-        listeners: Vec<(Bound, Arc<Entrance>)>,
+        listeners: Vec<(Bound, Arc<ListenerState>)>,
         workers: Vec<Arc<Mailbox>>,
         counters: Arc<Counters>,
         stopper: Arc<Stopper>,
@@ -121,11 +121,11 @@ impl Acceptor {
     }
 
     fn hand_over(&mut self, index: usize, socket: OwnedFd, address: Option<SocketAddr>) {
-        let (bound, entrance) = &self.listeners[index];
+        let (bound, listener_state) = &self.listeners[index];
         let open: usize = self.workers.iter().map(|worker| worker.open()).sum();
-        let Some(place) = (open < self.max_connections).then(|| entrance.admit()).flatten() else {
+        let Some(permit) = (open < self.max_connections).then(|| listener_state.admit()).flatten() else {
             self.counters.rejected_connections.bump();
-            entrance.count_rejected();
+            listener_state.count_rejected();
             // A fresh socket has room for one line; if not, the client sees the close all the same.
             let _ = send(&socket, TOO_MANY, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
             return;
@@ -134,10 +134,11 @@ impl Acceptor {
             ListenAddress::Tcp(_) => Transport::Tcp,
             ListenAddress::Unix { .. } => Transport::Unix,
         };
-        let peer = Peer { id: self.next_id, transport, policy: bound.policy, commands: entrance.commands, address };
+        let peer =
+            Peer { id: self.next_id, transport, policy: bound.policy, commands: listener_state.commands, address };
         self.next_id += 1;
         self.counters.total_connections.bump();
-        self.pick_worker().deliver(Accepted { socket, peer, place });
+        self.pick_worker().deliver(Accepted { socket, peer, permit });
     }
 
     /// The worker with the fewest connections; among equals they take turns.

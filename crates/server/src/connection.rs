@@ -1,6 +1,6 @@
 //! One connection: a socket, a session, and the bytes that are between them.
 //!
-//! A connection is driven by turns. A turn is at most one `recv`, the execution of what it brought, and one `send`; so a
+//! A connection is reactors by turns. A turn is at most one `recv`, the execution of what it brought, and one `send`; so a
 //! request that arrives whole and whose reply the socket takes costs exactly these two system calls, and no connection
 //! holds up the others for longer than a receive buffer's worth of requests.
 //!
@@ -15,10 +15,10 @@ use rustix::io::Errno;
 
 use crate::backlog::Backlog;
 use crate::client_memory::{Holding, Kind};
-use crate::entrance::Place;
+use crate::connection_registry::{Activity, Entry};
 use crate::inbound::{Inbound, Read};
+use crate::listener_state::ConnectionPermit;
 use crate::node::Policy;
-use crate::roster::{Activity, Entry};
 use crate::session::{After, CloseReason, Session, Worker};
 
 /// What a turn borrows from the event loop.
@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     session: Session,
     entry: Arc<Entry>,
-    place: Place,
+    permit: ConnectionPermit,
     inbound: Inbound,
     backlog: Backlog,
     waker: Waker,
@@ -85,14 +85,14 @@ impl Connection {
         socket: OwnedFd,
         session: Session,
         entry: Arc<Entry>,
-        place: Place,
+        permit: ConnectionPermit,
         waker: Waker,
     ) -> Self {
         Self {
             socket,
             session,
             entry,
-            place,
+            permit,
             inbound: Inbound::default(),
             backlog: Backlog::default(),
             waker,
@@ -165,7 +165,7 @@ impl Connection {
     pub(crate) fn is_idle(&self, now: u32) -> bool {
         let silent =
             |seconds| self.left.is_none() && self.session.may_time_out() && self.entry.idle_seconds(now) >= seconds;
-        self.place.idle_seconds().is_some_and(silent)
+        self.permit.idle_seconds().is_some_and(silent)
     }
 
     /// Whether it has taken no line of its dump for so many seconds.
@@ -255,7 +255,7 @@ impl Connection {
             return Verdict::Close(CloseReason::Memory);
         }
         if let Some(reason) = self.left {
-            self.poll(turn, self.place.output_limit());
+            self.poll(turn, self.permit.output_limit());
             return if self.session.is_changing() { Verdict::Wait } else { Verdict::Close(reason) };
         }
         match self.try_turn(turn) {
@@ -298,7 +298,7 @@ impl Connection {
     /// clients is scarce.
     #[inline]
     fn output_limit(&self, turn: &Turn<'_>) -> usize {
-        let limit = self.place.output_limit();
+        let limit = self.permit.output_limit();
         if self.backlog.is_empty() { limit } else { limit.min(turn.worker.node.client_memory.share()) }
     }
 

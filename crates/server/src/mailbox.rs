@@ -12,8 +12,8 @@ use std::task::{Wake, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::entrance::Place;
 use crate::lifecycle::wake;
+use crate::listener_state::ConnectionPermit;
 use crate::node::Peer;
 
 /// A connection on its way from the acceptor to its worker.
@@ -23,8 +23,8 @@ pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
     /// Who is there.
     pub(crate) peer: Peer,
-    /// Its place behind the listener it came through.
-    pub(crate) place: Place,
+    /// Its permit behind the listener it came through.
+    pub(crate) permit: ConnectionPermit,
 }
 
 /// Names a connection of a worker. Slots are used again, numbers are not.

@@ -10,16 +10,16 @@ use crate::acceptor::{Acceptor, WAKE};
 use crate::admin::Observed;
 use crate::auth::AuthMode;
 use crate::config::{ListenAddress, Listener, ServerConfig};
+use crate::connection_registry::{ConnectionRegistry, RegistryView};
 use crate::descriptors;
-use crate::driven::Driven;
-use crate::entrance::{Entrance, whole_seconds};
 use crate::error::ServerError;
 use crate::lifecycle::{Phase, StopOnPanic, Stopper};
 use crate::listener::Bound;
+use crate::listener_state::{ListenerState, whole_seconds};
 use crate::mailbox::Mailbox;
 use crate::node::{Lifecycle, Node};
 use crate::pulse::Pulse;
-use crate::roster::{Roster, RosterView};
+use crate::reactors::WorkerReactors;
 use crate::signals::SignalThread;
 use crate::worker::{EventLoop, Limits, workers};
 
@@ -43,26 +43,29 @@ impl Server {
         check(config)?;
         descriptors::allow(config.max_connections);
         let stopper = Arc::new(Stopper::new(config.lame_duck));
-        let roster = Arc::new(Roster::default());
+        let registry = Arc::new(ConnectionRegistry::default());
         let listeners: Vec<_> =
             config.listeners.iter().map(|listener| Bound::new(listener, config.backlog)).collect::<Result<_, _>>()?;
         let addresses: Vec<_> = listeners.iter().map(|bound| bound.address.clone()).collect();
-        let listeners = with_entrances(listeners, config);
+        let listeners = with_states(listeners, config);
         let must_log_in = node.authenticator.mode() != AuthMode::Off;
-        let closes_idle = must_log_in || listeners.iter().any(|(_, entrance)| entrance.closes_idle());
-        let entrances = listeners.iter().map(|(_, entrance)| Arc::clone(entrance)).collect();
+        let closes_idle = must_log_in || listeners.iter().any(|(_, listener_state)| listener_state.closes_idle());
+        let listener_states = listeners.iter().map(|(_, listener_state)| Arc::clone(listener_state)).collect();
         let dump_seconds = whole_seconds(config.dump_timeout);
         let limits = Limits { closes_idle, dump_seconds, drain_timeout: config.drain_timeout };
 
         node.set_lifecycle(Box::new(Arc::clone(&stopper)));
-        node.set_connections(Box::new(RosterView { roster: Arc::clone(&roster), clock: Arc::clone(&node.clock) }));
+        node.set_connections(Box::new(RegistryView {
+            registry: Arc::clone(&registry),
+            clock: Arc::clone(&node.clock),
+        }));
         // Before anybody can see that the node is there, and send it one.
         let signals =
             config.handle_signals.then(|| SignalThread::start(Arc::clone(&stopper), Arc::from(reload))).transpose()?;
         let mut threads = Threads { stopper: Arc::clone(&stopper), running: Vec::new() };
-        let mailboxes = start_workers(config, &limits, &store, &node, &roster, &mut threads)?;
+        let mailboxes = start_workers(config, &limits, &store, &node, &registry, &mut threads)?;
         let observed =
-            Arc::new(Observed::new(store, Arc::clone(&node), Arc::clone(&stopper), addresses.clone(), entrances));
+            Arc::new(Observed::new(store, Arc::clone(&node), Arc::clone(&stopper), addresses.clone(), listener_states));
         let pulse = Arc::new(Pulse::new(Arc::clone(&stopper), mailboxes.clone()));
         start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
         for address in &addresses {
@@ -89,10 +92,10 @@ fn check(config: &ServerConfig) -> Result<(), ServerError> {
 }
 
 /// Each listener with what its connections share.
-fn with_entrances(listeners: Vec<Bound>, config: &ServerConfig) -> Vec<(Bound, Arc<Entrance>)> {
+fn with_states(listeners: Vec<Bound>, config: &ServerConfig) -> Vec<(Bound, Arc<ListenerState>)> {
     let pair = |bound: Bound| {
-        let entrance = Entrance::new(&bound.address.to_string(), &bound.limits, config);
-        (bound, entrance)
+        let listener_state = ListenerState::new(&bound.address.to_string(), &bound.limits, config);
+        (bound, listener_state)
     };
     listeners.into_iter().map(pair).collect()
 }
@@ -111,7 +114,7 @@ fn start_workers(
     limits: &Limits,
     store: &Arc<dyn Store>,
     node: &Arc<Node>,
-    roster: &Arc<Roster>,
+    registry: &Arc<ConnectionRegistry>,
     threads: &mut Threads,
 ) -> Result<Vec<Arc<Mailbox>>, ServerError> {
     let mut mailboxes = Vec::new();
@@ -121,11 +124,11 @@ fn start_workers(
         mailboxes.push(Arc::clone(&mailbox));
         let counters = node.registry.register();
         let (store, node) = (Arc::clone(store), Arc::clone(node));
-        let (roster, stopper, limits) = (Arc::clone(roster), Arc::clone(&threads.stopper), limits.clone());
+        let (registry, stopper, limits) = (Arc::clone(registry), Arc::clone(&threads.stopper), limits.clone());
         threads.start(format!("worker-{index}"), move || {
-            let driven = Driven::new(&*store, poll.registry());
-            let workers = workers(&store, &node, &counters, &driven);
-            EventLoop::new(poll, driven, workers, mailbox, roster, stopper, limits).run();
+            let reactors = WorkerReactors::new(&*store, poll.registry());
+            let workers = workers(&store, &node, &counters, &reactors);
+            EventLoop::new(poll, reactors, workers, mailbox, registry, stopper, limits).run();
         })?;
     }
     Ok(mailboxes)
@@ -133,7 +136,7 @@ fn start_workers(
 
 fn start_acceptor(
     config: &ServerConfig,
-    listeners: Vec<(Bound, Arc<Entrance>)>,
+    listeners: Vec<(Bound, Arc<ListenerState>)>,
     workers: Vec<Arc<Mailbox>>,
     node: &Node,
     threads: &mut Threads,

@@ -2,7 +2,7 @@
 //!
 //! Events are edge-triggered, so a connection is registered once, and once more if its socket ever takes less than it was
 //! given. A turn of the loop takes what the kernel and the mailbox bring, gives each connection concerned one turn, and then
-//! those that had more to do than one turn allows. Nothing in here is shared but the mailbox and the roster.
+//! those that had more to do than one turn allows. Nothing in here is shared but the mailbox and the registry.
 //!
 //! Batch connections wait in a line of their own, which moves on for a slice of time between two looks for events: a request
 //! that comes online waits for one slice, however much a bulk load has to say.
@@ -22,13 +22,13 @@ use crate::auth::AuthMode;
 use crate::by_policy::ByPolicy;
 use crate::client_memory::SCARCE_SECONDS;
 use crate::connection::{Connection, Turn, Verdict};
+use crate::connection_registry::ConnectionRegistry;
 use crate::counters::Counters;
-use crate::driven::{Driven, REACTOR};
 use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
 use crate::node::{Node, Policy};
-use crate::promptness;
-use crate::roster::Roster;
+use crate::reactors::{REACTOR, WorkerReactors};
+use crate::scheduling;
 use crate::session::{CloseReason, Overdue, Session, Worker};
 
 /// Bytes one turn of a connection reads at most, unless a larger request is arriving: about 1,800 short reads. Larger
@@ -60,10 +60,10 @@ pub(crate) struct Limits {
 const WATCH_STALL: u32 = 60;
 
 /// Tells the largest holders of memory to close, where it is time for that.
-fn relieve(roster: &Roster, node: &Node) {
+fn relieve(registry: &ConnectionRegistry, node: &Node) {
     let excess = node.client_memory.excess();
     if excess > 0 {
-        say_closed(roster.condemn(excess, None, &node.client_memory), node);
+        say_closed(registry.condemn(excess, None, &node.client_memory), node);
     }
 }
 
@@ -74,16 +74,16 @@ fn say_closed(connections: usize, node: &Node) {
     }
 }
 
-/// What the sessions of the calling thread need, for each policy; their operations find the reactors of `driven`.
+/// What the sessions of the calling thread need, for each policy; their operations find the reactors of `reactors`.
 pub(crate) fn workers(
     store: &Arc<dyn Store>,
     node: &Arc<Node>,
     counters: &Arc<Counters>,
-    driven: &Driven,
+    reactors: &WorkerReactors,
 ) -> ByPolicy<Worker> {
     let worker = |policy| Worker {
         store: Arc::clone(store),
-        cx: Cx::of_worker(policy, driven.reactors()),
+        cx: Cx::of_worker(policy, reactors.reactors()),
         node: Arc::clone(node),
         counters: Arc::clone(counters),
     };
@@ -93,11 +93,11 @@ pub(crate) fn workers(
 /// An event loop with its connections.
 pub(crate) struct EventLoop {
     poll: Poll,
-    driven: Driven,
+    reactors: WorkerReactors,
     /// For each policy one; they differ in that alone.
     workers: ByPolicy<Worker>,
     mailbox: Arc<Mailbox>,
-    roster: Arc<Roster>,
+    registry: Arc<ConnectionRegistry>,
     stopper: Arc<Stopper>,
     limits: Limits,
     connections: Slab<Connection>,
@@ -114,23 +114,23 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
-    /// A loop without connections, for the calling thread; `poll` has the mailbox's waker under [`WAKE`] and watches `driven`,
+    /// A loop without connections, for the calling thread; `poll` has the mailbox's waker under [`WAKE`] and watches `reactors`,
     /// whose reactors are those of `workers`.
     pub(crate) fn new(
         poll: Poll,
-        driven: Driven,
+        reactors: WorkerReactors,
         workers: ByPolicy<Worker>,
         mailbox: Arc<Mailbox>,
-        roster: Arc<Roster>,
+        registry: Arc<ConnectionRegistry>,
         stopper: Arc<Stopper>,
         limits: Limits,
     ) -> Self {
         Self {
             poll,
-            driven,
+            reactors,
             workers,
             mailbox,
-            roster,
+            registry,
             stopper,
             limits,
             connections: Slab::new(),
@@ -148,13 +148,13 @@ impl EventLoop {
     pub(crate) fn run(mut self) {
         let mailbox = Arc::clone(&self.mailbox);
         let _owned = mailbox.own();
-        promptness::ask();
+        scheduling::ask();
         let mut events = Events::with_capacity(EVENTS);
         let mut letters = (Vec::new(), Vec::new());
         let mut due = Vec::new();
         while !self.is_over() {
             self.mailbox.beat();
-            self.driven.turn();
+            self.reactors.turn();
             self.collect(&mut letters);
             if let Err(error) = self.poll.poll(&mut events, self.timeout())
                 && error.kind() != io::ErrorKind::Interrupted
@@ -163,7 +163,7 @@ impl EventLoop {
                 self.stopper.enter(Phase::Stopping);
             }
             self.workers.online.node.clock.refresh();
-            if self.driven.turn() {
+            if self.reactors.turn() {
                 self.collect(&mut letters);
             }
             for event in &events {
@@ -180,7 +180,7 @@ impl EventLoop {
                     match connection.policy() {
                         Policy::Online => {
                             self.turn(slot);
-                            self.driven.after_connection();
+                            self.reactors.after_connection();
                         }
                         Policy::Batch => {
                             let handle = Handle { slot, id: connection.id() };
@@ -256,13 +256,13 @@ impl EventLoop {
     }
 
     fn open(&mut self, accepted: Accepted) {
-        let Accepted { socket, peer, place } = accepted;
+        let Accepted { socket, peer, permit } = accepted;
         let slot = self.connections.vacant_entry();
         let handle = Handle { slot: slot.key(), id: peer.id };
         let waker = connection_waker(&self.mailbox, handle);
         let now = self.workers.online.node.clock.now();
-        let entry = self.roster.enter(&peer, Arc::clone(place.name()), waker.clone(), now);
-        let connection = slot.insert(Connection::new(peer.id, socket, Session::new(peer), entry, place, waker));
+        let entry = self.registry.enter(&peer, Arc::clone(permit.name()), waker.clone(), now);
+        let connection = slot.insert(Connection::new(peer.id, socket, Session::new(peer), entry, permit, waker));
         let descriptor = connection.descriptor();
         connection.session().opened(&self.workers.online);
         self.workers.online.counters.curr_connections.bump();
@@ -309,7 +309,7 @@ impl EventLoop {
         let mut served = 0;
         while let Some(&handle) = due.get(served) {
             self.turn_queued(handle);
-            self.driven.after_connection();
+            self.reactors.after_connection();
             served += 1;
             if served < due.len() && until.is_some_and(|until| Instant::now() >= until) {
                 break;
@@ -329,7 +329,7 @@ impl EventLoop {
         let until = Instant::now() + BATCH_SLICE;
         while let Some(handle) = self.batch.pop_front() {
             self.turn_queued(handle);
-            self.driven.after_connection();
+            self.reactors.after_connection();
             if Instant::now() >= until {
                 break;
             }
@@ -362,7 +362,7 @@ impl EventLoop {
             }
         }
         if grew {
-            relieve(&self.roster, &self.workers.online.node);
+            relieve(&self.registry, &self.workers.online.node);
         }
         match verdict {
             Verdict::Wait => {}
@@ -446,7 +446,7 @@ impl EventLoop {
         let excess = node.client_memory.scarcity();
         if excess > 0 {
             let before = node.clock.now().saturating_sub(SCARCE_SECONDS);
-            say_closed(self.roster.condemn(excess, Some(before), &node.client_memory), node);
+            say_closed(self.registry.condemn(excess, Some(before), &node.client_memory), node);
         }
     }
 
@@ -468,7 +468,7 @@ impl EventLoop {
         let mut connection = self.connections.remove(slot);
         connection.session().closed(&self.workers.online, reason);
         connection.release(&self.workers.online);
-        self.roster.strike(connection.entry());
+        self.registry.strike(connection.entry());
         self.workers.online.counters.curr_connections.drop_one();
         if reason == CloseReason::Error {
             self.workers.online.counters.failed_connections.bump();

@@ -109,7 +109,7 @@ impl Database for Shelf {
         if strings.broken.load(Ordering::Relaxed) {
             return Err(EmbeddedError::Config("the shelf is broken".into()));
         }
-        if shared.ledger().was_interrupted() {
+        if shared.manifest().was_interrupted() {
             shelves.iter().for_each(|shelf| shelf.lock().clear());
         }
         Ok(Self { shelves, items_max: config.items_max, strings })
@@ -147,7 +147,7 @@ impl Database for Shelf {
         Ok((0..self.items_max / 4).filter_map(|_| shelf.pop_first()).count() > 0)
     }
 
-    fn tend(&self) -> Result<(), Failure> {
+    fn maintain(&self) -> Result<(), Failure> {
         self.strings.tends.fetch_add(1, Ordering::SeqCst);
         assert!(!self.strings.panics.load(Ordering::Relaxed), "the shelf panics");
         Ok(())

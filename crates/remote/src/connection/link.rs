@@ -4,7 +4,7 @@
 //! something leaves receiving to the next one: the replies cannot be there yet, and the event queue tells when they are.
 //!
 //! The bytes of requests that were sent over an idle connection are kept until the first reply: if the server turns out to
-//! have closed the connection meanwhile, what may be asked twice is sent again over a fresh one ([`super::loss`]).
+//! have closed the connection meanwhile, what may be asked twice is sent again over a fresh one ([`super::disconnect`]).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ const IDLE: Duration = Duration::from_millis(20);
 pub(crate) struct Turn<'a> {
     pub(crate) queue: &'a OwnedFd,
     pub(crate) replies: &'a mut Replies,
-    /// By the lane's clock ([`crate::running`]), as every moment here.
+    /// By the client's clock ([`crate::running`]), as every moment here.
     pub(crate) now: Instant,
 }
 
@@ -463,7 +463,7 @@ impl Link {
         self.unread
     }
 
-    /// When something is due next, by the lane's clock.
+    /// When something is due next, by the client's clock.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let timeout = self.shared.config.request_timeout;
         let waiting = self.waiting.front().map(|queued| queued.begun + timeout);

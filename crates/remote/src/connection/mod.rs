@@ -1,10 +1,10 @@
 //! One connection to a server: what is sent, what is due, and what becomes of both when the connection is lost.
 
+mod connect;
+mod disconnect;
 mod entry;
 mod link;
-mod loss;
 mod replies;
-mod rise;
 mod socket;
 mod stage;
 #[cfg(test)]

@@ -19,11 +19,11 @@ use server::Empty;
 use super::{Outcome, Target};
 use crate::address::Address;
 use crate::config::RemoteConfig;
-use crate::lane::Lane;
 use crate::names::Names;
 use crate::promise::Promise;
 use crate::shared::Shared;
 use crate::wire::{Answer, Protocol, Request, Verb};
+use crate::worker_client::WorkerClient;
 
 /// Any key.
 const KEY: &[u8] = b"key";
@@ -62,28 +62,28 @@ fn silent() -> (SocketAddr, TcpListener) {
     (listener.local_addr().expect("it is bound"), listener)
 }
 
-/// Turns a lane until something holds.
-fn turn_until(what: &str, lane: &Lane, mut holds: impl FnMut() -> bool) {
+/// Turns a client until something holds.
+fn turn_until(what: &str, client: &WorkerClient, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
-        lane.turn();
+        client.turn();
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Looks for the key.
-fn look(lane: &Lane) -> Outcome {
-    ask(lane, Verb::Peek { value: true })
+fn look(client: &WorkerClient) -> Outcome {
+    ask(client, Verb::Peek { value: true })
 }
 
-fn ask(lane: &Lane, verb: Verb) -> Outcome {
+fn ask(client: &WorkerClient, verb: Verb) -> Outcome {
     let (promise, mut outcome) = (Promise::new(), None);
     let request = Request { verb, key: KEY, value: &[] };
-    if let Err(error) = lane.begin_for(&request, 0, Target::Shared(Arc::clone(&promise))) {
+    if let Err(error) = client.begin_for(&request, 0, Target::Shared(Arc::clone(&promise))) {
         return Err(crate::failure::Failure::new(error.kind(), error.to_string()));
     }
-    turn_until("the request ends", lane, || match promise.poll(&Context::from_waker(Waker::noop())) {
+    turn_until("the request ends", client, || match promise.poll(&Context::from_waker(Waker::noop())) {
         Poll::Ready(ended) => {
             outcome = Some(ended);
             true
@@ -98,13 +98,13 @@ fn a_server_that_moved_is_found_again_though_its_old_address_is_silent() {
     let (old, _listener) = silent();
     let meaning = Meaning::of(&[old]);
     let shared = meaning.shared(Duration::from_millis(100));
-    let lane = Lane::new(&shared).expect("the system has room");
-    turn_until("the server is taken for dead", &lane, || shared.is_open());
+    let client = WorkerClient::new(&shared).expect("the system has room");
+    turn_until("the server is taken for dead", &client, || shared.is_open());
 
     let server = Empty::start();
     meaning.move_to(&[server.address]);
-    turn_until("it is found", &lane, || !shared.is_open());
-    turn_until("it answers", &lane, || matches!(look(&lane), Ok(Answer::Miss)));
+    turn_until("it is found", &client, || !shared.is_open());
+    turn_until("it answers", &client, || matches!(look(&client), Ok(Answer::Miss)));
 }
 
 /// An address at which nobody listens, nor ever will while the socket is kept.
@@ -120,13 +120,13 @@ fn a_server_that_listens_at_the_second_address_of_its_name_refuses_nothing() {
     let server = Empty::start();
     let (nobody, _socket) = refusing();
     let shared = Meaning::of(&[nobody, server.address]).shared(Duration::from_secs(20));
-    let lane = Lane::new(&shared).expect("the system has room");
+    let client = WorkerClient::new(&shared).expect("the system has room");
     // It is under way when the first address refuses.
-    assert!(matches!(look(&lane), Ok(Answer::Miss)));
+    assert!(matches!(look(&client), Ok(Answer::Miss)));
     assert!(shared.last_failure().is_empty(), "{}", shared.last_failure());
 
     // Others begin where the first one came up.
-    let other = Lane::new(&shared).expect("the system has room");
+    let other = WorkerClient::new(&shared).expect("the system has room");
     assert!(matches!(look(&other), Ok(Answer::Miss)));
     let failures = || shared.counters.connect_failures.load(Ordering::SeqCst);
     assert_eq!(failures(), 1);
@@ -137,10 +137,10 @@ fn a_server_refuses_when_it_does_so_at_each_of_its_addresses() {
     let (nobody, _socket) = refusing();
     let (nobody_either, _other_socket) = refusing();
     let shared = Meaning::of(&[nobody, nobody_either]).shared(Duration::from_secs(20));
-    let lane = Lane::new(&shared).expect("the system has room");
-    turn_until("the server is taken for dead", &lane, || shared.is_open());
+    let client = WorkerClient::new(&shared).expect("the system has room");
+    turn_until("the server is taken for dead", &client, || shared.is_open());
     assert!(shared.counters.connect_failures.load(Ordering::SeqCst) >= 2);
-    assert!(look(&lane).is_err());
+    assert!(look(&client).is_err());
 }
 
 /// A server that speaks binary only hangs up on text each time; one that is being started anew, or has a bad moment, does so
@@ -150,8 +150,8 @@ fn who_hangs_up_once_is_not_asked_in_binary() {
     for (hang_ups, protocol) in [(1, Protocol::Meta), (2, Protocol::Binary)] {
         let server = Empty::start().hang_up(hang_ups);
         let shared = Meaning::of(&[server.address]).shared(Duration::from_secs(20));
-        let lane = Lane::new(&shared).expect("the system has room");
-        assert!(matches!(look(&lane), Ok(Answer::Miss)));
+        let client = WorkerClient::new(&shared).expect("the system has room");
+        assert!(matches!(look(&client), Ok(Answer::Miss)));
         assert_eq!(shared.dialect().map(|dialect| dialect.protocol), Some(protocol), "after {hang_ups}");
     }
 }
@@ -160,11 +160,11 @@ fn who_hangs_up_once_is_not_asked_in_binary() {
 fn who_is_known_to_speak_meta_is_not_asked_in_binary() {
     let server = Empty::start();
     let shared = Meaning::of(&[server.address]).shared(Duration::from_secs(20));
-    let lane = Lane::new(&shared).expect("the system has room");
-    assert!(matches!(look(&lane), Ok(Answer::Miss)));
+    let client = WorkerClient::new(&shared).expect("the system has room");
+    assert!(matches!(look(&client), Ok(Answer::Miss)));
 
     let server = server.hang_up(2);
-    let other = Lane::new(&shared).expect("the system has room");
+    let other = WorkerClient::new(&shared).expect("the system has room");
     assert_eq!(look(&other).expect_err("it hangs up").kind, ErrorKind::Unreachable);
     turn_until("it answers", &other, || matches!(look(&other), Ok(Answer::Miss)));
     assert_eq!(shared.dialect().map(|dialect| dialect.protocol), Some(Protocol::Meta));
@@ -175,33 +175,33 @@ fn who_is_known_to_speak_meta_is_not_asked_in_binary() {
 fn a_connection_that_came_up_in_binary_is_left_when_the_server_turns_out_to_speak_meta() {
     let server = Empty::start().hang_up(2);
     let shared = Meaning::of(&[server.address]).shared(Duration::from_secs(20));
-    let lane = Lane::new(&shared).expect("the system has room");
-    assert!(matches!(look(&lane), Ok(Answer::Miss)));
+    let client = WorkerClient::new(&shared).expect("the system has room");
+    assert!(matches!(look(&client), Ok(Answer::Miss)));
     assert!(!shared.knows_meta());
 
-    let other = Lane::new(&shared).expect("the system has room");
+    let other = WorkerClient::new(&shared).expect("the system has room");
     assert!(matches!(look(&other), Ok(Answer::Miss)));
     assert!(shared.knows_meta());
     // What only meta has a form for.
     let invalidate = Verb::Delete(Delete { invalidate: true, ..Delete::default() });
-    assert!(matches!(ask(&lane, invalidate), Ok(Answer::NotFound)));
+    assert!(matches!(ask(&client, invalidate), Ok(Answer::NotFound)));
 }
 
-/// A lane whose connection is still up, and which has nobody else to find out for it that the server is back.
+/// A client whose connection is still up, and which has nobody else to find out for it that the server is back.
 #[test]
 fn a_lane_knows_from_others_that_a_server_hangs_and_finds_out_itself_when_that_ends() {
     let server = Empty::start();
     let shared = Meaning::of(&[server.address]).shared(Duration::from_millis(200));
-    let [lane, other] = [(); 2].map(|()| Lane::new(&shared).expect("the system has room"));
-    for lane in [&lane, &other] {
-        turn_until("it answers", lane, || matches!(look(lane), Ok(Answer::Miss)));
+    let [client, other] = [(); 2].map(|()| WorkerClient::new(&shared).expect("the system has room"));
+    for client in [&client, &other] {
+        turn_until("it answers", client, || matches!(look(client), Ok(Answer::Miss)));
     }
     server.hush(true);
-    turn_until("it is taken for dead", &lane, || {
-        let _ = look(&lane);
+    turn_until("it is taken for dead", &client, || {
+        let _ = look(&client);
         shared.hangs()
     });
-    drop(lane);
+    drop(client);
 
     assert_eq!(look(&other).expect_err("it hangs").kind, ErrorKind::Unreachable);
     server.hush(false);

@@ -6,8 +6,8 @@ use moneta_protocol::command::{Style, TextStyle};
 use moneta_store::{Cx, Figure, Health, Report, Store, component};
 
 use crate::config::ListenAddress;
-use crate::entrance::Entrance;
 use crate::lifecycle::{Phase, Stopper};
+use crate::listener_state::ListenerState;
 use crate::node::Node;
 use crate::session::Worker;
 use crate::stats;
@@ -22,7 +22,7 @@ pub(crate) struct Observed {
     /// Where clients connect.
     pub(crate) addresses: Vec<ListenAddress>,
     /// The listeners' connections, in the same order.
-    entrances: Vec<Arc<Entrance>>,
+    listener_states: Vec<Arc<ListenerState>>,
 }
 
 impl Observed {
@@ -32,9 +32,9 @@ impl Observed {
         node: Arc<Node>,
         stopper: Arc<Stopper>,
         addresses: Vec<ListenAddress>,
-        entrances: Vec<Arc<Entrance>>,
+        listener_states: Vec<Arc<ListenerState>>,
     ) -> Self {
-        Self { node, store, stopper, addresses, entrances }
+        Self { node, store, stopper, addresses, listener_states }
     }
 
     /// What the store counts; takes as long as the store does.
@@ -63,7 +63,7 @@ impl Observed {
 
     /// What listeners do.
     pub(super) fn listener_figures(&self) -> impl Iterator<Item = Figure> + '_ {
-        self.entrances.iter().flat_map(|entrance| entrance.figures())
+        self.listener_states.iter().flat_map(|listener_state| listener_state.figures())
     }
 
     /// Whether clients may be sent here, if the store is in `health`.

@@ -102,7 +102,7 @@ impl Session {
         };
         match worker.node.watchers.join(streams, &*worker.store) {
             Some(watcher) => {
-                self.rare().watcher = Some(watcher);
+                self.extras().watcher = Some(watcher);
                 self.stage = Stage::Watching;
                 "OK"
             }
@@ -159,7 +159,7 @@ impl Session {
                 let Some(turnstile) = worker.node.begin_dump() else {
                     return Some("SERVER_ERROR keys are being listed to another client");
                 };
-                self.rare().dump = Some(Dump::new(DumpKind::Cache { limit }, turnstile));
+                self.extras().dump = Some(Dump::new(DumpKind::Cache { limit }, turnstile));
                 None
             }
             _ if class < CLASSES_MAX => Some("END"),
@@ -177,7 +177,7 @@ impl Session {
         let Some(turnstile) = worker.node.begin_dump() else {
             return Some(BUSY);
         };
-        self.rare().dump = Some(Dump::new(kind, turnstile));
+        self.extras().dump = Some(Dump::new(kind, turnstile));
         None
     }
 }

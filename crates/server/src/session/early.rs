@@ -28,7 +28,7 @@ impl Session {
             | Command::Delete { key, style, .. }
             | Command::Arithmetic { key, style, .. } => self.is_early_on(key, style, true),
             Command::MetaDebug { key, style } => self.is_early_on(key, style, false),
-            Command::FlushAll { .. } => self.rare.as_ref().is_some_and(|rare| rare.parked.has_waiting()),
+            Command::FlushAll { .. } => self.extras.as_ref().is_some_and(|extras| extras.parked.has_waiting()),
             _ => false,
         }
     }

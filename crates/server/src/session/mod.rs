@@ -8,11 +8,11 @@ mod admin;
 mod change;
 mod early;
 mod execute;
+mod extras;
 mod lanes;
 mod login;
 mod lookahead;
 mod parked;
-mod rare;
 mod read;
 mod ticket;
 mod tuning;
@@ -33,10 +33,10 @@ use crate::dump::Dumped;
 use crate::latency::Stopwatch;
 use crate::node::{Node, Peer, Policy};
 use crate::watch;
+use extras::SessionExtras;
 use login::Login;
 pub use login::Overdue;
 use parked::Waiting;
-use rare::Rare;
 use ticket::Ticket;
 
 /// Most requests of one connection that wait for the store at once; further ones are not started.
@@ -145,7 +145,7 @@ enum Flow {
 /// One connection's protocol state.
 pub struct Session {
     decoder: Decoder,
-    rare: Option<Box<Rare>>,
+    extras: Option<Box<SessionExtras>>,
     peer: Peer,
     stage: Stage,
     /// There where clients have to log in.
@@ -155,7 +155,7 @@ pub struct Session {
 impl Session {
     /// A session for a connection just accepted.
     pub fn new(peer: Peer) -> Self {
-        Self { decoder: Decoder::new(Protocol::Any, 0), rare: None, peer, stage: Stage::New, login: None }
+        Self { decoder: Decoder::new(Protocol::Any, 0), extras: None, peer, stage: Stage::New, login: None }
     }
 
     /// Tells watchers that the connection is there. Call once, before the first [`Session::receive`].
@@ -172,23 +172,23 @@ impl Session {
     /// end in their order, under the locks they have: then drive [`Session::poll`] until [`Session::is_changing`] is false.
     pub fn give_up(&mut self) -> bool {
         self.stage = Stage::Closing;
-        if let Some(rare) = &mut self.rare {
-            rare.dump = None;
-            rare.parked.keep_changes();
+        if let Some(extras) = &mut self.extras {
+            extras.dump = None;
+            extras.parked.keep_changes();
         }
         self.is_changing()
     }
 
     /// After [`Session::give_up`]: whether changes are still under way.
     pub fn is_changing(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| !rare.parked.is_empty())
+        self.extras.as_ref().is_some_and(|extras| !extras.parked.is_empty())
     }
 
     /// Ends the session: tells watchers and lets go of what it holds in the node. Call once, last.
     pub fn closed(&mut self, worker: &Worker, reason: CloseReason) {
         self.stage = Stage::Closing;
-        if let Some(rare) = self.rare.take()
-            && let Some(watcher) = rare.watcher
+        if let Some(extras) = self.extras.take()
+            && let Some(watcher) = extras.watcher
         {
             watcher.leave(&worker.node.watchers, &*worker.store);
         }
@@ -228,7 +228,7 @@ impl Session {
             }
             stopwatch.begin();
             if let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
-                if self.rare.is_some() && self.is_early_shortcut(&shortcut) {
+                if self.extras.is_some() && self.is_early_shortcut(&shortcut) {
                     return Received { consumed, needed: 0, after: After::Continue };
                 }
                 consumed += self.execute_shortcut(worker, shortcut, output, &mut stopwatch);
@@ -236,7 +236,7 @@ impl Session {
             }
             match self.decoder.decode(&input[consumed..]) {
                 Decoded::Command { command, consumed: taken } => {
-                    if self.rare.is_some() && self.is_early(&command) {
+                    if self.extras.is_some() && self.is_early(&command) {
                         return Received { consumed, needed: 0, after: After::Continue };
                     }
                     let end = consumed + taken;
@@ -285,54 +285,54 @@ impl Session {
     /// `high_water` of 0, parked requests go on all the same, since others may wait for them in the store.
     pub fn poll(&mut self, worker: &Worker, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Polled {
         let mut dump_can_go_on = false;
-        if let Some(rare) = &mut self.rare {
-            rare.parked.poll(worker, &self.peer, cx, output, high_water);
+        if let Some(extras) = &mut self.extras {
+            extras.parked.poll(worker, &self.peer, cx, output, high_water);
             if high_water == 0 {
                 return Polled { receive_again: false };
             }
-            if rare.parked.is_empty() {
-                if let Some(dump) = &mut rare.dump {
+            if extras.parked.is_empty() {
+                if let Some(dump) = &mut extras.dump {
                     match dump.write(worker, cx, output, high_water) {
-                        Dumped::All => rare.dump = None,
+                        Dumped::All => extras.dump = None,
                         Dumped::Some => dump_can_go_on = true,
                         Dumped::Waiting => {}
                     }
                 }
-                if let Some(watcher) = &mut rare.watcher {
+                if let Some(watcher) = &mut extras.watcher {
                     watcher.poll(cx, output, high_water);
                 }
             }
             // Whoever drives the session waits for this waker: it must come back for what only lacked room.
-            if dump_can_go_on || rare.parked.is_ready() {
+            if dump_can_go_on || extras.parked.is_ready() {
                 cx.waker().wake_by_ref();
             }
         }
-        if let Some(rare) = self.rare.take_if(|rare| rare.is_empty()) {
-            rare.keep();
+        if let Some(extras) = self.extras.take_if(|extras| extras.is_empty()) {
+            extras.keep();
         }
         Polled { receive_again: !self.is_held_up(worker, high_water) }
     }
 
     /// Whether [`Session::poll`] has anything to do: something is parked, dumped or watched.
     pub fn is_waiting(&self) -> bool {
-        self.rare.is_some()
+        self.extras.is_some()
     }
 
     /// Whether the idle timeout may close it. Watchers are exempt.
     pub fn may_time_out(&self) -> bool {
-        self.rare.as_ref().is_none_or(|rare| rare.watcher.is_none())
+        self.extras.as_ref().is_none_or(|extras| extras.watcher.is_none())
     }
 
     /// Whether a dump is under way.
     pub(crate) fn is_dumping(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.dump.is_some())
+        self.extras.as_ref().is_some_and(|extras| extras.dump.is_some())
     }
 
     /// Whether something parked or a dump has to go on before more is started.
     #[inline]
     fn is_held_up(&self, worker: &Worker, high_water: usize) -> bool {
-        self.rare.as_ref().is_some_and(|rare| {
-            rare.dump.is_some() || rare.parked.is_full(high_water, worker.node.client_memory.share())
+        self.extras.as_ref().is_some_and(|extras| {
+            extras.dump.is_some() || extras.parked.is_full(high_water, worker.node.client_memory.share())
         })
     }
 
@@ -344,16 +344,16 @@ impl Session {
             (None, true) => worker.counters.ledger.expected_read(),
             (None, false) => 0,
         };
-        self.rare().parked.park(waiting, ticket, read + written);
+        self.extras().parked.park(waiting, ticket, read + written);
     }
 
     /// Bytes that its parked requests hold, if it holds nothing else.
     #[inline]
     pub(crate) fn parks_only(&self) -> Option<usize> {
-        match &self.rare {
+        match &self.extras {
             _ if self.stage != Stage::Open => None,
             None => Some(0),
-            Some(rare) => (rare.dump.is_none() && rare.watcher.is_none()).then(|| rare.parked.held()),
+            Some(extras) => (extras.dump.is_none() && extras.watcher.is_none()).then(|| extras.parked.held()),
         }
     }
 
@@ -363,12 +363,12 @@ impl Session {
         let logs_in = matches!(self.stage, Stage::New | Stage::TextLogin | Stage::SaslLogin { .. } | Stage::Barred);
         holding.add(if logs_in { Kind::Login } else { Kind::Input }, input);
         let mut output_is = Kind::Output;
-        if let Some(rare) = &self.rare {
-            holding.add(Kind::Parked, rare.parked.held());
-            if rare.watcher.is_some() {
+        if let Some(extras) = &self.extras {
+            holding.add(Kind::Parked, extras.parked.held());
+            if extras.watcher.is_some() {
                 holding.add(Kind::Watch, watch::QUEUE_MAX);
                 output_is = Kind::Watch;
-            } else if rare.dump.is_some() {
+            } else if extras.dump.is_some() {
                 output_is = Kind::Dump;
             }
         }
@@ -378,7 +378,7 @@ impl Session {
 
     /// Whether something parked has to be done before a request on `key`, as the store knows it, may start.
     fn must_not_overtake(&self, key: &[u8], changes: bool) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.parked.stands_before(key, changes))
+        self.extras.as_ref().is_some_and(|extras| extras.parked.stands_before(key, changes))
     }
 
     fn close(&mut self, consumed: usize, after: After) -> Received {
@@ -418,14 +418,14 @@ impl Session {
     /// Where replies go: behind whatever is parked.
     #[inline]
     fn out<'a>(&'a mut self, output: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
-        match &mut self.rare {
-            Some(rare) if !rare.parked.is_empty() => rare.parked.tail(),
+        match &mut self.extras {
+            Some(extras) if !extras.parked.is_empty() => extras.parked.tail(),
             _ => output,
         }
     }
 
-    fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_with(Rare::empty)
+    fn extras(&mut self) -> &mut SessionExtras {
+        self.extras.get_or_insert_with(SessionExtras::empty)
     }
 
     /// Refuses the request at the front of `input`, which needs so many bytes, if it is large and memory for clients is scarce;

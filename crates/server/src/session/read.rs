@@ -233,7 +233,7 @@ impl Session {
             return;
         }
         if parked {
-            self.rare().parked.end_last();
+            self.extras().parked.end_last();
         } else {
             encode::reply(asked.style, &[], Reply::End, 0, self.out(output));
         }

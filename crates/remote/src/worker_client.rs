@@ -23,7 +23,7 @@ use crate::timer::Timer;
 use crate::wire::{Request, Verb};
 
 /// See the module.
-pub(crate) struct Lane {
+pub(crate) struct WorkerClient {
     shared: Arc<Shared>,
     state: RefCell<State>,
 }
@@ -36,7 +36,7 @@ struct State {
     replies: Replies,
 }
 
-impl Lane {
+impl WorkerClient {
     /// Connections for one thread; they begin to connect with the first turn.
     pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self, Errno> {
         let queue = epoll::create(CreateFlags::CLOEXEC)?;
@@ -50,11 +50,11 @@ impl Lane {
 
     /// Connections for a worker, which have begun to connect; `None` where the system has no room for them.
     pub(crate) fn of_worker(shared: &Arc<Shared>) -> Option<Rc<Self>> {
-        let lane = Self::new(shared)
+        let client = Self::new(shared)
             .inspect_err(|error| tracing::warn!(%error, "a worker has no connections of its own"))
             .ok()?;
-        lane.exchange();
-        Some(Rc::new(lane))
+        client.exchange();
+        Some(Rc::new(client))
     }
 
     /// Begins a request whose answer a future of this thread takes out of the slot that is returned.
@@ -112,7 +112,7 @@ impl Lane {
             return;
         }
         wakers.drain(..).for_each(Waker::wake);
-        // Wakers do nothing here but queue their tasks; should one have turned the lane, its list is the newer.
+        // Wakers do nothing here but queue their tasks; should one have turned the client, its list is the newer.
         let mut state = self.state.borrow_mut();
         if state.replies.wakers.is_empty() {
             state.replies.wakers = wakers;
@@ -121,7 +121,7 @@ impl Lane {
 
     /// Waits until a turn has something to do. For a thread that has nothing else to wait for.
     pub(crate) fn wait(&self) {
-        // Nobody else uses a lane that its thread waits with.
+        // Nobody else uses a client that its thread waits with.
         let state = self.state.borrow();
         let mut events = Vec::with_capacity(16);
         match epoll::wait(&state.queue, rustix::buffer::spare_capacity(&mut events), None) {
@@ -130,7 +130,7 @@ impl Lane {
         }
     }
 
-    /// Has [`Lane::wait`] end when `descriptor` becomes readable anew.
+    /// Has [`WorkerClient::wait`] end when `descriptor` becomes readable anew.
     pub(crate) fn watch(&self, descriptor: &OwnedFd) -> Result<(), Errno> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&self.state.borrow().queue, descriptor, epoll::EventData::new_u64(0), flags)
@@ -149,7 +149,7 @@ fn give_back(links: &mut [Link], turn: &mut Turn<'_>) {
     }
 }
 
-/// Which of a lane's connections a key's requests take. Goes by the upper half: the lower one picks shards and stripes.
+/// Which of a client's connections a key's requests take. Goes by the upper half: the lower one picks shards and stripes.
 #[inline]
 fn index(hash: u64, links: usize) -> usize {
     if links == 1 { 0 } else { (hash >> 32) as usize % links }
@@ -165,7 +165,7 @@ impl State {
     }
 }
 
-impl Reactor for Lane {
+impl Reactor for WorkerClient {
     fn descriptor(&self) -> RawFd {
         self.state.borrow().queue.as_raw_fd()
     }
@@ -180,7 +180,7 @@ impl Reactor for Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for WorkerClient {
     fn drop(&mut self) {
         self.end();
     }

@@ -13,7 +13,7 @@ const KEYS_MAX: usize = 1 << 18;
 
 /// The keys in doubt.
 #[derive(Debug, Default)]
-pub(crate) struct Doubts {
+pub(crate) struct UntrustedKeys {
     /// Whether there are any: what everybody looks at.
     any: AtomicBool,
     state: Mutex<State>,
@@ -27,7 +27,7 @@ struct State {
     all_again: bool,
 }
 
-impl Doubts {
+impl UntrustedKeys {
     /// Whether there are any.
     #[inline]
     pub(crate) fn any(&self) -> bool {
@@ -96,27 +96,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_in_doubt_until_it_is_settled() {
-        let doubts = Doubts::default();
-        assert!(!doubts.has(b"key"));
-        doubts.add(b"key");
-        assert!(doubts.has(b"key") && !doubts.has(b"other"));
-        assert_eq!(doubts.some(10), [Box::from(*b"key")]);
-        doubts.settle(&doubts.some(10).into_iter().collect());
-        assert!(!doubts.any());
+    fn a_key_is_untrusted_until_it_is_settled() {
+        let untrusted = UntrustedKeys::default();
+        assert!(!untrusted.has(b"key"));
+        untrusted.add(b"key");
+        assert!(untrusted.has(b"key") && !untrusted.has(b"other"));
+        assert_eq!(untrusted.some(10), [Box::from(*b"key")]);
+        untrusted.settle(&untrusted.some(10).into_iter().collect());
+        assert!(!untrusted.any());
     }
 
     #[test]
     fn more_than_can_be_remembered_are_all() {
-        let doubts = Doubts::default();
-        (0..=KEYS_MAX as u64).for_each(|key| doubts.add(&key.to_le_bytes()));
-        assert!(doubts.all() && doubts.has(b"any key"));
-        doubts.settle(&doubts.some(usize::MAX).into_iter().collect());
-        assert!(doubts.has(b"any key"), "it is not known which");
-        doubts.flush_begins();
-        doubts.add(b"key");
-        assert!(doubts.has(b"any key"), "it may fail");
-        doubts.flush_ended();
-        assert!(doubts.has(b"key") && !doubts.has(b"any key"), "what failed during the flush is not covered");
+        let untrusted = UntrustedKeys::default();
+        (0..=KEYS_MAX as u64).for_each(|key| untrusted.add(&key.to_le_bytes()));
+        assert!(untrusted.all() && untrusted.has(b"any key"));
+        untrusted.settle(&untrusted.some(usize::MAX).into_iter().collect());
+        assert!(untrusted.has(b"any key"), "it is not known which");
+        untrusted.flush_begins();
+        untrusted.add(b"key");
+        assert!(untrusted.has(b"any key"), "it may fail");
+        untrusted.flush_ended();
+        assert!(untrusted.has(b"key") && !untrusted.has(b"any key"), "what failed during the flush is not covered");
     }
 }

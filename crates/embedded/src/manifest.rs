@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! FOLDER/moneta.lock      locked while a process has the folder open
-//! FOLDER/moneta.ledger    JSON, below
+//! FOLDER/moneta.manifest    JSON, below
 //! FOLDER/...              the library's own
 //! ```
 //!
@@ -70,14 +70,14 @@ impl fmt::Debug for Entries {
 
 /// A folder that is this process's own, and what its file says.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct Manifest {
     folder: PathBuf,
     entries: Mutex<Entries>,
     interrupted: bool,
     _lock: File,
 }
 
-impl Ledger {
+impl Manifest {
     /// Takes a folder, which is made if it is not there.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, EmbeddedError> {
         let failed = |what| move |source| EmbeddedError::Io { path: folder.into(), what, source };
@@ -95,8 +95,8 @@ impl Ledger {
             }
             Err(error) => return Err(failed("read its ledger")(error)),
         };
-        let ledger = Self { folder: folder.into(), entries: Mutex::new(entries), interrupted, _lock: lock };
-        ledger
+        let manifest = Self { folder: folder.into(), entries: Mutex::new(entries), interrupted, _lock: lock };
+        manifest
             .change(|entries| {
                 entries.clean = false;
                 if !interrupted {
@@ -104,7 +104,7 @@ impl Ledger {
                 }
             })
             .map_err(failed("write its ledger"))?;
-        Ok(ledger)
+        Ok(manifest)
     }
 
     /// Whether the machine, and not only the process, went down while the folder was open: what had not been synced may be
@@ -193,7 +193,7 @@ fn check(folder: &Path, bytes: &[u8], identity: Identity) -> Result<(Entries, bo
     Ok((found, interrupted))
 }
 
-/// Refuses a folder that has something in it but no ledger.
+/// Refuses a folder that has something in it but no manifest.
 fn refuse_foreign(folder: &Path) -> io::Result<Result<(), EmbeddedError>> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -229,18 +229,18 @@ mod tests {
     const IDENTITY: Identity = Identity { engine: "shelf", format: 2, shards: 4 };
 
     fn refusal(folder: &Path, identity: Identity) -> String {
-        Ledger::open(folder, identity).expect_err("it is refused").to_string()
+        Manifest::open(folder, identity).expect_err("it is refused").to_string()
     }
 
     #[test]
     fn comes_back_with_what_it_was_told() {
         let folder = tempfile::tempdir().expect("a folder");
         let hash = {
-            let ledger = Ledger::open(folder.path(), IDENTITY).expect("an empty folder");
-            ledger.change(|entries| entries.flush_at = 9).expect("a write");
-            ledger.entries().key_hash()
+            let manifest = Manifest::open(folder.path(), IDENTITY).expect("an empty folder");
+            manifest.change(|entries| entries.flush_at = 9).expect("a write");
+            manifest.entries().key_hash()
         };
-        let entries = Ledger::open(folder.path(), IDENTITY).expect("the same folder").entries();
+        let entries = Manifest::open(folder.path(), IDENTITY).expect("the same folder").entries();
         assert_eq!((entries.key_hash(), entries.flush_at), (hash, 9));
     }
 
@@ -251,7 +251,7 @@ mod tests {
             "clean":true,"boot":""}"#;
         fs::write(folder.path().join(LEDGER), old).expect("a write");
         for _ in 0..2 {
-            let entries = Ledger::open(folder.path(), IDENTITY).expect("an old folder").entries();
+            let entries = Manifest::open(folder.path(), IDENTITY).expect("an old folder").entries();
             assert_eq!((entries.key_hash(), entries.format), (KeyHash::seeded(77), 1));
         }
     }
@@ -260,7 +260,7 @@ mod tests {
     fn each_folder_has_a_secret_and_does_not_print_it() {
         let secret = || {
             let folder = tempfile::tempdir().expect("a folder");
-            let entries = Ledger::open(folder.path(), IDENTITY).expect("an empty folder").entries();
+            let entries = Manifest::open(folder.path(), IDENTITY).expect("an empty folder").entries();
             let printed = format!("{entries:?}");
             assert_eq!(printed, "Entries(shelf, format 2, 4 shards, from 0)");
             entries.secret.expect("a new folder has one")
@@ -274,7 +274,7 @@ mod tests {
         fs::write(folder.path().join("letter.txt"), "dear").expect("a write");
         assert!(refusal(folder.path(), IDENTITY).contains("letter.txt"));
         fs::remove_file(folder.path().join("letter.txt")).expect("it is there");
-        drop(Ledger::open(folder.path(), IDENTITY).expect("an empty folder"));
+        drop(Manifest::open(folder.path(), IDENTITY).expect("an empty folder"));
         assert!(refusal(folder.path(), Identity { engine: "other", ..IDENTITY }).contains("engine shelf"));
         assert!(refusal(folder.path(), Identity { format: 1, ..IDENTITY }).contains("newer build"));
         assert!(refusal(folder.path(), Identity { shards: 8, ..IDENTITY }).contains("say 4"));
@@ -285,28 +285,28 @@ mod tests {
     #[test]
     fn is_one_process_s_own() {
         let folder = tempfile::tempdir().expect("a folder");
-        let _held = Ledger::open(folder.path(), IDENTITY).expect("an empty folder");
+        let _held = Manifest::open(folder.path(), IDENTITY).expect("an empty folder");
         assert!(refusal(folder.path(), IDENTITY).contains("another process"));
     }
 
     #[test]
     fn tells_a_machine_that_went_down_from_a_process_that_did() {
         let folder = tempfile::tempdir().expect("a folder");
-        drop(Ledger::open(folder.path(), IDENTITY).expect("an empty folder"));
-        let again = Ledger::open(folder.path(), IDENTITY).expect("the same folder");
+        drop(Manifest::open(folder.path(), IDENTITY).expect("an empty folder"));
+        let again = Manifest::open(folder.path(), IDENTITY).expect("the same folder");
         assert!(!again.was_interrupted(), "the machine is the same");
         again.change(|entries| entries.boot = "an earlier one".into()).expect("a write");
         drop(again);
-        drop(Ledger::open(folder.path(), IDENTITY).expect("a start that does not get further"));
-        let after = Ledger::open(folder.path(), IDENTITY).expect("the same folder");
+        drop(Manifest::open(folder.path(), IDENTITY).expect("a start that does not get further"));
+        let after = Manifest::open(folder.path(), IDENTITY).expect("the same folder");
         assert!(after.was_interrupted());
         after.opened().expect("a write");
         drop(after);
-        let after = Ledger::open(folder.path(), IDENTITY).expect("the same folder");
+        let after = Manifest::open(folder.path(), IDENTITY).expect("the same folder");
         assert!(!after.was_interrupted(), "the library knows");
         after.close().expect("a write");
         after.change(|entries| entries.boot = "an earlier one".into()).expect("a write");
         drop(after);
-        assert!(!Ledger::open(folder.path(), IDENTITY).expect("the same folder").was_interrupted(), "it was closed");
+        assert!(!Manifest::open(folder.path(), IDENTITY).expect("the same folder").was_interrupted(), "it was closed");
     }
 }

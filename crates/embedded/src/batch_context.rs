@@ -18,7 +18,7 @@ pub(crate) struct Buffers {
 }
 
 /// A batch under way.
-pub(crate) struct Bench<'a, D: Database + 'a> {
+pub(crate) struct BatchContext<'a, D: Database + 'a> {
     pub(crate) batch: D::Batch<'a>,
     pub(crate) shared: &'a Shared,
     pub(crate) item_max: usize,
@@ -37,8 +37,8 @@ pub(crate) struct Found<'b> {
     pub(crate) expired: bool,
 }
 
-/// The bench without the buffer that a [`Found`] borrows.
-pub(crate) struct Hands<'b, 'a, D: Database + 'a> {
+/// The context without the buffer that a [`Found`] borrows.
+pub(crate) struct BatchWriter<'b, 'a, D: Database + 'a> {
     batch: &'b mut D::Batch<'a>,
     shared: &'a Shared,
     record: &'b mut Vec<u8>,
@@ -56,24 +56,24 @@ pub(crate) fn found<'b>(shared: &Shared, record: Option<&'b [u8]>) -> Found<'b> 
     }
 }
 
-impl<'a, D: Database> Bench<'a, D> {
+impl<'a, D: Database> BatchContext<'a, D> {
     pub(crate) fn new(batch: D::Batch<'a>, shared: &'a Shared, item_max: usize, buffers: &'a mut Buffers) -> Self {
         Self { batch, shared, item_max, stored: 0, written: HashSet::new(), buffers }
     }
 
     /// Whether what the batch shows under a key may be out of date.
-    pub(crate) fn is_in_doubt(&self, key: &Key<'_>) -> bool {
-        self.shared.doubts.has(key.bytes) && !self.written.contains(key.bytes)
+    pub(crate) fn is_untrusted(&self, key: &Key<'_>) -> bool {
+        self.shared.untrusted.has(key.bytes) && !self.written.contains(key.bytes)
     }
 
     /// Looks under a key; gives with it what is needed to store something there.
-    pub(crate) fn look<'b>(&'b mut self, key: &Key<'_>) -> Result<(Found<'b>, Hands<'b, 'a, D>), Failure> {
-        let in_doubt = self.is_in_doubt(key);
+    pub(crate) fn look<'b>(&'b mut self, key: &Key<'_>) -> Result<(Found<'b>, BatchWriter<'b, 'a, D>), Failure> {
+        let is_untrusted = self.is_untrusted(key);
         let Self { batch, shared, stored, written, buffers, .. } = self;
         let Buffers { old, record } = &mut **buffers;
-        let is_there = batch.read(key, old)? && !in_doubt;
+        let is_there = batch.read(key, old)? && !is_untrusted;
         let found = found(shared, is_there.then_some(&*old));
-        Ok((found, Hands { batch, shared, record, stored, written }))
+        Ok((found, BatchWriter { batch, shared, record, stored, written }))
     }
 
     /// Removes what is under a key, if anything is. Where nothing is, a delete would still take room in a library that
@@ -88,13 +88,13 @@ impl<'a, D: Database> Bench<'a, D> {
     }
 
     /// What [`look`](Self::look) gives, without looking.
-    pub(crate) fn blindly<'b>(&'b mut self) -> Hands<'b, 'a, D> {
+    pub(crate) fn blindly<'b>(&'b mut self) -> BatchWriter<'b, 'a, D> {
         let Self { batch, shared, stored, written, buffers, .. } = self;
-        Hands { batch, shared, record: &mut buffers.record, stored, written }
+        BatchWriter { batch, shared, record: &mut buffers.record, stored, written }
     }
 }
 
-impl<D: Database> Hands<'_, '_, D> {
+impl<D: Database> BatchWriter<'_, '_, D> {
     /// Stores a version; tells its CAS value.
     pub(crate) fn store(&mut self, key: &Key<'_>, version: &Version<'_>) -> Result<u64, Failure> {
         let cas = version.cas.unwrap_or(0);
@@ -121,7 +121,7 @@ impl<D: Database> Hands<'_, '_, D> {
     }
 
     fn note(&mut self, key: &Key<'_>) {
-        if self.shared.doubts.any() {
+        if self.shared.untrusted.any() {
             self.written.insert(key.bytes.into());
         }
     }

@@ -125,12 +125,12 @@ impl Entry {
 
 /// All open connections.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
+pub(crate) struct ConnectionRegistry {
     // Taken when a connection opens or closes and when the list is asked for; never for a request.
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
 }
 
-impl Roster {
+impl ConnectionRegistry {
     /// Enters a connection that opened at the Unix second `now`.
     pub(crate) fn enter(&self, peer: &Peer, listener: Arc<str>, waker: Waker, now: u32) -> Arc<Entry> {
         let entry = Arc::new(Entry {
@@ -189,18 +189,18 @@ impl Roster {
     }
 }
 
-/// A roster with the clock that idle times are told by.
-pub(crate) struct RosterView {
+/// A registry with the clock that idle times are told by.
+pub(crate) struct RegistryView {
     /// The list.
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) registry: Arc<ConnectionRegistry>,
     /// The clock.
     pub(crate) clock: Arc<Clock>,
 }
 
-impl ListConnections for RosterView {
+impl ListConnections for RegistryView {
     fn connections(&self) -> Vec<ConnectionView> {
         let now = self.clock.now();
-        let mut views: Vec<_> = self.roster.lock().values().map(|entry| entry.view(now)).collect();
+        let mut views: Vec<_> = self.registry.lock().values().map(|entry| entry.view(now)).collect();
         views.sort_unstable_by_key(|view| view.id);
         views
     }

@@ -10,7 +10,7 @@ use crate::config::{Commands, ListenerLimits, ServerConfig};
 
 /// A listener as its connections know it.
 #[derive(Debug)]
-pub(crate) struct Entrance {
+pub(crate) struct ListenerState {
     /// Its address, for lists of connections.
     pub(crate) name: Arc<str>,
     /// Unsent bytes at which a connection's requests are no longer executed.
@@ -21,15 +21,15 @@ pub(crate) struct Entrance {
     idle_seconds: Option<u32>,
     /// Most connections at once, where it has a limit of its own.
     max_connections: Option<usize>,
-    // Counted up by the acceptor alone, so that its comparison with the limit holds; down by whoever drops a place.
+    // Counted up by the acceptor alone, so that its comparison with the limit holds; down when a permit is dropped.
     open: AtomicUsize,
     // Written by the acceptor alone.
     opened: AtomicU64,
     rejected: AtomicU64,
 }
 
-impl Entrance {
-    /// The entrance of a listener called `name`, with the server's limits where it has none of its own.
+impl ListenerState {
+    /// The state of a listener called `name`, with the server's limits where it has none of its own.
     pub(crate) fn new(name: &str, limits: &ListenerLimits, config: &ServerConfig) -> Arc<Self> {
         let idle_timeout = limits.idle_timeout.or(config.idle_timeout);
         Arc::new(Self {
@@ -44,14 +44,14 @@ impl Entrance {
         })
     }
 
-    /// A place for one more connection, unless the listener's own limit is reached.
-    pub(crate) fn admit(self: &Arc<Self>) -> Option<Place> {
+    /// A permit for one more connection, unless the listener's own limit is reached.
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         if self.max_connections.is_some_and(|most| self.open.load(Ordering::Relaxed) >= most) {
             return None;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
         self.opened.fetch_add(1, Ordering::Relaxed);
-        Some(Place(Arc::clone(self)))
+        Some(ConnectionPermit(Arc::clone(self)))
     }
 
     /// Counts a connection that was turned away, by this listener's limit or by the node's.
@@ -95,11 +95,11 @@ pub(crate) fn whole_seconds(timeout: Duration) -> u32 {
     u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1)
 }
 
-/// A connection's place behind the listener it came through; given back when dropped.
+/// A connection's permit of the listener it came through; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Entrance>);
+pub(crate) struct ConnectionPermit(Arc<ListenerState>);
 
-impl Place {
+impl ConnectionPermit {
     /// The listener's address.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.0.name
@@ -117,7 +117,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }

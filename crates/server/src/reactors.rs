@@ -18,13 +18,13 @@ pub(crate) const REACTOR: Token = Token(usize::MAX - 1);
 const TURNS: u32 = 4;
 
 /// The reactors of one worker.
-pub(crate) struct Driven {
+pub(crate) struct WorkerReactors {
     reactors: Rc<Reactors>,
     /// Turns of connections so far.
     turns: u32,
 }
 
-impl Driven {
+impl WorkerReactors {
     /// Attaches `store` to the calling thread and has `registry` watch its reactors.
     pub(crate) fn new(store: &dyn Store, registry: &Registry) -> Self {
         let mut reactors = Reactors::default();
@@ -60,7 +60,7 @@ impl Driven {
     }
 }
 
-impl Drop for Driven {
+impl Drop for WorkerReactors {
     fn drop(&mut self) {
         self.reactors.close();
     }

@@ -14,18 +14,18 @@ use crate::error::Failure;
 use crate::writer::Request;
 
 /// Keys in doubt that are tried again at each turn.
-const DOUBTS: usize = 1000;
+const UNTRUSTED: usize = 1000;
 
 /// What the keeper and its engine tell each other.
 #[derive(Debug, Default)]
-pub(crate) struct Keeping {
+pub(crate) struct Maintenance {
     stop: Mutex<bool>,
     changed: Condvar,
     failing: AtomicBool,
     reason: Mutex<String>,
 }
 
-impl Keeping {
+impl Maintenance {
     /// Ends the keeper.
     pub(crate) fn stop(&self) {
         *self.stop.lock() = true;
@@ -56,17 +56,17 @@ impl Keeping {
 
 /// Turns until it is stopped.
 pub(crate) fn run<D: Database>(inner: &Arc<Inner<D>>) {
-    let keeping = &inner.keeping;
+    let maintenance = &inner.maintenance;
     loop {
-        let mut stop = keeping.stop.lock();
+        let mut stop = maintenance.stop.lock();
         if !*stop {
-            keeping.changed.wait_for(&mut stop, inner.settings.interval);
+            maintenance.changed.wait_for(&mut stop, inner.settings.interval);
         }
         if *stop {
             return;
         }
         drop(stop);
-        keeping.note(turn(inner));
+        maintenance.note(turn(inner));
     }
 }
 
@@ -78,8 +78,8 @@ pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     let parts: [Part<D>; 4] = [
         |inner| inner.shared.settle(),
         |inner| inner.shared.renew_sequence(),
-        |inner| inner.database.tend(),
-        settle_doubts,
+        |inner| inner.database.maintain(),
+        settle_untrusted,
     ];
     let ended = parts.map(|part| {
         let panicked = |_| Err(Failure::Broken("a part of the keeper's turn panicked".into()));
@@ -89,13 +89,13 @@ pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
 }
 
 /// Has the writers remove what they could not: the library, or a part of it, may work again.
-fn settle_doubts<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
-    if inner.shared.doubts.all() {
-        inner.shared.doubts.flush_begins();
+fn settle_untrusted<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
+    if inner.shared.untrusted.all() {
+        inner.shared.untrusted.flush_begins();
         inner.shared.empty()?;
-        inner.shared.doubts.flush_ended();
+        inner.shared.untrusted.flush_ended();
     }
-    for key in inner.shared.doubts.some(DOUBTS) {
+    for key in inner.shared.untrusted.some(UNTRUSTED) {
         let key = Key::new(&key, inner.shared.seed());
         // Nobody waits for the answer; if it fails, the key stays in doubt.
         let (answer, _) = answer();

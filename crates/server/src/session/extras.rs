@@ -15,18 +15,18 @@ const KEPT: usize = 256;
 
 thread_local! {
     #[expect(clippy::vec_box, reason = "the boxes themselves come from sessions and go to sessions")]
-    static FREE: RefCell<Vec<Box<Rare>>> = const { RefCell::new(Vec::new()) };
+    static FREE: RefCell<Vec<Box<SessionExtras>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// All of it.
 #[derive(Default)]
-pub(super) struct Rare {
+pub(super) struct SessionExtras {
     pub(super) parked: Parked,
     pub(super) dump: Option<Dump>,
     pub(super) watcher: Option<Watcher>,
 }
 
-impl Rare {
+impl SessionExtras {
     /// An empty one.
     pub(super) fn empty() -> Box<Self> {
         FREE.with(|free| free.borrow_mut().pop()).unwrap_or_default()
