@@ -33,7 +33,7 @@ pub struct Settings {
     pub identity: Identity,
     /// Largest value, in bytes.
     pub item_max: usize,
-    /// Time between two calls of [`Database::tend`].
+    /// Time between two calls of [`Database::maintain`].
     pub interval: Duration,
     /// Threads that read for requests.
     pub readers: usize,

@@ -54,7 +54,7 @@ fn folders_of_others_are_refused_and_left_alone() {
     assert!(refusal(&RocksConfig { compaction: Compaction::Level, ..config.clone() }).contains("rocks-fifo"));
     let manifest = folder.path().join("moneta.ledger");
     let written = std::fs::read_to_string(&manifest).expect("it is there");
-    std::fs::write(&manifest, written.replace("\"format\":1", "\"format\":2")).expect("a write");
+    std::fs::write(&manifest, written.replace("\"format\":2", "\"format\":3")).expect("a write");
     assert!(refusal(&config).contains("newer build"));
     std::fs::write(&manifest, written).expect("a write");
     assert_eq!(get(&open(&config, &clock()), "key").as_deref(), Some(&b"value"[..]));
