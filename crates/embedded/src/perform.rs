@@ -8,7 +8,7 @@ use crate::batch_context::BatchContext;
 use crate::database::Database;
 use crate::error::Failure;
 
-/// Does an operation, whatever it is.
+/// Performs an operation that a writer was asked for.
 pub(crate) fn perform<D: Database>(
     context: &mut BatchContext<'_, D>,
     key: &Key<'_>,

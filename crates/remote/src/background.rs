@@ -106,7 +106,7 @@ fn serve(client: &WorkerClient, mailbox: &Mailbox, clock: &Clock) {
         clock.refresh();
         let jobs = std::mem::take(&mut *mailbox.jobs.lock());
         for Job { request, hash, promise } in jobs {
-            let target = promise.as_ref().map_or(Target::Nobody, |promise| Target::Shared(Arc::clone(promise)));
+            let target = promise.as_ref().map_or(Target::Unanswered, |promise| Target::Shared(Arc::clone(promise)));
             if let Err(error) = client.begin_for(&request.as_ref(), hash, target)
                 && let Some(promise) = promise
             {

@@ -16,7 +16,7 @@ pub(crate) struct Promise(Mutex<State>);
 struct State {
     outcome: Option<Outcome>,
     waker: Option<Waker>,
-    /// Nobody waits any more, and what the answer may have won is to be given back.
+    /// The answer is not waited for any more, and what the answer may have won is to be given back.
     given_up: Option<Claim>,
 }
 
@@ -39,7 +39,7 @@ impl Promise {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Nobody waits any more. What the answer has won, if it is there already.
+    /// The answer is not waited for any more. What it has won, if it is there already.
     pub(crate) fn give_up(&self, claim: Claim) -> Option<Won> {
         let mut state = self.0.lock();
         match state.outcome.take() {

@@ -129,7 +129,7 @@ impl Caller {
         let request = Request { verb, key: key.bytes, value: &[] };
         // That it cannot be begun is counted, and no more than that is due.
         let _ = match self.client() {
-            Some(client) => client.begin_for(&request, key.hash, Target::Nobody),
+            Some(client) => client.begin_for(&request, key.hash, Target::Unanswered),
             None => self.submit(&request, key.hash, None),
         };
     }

@@ -5,7 +5,7 @@
 //! for something is turned in beats, several in each timeout, and of the time between two turns no more than two beats count.
 //! A thread that is never in time still turns: what it waits for is late after a few of its turns, however far apart they are.
 //!
-//! While a client waits for nothing, no turn is due and all time counts.
+//! While a client has no request under way it needs no turn, and all time counts.
 
 use std::time::{Duration, Instant};
 

@@ -121,7 +121,7 @@ impl WorkerClient {
 
     /// Waits until a turn has something to do. For a thread that has nothing else to wait for.
     pub(crate) fn wait(&self) {
-        // Nobody else uses a client that its thread waits with.
+        // The thread that waits here is the only user of this client.
         let state = self.state.borrow();
         let mut events = Vec::with_capacity(16);
         match epoll::wait(&state.queue, rustix::buffer::spare_capacity(&mut events), None) {
@@ -144,7 +144,7 @@ fn give_back(links: &mut [Link], turn: &mut Turn<'_>) {
         let link = &mut links[index(hash, links.len())];
         let verb = Verb::Delete(reads::giving_back(cas, link.dialect()));
         // If it cannot be begun, the server is gone.
-        let _ = link.begin(&Request { verb, key: &key, value: &[] }, Target::Nobody, turn);
+        let _ = link.begin(&Request { verb, key: &key, value: &[] }, Target::Unanswered, turn);
         link.turn(turn);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// An event descriptor of a ring's, which becomes readable anew with every completion outside a turn, and when it is rung. While the
-/// ring has a driver it is not read: whoever watches it watches for changes.
+/// ring is turned by a worker it is not read: the worker's poller is edge-triggered.
 pub(super) struct Bell {
     event: OwnedFd,
     /// Reads that last too long are to be given up.

@@ -118,7 +118,7 @@ impl Link {
             return;
         }
         let request = Request { verb: Verb::Peek { value: false }, key: PROBE_KEY, value: &[] };
-        if self.send_later(&request, Target::Nobody, turn.now, dialect).is_ok() {
+        if self.send_later(&request, Target::Unanswered, turn.now, dialect).is_ok() {
             turn.replies.tally.begun();
             self.on_trial = true;
         }

@@ -15,8 +15,8 @@ pub(crate) enum Target {
     Local(usize),
     /// A future of another thread.
     Shared(Arc<Promise>),
-    /// Nobody: the request was for its effect.
-    Nobody,
+    /// Not waited for: the request was sent for its effect.
+    Unanswered,
 }
 
 /// A request that is in the stream, in the order of the replies.

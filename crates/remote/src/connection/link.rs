@@ -463,7 +463,7 @@ impl Link {
         self.unread
     }
 
-    /// When something is due next, by the client's clock.
+    /// The next deadline, by the client's clock.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let timeout = self.shared.config.request_timeout;
         let waiting = self.waiting.front().map(|queued| queued.begun + timeout);

@@ -27,7 +27,7 @@ pub(crate) struct Replies {
 enum Slot {
     Waiting(Option<Waker>),
     Ended(Outcome),
-    /// Nobody waits any more; the slot goes when the reply has come, and what it has won is given back.
+    /// The answer is not waited for any more; the slot goes when the reply has come, and what it has won is given back.
     Abandoned(Option<Claim>),
 }
 
@@ -80,7 +80,7 @@ impl Replies {
                 self.wakers.extend(waker);
                 self.won.extend(won);
             }
-            Target::Nobody => {}
+            Target::Unanswered => {}
         }
     }
 
@@ -101,7 +101,7 @@ impl Replies {
         }
     }
 
-    /// Nobody waits for a slot's answer any more. What the answer has won, if it is there already.
+    /// A slot's answer is not waited for any more. What it has won, if it is there already.
     pub(crate) fn abandon(&mut self, key: usize, claim: Option<Claim>) -> Option<Won> {
         match &mut self.slots[key] {
             slot @ Slot::Waiting(_) => {

@@ -187,7 +187,7 @@ fn a_connection_that_came_up_in_binary_is_left_when_the_server_turns_out_to_spea
     assert!(matches!(ask(&client, invalidate), Ok(Answer::NotFound)));
 }
 
-/// A client whose connection is still up, and which has nobody else to find out for it that the server is back.
+/// A client whose connection is still up: no other client tells it that the server is back.
 #[test]
 fn a_lane_knows_from_others_that_a_server_hangs_and_finds_out_itself_when_that_ends() {
     let server = Empty::start();
