@@ -12,4 +12,4 @@ miri() {
 miri -p moneta-pages --lib
 miri -p moneta-memory --test neighbours
 miri -p moneta-memory --test pinned
-miri -p moneta-protocol --lib
+miri -p moneta-item --lib -- aligned:: item::

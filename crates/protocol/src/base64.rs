@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::request::KEY_MAX;
+use moneta_item::request::KEY_MAX;
 
 /// Room for a decoded key. What is sent is at most [`KEY_MAX`] long, so what it decodes to is shorter still.
 pub type KeyBuffer = [u8; KEY_MAX];

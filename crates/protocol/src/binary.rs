@@ -3,8 +3,8 @@
 use crate::command::{BinaryStyle, Command, Keys, ReadVerb, SaslStep, Style};
 use crate::decoder::{Decoded, Decoder};
 use crate::refusal::Refusal;
-use crate::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
 use crate::status::Status;
+use moneta_item::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
 
 /// First byte of every request.
 pub const REQUEST_MAGIC: u8 = 0x80;

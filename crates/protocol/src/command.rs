@@ -3,7 +3,7 @@
 //! A command borrows from the receive buffer. Its `reply` field says in which protocol and shape the answer goes out, so
 //! that nothing but the encoder looks at the protocol again.
 
-use crate::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_item::request::{Arithmetic, Delete, Retrieve, Write};
 
 /// What stands behind `version` in the request by which a connection asks that expiration times beyond 2038 be taken as they are
 /// ([`Command::WideTimes`]), and behind the version in the reply that grants it. memcached answers such a request as a plain
@@ -119,7 +119,7 @@ pub enum Command<'a> {
     /// Expire everything, now or after a delay.
     FlushAll {
         /// As the client sent it: 0 now, else like an expiration time.
-        delay: crate::request::Exptime,
+        delay: moneta_item::request::Exptime,
         /// How to answer.
         style: Style<'a>,
     },
@@ -226,7 +226,7 @@ pub enum SaslStep {
 pub enum Keys<'a> {
     /// One key.
     One(&'a [u8]),
-    /// Keys separated by spaces; each checked by the decoder to be at most [`crate::request::KEY_MAX`] long.
+    /// Keys separated by spaces; each checked by the decoder to be at most [`moneta_item::request::KEY_MAX`] long.
     Line(&'a [u8]),
 }
 

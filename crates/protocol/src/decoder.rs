@@ -2,8 +2,8 @@
 
 use crate::command::Command;
 use crate::refusal::Refusal;
-use crate::request::Exptime;
 use crate::{binary, text};
+use moneta_item::request::Exptime;
 
 /// What the front of the input holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Decimal numbers as memcached reads them: an optional sign, digits to the end of the token, nothing else.
 
-use crate::request::Exptime;
+use moneta_item::request::Exptime;
 
 /// An unsigned number; `+` may stand before it. `None` for anything else and for what does not fit.
 #[inline]

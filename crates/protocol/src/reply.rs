@@ -1,6 +1,6 @@
 //! The one reply type: what came of a command, before any protocol gives it a form.
 
-use crate::item::ItemMeta;
+use moneta_item::ItemMeta;
 
 /// What came of a command that did not show an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

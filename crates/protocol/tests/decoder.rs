@@ -1,9 +1,9 @@
 //! The decoder by itself: what it makes of bytes, and what it promises of any bytes at all.
 
+use moneta_item::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle};
 use moneta_protocol::decoder::{Decoded, Decoder, Protocol, Shortcut};
 use moneta_protocol::refusal::Message;
-use moneta_protocol::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_protocol::status::Status;
 use proptest::prelude::*;
 

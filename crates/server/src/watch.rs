@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use moneta_protocol::request::{Exptime, Write, WriteMode};
 use moneta_store::component::{Observer, RemovalCause, Removed};
+use moneta_store::request::{Exptime, Write, WriteMode};
 use moneta_store::{Store, Written};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

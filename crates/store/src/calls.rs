@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use moneta_protocol::item::ItemRef;
-use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_item::ItemRef;
+use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 use crate::component::{self, Component, Health, Observer, Report};
 use crate::context::Cx;
-use crate::key::Key;
 use crate::op::{Op, Put};
-use crate::outcome::{Deleted, Lookup, Number, Outcome, Step, Written};
+use crate::outcome::{Outcome, Step};
 use crate::stats::{Figure, StoreStats};
 use crate::store::{Store, Unseen, Visit};
 use crate::walk::{Cursor, Walked, Walking};
+use moneta_item::{Deleted, Key, Lookup, Number, Written};
 
 /// Operations as methods, for callers that are no workers and have no policy. Every store has them.
 pub trait Calls: Store {

@@ -8,7 +8,7 @@ mod content;
 mod read;
 mod write;
 
-use moneta_protocol::item::{Expiry, ItemMeta, ItemRef};
+use moneta_item::{Expiry, ItemMeta, ItemRef};
 
 pub use content::Content;
 pub use read::{Reading, read, wins_recache};

@@ -42,15 +42,13 @@ mod writes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moneta_protocol::item::Expiry;
-use moneta_protocol::request::Exptime;
+use moneta_item::Expiry;
+use moneta_item::request::Exptime;
 
 use crate::component::{self, Component, Flush, Health, Parts, Report};
 use crate::context::Cx;
-use crate::key::{Key, OwnedKey};
-use crate::key_hash::KeyHash;
 use crate::op::Op;
-use crate::outcome::{Lookup, Outcome, Step};
+use crate::outcome::{Outcome, Step};
 use crate::reactor::Reactors;
 use crate::steps::{begin, end, start};
 use crate::store::{Store, Visit};
@@ -59,6 +57,7 @@ use crate::time::Clock;
 pub use config::ChunkedConfig;
 use counters::Counters;
 use epochs::Epochs;
+use moneta_item::{Key, KeyHash, Lookup, OwnedKey};
 
 /// CAS values begin at the second of the start times two to the power of this: they grow over restarts too, as long as fewer
 /// than a thousand million are taken a second, and stay below 2^63.

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use moneta_protocol::request::Exptime;
+use moneta_item::request::Exptime;
 
 use crate::context::Cx;
 use crate::outcome::Step;
 use crate::reactor::Reactors;
 use crate::stats::{Figure, StoreStats};
 use crate::walk::{Cursor, Walked, Walking};
-use moneta_protocol::item::ItemMeta;
+use moneta_item::ItemMeta;
 
 /// A part of a store: an engine, or a layer over others.
 pub trait Component: Send + Sync {

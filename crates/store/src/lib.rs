@@ -1,8 +1,8 @@
-//! What an item is, what a store can do with one, and how long things live.
+//! What can be done with an item by whatever keeps it.
 //!
 //! A [`Store`] answers cache commands: an engine, a tiered pair, a remote server, a whole cluster. A layer is a store
-//! wrapped round a store. The request types are the protocol crate's [`moneta_protocol::request`]; the protocol itself is
-//! not known here.
+//! wrapped round a store. Items, keys and requests are those of [`moneta_item`]; code over the store takes them from here.
+//! No protocol is known here.
 
 mod calls;
 pub mod change;
@@ -10,11 +10,8 @@ mod chunked;
 pub mod component;
 mod context;
 mod error;
-mod key;
-mod key_hash;
 #[cfg(feature = "testing")]
 pub mod model;
-mod number;
 pub mod offload;
 mod op;
 mod outcome;
@@ -38,14 +35,12 @@ pub use chunked::{Chunked, ChunkedConfig};
 pub use component::{Component, Health, Observer, Parts, Report};
 pub use context::{Cx, Policy};
 pub use error::{ErrorKind, StoreError};
-pub use key::{Key, OwnedKey};
-pub use key_hash::{KeyHash, SECRET_BYTES};
-pub use moneta_protocol::aligned;
-pub use moneta_protocol::item::{Expiry, Item, ItemMeta, ItemRef, OwnedValue, Rest, Value};
-pub use moneta_protocol::request;
-pub use number::{NUMBER_VALUE_MAX, parse_number};
+pub use moneta_item::{
+    Deleted, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lookup, NUMBER_VALUE_MAX, Number, OwnedKey, OwnedValue,
+    Rest, SECRET_BYTES, Value, Written, aligned, parse_number, request,
+};
 pub use op::{Op, OwnedOp, Put};
-pub use outcome::{Deleted, Lookup, Number, Outcome, Pending, Step, Written};
+pub use outcome::{Outcome, Pending, Step};
 pub use progress::Progress;
 pub use reactor::{Reactor, Reactors, Slot};
 pub use stats::{Figure, FigureKind, FlashStats, Latency, StoreStats, TierStats};

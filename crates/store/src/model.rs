@@ -7,19 +7,18 @@ mod state;
 
 use std::sync::Arc;
 
-use moneta_protocol::item::{Item, ItemRef, Value};
-use moneta_protocol::request::Exptime;
+use moneta_item::request::Exptime;
+use moneta_item::{Item, ItemRef, Value};
 
 use crate::component::{self, Component, Flush, Health, Parts, Report};
 use crate::context::Cx;
-use crate::key::Key;
-use crate::key_hash::KeyHash;
 use crate::op::Op;
-use crate::outcome::{Lookup, Outcome, Step};
+use crate::outcome::{Outcome, Step};
 use crate::reactor::Reactors;
 use crate::store::{Store, Visit};
 use crate::time::Clock;
 use crate::walk::{Cursor, Walked, Walking};
+use moneta_item::{Key, KeyHash, Lookup};
 use parking_lot::{Mutex, MutexGuard};
 use state::{Missing, ModelItem, State};
 

@@ -1,7 +1,7 @@
 //! What a store is asked, as a value.
 
-use moneta_protocol::item::{Item, ItemRef};
-use moneta_protocol::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_item::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_item::{Item, ItemRef};
 
 /// One operation on one key. Borrowed from whoever asks; a store that waits copies what it needs.
 ///

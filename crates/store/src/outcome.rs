@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use moneta_item::{Deleted, Lookup, Number, Written};
+
 use crate::error::StoreError;
-use moneta_protocol::item::{Item, ItemMeta};
 
 /// The rest of a request that has to wait (for the SSD, for a peer). It stays on the worker that started it.
 pub type Pending<T = Outcome> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
@@ -146,71 +147,4 @@ impl<T: 'static> Step<T> {
             Self::Wait(pending) => Step::Wait(Box::pin(async move { pending.await.map(with) })),
         }
     }
-}
-
-/// End of a read.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// A hit; the visitor has seen it.
-    Visited,
-    /// A hit that had to wait; the caller shows it to its visitor.
-    Found(Item),
-    /// Nothing there.
-    Miss {
-        /// Something was there, but its time was up.
-        expired: bool,
-    },
-}
-
-/// End of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// Stored; the item now has this CAS value.
-    Stored {
-        /// CAS value of the new version.
-        cas: u64,
-    },
-    /// The mode's condition did not hold (add on something, replace or append on nothing).
-    NotStored,
-    /// The CAS value to compare with is not the item's.
-    Exists,
-    /// A CAS value to compare with, and no item.
-    NotFound,
-    /// Larger than the store takes; what the key had before is gone.
-    TooLarge,
-    /// No room, and evictions are off.
-    OutOfMemory,
-}
-
-/// End of a delete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deleted {
-    /// Deleted, or marked as asked.
-    Deleted,
-    /// The CAS value to compare with is not the item's.
-    Exists,
-    /// Nothing there.
-    NotFound,
-}
-
-/// End of an `incr` or `decr`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Number {
-    /// The number after the operation.
-    Value {
-        /// Its value.
-        number: u64,
-        /// The item it is in.
-        meta: ItemMeta,
-        /// It was created by this request.
-        created: bool,
-    },
-    /// The item's value is not a decimal number below 2^64.
-    NonNumeric,
-    /// The CAS value to compare with is not the item's.
-    Exists,
-    /// Nothing there, and creation was not asked for.
-    NotFound,
-    /// No room, and evictions are off.
-    OutOfMemory,
 }

@@ -3,15 +3,15 @@
 use std::future::{Future, ready};
 use std::task::{Context, Poll, Waker};
 
-use moneta_protocol::item::{Item, ItemRef};
-use moneta_protocol::request::Delete;
+use moneta_item::request::Delete;
+use moneta_item::{Item, ItemRef};
 
 use crate::context::Cx;
 use crate::error::StoreError;
-use crate::key::Key;
 use crate::op::Op;
-use crate::outcome::{Deleted, Lookup, Outcome, Pending, Step};
+use crate::outcome::{Outcome, Pending, Step};
 use crate::store::{Store, Unseen};
+use moneta_item::{Deleted, Key, Lookup};
 
 /// Begins an operation that may have to wait, and ends it at once if it does not.
 pub(crate) fn start<T: 'static>(operation: impl Future<Output = Result<T, StoreError>> + 'static) -> Step<T> {

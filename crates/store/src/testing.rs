@@ -41,13 +41,12 @@ use std::ops::Deref;
 use crate::component::{Component, Health, Parts, Report};
 use crate::context::{Cx, Policy};
 use crate::error::StoreError;
-use crate::key::{Key, OwnedKey};
-use crate::key_hash::KeyHash;
 use crate::op::{Op, OwnedOp};
 use crate::outcome::{Outcome, Step};
 use crate::reactor::Reactors;
 use crate::steps;
 use crate::store::{Store, Visit};
+use moneta_item::{Key, KeyHash, OwnedKey};
 
 /// What a test double does differently from the store it wraps. A double that overrides nothing is that store.
 pub trait Double: Send + Sync {

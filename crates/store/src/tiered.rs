@@ -51,8 +51,6 @@ use std::sync::atomic::AtomicU32;
 
 use crate::component::{Component, Health, Parts, Report};
 use crate::context::{Cx, Policy};
-use crate::key::Key;
-use crate::key_hash::KeyHash;
 use crate::op::{Op, Put};
 use crate::outcome::{Outcome, Step};
 use crate::reactor::Reactors;
@@ -64,6 +62,7 @@ use admission::Admission;
 pub use config::{Promotion, TieredConfig};
 use counters::Counters;
 use lanes::Lanes;
+use moneta_item::{Key, KeyHash};
 use moves::Moves;
 
 /// Two tiers as one store. Clones are handles on the same store.

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use moneta_protocol::item::ItemMeta;
+use moneta_item::ItemMeta;
 
 use crate::outcome::Pending;
 

@@ -2,9 +2,9 @@
 
 use crate::binary::{HEADER, RESPONSE_MAGIC, opcode};
 use crate::command::BinaryStyle;
-use crate::item::ItemRef;
 use crate::reply::Reply;
 use crate::status::Status;
+use moneta_item::ItemRef;
 
 /// The header of a reply:
 ///

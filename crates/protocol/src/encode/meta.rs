@@ -2,11 +2,11 @@
 
 use super::number;
 use crate::command::MetaStyle;
-use crate::item::{Expiry, ItemMeta, ItemRef};
 use crate::refusal::lines;
 use crate::reply::Reply;
-use crate::request::Exptime;
 use crate::text::next_token;
+use moneta_item::request::Exptime;
+use moneta_item::{Expiry, ItemMeta, ItemRef};
 
 /// Room for the codes and numbers of a reply line.
 const AROUND: usize = 128;

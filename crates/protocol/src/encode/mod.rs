@@ -5,10 +5,10 @@ mod meta;
 mod text;
 
 use crate::command::{BinaryStyle, Style};
-use crate::item::ItemRef;
 use crate::refusal::Message;
 use crate::reply::Reply;
 use crate::status::Status;
+use moneta_item::ItemRef;
 
 pub use binary::{packet as binary_packet, stat_end as binary_stat_end};
 

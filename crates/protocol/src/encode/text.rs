@@ -2,9 +2,9 @@
 
 use super::number;
 use crate::command::TextStyle;
-use crate::item::ItemRef;
 use crate::refusal::lines;
 use crate::reply::Reply;
+use moneta_item::ItemRef;
 
 /// Room for what stands round key and value: `VALUE `, three numbers, spaces and line ends.
 const AROUND: usize = 64;

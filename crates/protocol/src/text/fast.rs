@@ -2,8 +2,8 @@
 //! right without first looking for the end of the line. Whatever looks the least unusual goes the long way.
 
 use crate::decoder::Shortcut;
-use crate::request::{Exptime, KEY_MAX};
 use crate::scan::find_at_most_space;
+use moneta_item::request::{Exptime, KEY_MAX};
 
 /// Decodes a command in its usual form whose value, if any, is there and not over `item_max` bytes.
 #[inline]

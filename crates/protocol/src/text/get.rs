@@ -6,7 +6,7 @@ use crate::command::{Command, Keys, ReadVerb, Style, TextStyle};
 use crate::decoder::{Decoded, Decoder, LongGet};
 use crate::number;
 use crate::refusal::lines;
-use crate::request::{Exptime, KEY_MAX, Retrieve};
+use moneta_item::request::{Exptime, KEY_MAX, Retrieve};
 
 /// Whether an unfinished line may be longer than other commands' lines.
 pub(super) fn is_long(line: &[u8]) -> bool {

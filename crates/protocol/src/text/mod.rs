@@ -5,13 +5,12 @@ mod get;
 mod line;
 mod write;
 
-use crate::command::{Command, Style, TextStyle, WIDE_TIMES};
+use crate::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_TIMES};
 use crate::decoder::{Decoded, Decoder};
-use crate::number;
 use crate::refusal::{Refusal, lines};
-use crate::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, WriteMode};
-use crate::{command::Keys, command::ReadVerb, meta};
+use crate::{meta, number};
 use line::{Tokens, strip_line_end};
+use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, WriteMode};
 
 pub(crate) use line::{next_token, token_end};
 pub(crate) use write::length_of;

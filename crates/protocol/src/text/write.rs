@@ -6,7 +6,7 @@ use crate::command::{Command, Style, TextStyle};
 use crate::decoder::{Decoded, Decoder};
 use crate::number;
 use crate::refusal::{Refusal, lines};
-use crate::request::{KEY_MAX, Write, WriteMode};
+use moneta_item::request::{KEY_MAX, Write, WriteMode};
 
 /// Largest length a data block may announce: it and its line end must count in 31 bits.
 const LENGTH_MAX: u64 = 0x7fff_ffff - 2;

@@ -1,6 +1,6 @@
 //! What a server answers, free of its protocol.
 
-use moneta_protocol::item::{Expiry, ItemMeta};
+use moneta_store::{Expiry, ItemMeta};
 
 /// A decoding step.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use moneta_protocol::command::Style;
 use moneta_protocol::encode;
 use moneta_protocol::refusal::Forget;
 use moneta_protocol::reply::Reply;
-use moneta_protocol::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
+use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 use moneta_store::{Deleted, Key, Number, Op, Outcome, Step, StoreError, Unseen, Written, component};
 
 use super::execute::stored_key;

@@ -4,7 +4,7 @@ use moneta_protocol::base64::{KeyBuffer, decode_key};
 use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_TIMES};
 use moneta_protocol::decoder::Shortcut;
 use moneta_protocol::encode;
-use moneta_protocol::request::{KEY_MAX, Retrieve, Write};
+use moneta_store::request::{KEY_MAX, Retrieve, Write};
 
 use super::{After, Flow, Session, Worker, change, read};
 use crate::VERSION;

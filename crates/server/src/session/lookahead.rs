@@ -5,7 +5,7 @@
 //! decoder looks at every byte again.
 
 use memchr::memchr;
-use moneta_protocol::request::KEY_MAX;
+use moneta_store::request::KEY_MAX;
 use moneta_store::{Key, Store};
 
 /// Requests looked at beforehand: enough misses side by side to fill a core's line buffers, few enough that the lines are

@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use moneta_protocol::command::{Keys, ReadVerb, Style};
 use moneta_protocol::encode;
-use moneta_protocol::item::ItemRef;
 use moneta_protocol::reply::Reply;
-use moneta_protocol::request::Retrieve;
-use moneta_store::{Key, Lookup, Op, Outcome, Step, StoreError, Visit};
+use moneta_store::request::Retrieve;
+use moneta_store::{ItemRef, Key, Lookup, Op, Outcome, Step, StoreError, Visit};
 
 use super::execute::stored_key;
 use super::parked::Waiting;

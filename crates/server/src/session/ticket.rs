@@ -1,7 +1,7 @@
 //! What it takes to answer a request later: its key and style, owned.
 
 use moneta_protocol::command::{MetaStyle, Style};
-use moneta_protocol::request::KEY_MAX;
+use moneta_store::request::KEY_MAX;
 
 use smallvec::SmallVec;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use moneta_protocol::item::{Rest, Value};
+use moneta_item::{Rest, Value};
 
 /// Digits of the largest 64-bit number.
 const DIGITS_MAX: usize = 20;

@@ -1,7 +1,7 @@
 //! What a read makes of an item: it may touch it, win its recache, or create it.
 
-use moneta_protocol::item::{Expiry, ItemMeta};
-use moneta_protocol::request::Retrieve;
+use moneta_item::request::Retrieve;
+use moneta_item::{Expiry, ItemMeta};
 
 use super::content::Content;
 use super::{Old, Version};

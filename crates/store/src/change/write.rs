@@ -1,12 +1,11 @@
 //! What writes, deletes and arithmetic make of an item.
 
-use moneta_protocol::item::{Expiry, ItemMeta};
-use moneta_protocol::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
+use moneta_item::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
+use moneta_item::{Expiry, ItemMeta};
 
 use super::content::Content;
 use super::{Old, Version};
-use crate::number::parse_number;
-use crate::outcome::{Deleted, Number, Written};
+use moneta_item::{Deleted, Number, Written, parse_number};
 
 /// Whether a write needs to know what is there: a plain set does not.
 #[inline]

@@ -1,7 +1,7 @@
 //! Requests whose outcome depends on what is there: read, changed, stored, under the key's lock.
 
-use moneta_protocol::item::Item;
-use moneta_protocol::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_item::Item;
+use moneta_item::request::{Arithmetic, Delete, Retrieve, Write};
 
 use super::Call;
 use super::draft::Draft;
@@ -9,9 +9,8 @@ use super::reads::Found;
 use super::writes::Changing;
 use crate::change::{self, Old, Removal, Version};
 use crate::error::{ErrorKind, StoreError};
-use crate::key::Key;
-use crate::outcome::{Deleted, Lookup, Number, Written};
 use crate::store::Store;
+use moneta_item::{Deleted, Key, Lookup, Number, Written};
 
 /// The live item, as a change takes it.
 fn old(found: &Found) -> Option<Old<'_>> {

@@ -1,11 +1,11 @@
 //! An item made ready to be stored: everything but when, which is known only under the key's lock.
 
-use moneta_protocol::item::{Expiry, ItemMeta, Value};
-use moneta_protocol::request::{Exptime, Write};
+use moneta_item::request::{Exptime, Write};
+use moneta_item::{Expiry, ItemMeta, Value};
 
 use super::config::ChunkedConfig;
 use super::layout::{self, HEAD_BYTES, Head};
-use crate::key::Key;
+use moneta_item::Key;
 
 /// Seconds that entries outlive their item in the store below. Its head says when an item dies; a server whose clock is ahead
 /// must not make it a miss before.

@@ -29,7 +29,7 @@
 //! A check is XXH3-64 of everything else in the entry, chained with that of the item's key. So an entry that another key, kind
 //! or writer left under a name is known as foreign whatever the name, and a value is of one write or is not.
 
-use moneta_protocol::item::{Expiry, ItemMeta};
+use moneta_item::{Expiry, ItemMeta};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Bytes before the value in a head.

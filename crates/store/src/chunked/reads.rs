@@ -1,19 +1,19 @@
 //! Reading an item: its head, then its pieces all at once.
 
 use futures_util::future::join_all;
-use moneta_protocol::item::Item;
-use moneta_protocol::request::Retrieve;
+use moneta_item::Item;
+use moneta_item::request::Retrieve;
 
 use super::Call;
 use super::counters::bump as count;
 use super::layout::{self, HEAD_BYTES, Head};
 use crate::change::wins_recache;
 use crate::error::StoreError;
-use crate::key::Key;
 use crate::op::Op;
-use crate::outcome::{Lookup, Outcome, Step};
+use crate::outcome::{Outcome, Step};
 use crate::steps::{end, found};
 use crate::store::Store;
+use moneta_item::{Key, Lookup};
 
 /// Pieces asked for at once: bounds what one read or write has under way, and is more than a mebibyte of default pieces.
 pub(super) const PIECES_AT_ONCE: u32 = 64;

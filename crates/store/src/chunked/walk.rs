@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use moneta_protocol::item::ItemMeta;
+use moneta_item::ItemMeta;
 use parking_lot::Mutex;
 
 use super::layout::{self, HEAD_BYTES};
@@ -12,11 +12,11 @@ use super::{Call, Chunked};
 use crate::component;
 use crate::context::Cx;
 use crate::error::StoreError;
-use crate::key::Key;
 use crate::outcome::Step;
 use crate::steps::start;
 use crate::store::Store;
 use crate::walk::{Cursor, Walked, Walking};
+use moneta_item::Key;
 
 /// Where a walk stands.
 #[derive(Default)]

@@ -3,23 +3,22 @@
 use std::future::Future;
 
 use futures_util::future::{join, join_all};
-use moneta_protocol::item::ItemRef;
-use moneta_protocol::request::{Delete, Write};
+use moneta_item::ItemRef;
+use moneta_item::request::{Delete, Write};
 
-use super::Call;
 use super::counters::bump;
 use super::draft::Draft;
 use super::epochs::Epochs;
-use super::layout;
 use super::reads::{Found, PIECES_AT_ONCE};
+use super::{Call, layout};
 use crate::change;
 use crate::error::StoreError;
-use crate::key::{Key, OwnedKey};
 use crate::op::{Op, Put};
-use crate::outcome::{Deleted, Outcome, Step, Written};
+use crate::outcome::{Outcome, Step};
 use crate::steps::{begin, delete, end};
 use crate::store::{Store, Unseen};
 use crate::stripes::Held;
+use moneta_item::{Deleted, Key, OwnedKey, Written};
 
 /// Ends the epoch of a key unless it is dispelled: nobody waited to the end of what was begun in it, or it failed.
 struct Doubt<'a> {

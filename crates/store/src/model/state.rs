@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use moneta_protocol::item::{Expiry, Item, ItemMeta};
-use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_item::{Expiry, Item, ItemMeta};
 
-use crate::number::parse_number;
 use crate::op::Put;
-use crate::outcome::{Deleted, Number, Written};
 use crate::stats::StoreStats;
 use crate::walk::Walked;
+use moneta_item::{Deleted, Number, Written, parse_number};
 
 /// What the map holds under a key.
 #[derive(Clone, Debug)]

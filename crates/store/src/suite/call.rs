@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use moneta_protocol::item::{Item, ItemRef};
+use moneta_item::{Item, ItemRef};
 
 use super::operation::Operation;
 use crate::calls::Calls;
 use crate::error::StoreError;
-use crate::key::Key;
-use crate::outcome::{Deleted, Lookup, Number, Step, Written};
+use crate::outcome::Step;
 use crate::store::Store;
 use crate::walk::{Cursor, Walked, Walking};
+use moneta_item::{Deleted, Key, Lookup, Number, Written};
 
 /// What a store made of an operation on a key.
 #[derive(Debug)]
@@ -85,15 +85,15 @@ impl<S: Store> Driven<'_, S> {
             Operation::Get { request, .. } => self.look(|mut visitor| self.store.get(key, request, &mut visitor)),
             Operation::Peek { .. } => self.peek(key),
             Operation::Set { value, request, .. } => {
-                let request = moneta_protocol::request::Write { compare, ..*request };
+                let request = moneta_item::request::Write { compare, ..*request };
                 self.finish(self.store.set(key, &value.bytes(), &request)).map(Outcome::Written)
             }
             Operation::Delete { request, .. } => {
-                let request = moneta_protocol::request::Delete { compare, ..*request };
+                let request = moneta_item::request::Delete { compare, ..*request };
                 self.finish(self.store.delete(key, &request)).map(Outcome::Deleted)
             }
             Operation::Arithmetic { request, .. } => {
-                let request = moneta_protocol::request::Arithmetic { compare, ..*request };
+                let request = moneta_item::request::Arithmetic { compare, ..*request };
                 self.finish(self.store.arithmetic(key, &request)).map(Outcome::Number)
             }
             other => panic!("{other} is not about a key"),

@@ -1,10 +1,10 @@
 //! Whether two stores made the same of the same operation.
 
-use moneta_protocol::item::{Item, ItemMeta};
+use moneta_item::{Item, ItemMeta};
 
 use super::call::Outcome;
 use super::cas_book::Versions;
-use crate::outcome::{Number, Written};
+use moneta_item::{Number, Written};
 
 /// What is known while outcomes are compared: one key's versions, and how exact the notes of its reads must be.
 pub(super) struct Comparison {

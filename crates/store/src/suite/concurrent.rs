@@ -14,17 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fastrand::Rng;
-use moneta_protocol::item::Item;
-use moneta_protocol::request::{Arithmetic, Delete, Retrieve, Write, WriteMode};
+use moneta_item::Item;
+use moneta_item::request::{Arithmetic, Delete, Retrieve, Write, WriteMode};
 
 use super::call::{Driven, Outcome};
 use super::operation::{Operation, Payload};
 use super::{START, SuiteConfig};
-use crate::key::Key;
-use crate::outcome::{Deleted, Number, Written};
 use crate::store::Store;
 use crate::time::Clock;
 use crate::walk::Cursor;
+use moneta_item::{Deleted, Key, Number, Written};
 
 /// Operations of each thread.
 const STEPS: u64 = 4000;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use moneta_protocol::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 /// A CAS value to compare with, named by what it is, since the two stores pick different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,20 +2,19 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use moneta_protocol::request::Exptime;
+use moneta_item::request::Exptime;
 
 use super::{Options, SuiteConfig, run_with};
 use crate::calls::Calls;
 use crate::component::{self, Component, Flush, Health, Observe, Observer, Parts, Report, Resize, Walk};
 use crate::context::Cx;
-use crate::key::Key;
-use crate::key_hash::KeyHash;
 use crate::op::Op;
 use crate::outcome::Step;
 use crate::reactor::Reactors;
 use crate::store::{Store, Visit};
 use crate::time::Clock;
 use crate::walk::{Cursor, Walked, Walking};
+use moneta_item::{Key, KeyHash};
 
 /// What keeps what a store has when the store itself ends.
 pub trait Restarting: Send {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_protocol::item::Expiry;
+use moneta_item::Expiry;
 use parking_lot::Mutex;
 
 use super::call::{Driven, Outcome};
@@ -16,11 +16,10 @@ use super::walking::Walk;
 use super::{Mode, Options};
 use crate::calls::Calls;
 use crate::component::{Observer, RemovalCause, Removed};
-use crate::key::Key;
 use crate::model::ModelStore;
-use crate::outcome::{Deleted, Written};
 use crate::store::Store;
 use crate::time::Clock;
+use moneta_item::{Deleted, Key, Written};
 
 /// Against hangs only: a shrink of the suite's few megabytes takes milliseconds.
 const SHRINK_MAX: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use moneta_protocol::item::ItemMeta;
+use moneta_item::ItemMeta;
 
 use super::Mode;
 use super::call::Outcome;

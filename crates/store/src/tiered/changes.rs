@@ -1,19 +1,19 @@
 //! Requests whose outcome depends on what is there: decided on the newest copy, under the key's lock, whichever tier has it.
 
-use moneta_protocol::item::{Item, ItemMeta, ItemRef};
-use moneta_protocol::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_item::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_item::{Item, ItemMeta, ItemRef};
 
 use super::Call;
 use super::keep::{Admitted, Origin};
 use crate::change::{self, Content, Old, Removal, Version};
 use crate::context::Policy;
 use crate::error::{ErrorKind, StoreError};
-use crate::key::{Key, OwnedKey};
 use crate::op::{Op, Put};
-use crate::outcome::{Deleted, Lookup, Number, Step, Written};
+use crate::outcome::Step;
 use crate::steps::{begin, end, find};
 use crate::store::{Store, Unseen};
 use crate::stripes::Held;
+use moneta_item::{Deleted, Key, Lookup, Number, OwnedKey, Written};
 
 /// The newest copy of a key.
 #[derive(Default)]

@@ -8,18 +8,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use moneta_protocol::item::Expiry;
-use moneta_protocol::request::Exptime;
+use moneta_item::Expiry;
+use moneta_item::request::Exptime;
 
 use super::counters::bump;
 use super::{Call, Kept, Shared, Tiered};
 use crate::component::{self, Flush};
 use crate::context::Cx;
 use crate::error::{ErrorKind, StoreError};
-use crate::key::Key;
 use crate::outcome::Step;
 use crate::steps::{delete, end, start};
 use crate::store::Store;
+use moneta_item::Key;
 
 impl<U: Store + 'static, L: Store + 'static> Flush for Tiered<U, L> {
     fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use moneta_protocol::item::{ItemMeta, ItemRef};
-use moneta_protocol::request::Delete;
+use moneta_item::request::Delete;
+use moneta_item::{ItemMeta, ItemRef};
 
 use super::counters::bump;
 use super::{Call, Shared};
 use crate::change::Version;
 use crate::error::{ErrorKind, StoreError};
-use crate::key::Key;
 use crate::op::{Op, Put};
-use crate::outcome::{Deleted, Outcome, Step, Written};
+use crate::outcome::{Outcome, Step};
 use crate::steps::end;
 use crate::store::{Store, Unseen};
+use moneta_item::{Deleted, Key, Written};
 
 /// What an item takes of a device besides key and value, about: a record's header.
 pub(super) const HEADER_BYTES: usize = 24;

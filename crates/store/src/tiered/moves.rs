@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 
 use super::Call;
 use crate::error::{ErrorKind, StoreError};
-use crate::key::{Key, OwnedKey};
 use crate::op::Op;
 use crate::store::{Store, Unseen};
+use moneta_item::{Key, OwnedKey};
 
 /// Keys on a list at most, 4 to 20 MiB: each batch of a walk shows what is there, so that only a walk that stands still while
 /// that many keys move comes to it. It fails, rather than leave keys out without saying so.
@@ -134,7 +134,7 @@ impl<U: Store + 'static, L: Store + 'static> Call<'_, U, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key_hash::KeyHash;
+    use moneta_item::KeyHash;
 
     fn key(bytes: &[u8]) -> Key<'_> {
         Key::new(bytes, KeyHash::seeded(0))

@@ -4,17 +4,17 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use moneta_protocol::item::{ItemMeta, ItemRef};
-use moneta_protocol::request::Retrieve;
+use moneta_item::request::Retrieve;
+use moneta_item::{ItemMeta, ItemRef};
 
 use super::counters::bump;
 use super::{Call, Shared};
 use crate::context::Policy;
-use crate::key::Key;
 use crate::op::{Op, Put};
-use crate::outcome::{Lookup, Outcome, Written};
+use crate::outcome::Outcome;
 use crate::steps::end;
 use crate::store::{Store, Unseen};
+use moneta_item::{Key, Lookup, Written};
 
 /// How new a key is when a reader asks the lower tier for it.
 pub(super) struct ReadSnapshot {

@@ -3,18 +3,18 @@
 
 use std::future::ready;
 
-use moneta_protocol::item::{Item, ItemMeta, ItemRef};
-use moneta_protocol::request::Retrieve;
+use moneta_item::request::Retrieve;
+use moneta_item::{Item, ItemMeta, ItemRef};
 
 use super::Call;
 use super::promotion::ReadSnapshot;
 use crate::change::wins_recache;
 use crate::error::{ErrorKind, StoreError};
-use crate::key::{Key, OwnedKey};
 use crate::op::Op;
-use crate::outcome::{Lookup, Outcome, Pending, Step};
+use crate::outcome::{Outcome, Pending, Step};
 use crate::steps::{begin, copy, find, found, pending};
 use crate::store::{Store, Unseen, Visit};
+use moneta_item::{Key, Lookup, OwnedKey};
 
 /// A read as either tier is asked: what the request would change is decided above both.
 #[inline]

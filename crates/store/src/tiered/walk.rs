@@ -13,7 +13,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use moneta_protocol::item::{Item, ItemMeta, ItemRef};
+use moneta_item::{Item, ItemMeta, ItemRef};
 use parking_lot::Mutex;
 
 use super::counters::bump;
@@ -24,12 +24,12 @@ use super::{Call, Tiered};
 use crate::component;
 use crate::context::Cx;
 use crate::error::StoreError;
-use crate::key::{Key, OwnedKey};
 use crate::op::Op;
-use crate::outcome::{Lookup, Outcome, Step};
+use crate::outcome::{Outcome, Step};
 use crate::steps::{copy, end, pending, start};
 use crate::store::{Store, Unseen};
 use crate::walk::{Cursor, Walked, Walking};
+use moneta_item::{Key, Lookup, OwnedKey};
 
 /// Keys that moved of which a batch shows no more: each may cost a read of a device.
 const MOVED_MAX: usize = 64;

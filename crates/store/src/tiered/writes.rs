@@ -1,18 +1,18 @@
 //! Writes that need not know what is there: a plain set and a plain delete, without allocation where nothing waits.
 
-use moneta_protocol::item::Item;
-use moneta_protocol::request::{Delete, Write};
+use moneta_item::Item;
+use moneta_item::request::{Delete, Write};
 
 use super::Call;
 use super::keep::Admitted;
 use crate::change;
 use crate::error::StoreError;
-use crate::key::{Key, OwnedKey};
 use crate::op::{Op, Put};
-use crate::outcome::{Deleted, Outcome, Step};
+use crate::outcome::{Outcome, Step};
 use crate::steps::{begin, end};
 use crate::store::{Store, Unseen};
 use crate::stripes::Held;
+use moneta_item::{Deleted, Key, OwnedKey};
 
 /// Whether a delete takes the item whatever it is.
 fn is_plain(request: &Delete) -> bool {

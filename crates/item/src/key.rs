@@ -6,7 +6,7 @@ use crate::key_hash::KeyHash;
 
 /// An item's key and its 64-bit hash.
 ///
-/// The hash function is the store's ([`crate::Store::seed`]), and fixed by its specification, so that engines may keep hashes
+/// The hash function is the store's (its `seed`), and fixed by its specification, so that engines may keep hashes
 /// on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {

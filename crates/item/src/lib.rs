@@ -1,0 +1,19 @@
+//! The words of a cache: items and their keys, what a request asks of an item, and how it ends. No bytes of any protocol,
+//! and no I/O.
+//!
+//! The decoder of `moneta_protocol` makes requests, a store answers them. Code over the store takes these names from
+//! `moneta_store`, which passes them on; only what lies below the store names this crate.
+
+pub mod aligned;
+mod item;
+mod key;
+mod key_hash;
+mod number;
+mod outcome;
+pub mod request;
+
+pub use item::{Expiry, Item, ItemMeta, ItemRef, OwnedValue, Rest, Value};
+pub use key::{Key, OwnedKey};
+pub use key_hash::{KeyHash, SECRET_BYTES};
+pub use number::{NUMBER_VALUE_MAX, parse_number};
+pub use outcome::{Deleted, Lookup, Number, Written};
