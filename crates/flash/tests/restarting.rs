@@ -5,9 +5,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use moneta_flash::{DeviceConfig, Durability, Flash, FlashConfig, Io};
+use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
-use moneta_store::{Calls, Clock, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, Store};
 use tempfile::TempDir;
 
 /// More than a sequence ever writes, with what each restart leaves unused: nothing is emptied.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use common::tier;
 use moneta_flash::Flash;
+use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::suite::{self, Options, SuiteConfig};
 use moneta_store::testing::UnderPolicy;
-use moneta_store::{Clock, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Clock, Store};
 
 /// More than a sequence ever writes: nothing is emptied.
 const AMPLE: u64 = 2 << 30;

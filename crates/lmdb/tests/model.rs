@@ -5,10 +5,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{AMPLE, Folder, SHORT};
+use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_lmdb::{Durability, Lmdb};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
-use moneta_store::{Calls, Clock, Promotion, Store, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, Store};
 
 /// Reads are not written down.
 fn options(options: Options) -> Options {

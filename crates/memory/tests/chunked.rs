@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use moneta_layers::{Chunked, ChunkedConfig, Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::{Chunked, ChunkedConfig, Clock, KeyHash, Promotion, Tiered, TieredConfig};
+use moneta_store::{Clock, KeyHash};
 
 fn memory(limit: u64, item_max: usize, clock: &Arc<Clock>) -> Memory {
     let config = MemoryConfig { limit, item_max, evict: true, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) };

@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::Write;
 use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::{Calls, Clock, Key, KeyHash, Promotion, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, Key, KeyHash};
 
 fn memory(limit: u64, item_max: usize, evict: bool, clock: &Arc<Clock>) -> Memory {
     let config = MemoryConfig { limit, item_max, evict, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) };

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use moneta_flash::{Flash, FlashConfig};
+use moneta_layers::{Chunked, ChunkedConfig, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::{Remote, RemoteConfig};
-use moneta_store::{Chunked, ChunkedConfig, Clock, KeyHash, Progress, Store, Tiered, TieredConfig};
+use moneta_store::{Clock, KeyHash, Progress, Store};
 
 use crate::options::report::{Refusal, Refused};
 use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};

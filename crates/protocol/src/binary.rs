@@ -1,10 +1,11 @@
 //! Decoding of the binary protocol: a 24-byte header, then extras, key and value.
 
+use moneta_item::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
+
 use crate::command::{BinaryStyle, Command, Keys, ReadVerb, SaslStep, Style};
 use crate::decoder::{Decoded, Decoder};
 use crate::refusal::Refusal;
 use crate::status::Status;
-use moneta_item::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
 
 /// First byte of every request.
 pub const REQUEST_MAGIC: u8 = 0x80;

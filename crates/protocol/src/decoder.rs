@@ -1,9 +1,10 @@
 //! From bytes to commands: picks the protocol, keeps the stream in step, remembers how far a partial line was searched.
 
+use moneta_item::request::Exptime;
+
 use crate::command::Command;
 use crate::refusal::Refusal;
 use crate::{binary, text};
-use moneta_item::request::Exptime;
 
 /// What the front of the input holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! Decoding of the meta commands: two letters, a key, flags in any order.
 
+use moneta_item::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
+
 use crate::base64::{KeyBuffer, decode_key};
 use crate::command::{Command, Keys, MetaStyle, ReadVerb, Style};
 use crate::decoder::{Decoded, Decoder};
 use crate::number;
 use crate::refusal::{Refusal, lines};
 use crate::text::{length_of, next_token};
-use moneta_item::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
 
 /// Most tokens of a line: command, key and flags.
 const TOKENS_MAX: usize = 20;

@@ -5,10 +5,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{Memcached, SEED, config, finish};
+use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::Remote;
 use moneta_store::request::{Exptime, Retrieve, Write};
-use moneta_store::{Calls, Clock, ItemRef, Key, Lookup, Promotion, Tiered, TieredConfig, Written};
+use moneta_store::{Calls, Clock, ItemRef, Key, Lookup, Written};
 
 #[test]
 fn a_read_that_changes_something_tells_the_cas_value_that_the_item_has_then() {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use common::config;
 use common::flash::flash;
 use common::moneta::{Servers, memory};
+use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::Memory;
 use moneta_remote::{Remote, RemoteConfig};
+use moneta_store::Clock;
 use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::{Clock, Promotion, Tiered, TieredConfig};
 
 fn remote(path: &std::path::Path, item_max: usize, clock: Arc<Clock>) -> Remote {
     Remote::new(RemoteConfig { item_max, ..config(path) }, clock).expect("the configuration makes sense")

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use moneta_item::ItemRef;
 use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_item::{Deleted, ItemRef, Key, Lookup, Number, Written};
 
 use crate::component::{self, Component, Health, Observer, Report};
 use crate::context::Cx;
@@ -12,7 +12,6 @@ use crate::outcome::{Outcome, Step};
 use crate::stats::{Figure, StoreStats};
 use crate::store::{Store, Unseen, Visit};
 use crate::walk::{Cursor, Walked, Walking};
-use moneta_item::{Deleted, Key, Lookup, Number, Written};
 
 /// Operations as methods, for callers that are no workers and have no policy. Every store has them.
 pub trait Calls: Store {

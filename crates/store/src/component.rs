@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use moneta_item::ItemMeta;
 use moneta_item::request::Exptime;
 
 use crate::context::Cx;
@@ -12,7 +13,6 @@ use crate::outcome::Step;
 use crate::reactor::Reactors;
 use crate::stats::{Figure, StoreStats};
 use crate::walk::{Cursor, Walked, Walking};
-use moneta_item::ItemMeta;
 
 /// A part of a store: an engine, or a layer over others.
 pub trait Component: Send + Sync {

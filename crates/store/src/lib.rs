@@ -6,7 +6,6 @@
 
 mod calls;
 pub mod change;
-mod chunked;
 pub mod component;
 mod context;
 mod error;
@@ -19,19 +18,16 @@ mod progress;
 mod reactor;
 pub mod reading;
 mod stats;
-mod steps;
+pub mod steps;
 mod store;
-mod stripes;
 #[cfg(feature = "testing")]
 pub mod suite;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod tiered;
 mod time;
 mod walk;
 
 pub use calls::Calls;
-pub use chunked::{Chunked, ChunkedConfig};
 pub use component::{Component, Health, Observer, Parts, Report};
 pub use context::{Cx, Policy};
 pub use error::{ErrorKind, StoreError};
@@ -45,6 +41,5 @@ pub use progress::Progress;
 pub use reactor::{Reactor, Reactors, Slot};
 pub use stats::{Figure, FigureKind, FlashStats, Latency, StoreStats, TierStats};
 pub use store::{Store, Unseen, Visit};
-pub use tiered::{Promotion, Tiered, TieredConfig};
 pub use time::Clock;
 pub use walk::{Cursor, Walked, Walking};

@@ -8,7 +8,7 @@ mod state;
 use std::sync::Arc;
 
 use moneta_item::request::Exptime;
-use moneta_item::{Item, ItemRef, Value};
+use moneta_item::{Item, ItemRef, Key, KeyHash, Lookup, Value};
 
 use crate::component::{self, Component, Flush, Health, Parts, Report};
 use crate::context::Cx;
@@ -18,7 +18,6 @@ use crate::reactor::Reactors;
 use crate::store::{Store, Visit};
 use crate::time::Clock;
 use crate::walk::{Cursor, Walked, Walking};
-use moneta_item::{Key, KeyHash, Lookup};
 use parking_lot::{Mutex, MutexGuard};
 use state::{Missing, ModelItem, State};
 

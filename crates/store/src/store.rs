@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use moneta_item::ItemRef;
+use moneta_item::{ItemRef, Key, KeyHash};
 
 use crate::component::{Component, Health, Parts, Report};
 use crate::context::Cx;
 use crate::op::Op;
 use crate::outcome::Step;
 use crate::reactor::Reactors;
-use moneta_item::{Key, KeyHash};
 
 /// Receives the item of a hit while it lies still in the engine. Encoders are visitors: the value is copied once, into the
 /// connection's output buffer.

@@ -38,6 +38,8 @@
 use std::future::Future;
 use std::ops::Deref;
 
+use moneta_item::{Key, KeyHash, OwnedKey};
+
 use crate::component::{Component, Health, Parts, Report};
 use crate::context::{Cx, Policy};
 use crate::error::StoreError;
@@ -46,7 +48,6 @@ use crate::outcome::{Outcome, Step};
 use crate::reactor::Reactors;
 use crate::steps;
 use crate::store::{Store, Visit};
-use moneta_item::{Key, KeyHash, OwnedKey};
 
 /// What a test double does differently from the store it wraps. A double that overrides nothing is that store.
 pub trait Double: Send + Sync {
@@ -163,7 +164,7 @@ impl<S: Store> Double for UnderPolicy<S> {
 /// Performs an operation now. The item of a read that does not wait comes as its outcome too, without a visitor: for doubles
 /// that answer when their caller's visitor is gone.
 pub fn found(store: &impl Store, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
-    steps::found(store, cx, key, op)
+    steps::read_owned(store, cx, key, op)
 }
 
 /// An operation that outlives its call: performed on a handle of `store` when the future is first polled, and never if it is
@@ -175,5 +176,5 @@ pub fn later<S: Store + Clone + 'static>(
     op: Op<'_>,
 ) -> impl Future<Output = Result<Outcome, StoreError>> + use<S> {
     let (store, cx, key, op) = (store.clone(), cx.clone(), OwnedKey::of(key), OwnedOp::of(op));
-    async move { steps::end(op.with(|op| steps::found(&store, &cx, &key.key(), op))).await }
+    async move { steps::finish(op.with(|op| steps::read_owned(&store, &cx, &key.key(), op))).await }
 }

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use moneta_flash::testing::MemoryMedia;
 use moneta_flash::{DeviceConfig, Flash, FlashConfig};
+use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Arithmetic, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{
-    Calls, Clock, Deleted, ItemRef, Key, Lookup, Number, Promotion, Step, Store, Tiered, TieredConfig, Written,
-};
+use moneta_store::{Calls, Clock, Deleted, ItemRef, Key, Lookup, Number, Step, Store, Written};
 
 use super::drive::{HEAD, START, config, delete, device_bytes, finish, get, key, numbers, open, set};
 

@@ -1,10 +1,11 @@
 //! Binary replies: a 24-byte header and a body.
 
+use moneta_item::ItemRef;
+
 use crate::binary::{HEADER, RESPONSE_MAGIC, opcode};
 use crate::command::BinaryStyle;
 use crate::reply::Reply;
 use crate::status::Status;
-use moneta_item::ItemRef;
 
 /// The header of a reply:
 ///

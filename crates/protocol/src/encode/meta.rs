@@ -1,12 +1,13 @@
 //! Meta replies: a short code, then the flags asked for in the order asked.
 
+use moneta_item::request::Exptime;
+use moneta_item::{Expiry, ItemMeta, ItemRef};
+
 use super::number;
 use crate::command::MetaStyle;
 use crate::refusal::lines;
 use crate::reply::Reply;
 use crate::text::next_token;
-use moneta_item::request::Exptime;
-use moneta_item::{Expiry, ItemMeta, ItemRef};
 
 /// Room for the codes and numbers of a reply line.
 const AROUND: usize = 128;

@@ -4,11 +4,12 @@ mod binary;
 mod meta;
 mod text;
 
+use moneta_item::ItemRef;
+
 use crate::command::{BinaryStyle, Style};
 use crate::refusal::Message;
 use crate::reply::Reply;
 use crate::status::Status;
-use moneta_item::ItemRef;
 
 pub use binary::{packet as binary_packet, stat_end as binary_stat_end};
 

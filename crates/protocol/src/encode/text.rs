@@ -1,10 +1,11 @@
 //! Classic text replies.
 
+use moneta_item::ItemRef;
+
 use super::number;
 use crate::command::TextStyle;
 use crate::refusal::lines;
 use crate::reply::Reply;
-use moneta_item::ItemRef;
 
 /// Room for what stands round key and value: `VALUE `, three numbers, spaces and line ends.
 const AROUND: usize = 64;

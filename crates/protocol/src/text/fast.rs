@@ -1,9 +1,10 @@
 //! The short way: `get KEY` and `set KEY FLAGS EXPTIME LENGTH [noreply]` as clients send them, read in one pass from left to
 //! right without first looking for the end of the line. Whatever looks the least unusual goes the long way.
 
+use moneta_item::request::{Exptime, KEY_MAX};
+
 use crate::decoder::Shortcut;
 use crate::scan::find_at_most_space;
-use moneta_item::request::{Exptime, KEY_MAX};
 
 /// Decodes a command in its usual form whose value, if any, is there and not over `item_max` bytes.
 #[inline]

@@ -1,12 +1,13 @@
 //! `get`, `gets`, `gat`, `gats`: lines of any length, executed whole where they fit and key by key where they do not.
 
+use moneta_item::request::{Exptime, KEY_MAX, Retrieve};
+
 use super::line::next_token;
 use super::{WHOLE_LINE_MAX, refused};
 use crate::command::{Command, Keys, ReadVerb, Style, TextStyle};
 use crate::decoder::{Decoded, Decoder, LongGet};
 use crate::number;
 use crate::refusal::lines;
-use moneta_item::request::{Exptime, KEY_MAX, Retrieve};
 
 /// Whether an unfinished line may be longer than other commands' lines.
 pub(super) fn is_long(line: &[u8]) -> bool {

@@ -5,12 +5,13 @@ mod get;
 mod line;
 mod write;
 
+use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, WriteMode};
+
 use crate::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_TIMES};
 use crate::decoder::{Decoded, Decoder};
 use crate::refusal::{Refusal, lines};
 use crate::{meta, number};
 use line::{Tokens, strip_line_end};
-use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, WriteMode};
 
 pub(crate) use line::{next_token, token_end};
 pub(crate) use write::length_of;

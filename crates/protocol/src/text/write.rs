@@ -1,12 +1,13 @@
 //! `set` and its kin: a line, then the data block it announces.
 
+use moneta_item::request::{KEY_MAX, Write, WriteMode};
+
 use super::line::Tokens;
 use super::refused;
 use crate::command::{Command, Style, TextStyle};
 use crate::decoder::{Decoded, Decoder};
 use crate::number;
 use crate::refusal::{Refusal, lines};
-use moneta_item::request::{KEY_MAX, Write, WriteMode};
 
 /// Largest length a data block may announce: it and its line end must count in 31 bits.
 const LENGTH_MAX: u64 = 0x7fff_ffff - 2;

@@ -1,11 +1,10 @@
 //! What writes, deletes and arithmetic make of an item.
 
 use moneta_item::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
-use moneta_item::{Expiry, ItemMeta};
+use moneta_item::{Deleted, Expiry, ItemMeta, Number, Written, parse_number};
 
 use super::content::Content;
 use super::{Old, Version};
-use moneta_item::{Deleted, Number, Written, parse_number};
 
 /// Whether a write needs to know what is there: a plain set does not.
 #[inline]

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_item::{Expiry, Item, ItemMeta};
+use moneta_item::{Deleted, Expiry, Item, ItemMeta, Number, Written, parse_number};
 
 use crate::op::Put;
 use crate::stats::StoreStats;
 use crate::walk::Walked;
-use moneta_item::{Deleted, Number, Written, parse_number};
 
 /// What the map holds under a key.
 #[derive(Clone, Debug)]

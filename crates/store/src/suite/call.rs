@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use moneta_item::{Item, ItemRef};
+use moneta_item::{Deleted, Item, ItemRef, Key, Lookup, Number, Written};
 
 use super::operation::Operation;
 use crate::calls::Calls;
@@ -13,7 +13,6 @@ use crate::error::StoreError;
 use crate::outcome::Step;
 use crate::store::Store;
 use crate::walk::{Cursor, Walked, Walking};
-use moneta_item::{Deleted, Key, Lookup, Number, Written};
 
 /// What a store made of an operation on a key.
 #[derive(Debug)]

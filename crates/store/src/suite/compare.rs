@@ -1,10 +1,9 @@
 //! Whether two stores made the same of the same operation.
 
-use moneta_item::{Item, ItemMeta};
+use moneta_item::{Item, ItemMeta, Number, Written};
 
 use super::call::Outcome;
 use super::cas_book::Versions;
-use moneta_item::{Number, Written};
 
 /// What is known while outcomes are compared: one key's versions, and how exact the notes of its reads must be.
 pub(super) struct Comparison {

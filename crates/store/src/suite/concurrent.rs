@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fastrand::Rng;
-use moneta_item::Item;
 use moneta_item::request::{Arithmetic, Delete, Retrieve, Write, WriteMode};
+use moneta_item::{Deleted, Item, Key, Number, Written};
 
 use super::call::{Driven, Outcome};
 use super::operation::{Operation, Payload};
@@ -23,7 +23,6 @@ use super::{START, SuiteConfig};
 use crate::store::Store;
 use crate::time::Clock;
 use crate::walk::Cursor;
-use moneta_item::{Deleted, Key, Number, Written};
 
 /// Operations of each thread.
 const STEPS: u64 = 4000;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use moneta_item::request::Exptime;
+use moneta_item::{Key, KeyHash};
 
 use super::{Options, SuiteConfig, run_with};
 use crate::calls::Calls;
@@ -14,7 +15,6 @@ use crate::reactor::Reactors;
 use crate::store::{Store, Visit};
 use crate::time::Clock;
 use crate::walk::{Cursor, Walked, Walking};
-use moneta_item::{Key, KeyHash};
 
 /// What keeps what a store has when the store itself ends.
 pub trait Restarting: Send {

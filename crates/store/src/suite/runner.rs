@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_item::Expiry;
+use moneta_item::{Deleted, Expiry, Key, Written};
 use parking_lot::Mutex;
 
 use super::call::{Driven, Outcome};
@@ -19,7 +19,6 @@ use crate::component::{Observer, RemovalCause, Removed};
 use crate::model::ModelStore;
 use crate::store::Store;
 use crate::time::Clock;
-use moneta_item::{Deleted, Key, Written};
 
 /// Against hangs only: a shrink of the suite's few megabytes takes milliseconds.
 const SHRINK_MAX: Duration = Duration::from_secs(60);

@@ -7,9 +7,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use moneta_flash::testing::{Event, Odds, Replay, VolatileMedia};
 use moneta_flash::{Durability, Flash, FlashConfig, Media};
+use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Exptime, Retrieve};
-use moneta_store::{Calls, Clock, ErrorKind, Promotion, Store, StoreError, Tiered, TieredConfig};
+use moneta_store::{Calls, Clock, ErrorKind, Store, StoreError};
 
 use super::super::drive::{
     HEAD, REGION, START, config, delete, device_bytes, finish, get, get_with, numbers, open, set, wait,

@@ -1,6 +1,6 @@
 //! Which hits on SSD bring their item into RAM, as an operator writes it.
 
-use moneta_store::Promotion;
+use moneta_layers::Promotion;
 
 use crate::options::kinds::Kind;
 use crate::options::kinds::units::percent;

@@ -1,0 +1,96 @@
+//! Dropping everything, in both tiers at one moment.
+//!
+//! A flush holds every stripe, so no change is half done in it: each is in both tiers before it, and goes, or after it, and
+//! stays. A delayed one takes place in either tier when its moment comes, by the clock and without a lock: so whoever changes
+//! or promotes a key looks at the clock before and after, and a change that the moment fell into is taken back whole, as one
+//! made before it. A lower tier with a clock of its own may come to the moment later: nothing goes up until it has.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use moneta_store::component::{self, Flush};
+use moneta_store::request::Exptime;
+use moneta_store::steps::{delete, finish, start};
+use moneta_store::{Cx, ErrorKind, Expiry, Key, Step, Store, StoreError};
+
+use super::counters::bump;
+use super::{Call, Kept, Shared, Tiered};
+
+impl<U: Store + 'static, L: Store + 'static> Flush for Tiered<U, L> {
+    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        let kept = Kept { shared: Arc::clone(&self.0), cx: cx.clone() };
+        start(async move { kept.call().flush(delay).await })
+    }
+
+    fn pending(&self) -> Option<u32> {
+        let moment = self.0.flush_at.load(Ordering::Relaxed);
+        (moment != u32::MAX && moment > self.0.clock.now()).then_some(moment)
+    }
+
+    fn lag(&self) -> u32 {
+        self.0.flush_lag
+    }
+}
+
+impl<U: Store + 'static, L: Store + 'static> Shared<U, L> {
+    /// Takes over a delayed flush that the lower tier remembers from before this process.
+    pub(super) fn take_over_flush(&self) {
+        let pending = self.lower.parts().flush.and_then(Flush::pending);
+        if let Some(moment) = pending.filter(|moment| *moment > self.clock.now()) {
+            self.flush_at.store(moment, Ordering::Relaxed);
+            let _ = component::flush(&self.upper, &Cx::outside(), Exptime(i64::from(moment))).now();
+        }
+    }
+}
+
+impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
+    /// Flushes both tiers, now or later.
+    async fn flush(self, delay: Exptime) -> Result<(), StoreError> {
+        let shared = self.shared;
+        let _all = shared.stripes.lock_all().await;
+        let now = shared.clock.now();
+        let moment = Expiry::resolve(delay, now).0;
+        let waits = moment > now;
+        // The tiers are asked one after the other and must not come to different moments.
+        let exact = i64::from(moment);
+        let delay = if waits && exact > Exptime::RELATIVE_MAX { Exptime(exact) } else { delay };
+        // The upper one first: given up half way, the flush leaves above nothing that is not below.
+        finish(component::flush(&shared.upper, self.cx, delay)).await?;
+        shared.flush_at.store(if waits { moment } else { u32::MAX }, Ordering::Relaxed);
+        match finish(component::flush(&shared.lower, self.cx, delay)).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Takes back a change that a delayed flush fell into. The caller holds the key's lock; `flushed` is what
+    /// [`Shared::is_flush_past`] said when it got it.
+    pub(super) async fn take_back_if_flushed(self, key: &Key<'_>, flushed: bool) -> Result<(), StoreError> {
+        let shared = self.shared;
+        if shared.is_flush_past() == flushed {
+            return Ok(());
+        }
+        let _ = finish(self.drop_above(key)).await;
+        match delete(&shared.lower, self.cx, key).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            Err(error) => {
+                bump(&shared.counters.lower_failures);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<U, L> Shared<U, L> {
+    /// Whether the moment of a delayed flush has come.
+    pub(super) fn is_flush_past(&self) -> bool {
+        self.clock.now() >= self.flush_at.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has come so lately that the lower tier may still show what the upper one has dropped.
+    pub(super) fn is_flush_late(&self) -> bool {
+        let since = self.clock.now().checked_sub(self.flush_at.load(Ordering::Relaxed));
+        since.is_some_and(|since| since < self.flush_lag)
+    }
+}
