@@ -1,9 +1,9 @@
-//! How a request that cannot be answered at once goes on.
+//! Operations as attempts: how a request that has to wait goes on.
 //!
-//! An operation is a function that is tried under the lock of its key's shard. It either ends, or says what it lacks: the
-//! record, which lies on a device; room to write; its write on the device. Without the lock that is waited for, and the
-//! operation is tried again, with the record that was read. If the index means something else by then, it is read anew. So
-//! every operation takes effect in one piece, though no lock is held while a device works.
+//! An attempt runs under the lock of the key's shard. It either completes, or names what it needs first: the record on a
+//! device, room to write, or its write being durable. The request waits for that without the lock and runs the next attempt
+//! with the record that was read. If the index entry has changed meanwhile, the record is read again. So every operation is
+//! atomic, and no lock is held during device I/O.
 
 use std::future::Future;
 use std::ops::Range;
@@ -19,20 +19,20 @@ use crate::engine::Inner;
 use crate::flusher::Goal;
 use crate::lookup::{Fetched, Place};
 
-/// How a try ends.
+/// How an attempt ends.
 pub(crate) enum Attempt<T> {
-    /// For good.
+    /// The operation is complete.
     Done(Result<T, StoreError>),
-    /// For good, once that append is on the devices.
+    /// The operation is complete once this append is on the devices.
     Durable(T, u64),
-    /// It needs what lies there.
+    /// It needs the record at this place.
     Read(Place),
-    /// It needs room, of which so much had been made before the try.
+    /// It needs room. The number is the reclaim rounds counted before the attempt ([`crate::flusher::Goal::Room`]).
     Full(u64),
 }
 
 impl<T> Attempt<T> {
-    /// Ended well.
+    /// A successful end.
     pub(crate) fn done(outcome: T) -> Self {
         Self::Done(Ok(outcome))
     }
@@ -48,16 +48,16 @@ impl<T> Attempt<T> {
     }
 }
 
-/// Where a value was that an attempt has shown.
+/// Where the value that the visitor was shown came from.
 enum Shown {
-    /// In that part of what was fetched for it.
+    /// This part of the fetched bytes.
     Fetched(Range<usize>),
-    /// Elsewhere.
+    /// Memory of the engine; copied.
     Copied(OwnedValue),
 }
 
 impl Inner {
-    /// Answers an operation: at once if the first try ends it.
+    /// Answers an operation: at once if the first attempt completes it.
     pub(crate) fn call(self: &Arc<Self>, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         match self.attempt(key, op, None, out) {
             Attempt::Done(ended) => Step::Done(ended),
@@ -79,7 +79,7 @@ impl Inner {
         first: Attempt<Outcome>,
     ) -> Result<Outcome, StoreError> {
         let mut attempt = first;
-        // Of the whole operation, however often it finds the room taken by another.
+        // One deadline for the whole operation, however often others take the room first.
         let mut deadline = None;
         loop {
             attempt = match attempt {
@@ -95,7 +95,7 @@ impl Inner {
                 Attempt::Full(before) => {
                     self.reclaim.need();
                     let waited = self.log.queue.wait_until(Goal::Room(before), by(&self, &mut deadline)).await;
-                    // Also if there will be no room, as devices went off: the operation sees it and takes note of the key.
+                    // Try again even if there will be no room because devices went off: the attempt then marks the key as lost.
                     match (self.attempt_again(&key.key(), &op, None), waited) {
                         (Attempt::Full(_), Err(error)) => {
                             self.owe(&key.key());
@@ -108,8 +108,8 @@ impl Inner {
         }
     }
 
-    /// Tries an operation after a wait: an item that it finds is its outcome, as its visitor is gone. A value that was read
-    /// goes with the buffer that it was read into.
+    /// Runs an attempt after a wait. The visitor is gone by then, so a found item becomes part of the outcome. A value that was
+    /// fetched keeps the buffer it was read into.
     fn attempt_again(&self, key: &Key<'_>, op: &OwnedOp, fetched: Option<Fetched>) -> Attempt<Outcome> {
         let mut shown = None;
         let mut note = |item: &ItemRef<'_>| {

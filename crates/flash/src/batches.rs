@@ -1,21 +1,21 @@
-//! How many regions a recovery has listed in memory at once.
+//! Batches of regions that recovery lists in memory at once.
 
 use crate::format::record::HEADER_BYTES;
 use crate::survey::Use;
 
-/// Regions of a batch, at most: so many that all threads have work, however few records each has.
+/// Most regions in a batch: enough to keep all threads busy even if regions have few records.
 const REGIONS_MAX: usize = 256;
-/// Records of a batch, at most, unless one region has more: 96 MiB of them as they are listed.
+/// Most records in a batch, unless one region has more: 96 MiB of listed records.
 const RECORDS_MAX: usize = 4 << 20;
 
-/// Bytes of the least record: a header and a key of one byte.
+/// Bytes of the smallest record: a header and a key of one byte.
 const RECORD_BYTES_MIN: usize = HEADER_BYTES + 1;
 
 /// Cuts regions into batches, in their order. `region_bytes` is the size of one.
 pub(crate) fn batches(used: &[(usize, Use)], region_bytes: usize) -> impl Iterator<Item = &[(usize, Use)]> {
     batches_by(used, move |(_, used)| match used.trailer {
         Some(trailer) => trailer.records as usize,
-        // It was being filled: it may be full of the smallest.
+        // The region was open: assume it is full of the smallest records.
         None => region_bytes / RECORD_BYTES_MIN,
     })
 }

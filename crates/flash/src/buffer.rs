@@ -1,7 +1,7 @@
 //! The memory of a region that is being filled or written.
 //!
-//! One thread at a time appends, under its group's lock; others read what was published before, without any lock. This is
-//! the module with `unsafe` for that: bytes up to `published` never change any more, bytes beyond belong to the appender.
+//! One thread at a time appends, under its group's lock; others read published bytes without a lock. The `unsafe` here rests
+//! on one rule: bytes below `published` never change again, bytes above it belong to the appender.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,34 +14,34 @@ use parking_lot::Mutex;
 pub(crate) struct Buffer {
     start: *mut u8,
     length: usize,
-    /// Bytes from the start that are written for good.
+    /// Bytes from the start that readers may see and that never change again.
     published: AtomicUsize,
     /// Bytes from the start that were written to the device, in whole blocks. Only the flusher changes this and the next two.
     written: AtomicUsize,
     /// Bytes from the start that were written to the device, the last block as far as it was filled.
     covered: AtomicUsize,
-    /// Bytes from the start, in whole blocks, that a sync has followed.
+    /// Bytes from the start, in whole blocks, that have been synced.
     synced: AtomicUsize,
-    /// What the buffer holds is not wanted any more: its region was flushed away.
+    /// The region was removed by `flush_all`: the contents need not be written.
     discarded: AtomicBool,
     /// Keeps the memory.
     map: Option<MmapMut>,
     pool: Arc<BufferPool>,
 }
 
-// SAFETY: the pointer is to memory that the buffer owns; who may touch which part of it is said at each function.
+// SAFETY: the pointer is to memory that the buffer owns; each function states which part may be accessed by which thread.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Writes behind everything published. Nobody sees it until [`Buffer::publish`].
+    /// Writes behind everything published. Readers see the bytes after [`Buffer::publish`].
     ///
     /// # Safety
     /// The caller is the only one to append to this buffer now, and `offset` is not below what is published.
     pub(crate) unsafe fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset >= self.published.load(Ordering::Relaxed) && offset + bytes.len() <= self.length);
-        // SAFETY: inside the map by the assertion; nobody reads beyond `published`, and the caller alone writes there.
+        // SAFETY: inside the map by the assertion; no thread reads beyond `published`, and only the caller writes there.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(offset), bytes.len()) };
     }
 
@@ -80,12 +80,12 @@ impl Buffer {
         self.covered.store(covered, Ordering::Relaxed);
     }
 
-    /// Notes that a sync has followed all that was written.
+    /// Marks all written bytes as synced.
     pub(crate) fn note_synced(&self) {
         self.synced.store(self.written(), Ordering::Relaxed);
     }
 
-    /// What was written since the last sync is to be written again: a sync has failed.
+    /// After a failed sync: everything written since the last good sync has to be written again.
     pub(crate) fn distrust(&self) {
         let synced = self.synced.load(Ordering::Relaxed);
         self.note_written(synced, synced);
@@ -109,7 +109,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Where buffers come from: at most so many are out at once.
+/// A pool of buffers, which bounds how many are in use at once.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     bytes: usize,
@@ -126,7 +126,7 @@ impl BufferPool {
         Arc::new(Self { bytes, most, out: AtomicUsize::new(0), made: AtomicUsize::new(0), free: Mutex::default() })
     }
 
-    /// A buffer; `None` if all are out or the system has no memory.
+    /// A buffer; `None` if all are in use or the system has no memory.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Arc<Buffer>> {
         let taken = |out: usize| (out < self.most).then_some(out + 1);
         self.out.fetch_update(Ordering::Acquire, Ordering::Relaxed, taken).ok()?;

@@ -1,4 +1,4 @@
-//! What the engine is told at its start.
+//! Configuration of the engine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use moneta_store::Progress;
 
-/// Largest items that a region has to have room for, at least: else one of them could leave most of a region empty.
+/// A region holds at least this many of the largest items; with less, one large item could leave most of a region empty.
 pub const ITEMS_PER_REGION: u64 = 4;
 
 /// Configuration of the flash engine.
@@ -14,45 +14,45 @@ pub const ITEMS_PER_REGION: u64 = 4;
 pub struct FlashConfig {
     /// Where regions lie, at least one.
     pub devices: Vec<DeviceConfig>,
-    /// Bytes of a region: a multiple of 4 KiB, at least 256 KiB and four times the largest item. A tier keeps the one it was
-    /// made with.
+    /// Bytes of a region: a multiple of 4 KiB, at least 256 KiB and four times the largest item. A tier keeps the size it was
+    /// created with.
     pub region_bytes: usize,
-    /// Whether a tier that is there may have regions of another size, as long as they hold the largest item four times.
+    /// Whether an existing tier may keep regions of another size, as long as they hold four of the largest items.
     pub region_bytes_kept: bool,
-    /// Whether to start empty where what is on the devices cannot be kept: a device of the tier is missing, or smaller than it
-    /// was. Else that is refused. A tier that can be kept is kept all the same.
+    /// Whether to start empty if the tier on the devices cannot be kept: one of its devices is missing, or smaller than before.
+    /// Otherwise opening fails. A tier that can be kept is kept in either case.
     pub start_empty: bool,
     /// Largest value, in bytes.
     pub item_max: usize,
-    /// How long a write may wait in RAM before it is on its way to the device.
+    /// How long a write may wait in RAM before the flusher writes it.
     pub flush_interval: Duration,
     /// When a write is acknowledged.
     pub durability: Durability,
-    /// How long a write may wait for room or for durability, and a read for its device, before it fails.
+    /// How long a write may wait for room or durability, and a read for its device, before the request fails.
     pub wait_limit: Duration,
     /// How long a stop may take to write what is in RAM, and the snapshot.
     pub stop_limit: Duration,
     /// How requests read devices.
     pub io: Io,
-    /// Whether to go round the page cache where the file system lets us.
+    /// Whether to bypass the page cache (`O_DIRECT`) where the file system supports that.
     pub direct: bool,
     /// Threads that read for requests when `io` is [`Io::Threads`] or a thread has no ring.
     pub io_threads: usize,
-    /// Share of the bytes written that may be records carried forward out of emptied regions, in percent.
+    /// Share of the written bytes, in percent, that may be records carried forward from emptied regions.
     pub carry_percent: u8,
     /// Bytes of memory that the index may take; at least a page of 64 KiB for each of its shards (16 to 4096, by the size of the
     /// tier). An item takes about 9.2 bytes. At the limit, new items push others out of the index.
     pub index_bytes: u64,
     /// Threads that will use the engine; recovery uses as many.
     pub threads: usize,
-    /// Told of each region that recovery has read.
+    /// Counts the regions that recovery has read.
     pub progress: Arc<Progress>,
 }
 
 /// A place for regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceConfig {
-    /// A directory, in which the file `moneta.flash` is made; a file, made if it is not there; or a block device.
+    /// A directory, in which the file `moneta.flash` is created; a file, created if missing; or a block device.
     pub path: PathBuf,
     /// Bytes to use, everything included.
     pub bytes: u64,
@@ -61,9 +61,9 @@ pub struct DeviceConfig {
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// When it is in RAM; it is on the device within the flush interval.
+    /// When the write is in RAM; it reaches the device within the flush interval.
     Interval,
-    /// When it is on the device. Writes of all connections share syncs (group commit).
+    /// When the write is on the device. Writes of all connections share syncs (group commit).
     EveryWrite,
 }
 

@@ -1,4 +1,4 @@
-//! What the engine counts.
+//! Counters of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ counters! {
     total_items,
     /// Lookups that found an entry in the index.
     lookups,
-    /// Of these, answered from a region in RAM.
+    /// Lookups answered from a region in RAM.
     buffer_reads,
     /// Bytes of keys and values stored by clients.
     item_bytes,
@@ -32,7 +32,7 @@ counters! {
     regions_emptied,
     evictions,
     evicted_unfetched,
-    /// Of the evictions, those for want of room in the index.
+    /// Evictions because the index had no room.
     index_evictions,
     expired,
     expired_unfetched,

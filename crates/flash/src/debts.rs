@@ -1,8 +1,8 @@
-//! Tombstones that are owed: of keys whose change had to be given up because there was no room for a record in time.
+//! Owed tombstones: for keys whose change failed because there was no room for a record in time.
 //!
-//! A change that fails leaves its key with nothing, since what is there may be old by then. The index forgets such a key at
-//! once. Its record on the device needs a tombstone, or a restart would bring it back, and for that there was no room either:
-//! so the key is kept here, and the flusher appends the tombstone as soon as there is.
+//! A failed change removes its key, since the stored value may be stale. The index drops the entry at once. The record on the
+//! device needs a tombstone too, or a restart would bring it back, and there was no room for one. So the key is queued
+//! here, and the flusher appends the tombstone as soon as there is room.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::flusher;
 use crate::format::record::{Draft, mark};
 use crate::log::{Log, Over};
 
-/// Keys that are kept at most. More are taken note of as while the tier is off: when it is through, all it holds is flushed.
+/// Most keys in the queue. Beyond that the tier is marked outdated, as while it is off, and is flushed when it has room again.
 const MOST: usize = 1 << 16;
 
 /// The keys.
@@ -24,12 +24,12 @@ const MOST: usize = 1 << 16;
 pub(crate) struct Debts {
     // Held for a push, and for a swap. Taken with the lock of a key's shard held, never the other way round.
     keys: Mutex<Vec<OwnedKey>>,
-    /// How many there are, so that a round without any takes no lock.
+    /// Number of keys, so that a round without any takes no lock.
     count: AtomicUsize,
 }
 
 impl Debts {
-    /// Takes over a key; false if there is no room for it.
+    /// Queues a key; false if the queue is full.
     fn push(&self, key: &Key<'_>) -> bool {
         let mut keys = self.keys.lock();
         let fits = keys.len() < MOST;
@@ -54,7 +54,7 @@ impl Debts {
 }
 
 impl Inner {
-    /// A change of a key was given up for want of room: the key holds nothing from now on.
+    /// A change of a key failed for want of room: removes the key.
     #[cold]
     pub(crate) fn owe(&self, key: &Key<'_>) {
         let mut shard = self.shard(key.hash).lock();
@@ -70,11 +70,11 @@ impl Inner {
         if !self.debts.push(key) {
             self.outdate();
         }
-        // Behind the push: what waits for everything appended so far waits for the tombstone, too.
+        // After the push, so that a wait for everything appended so far includes the tombstone.
         self.log.count_append();
     }
 
-    /// Appends the tombstones that are owed, as far as there is room. True if none is owed any more.
+    /// Appends owed tombstones as far as there is room. True if none is left.
     fn pay(&self) -> bool {
         if self.debts.count.load(Ordering::Acquire) == 0 {
             return true;
@@ -101,7 +101,7 @@ impl Inner {
         let floor = self.log.floor();
         let shard = self.shard(key.hash).lock();
         if shard.find(key.hash).is_some() {
-            // A newer record stands in for the tombstone.
+            // A newer record replaces the old one, so no tombstone is needed.
             return true;
         }
         let group = Log::group_of(expiry, now);

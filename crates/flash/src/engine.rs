@@ -33,13 +33,13 @@ use crate::shard::{Room, Shard};
 use crate::snapshot;
 use crate::threads::{Joined, Threads};
 
-/// A shard on cache lines that no other shard shares: its neighbours' locks are busy too.
+/// A shard on its own cache lines: locks of neighbouring shards are contended too.
 type Slot = CachePadded<Mutex<Shard>>;
 
 /// Everything that handles share.
 pub(crate) struct Inner {
     shards: Box<[Slot]>,
-    /// Which of them a key is in, and what keys are one to it.
+    /// Maps a key to its shard, and to the identity the shard knows it by.
     pub(crate) identities: Shards,
     pub(crate) config: FlashConfig,
     pub(crate) devices: Arc<Devices>,
@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     pub(crate) presence: Presence,
     pub(crate) debts: Debts,
     pub(crate) observer: RwLock<Option<Arc<dyn Observer>>>,
-    /// The moment of a flush that waits, 0 without one.
+    /// The second at which a delayed flush takes effect; 0: none is pending.
     pub(crate) flush_at: AtomicU32,
     // Held while a flush takes effect: two at once would give regions back twice.
     pub(crate) flushing: Mutex<()>,
@@ -62,11 +62,11 @@ pub(crate) struct Inner {
     flusher: Threads,
 }
 
-/// The SSD engine. Clones are handles on the same store; when the last one goes, what is in RAM is written out.
+/// The SSD engine. Clones are handles on the same store; dropping the last one writes out what is in RAM.
 #[derive(Clone)]
 pub struct Flash {
     pub(crate) inner: Arc<Inner>,
-    // Ends the threads when the last handle goes; they hold `inner` themselves.
+    // Ends the threads when the last handle is dropped; they hold `inner` themselves.
     _end: Arc<End>,
 }
 
@@ -85,15 +85,15 @@ impl std::fmt::Debug for Flash {
 }
 
 impl Flash {
-    /// Opens a tier, or makes one where nothing is yet, and brings back its index. Returns when all of it can be served.
+    /// Opens a tier, or creates one on blank devices, and recovers its index. Returns when all items can be served.
     ///
     /// # Errors
-    /// If a device cannot be used or the system has no room. Data on devices is not touched then.
+    /// If a device cannot be used, or the system lacks memory or disk space. Data on the devices is then unchanged.
     pub fn open(config: &FlashConfig, clock: Arc<Clock>) -> Result<Self, FlashError> {
         Self::start(Devices::open(config)?, config, clock)
     }
 
-    /// Opens a tier on devices of a test's own.
+    /// Opens a tier on devices that a test provides.
     ///
     /// # Errors
     /// As [`Flash::open`].
@@ -119,7 +119,7 @@ impl Flash {
         let counters = Arc::new(Counters::default());
         let reclaim = Arc::<Reclaim>::default();
         let state = devices.state();
-        // A tier that starts empty over an older one must not give out its CAS values again either.
+        // A tier that starts empty over an older one must not reuse its CAS values either.
         let is_new = fresh && why_fresh.is_none();
         let floor = if is_new { state.sequence_floor } else { state.sequence_floor.max(floor_at(clock.now())) };
         let (tier, table) = ((devices.tier(), devices.seed()), Arc::clone(&regions));
@@ -169,7 +169,7 @@ impl Flash {
         Ok(Self { _end: Arc::new(End(Arc::clone(&inner))), inner })
     }
 
-    /// Ends when everything accepted so far is on the devices.
+    /// Completes when everything accepted so far is on the devices.
     pub fn sync(&self) -> Pending<()> {
         let inner = Arc::clone(&self.inner);
         pend(async move { inner.log.queue.wait(Goal::Durable(inner.log.appended())).await })
@@ -182,7 +182,7 @@ impl Flash {
     }
 }
 
-/// Refuses more than locations can name.
+/// Refuses more blocks than a location can address.
 fn check_size(regions: usize, region_bytes: usize) -> Result<(), FlashError> {
     if regions * (region_bytes / BLOCK) > BLOCKS_MAX {
         let reason = "a tier has at most 4 TiB in all: give its devices smaller sizes, or run another node on the rest";
@@ -191,7 +191,7 @@ fn check_size(regions: usize, region_bytes: usize) -> Result<(), FlashError> {
     Ok(())
 }
 
-/// Refuses a tier of which too few regions are left.
+/// Refuses a tier with too few usable regions left.
 fn check_retired(regions: usize, retired: usize) -> Result<(), FlashError> {
     if regions - retired < REGIONS_LEAST {
         return Err(FlashError::Config(format!(
@@ -252,13 +252,13 @@ impl Inner {
         self.reclaimer.start("flash-reclaim", move || reclaimer.run())
     }
 
-    /// Ends the threads; with `flush`, after everything is written and a snapshot of the index is kept. Gives up what is not
-    /// done in the time that a stop may take.
+    /// Ends the threads; with `flush`, after everything and a snapshot of the index have been written. Abandons what is not done
+    /// within the stop limit.
     fn shut_down(self: &Arc<Self>, flush: bool) {
         let deadline = Instant::now() + self.config.stop_limit;
         self.reclaim.stop();
         if flush {
-            // While it ends it may wait for the flusher.
+            // Before the flusher: the reclaimer may wait for it while it ends.
             self.reclaimer.join(deadline);
         }
         self.log.queue.stop(flush);
@@ -285,7 +285,7 @@ impl Inner {
         }
     }
 
-    /// Fewest free regions below which some are emptied.
+    /// The number of free regions below which regions are emptied.
     pub(crate) fn free_wanted(&self) -> usize {
         RESERVE + GROUPS.min(self.regions.usable() / 8)
     }
@@ -305,7 +305,7 @@ impl Store for Flash {
 }
 
 impl Component for Flash {
-    /// What limits this store is the size of its devices, which cannot change while it runs.
+    /// No resize: the size of the devices limits this store, and that cannot change at run time.
     fn parts(&self) -> Parts<'_> {
         Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: Some(self) }
     }

@@ -1,4 +1,4 @@
-//! Entries of the index: which goes when there is no room for another, and what has to be remembered of it.
+//! Entries of the index: which one is evicted when there is no room, and what is remembered about it.
 
 use crate::counters::count;
 use crate::engine::Inner;
@@ -6,7 +6,7 @@ use crate::location::Location;
 use crate::shard::{Lost, Shard, Worth};
 
 impl Inner {
-    /// Makes `location` what the index means by a hash. If the index may not grow, another entry goes.
+    /// Makes `location` the index entry of a hash. If the index may not grow, another entry is evicted.
     pub(crate) fn enter(&self, shard: &mut Shard, hash: u64, location: Location) {
         shard.note_floor(self.log.floor());
         if shard.has_flushed()
@@ -18,7 +18,7 @@ impl Inner {
         shard.put(hash, location, |rival| self.worth(rival), |lost| self.note_lost(lost));
     }
 
-    /// Least are entries of what was flushed or has expired, then those that were read least, then those in the oldest region.
+    /// Lowest are flushed and expired entries, then those read least, then those in the oldest region.
     fn worth(&self, location: Location) -> Worth {
         let region = self.regions.get(self.regions.region_of(location.block()));
         if self.log.is_flushed(region) || region.summary().expiry_max <= self.clock.now() {
@@ -27,7 +27,7 @@ impl Inner {
         (location.hits(), region.sequence())
     }
 
-    /// Takes note of an entry that left the index for want of room, although its record is on a device.
+    /// Remembers an entry that was evicted from the index although its record is still on a device.
     #[cold]
     pub(crate) fn note_lost(&self, lost: Lost) {
         let region = self.regions.get(self.regions.region_of(lost.location.block()));

@@ -1,10 +1,10 @@
-//! `flush_all`: everything stored so far goes, at once or at a moment, and stays gone after a restart.
+//! `flush_all`: removes everything stored so far, at once or at a given second, also across restarts.
 //!
-//! What is flushed is told by regions' sequence numbers. Open regions are thrown away, so that all that is stored from now on
-//! lies in newer ones, and the number of the next region becomes the *floor*: from that moment an entry of the index that points
-//! below it is none ([`Inner::find`]). That is the flush, for all keys at once. It is answered when both copies of every superblock
-//! have the number. What follows only cleans up: the reclaimer takes the entries out of the index ([`crate::sweep`]), and then
-//! the regions are free.
+//! A flush is a floor on regions' sequence numbers. It discards the open regions, so that everything stored later lies in newer
+//! ones, and makes the number of the next region the *floor*: from then on an index entry that points below the floor counts
+//! as absent ([`Inner::find`]). That removes all keys at once. The flush is acknowledged when both copies of every superblock
+//! hold the floor. The rest is cleanup: the reclaimer removes the entries from the index ([`crate::sweep`]) and then frees
+//! the regions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,17 +23,17 @@ use crate::location::Location;
 use crate::regions::State;
 use crate::shard::Shard;
 
-/// What a flush leaves to be cleaned up.
+/// What a flush leaves to clean up.
 #[must_use]
 struct Emptied {
     regions: Vec<usize>,
 }
 
-/// Where the end of a job is left for who waits for it.
+/// The result of a job, and the waker of the future that waits for it.
 type Ending = Arc<Mutex<(Option<Result<(), StoreError>>, Option<Waker>)>>;
 
 impl Inner {
-    /// The current second, after a flush whose moment has come has happened.
+    /// The current second, after carrying out a pending flush whose second has come.
     pub(crate) fn settle(&self) -> u32 {
         let now = self.clock.now();
         let moment = self.flush_at.load(Ordering::Acquire);
@@ -51,14 +51,14 @@ impl Inner {
                 return;
             }
             let emptied = self.empty(0, |_| {});
-            // Last: who finds no flush that waits must find none of what it took.
+            // Last: a thread that sees no pending flush must not see flushed items.
             self.flush_at.store(0, Ordering::Release);
             emptied
         };
         self.clean_up(emptied);
     }
 
-    /// Flushes now, with `moment` 0, or when that second comes.
+    /// Flushes now (`moment` 0), or when that second comes.
     pub(crate) fn flush(self: &Arc<Self>, moment: u32) -> Step<()> {
         self.settle();
         let ending = Ending::default();
@@ -96,7 +96,7 @@ impl Inner {
         })))
     }
 
-    /// What the index means by a hash, unless a flush has taken it.
+    /// The index entry of a hash, unless it has been flushed.
     #[inline]
     pub(crate) fn find(&self, shard: &Shard, hash: u64) -> Option<(Position, Location)> {
         shard
@@ -104,11 +104,11 @@ impl Inner {
             .filter(|(_, location)| !self.log.is_flushed(self.regions.get(self.regions.region_of(location.block()))))
     }
 
-    /// Flushes everything stored so far. `moment`: of the flush that still waits, as superblocks are to have it. The caller has
-    /// `flushing` locked, and cleans up afterwards.
+    /// Flushes everything stored so far. `moment` is that of the flush still pending, for the superblocks. The caller holds
+    /// `flushing` and cleans up afterwards.
     fn empty(&self, moment: u32, told: impl FnOnce(Result<(), StoreError>) + Send + 'static) -> Emptied {
         let (below, mut regions) = self.log.abandon_open();
-        // Before anything that is stored later can be acknowledged: a restart must not flush that too.
+        // Before anything stored later can be acknowledged: a restart must not flush that too.
         self.log.queue.run(self.save_flush(Some(below), moment, told));
         regions.iter().for_each(|region| self.regions.get(*region).set_state(State::Reclaiming));
         for (number, region) in self.regions.iter().filter(|(_, region)| (1..below).contains(&region.sequence())) {
@@ -124,16 +124,16 @@ impl Inner {
         Emptied { regions }
     }
 
-    /// Has the regions that were flushed freed, when nothing is left of them in the index.
+    /// Has the flushed regions freed once no index entry points to them.
     fn clean_up(&self, emptied: Emptied) {
         let reclaim = Arc::clone(&self.reclaim);
-        // Behind the job that writes the flush down.
+        // After the job that writes the superblocks.
         self.log.queue.run(Box::new(move || reclaim.leave_flushed(emptied.regions)));
         self.log.queue.note_room();
     }
 
-    /// What writes a flush to the superblocks, for the thread that may block: one that took everything below a region's number,
-    /// and the moment of one that waits.
+    /// The job that writes a flush to the superblocks: the new floor, and the moment of a pending flush. It runs on the flusher's
+    /// thread, which may block.
     fn save_flush(
         &self,
         below: Option<u64>,
@@ -151,7 +151,7 @@ impl Inner {
             let saved = devices.save_twice(&state);
             if let Err(error) = &saved {
                 count(&counters.io_errors, 1);
-                // Until it is written, a restart would bring back what is flushed: so it is tried again.
+                // Until this is written, a restart would bring back flushed items, so it is retried.
                 log.queue.note_outdated();
                 log.queue.turn_off(error);
             }
@@ -161,8 +161,8 @@ impl Inner {
         })
     }
 
-    /// Takes note of a change that devices could not be told: what they hold of the key must never be served again. A
-    /// device that takes writes of a superblock is told at once, in case the node ends before the devices answer again.
+    /// Marks the devices outdated after a change that could not be written: their version of the key must never be served again.
+    /// Superblocks that can be written say so at once, in case the node ends before the devices answer again.
     #[cold]
     pub(crate) fn outdate(&self) {
         if self.log.queue.note_outdated() {
@@ -174,12 +174,12 @@ impl Inner {
                 }
             }));
         }
-        // Behind the note: what waits for everything appended so far waits until that is flushed, too. The tier may have come back
-        // between the round's look at the note and now.
+        // After the mark, so that a wait for everything appended so far includes this flush. The tier may have come back between the
+        // round's check of the mark and now.
         self.log.count_append();
     }
 
-    /// Devices answer again. What was changed meanwhile they know nothing of, so all they hold goes: jobs write that down.
+    /// Devices answer again. They missed all changes made meanwhile, so everything they hold is flushed, by jobs.
     pub(crate) fn came_back(&self) {
         if self.log.queue.take_outdated() {
             tracing::warn!("items on the SSD were changed while it was off: the SSD tier starts empty");

@@ -1,14 +1,14 @@
-//! Which keys are one and the same to the engine.
+//! Identities: the hash bits by which the engine distinguishes keys.
 //!
-//! The index knows no keys, only bits of their hashes: those that choose the shard, and those that its index keeps. Keys that
-//! agree in both have one entry, so the record stored last under either takes the place of the other's. All that decides what
-//! is newer, or gone, has to go by the same bits: index, tombstones at recovery, what is forgotten, what is carried forward.
-//! Else a restart brings back what a running node had taken for overwritten or deleted.
+//! The index stores no keys, only bits of their hashes: those that choose the shard, and those the shard's index keeps. Keys
+//! that agree in both share one entry, so the record stored last replaces the other's. Everything that decides what is newer
+//! or deleted has to use the same bits: index, tombstones at recovery, forgotten keys, records carried forward. Otherwise a
+//! restart would bring back what the running node had treated as overwritten or deleted.
 //!
 //! ```text
 //!   63         64-s                    36                                0
 //!  +--------------+----------------------+--------------------------------+
-//!  | shard, s bits| no part of it        | place in the shard's index, 36 |
+//!  | shard, s bits| not used            | place in the shard's index, 36 |
 //!  +--------------+----------------------+--------------------------------+
 //! ```
 //!
@@ -21,11 +21,11 @@ pub(crate) const INDEX_BITS: u32 = moneta_index::Index::<{ crate::location::TAG_
 
 const _: () = assert!(INDEX_BITS == 36);
 
-/// What the engine knows a key by. Equal ones share an entry of the index.
+/// The hash bits by which the engine knows a key. Keys with equal identities share an index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity(u64);
 
-/// How a tier deals keys to the shards of its index.
+/// How a tier distributes keys over the shards of its index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shards {
     bits: u32,
@@ -44,7 +44,7 @@ impl Shards {
         (hash >> (64 - self.bits)) as usize
     }
 
-    /// What keys of this hash are known by; bits that footers do not keep do not matter.
+    /// The identity of keys with this hash. Depends only on bits that footers keep.
     #[inline]
     pub(crate) fn identity(self, hash: u64) -> Identity {
         Identity((self.number(hash) as u64) << INDEX_BITS | hash & ((1 << INDEX_BITS) - 1))

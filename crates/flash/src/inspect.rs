@@ -1,4 +1,4 @@
-//! Looking at a tier from outside, with no node running: what `moneta flash inspect` shows.
+//! Inspection of a tier that no node has open: what `moneta flash inspect` shows.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,13 +20,13 @@ pub struct Inspection {
     pub tier: u64,
     /// Devices it has, by its superblocks.
     pub tier_devices: u32,
-    /// Of these, looked at. With fewer, live and dead cannot be told apart for sure.
+    /// Devices that were inspected. With fewer than all, live and dead records cannot be told apart for certain.
     pub devices: usize,
     /// Bytes of a region.
     pub region_bytes: u64,
     /// Regions with a lower sequence number are flushed.
     pub flushed_below: u64,
-    /// Second at which a flush is due; 0: none.
+    /// Second at which a delayed flush takes effect; 0: none.
     pub flush_at: u32,
     /// Whether it was stopped cleanly and has a snapshot of its index.
     pub clean_stop: bool,
@@ -63,8 +63,8 @@ pub struct RegionReport {
     pub live_bytes: u64,
     /// The second in which the last of its records dies; `None` if one never does.
     pub dies_at: Option<u32>,
-    /// Header, footer, records, and stretches without a record that can be made out: so many are damaged. All records are
-    /// looked at only when verifying.
+    /// How many parts are damaged: header, footer, records, and gaps in which no record can be recognised. All records are checked
+    /// only with `verify`.
     pub damaged: u64,
 }
 
@@ -73,7 +73,7 @@ pub struct RegionReport {
 pub enum RegionState {
     /// It holds nothing.
     Free,
-    /// It was flushed with all that is older, and waits to be used again.
+    /// It was flushed, with everything older, and waits to be used again.
     Flushed,
     /// It is full, with a footer.
     Full,
@@ -81,7 +81,7 @@ pub enum RegionState {
     Open,
     /// The device cannot read it.
     Unreadable,
-    /// The device could not read or write it once, and it is in use no more.
+    /// The device failed to read or write it, and it is out of use for good.
     Retired,
 }
 
@@ -99,11 +99,11 @@ impl RegionState {
     }
 }
 
-/// Looks at the devices of a tier; with `verify` at every record's checksum. `progress` is told how many regions of how many
-/// are done.
+/// Inspects the devices of a tier; with `verify`, checks every record's checksum. `progress` is called with the number of
+/// regions done and the total.
 ///
 /// # Errors
-/// If a path is not a device of Moneta's, or a node has it open. What the devices hold is not changed.
+/// If a path is not a Moneta device, or a node has it open. The devices are not changed.
 pub fn inspect(
     paths: &[PathBuf],
     verify: bool,

@@ -1,4 +1,4 @@
-//! The SSD engine: append-only regions on devices, an index in RAM that knows no keys, nothing ever compacted.
+//! The SSD engine: append-only regions on devices, an index in RAM without keys, no compaction.
 //!
 //! Records are packed into regions that are filled in RAM and written in large aligned writes. An overwrite or a delete
 //! changes the index and appends; what is overwritten stays where it is until its region is the oldest and is emptied whole,

@@ -1,4 +1,4 @@
-//! What is in a region on a device: its records in order, from its footer or, where there is none, from the records.
+//! Lists the records of a region on a device, in order: from its footer, or from the records if it has none.
 
 use moneta_store::KeyHash;
 use std::io;
@@ -19,7 +19,7 @@ use crate::survey::Use;
 /// A record's place in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// The bits of the key's hash that an index needs.
+    /// The bits of the key's hash that the index uses.
     pub(crate) hash: u64,
     pub(crate) offset: u32,
     pub(crate) length: u32,
@@ -39,26 +39,26 @@ pub(crate) struct Listing {
     pub(crate) summary: Summary,
     pub(crate) span: Span,
     pub(crate) records_end: u32,
-    /// The footer, records, blocks that cannot be read, stretches in which no record can be made out: so many are damaged.
+    /// How many parts are damaged: the footer, records, unreadable blocks, and gaps in which no record can be recognised.
     pub(crate) damaged: u64,
-    /// Stretches in which records were and none can be made out any more.
+    /// Parts that held records of which none can be recognised any more.
     pub(crate) gaps: Vec<Range<u32>>,
-    /// Blocks cannot be read.
+    /// Some blocks cannot be read.
     pub(crate) unreadable: bool,
-    /// Records may be missing that are sound: to find them would have taken too long.
+    /// Sound records may be missing: the search for them was cut short.
     pub(crate) given_up: bool,
-    /// It comes from the footer: no record is missing.
+    /// The list comes from the footer: no record is missing.
     pub(crate) complete: bool,
     /// Bytes read for it.
     pub(crate) bytes: u64,
 }
 
-/// Lists a region's records: from its footer if that is sound, else by reading all of them, as far as they can be read.
+/// Lists a region's records: from its footer if that is sound, else by reading all records that can be read.
 ///
 /// # Errors
 /// The device's, if nothing of the region can be read.
 pub(crate) fn list(devices: &Devices, region: usize, used: &Use, hash: KeyHash) -> io::Result<Listing> {
-    // A footer that cannot be read is as good as one that is damaged.
+    // An unreadable footer counts as a damaged one.
     let footer = used.trailer.and_then(|trailer| from_footer(devices, region, &trailer).ok().flatten());
     if let Some(listing) = footer {
         return Ok(listing);
@@ -109,7 +109,7 @@ fn from_footer(devices: &Devices, region: usize, trailer: &Trailer) -> io::Resul
     }))
 }
 
-/// Brings what is known of a region in use into the table of regions.
+/// Enters what is known about a region in use into the table of regions.
 pub(crate) fn enter(regions: &Regions, identities: Shards, region: usize, used: &Use, listing: &Listing) {
     let entry = regions.get(region);
     entry.begin(used.sequence, used.base, used.salt, crate::regions::State::Closed);
@@ -120,7 +120,7 @@ pub(crate) fn enter(regions: &Regions, identities: Shards, region: usize, used: 
     for record in &listing.records {
         let offset = record.offset as usize;
         let repeats = in_block.repeats(offset / BLOCK, identities.identity(record.hash));
-        // Of a record that is damaged it is not known whose it is: it may be a newer one of any key before it.
+        // The key of a damaged record is unknown: it may be a newer version of any key before it.
         regions.note_record(region, offset, repeats || !listing.complete);
     }
 }

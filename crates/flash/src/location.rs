@@ -1,4 +1,4 @@
-//! Where a record lies, as the index keeps it.
+//! The location of a record, as the index stores it.
 //!
 //! ```text
 //!   36   35 34       30 29                    0
@@ -7,10 +7,10 @@
 //!  +-------+-----------+-----------------------+
 //! ```
 //!
-//! `block` is the 4 KiB block in which the record begins, counted over all regions; `size` says how many blocks have to be
-//! read to have all of it; `hits` counts reads, up to 3, since the record was written.
+//! `block` is the 4 KiB block in which the record begins, counted over all regions; `size` is how many blocks hold the whole
+//! record, in size classes; `hits` counts reads since the record was written, up to 3.
 
-/// Bits of the index's tags: what is left of a slot.
+/// Bits of the index's tags: the rest of a slot.
 pub(crate) const TAG_BITS: u32 = 26;
 const BLOCK_BITS: u32 = 30;
 const SIZE_BITS: u32 = 5;
@@ -20,7 +20,7 @@ const HITS_MAX: u64 = 3;
 
 const _: () = assert!(TAG_BITS + 1 + HITS_SHIFT + 2 == 64);
 
-/// Blocks that locations can name: of 4 KiB, 4 TiB.
+/// Blocks that locations can address: 4 TiB in blocks of 4 KiB.
 pub(crate) const BLOCKS_MAX: usize = (1 << BLOCK_BITS) - 1;
 
 /// An index's payload.
@@ -38,7 +38,7 @@ impl Location {
         (self.0 & ((1 << BLOCK_BITS) - 1)) as usize - 1
     }
 
-    /// Blocks to read. If they are fewer than the record touches, it has more than [`SIZE_MAX`].
+    /// Blocks to read. Fewer than the record touches only if it touches more than [`SIZE_MAX`].
     pub(crate) fn blocks(self) -> usize {
         class_blocks((self.0 >> SIZE_SHIFT) & ((1 << SIZE_BITS) - 1))
     }
@@ -47,17 +47,17 @@ impl Location {
         self.0 >> HITS_SHIFT
     }
 
-    /// The place of a tombstone, which the index has only while it is brought back.
+    /// The location of a tombstone. The index holds tombstones only during recovery.
     pub(crate) fn tombstone(block: usize, blocks: usize) -> Self {
         Self(Self::new(block, blocks).0 | HITS_MAX << HITS_SHIFT)
     }
 
-    /// Whether an entry is a tombstone's, in an index that is being brought back: no item was read yet.
+    /// Whether an entry is a tombstone, in an index that is being recovered: no item has been read yet, so hits mark tombstones.
     pub(crate) fn is_tombstone(self) -> bool {
         self.hits() == HITS_MAX
     }
 
-    /// The same place, read once more.
+    /// The same location with one more hit.
     pub(crate) fn hit(self) -> Self {
         if self.hits() < HITS_MAX { Self(self.0 + (1 << HITS_SHIFT)) } else { self }
     }

@@ -1,10 +1,10 @@
-//! The log's heads: the regions that are open, one for each group of lifetimes, and appending to them.
+//! The log's heads: the open regions, one for each group of lifetimes, and appending to them.
 //!
-//! Records that die at about the same time share regions, so that such a region can go when all of it is dead. Two rules
-//! keep restarts honest, where only regions' sequence numbers and records' places say what is newer:
+//! Records that expire at about the same time share regions, so that a region can be freed when all its records have expired.
+//! A restart orders versions only by regions' sequence numbers and records' positions, so two rules hold:
 //!
-//! - a newer version of a key is appended to a region whose sequence number is not below that of the older one's region;
-//! - a region notes how far back ([`Summary::behind`]) older versions lie that may outlive its own records, and does not go
+//! - a newer version of a key is appended to a region whose sequence number is not below that of the older version's region;
+//! - a region records how far back ([`Summary::behind`]) older versions lie that may outlive its own records, and is not freed
 //!   before them.
 
 use std::sync::Arc;
@@ -27,31 +27,31 @@ use crate::reclaim::Reclaim;
 use crate::regions::{Region, Regions, State};
 use crate::sequence::Sequence;
 
-/// Groups of lifetimes: records that live up to so many seconds from when they are written; the last takes the rest.
+/// Groups of lifetimes: the longest lifetime of a group's records, in seconds from the write; the last group takes the rest.
 const LIFETIMES: [u32; 4] = [600, 2 * 3600, 24 * 3600, u32::MAX];
-/// The group of records carried forward.
+/// The group of carried-forward records.
 pub(crate) const CARRIED: usize = LIFETIMES.len();
 /// All groups.
 pub(crate) const GROUPS: usize = LIFETIMES.len() + 1;
-/// Free regions that only records carried forward may take, so that emptying regions never waits for free ones.
+/// Free regions reserved for carried-forward records, so that emptying regions never waits for a free one.
 pub(crate) const RESERVE: usize = 2;
 
-/// Regions without which a tier cannot go on: all groups filling one, as many full ones as may wait, and the reserve.
+/// Fewest regions with which a tier can work: an open one for each group, the full ones that may wait, and the reserve.
 pub(crate) const REGIONS_LEAST: usize = GROUPS + SEALED_MAX + RESERVE;
 
-/// Full regions that may wait to be written before writers have to wait for the device.
+/// Full regions that may wait to be written. With more, writers wait for the device.
 const SEALED_MAX: usize = 3;
 
-/// No region is free, or no buffer, or a flush is under way: the write has to wait.
+/// No region or buffer is free, or a flush is in progress: the write has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// What an append takes the place of.
+/// What an append replaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Over {
     /// The block in which the key's last record begins.
     pub(crate) block: Option<usize>,
-    /// The floor from before that record was looked for: a flush since may have taken it.
+    /// The flush floor read before the lookup of that record: a later flush may have removed it.
     pub(crate) floor: u64,
 }
 
@@ -59,9 +59,9 @@ pub(crate) struct Over {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Appended {
     pub(crate) location: Location,
-    /// Sequence number of the record, its CAS value unless it was given one.
+    /// Sequence number of the record; also its CAS value unless the caller gave one.
     pub(crate) sequence: u64,
-    /// Its number among all appends: it is on the device when [`FlushQueue::durable`] has come so far.
+    /// Its number among all appends: the record is on the device when [`FlushQueue::durable`] has reached it.
     pub(crate) number: u64,
 }
 
@@ -84,13 +84,13 @@ pub(crate) struct Sealed {
     pub(crate) sequence: u64,
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) end: usize,
-    /// Footer and trailer: the last bytes of the region.
+    /// Footer and trailer, which end the region.
     pub(crate) tail: Vec<u8>,
 }
 
 #[derive(Default)]
 struct Group {
-    // Held for an append: the copy of a record, and now and then the beginning of a region.
+    // Held for an append: the copy of a record, and sometimes the start of a region.
     open: Mutex<Option<Open>>,
     /// Sequence number of the open region; 0 without one.
     sequence: AtomicU64,
@@ -102,7 +102,7 @@ pub(crate) struct Log {
     pub(crate) sequence: Sequence,
     pub(crate) queue: Arc<FlushQueue>,
     pub(crate) buffers: Arc<BufferPool>,
-    /// What keys must be remembered by that the index does not know.
+    /// Keys without an index entry that still have records on devices.
     pub(crate) forgotten: Forgotten,
     groups: [Group; GROUPS],
     counters: Arc<Counters>,
@@ -111,12 +111,12 @@ pub(crate) struct Log {
     seed: u64,
     region_bytes: usize,
     appended: AtomicU64,
-    /// Records in regions below are flushed. Changed with all groups locked.
+    /// The flush floor: records in regions with lower sequence numbers are flushed. Changed with all groups locked.
     flushed_below: AtomicU64,
 }
 
 impl Log {
-    /// Heads of a tier without open regions, of that identity and that seed; sequence numbers begin above `floor`.
+    /// Heads without open regions, for a tier with this identity and seed; sequence numbers begin above `floor`.
     pub(crate) fn new(
         regions: Arc<Regions>,
         counters: Arc<Counters>,
@@ -154,21 +154,20 @@ impl Log {
         LIFETIMES.iter().position(|most| lifetime <= *most).unwrap_or(CARRIED - 1)
     }
 
-    /// The floor of the last flush: what lies in regions with a lower sequence number is gone. Stays the same while a group is
+    /// The floor of the last flush: records in regions with lower sequence numbers are flushed. Does not change while a group is
     /// locked.
     #[inline]
     pub(crate) fn floor(&self) -> u64 {
         self.flushed_below.load(Ordering::Acquire)
     }
 
-    /// Whether a flush has taken what a region holds.
+    /// Whether the contents of a region are flushed.
     #[inline]
     pub(crate) fn is_flushed(&self, region: &Region) -> bool {
         region.sequence() < self.floor()
     }
 
-    /// Sequence number of the newest region that may have a live record of a key which the index had no room for; 0 if none
-    /// has.
+    /// Sequence number of the newest region that may hold a live record of a key evicted from the index; 0 if none does.
     #[inline]
     pub(crate) fn evicted(&self, hash: u64) -> u64 {
         let sequence = self.forgotten.evicted(hash);
@@ -176,12 +175,12 @@ impl Log {
         if is_there { sequence } else { 0 }
     }
 
-    /// Counts a record that is to be appended later. It is not durable before it is.
+    /// Counts a record that will be appended later, so that a wait for everything appended so far includes it.
     pub(crate) fn count_append(&self) {
         self.appended.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many records have been appended, with those that are owed.
+    /// How many records have been appended, owed ones included.
     pub(crate) fn appended(&self) -> u64 {
         self.appended.load(Ordering::Acquire)
     }
@@ -207,7 +206,7 @@ impl Log {
             let group = &self.groups[number];
             let mut head = group.open.lock();
             if self.floor() != floor {
-                // What was found may have been flushed since. Nothing may be made of it: again by what is there now.
+                // The record found may have been flushed since, so the result may not depend on it: try again.
                 return Err(Full);
             }
             let mut open = match head.take() {
@@ -235,10 +234,10 @@ impl Log {
                 open.summary.behind = open.summary.behind.max(over.sequence());
             }
             if evicted != 0 && evicted != open.sequence && draft.expiry != Expiry::NEVER {
-                // How long what was evicted lives is not known.
+                // The expiry of the evicted record is unknown.
                 open.summary.behind = open.summary.behind.max(evicted);
             }
-            // A record before the key's last lies in the region of that, or in an older one.
+            // Earlier records of the key lie in the region of its last record or in older ones.
             let block = self.regions.block_at(open.region, open.end);
             let repeats = last == Some(block) || forgotten == open.sequence;
             let location = self.put(&mut open, draft, hash, content_hash, sequence, repeats);
@@ -253,7 +252,7 @@ impl Log {
         }
     }
 
-    /// `group`, or if its open region is too old another whose is not, or that has none.
+    /// `group`, or if its open region is too old, another group whose open region is not, or that has none.
     fn group_not_below(&self, group: usize, least: u64) -> usize {
         let fits = |group: &Group| {
             let sequence = group.sequence.load(Ordering::Acquire);
@@ -262,11 +261,11 @@ impl Log {
         if fits(&self.groups[group]) {
             return group;
         }
-        // The region that is not below `least` was a group's head once: that group has a newer one now, or none.
+        // The region numbered `least` was once a group's head: that group now has a newer one, or none.
         self.groups.iter().position(fits).unwrap_or(group)
     }
 
-    /// A region was written to its end: the reclaimer may have waited for it to be one that can go.
+    /// A region was written to its end: wakes the reclaimer, which may be waiting to empty it.
     pub(crate) fn note_closed(&self) {
         self.reclaim.need();
     }
@@ -284,7 +283,7 @@ impl Log {
         let (version, group) = (VERSION, group as u8);
         let salt = salt_of(version, sequence, self.seed);
         let header = RegionHeader { version, tier: self.tier, sequence, base, group, begun };
-        // SAFETY: the buffer is new, and this thread alone has it.
+        // SAFETY: the buffer is new, and no other thread has it.
         unsafe { buffer.write(0, &header.encode()) };
         buffer.publish(HEADER_BYTES);
         *self.regions.get(region).resident.write() = Some(Arc::clone(&buffer));
@@ -313,7 +312,7 @@ impl Log {
         let (start, length) = (open.end, draft.len());
         let salt = Salt { key: open.salt, offset: start as u32 };
         draft.write(salt, sequence - open.base, content_hash, |offset, run| {
-            // SAFETY: the group's lock makes this thread the only one to append, and `start` is where its region ends.
+            // SAFETY: under the group's lock only this thread appends, and the region's published bytes end at `start`.
             unsafe { open.buffer.write(start + offset, run) };
         });
         open.end = start + length;
@@ -363,7 +362,7 @@ impl Log {
         }
     }
 
-    /// Throws away the open regions; what is appended from now on lies in regions not below the number returned.
+    /// Discards the open regions; later appends go to regions not below the returned sequence number.
     pub(crate) fn abandon_open(&self) -> (u64, Vec<usize>) {
         let mut heads: Vec<_> = self.groups.iter().map(|group| group.open.lock()).collect();
         let mut abandoned = Vec::new();
@@ -379,14 +378,14 @@ impl Log {
         (below, abandoned)
     }
 
-    /// The sequence number that the next region will have. All regions with lower ones are in the table of regions.
+    /// The next region's sequence number. All regions with lower numbers are in the table of regions.
     pub(crate) fn end(&self) -> u64 {
-        // A region's number is taken, and written into the table, under its group's lock.
+        // A region takes its number, and enters it into the table, under its group's lock.
         let _heads = self.groups.each_ref().map(|group| group.open.lock());
         self.regions.upcoming_sequence()
     }
 
-    /// Looks at the open region of a group under its lock.
+    /// Calls `look` with the open region of a group, under the group's lock.
     pub(crate) fn with_open<T>(&self, group: usize, look: impl FnOnce(Option<&mut Open>) -> T) -> T {
         look(self.groups[group].open.lock().as_mut())
     }

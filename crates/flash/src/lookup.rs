@@ -1,4 +1,4 @@
-//! From a key to its record: in the index, in the RAM of a region being filled or written, on a device.
+//! Lookup of a key's record: in the index, in the buffer of a region being filled or written, on a device.
 
 use std::io;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use crate::location::{Location, SIZE_MAX};
 use crate::regions::Begins;
 use crate::shard::Shard;
 
-/// Bytes that a device writes whole or not at all.
+/// Bytes that a device writes atomically.
 const SECTOR: usize = 512;
 
-/// Where a record lies on a device, for as long as its region is what it was.
+/// The place of a record on a device, valid while its region keeps its sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) region: usize,
@@ -31,13 +31,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Bytes that its read takes; `usize::MAX` for a record that may be larger than its index entry can say.
+    /// Bytes to read; `usize::MAX` for a record that may be larger than its index entry can express.
     pub(crate) fn bytes(&self) -> usize {
         if self.blocks < SIZE_MAX { self.blocks * BLOCK } else { usize::MAX }
     }
 }
 
-/// What was read from a place.
+/// The bytes read from a place.
 pub(crate) struct Fetched {
     pub(crate) place: Place,
     bytes: Aligned,
@@ -47,7 +47,7 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    /// Which of the bytes that were read a value is, if it is some of them.
+    /// The range of the fetched bytes that a value occupies, if it is part of them.
     pub(crate) fn range_of(&self, value: &Value<'_>) -> Option<Range<usize>> {
         let value = value.as_slice()?;
         let start = (value.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize)?;
@@ -61,24 +61,24 @@ impl Fetched {
     }
 }
 
-/// Why a place did not have the record that was sought.
+/// Why the record was not found at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotFound {
-    /// Its records are of other keys.
+    /// The records there belong to other keys.
     Other,
     /// The record is damaged.
     Damaged,
 }
 
-/// What a look at a key finds.
+/// The result of a lookup.
 pub(crate) enum Look<'f> {
     /// Nothing.
     Absent,
-    /// An entry of another key that cannot be told from this one's in the index.
+    /// An entry of another key with the same identity.
     Foreign,
     /// Its record.
     Present(Present<'f>),
-    /// Its record, probably, on a device.
+    /// Probably its record, on a device.
     On(Place),
 }
 
@@ -109,7 +109,7 @@ impl Present<'_> {
     /// The item's meta data as of `now`.
     pub(crate) fn meta(&self, now: u32) -> ItemMeta {
         let meta = self.view().meta(self.base, self.location.hits() > 0);
-        // The sequence numbers of a node that has just started run ahead of the clock by up to a second.
+        // Sequence numbers of a node that has just started run up to a second ahead of the clock.
         ItemMeta { last_access: meta.last_access.min(now), ..meta }
     }
 }
@@ -142,13 +142,12 @@ pub(crate) fn find_record(bytes: &[u8], start: usize, first: usize, end: usize, 
 }
 
 impl Inner {
-    /// Looks for a key, under the lock of its shard. What was read from a device before is taken if it is still what the
-    /// index means.
+    /// Looks a key up, under the lock of its shard. Uses what was fetched from a device before if the index entry still points there.
     pub(crate) fn look<'f>(&self, shard: &Shard, key: &Key<'_>, fetched: Option<&'f Fetched>) -> Look<'f> {
         let Some((position, location)) = shard.find(key.hash) else { return Look::Absent };
         let block = location.block();
         let number = self.regions.region_of(block);
-        // While an entry points to it, a region stays what it is.
+        // A region is not reused while an entry points to it.
         let region = self.regions.get(number);
         if self.log.is_flushed(region) {
             return Look::Absent;
@@ -175,7 +174,7 @@ impl Inner {
         }
     }
 
-    /// Reads what the index means by `place` and looks for `key` in it.
+    /// Reads `place` and looks for `key` in it.
     ///
     /// # Errors
     /// If the device fails.
@@ -199,12 +198,12 @@ impl Inner {
         }
         fetched.found = match found {
             Some(at) if distinct && is_sound(&fetched, at, start) => Ok(at),
-            // What follows in the block counts too: a damaged record there may be a newer one of the same key.
+            // Check the rest of the block too: a damaged record there may be a newer version of the key.
             Some(at) if self.is_undamaged(&fetched, start + at, start, end) => Ok(at),
             None if self.is_undamaged(&fetched, first, start, end) => Err(NotFound::Other),
             _ => Err(NotFound::Damaged),
         };
-        // What was read while the region began a new use says nothing.
+        // If the region was reused during the read, the bytes mean nothing.
         if is_current() {
             match fetched.found {
                 Ok(_) => {}
@@ -218,11 +217,11 @@ impl Inner {
         Ok(fetched)
     }
 
-    /// Whether all records that begin between `from` and `end` are sound. `bytes` may end within the last of them; then it must
-    /// at least end where the table of regions has another begin, or records end.
+    /// Whether all records that begin between `from` and `end` are sound. The fetched bytes may end within the last record; that
+    /// record must then end where the table of regions has another one begin, or where records end.
     ///
-    /// A region that was being filled when the node ended may end in records that the device wrote in part. They were never
-    /// synced, and say nothing of what was.
+    /// A region that was open when the node ended may end in torn records. They were never synced, so they do not count as
+    /// damage.
     fn is_undamaged(&self, fetched: &Fetched, from: usize, start: usize, end: usize) -> bool {
         let was_filling = self.regions.get(fetched.place.region).span().ended == 0;
         let mut at = from;
@@ -253,7 +252,7 @@ impl Inner {
         let bytes = bytes.min(self.devices.region_bytes() - start);
         self.reader.read(cx, device, region_start + start as u64, bytes).await.map_err(|error| {
             if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
-                // It was given up. The log has it that the device does not answer.
+                // The read timed out. The log already says that the device does not answer.
                 return StoreError::new(ErrorKind::Timeout, "the device of the SSD tier does not answer")
                     .with_source(error);
             }
@@ -268,9 +267,9 @@ fn is_sound(fetched: &Fetched, at: usize, start: usize) -> bool {
     View::read(&fetched.bytes[at..]).is_some_and(|view| view.is_whole() && view.is_sound(salt))
 }
 
-/// Whether an unsound record of a region that was being filled when the node ended is one that the device wrote in part: a
-/// sector is missing of it. The block held what was synced, and zeros behind, when the record was written; each of its
-/// sectors is as it was then or as it should be. What comes before it is what it was, then, and no newer version is lost.
+/// Whether an unsound record of a region that was open when the node ended is torn: one of its sectors was not written. When
+/// the record was written, the block held the synced records and zeros behind them; each sector is either as before the
+/// write or as after it. The records before a torn one are then intact, and no newer version is lost.
 fn is_torn(fetched: &Fetched, at: usize) -> bool {
     let block = &fetched.bytes[..BLOCK.min(fetched.bytes.len())];
     let is_zero = |bytes: &[u8]| !bytes.is_empty() && bytes.iter().all(|byte| *byte == 0);

@@ -1,4 +1,4 @@
-//! What requests do to a key, each as one try under the lock of the key's shard.
+//! The operations on a key, each as one attempt under the lock of the key's shard.
 
 use moneta_store::change::{self, Content, Old, Removal, Version};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
@@ -17,31 +17,31 @@ use crate::log::{Full, Log, Over};
 use crate::lookup::{Fetched, Look, Present};
 use crate::shard::Shard;
 
-/// Why an operation cannot end now.
+/// Why an attempt cannot complete.
 enum Halt {
     Full(u64),
     Failed(StoreError),
 }
 
-/// What was so before a try looked at anything.
+/// Values read at the start of an attempt, before the lookup.
 #[derive(Clone, Copy)]
 struct Ground {
-    /// So much room had been made.
+    /// Reclaim rounds so far.
     room: u64,
     /// The floor of the last flush.
     floor: u64,
 }
 
-/// What was stored.
+/// A stored record.
 struct Stored {
     cas: u64,
     number: u64,
 }
 
-/// A live item, or what there is instead.
+/// The state of a key.
 enum State<'f> {
     Live(Present<'f>),
-    /// Nothing, or another key's record; whether something had been there whose time is up.
+    /// No item, or another key's record. `expired`: an expired item was found and removed.
     Gone {
         expired: bool,
     },
@@ -53,7 +53,7 @@ impl Inner {
         Ground { room: self.log.queue.freed(), floor: self.log.floor() }
     }
 
-    /// Tries an operation on a key; `fetched` is what was read of its record since the last try.
+    /// Runs one attempt of an operation; `fetched` is the record read since the attempt before.
     pub(crate) fn attempt(
         &self,
         key: &Key<'_>,
@@ -69,13 +69,13 @@ impl Inner {
             Op::Arithmetic(request) => self.try_arithmetic(key, request, fetched).map(Outcome::Number),
             Op::Put(item, how) => self.try_put(key, item, how, fetched).map(Outcome::Written),
             Op::Drop => {
-                // What finds no room now is done when there is some; until then the key is not served.
+                // Without room for the tombstone now, it is appended later; until then the key is not served.
                 if matches!(self.forget(key), Attempt::Full(_)) {
                     self.owe(key);
                 }
                 Attempt::done(Outcome::Done)
             }
-            // By the index alone, which takes one key for another about once in a million times.
+            // By the index alone, which mistakes one key for another about once in a million lookups.
             Op::Holds => Attempt::done(Outcome::Held(self.find(&self.shard(key.hash).lock(), key.hash).is_some())),
             Op::NoteHit => {
                 self.mark_hit(key);
@@ -169,11 +169,11 @@ impl Inner {
         }
     }
 
-    /// Stores a version whatever was there.
+    /// Stores a version unconditionally.
     fn try_store(&self, key: &Key<'_>, version: &Version<'_>, now: u32, ground: Ground) -> Attempt<Written> {
         let mut scratch = Vec::new();
         let draft = draft(key, version, &mut scratch);
-        // The one part that is long for a long value, before anything is locked.
+        // Hashing takes long for a long value, so it comes before the lock.
         let hash = draft.content_hash();
         let mut shard = self.shard(key.hash).lock();
         match self.put(&mut shard, key, &draft, hash, Log::group_of(version.expiry, now), now, ground) {
@@ -190,7 +190,7 @@ impl Inner {
         let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
         if fetched.is_none() && *request == Delete::default() {
-            // Most often the region says whether the record can be dead, and it need not be read.
+            // The region's summary usually tells whether the record may have expired, so the record need not be read.
             let Some((_, location)) = self.find(&shard, key.hash) else {
                 return self.not_found(&mut shard, key, now, ground);
             };
@@ -221,10 +221,10 @@ impl Inner {
         }
     }
 
-    /// A delete of what is not there. What left the index for want of room must not come back at a restart.
+    /// A delete without an index entry. A record of an evicted key must not come back at a restart.
     fn not_found(&self, shard: &mut Shard, key: &Key<'_>, now: u32, ground: Ground) -> Attempt<Deleted> {
         if self.find(shard, key.hash).is_some() {
-            // Another key's, which is newer than all that was evicted.
+            // The entry is another key's with this identity, and newer than any evicted record.
             return Attempt::done(Deleted::NotFound);
         }
         self.remove(shard, key, now, ground).map_or_else(Attempt::from, |number| self.ended(Deleted::NotFound, number))
@@ -280,7 +280,7 @@ impl Inner {
         }
     }
 
-    /// Removes whatever a key holds.
+    /// Removes a key unconditionally.
     fn forget(&self, key: &Key<'_>) -> Attempt<()> {
         if self.log.queue.is_off() {
             return self.refuse(key);
@@ -291,7 +291,7 @@ impl Inner {
         self.remove(&mut shard, key, now, ground).map_or_else(Attempt::from, |number| self.ended((), number))
     }
 
-    /// What a change ends in while devices are off: an error, and what the key holds there must never be seen again.
+    /// A change while devices are off: fails, and makes sure that the key's stored version is never served again.
     #[cold]
     fn refuse<T>(&self, key: &Key<'_>) -> Attempt<T> {
         let mut shard = self.shard(key.hash).lock();
@@ -302,7 +302,7 @@ impl Inner {
     fn outdate_key(&self, shard: &mut Shard, key: &Key<'_>) {
         if let Some((position, _)) = self.find(shard, key.hash) {
             shard.index.remove(position);
-            // A restart would find it again: there can be no tombstone now.
+            // No tombstone can be written now, so a restart would find the record: mark the devices outdated.
             self.outdate();
         } else if self.log.evicted(key.hash) != 0 {
             self.outdate();
@@ -316,7 +316,7 @@ impl Inner {
         }
     }
 
-    /// Looks for a live item. A dead one leaves the index.
+    /// Looks for a live item. Removes an expired one from the index.
     fn state<'f>(&self, shard: &mut Shard, key: &Key<'_>, fetched: Option<&'f Fetched>, now: u32) -> State<'f> {
         let present = match self.look(shard, key, fetched) {
             Look::Absent | Look::Foreign => return State::Gone { expired: false },
@@ -380,15 +380,15 @@ impl Inner {
         Ok(Stored { cas: draft.cas.unwrap_or(appended.sequence), number: appended.number })
     }
 
-    /// Takes a key's entry out of the index and appends a tombstone. Without an entry there is nothing to do, unless one had to
-    /// leave the index.
+    /// Removes a key's index entry and appends a tombstone. Without an entry there is nothing to do, unless the key was evicted
+    /// from the index.
     fn remove(&self, shard: &mut Shard, key: &Key<'_>, now: u32, ground: Ground) -> Result<Option<u64>, Halt> {
         let found = self.find(shard, key.hash);
         if found.is_none() && self.log.evicted(key.hash) == 0 {
             return Ok(None);
         }
         let region = found.map(|(_, location)| self.regions.region_of(location.block()));
-        // It has to be known only for as long as the record it is about can live.
+        // The tombstone is needed only as long as the record it hides can live.
         let expiry = match region.map_or(u32::MAX, |region| self.regions.get(region).summary().expiry_max) {
             u32::MAX => Expiry::NEVER,
             moment => Expiry(moment),
@@ -409,13 +409,13 @@ impl Inner {
         }
     }
 
-    /// The index is about to forget a key whose last record lies there.
+    /// Remembers that the index is about to drop a key whose last record is at `location`.
     pub(crate) fn note_forgotten(&self, key: &Key<'_>, location: Location) {
         let region = self.regions.get(self.regions.region_of(location.block()));
         self.log.forgotten.note(key.hash, region.sequence());
     }
 
-    /// Counts a read that another tier answered.
+    /// Counts a hit for a read that another tier answered.
     fn mark_hit(&self, key: &Key<'_>) {
         let mut shard = self.shard(key.hash).lock();
         if let Some((position, location)) = shard.find(key.hash) {

@@ -1,4 +1,4 @@
-//! Looking after a tier's files: one that is removed or replaced while the node runs goes on to work, and what is on it is lost
+//! Watches a tier's files: a file that is removed or replaced keeps working while the node runs, but its contents are lost
 //! when the node ends.
 
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use crate::devices::Devices;
 
-/// How often is looked.
+/// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Which files are not where they were.
+/// Files that are not at their paths any more.
 #[derive(Debug, Default)]
 pub(crate) struct Presence(Mutex<State>);
 
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl Presence {
-    /// Looks, unless it has just looked, and tells the log what has changed.
+    /// Checks the files, unless that was done within [`EVERY`], and logs what has changed.
     pub(crate) fn look(&self, devices: &Devices) {
         let mut state = self.0.lock();
         if state.looked.is_some_and(|looked| looked.elapsed() < EVERY) {
@@ -42,12 +42,12 @@ impl Presence {
         state.gone = gone;
     }
 
-    /// How many files are not where they were.
+    /// How many files are not at their paths any more.
     pub(crate) fn gone(&self) -> usize {
         self.0.lock().gone.len()
     }
 
-    /// A sentence on each of them.
+    /// A sentence about each of them.
     pub(crate) fn notes(&self) -> Vec<String> {
         let note = |path: &PathBuf| {
             format!(

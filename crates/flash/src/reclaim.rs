@@ -1,10 +1,10 @@
-//! Emptying regions: the oldest goes, or one in which all is dead; what was read lately is carried forward.
+//! Empties regions: the oldest, or one whose records have all expired. Recently read records are carried forward.
 //!
-//! The oldest region may go because everything that is older than its records is gone already. A region whose records have
-//! all expired may go early, unless older versions of its keys lie in regions that are still there ([`Summary::behind`]).
-//! Records carried forward are on the devices before their region is wiped, and a region is wiped at both ends, and the
-//! wipe synced, before it is used again: whenever the node dies, a restart finds of every key its newest version or none.
-//! What is not carried leaves the index only after the wipe: until then whoever deletes it leaves a tombstone.
+//! The oldest region can be emptied because nothing older is left. A region whose records have all expired can be emptied early,
+//! unless older versions of its keys lie in regions that still exist ([`Summary::behind`]). Carried records are on the devices
+//! before their region is wiped, and the region is wiped at both ends, and the wipe synced, before it is used again: after a
+//! crash at any moment, a restart finds the newest version of each key or none. Records that are not carried leave the index
+//! only after the wipe: a delete before that still writes a tombstone.
 //!
 //! [`Summary::behind`]: crate::format::footer::Summary
 
@@ -36,18 +36,18 @@ use crate::salvage;
 use crate::survey::{Survey, Use, survey};
 use crate::sweep::{Swept, sweep};
 
-/// How often regions are looked for that have expired, and how long a device that failed is left alone.
+/// How often to look for expired regions, and how long to wait after a device failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Bytes of a region that are read at once for the sake of a record in them. What requests read waits behind it.
+/// Bytes of a region that are read at once for one record. Reads of requests queue behind this read.
 const WINDOW: usize = 64 << 10;
-/// The same when all records are wanted.
+/// The same when all records are needed.
 const WINDOW_OBSERVED: usize = 1 << 20;
 
-/// By how much the reclaimer is nicer than the threads that answer requests: a tenth of their share when they want it all.
+/// Niceness of the reclaimer's thread: it gets about a tenth of a worker's CPU share when both compete.
 const NICE: i32 = 10;
 
-/// How the reclaimer is told that there is work.
+/// Wakes the reclaimer when there is work.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
     state: Mutex<ReclaimState>,
@@ -58,12 +58,12 @@ pub(crate) struct Reclaim {
 struct ReclaimState {
     needed: bool,
     stop: bool,
-    /// Regions that a flush has taken, as the superblocks say. They are free when the index means nothing in them.
+    /// Flushed regions, as recorded in the superblocks. They are freed when no index entry points to them.
     flushed: Vec<usize>,
 }
 
 impl Reclaim {
-    /// A free region was taken, or could not be.
+    /// A free region was taken, or there was none.
     pub(crate) fn need(&self) {
         let mut state = self.state.lock();
         if !state.needed {
@@ -72,7 +72,7 @@ impl Reclaim {
         }
     }
 
-    /// A flush has taken regions, and the superblocks say so.
+    /// Takes regions that are flushed, once the superblocks say so.
     pub(crate) fn leave_flushed(&self, regions: Vec<usize>) {
         let mut state = self.state.lock();
         state.flushed.extend(regions);
@@ -80,7 +80,7 @@ impl Reclaim {
         self.work.notify_one();
     }
 
-    /// Takes over the regions that flushes have taken.
+    /// Returns the flushed regions and clears the list.
     pub(crate) fn take_flushed(&self) -> Vec<usize> {
         std::mem::take(&mut self.state.lock().flushed)
     }
@@ -94,13 +94,13 @@ impl Reclaim {
         self.state.lock().stop
     }
 
-    /// Leaves a device that failed alone for a while, unless it is the end.
+    /// Waits a while after a device failed, unless the engine ends.
     fn pause(&self) {
         let mut state = self.state.lock();
         self.work.wait_while_for(&mut state, |state| !state.stop, PAUSE);
     }
 
-    /// Sleeps until there may be work; false at the end.
+    /// Sleeps until there may be work; false when the engine ends.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
         if !state.needed && !state.stop {
@@ -123,17 +123,17 @@ struct Victim {
     region: usize,
     base: u64,
     salt: u64,
-    /// What was read of it, by windows.
+    /// The region's bytes, as far as windows of it have been read.
     bytes: Option<Aligned>,
-    /// Which windows were.
+    /// Which windows have been read.
     is_read: Vec<bool>,
-    /// Somebody is to be told of what goes.
+    /// An observer has to be told about evicted items.
     observed: bool,
-    /// Why a block of it cannot be read or written, if so.
+    /// The error of a block that cannot be read or written.
     bad: Option<io::Error>,
 }
 
-/// What became of a region.
+/// The result of emptying a region.
 enum Emptied {
     Free,
     Retired,
@@ -168,7 +168,7 @@ impl Reclaimer {
         self.inner.regions.free() < self.inner.free_wanted()
     }
 
-    /// The region to empty: one in which everything is dead if it may go, else the oldest.
+    /// The region to empty: one whose records have all expired, if it may be emptied early, else the oldest.
     fn choose(&self) -> Option<usize> {
         let inner = &self.inner;
         let now = inner.settle();
@@ -183,12 +183,12 @@ impl Reclaimer {
             (Some((dead, _)), _) => dead,
             (None, State::Closed) => oldest,
             (None, State::Written) => {
-                // Its trailer waits for a sync.
+                // Its trailer is waiting for a sync.
                 inner.log.queue.ask_sync();
                 return None;
             }
             (None, State::Open) => {
-                // A region that fills slowly is the oldest by now. It has to be written before it can go.
+                // A slowly filling region has become the oldest. It has to be written before it can be emptied.
                 (0..GROUPS).filter(|group| self.is_open(*group, oldest)).for_each(|group| inner.log.rotate(group, now));
                 return None;
             }
@@ -219,7 +219,7 @@ impl Reclaimer {
                 count(&self.inner.counters.io_errors, 1);
                 self.inner.regions.get(region).set_state(State::Closed);
                 if self.inner.regions.free() <= RESERVE {
-                    // Writers would wait for room that does not come.
+                    // Otherwise writers would wait for room that never comes.
                     self.inner.log.queue.turn_off(&error);
                 }
                 self.inner.reclaim.pause();
@@ -250,12 +250,12 @@ impl Reclaimer {
             block_on(inner.log.queue.wait(Goal::Durable(number))).map_err(io::Error::other)?;
         }
         let ended = match victim.bad.take() {
-            // A write of the superblocks failed after it was noted in them: some of them may say so already.
+            // The region is marked as retired, but writing the superblocks failed: some of them may already say so.
             error if inner.devices.is_retired(region) => {
                 retire(&inner, region, error.unwrap_or_else(|| Errno::IO.into()))?
             }
             Some(error) if victim.is_bad(&inner) => retire(&inner, region, error)?,
-            // It can be read again: so it is emptied later.
+            // The region can be read again, so it will be emptied later.
             Some(error) => return Err(error),
             None => match wipe(&inner, region).or_else(|_| wipe(&inner, region)) {
                 Ok(()) => {
@@ -266,7 +266,7 @@ impl Reclaimer {
                 Err(error) => retire(&inner, region, error)?,
             },
         };
-        // Only now, when no restart can find these records any more: until then whoever deletes one leaves a tombstone.
+        // Only now, when no restart can find these records any more. A delete before this point writes a tombstone.
         for record in left {
             self.let_go(&mut victim, record);
         }
@@ -280,8 +280,8 @@ impl Reclaimer {
         Ok(ended)
     }
 
-    /// Carries forward what is wanted of a region's records, which come last first. Tells the records that the index still
-    /// means, and the number of the last append.
+    /// Carries forward the records of a region that are worth it; `records` come last first. Returns the other
+    /// records that index entries still point to, and the number of the last append.
     fn carry_wanted<'l>(
         &mut self,
         victim: &mut Victim,
@@ -289,7 +289,7 @@ impl Reclaimer {
     ) -> (Vec<&'l Listed>, Option<u64>) {
         let inner = Arc::clone(&self.inner);
         let (mut left, mut last_carried) = (Vec::new(), None);
-        // Of several versions only the last is meant, whatever becomes of it: of a key, or of keys that share an entry.
+        // Of several versions of an identity the index entry points only to the last, whether or not that is carried.
         let mut met = HashSet::new();
         for record in records.filter(|record| !record.is_tombstone) {
             let block = victim.block(&inner, record);
@@ -316,7 +316,7 @@ impl Reclaimer {
         victim.view(&self.inner, record).and_then(|view| self.carry(base, block, view))
     }
 
-    /// Takes a record out of the index if it is still what the index means.
+    /// Removes a record's index entry if it still points to the record.
     fn let_go(&self, victim: &mut Victim, record: &Listed) {
         let inner = &self.inner;
         let (base, block) = (victim.base, victim.block(inner, record));
@@ -333,7 +333,7 @@ impl Reclaimer {
         }
     }
 
-    /// Carries a record forward if it is alive and still what the index means. Tells the number of the append and its bytes.
+    /// Carries a record forward if it is live and its index entry still points to it. Returns the append's number and bytes.
     fn carry(&self, base: u64, block: usize, view: View<'_>) -> Option<(u64, usize)> {
         let inner = &self.inner;
         let now = inner.clock.now();
@@ -361,7 +361,7 @@ impl Reclaimer {
         Some((appended.number, draft.len()))
     }
 
-    /// Takes a record out of the index if it is still what the index means, and tells who observes.
+    /// Removes a record's index entry if it still points to the record, and tells the observer.
     fn evict(&self, base: u64, block: usize, view: View<'_>) {
         let inner = &self.inner;
         let now = inner.clock.now();
@@ -387,8 +387,7 @@ impl Reclaimer {
         }
     }
 
-    /// Takes every entry out of the index that still points into the region: those of records that a damaged region does
-    /// not list.
+    /// Removes every index entry that still points into the region: those of records that a damaged region does not list.
     fn sweep(&self, region: usize) {
         let inner = &self.inner;
         for shard in inner.shards() {
@@ -405,7 +404,7 @@ impl Victim {
         inner.regions.block_at(self.region, record.offset as usize)
     }
 
-    /// Its records, as far as they can be made out.
+    /// Its records, as far as they can be recognised.
     fn list(&mut self, inner: &Inner) -> Option<Listing> {
         let (hash, entry) = (inner.devices.key_hash(), inner.regions.get(self.region));
         let used = match survey(&inner.devices, self.region) {
@@ -432,7 +431,7 @@ impl Victim {
         listing.map_err(|error| self.bad.get_or_insert(error).kind()).ok()
     }
 
-    /// A record, if it is sound and can be read.
+    /// A record, if it can be read and is sound.
     fn view(&mut self, inner: &Inner, record: &Listed) -> Option<View<'_>> {
         let salt = Salt { key: self.salt, offset: record.offset };
         let start = record.offset as usize;
@@ -444,7 +443,7 @@ impl Victim {
         view
     }
 
-    /// Reads that part of the region, as far as it can be read.
+    /// Reads a part of the region, as far as it can be read.
     fn read(&mut self, inner: &Inner, part: Range<usize>) {
         let (device, start) = inner.devices.place(self.region);
         let media = inner.devices.media(device);
@@ -467,15 +466,15 @@ impl Victim {
         }
     }
 
-    /// Whether blocks of it still cannot be read.
+    /// Whether some of its blocks still cannot be read.
     fn is_bad(&self, inner: &Inner) -> bool {
         let found = salvage::read(&inner.devices, self.region, 0..inner.devices.region_bytes());
         found.map_or(true, |found| found.lost > 0)
     }
 }
 
-/// Has this thread stand back behind those that answer requests: a region's records keep it busy for a millisecond. Writes
-/// that wait for room leave it the processor.
+/// Lowers this thread's priority below that of workers: one region keeps it busy for a millisecond. Writers that wait for
+/// room use no CPU, so the reclaimer still gets it then.
 fn give_way() {
     let thread = rustix::thread::gettid();
     let lowered = getpriority_process(Some(thread)).and_then(|nice| setpriority_process(Some(thread), nice + NICE));
@@ -484,7 +483,7 @@ fn give_way() {
     }
 }
 
-/// Zeroes header and trailer of a region, so that nothing takes it for one in use. Its records can be read until it is used
+/// Zeroes header and trailer of a region, so that a restart takes it for free. Its records can be read until it is used
 /// again. Not synced.
 fn wipe(inner: &Inner, region: usize) -> io::Result<()> {
     let (device, start) = inner.devices.place(region);
@@ -499,11 +498,11 @@ fn wipe(inner: &Inner, region: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a region with a bad block out of use: the superblocks say so from now on. Its ends are zeroed too, as far as that can
-/// be done.
+/// Takes a region with a bad block out of use and records that in the superblocks. Also zeroes its ends, as far as they can be
+/// written.
 ///
 /// # Errors
-/// If it is the device that fails, not a block of it: then the region stays what it is.
+/// If the whole device fails, not a block of it: the region then stays in use.
 fn retire(inner: &Inner, region: usize, error: io::Error) -> io::Result<Emptied> {
     let (device, start) = inner.devices.place(region);
     if !inner.devices.is_readable(device) {

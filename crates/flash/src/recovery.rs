@@ -1,9 +1,9 @@
-//! Bringing the index back: from the snapshot of a clean stop, else from the footers of all regions.
+//! Recovery of the index: from the snapshot of a clean stop, else from the footers of all regions.
 //!
-//! Regions are taken newest first and the records of each last first, so that the first record met of a key is its newest:
-//! what the index has already is not looked at again. Tombstones have entries too while this goes on, which keep everything
-//! older out. When the index may not grow any more, what is left is older than all it has, and stays out. Devices are read by
-//! all threads at once; each thread then enters the records of the shards that are its own, so that no lock is waited for.
+//! Regions are taken newest first, and the records of each last first, so the first record met of an identity is its newest and
+//! later ones are skipped. During recovery tombstones have entries too, which keep older records out. When the index may not
+//! grow any more, all remaining records are older than those it has, and are left out. All threads read devices in parallel;
+//! then each enters the records of its own shards, so that no thread waits for a lock.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use crate::survey::{Survey, Use, survey};
 use crate::sweep::sweep;
 use crate::unreadable::{self, Unreadable};
 
-/// How often progress is told.
+/// How often progress is logged.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Fills the index, the table of regions and the list of free ones.
@@ -39,7 +39,7 @@ pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     } else {
         bring_back(inner)?;
     }
-    // What the next start must know whatever becomes of this run: that no snapshot fits, and where its CAS values begin.
+    // Written before anything else, for the next start: no snapshot is valid, and CAS values begin above this floor.
     let sequence_floor = inner.log.sequence.next_floor();
     let state = TierState { clean_stop: 0, sequence_floor, ..inner.devices.state() };
     let saved = inner.devices.save(&state);
@@ -115,7 +115,7 @@ fn in_parallel(inner: &Inner, count: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-/// Looks at all regions; puts the free ones on their list. Tells those in use, and those of which both ends cannot be read.
+/// Surveys all regions and puts the free ones on the free list. Returns those in use, and those with both ends unreadable.
 fn survey_all(inner: &Inner) -> (Vec<(usize, Use)>, Vec<Unreadable>) {
     let flushed_below = inner.devices.state().flushed_below;
     let surveys: Vec<Mutex<Option<io::Result<Survey>>>> = (0..inner.regions.len()).map(|_| Mutex::default()).collect();
@@ -172,9 +172,9 @@ fn list_all(inner: &Inner, batch: &[(usize, Use)]) -> Vec<(usize, Listing)> {
     listings
 }
 
-/// What is known while records are entered.
+/// State while records are entered.
 struct Entering {
-    /// Shards that had no room for a record: nothing that is older may be entered either, lest it pass for the newest.
+    /// Shards that had no room for a record: no older record may be entered, or it would pass for the newest of its key.
     full: Vec<AtomicBool>,
     /// Records that were left out.
     left_out: AtomicU64,
@@ -185,7 +185,7 @@ impl Entering {
         Self { full: (0..shards).map(|_| AtomicBool::new(false)).collect(), left_out: AtomicU64::new(0) }
     }
 
-    /// All is entered: tombstones have done their work.
+    /// All records are entered: removes the tombstones.
     fn end(self, inner: &Inner) {
         let shards: Vec<_> = inner.shards().collect();
         in_parallel(inner, shards.len(), |number| {
@@ -198,7 +198,7 @@ impl Entering {
     }
 }
 
-/// Enters the records of a batch into the index, each thread those of its own shards.
+/// Enters the records of a batch into the index; each thread handles its own shards.
 fn enter_all(inner: &Inner, listings: &[(usize, Listing)], entering: &Entering) {
     let threads = threads(inner).min(inner.shard_count());
     in_parallel(inner, threads, |thread| {

@@ -1,4 +1,4 @@
-//! The table of regions: what each holds, and where in its blocks records begin.
+//! The table of regions: the state of each, and where in its blocks records begin.
 //!
 //! ```text
 //!            begin        seal          records written         trailer written
@@ -8,11 +8,11 @@
 //!    └───────────────┴──────────────┴───────────────────────┴────────────────── reclaiming ──▶ retired
 //!                                                                                 block bad
 //!
-//! A trailer that a failed sync leaves in doubt takes its region back from closed to written.
+//! If the sync after its trailer fails, a region goes back from closed to written.
 //! ```
 //!
-//! A region's sequence number is set before anything of its new use is visible and to 0 when it is free; whoever read from a
-//! device compares it afterwards.
+//! A region's sequence number is set before anything of its new use is visible, and is 0 while it is free; a reader compares
+//! it after reading from a device.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use crate::buffer::Buffer;
 use crate::format::BLOCK;
 use crate::format::footer::{Span, Summary};
 
-/// What a region is doing.
+/// The state of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
     Free,
     Open,
     Sealed,
-    /// Its records are written; footer and trailer wait for a sync.
+    /// Its records are written; footer and trailer wait for a sync to follow them.
     Written,
     Closed,
     Reclaiming,
-    /// A device cannot read or write it: it is in no use, for good.
+    /// A device cannot read or write it: out of use for good.
     Retired,
 }
 
@@ -79,7 +79,7 @@ impl Region {
         self.state.store(state as u8, Ordering::Release);
     }
 
-    /// Goes from one state to another if it is in the first.
+    /// Changes the state from `from` to `to`; false if it was another.
     pub(crate) fn change_state(&self, from: State, to: State) -> bool {
         self.state.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -94,8 +94,7 @@ impl Region {
         self.base.load(Ordering::Relaxed)
     }
 
-    /// What the checksums of its records are salted with. Of the use that a sequence number read before names, if that is
-    /// still its number afterwards.
+    /// The salt of its records' checksums. It belongs to the sequence number read before, if the number is the same afterwards.
     pub(crate) fn salt(&self) -> u64 {
         self.salt.load(Ordering::Acquire)
     }
@@ -146,7 +145,7 @@ impl Region {
         self.records.store(records, Ordering::Relaxed);
     }
 
-    /// Gives it a new use.
+    /// Begins a new use.
     pub(crate) fn begin(&self, sequence: u64, base: u64, salt: u64, state: State) {
         self.base.store(base, Ordering::Relaxed);
         self.salt.store(salt, Ordering::Relaxed);
@@ -173,17 +172,17 @@ impl Region {
 const NONE: u16 = u16::MAX;
 /// Bits of the offset of a block's first record.
 const OFFSET: u16 = BLOCK as u16 - 1;
-/// No two records that begin in the block are of one identity. Snapshots of builds that did not know it have 0 there.
+/// All records that begin in the block have different identities. Snapshots of builds without this mark have 0 here.
 const DISTINCT: u16 = 1 << 15;
 
 const _: () = assert!(OFFSET | DISTINCT != NONE);
 
-/// What is known of the records that begin in a block.
+/// The records that begin in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begins {
-    /// Offset in the region of the first.
+    /// Offset of the first one in the region.
     pub(crate) first: usize,
-    /// No two of them are of one identity: what has a key's record here has the newest.
+    /// All of them have different identities: a key's record found here is its newest in the block.
     pub(crate) distinct: bool,
 }
 
@@ -192,22 +191,22 @@ pub(crate) struct Begins {
 pub(crate) struct Regions {
     regions: Box<[Region]>,
     blocks_per_region: usize,
-    /// For each block the offset in it at which the first record begins that begins in it, and [`DISTINCT`].
+    /// For each block, the offset of the first record that begins in it, and [`DISTINCT`].
     firsts: Box<[AtomicU16]>,
     /// Free regions; taken from the front. Held for a push or a pop.
     free: Mutex<VecDeque<u32>>,
     /// The sequence number of the next region to be begun.
     next_sequence: AtomicU64,
-    /// Regions in no use any more.
+    /// Number of retired regions.
     retired: AtomicUsize,
     /// Regions emptied to make room.
     emptied: AtomicU64,
-    /// No region in use has a lower sequence number. It lags behind.
+    /// A lower bound of the sequence numbers of regions in use. May lag behind.
     oldest: AtomicU64,
 }
 
 impl Regions {
-    /// A table of `count` regions in no use, none of them on the list of free ones.
+    /// A table of `count` unused regions, none of them on the free list yet.
     pub(crate) fn new(count: usize, region_bytes: usize) -> Self {
         let blocks_per_region = region_bytes / BLOCK;
         Self {
@@ -259,7 +258,7 @@ impl Regions {
         self.begins(block).map(|begins| begins.first)
     }
 
-    /// What is known of the records that begin in `block`, if any do.
+    /// The records that begin in `block`, if any do.
     #[inline]
     pub(crate) fn begins(&self, block: usize) -> Option<Begins> {
         match self.firsts[block].load(Ordering::Acquire) {
@@ -271,8 +270,8 @@ impl Regions {
         }
     }
 
-    /// Notes that a record begins at an offset of a region. `repeats`: one of its identity that was noted before may begin in
-    /// the same block.
+    /// Notes that a record begins at an offset of a region. `repeats`: an earlier record of the same identity may begin in the
+    /// same block.
     pub(crate) fn note_record(&self, region: usize, offset: usize, repeats: bool) {
         let known = &self.firsts[self.block_at(region, offset)];
         let distinct = if repeats { 0 } else { DISTINCT };
@@ -295,7 +294,7 @@ impl Regions {
             .for_each(|first| first.store(NONE, Ordering::Relaxed));
     }
 
-    /// The table of where records begin, for a snapshot, in its own terms.
+    /// The raw table of where records begin, for a snapshot.
     pub(crate) fn firsts(&self) -> &[AtomicU16] {
         &self.firsts
     }
@@ -309,7 +308,7 @@ impl Regions {
         free.pop_front().map(|region| region as usize)
     }
 
-    /// Puts a region on the list of free ones, unless it is retired.
+    /// Puts a region on the free list, unless it is retired.
     pub(crate) fn give_back(&self, region: usize) {
         if self.get(region).state() != State::Retired {
             self.free.lock().push_back(region as u32);
@@ -335,12 +334,12 @@ impl Regions {
 
     /// Ends the use of a region that was emptied to make room.
     pub(crate) fn end_emptied(&self, region: usize) {
-        // Before: a walk that sees that the region is gone sees that one more was emptied.
+        // Counted first, so that a walk that finds the region gone also sees the higher count.
         self.emptied.fetch_add(1, Ordering::Release);
         self.get(region).end();
     }
 
-    /// The same for one that is retired.
+    /// Ends the use of a region that is retired.
     pub(crate) fn end_retired(&self, region: usize) {
         self.emptied.fetch_add(1, Ordering::Release);
         self.retire(region);
@@ -361,13 +360,13 @@ impl Regions {
         self.next_sequence.load(Ordering::Relaxed)
     }
 
-    /// A number that no region in use has a lower sequence number than.
+    /// A lower bound of the sequence numbers of regions in use.
     #[inline]
     pub(crate) fn oldest(&self) -> u64 {
         self.oldest.load(Ordering::Relaxed)
     }
 
-    /// No region in use has a sequence number below `sequence`.
+    /// Notes that no region in use has a sequence number below `sequence`.
     pub(crate) fn note_oldest(&self, sequence: u64) {
         self.oldest.fetch_max(sequence, Ordering::Relaxed);
     }

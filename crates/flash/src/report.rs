@@ -1,4 +1,4 @@
-//! What the engine says of itself in numbers.
+//! The engine's metrics and statistics.
 
 use std::sync::atomic::Ordering;
 

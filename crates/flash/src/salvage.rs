@@ -1,4 +1,4 @@
-//! Reading regions from devices that have bad blocks: what can be read, and zeros for the rest.
+//! Reads regions from devices with bad blocks: the readable blocks, and zeros for the rest.
 
 use std::io;
 use std::ops::Range;
@@ -7,10 +7,10 @@ use crate::devices::Devices;
 use crate::format::BLOCK;
 use crate::io::Aligned;
 
-/// Reads of one region that may fail before the rest is given up: a device tries each bad block for seconds.
+/// Failed reads after which the rest of a region is abandoned: a device may retry each bad block for seconds.
 const FAILURES_MAX: u32 = 64;
 
-/// What was read of a region.
+/// The bytes read from a region.
 pub(crate) struct Salvaged {
     pub(crate) bytes: Aligned,
     /// Bytes that could not be read; they are zeros.
@@ -37,7 +37,7 @@ pub(crate) fn read(devices: &Devices, region: usize, part: Range<usize>) -> io::
             continue;
         }
         failures += 1;
-        // What a read that failed left in the buffer means nothing.
+        // A failed read leaves arbitrary bytes in the buffer.
         bytes[piece.clone()].fill(0);
         if piece.len() <= BLOCK || failures > FAILURES_MAX {
             lost += piece.len();
@@ -48,7 +48,7 @@ pub(crate) fn read(devices: &Devices, region: usize, part: Range<usize>) -> io::
     if lost == part.len() { Err(error) } else { Ok(Salvaged { bytes, lost }) }
 }
 
-/// The halves of a piece, the first one last; nothing of a block.
+/// The halves of a piece, the first half last; none for a single block.
 fn halves(piece: Range<usize>) -> Vec<Range<usize>> {
     let middle = piece.start + (piece.len() / 2).next_multiple_of(BLOCK);
     if middle >= piece.end { Vec::new() } else { vec![middle..piece.end, piece.start..middle] }

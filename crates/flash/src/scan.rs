@@ -1,12 +1,11 @@
-//! Reading a region record by record, where no footer tells what is in it.
+//! Reads a region record by record when it has no footer.
 //!
-//! Records follow each other without padding, so a damaged one hides where the next begins. What follows it counts all the
-//! same: deletes and overwrites behind a lost block must not be undone by it. So the next sound record is looked for, byte by
-//! byte. It is one if its checksum says so, which is salted with its place and with a key that clients do not know; what a
-//! client wrote as a part of a value does not pass.
+//! Records are packed, so a damaged one hides where the next begins. The records behind it matter all the same: deletes and
+//! overwrites behind a lost block must not be undone. So the scan searches byte by byte for the next sound record. Its checksum
+//! is salted with its offset and with a key that clients do not know, so a part of a client's value does not pass for one.
 //!
-//! Only what looks like a record is hashed, and only so many bytes in all: values made to look like records must not hold up
-//! a start.
+//! Only candidates that look like a record are hashed, up to a budget of bytes: values made to look like records must not
+//! delay a start.
 
 use moneta_store::{Key, KeyHash};
 
@@ -22,19 +21,19 @@ mod check;
 #[cfg(feature = "testing")]
 pub use check::check_region;
 
-/// Bytes that may be hashed to find what follows a damaged record, in times of the region's bytes.
+/// Bytes that may be hashed to find the record behind a damaged one, as a multiple of the region's bytes.
 const SCAN_BUDGET: u64 = 64;
-/// The same of what looks like a record but has nothing behind it that does.
+/// The same for candidates that are not followed by another candidate.
 const LONELY_BUDGET: u64 = 16;
-/// The same for putting right one flipped bit.
+/// The same for repairing one flipped bit.
 const REPAIR_BUDGET: u64 = 16;
-/// What looks like a record and is hashed to find out of which use a region is.
+/// Candidates that are hashed to identify the use of a region.
 const IDENTIFY_MAX: usize = 64;
-/// Uses of which one record that fits is proof enough.
+/// With at most this many possible uses, one matching record is proof enough.
 const IDENTIFY_SURELY: usize = 10_000;
 
-/// Lists what the records themselves say, damaged ones with the rest: nothing older may take their place. Those of a region
-/// that was being filled end where no record follows any more. `bytes` are the region's, from its start.
+/// Lists a region from its records. Damaged records are listed too, since no older version may replace them. In a region that
+/// was open, the list ends where no further record is found. `bytes` are the region's, from its start.
 pub(crate) fn from_records(bytes: &[u8], used: &Use, hash: KeyHash) -> Listing {
     let limit = used.trailer.map_or(bytes.len(), |trailer| (trailer.records_end as usize).min(bytes.len()));
     let mut scan = Scan {
@@ -46,7 +45,7 @@ pub(crate) fn from_records(bytes: &[u8], used: &Use, hash: KeyHash) -> Listing {
         given_up: false,
     };
     let span = Span { begun: used.begun, ..Span::default() };
-    // It is not known how far back its records' older versions lie: as far as can be.
+    // How far back older versions lie is unknown: assume the farthest.
     let summary = Summary { behind: used.sequence.saturating_sub(1), ..Summary::EMPTY };
     let damaged = u64::from(used.trailer.is_some());
     let bytes = bytes.len() as u64;
@@ -94,7 +93,7 @@ pub(crate) fn from_records(bytes: &[u8], used: &Use, hash: KeyHash) -> Listing {
         }
         listing.damaged += 1;
         let (end, before) = next.map_or((limit, u64::MAX), |(end, sequence)| (end, sequence));
-        // What is damaged may be only the value of the record that begins here, or what follows it.
+        // The damage may be confined to the value of the record that begins here, or to what follows it.
         let head = head.filter(|head| at + head.len() <= end && head.sequence < before);
         let seen = match head.and_then(|_| View::read(&scan.bytes[at..])) {
             Some(view) => add(&mut listing, at, view),
@@ -110,8 +109,8 @@ pub(crate) fn from_records(bytes: &[u8], used: &Use, hash: KeyHash) -> Listing {
     listing
 }
 
-/// Of which of these uses a region's records are, if its ends do not tell; the sequence number and the key of the checksums.
-/// The first records are of the newest use, since a region is filled from its start.
+/// Finds which of these uses a region's records belong to, when its ends are lost: the sequence number and the checksum key.
+/// The first records belong to the newest use, since a region is filled from its start.
 pub(crate) fn identify(bytes: &[u8], sequences: &[u64], seed: u64) -> Option<(u64, u64)> {
     let mut scan = Scan { bytes, salt: 0, scan_budget: 0, lonely_budget: 0, repair_budget: 0, given_up: false };
     let salts: Vec<(u64, u64)> = sequences
@@ -143,13 +142,13 @@ pub(crate) fn identify(bytes: &[u8], sequences: &[u64], seed: u64) -> Option<(u6
 }
 
 struct Scan<'b> {
-    /// The region, up to where its records end, if that is known.
+    /// The region's bytes, up to the end of its records if that is known.
     bytes: &'b [u8],
     salt: u64,
     scan_budget: u64,
     lonely_budget: u64,
     repair_budget: u64,
-    /// Something was not looked at, as too much had been hashed already.
+    /// The budget ran out before all candidates were hashed.
     given_up: bool,
 }
 
@@ -160,7 +159,7 @@ impl<'b> Scan<'b> {
         (view.is_whole() && view.is_sound(Salt { key: self.salt, offset: at as u32 })).then_some(view)
     }
 
-    /// The record behind one with that header, if it is sound and newer: then only a value is damaged.
+    /// The record directly behind one with that header, if it is sound and newer: then only the first one's value is damaged.
     fn directly_behind(&self, at: usize, header: &Header) -> Option<(usize, u64)> {
         let next = at + header.len();
         let sequence = self.sound(next)?.header.sequence;
@@ -185,11 +184,11 @@ impl<'b> Scan<'b> {
         None
     }
 
-    /// The header at an offset, if it may be that of a whole record that is newer than `after`.
+    /// The header at an offset, if it can be that of a whole record newer than `after`.
     #[inline]
     fn plausible(&self, at: usize, after: u64) -> Option<Header> {
         let bytes = self.bytes.get(at..at + RECORD_HEADER)?;
-        // Most places fail here already, zeros all of them.
+        // Most offsets fail here, and all zeros do.
         if bytes[14] == 0 || bytes[14] > KEY_BYTES_MAX || bytes[15] & !mark::ALL != 0 {
             return None;
         }
@@ -200,8 +199,8 @@ impl<'b> Scan<'b> {
         is_possible.then_some(header)
     }
 
-    /// Whether a record may begin at an offset behind one with that sequence number, or none be written there yet, or the
-    /// block be lost.
+    /// Whether a record behind one with that sequence number may begin at an offset, or nothing was written there yet, or the block
+    /// is lost.
     fn may_follow(&self, at: usize, after: u64) -> bool {
         match self.bytes.get(at..at + RECORD_HEADER) {
             None => true,
@@ -209,8 +208,7 @@ impl<'b> Scan<'b> {
         }
     }
 
-    /// A record of which one bit of header or key is flipped, put right: it is not served, but its key must be known, and
-    /// where the next one begins.
+    /// Repairs a record with one flipped bit in header or key. It is not served, but gives its key and where the next one begins.
     fn repaired(&mut self, at: usize) -> Option<Vec<u8>> {
         let rest = self.bytes.get(at..)?;
         let header_end = Header::read(rest)?.value_start().min(rest.len());
@@ -226,7 +224,7 @@ impl<'b> Scan<'b> {
         None
     }
 
-    /// The record at an offset, with other bytes at its start, if that makes it sound.
+    /// The record at an offset with its first bytes replaced by `head`, if that makes it sound.
     fn with_head(&mut self, at: usize, head: &[u8]) -> Option<Vec<u8>> {
         let header = Header::read(head)?;
         let bytes = self.bytes.get(at..at + header.len())?;

@@ -1,7 +1,7 @@
 //! Sequence numbers of records: they order versions, serve as CAS values, and tell when a record was written.
 //!
-//! A number is the Unix second shifted by 24 bits, or one more than the number before if that is not less. So numbers grow,
-//! also from one run of the node to the next, without anything being written down for it.
+//! A number is the Unix second shifted left by 24 bits, or the previous number plus one if that is greater. So numbers grow,
+//! also across restarts, without being written anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,8 +26,8 @@ impl Sequence {
         next(last.unwrap_or_else(|last| last))
     }
 
-    /// A floor for the next run of the node, should it begin in the same second as this one: above all numbers that this one
-    /// gives out before the clock is as far.
+    /// A floor for the next run of the node, in case it begins in the same second as this one: above all numbers this run gives
+    /// out before the clock reaches it.
     pub(crate) fn next_floor(&self) -> u64 {
         self.0.load(Ordering::Relaxed) + (1 << SECOND_SHIFT)
     }
@@ -38,12 +38,12 @@ impl Sequence {
     }
 }
 
-/// The second in which a number was given out, if no more than 2^24 were in any second before.
+/// The second in which a number was given out, provided that no second needed more than 2^24 numbers.
 pub(crate) fn second_of(sequence: u64) -> u32 {
     u32::try_from(sequence >> SECOND_SHIFT).unwrap_or(u32::MAX)
 }
 
-/// A floor above every number that a node which ended before `now` can have given out, whatever of it was lost.
+/// A floor above every number given out by a node that ended before `now`, even if all its records are lost.
 pub(crate) fn floor_at(now: u32) -> u64 {
     (u64::from(now) + 1) << SECOND_SHIFT
 }

@@ -1,4 +1,4 @@
-//! A shard of the index: which keys are there, and where.
+//! A shard of the index: which keys exist, and where their records are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use moneta_pages::{PAGE_BYTES, Page, PagePool};
 
 use crate::location::{Location, TAG_BITS};
 
-/// Memory of the index, which all shards share: pages up to a limit.
+/// The index's memory, shared by all shards: pages up to a limit.
 #[derive(Debug)]
 pub(crate) struct Room {
     pool: Arc<PagePool>,
@@ -17,7 +17,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Room for `bytes` in all, but at least for a page for each of `shards`.
+    /// Room for `bytes` in total, but at least one page for each of `shards`.
     pub(crate) fn new(bytes: u64, shards: usize) -> Arc<Self> {
         let pages = usize::try_from(bytes / PAGE_BYTES as u64).unwrap_or(usize::MAX).max(shards);
         Arc::new(Self { pool: PagePool::new(), left: AtomicUsize::new(pages) })
@@ -38,13 +38,13 @@ impl Room {
     }
 }
 
-/// How much an entry is worth keeping: reads of it, then the sequence number of its region. The least goes first.
+/// The rank of an entry for eviction: its hits, then the sequence number of its region. The lowest is evicted first.
 pub(crate) type Worth = (u64, u64);
 
-/// An entry that left the index for want of room.
+/// An entry evicted from the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
-    /// The bits of its key's hash that the index of a shard knows.
+    /// The bits of its key's hash that a shard's index keeps.
     pub(crate) hash: u64,
     pub(crate) location: Location,
 }
@@ -53,9 +53,9 @@ pub(crate) struct Lost {
 pub(crate) struct Shard {
     pub(crate) index: Index<TAG_BITS>,
     room: Arc<Room>,
-    /// The floor of the last flush that is known of here.
+    /// The floor of the last flush this shard has noted.
     floor: u64,
-    /// Entries that it took and that are not swept yet.
+    /// Flushed entries that are not swept yet.
     flushed: usize,
 }
 
@@ -68,19 +68,19 @@ impl Shard {
         Ok(Self::with(Index::new(room.take()?), room))
     }
 
-    /// A shard with what `index` holds, whose pages are out of `room`.
+    /// A shard over a filled index whose pages come from `room`.
     pub(crate) fn with(index: Index<TAG_BITS>, room: Arc<Room>) -> Self {
         Self { index, room, floor: 0, flushed: 0 }
     }
 
-    /// The entry under a hash. It may be another key's: of the items in the shard one in 2^36 has the same bits.
+    /// The entry under a hash. It may be another key's: a chance of 2^-36 for each item in the shard.
     #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<(Position, Location)> {
         self.index.find(hash, |_| true).map(|(position, payload)| (position, Location(payload)))
     }
 
-    /// Makes `location` what the index has under `hash`. Where there is no room for one more entry, those of other keys go,
-    /// the least worth first, and are told to `lost`.
+    /// Enters `location` under `hash`. Without room for one more entry, evicts entries of other keys, the lowest rank first, and
+    /// passes them to `lost`.
     pub(crate) fn put(
         &mut self,
         hash: u64,
@@ -93,7 +93,7 @@ impl Shard {
             return;
         }
         if !self.make_room() {
-            // At the limit buckets are kept from filling up: an insert into a full index is slow.
+            // At the limit, evict before buckets fill up: an insert into a full index is slow.
             self.evict(hash, &worth, &mut lost);
         }
         while self.index.insert(hash, location.0).is_err() && self.evict(hash, &worth, &mut lost) {}
@@ -104,9 +104,9 @@ impl Shard {
         self.make_room() && self.index.insert(hash, location.0).is_ok()
     }
 
-    /// Grows the index as far as it should before an insert. False at the limit of its memory.
+    /// Grows the index if its load asks for that before an insert. False at the memory limit.
     fn make_room(&mut self) -> bool {
-        // Two steps of growth an insert catch up with a burst; in the long run one in seven inserts takes one.
+        // Two steps of growth for each insert catch up with a burst; on average one insert in seven needs one.
         for _ in 0..2 {
             if !self.index.wants_growth() {
                 break;
@@ -120,7 +120,7 @@ impl Shard {
         true
     }
 
-    /// Removes the entry that is worth least of those where one under `hash` would be. False if there is none.
+    /// Evicts the lowest-ranked entry of the buckets that `hash` maps to. False if they are empty.
     fn evict(&mut self, hash: u64, worth: impl Fn(Location) -> Worth, mut lost: impl FnMut(Lost)) -> bool {
         let rivals = self.index.rivals(hash).map(|(position, payload)| (position, Location(payload)));
         let Some((position, location)) = rivals.min_by_key(|(_, location)| worth(*location)) else { return false };
@@ -129,8 +129,8 @@ impl Shard {
         true
     }
 
-    /// Gives a page back if that leaves the index sparse no more. False if it does not do that now. Entries for which there is
-    /// no room in less memory go, and are told to `lost`.
+    /// Gives a page back if the index is sparse. False if it does not do that now. Entries that no longer fit are evicted and
+    /// passed to `lost`.
     pub(crate) fn shrink(&mut self, mut lost: impl FnMut(Lost)) -> bool {
         let shrinks = self.index.wants_shrinking()
             && self.index.shrink(|hash, payload| lost(Lost { hash, location: Location(payload) }));
@@ -140,7 +140,7 @@ impl Shard {
         shrinks
     }
 
-    /// Takes note of the floor of the last flush: what has entries now was stored before it.
+    /// Notes the floor of the last flush: all current entries were stored before it.
     pub(crate) fn note_floor(&mut self, floor: u64) {
         if self.floor < floor {
             self.floor = floor;
@@ -148,7 +148,7 @@ impl Shard {
         }
     }
 
-    /// Takes note that no entry is left that a floor took.
+    /// Notes that no entry below a floor is left.
     pub(crate) fn note_swept(&mut self, floor: u64) {
         if self.floor <= floor {
             self.floor = floor;
@@ -156,22 +156,22 @@ impl Shard {
         }
     }
 
-    /// Whether there are entries that a flush has taken.
+    /// Whether flushed entries are left.
     pub(crate) fn has_flushed(&self) -> bool {
         self.flushed > 0
     }
 
-    /// An entry that a flush had taken is replaced.
+    /// A flushed entry was replaced.
     pub(crate) fn note_replaced(&mut self) {
         self.flushed = self.flushed.saturating_sub(1);
     }
 
-    /// Entries that a flush had taken are being swept out of the index.
+    /// Flushed entries were swept out of the index.
     pub(crate) fn note_removed(&mut self, entries: usize) {
         self.flushed = self.flushed.saturating_sub(entries);
     }
 
-    /// Items, without what the last flush noted has taken.
+    /// Items, without those that the last noted flush removed.
     pub(crate) fn items(&self) -> u64 {
         self.index.len().saturating_sub(self.flushed) as u64
     }

@@ -1,4 +1,4 @@
-//! The index as a clean stop left it, so that a start need not read footers.
+//! The snapshot of the index that a clean stop writes, so that the next start need not read footers.
 //!
 //! ```text
 //!   0  magic "MONETASN"
@@ -11,14 +11,14 @@
 //!                               key of its records' checksums u64
 //!      where records begin: u16 for each block
 //!      the index of each shard
-//!      buckets of keys that left the index for want of room: their number u64, then for each
+//!      buckets of keys evicted from the index: their number u64, then for each
 //!      hash of a key in it u64, sequence number of the newest region u64
 //!      XXH3-64 of all bytes before
 //! ```
 //!
-//! A snapshot is a file next to the first device's. It counts only together with superblocks that name it, and is named no
-//! more before the first request is served: a node that dies later finds none and reads footers. One of an earlier version is
-//! not taken.
+//! A snapshot is a file next to the first device's. It is valid only while the superblocks name it, and they stop naming it
+//! before the first request is served: after a crash the next start finds none and reads footers. Snapshots of earlier
+//! versions are ignored.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -43,7 +43,7 @@ const REGION_BYTES: usize = 80;
 /// Bytes moved between file and memory at once.
 const IO_BYTES: usize = 1 << 20;
 
-/// Loads the snapshot that the superblocks name. False, with nothing changed, if there is none or it does not fit.
+/// Loads the snapshot that the superblocks name. False, with nothing changed, if there is none or it does not match.
 pub(crate) fn load(inner: &Inner) -> bool {
     let named = inner.devices.state().clean_stop;
     let Some(path) = inner.devices.snapshot_path().filter(|_| named != 0) else { return false };
@@ -66,7 +66,7 @@ pub(crate) fn remove(inner: &Inner) {
     }
 }
 
-/// Keeps the index where the next start finds it. For a tier at rest, with all regions written.
+/// Saves the index for the next start. The tier must be at rest, with all regions written.
 pub(crate) fn save(inner: &Inner) {
     let Some(path) = inner.devices.snapshot_path() else { return };
     let identity = inner.log.sequence.next(inner.clock.now()).max(1);

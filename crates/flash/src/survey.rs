@@ -1,7 +1,7 @@
-//! What a region's two ends say: whether it is in use, and under which sequence number.
+//! Reads a region's two ends: whether it is in use, and under which sequence number.
 //!
-//! One end is enough. They are written without a sync between them, over whatever an earlier use of the room left; so at a
-//! restart each may be of another use, and the newer one counts.
+//! One end is enough. They are written without a sync in between, over those of an earlier use; so at a restart each may
+//! belong to another use, and the newer one counts.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::io::Aligned;
 /// What a region's first and last block say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Survey {
-    /// It is free, or of a tier that was here before.
+    /// It is free, or of an earlier tier on this device.
     Free,
     /// It is in use.
     InUse(Use),
@@ -31,19 +31,19 @@ pub(crate) struct Use {
     pub(crate) begun: u64,
     /// Its trailer, unless it was being filled when the node ended.
     pub(crate) trailer: Option<Trailer>,
-    /// One of its ends is damaged; the other knew.
+    /// One of its ends is damaged; the other was used.
     pub(crate) damaged: bool,
-    /// Blocks of it cannot be read, as far as is known.
+    /// Some of its blocks are known to be unreadable.
     pub(crate) unreadable: bool,
-    /// Both its ends are lost: what its records say is known but for their CAS values and times, so that of their keys nothing
-    /// may be served, and nothing older either.
+    /// Both its ends are lost. Its records are known except for their CAS values and times, so neither they nor older versions of
+    /// their keys may be served.
     pub(crate) headless: bool,
 }
 
-/// Looks at a region's first and last block.
+/// Reads a region's first and last block.
 ///
 /// # Errors
-/// The device's, if it cannot read one of them and the other does not tell.
+/// The device's, if one of them cannot be read and the other says nothing.
 pub(crate) fn survey(devices: &Devices, region: usize) -> io::Result<Survey> {
     let first = read_end(devices, region, 0);
     let last = read_end(devices, region, devices.region_bytes() - BLOCK);
@@ -71,7 +71,7 @@ fn read_end(devices: &Devices, region: usize, offset: usize) -> io::Result<End> 
     Ok(if end == End::Unknown { End::repair(bytes, devices.tier()) } else { end })
 }
 
-/// What two ends of a region of a tier with that seed say together.
+/// Combines the two ends of a region, of a tier with that seed.
 pub(crate) fn weigh(first: End, last: End, seed: u64) -> Survey {
     let header = match first {
         End::Header(header) => Some(header),
@@ -82,7 +82,7 @@ pub(crate) fn weigh(first: End, last: End, seed: u64) -> Survey {
         let (unreadable, headless) = (false, false);
         Survey::InUse(Use { sequence, base, salt, begun, trailer: None, damaged, unreadable, headless })
     };
-    // A stale end is what a write left that no sync had followed yet. One that says nothing was said something once.
+    // A stale end comes from a write that was not synced. An end that cannot be decoded was valid once, so it counts as damaged.
     match (header, last) {
         (Some(header), last) if last.sequence().is_none_or(|sequence| sequence < header.sequence) => {
             of_header(header, last == End::Unknown && header.version != VERSION_1)

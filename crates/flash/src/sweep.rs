@@ -1,7 +1,7 @@
-//! Taking many entries out of the index while requests use it: a few buckets at a time, each time under the shard's lock.
+//! Removes many index entries while requests use the index: a few buckets at a time, each time under the shard's lock.
 //!
-//! A flush is over when its floor is raised and written down: [`Inner::find`] shows nothing of what lies below. Its entries and
-//! regions are cleaned up afterwards, by the reclaimer, however many they are.
+//! A flush is complete when its floor is raised and written to the superblocks: [`Inner::find`] ignores entries below. The
+//! reclaimer removes these entries and frees the regions afterwards.
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -9,21 +9,21 @@ use crate::engine::Inner;
 use crate::location::Location;
 use crate::shard::{Lost, Shard};
 
-/// Classes of buckets that are swept under one lock: 128 to 256 buckets of eight entries, some ten microseconds.
+/// Classes of buckets swept under one lock: 128 to 256 buckets of eight entries, tens of microseconds.
 const STEP: usize = 128;
 
-/// What a sweep was told to do.
+/// How a sweep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Swept {
-    /// It came to the end, and so many entries went.
+    /// It is complete; the number of removed entries.
     All(u64),
     /// It was stopped.
     Stopped,
 }
 
-/// Removes the entries of a shard whose location `goes`, and gives back memory if that leaves much of it empty. Entries for
-/// which there is no room in less memory go too, and are told to `lost`. `removed` is told how many go in a step, under the lock under
-/// which they go. Stops as soon as `may_go_on` says so.
+/// Removes the entries of a shard for which `goes` is true, and gives memory back if the index is then sparse. Entries that no
+/// longer fit are evicted and passed to `lost`. `removed` gets the number removed in each step, under the same lock. Stops as
+/// soon as `may_go_on` returns false.
 pub(crate) fn sweep(
     shard: &Mutex<Shard>,
     goes: impl Fn(Location) -> bool,
@@ -49,7 +49,7 @@ pub(crate) fn sweep(
         swept += gone.len() as u64;
         removed(&mut shard, gone.len());
         gone.drain(..).for_each(|position| shard.index.remove(position));
-        // To who waits for the lock, if anybody does.
+        // Hand the lock to a waiting thread, if there is one.
         MutexGuard::unlock_fair(shard);
     }
     drop(walk);
@@ -64,14 +64,13 @@ pub(crate) fn sweep(
 }
 
 impl Inner {
-    /// Takes out of the index what flushes have taken, and frees their regions. Leaves them to a later call if `may_go_on`
-    /// says so.
+    /// Removes flushed entries from the index and frees their regions. Leaves them to a later call if `may_go_on` returns false.
     pub(crate) fn sweep_flushed(&self, may_go_on: impl Fn() -> bool) {
         let regions = self.reclaim.take_flushed();
         if regions.is_empty() {
             return;
         }
-        // Not lower than what took these regions; what a later flush takes is swept for that one.
+        // At least the floor that flushed these regions; a later flush is swept in its own turn.
         let floor = self.log.floor();
         let goes = |location: Location| self.regions.get(self.regions.region_of(location.block())).sequence() < floor;
         for shard in self.shards() {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::error::FlashError;
 
-/// How often a thread that is to end is looked at.
+/// How often to check whether a thread has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Threads that are running.
@@ -19,9 +19,9 @@ pub(crate) struct Threads(Mutex<Vec<JoinHandle<()>>>);
 pub(crate) enum Joined {
     /// All have ended.
     Ended,
-    /// That was waited for before, or none was started.
+    /// They were joined before, or none was started.
     Before,
-    /// Some have not ended in time, and run on by themselves.
+    /// Some have not ended in time and keep running detached.
     Late,
 }
 
@@ -32,12 +32,12 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits for all to end, up to `deadline`: a thread that a device holds cannot be stopped.
+    /// Waits until all have ended, or until `deadline`: a thread blocked in a device call cannot be stopped.
     pub(crate) fn join(&self, deadline: Instant) -> Joined {
         let threads = std::mem::take(&mut *self.0.lock());
         let mut joined = if threads.is_empty() { Joined::Before } else { Joined::Ended };
         for thread in threads {
-            // The last handle may go on one of these threads; it cannot wait for itself.
+            // The last handle may be dropped on one of these threads, which cannot join itself.
             if thread.thread().id() == std::thread::current().id() {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! Regions that a start finds and cannot read, so that it does not know what they hold, or not even how new that is.
+//! Regions that a start cannot read, so that their contents, or even their sequence numbers, are unknown.
 //!
-//! Anything may have been overwritten or deleted in such a region, so what is older than it is in doubt. Where its records can
-//! be read and only its ends cannot, the records tell how new they are, and of which keys: that is all that is lost. Else
-//! what is in doubt is dropped.
+//! Any key may have been overwritten or deleted in such a region, so everything older is in doubt. If only its ends are
+//! unreadable, its records give the sequence number and the keys: only those keys are lost. Otherwise everything in doubt is
+//! dropped.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,19 +15,19 @@ use crate::salvage;
 use crate::scan::identify;
 use crate::survey::Use;
 
-/// How many regions may have been begun after the newest one that can be read.
+/// Most regions that may have been begun after the newest readable one.
 const NEWER_MAX: u64 = 64;
 
-/// A region of which neither end can be read, or the only one that says something.
+/// A region with both ends unreadable, or with one unreadable and the other blank.
 pub(crate) struct Unreadable {
     pub(crate) region: usize,
     pub(crate) error: io::Error,
 }
 
-/// Finds out what regions are whose ends cannot be read, given those that can be: adds them to these, or retires them.
+/// Identifies regions with unreadable ends, given the readable ones: adds them to these, or retires them.
 ///
 /// # Errors
-/// If a quarter of all regions cannot be read: that is no matter of some bad blocks. Nothing is changed then.
+/// If a quarter of all regions cannot be read, which is more than some bad blocks. Nothing is changed then.
 pub(crate) fn settle(
     inner: &Inner,
     used: &mut Vec<(usize, Use)>,
@@ -55,25 +55,25 @@ pub(crate) fn settle(
     Ok(())
 }
 
-/// What is in a region whose ends cannot be read.
+/// The contents of a region with unreadable ends.
 enum Inside {
     Records(Use),
-    /// Nothing that counts.
+    /// Nothing that matters.
     Nothing,
-    /// Too little of it can be read to say.
+    /// Too little of it can be read to tell.
     Unknown,
 }
 
 fn look_inside(inner: &Inner, region: usize, used: &[(usize, Use)]) -> Inside {
     let taken: HashSet<u64> = used.iter().map(|(_, used)| used.sequence).collect();
     let (Some(oldest), Some(newest)) = (taken.iter().min(), taken.iter().max()) else { return Inside::Nothing };
-    // What is older than everything else can hide nothing.
+    // A region older than all others hides nothing.
     let sequences: Vec<u64> = (*oldest..=newest + NEWER_MAX).filter(|sequence| !taken.contains(sequence)).collect();
     let region_bytes = inner.devices.region_bytes();
     let Ok(found) = salvage::read(&inner.devices, region, 0..region_bytes) else { return Inside::Unknown };
     match identify(&found.bytes, &sequences, inner.devices.seed()) {
         Some((sequence, salt)) => {
-            // The CAS values of its records are lost. That of the region before it is below them.
+            // The CAS values of its records are lost; the base of the region before it is lower than all of them.
             let before = used.iter().filter(|(_, used)| used.sequence < sequence).map(|(_, used)| used.base).max();
             Inside::Records(Use {
                 sequence,
@@ -91,7 +91,7 @@ fn look_inside(inner: &Inner, region: usize, used: &[(usize, Use)]) -> Inside {
     }
 }
 
-/// Drops all that is not newer than a region that cannot be read and has at most that sequence number, and retires it.
+/// Retires an unreadable region, and drops everything not newer than `sequence`, the highest number the region can have.
 pub(crate) fn distrust(inner: &Inner, region: usize, sequence: u64, older: &[(usize, Use)]) {
     tracing::error!(
         region,
