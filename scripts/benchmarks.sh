@@ -1,15 +1,29 @@
 #!/usr/bin/env bash
-# Every comparison with memcached that docs/benchmarks.md tells of, in turn. Needs two idle cores and about half an hour.
+# The comparisons of docs/benchmarks.md. Reports go to standard output. Needs two idle cores.
 #   scripts/benchmarks.sh [speed|latency|threads|front|capacity|misses]...
-# ROUNDS (5) and SECONDS_EACH (5) set the length. Reports go to standard output.
+#       with memcached; ROUNDS (5) and SECONDS_EACH (5) set the length, half an hour for all.
+#   scripts/benchmarks.sh --base BINARY [get|set|multiget100|pipeline10|tiered-get|tiered-set|ssd-get|ssd-set]...
+#       with an older build of Moneta: CPU a request in paired rounds; the first four loads if none is named. ROUNDS (20) and
+#       SECONDS_EACH (3) set the length, about 3 minutes a load; WARMUP (1) is in seconds. DATA is the folder of SSD tiers.
+# MONETA_BIN is the build that is measured (target/release/moneta), BENCH_BIN the one whose `bench` measures it (MONETA_BIN).
 set -euo pipefail
-cd "$(dirname "$0")/.."
 
-moneta=${MONETA_BIN:-target/release/moneta}
+base=
+if [ "${1:-}" = --base ]; then
+    base=$(realpath "${2:?usage: $0 --base BINARY [LOAD]...}")
+    [ -x "$base" ] || { echo "$base is not a program" >&2; exit 1; }
+    shift 2
+fi
+moneta=${MONETA_BIN:+$(realpath "$MONETA_BIN")}
+bench=${BENCH_BIN:+$(realpath "$BENCH_BIN")}
+cd "$(dirname "$0")/.."
+moneta=${moneta:-$PWD/target/release/moneta}
 [ -x "$moneta" ] || { echo "build it first: cargo build --release -p moneta" >&2; exit 1; }
-moneta=$(realpath "$moneta")
-rounds=${ROUNDS:-5}
-seconds=${SECONDS_EACH:-5}
+bench=${bench:-$moneta}
+rounds=${ROUNDS:-${base:+20}}
+rounds=${rounds:-5}
+seconds=${SECONDS_EACH:-${base:+3}}
+seconds=${seconds:-5}
 user=$(if [ "$(id -u)" = 0 ]; then echo '-u root'; fi)
 memcached="memcached -U 0 -p {port} -t 1 -m 1024 $user"
 node="$moneta serve -p {port} -t 1 -m 1024 --admin off"
@@ -17,7 +31,7 @@ node="$moneta serve -p {port} -t 1 -m 1024 --admin off"
 compare() {
     echo
     echo "### moneta bench compare $*"
-    "$moneta" bench compare --quiet "$@"
+    "$bench" bench compare --quiet "$@"
 }
 
 load() {
@@ -91,4 +105,54 @@ misses() {
     replay 16 profile --profile twitter-19 --keys 500000 --ttl-scale 0.01 "${timed[@]}"
 }
 
+# The loads that compare two builds. RAM alone where no --flash is named.
+declare -A build_load=(
+    [get]="--keys 300000 --value-size 100"
+    [set]="--keys 300000 --value-size 100 --mix set"
+    [multiget100]="--keys 300000 --value-size 100 --multiget 100"
+    [pipeline10]="--keys 300000 --value-size 100 --pipeline 10"
+    [tiered-get]="--keys 300000 --value-size 100"
+    [tiered-set]="--keys 300000 --value-size 100 --mix set"
+    [ssd-get]="--keys 300000 --value-size 1000"
+    [ssd-set]="--keys 300000 --value-size 1000 --mix set"
+)
+
+# build_command BINARY LOAD FOLDER: the node of a load. Each build has a tier of its own, so neither reads the other's format.
+build_command() {
+    local binary=$1 name=$2 tier=$3
+    case $name in
+    tiered-*) echo "$binary serve -p {port} -t 1 -m 256 --admin off --flash $tier:1g" ;;
+    ssd-*) echo "$binary serve -p {port} -t 1 --admin off --flash $tier:1g --l1 none" ;;
+    *) echo "$binary serve -p {port} -t 1 -m 1024 --admin off" ;;
+    esac
+}
+
+builds() {
+    local name folder
+    folder=$(mktemp -d -p "${DATA:-${TMPDIR:-/tmp}}")
+    # shellcheck disable=SC2064 # the folder of now
+    trap "rm -rf '$folder'" EXIT
+    mkdir "$folder/base" "$folder/new"
+    for name in "$@"; do
+        [ -n "${build_load[$name]:-}" ] || { echo "no load named $name" >&2; exit 2; }
+    done
+    for name in "$@"; do
+        # shellcheck disable=SC2086 # the words of an option
+        compare --a "$(build_command "$base" "$name" "$folder/base")" --b "$(build_command "$moneta" "$name" "$folder/new")" \
+            --name-a base --name-b new --rounds "$rounds" --duration "$seconds" --warmup "${WARMUP:-1}" --key-size 30 \
+            --connections 50 --fill ${build_load[$name]} | tee "$folder/report"
+        # The line of the table is: name, base, new, B/A, range, median of the pairs, interval, unit.
+        awk -v name="$name" '/^server CPU per request/ {
+            printf "%-12s %8.3f -> %8.3f µs  %s  95 %%: %s\n", name, $5, $6, $9, $10 }' "$folder/report" >>"$folder/summary"
+    done
+    echo
+    echo "### server CPU per request, base -> new (medians of $rounds rounds), median ratio of the paired rounds, its 95 % interval"
+    cat "$folder/summary"
+}
+
+if [ -n "$base" ]; then
+    if [ $# -eq 0 ]; then set -- get set multiget100 pipeline10; fi
+    builds "$@"
+    exit
+fi
 for part in "${@:-speed}"; do "$part"; done

@@ -1,5 +1,6 @@
 //! Two servers in turn on the same load: A B A B …, so that what drifts on the machine touches both alike.
 
+mod pairs;
 mod summary;
 
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use pairs::Paired;
 pub use summary::{Comparison, Metric};
 
 use crate::affinity::pin_this_thread;

@@ -1,7 +1,8 @@
-//! The runs of both servers put side by side: medians, their ratio, and how far the rounds' ratios lie apart.
+//! The runs of both servers put side by side: medians, their ratio, and the ratios of the rounds.
 
 use serde::Serialize;
 
+use super::pairs::Paired;
 use super::{Run, Side};
 use crate::table::{Table, figure, median};
 
@@ -18,6 +19,8 @@ pub struct Metric {
     pub ratio: Option<f64>,
     /// The least and the greatest ratio B/A of a single round.
     pub spread: Option<[f64; 2]>,
+    /// The ratios B/A of the rounds, as pairs; none when A's was 0 in all of them.
+    pub paired: Option<Paired>,
 }
 
 /// The result of a comparison.
@@ -48,20 +51,30 @@ impl Comparison {
     /// The comparison as a table.
     pub fn render(&self) -> String {
         let [a, b] = &self.names;
-        let mut table = Table::new(["", a.as_str(), b.as_str(), "B/A", "rounds", "unit"]);
+        let mut table = Table::new(["", a.as_str(), b.as_str(), "B/A", "rounds", "paired", "95 %", "unit"]);
         for metric in &self.metrics {
-            let ratio = metric.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
-            let spread = metric.spread.map_or("-".to_owned(), |[least, most]| format!("{least:.3}..{most:.3}"));
+            let ratio = one(metric.ratio);
+            let spread = range(metric.spread);
+            let paired = one(metric.paired.as_ref().map(|paired| paired.median));
+            let interval = range(metric.paired.as_ref().and_then(|paired| paired.interval));
             let [a, b] = metric.medians.map(figure);
-            table.row([metric.name.to_owned(), a, b, ratio, spread, metric.unit.to_owned()]);
+            table.row([metric.name.to_owned(), a, b, ratio, spread, paired, interval, metric.unit.to_owned()]);
         }
         let rounds = self.runs.iter().map(|run| run.round).max().unwrap_or(0);
         let peak = self.peak.map(|peak| format!("peak rate of A: {} requests/s\n", figure(peak))).unwrap_or_default();
         format!(
-            "A = {a}, B = {b}; medians of {rounds} rounds, B/A of the medians, range of the rounds' B/A\n{peak}{}",
+            "A = {a}, B = {b}; medians of {rounds} rounds, B/A of the medians, range of the rounds' B/A, their median and its interval\n{peak}{}",
             table.render()
         )
     }
+}
+
+fn one(ratio: Option<f64>) -> String {
+    ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"))
+}
+
+fn range(ratios: Option<[f64; 2]>) -> String {
+    ratios.map_or("-".to_owned(), |[least, most]| format!("{least:.3}..{most:.3}"))
 }
 
 fn metric(name: &'static str, unit: &'static str, runs: &[Run]) -> Option<Metric> {
@@ -80,6 +93,7 @@ fn metric(name: &'static str, unit: &'static str, runs: &[Run]) -> Option<Metric
         medians,
         ratio: (medians[0] != 0.0).then(|| medians[1] / medians[0]),
         spread: least.zip(most).map(|(least, most)| [least, most]),
+        paired: Paired::new(ratios),
     })
 }
 
