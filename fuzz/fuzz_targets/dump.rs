@@ -12,9 +12,9 @@ use moneta_remote::wire::dump::{Line, line};
 use moneta_remote::wire::{Broken, LINE_MAX};
 use moneta_server::auth::Authenticator;
 use moneta_server::node::NodeSettings;
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Exptime, KEY_MAX, Write};
 use moneta_store::{Calls, Key, Store};
+use moneta_testkit::model::ModelStore;
 use moneta_verify::testing::keys_of_list;
 
 /// Keys of a list as they come in pieces, and how it ended.

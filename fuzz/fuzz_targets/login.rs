@@ -10,9 +10,9 @@ use libfuzzer_sys::fuzz_target;
 use moneta_server::auth::{AuthMode, Authenticator, Users};
 use moneta_server::node::NodeSettings;
 use moneta_server::session::{After, Worker};
-use moneta_store::model::ModelStore;
 use moneta_store::request::Write;
 use moneta_store::{Calls, Key, Store};
+use moneta_testkit::model::ModelStore;
 
 /// Most bytes that a session may ask of a client that has not logged in: a line and as much of a password, or a packet of SASL.
 const STRANGER_MAX: usize = 8 * 1024;

@@ -21,10 +21,10 @@ use moneta_server::auth::Authenticator;
 use moneta_server::node::NodeSettings;
 use moneta_server::session::{After, CloseReason, MAX_PARKED, Worker};
 use moneta_store::component::{self, Component, Flush, Parts, Walk};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Exptime, Retrieve};
-use moneta_store::testing::{Double, Layer, later};
 use moneta_store::{Cursor, Cx, ErrorKind, Key, Op, Pending, Step, StoreError, Visit, Walked, Walking};
+use moneta_testkit::doubles::{Double, Layer, later};
+use moneta_testkit::model::ModelStore;
 
 /// Means that the client is lost.
 const LOST: u8 = u8::MAX;

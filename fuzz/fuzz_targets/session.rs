@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::NodeSettings;
 use moneta_server::session::After;
-use moneta_store::model::ModelStore;
+use moneta_testkit::model::ModelStore;
 
 fn replies(input: &[u8], piece: usize) -> (Vec<u8>, After) {
     let worker = worker(NodeSettings::default(), Authenticator::off(), |clock| ModelStore::new(clock, ITEM_MAX));

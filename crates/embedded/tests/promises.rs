@@ -11,8 +11,8 @@ use common::{Rig, Shelf};
 use moneta_embedded::Embedded;
 use moneta_embedded::testing::{end, get, set, until};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
-use moneta_store::suite::{Restarting, SuiteConfig};
 use moneta_store::{Calls, Clock, ItemRef, Key, Lookup, Number, Store, Written};
+use moneta_testkit::suite::{Restarting, SuiteConfig};
 
 const NOW: u32 = 1_000_000_000;
 const VALUE_MAX: usize = 1000;

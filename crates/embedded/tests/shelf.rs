@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{Rig, Shelf, ShelfConfig};
 use moneta_embedded::Embedded;
 use moneta_store::Clock;
-use moneta_store::suite::{self, Options, SuiteConfig};
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn options(options: Options) -> Options {
     options.last_access_slack(u32::MAX).fetched_slack()

@@ -4,7 +4,7 @@ mod common;
 
 use common::tier;
 use moneta_flash::Durability;
-use moneta_store::suite::{self, Options};
+use moneta_testkit::suite::{self, Options};
 
 /// More than a sequence ever writes: nothing is emptied.
 const AMPLE: u64 = 2 << 30;

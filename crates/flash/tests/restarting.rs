@@ -7,8 +7,8 @@ use std::time::Duration;
 use moneta_flash::{DeviceConfig, Durability, Flash, FlashConfig, Io};
 use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
 use moneta_store::{Calls, Clock, Store};
+use moneta_testkit::suite::{self, Options, Restarting, SuiteConfig};
 use tempfile::TempDir;
 
 /// More than a sequence ever writes, with what each restart leaves unused: nothing is emptied.

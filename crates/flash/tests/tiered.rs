@@ -8,9 +8,9 @@ use common::tier;
 use moneta_flash::Flash;
 use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::testing::UnderPolicy;
 use moneta_store::{Clock, Store};
+use moneta_testkit::doubles::UnderPolicy;
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 /// More than a sequence ever writes: nothing is emptied.
 const AMPLE: u64 = 2 << 30;

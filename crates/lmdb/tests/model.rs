@@ -8,8 +8,8 @@ use common::{AMPLE, Folder, SHORT};
 use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_lmdb::{Durability, Lmdb};
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
 use moneta_store::{Calls, Clock, Store};
+use moneta_testkit::suite::{self, Options, Restarting, SuiteConfig};
 
 /// Reads are not written down.
 fn options(options: Options) -> Options {

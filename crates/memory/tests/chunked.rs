@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use moneta_layers::{Chunked, ChunkedConfig, Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::suite::{self, Options, SuiteConfig};
 use moneta_store::{Clock, KeyHash};
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn memory(limit: u64, item_max: usize, clock: &Arc<Clock>) -> Memory {
     let config = MemoryConfig { limit, item_max, evict: true, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) };

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::suite::{self, Options, SuiteConfig};
 use moneta_store::{Clock, KeyHash};
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn memory(config: SuiteConfig, clock: Arc<Clock>, shards: usize) -> Memory {
     let config = MemoryConfig {

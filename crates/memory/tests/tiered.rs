@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::Write;
-use moneta_store::suite::{self, Options, SuiteConfig};
 use moneta_store::{Calls, Clock, Key, KeyHash};
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn memory(limit: u64, item_max: usize, evict: bool, clock: &Arc<Clock>) -> Memory {
     let config = MemoryConfig { limit, item_max, evict, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) };

@@ -13,8 +13,8 @@ use moneta_flash::Flash;
 use moneta_layers::{Chunked, ChunkedConfig, Promotion, Tiered, TieredConfig};
 use moneta_remote::wire::Protocol;
 use moneta_remote::{Remote, RemoteConfig};
-use moneta_store::suite::{self, Options, SuiteConfig};
 use moneta_store::{Clock, Store};
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 const CUT: ChunkedConfig = ChunkedConfig { piece_bytes: 3000, whole_max: 2000, item_max: 100 << 10 };
 

@@ -14,8 +14,8 @@ use moneta_remote::wire::blocking::Dialogue;
 use moneta_remote::wire::{Answer, Protocol, Read, Request, Verb};
 use moneta_remote::{Address, Remote, RemoteConfig};
 use moneta_store::request::{Exptime, Retrieve, Write};
-use moneta_store::suite::{self, Options, SuiteConfig};
 use moneta_store::{Calls, Clock};
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 /// Wait for whatever takes long on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);

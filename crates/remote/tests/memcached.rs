@@ -8,8 +8,8 @@ use common::{Memcached, SEED, config, finish, wait_until};
 use moneta_remote::wire::Protocol;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write, WriteMode};
-use moneta_store::suite::{self, Operation, Options, Payload, SuiteConfig};
 use moneta_store::{Calls, Clock, Cursor, Deleted, ErrorKind, ItemRef, Key, Lookup, Number, Put, Walking, Written};
+use moneta_testkit::suite::{self, Operation, Options, Payload, SuiteConfig};
 
 const LIMITS: SuiteConfig = SuiteConfig { memory: 64 << 20, value_max: 100 << 10 };
 

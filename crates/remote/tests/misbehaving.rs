@@ -87,7 +87,7 @@ fn unreliable(mut visit: Visit, dice: &AtomicU64) {
 }
 
 fn no_client_gets_the_reply_of_another(protocol: Protocol) {
-    let dice = AtomicU64::new(moneta_store::suite::seed());
+    let dice = AtomicU64::new(moneta_testkit::suite::seed());
     let peer = Peer::play(Some(protocol), move |visit| unreliable(visit, &dice));
     let store = remote(RemoteConfig { connections: 2, ..impatient(&peer) });
     let (hits, errors) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -11,7 +11,7 @@ use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::Memory;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::Clock;
-use moneta_store::suite::{self, Options, SuiteConfig};
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn remote(path: &std::path::Path, item_max: usize, clock: Arc<Clock>) -> Remote {
     Remote::new(RemoteConfig { item_max, ..config(path) }, clock).expect("the configuration makes sense")

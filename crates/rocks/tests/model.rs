@@ -8,8 +8,8 @@ use common::{AMPLE, Folder, SHORT};
 use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_rocks::{Compaction, Compression, Filter, Log, Rocks};
-use moneta_store::suite::{self, Options, Restarting, SuiteConfig};
 use moneta_store::{Calls, Clock, Store};
+use moneta_testkit::suite::{self, Options, Restarting, SuiteConfig};
 
 /// Reads are not written down, and RocksDB estimates how many items it has.
 fn options(options: Options) -> Options {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings, Policy};
 use moneta_server::{ListenAddress, Listener, Server, ServerConfig};
-use moneta_store::model::ModelStore;
-use moneta_store::testing::{Double, Layer};
 use moneta_store::{Clock, Cx, Key, Op, Step, Store, Visit};
+use moneta_testkit::doubles::{Double, Layer};
+use moneta_testkit::model::ModelStore;
 use support::gate::Gate;
 use support::{Client, PATIENCE, TestServer, config, eventually, set};
 

@@ -17,9 +17,9 @@ use std::task::{Poll, Waker};
 use moneta_server::ServerConfig;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_store::model::ModelStore;
-use moneta_store::testing::{Double, Layer, later};
 use moneta_store::{Clock, Cx, Key, Op, Reactor, Reactors, Slot, Step, Store, Visit};
+use moneta_testkit::doubles::{Double, Layer, later};
+use moneta_testkit::model::ModelStore;
 use support::{TestServer, config, eventually, hit, set};
 
 /// A request on its way through the device.

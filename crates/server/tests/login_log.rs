@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use moneta_server::auth::{AuthMode, Authenticator, Users};
 use moneta_server::node::{Node, NodeSettings, Peer};
 use moneta_server::session::{Session, Worker};
-use moneta_store::model::ModelStore;
 use moneta_store::{Clock, Cx};
+use moneta_testkit::model::ModelStore;
 
 fn guarded(mode: AuthMode) -> Worker {
     let clock = Arc::new(Clock::system());

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use moneta_server::auth::{AuthMode, Authenticator, Users};
 use moneta_server::node::{Node, NodeSettings, Peer};
 use moneta_server::session::{After, Session, Worker};
-use moneta_store::model::ModelStore;
 use moneta_store::{Clock, Cx};
+use moneta_testkit::model::ModelStore;
 use support::{TestServer, config, eventually};
 
 const START: u32 = 1_000_000;

@@ -9,7 +9,7 @@ use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Server, ServerConfig};
 use moneta_store::Clock;
-use moneta_store::model::ModelStore;
+use moneta_testkit::model::ModelStore;
 use rustix::process::{Signal, getpid, kill_process};
 use support::{config, eventually};
 

@@ -9,8 +9,6 @@ pub mod change;
 pub mod component;
 mod context;
 mod error;
-#[cfg(feature = "testing")]
-pub mod model;
 pub mod offload;
 mod op;
 mod outcome;
@@ -20,10 +18,6 @@ pub mod reading;
 mod stats;
 pub mod steps;
 mod store;
-#[cfg(feature = "testing")]
-pub mod suite;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod time;
 mod walk;
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use moneta_store::change::{self, Old, Removal, Version};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
     Calls, Clock, Deleted, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lookup, Number, Put, Written,
 };
+use moneta_testkit::model::ModelStore;
 
 const NOW: u32 = 1_000_000_000;
 const VALUE_MAX: usize = 30;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared};
-use moneta_store::suite::{Restarting, SuiteConfig};
 use moneta_store::{Calls, Clock, Figure, Health, Key, StoreStats};
+use moneta_testkit::suite::{Restarting, SuiteConfig};
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 

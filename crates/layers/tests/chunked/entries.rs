@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use moneta_layers::{Chunked, ChunkedConfig};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
     Calls, Clock, Cursor, Expiry, Figure, ItemMeta, ItemRef, Key, KeyHash, Lookup, Put, Step, Store, Value, Walked,
     Written,
 };
+use moneta_testkit::model::ModelStore;
 
 use crate::slow::Slow;
 

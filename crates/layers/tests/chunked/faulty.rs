@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use moneta_store::model::ModelStore;
-use moneta_store::testing::{self, Double, Layer};
+use moneta_store::steps::read_owned;
 use moneta_store::{Cx, ErrorKind, Key, Op, Outcome, OwnedKey, OwnedOp, Step, Store, StoreError, Unseen, Visit};
+use moneta_testkit::doubles::{self, Double, Layer};
+use moneta_testkit::model::ModelStore;
 
 use crate::slow::Turns;
 
@@ -125,9 +126,9 @@ impl Faulty {
     fn read(&self, cx: &Cx, key: &Key<'_>) -> Step {
         let fails = self.manners == Manners::Hostile && fastrand::u8(..10) == 0;
         if fastrand::bool() && !fails {
-            return testing::found(&self.inner, cx, key, Op::Peek);
+            return read_owned(&self.inner, cx, key, Op::Peek);
         }
-        let look = testing::later(&self.inner, cx, key, Op::Peek);
+        let look = doubles::later(&self.inner, cx, key, Op::Peek);
         let (before, after) = (fastrand::u32(..4), fastrand::u32(..4));
         Step::Wait(Box::pin(async move {
             Turns(before).await;

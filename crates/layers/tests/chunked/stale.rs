@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use moneta_layers::{Chunked, ChunkedConfig, Promotion, Tiered, TieredConfig};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
-use moneta_store::suite::{self, SuiteConfig};
-use moneta_store::testing::{Layer, UnderPolicy};
 use moneta_store::{Calls, Clock, ItemRef, Key, KeyHash, Lookup, Policy, Step, StoreError, Written};
+use moneta_testkit::doubles::{Layer, UnderPolicy};
+use moneta_testkit::model::ModelStore;
+use moneta_testkit::suite::{self, SuiteConfig};
 
 use crate::faulty::{Faulty, Manners};
 

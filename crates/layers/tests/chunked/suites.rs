@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use moneta_layers::{Chunked, ChunkedConfig, Promotion, Tiered, TieredConfig};
-use moneta_store::model::ModelStore;
-use moneta_store::suite::{self, Options, SuiteConfig};
-use moneta_store::testing::{Layer, UnderPolicy};
 use moneta_store::{Clock, Store};
+use moneta_testkit::doubles::{Layer, UnderPolicy};
+use moneta_testkit::model::ModelStore;
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 use crate::leaky::Leaky;
 use crate::slow::Slow;

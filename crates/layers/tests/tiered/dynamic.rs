@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moneta_layers::{Promotion, Tiered, TieredConfig};
-use moneta_store::model::ModelStore;
-use moneta_store::suite::{self, Options, SuiteConfig};
 use moneta_store::{Calls, Clock, Store};
+use moneta_testkit::model::ModelStore;
+use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 use crate::leaky::Leaky;
 use crate::scripted::{Mode, START, Scripted, VALUE_MAX, get_on, key, set_on};

@@ -1,8 +1,8 @@
 //! A lower tier that fails or is off: clients learn of it, nothing old is shown, and RAM goes on.
 
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::testing::UnderPolicy;
 use moneta_store::{Calls, Deleted, ErrorKind, Number, Written};
+use moneta_testkit::doubles::UnderPolicy;
 
 use crate::scripted::{Mode, Pair, get_on, key, set_on};
 

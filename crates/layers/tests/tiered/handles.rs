@@ -3,10 +3,10 @@
 use std::sync::{Arc, Barrier};
 
 use moneta_layers::{Promotion, Tiered, TieredConfig};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Create, Exptime};
-use moneta_store::testing::{Layer, UnderPolicy};
 use moneta_store::{Calls, Clock, Number, Policy};
+use moneta_testkit::doubles::{Layer, UnderPolicy};
+use moneta_testkit::model::ModelStore;
 
 use crate::policies::finish;
 use crate::scripted::{Asked, START, VALUE_MAX, get_on, key};

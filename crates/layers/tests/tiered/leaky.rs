@@ -1,9 +1,9 @@
 //! An upper tier short of memory: it forgets items at any time, as one that evicts.
 
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Write};
-use moneta_store::testing::{Double, Layer};
 use moneta_store::{Calls, Cx, Deleted, Key, Op, Outcome, Step, Store, Visit, Written};
+use moneta_testkit::doubles::{Double, Layer};
+use moneta_testkit::model::ModelStore;
 
 /// The model, of which each call may take away what it is about, before or after.
 #[derive(Clone)]

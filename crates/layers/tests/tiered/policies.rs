@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moneta_layers::{Promotion, Tiered, TieredConfig};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Exptime, Retrieve};
-use moneta_store::testing::UnderPolicy;
 use moneta_store::{Calls, Clock, Cursor, ItemRef, Policy, Store, Walked, Walking, Written};
+use moneta_testkit::doubles::UnderPolicy;
+use moneta_testkit::model::ModelStore;
 
 use crate::leaky::Leaky;
 use crate::scripted::{Asked, Pair, START, VALUE_MAX, get_on, key, set_on};
@@ -16,7 +16,7 @@ use crate::slow::Slow;
 
 #[test]
 fn both_policies_at_once_on_the_same_keys_neither_lose_nor_tear() {
-    use moneta_store::suite::{self, Options, SuiteConfig};
+    use moneta_testkit::suite::{self, Options, SuiteConfig};
     let make = |config: SuiteConfig, clock: Arc<Clock>| {
         let model = || ModelStore::new(Arc::clone(&clock), config.value_max);
         let tiers = (Leaky::new(model(), 5), Slow::mixed(model()));

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use moneta_layers::Promotion;
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::{Calls, Clock, Deleted, ErrorKind, Written};
+use moneta_testkit::model::ModelStore;
 
 use crate::scripted::{Mode, Pair, START, Scripted, VALUE_MAX};
 

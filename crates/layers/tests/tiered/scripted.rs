@@ -7,13 +7,14 @@ use std::task::{Context, Poll, Waker};
 
 use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_store::component::{self, Flush, Walk};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::testing::{self, Double, Layer};
+use moneta_store::steps::read_owned;
 use moneta_store::{
     Calls, Clock, Cursor, Cx, Deleted, ErrorKind, Health, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Parts, Step,
     Store, StoreError, Visit, Walked, Walking, Written,
 };
+use moneta_testkit::doubles::{self, Double, Layer};
+use moneta_testkit::model::ModelStore;
 
 use crate::leaky::Leaky;
 
@@ -127,14 +128,14 @@ impl Double for Scripted {
             (Op::Holds, Mode::Failing(_)) => Step::Done(Ok(Outcome::Held(false))),
             (Op::Holds | Op::Drop | Op::NextCas, _) => self.engine.call(cx, key, op, out),
             (Op::Read(_), Mode::Late) => {
-                let (passed, read) = (self.passed(Mode::Late), testing::later(&self.engine, cx, key, op));
+                let (passed, read) = (self.passed(Mode::Late), doubles::later(&self.engine, cx, key, op));
                 Step::Wait(Box::pin(async {
                     passed.await;
                     read.await
                 }))
             }
             (Op::Read(_) | Op::Peek, Mode::Open | Mode::Late) => self.engine.call(cx, key, op, out),
-            _ => self.script(|| testing::found(&self.engine, cx, key, op)),
+            _ => self.script(|| read_owned(&self.engine, cx, key, op)),
         }
     }
 

@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use moneta_store::component::{self, Flush, Walk};
-use moneta_store::model::ModelStore;
 use moneta_store::request::Exptime;
-use moneta_store::testing::{self, Double, Layer};
+use moneta_store::steps::read_owned;
 use moneta_store::{Calls, Cursor, Cx, Key, Op, OwnedKey, Parts, Step, Store, Visit, Walked, Walking};
+use moneta_testkit::doubles::{self, Double, Layer};
+use moneta_testkit::model::ModelStore;
 
 use crate::leaky::Leaky;
 
@@ -92,9 +93,9 @@ impl Double for Slow {
         if self.is_at_once() {
             // An item may come as the outcome even so.
             let visits = fastrand::bool();
-            return if visits { self.inner.call(cx, key, op, out) } else { testing::found(&self.inner, cx, key, op) };
+            return if visits { self.inner.call(cx, key, op, out) } else { read_owned(&self.inner, cx, key, op) };
         }
-        let perform = testing::later(&self.inner, cx, key, op);
+        let perform = doubles::later(&self.inner, cx, key, op);
         let forgets = matches!(op, Op::Delete(_) | Op::Put(..));
         let mut forgetting =
             forgets.then(|| Forgetting { inner: self.inner.clone(), key: OwnedKey::of(key), armed: true });

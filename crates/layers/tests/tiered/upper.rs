@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use moneta_layers::{Promotion, Tiered, TieredConfig};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Exptime, Retrieve, WriteMode};
-use moneta_store::testing::Layer;
 use moneta_store::{Calls, Clock, Cursor, Deleted, ErrorKind, Step, Walked, Walking, Written};
+use moneta_testkit::doubles::Layer;
+use moneta_testkit::model::ModelStore;
 
 use crate::scripted::{Asked, Mode, START, Scripted, VALUE_MAX, get_on, key, set_on};
 

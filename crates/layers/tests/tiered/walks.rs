@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use moneta_layers::{Promotion, Tiered, TieredConfig};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Delete, Write};
 use moneta_store::{Calls, Clock, Cursor, ErrorKind, Store, StoreError, Walked, Walking, Written};
+use moneta_testkit::model::ModelStore;
 
 use crate::policies::finish;
 use crate::scripted::{Asked, Mode, Pair, START, VALUE_MAX, key, set_on};

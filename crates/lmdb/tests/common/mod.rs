@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_lmdb::{Lmdb, LmdbConfig};
-use moneta_store::suite::{Restarting, SuiteConfig};
 use moneta_store::{Calls, Clock};
+use moneta_testkit::suite::{Restarting, SuiteConfig};
 use tempfile::TempDir;
 
 /// More than a sequence ever writes.

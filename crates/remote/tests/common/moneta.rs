@@ -8,8 +8,8 @@ use moneta_memory::{Memory, MemoryConfig};
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Listener, RunningServer, Server, ServerConfig};
-use moneta_store::suite::SuiteConfig;
 use moneta_store::{Clock, Store};
+use moneta_testkit::suite::SuiteConfig;
 
 use super::SEED;
 

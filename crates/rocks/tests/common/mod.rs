@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use moneta_embedded::testing::wait;
 use moneta_rocks::{Rocks, RocksConfig};
-use moneta_store::suite::{Restarting, SuiteConfig};
 use moneta_store::{Calls, Clock};
+use moneta_testkit::suite::{Restarting, SuiteConfig};
 use tempfile::TempDir;
 
 /// More than a sequence ever writes.

@@ -10,10 +10,10 @@ use moneta_server::auth::Authenticator;
 use moneta_server::node::{NodeSettings, Peer};
 use moneta_server::session::{MAX_PARKED, Session, Worker};
 use moneta_store::component::Flush;
-use moneta_store::model::ModelStore;
 use moneta_store::request::Exptime;
-use moneta_store::testing::{Double, Layer, later};
 use moneta_store::{Calls, Clock, Component, Cx, ErrorKind, Key, Op, Parts, Step, Store, StoreError, Visit};
+use moneta_testkit::doubles::{Double, Layer, later};
+use moneta_testkit::model::ModelStore;
 use proptest::prelude::*;
 
 use crate::talk::{HIGH_WATER, NOW, worker_on};

@@ -6,8 +6,8 @@ use std::task::{Context, Waker};
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings, Peer};
 use moneta_server::session::{After, Session, Worker};
-use moneta_store::model::ModelStore;
 use moneta_store::{Clock, Cx, Store};
+use moneta_testkit::model::ModelStore;
 
 /// Where the test's clock stands at first.
 pub const NOW: u32 = 1_700_000_000;

@@ -5,12 +5,12 @@ use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
 
-use moneta_store::model::ModelStore;
 use moneta_store::reading::will_read;
-use moneta_store::testing::{Double, Layer, later};
 use moneta_store::{
     Calls, Cx, Figure, FlashStats, Health, ItemRef, Key, Op, Report, Step, Store, StoreStats, TierStats, Visit,
 };
+use moneta_testkit::doubles::{Double, Layer, later};
+use moneta_testkit::model::ModelStore;
 
 use super::PATIENCE;
 

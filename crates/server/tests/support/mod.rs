@@ -14,7 +14,7 @@ use moneta_server::client_memory::ClientMemory;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Admin, ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
 use moneta_store::Clock;
-use moneta_store::model::ModelStore;
+use moneta_testkit::model::ModelStore;
 
 use gate::{Gate, GatedStore};
 

@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 
-use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_item::{Deleted, Expiry, Item, ItemMeta, Number, Written, parse_number};
+use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::{Deleted, Expiry, Item, ItemMeta, Number, Written, parse_number};
 
-use crate::op::Put;
-use crate::stats::StoreStats;
-use crate::walk::Walked;
+use moneta_store::{Put, StoreStats, Walked};
 
 /// What the map holds under a key.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 //! what only several threads at once can break.
 //!
 //! What is compared, after every operation on a key and again by a peek: the outcome, the value and all of
-//! [`crate::ItemMeta`]. Four things are compared by what they promise rather than for equality:
+//! [`moneta_store::ItemMeta`]. Four things are compared by what they promise rather than for equality:
 //!
 //! - CAS values: a client's own are taken as they are; those a store picks, below 2^63, stay the same for a version and
 //!   grow from one version of a key to the next, whatever happened to it in between;
@@ -15,8 +15,8 @@
 //!   replaced; that of a store of two tiers, which is of its RAM, is not more than that. `bytes`, and index, logs and ghosts together, stay within the limit where the store has one.
 //!
 //! ```
-//! use moneta_store::model::ModelStore;
-//! use moneta_store::suite::{self, Options};
+//! use moneta_testkit::model::ModelStore;
+//! use moneta_testkit::suite::{self, Options};
 //!
 //! suite::run(|config, clock| ModelStore::new(clock, config.value_max), Options::exact().operations(200));
 //! ```
@@ -35,9 +35,8 @@ mod walking;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::store::Store;
-use crate::time::Clock;
 pub use concurrent::concurrent;
+use moneta_store::{Clock, Store};
 pub use operation::{CasChoice, Operation, Payload};
 pub use restarting::{Restarting, run_restarting};
 
@@ -49,7 +48,7 @@ const START: u32 = 1_000_000_000;
 pub struct SuiteConfig {
     /// Limit on all memory of the store, in bytes.
     pub memory: u64,
-    /// Longest value it takes, in bytes of the value alone; longer ones are [`crate::Written::TooLarge`].
+    /// Longest value it takes, in bytes of the value alone; longer ones are [`moneta_store::Written::TooLarge`].
     pub value_max: usize,
 }
 
@@ -146,7 +145,7 @@ impl Options {
     }
 
     /// How many keys share each 64-bit hash, at least 1, which is the default and means their true hashes. For a store
-    /// that takes [`crate::Key::hash`] as it comes, 3 shows that it tells keys apart by their bytes.
+    /// that takes [`moneta_store::Key::hash`] as it comes, 3 shows that it tells keys apart by their bytes.
     #[must_use]
     pub fn keys_per_hash(self, keys_per_hash: usize) -> Self {
         Self { keys_per_hash, ..self }

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_item::{Deleted, Expiry, Key, Written};
+use moneta_store::component::{Observer, RemovalCause, Removed};
+use moneta_store::{Calls, Clock, Deleted, Expiry, Key, Store, Written};
 use parking_lot::Mutex;
 
 use super::call::{Driven, Outcome};
@@ -14,11 +15,7 @@ use super::compare::Comparison;
 use super::operation::Operation;
 use super::walking::Walk;
 use super::{Mode, Options};
-use crate::calls::Calls;
-use crate::component::{Observer, RemovalCause, Removed};
 use crate::model::ModelStore;
-use crate::store::Store;
-use crate::time::Clock;
 
 /// Against hangs only: a shrink of the suite's few megabytes takes milliseconds.
 const SHRINK_MAX: Duration = Duration::from_secs(60);

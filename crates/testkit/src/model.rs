@@ -7,17 +7,11 @@ mod state;
 
 use std::sync::Arc;
 
-use moneta_item::request::Exptime;
-use moneta_item::{Item, ItemRef, Key, KeyHash, Lookup, Value};
+use moneta_store::request::Exptime;
+use moneta_store::{Item, ItemRef, Key, KeyHash, Lookup, Value};
 
-use crate::component::{self, Component, Flush, Health, Parts, Report};
-use crate::context::Cx;
-use crate::op::Op;
-use crate::outcome::{Outcome, Step};
-use crate::reactor::Reactors;
-use crate::store::{Store, Visit};
-use crate::time::Clock;
-use crate::walk::{Cursor, Walked, Walking};
+use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
+use moneta_store::{Clock, Cursor, Cx, Op, Outcome, Reactors, Step, Store, Visit, Walked, Walking};
 use parking_lot::{Mutex, MutexGuard};
 use state::{Missing, ModelItem, State};
 
@@ -62,7 +56,7 @@ impl ModelStore {
 }
 
 /// Shows a hit to its visitor, or says what kind of miss it was.
-fn answer(found: Result<crate::Item, Missing>, visitor: &mut dyn Visit) -> Step {
+fn answer(found: Result<moneta_store::Item, Missing>, visitor: &mut dyn Visit) -> Step {
     Step::ended(match found {
         Ok(item) => {
             visitor.item(&ItemRef { meta: item.meta, value: Value::whole(&item.value) });

@@ -1,7 +1,7 @@
 //! Random sequences: few keys so that operations meet, and every option often enough that they combine.
 
 use fastrand::Rng;
-use moneta_item::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
+use moneta_store::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
 
 use super::cas_book::EXPLICIT;
 use super::operation::{CasChoice, Operation, Payload};

@@ -5,14 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use moneta_item::{Deleted, Item, ItemRef, Key, Lookup, Number, Written};
+use moneta_store::{
+    Calls, Cursor, Deleted, Item, ItemRef, Key, Lookup, Number, Step, Store, StoreError, Walked, Walking, Written,
+};
 
 use super::operation::Operation;
-use crate::calls::Calls;
-use crate::error::StoreError;
-use crate::outcome::Step;
-use crate::store::Store;
-use crate::walk::{Cursor, Walked, Walking};
 
 /// What a store made of an operation on a key.
 #[derive(Debug)]
@@ -84,15 +81,15 @@ impl<S: Store> Driven<'_, S> {
             Operation::Get { request, .. } => self.look(|mut visitor| self.store.get(key, request, &mut visitor)),
             Operation::Peek { .. } => self.peek(key),
             Operation::Set { value, request, .. } => {
-                let request = moneta_item::request::Write { compare, ..*request };
+                let request = moneta_store::request::Write { compare, ..*request };
                 self.finish(self.store.set(key, &value.bytes(), &request)).map(Outcome::Written)
             }
             Operation::Delete { request, .. } => {
-                let request = moneta_item::request::Delete { compare, ..*request };
+                let request = moneta_store::request::Delete { compare, ..*request };
                 self.finish(self.store.delete(key, &request)).map(Outcome::Deleted)
             }
             Operation::Arithmetic { request, .. } => {
-                let request = moneta_item::request::Arithmetic { compare, ..*request };
+                let request = moneta_store::request::Arithmetic { compare, ..*request };
                 self.finish(self.store.arithmetic(key, &request)).map(Outcome::Number)
             }
             other => panic!("{other} is not about a key"),

@@ -1,7 +1,7 @@
 //! Makes a failing sequence short: delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
 //! Input", 2002), then plainer operations and smaller values.
 
-use moneta_item::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 
 use super::operation::{Operation, Payload};
 use super::runner::Difference;

@@ -2,13 +2,11 @@
 
 use std::collections::HashSet;
 
-use moneta_item::ItemMeta;
+use moneta_store::{Cursor, ItemMeta, Store};
 
 use super::Mode;
 use super::call::Outcome;
 use super::runner::Runner;
-use crate::store::Store;
-use crate::walk::Cursor;
 
 /// Batches after which a walk over at most some thousand keys is taken to be endless.
 const BATCHES_MAX: usize = 1_000_000;

@@ -6,8 +6,8 @@
 //! use std::sync::atomic::{AtomicU64, Ordering};
 //! use std::sync::Arc;
 //!
-//! use moneta_store::model::ModelStore;
-//! use moneta_store::testing::{Double, Layer};
+//! use moneta_testkit::model::ModelStore;
+//! use moneta_testkit::doubles::{Double, Layer};
 //! use moneta_store::{Calls, Clock, Cx, Key, Op, Step, Store, Visit};
 //!
 //! /// Counts operations.
@@ -38,16 +38,10 @@
 use std::future::Future;
 use std::ops::Deref;
 
-use moneta_item::{Key, KeyHash, OwnedKey};
+use moneta_store::{Key, KeyHash, OwnedKey};
 
-use crate::component::{Component, Health, Parts, Report};
-use crate::context::{Cx, Policy};
-use crate::error::StoreError;
-use crate::op::{Op, OwnedOp};
-use crate::outcome::{Outcome, Step};
-use crate::reactor::Reactors;
-use crate::steps;
-use crate::store::{Store, Visit};
+use moneta_store::component::{Component, Health, Parts, Report};
+use moneta_store::{Cx, Op, Outcome, OwnedOp, Policy, Reactors, Step, Store, StoreError, Visit, steps};
 
 /// What a test double does differently from the store it wraps. A double that overrides nothing is that store.
 pub trait Double: Send + Sync {

@@ -14,15 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fastrand::Rng;
-use moneta_item::request::{Arithmetic, Delete, Retrieve, Write, WriteMode};
-use moneta_item::{Deleted, Item, Key, Number, Written};
+use moneta_store::request::{Arithmetic, Delete, Retrieve, Write, WriteMode};
+use moneta_store::{Clock, Cursor, Deleted, Item, Key, Number, Store, Written};
 
 use super::call::{Driven, Outcome};
 use super::operation::{Operation, Payload};
 use super::{START, SuiteConfig};
-use crate::store::Store;
-use crate::time::Clock;
-use crate::walk::Cursor;
 
 /// Operations of each thread.
 const STEPS: u64 = 4000;
@@ -261,7 +258,7 @@ impl<'a, S: Store> Worker<'a, S> {
         let mut cursor = Cursor::default();
         let mut shown = HashSet::new();
         let mut twice = Vec::new();
-        let mut show = |item: &crate::walk::Walked<'_>| {
+        let mut show = |item: &moneta_store::Walked<'_>| {
             if item.key.starts_with(b"still ") && !shown.insert(item.key.to_vec()) {
                 twice.push(item.key.to_vec());
             }

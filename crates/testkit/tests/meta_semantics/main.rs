@@ -13,9 +13,9 @@ mod writes;
 
 use std::sync::Arc;
 
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::{Calls, Clock, Deleted, Expiry, Item, ItemRef, Key, KeyHash, Lookup, Number, Written};
+use moneta_testkit::model::ModelStore;
 
 const START: u32 = 1_000_000_000;
 const VALUE_MAX: usize = 1000;

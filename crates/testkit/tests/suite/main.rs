@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use faulty::{Fault, Faulty};
 use moneta_store::Clock;
-use moneta_store::model::ModelStore;
-use moneta_store::suite::{self, Failure, Options, SuiteConfig};
+use moneta_testkit::model::ModelStore;
+use moneta_testkit::suite::{self, Failure, Options, SuiteConfig};
 use waiting::Waiting;
 
 fn model(config: SuiteConfig, clock: Arc<Clock>) -> ModelStore {

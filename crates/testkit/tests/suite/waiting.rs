@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use moneta_store::component::{self, Flush};
-use moneta_store::model::ModelStore;
 use moneta_store::request::Exptime;
-use moneta_store::testing::{self, Double, Layer};
+use moneta_store::steps::read_owned;
 use moneta_store::{Component, Cx, Key, Op, Parts, Step, Store, Visit};
+use moneta_testkit::doubles::{Double, Layer};
+use moneta_testkit::model::ModelStore;
 
 /// The model behind a wait.
 pub struct Waiting {
@@ -64,7 +65,7 @@ impl Double for Waiting {
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         match op {
             Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas => self.inner.call(cx, key, op, out),
-            _ => self.later(testing::found(&self.inner, cx, key, op)),
+            _ => self.later(read_owned(&self.inner, cx, key, op)),
         }
     }
 

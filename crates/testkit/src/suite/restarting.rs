@@ -2,19 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use moneta_item::request::Exptime;
-use moneta_item::{Key, KeyHash};
+use moneta_store::component::{self, Component, Flush, Health, Observe, Observer, Parts, Report, Resize, Walk};
+use moneta_store::request::Exptime;
+use moneta_store::{Calls, Clock, Cursor, Cx, Key, KeyHash, Op, Reactors, Step, Store, Visit, Walked, Walking};
 
 use super::{Options, SuiteConfig, run_with};
-use crate::calls::Calls;
-use crate::component::{self, Component, Flush, Health, Observe, Observer, Parts, Report, Resize, Walk};
-use crate::context::Cx;
-use crate::op::Op;
-use crate::outcome::Step;
-use crate::reactor::Reactors;
-use crate::store::{Store, Visit};
-use crate::time::Clock;
-use crate::walk::{Cursor, Walked, Walking};
 
 /// What keeps what a store has when the store itself ends.
 pub trait Restarting: Send {

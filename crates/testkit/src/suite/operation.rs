@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 
 /// A CAS value to compare with, named by what it is, since the two stores pick different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +46,14 @@ impl Payload {
 /// One step. Keys are numbers into the sequence's table of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// [`crate::Calls::get`].
+    /// [`moneta_store::Calls::get`].
     Get {
         /// Which key.
         key: usize,
         /// Its options.
         request: Retrieve,
     },
-    /// [`crate::Calls::set`].
+    /// [`moneta_store::Calls::set`].
     Set {
         /// Which key.
         key: usize,
@@ -64,7 +64,7 @@ pub enum Operation {
         /// The CAS value to compare with.
         compare: Option<CasChoice>,
     },
-    /// [`crate::Calls::delete`].
+    /// [`moneta_store::Calls::delete`].
     Delete {
         /// Which key.
         key: usize,
@@ -73,7 +73,7 @@ pub enum Operation {
         /// The CAS value to compare with.
         compare: Option<CasChoice>,
     },
-    /// [`crate::Calls::arithmetic`].
+    /// [`moneta_store::Calls::arithmetic`].
     Arithmetic {
         /// Which key.
         key: usize,
@@ -82,17 +82,17 @@ pub enum Operation {
         /// The CAS value to compare with.
         compare: Option<CasChoice>,
     },
-    /// [`crate::Calls::peek`], which every operation on a key ends with anyway.
+    /// [`moneta_store::Calls::peek`], which every operation on a key ends with anyway.
     Peek {
         /// Which key.
         key: usize,
     },
-    /// [`crate::Store::announce`], which must have no effect that can be seen.
+    /// [`moneta_store::Store::announce`], which must have no effect that can be seen.
     Prefetch {
         /// Which keys.
         keys: Vec<usize>,
     },
-    /// [`crate::Calls::flush`].
+    /// [`moneta_store::Calls::flush`].
     Flush {
         /// When.
         delay: Exptime,
@@ -111,7 +111,7 @@ pub enum Operation {
     WalkOn,
     /// A whole walk, and a look at the gauges.
     WalkAll,
-    /// [`crate::Calls::resize`] to that many percent of the memory it was made with.
+    /// [`moneta_store::Calls::resize`] to that many percent of the memory it was made with.
     Resize {
         /// 1 to 100.
         percent: u64,

@@ -1,6 +1,6 @@
 //! Whether two stores made the same of the same operation.
 
-use moneta_item::{Item, ItemMeta, Number, Written};
+use moneta_store::{Item, ItemMeta, Number, Written};
 
 use super::call::Outcome;
 use super::cas_book::Versions;

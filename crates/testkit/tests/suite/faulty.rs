@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use moneta_store::component::{self, Flush, Observe, RemovalCause, Removed, Walk};
-use moneta_store::model::ModelStore;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::testing::{Double, Layer};
 use moneta_store::{
     Calls, Clock, Component, Cursor, Cx, Deleted, Expiry, Item, ItemRef, Key, Lookup, Observer, Op, Parts, Report,
     Step, Store, StoreStats, Unseen, Value, Visit, Walked, Walking, Written,
 };
+use moneta_testkit::doubles::{Double, Layer};
+use moneta_testkit::model::ModelStore;
 
 /// What is wrong with a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! An engine in one file: a sorted map. docs/engines.md goes through it.
 //!
-//! `cargo test -p moneta-store --features testing --example engine` compares it with the model.
+//! `cargo test -p moneta-testkit --example engine` compares it with the model.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -228,12 +228,12 @@ impl Flush for Shelf {
 }
 
 fn main() {
-    moneta_store::suite::run(
+    moneta_testkit::suite::run(
         |config, clock| Shelf::new(clock, config.value_max),
-        moneta_store::suite::Options::exact(),
+        moneta_testkit::suite::Options::exact(),
     );
     println!("the engine does as the model");
 }
 
 #[cfg(test)]
-moneta_store::store_conformance!(|config, clock| Shelf::new(clock, config.value_max));
+moneta_testkit::store_conformance!(|config, clock| Shelf::new(clock, config.value_max));

@@ -1,0 +1,8 @@
+//! What tests of stores need: a specification that runs, a suite that compares any store with it, and layers that differ from
+//! what they wrap.
+//!
+//! [`store_conformance!`] makes the tests of a new store in one line; [`suite`] has the rest.
+
+pub mod doubles;
+pub mod model;
+pub mod suite;
