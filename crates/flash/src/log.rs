@@ -276,7 +276,11 @@ impl Log {
         let region = self.regions.take_free(reserve);
         self.reclaim.need();
         let region = region.ok_or(Full)?;
-        let sequence = self.regions.next_sequence();
+        let Some(sequence) = self.regions.next_sequence() else {
+            self.regions.give_back(region);
+            self.queue.nudge();
+            return Err(Full);
+        };
         let base = self.sequence.next(now);
         self.regions.forget_records(region);
         let begun = milliseconds(now);

@@ -19,7 +19,7 @@ use crate::error::FlashError;
 use crate::format::BLOCK;
 use crate::listing::{Listed, Listing, enter, list};
 use crate::location::Location;
-use crate::regions::State;
+use crate::regions::{SEQUENCES_AHEAD, State};
 use crate::snapshot;
 use crate::survey::{Survey, Use, survey};
 use crate::sweep::sweep;
@@ -39,11 +39,14 @@ pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     } else {
         bring_back(inner)?;
     }
-    // Written before anything else, for the next start: no snapshot is valid, and CAS values begin above this floor.
+    // Written before anything else, for the next start: no snapshot is valid, and CAS values and the sequence numbers of regions
+    // begin above these floors.
     let sequence_floor = inner.log.sequence.next_floor();
-    let state = TierState { clean_stop: 0, sequence_floor, ..inner.devices.state() };
-    let saved = inner.devices.save(&state);
+    let region_floor = inner.regions.upcoming_sequence() + SEQUENCES_AHEAD;
+    let state = TierState { clean_stop: 0, sequence_floor, region_floor, ..inner.devices.state() };
+    let saved = inner.devices.save_twice(&state);
     saved.map_err(|source| FlashError::Start { what: "with the superblocks", source })?;
+    inner.regions.allow_sequences(region_floor);
     snapshot::remove(inner);
     Ok(())
 }
@@ -55,7 +58,10 @@ fn bring_back(inner: &Inner) -> Result<(), FlashError> {
         from_footers(inner)?;
     }
     let newest = inner.regions.iter().map(|(_, region)| region.sequence()).max().unwrap_or(0);
-    inner.regions.raise_sequence(newest.max(inner.devices.state().flushed_below));
+    let state = inner.devices.state();
+    // A region whose header was lost has a number too, and what is left of its records must pass for nothing in a later use.
+    let floor = if state.region_floor == 0 { newest + SEQUENCES_AHEAD } else { state.region_floor };
+    inner.regions.raise_sequence(newest.max(state.flushed_below).max(floor));
     let oldest = inner.regions.iter().map(|(_, region)| region.sequence()).filter(|sequence| *sequence != 0).min();
     inner.regions.note_oldest(oldest.unwrap_or(0));
     let last = inner.regions.iter().map(|(_, region)| region.summary().last.max(region.base())).max();

@@ -186,6 +186,9 @@ pub(crate) struct Begins {
     pub(crate) distinct: bool,
 }
 
+/// Sequence numbers that superblocks allow ahead of those that are given out. They are written once for half as many regions.
+pub(crate) const SEQUENCES_AHEAD: u64 = 1024;
+
 /// All regions of a tier.
 #[derive(Debug)]
 pub(crate) struct Regions {
@@ -197,6 +200,8 @@ pub(crate) struct Regions {
     free: Mutex<VecDeque<u32>>,
     /// The sequence number of the next region to be begun.
     next_sequence: AtomicU64,
+    /// The greatest sequence number that superblocks allow.
+    sequence_limit: AtomicU64,
     /// Number of retired regions.
     retired: AtomicUsize,
     /// Regions emptied to make room.
@@ -215,6 +220,7 @@ impl Regions {
             firsts: (0..count * blocks_per_region).map(|_| AtomicU16::new(NONE)).collect(),
             free: Mutex::default(),
             next_sequence: AtomicU64::new(1),
+            sequence_limit: AtomicU64::new(0),
             retired: AtomicUsize::new(0),
             emptied: AtomicU64::new(0),
             oldest: AtomicU64::new(1),
@@ -350,9 +356,22 @@ impl Regions {
         self.emptied.load(Ordering::Acquire)
     }
 
-    /// A sequence number for a region to be begun.
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.next_sequence.fetch_add(1, Ordering::Relaxed)
+    /// A sequence number for a region to be begun; `None` until superblocks allow more of them.
+    pub(crate) fn next_sequence(&self) -> Option<u64> {
+        let limit = self.sequence_limit.load(Ordering::Acquire);
+        let next = |next: u64| (next <= limit).then_some(next + 1);
+        self.next_sequence.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+    }
+
+    /// A limit of sequence numbers to write to superblocks, if few are left below the last one.
+    pub(crate) fn wanted_limit(&self) -> Option<u64> {
+        let limit = self.upcoming_sequence() + SEQUENCES_AHEAD;
+        (limit - self.sequence_limit.load(Ordering::Relaxed) > SEQUENCES_AHEAD / 2).then_some(limit)
+    }
+
+    /// Superblocks have that limit.
+    pub(crate) fn allow_sequences(&self, limit: u64) {
+        self.sequence_limit.fetch_max(limit, Ordering::Release);
     }
 
     /// The sequence number that the next region will have.

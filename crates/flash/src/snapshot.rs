@@ -70,8 +70,10 @@ pub(crate) fn remove(inner: &Inner) {
 pub(crate) fn save(inner: &Inner) {
     let Some(path) = inner.devices.snapshot_path() else { return };
     let identity = inner.log.sequence.next(inner.clock.now()).max(1);
-    let saved = write(inner, &path, identity)
-        .and_then(|()| inner.devices.save(&TierState { clean_stop: identity, ..inner.devices.state() }));
+    // All numbers that were given out are known, so that the next run need not skip any.
+    let region_floor = inner.regions.upcoming_sequence() - 1;
+    let state = TierState { clean_stop: identity, region_floor, ..inner.devices.state() };
+    let saved = write(inner, &path, identity).and_then(|()| inner.devices.save(&state));
     if let Err(error) = saved {
         tracing::warn!(path = %path.display(), %error, "no index snapshot is kept; the next start reads footers");
         let _ = std::fs::remove_file(path);

@@ -72,6 +72,9 @@ pub struct TierState {
     pub flush_at: u32,
     /// Sequence numbers begin above this one. The only thing that a tier that starts empty takes over.
     pub sequence_floor: u64,
+    /// The next run gives regions sequence numbers above this one: no run gives out a greater one than its superblocks have
+    /// here. 0 in what earlier builds wrote.
+    pub region_floor: u64,
     /// Identity of the index snapshot that fits; 0: none.
     pub clean_stop: u64,
     /// What is on the devices counts no longer: the tier starts empty.

@@ -22,7 +22,7 @@
 //!       +----------------+----------------+----------------+----------------+
 //!  112  | hash           | 0              | floor: version                  |
 //!       +----------------+----------------+----------------+----------------+
-//!  128  | floor: from    | 0              | 0                               |
+//!  128  | floor: from    | 0              | region floor                    |
 //!       +----------------+----------------+----------------+----------------+
 //!  144  | key of the hash, 32 bytes                                         |
 //!       +-------------------------------------------------------------------+
@@ -35,7 +35,8 @@
 //! ```
 //! Numbers are little-endian. The checksum is XXH3 of all 4096 bytes with the checksum's own as 0. Every version keeps
 //! magic, version and checksum where they are. In version 1 all from `shard bits` and from 112 on was 0, but for the fields
-//! drawn here up to 112: a tier of it is hashed by hash 1, and its shard bits follow from its size.
+//! drawn here up to 112: a tier of it is hashed by hash 1, and its shard bits follow from its size. Early builds of version 2
+//! left `region floor` 0.
 
 use std::fmt;
 use std::io;
@@ -155,7 +156,8 @@ impl Superblock {
         fields.extend(0u32.to_le_bytes());
         fields.extend(self.state.floor_version.to_le_bytes());
         fields.extend(self.state.floor_from.to_le_bytes());
-        fields.extend([0; 12]);
+        fields.extend(0u32.to_le_bytes());
+        fields.extend(self.state.region_floor.to_le_bytes());
         fields.extend(self.hash.key);
         block[..FIELD_BYTES].copy_from_slice(&fields);
         let retired = &self.retired[..self.retired.len().min(RETIRED_MAX)];
@@ -214,6 +216,7 @@ impl Superblock {
                 clean_stop: number64(block, 104),
                 floor_version: number64(block, 120),
                 floor_from: number32(block, 128),
+                region_floor: number64(block, 136),
             },
         }
     }
@@ -307,6 +310,7 @@ mod tests {
                 abandoned: generation.is_multiple_of(2),
                 floor_version: 222,
                 floor_from: 333,
+                region_floor: 444,
             },
         }
     }
@@ -341,6 +345,7 @@ mod tests {
         assert_eq!((block[58], block[64], block[72], block[76]), (0x80, 1234u64 as u8, 2, 0));
         assert_eq!((block[80], block[88], block[96], block[104]), (77, 88, 99, 111));
         assert_eq!((block[92], block[112], block[120], block[128], block[129]), (5, 2, 222, 77, 1));
+        assert_eq!(block[136..144], 444u64.to_le_bytes());
         assert_eq!(block[144..176], std::array::from_fn::<u8, 32, _>(|byte| byte as u8));
         assert_eq!((block[512], block[516], block[520], block[521]), (2, 6, 0xE8, 3));
         assert!(block[176..512].iter().chain(&block[524..]).all(|&byte| byte == 0));
@@ -357,7 +362,7 @@ mod tests {
             Copied::Whole(found) => found,
             other => panic!("{other:?}"),
         };
-        let state = TierState { floor_version: 0, floor_from: 0, ..superblock(5).state };
+        let state = TierState { floor_version: 0, floor_from: 0, region_floor: 0, ..superblock(5).state };
         let expected =
             Superblock { shard_bits: 0, hash: NamedHash::UNNAMED, retired: Vec::new(), state, ..superblock(5) };
         assert_eq!(found, expected);

@@ -11,7 +11,7 @@ use super::tails::Tails;
 use super::writing::Writer;
 use crate::buffer::Buffer;
 use crate::counters::{Counters, count};
-use crate::devices::Devices;
+use crate::devices::{Devices, TierState};
 use crate::log::{GROUPS, Log, Sealed};
 
 /// How long after a failed write devices are tried again.
@@ -102,6 +102,7 @@ impl Flusher {
     }
 
     fn round(&mut self, round: Round) -> io::Result<()> {
+        self.allow_regions()?;
         let number = self.log.appended();
         // Behind the number, which counts what is owed, and before the look at open regions.
         self.unpaid = !self.engine.pay();
@@ -128,6 +129,17 @@ impl Flusher {
         if round.stop == Stop::AfterFlush && !self.tails.is_empty() {
             self.sync()?;
         }
+        Ok(())
+    }
+
+    /// Has superblocks allow more sequence numbers of regions before the last ones are given out: what a crash leaves of a
+    /// region whose number was given out again would pass for what the later one holds.
+    fn allow_regions(&self) -> io::Result<()> {
+        let Some(limit) = self.log.regions.wanted_limit() else { return Ok(()) };
+        let devices = &self.writer.devices;
+        let state = TierState { region_floor: limit, ..devices.state() };
+        self.log.queue.health.watch(|| devices.save_twice(&state))?;
+        self.log.regions.allow_sequences(limit);
         Ok(())
     }
 

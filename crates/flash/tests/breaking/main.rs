@@ -13,6 +13,7 @@ mod flips;
 mod flushing;
 mod history;
 mod kill;
+mod lives;
 mod lost;
 mod neighbours;
 mod order;
