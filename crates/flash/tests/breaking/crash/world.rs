@@ -247,8 +247,10 @@ impl<'p, S: Stack> Lives<'p, S> {
                 let (number, sound) = (book.number(key), sound.map(|held| held.version));
                 // A bad block may make the read of a key fail.
                 let shown = get(&store, &name(number)).unwrap_or(None);
-                // A record that was torn hides older ones only as long as something is left of it.
-                if book.check_after(key, shown.as_deref(), events, self.clock.now(), false).is_ok() {
+                // A torn record makes what lies before it in its block a miss. It counts as the end of the log once
+                // nothing sound is left behind it, and then what lies before it shows, if it was not lost for sure.
+                let is_end = sound.is_none() && shown.is_some();
+                if is_end && book.check_after(key, shown.as_deref(), events, self.clock.now(), false).is_ok() {
                     continue;
                 }
                 let shown = shown.map(|shown| version_of(number, &shown).unwrap_or_else(|wrong| panic!("{wrong}")));
