@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use common::{Client, ITEM_MAX, Turn, worker};
 use libfuzzer_sys::fuzz_target;
-use moneta_remote::wire::dump::{Line, line};
-use moneta_remote::wire::{Broken, LINE_MAX};
+use moneta_client::wire::dump::{Line, line};
+use moneta_client::wire::{Broken, LINE_MAX};
 use moneta_server::auth::Authenticator;
 use moneta_server::node::NodeSettings;
 use moneta_store::request::{Exptime, KEY_MAX, Write};

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use moneta_remote::wire::{
+use moneta_client::wire::{
     Answer, Broken, Decoded, Dialect, Expect, LINE_MAX, LIST_MAX, Probe, Probed, Protocol, Read, Request, VALUE_LIMIT,
     Verb, decode, encode,
 };

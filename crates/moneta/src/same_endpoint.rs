@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use moneta_remote::Address;
+use moneta_client::Address;
 
 /// Longest wait for the addresses behind a name. A name server that takes longer leaves the question open.
 const LOOKUP_MAX: Duration = Duration::from_secs(10);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use moneta_client::Address;
+use moneta_client::wire::{Protocol, VALUE_LIMIT};
 use moneta_store::KeyHash;
 
-use crate::address::Address;
 use crate::error::RemoteError;
-use crate::wire::{Protocol, VALUE_LIMIT};
 
 /// What [`crate::Remote`] is told.
 #[derive(Clone, Debug)]

@@ -2,13 +2,13 @@
 //! So a missing number is added, and if somebody else was faster, counted on: the request takes effect at the one step that
 //! succeeds, and most counters are there at the first.
 
+use moneta_client::wire::{self, Answer, Verb};
 use moneta_store::request::{Arithmetic, Create, Write, WriteMode};
 use moneta_store::{ErrorKind, Expiry, ItemMeta, Key, Number, Outcome, Step, StoreError};
 
 use crate::exchange::Exchange;
 use crate::reads::HeldKey;
 use crate::remote::Caller;
-use crate::wire::{self, Answer, Verb};
 
 /// How often a key may be deleted and created by others while one request on it goes on.
 const ATTEMPTS: u32 = 16;

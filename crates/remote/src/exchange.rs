@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use moneta_client::wire::Answer;
 use moneta_store::StoreError;
 
 use crate::connection::{Claim, Won};
 use crate::promise::Promise;
-use crate::wire::Answer;
 use crate::worker_client::WorkerClient;
 
 /// See the module. Dropped before its end, it is forgotten; its reply is still taken off the connection.

@@ -5,12 +5,12 @@
 //! is not stale, the item is stored with little time to live, won for that, and then given its true expiration time. Items
 //! with marks are rare; for the moment between, readers of the server see them without.
 
+use moneta_client::wire::{Answer, Protocol, Read, Verb};
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{Expiry, Item, ItemMeta, ItemRef, Key, Outcome, Put, Step, StoreError, Written};
 
 use crate::reads::{self, HeldKey};
 use crate::remote::Caller;
-use crate::wire::{Answer, Protocol, Read, Verb};
 use crate::writes;
 
 /// Time to live, in seconds, of an item whose recache is to be won, and what the winner asks for.

@@ -4,7 +4,6 @@
 //! and replies are matched in order. Threads without a reactor share one background thread. See docs/remote.md for what is
 //! promised when servers die, hang, or come back.
 
-mod address;
 mod background;
 mod config;
 mod connection;
@@ -23,11 +22,9 @@ mod shared;
 mod statistics;
 mod timer;
 mod walk;
-pub mod wire;
 mod worker_client;
 mod writes;
 
-pub use address::Address;
 pub use config::RemoteConfig;
 pub use error::RemoteError;
 pub use remote::Remote;

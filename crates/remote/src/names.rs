@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::address::Address;
+use moneta_client::Address;
 
 /// Finds the addresses behind a name; may wait for a name server.
 type Lookup = dyn Fn(&Address) -> io::Result<Vec<SocketAddr>> + Send + Sync;

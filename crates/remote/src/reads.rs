@@ -9,13 +9,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use moneta_client::wire::{Answer, Dialect, Protocol, Read, Seen, Verb};
 use moneta_store::request::{Delete, KEY_MAX, Retrieve};
 use moneta_store::{Expiry, Item, Key, Lookup, Outcome, Step, StoreError};
 
 use crate::connection::Claim;
 use crate::exchange::Exchange;
 use crate::remote::Caller;
-use crate::wire::{Answer, Dialect, Protocol, Read, Seen, Verb};
 
 pub(crate) fn get(remote: &Caller, key: &Key<'_>, request: &Retrieve) -> Step {
     let verb = Verb::Read(Read { retrieve: *request, value: true });

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use moneta_client::wire::{Answer, Dialect, Refusal, Request, Verb};
 use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
 use moneta_store::request::{Delete, Exptime};
 use moneta_store::{
@@ -19,7 +20,6 @@ use crate::exchange::Exchange;
 use crate::promise::Promise;
 use crate::shared::Shared;
 use crate::statistics::Snapshot;
-use crate::wire::{Answer, Dialect, Refusal, Request, Verb};
 use crate::worker_client::WorkerClient;
 use crate::{counting, install, reads, statistics, walk, writes};
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use moneta_client::Address;
+use moneta_client::wire::{Dialect, Protocol};
 use moneta_store::Slot;
 use parking_lot::Mutex;
 
-use crate::address::Address;
 use crate::config::RemoteConfig;
 use crate::counters::Counters;
 use crate::error::RemoteError;
 use crate::names::Names;
-use crate::wire::{Dialect, Protocol};
 
 /// See the module.
 pub(crate) struct Shared {

@@ -5,13 +5,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use moneta_client::wire::{Answer, Verb};
 use moneta_store::{Key, StoreStats};
 use parking_lot::Mutex;
 
 use crate::connection::Outcome;
 use crate::promise::Promise;
 use crate::remote::Caller;
-use crate::wire::{Answer, Verb};
 
 /// How old an answer may be to be given again.
 const FRESH: Duration = Duration::from_millis(500);

@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use moneta_client::wire::blocking::{Dialogue, DialogueError};
+use moneta_client::wire::dump::Dumped;
+use moneta_client::wire::{Answer, Protocol, Seen, Verb};
 use moneta_store::{Cursor, ErrorKind, Key, StoreError, Walked, Walking};
 use parking_lot::{Condvar, Mutex};
 
@@ -22,9 +25,6 @@ use crate::exchange::Exchange;
 use crate::failure::Failure;
 use crate::reads;
 use crate::remote::Caller;
-use crate::wire::blocking::{Dialogue, DialogueError};
-use crate::wire::dump::Dumped;
-use crate::wire::{Answer, Protocol, Seen, Verb};
 
 /// Keys that are looked at at once.
 const BATCH: usize = 100;
@@ -136,7 +136,7 @@ impl Drop for Walk {
 
 /// Reads the server's list.
 fn list(config: &RemoteConfig, keys: &Keys) -> Result<(), DialogueError> {
-    let unsupported = |why| Err(crate::wire::Unsupported(why).into());
+    let unsupported = |why| Err(moneta_client::wire::Unsupported(why).into());
     if config.protocol.is_some_and(|protocol| protocol != Protocol::Meta) {
         return unsupported("items are walked over the meta protocol only");
     }

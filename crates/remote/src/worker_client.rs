@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use moneta_client::wire::{Request, Verb};
 use moneta_store::{Reactor, StoreError};
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::io::Errno;
@@ -20,7 +21,6 @@ use crate::reads;
 use crate::running::RunningClock;
 use crate::shared::Shared;
 use crate::timer::Timer;
-use crate::wire::{Request, Verb};
 
 /// See the module.
 pub(crate) struct WorkerClient {

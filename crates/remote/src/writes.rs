@@ -5,12 +5,12 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use moneta_client::wire::{Answer, Verb};
 use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::{Deleted, Key, Step, StoreError, Written};
 
 use crate::exchange::Exchange;
 use crate::remote::Caller;
-use crate::wire::{Answer, Verb};
 
 pub(crate) fn set(remote: &Caller, key: &Key<'_>, value: &[u8], request: &Write) -> Step {
     if value.len() > remote.config().item_max {

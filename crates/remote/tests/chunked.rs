@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use common::flash::flash;
 use common::{Memcached, config};
+use moneta_client::wire::Protocol;
 use moneta_flash::Flash;
 use moneta_layers::{Chunked, ChunkedConfig, Promotion, Tiered, TieredConfig};
-use moneta_remote::wire::Protocol;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, Store};
 use moneta_testkit::suite::{self, Options, SuiteConfig};

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use common::moneta::{Servers, memory};
 use common::{Memcached, config, remote, wait_until};
-use moneta_remote::wire::blocking::Dialogue;
-use moneta_remote::wire::{Answer, Protocol, Read, Request, Verb};
-use moneta_remote::{Address, Remote, RemoteConfig};
+use moneta_client::Address;
+use moneta_client::wire::blocking::Dialogue;
+use moneta_client::wire::{Answer, Protocol, Read, Request, Verb};
+use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::{Exptime, Retrieve, Write};
 use moneta_store::{Calls, Clock};
 use moneta_testkit::suite::{self, Options, SuiteConfig};

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use common::peer::{Peer, Visit};
 use common::{SEED, remote, wait_until};
-use moneta_remote::{Address, Remote, RemoteConfig};
+use moneta_client::Address;
+use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::Retrieve;
 use moneta_store::{
     Cx, ErrorKind, Key, Lookup, Op, Outcome, Pending, Policy, Reactors, Step, Store, StoreError, Unseen, component,

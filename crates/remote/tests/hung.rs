@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use common::peer::{Peer, Visit};
 use common::{SEED, finish, remote, wait_until};
-use moneta_remote::wire::Protocol;
-use moneta_remote::{Address, Remote, RemoteConfig};
+use moneta_client::Address;
+use moneta_client::wire::Protocol;
+use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::Retrieve;
 use moneta_store::{Calls, ErrorKind, ItemRef, Key, StoreError};
 

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Memcached, SEED, config, finish, wait_until};
-use moneta_remote::wire::Protocol;
+use moneta_client::wire::Protocol;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write, WriteMode};
 use moneta_store::{Calls, Clock, Cursor, Deleted, ErrorKind, ItemRef, Key, Lookup, Number, Put, Walking, Written};

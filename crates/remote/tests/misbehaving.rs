@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use common::peer::{Asked, Peer, Visit};
 use common::{SEED, finish, wait_until};
-use moneta_remote::wire::Protocol;
-use moneta_remote::{Address, Remote, RemoteConfig};
+use moneta_client::Address;
+use moneta_client::wire::Protocol;
+use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::{Retrieve, Write};
 use moneta_store::{Calls, Clock, ErrorKind, ItemRef, Key, Lookup, Step, StoreError, Written};
 

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use moneta_remote::wire::Seen;
+use moneta_client::wire::Seen;
 
 use crate::config::VerifyConfig;
 use crate::error::Side;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use moneta_remote::Address;
-use moneta_remote::wire::Protocol;
+use moneta_client::Address;
+use moneta_client::wire::Protocol;
 use moneta_store::KeyHash;
 
 use crate::error::{Side, VerifyError};

@@ -1,10 +1,9 @@
 //! Why a comparison could not be done.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
-use moneta_remote::wire::blocking::DialogueError;
+use moneta_client::wire::blocking::DialogueError;
 use serde::Serialize;
 
 /// One of the two servers.

@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use moneta_remote::Address;
-use moneta_remote::wire::blocking::{Dialogue, DialogueError};
-use moneta_remote::wire::{Answer, Protocol, Request, VALUE_LIMIT, Verb};
+use moneta_client::Address;
+use moneta_client::wire::blocking::{Dialogue, DialogueError};
+use moneta_client::wire::{Answer, Protocol, Request, VALUE_LIMIT, Verb};
 
 use crate::comparison::Sight;
 use crate::config::VerifyConfig;

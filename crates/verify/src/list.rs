@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use moneta_remote::wire::dump;
+use moneta_client::wire::dump;
 
 /// Longest line that is read, in bytes: an escaped key and what a server says of it.
 const LINE_MAX: usize = 8192;

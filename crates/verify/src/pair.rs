@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use moneta_remote::wire::blocking::DialogueError;
+use moneta_client::wire::blocking::DialogueError;
 
 use crate::comparison::Sight;
 use crate::config::VerifyConfig;

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use moneta_remote::wire::blocking::DialogueError;
-use moneta_remote::wire::{Answer, Request, Seen, Verb};
+use moneta_client::wire::blocking::DialogueError;
+use moneta_client::wire::{Answer, Request, Seen, Verb};
 use moneta_store::request::{Delete, Exptime, Write, WriteMode};
 
 use crate::comparison::Sight;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use moneta_remote::wire::Seen;
+use moneta_client::wire::Seen;
 use serde::Serialize;
 
 use crate::comparison::Sight;

@@ -178,7 +178,7 @@ impl Suspects {
 
 #[cfg(test)]
 mod tests {
-    use moneta_remote::wire::Seen;
+    use moneta_client::wire::Seen;
 
     use super::*;
     use crate::comparison::Sight;

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Instant;
 
-use moneta_remote::wire::{Answer, Protocol, Request, Verb};
+use moneta_client::wire::{Answer, Protocol, Request, Verb};
 use parking_lot::Mutex;
 
 use crate::comparison::Rules;

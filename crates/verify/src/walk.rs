@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use moneta_remote::wire::blocking::DialogueError;
+use moneta_client::wire::blocking::DialogueError;
 use moneta_store::request::KEY_MAX;
 
 use crate::config::VerifyConfig;

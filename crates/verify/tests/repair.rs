@@ -2,7 +2,7 @@
 
 mod support;
 
-use moneta_remote::wire::Protocol;
+use moneta_client::wire::Protocol;
 use moneta_verify::{
     Conclusion, Counts, Direction, Keys, Kind, Observer, Phase, Repair, Unwatched, Verify, VerifyConfig, VerifyError,
 };

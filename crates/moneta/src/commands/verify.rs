@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use moneta_remote::Address;
-use moneta_remote::wire::Protocol;
+use moneta_client::Address;
+use moneta_client::wire::Protocol;
 use moneta_verify::{Conclusion, Direction, Keys, Observer, Phase, Progress, Repair, Verify, VerifyConfig};
 use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::flag;

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use moneta_client::Address;
+use moneta_client::wire::{Dialect, PROBE_KEY, Probe, Probed, Protocol, Request, Verb};
+
 use super::Target;
 use super::link::{Link, Turn};
 use super::socket::{Connecting, Socket};
 use super::stage::Stage;
-use crate::address::Address;
 use crate::failure::Failure;
-use crate::wire::{Dialect, PROBE_KEY, Probe, Probed, Protocol, Request, Verb};
 
 /// Hang-ups in a row, when asked in text, that make it worth asking in binary. One may be chance.
 const HANG_UPS_OF_BINARY: u32 = 2;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use moneta_client::wire::Dialect;
 use moneta_store::ErrorKind;
 
 use super::link::{Link, Turn};
 use super::stage::Stage;
 use super::{Entry, Target};
 use crate::failure::Failure;
-use crate::wire::Dialect;
 
 impl Link {
     /// Ends the connection and everything that was due on it.

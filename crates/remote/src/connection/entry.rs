@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use moneta_client::wire::{Answer, Expect, Request, Verb};
+
 use super::Outcome;
 use crate::promise::Promise;
-use crate::wire::{Answer, Expect, Request, Verb};
 
 /// Who is to have the answer.
 #[derive(Debug)]

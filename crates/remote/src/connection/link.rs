@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use moneta_client::wire::{self, Decoded, Dialect, Request, Unsupported};
 use moneta_store::{ErrorKind, StoreError};
 
 use super::socket::Socket;
@@ -19,7 +20,6 @@ use super::stage::Stage;
 use super::{Entry, OwnedRequest, Replies, Target};
 use crate::failure::Failure;
 use crate::shared::Shared;
-use crate::wire::{self, Decoded, Dialect, Request, Unsupported};
 
 /// Bytes that one call receives at most, unless a longer reply is on its way.
 pub(super) const RECEIVE_BYTES: usize = 64 << 10;

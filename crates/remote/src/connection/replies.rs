@@ -3,12 +3,12 @@
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use moneta_client::wire::Answer;
 use slab::Slab;
 
 use super::{Claim, Target, Won};
 use crate::counters::{Counters, Tally};
 use crate::failure::Failure;
-use crate::wire::Answer;
 
 /// How a request ended.
 pub(crate) type Outcome = Result<Answer, Failure>;

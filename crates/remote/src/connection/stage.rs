@@ -12,7 +12,7 @@
 
 use std::time::Instant;
 
-use crate::wire::{Dialect, Probe};
+use moneta_client::wire::{Dialect, Probe};
 
 /// See the module.
 #[derive(Debug)]

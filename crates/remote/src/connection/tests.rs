@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use moneta_client::Address;
+use moneta_client::wire::{Answer, Protocol, Request, Verb};
 use moneta_store::request::Delete;
 use moneta_store::{ErrorKind, KeyHash, Reactor};
 use parking_lot::Mutex;
@@ -17,12 +19,10 @@ use rustix::net::{AddressFamily, SocketType};
 use server::Empty;
 
 use super::{Outcome, Target};
-use crate::address::Address;
 use crate::config::RemoteConfig;
 use crate::names::Names;
 use crate::promise::Promise;
 use crate::shared::Shared;
-use crate::wire::{Answer, Protocol, Request, Verb};
 use crate::worker_client::WorkerClient;
 
 /// Any key.

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_remote::{Address, Remote, RemoteConfig};
+use moneta_client::Address;
+use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, KeyHash, Pending, Step, StoreError};
 
 /// Seed of every store here.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use moneta_remote::wire::Protocol;
+use moneta_client::wire::Protocol;
 
 /// See the module. Ends with the test.
 pub struct Peer {

@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use moneta_client::Address;
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_remote::Address;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Listener, RunningServer, Server as NodeServer, ServerConfig};
-use moneta_store::Clock;
-use moneta_store::KeyHash;
+use moneta_store::{Clock, KeyHash};
 use moneta_verify::{Counts, Report, Unwatched, Verify, VerifyConfig};
 
 /// Long enough for the slowest machine; reached only when something is wrong.

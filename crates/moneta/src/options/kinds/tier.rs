@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use moneta_remote::Address;
+use moneta_client::Address;
 
 use crate::options::kinds::Kind;
 

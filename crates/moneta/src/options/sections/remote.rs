@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use moneta_remote::wire::Protocol;
-use moneta_remote::{Address, RemoteConfig};
+use moneta_client::Address;
+use moneta_client::wire::Protocol;
+use moneta_remote::RemoteConfig;
 use moneta_store::KeyHash;
 
 use crate::options::declaration::{Opt, section};

@@ -1,8 +1,8 @@
 //! Which engine each tier of a node has: what can be stacked, and why the rest cannot.
 
+use moneta_client::wire::Protocol;
 use moneta_layers::Promotion;
 use moneta_remote::RemoteConfig;
-use moneta_remote::wire::Protocol;
 
 use crate::options::declaration::{Declaration, Opt, Section, section};
 use crate::options::kinds::promotion::PromotionRule;

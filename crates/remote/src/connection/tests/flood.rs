@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use moneta_client::wire::{Request, Verb};
 use rustix::event::epoll;
 
 use super::{KEY, Meaning};
 use crate::connection::link::{RECEIVE_BYTES, TURN_BYTES};
 use crate::connection::{Link, Replies, Target, Turn};
-use crate::wire::{Request, Verb};
 
 /// Length of the value, far over the item limit.
 const SIZE: usize = 32 << 20;

@@ -5,7 +5,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use moneta_store::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
+use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
 
 use super::number::{line_exptime, put};
 use super::{Dialect, Expect, Read, Request, Unsupported, Verb};

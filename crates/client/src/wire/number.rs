@@ -1,6 +1,6 @@
 //! Numbers as they go over the wire.
 
-use moneta_store::request::Exptime;
+use moneta_item::request::Exptime;
 
 use super::Dialect;
 

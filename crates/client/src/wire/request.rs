@@ -1,6 +1,6 @@
 //! What can be asked of a server.
 
-use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 
 /// A request, borrowed.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
 //! The client's side of the three protocols: requests to bytes, bytes to answers. No I/O and no clock, so it serves
-//! non-blocking connections ([`crate::Remote`]) and blocking ones ([`blocking`]) alike.
+//! non-blocking connections (the store `moneta_remote`) and blocking ones ([`blocking`]) alike.
 //!
 //! A request is encoded behind others; what [`encode`] returns is kept and given to [`decode`] when its turn in the stream of
 //! replies has come. Every reply of meta and binary carries the number that its request was given (`O`, opaque), and a text
@@ -19,12 +19,10 @@ mod request;
 mod text;
 mod tokens;
 
-pub(crate) use answer::expiry;
-pub use answer::{Answer, Decoded, Refusal, Seen};
+pub use answer::{Answer, Decoded, Refusal, Seen, expiry};
 pub use dialect::{Dialect, Protocol};
 pub use failure::{Broken, Unsupported};
-pub(crate) use probe::PROBE_KEY;
-pub use probe::{Probe, Probed};
+pub use probe::{PROBE_KEY, Probe, Probed};
 pub use request::{Expect, Read, Request, Verb};
 
 /// Longest line of a reply, in bytes: a key, a handful of numbers, an error in words.

@@ -1,13 +1,13 @@
 //! The wire formats by themselves: what is asked is what a server decodes, and no bytes whatever disturb more than the
 //! connection they came on.
 
+use moneta_client::wire::{
+    Answer, Decoded, Dialect, Expect, LIST_MAX, Probe, Probed, Protocol, Read, Request, Seen, Verb, decode, dump,
+    encode,
+};
+use moneta_item::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_protocol::command::{Command, Keys};
 use moneta_protocol::decoder::{Decoded as Served, Decoder, Protocol as Serves};
-use moneta_remote::wire::dump;
-use moneta_remote::wire::{
-    Answer, Decoded, Dialect, Expect, LIST_MAX, Probe, Probed, Protocol, Read, Request, Seen, Verb, decode, encode,
-};
-use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use proptest::prelude::*;
 
 const VALUE_MAX: usize = 1000;

@@ -1,7 +1,7 @@
 //! The binary protocol. Any key; CAS values of writes; nothing of expiration times. The opaque field is the request's number.
 
+use moneta_item::request::{Arithmetic, Delete, Write, WriteMode};
 use moneta_protocol::binary::{HEADER, REQUEST_MAGIC, RESPONSE_MAGIC, opcode};
-use moneta_store::request::{Arithmetic, Delete, Write, WriteMode};
 
 use super::number::packet_exptime;
 use super::request::Kind;

@@ -54,7 +54,10 @@ pub(crate) enum Stream {
 
 impl Address {
     /// The socket addresses behind a host's name; none for a Unix socket. May wait for a name server.
-    pub(crate) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+    ///
+    /// # Errors
+    /// When the name server does not know the host, or does not answer.
+    pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         match self {
             Self::Tcp(address) => Ok(address.to_socket_addrs()?.collect()),
             Self::Unix(_) => Ok(Vec::new()),

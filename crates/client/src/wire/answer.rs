@@ -1,6 +1,6 @@
 //! What a server answers, free of its protocol.
 
-use moneta_store::{Expiry, ItemMeta};
+use moneta_item::{Expiry, ItemMeta};
 
 /// A decoding step.
 #[derive(Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Seen {
 }
 
 /// The moment at which an item dies that has `ttl` seconds left at `now`.
-pub(crate) fn expiry(ttl: Option<i64>, now: u32) -> Expiry {
+pub fn expiry(ttl: Option<i64>, now: u32) -> Expiry {
     match ttl {
         Some(ttl) if ttl >= 0 => Expiry(now.saturating_add(u32::try_from(ttl).unwrap_or(u32::MAX)).max(1)),
         _ => Expiry::NEVER,

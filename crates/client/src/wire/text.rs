@@ -2,8 +2,8 @@
 //!
 //! A reply has no number; one with an item names its key, and that is compared.
 
-use moneta_store::KeyHash;
-use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
+use moneta_item::KeyHash;
+use moneta_item::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 
 use super::meta::is_plain;
 use super::number::{line_exptime, put};
