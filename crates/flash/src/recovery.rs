@@ -3,7 +3,7 @@
 //! Regions are taken newest first, and the records of each last first, so the first record met of an identity is its newest and
 //! later ones are skipped. During recovery tombstones have entries too, which keep older records out. When the index may not
 //! grow any more, all remaining records are older than those it has, and are left out. All threads read devices in parallel;
-//! then each enters the records of its own shards, so that no thread waits for a lock.
+//! then each enters the records of the shards assigned to it, so that no thread waits for a lock.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

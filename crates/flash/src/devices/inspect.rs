@@ -1,4 +1,4 @@
-//! Opening the devices of a tier only to look at them.
+//! Opens the devices of a tier read-only, for inspection.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,10 +17,10 @@ use crate::error::FlashError;
 use crate::io::{FileMedia, Media};
 
 impl Devices {
-    /// Opens devices of a tier that no node has open, all of them or some, and changes nothing.
+    /// Opens all or some devices of a tier that no node has open. Changes nothing.
     ///
     /// # Errors
-    /// If a path is not a device of Moneta's, or a node has it open, or they are of different tiers.
+    /// If a path is not a Moneta device, or a node has it open, or the devices belong to different tiers.
     pub(crate) fn inspect(paths: &[PathBuf]) -> Result<Self, FlashError> {
         let mut media = Vec::new();
         let mut found: Vec<Superblock> = Vec::new();

@@ -1,8 +1,8 @@
-//! What keeps a second node from a place, and tells whether the place is still what it was.
+//! Locks that keep a second node away from a device, and a check that the path still leads to the same file.
 //!
-//! The lock on a file goes with the file: once that is unlinked, a second node would make another at the same path and start
-//! beside the first. So a lock file beside it is locked too, `moneta.flash.lock` for `moneta.flash`. It stays when the node
-//! ends: a file that is removed while others open it would be no lock.
+//! A lock on a file is lost with the file: after an unlink, a second node would create another at the same path and run beside
+//! the first. So a lock file beside it is locked too, `moneta.flash.lock` for `moneta.flash`. It stays when the node ends: removing
+//! it would race with others that open it.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -12,24 +12,24 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// How often a lock file that goes while it is being locked is tried again.
+/// Attempts to lock a lock file that is removed while it is being locked.
 const TRIES: usize = 10;
 
 /// A lock file, locked for as long as this or a clone of its file lives.
 pub(super) struct LockFile {
     pub(super) path: PathBuf,
     file: File,
-    /// Remove it when it goes: nothing was made of the place that this run made it for.
+    /// Remove the file on drop: this run created it, and the device was then refused.
     temporary: bool,
 }
 
-/// How locking ended.
+/// The result of locking.
 pub(super) enum Locked {
-    /// It is ours.
+    /// This process has it now.
     Ours(LockFile),
-    /// Another has it, in this process or another.
+    /// It was locked already, in this process or another.
     Others(PathBuf),
-    /// There can be none.
+    /// No lock file is possible here.
     Without,
 }
 
@@ -40,7 +40,7 @@ impl LockFile {
         match Self::at(&path) {
             Ok(Some(lock)) => Locked::Ours(lock),
             Ok(None) => Locked::Others(path),
-            // What is wrong with the folder is said when the file is opened.
+            // A missing folder is reported when the file is opened.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Locked::Without,
             Err(error) => {
                 tracing::warn!(
@@ -64,7 +64,7 @@ impl LockFile {
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
-            // Another run may have removed it between the two.
+            // Another run may have removed the file between opening and locking.
             if is_at(path, &Identity::of(&file.metadata()?)) {
                 return Ok(Some(Self { path: path.to_owned(), file, temporary }));
             }
@@ -72,7 +72,7 @@ impl LockFile {
         Ok(None)
     }
 
-    /// Lets the file stay; the lock lasts as long as what is returned.
+    /// Keeps the file on drop; the lock lasts as long as the returned file.
     pub(super) fn keep(&mut self) -> io::Result<File> {
         self.temporary = false;
         self.file.try_clone()
@@ -82,13 +82,13 @@ impl LockFile {
 impl Drop for LockFile {
     fn drop(&mut self) {
         if self.temporary {
-            // While it is locked, so that it is nothing that another has locked.
+            // While it is locked, so that no other process has locked it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Beside the file itself, wherever links to it lie.
+/// The lock file lies beside the file itself, not beside a link to it.
 fn path_for(device: &Path) -> Option<PathBuf> {
     let real = std::fs::canonicalize(device).or_else(|_| {
         let folder = device.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -100,7 +100,7 @@ fn path_for(device: &Path) -> Option<PathBuf> {
     Some(real.with_file_name(name))
 }
 
-/// What tells files from each other.
+/// The identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -118,14 +118,14 @@ fn is_at(path: &Path, identity: &Identity) -> bool {
     std::fs::metadata(path).is_ok_and(|found| Identity::of(&found) == *identity)
 }
 
-/// An open file or block device, and the path under which it was found.
+/// An open file or block device, and the path it was opened by.
 pub(super) struct Whereabouts {
     pub(super) path: PathBuf,
     identity: Identity,
 }
 
 impl Whereabouts {
-    /// Those of an open file.
+    /// From an open file.
     ///
     /// # Errors
     /// The system's.

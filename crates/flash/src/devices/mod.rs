@@ -1,7 +1,7 @@
-//! The devices of a tier: opening, checking and locking them, and what their superblocks say of the tier.
+//! The devices of a tier: opens, checks and locks them, and keeps the tier's state in their superblocks.
 //!
-//! Everything that may be refused is looked at before anything is written. A tier that starts empty is a new tier with an
-//! identity of its own, so that what still lies in the regions passes for nothing.
+//! All checks come before the first write. A tier that starts empty is a new tier with a new identity, so that old contents of
+//! the regions are ignored.
 
 mod inspect;
 mod lock;
@@ -49,47 +49,47 @@ pub struct Devices {
     shard_bits: u32,
     layout: u64,
     snapshot_path: Option<PathBuf>,
-    /// Where the files were found.
+    /// The paths and identities of the files.
     whereabouts: Vec<Whereabouts>,
 }
 
-/// What [`Devices::open`] found.
+/// The result of [`Devices::open`].
 pub struct Opened {
     /// The devices.
     pub devices: Devices,
-    /// Nothing is on any of them that counts: the tier starts empty.
+    /// None of them holds a tier that is kept: the tier starts empty.
     pub fresh: bool,
-    /// Why it does although something was there, in a sentence.
+    /// Why it starts empty although there was a tier, in a sentence.
     pub why_fresh: Option<String>,
 }
 
-/// What is known of the tier as a whole. Kept in every superblock; the newest counts.
+/// The state of the tier as a whole. Stored in every superblock; the newest is valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierState {
     /// Regions with a lower sequence number are flushed.
     pub flushed_below: u64,
-    /// Second at which a flush is due; 0: none.
+    /// Second at which a delayed flush takes effect; 0: none.
     pub flush_at: u32,
-    /// Sequence numbers begin above this one. The only thing that a tier that starts empty takes over.
+    /// Sequence numbers begin above this one. Also taken over by a tier that starts empty.
     pub sequence_floor: u64,
     /// The next run gives regions sequence numbers above this one: no run gives out a greater one than its superblocks have
     /// here. 0 in what earlier builds wrote.
     pub region_floor: u64,
-    /// Identity of the index snapshot that fits; 0: none.
+    /// Identity of the valid index snapshot; 0: none.
     pub clean_stop: u64,
-    /// What is on the devices counts no longer: the tier starts empty.
+    /// The contents of the devices are void: the tier starts empty.
     pub abandoned: bool,
-    /// Reserved: items with a lower version count no longer, from the second [`TierState::floor_from`] on. 0: none.
+    /// Reserved: items with a lower version are void from the second [`TierState::floor_from`] on. 0: none.
     pub floor_version: u64,
-    /// Reserved: the second from which the floor counts.
+    /// Reserved: the second from which the floor is valid.
     pub floor_from: u32,
 }
 
 impl Devices {
-    /// Opens, checks and locks the devices of `config`, and brings them to the sizes it names.
+    /// Opens, checks and locks the devices of `config`, and gives them the sizes it names.
     ///
     /// # Errors
-    /// A sentence that says what to do; the devices are then as they were.
+    /// A sentence that says what to do; the devices are then unchanged.
     pub fn open(config: &FlashConfig) -> Result<Opened, FlashError> {
         let wanted = check(config)?;
         let mut places = Vec::with_capacity(config.devices.len());
@@ -116,7 +116,7 @@ impl Devices {
         Ok(opened)
     }
 
-    /// The same with devices that a test made.
+    /// The same with devices that a test provides.
     ///
     /// # Errors
     /// As [`Devices::open`].
@@ -177,13 +177,13 @@ impl Devices {
         self.region_bytes
     }
 
-    /// Identity of the tier, random: another one each time a tier starts empty.
+    /// Identity of the tier, random: a new one each time a tier starts empty.
     pub fn tier(&self) -> u64 {
         self.tier
     }
 
-    /// What the checksums of this tier's records are salted with, random, kept for the life of the tier. Clients do not know
-    /// it, so they cannot store a value that passes for a record.
+    /// The random salt of the checksums of this tier's records, fixed for the life of the tier. Clients do not know it, so they
+    /// cannot store a value that passes for a record.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -193,13 +193,13 @@ impl Devices {
         self.key_hash
     }
 
-    /// Bits of a key's hash that choose its shard of the index: the same for as long as the tier lives, whatever it grows
-    /// to, since a delete and a restart tell keys apart by shard and tag.
+    /// Bits of a key's hash that choose its shard of the index. Fixed for the life of the tier, whatever size it grows to, since
+    /// deletes and restarts distinguish keys by shard and tag.
     pub fn shard_bits(&self) -> u32 {
         self.shard_bits
     }
 
-    /// Regions that are in no use any more because a device cannot read or write them.
+    /// Regions that are out of use because a device cannot read or write them.
     pub fn retired(&self) -> Vec<usize> {
         let superblocks = self.superblocks.lock();
         let all: Vec<&Superblock> = superblocks.all().collect();
@@ -210,7 +210,7 @@ impl Devices {
         places.filter(|(_, place)| is_retired(place)).map(|(region, _)| region).collect()
     }
 
-    /// Whether [`Devices::retire`] was called for a region, whatever became of it.
+    /// Whether [`Devices::retire`] was called for a region, even if it failed.
     pub fn is_retired(&self, region: usize) -> bool {
         let (device, offset) = self.place(region);
         let number = number_on_device(offset, self.region_bytes);
@@ -220,8 +220,7 @@ impl Devices {
     /// Takes a region out of use for good, and waits until both copies of the superblocks say so.
     ///
     /// # Errors
-    /// The first device's that failed. The region is written down with the next state that is saved, so it must not be used
-    /// again.
+    /// That of the first device that failed. The next saved state records the region as retired, so it must not be used again.
     pub fn retire(&self, region: usize) -> io::Result<()> {
         let (device, offset) = self.place(region);
         let mut superblocks = self.superblocks.lock();
@@ -231,7 +230,7 @@ impl Devices {
         superblocks.save(&state, &self.media)
     }
 
-    /// Whether a device can be read at all: at its superblocks.
+    /// Whether a device can be read at all, tested at its superblocks.
     pub fn is_readable(&self, device: usize) -> bool {
         let mut block = Aligned::zeroed(BLOCK_BYTES);
         self.media[device].read_at(&mut block, 0).is_ok()
@@ -260,21 +259,21 @@ impl Devices {
         self.failed_syncs.load(Ordering::Acquire)
     }
 
-    /// The tier's state as it was saved last.
+    /// The tier's last saved state.
     pub fn state(&self) -> TierState {
         self.superblocks.lock().state()
     }
 
-    /// Writes the tier's state to all devices and waits until it is there.
+    /// Writes the tier's state to all devices and waits until it is durable.
     ///
     /// # Errors
-    /// The first device's that failed; the others were written nevertheless.
+    /// That of the first device that failed; the others were written nevertheless.
     pub fn save(&self, state: &TierState) -> io::Result<()> {
         self.superblocks.lock().save(state, &self.media)
     }
 
-    /// The same in both copies of every superblock: what must hold although one of them is lost, as what is there would come
-    /// back otherwise.
+    /// The same in both copies of every superblock: for state that must survive the loss of a copy, since otherwise removed items
+    /// would come back.
     ///
     /// # Errors
     /// As [`Devices::save`].
@@ -284,23 +283,23 @@ impl Devices {
         superblocks.save(state, &self.media)
     }
 
-    /// Fingerprint of the tier, its devices, their order and sizes: equal ones number regions alike.
+    /// Fingerprint of the tier, its devices, their order and sizes. Equal fingerprints mean equal region numbers.
     pub fn layout(&self) -> u64 {
         self.layout
     }
 
-    /// Paths at which the file or device that was opened is no more.
+    /// Paths that do not lead to the opened file or device any more.
     pub fn gone(&self) -> Vec<PathBuf> {
         self.whereabouts.iter().filter(|place| !place.is_there()).map(|place| place.path.clone()).collect()
     }
 
-    /// Where an index snapshot is kept: next to the first device's file; `None` where that is a block device.
+    /// The path of the index snapshot: next to the first device's file; `None` if that is a block device.
     pub fn snapshot_path(&self) -> Option<PathBuf> {
         self.snapshot_path.clone()
     }
 }
 
-/// Refuses what makes no sense whatever the devices are; else what is wanted of them.
+/// Checks the configuration without looking at the devices; returns the requirements.
 fn check(config: &FlashConfig) -> Result<Wanted, FlashError> {
     let bytes = config.region_bytes;
     if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
@@ -317,7 +316,7 @@ fn check(config: &FlashConfig) -> Result<Wanted, FlashError> {
     })
 }
 
-/// Regions are dealt to the devices in turn, so that neighbours lie on different ones; the larger ones get the rest.
+/// Assigns regions to the devices in turn, so that neighbours lie on different devices; the larger ones get the rest.
 fn places(superblocks: &[&Superblock]) -> Vec<(u32, u64)> {
     let most = superblocks.iter().map(|superblock| superblock.regions).max().unwrap_or(0);
     let row = |index: u64| {
@@ -346,7 +345,7 @@ fn layout(superblocks: &[&Superblock]) -> u64 {
     hash(&bytes)
 }
 
-/// Identities, seeds and secrets, from the system's randomness.
+/// Random numbers for identities, seeds and secrets, from the system.
 fn random() -> Result<u64, FlashError> {
     getrandom::u64().map_err(|error| FlashError::Start {
         what: "a tier, for which the system has to give random numbers",

@@ -1,6 +1,6 @@
-//! One place of a tier: finding the file or block device behind a path, locking it, giving it its size.
+//! One place of a tier: opens the file or block device at a path, locks it, and gives it its size.
 //!
-//! Nothing here outlives a refusal: a file that was made is removed again, one that was extended is cut back.
+//! A refusal leaves nothing behind: a file that was created is removed, a file that was extended is cut back.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,7 +19,7 @@ use crate::config::DeviceConfig;
 use crate::error::FlashError;
 use crate::io::{Aligned, BLOCK_BYTES, FileMedia};
 
-/// Name of the file in a directory that is named as a device.
+/// Name of the file if a device is given as a directory.
 const FILE_NAME: &str = "moneta.flash";
 
 const IN_USE: &str = "is in use by another process; stop that one first, or give this one another place";
@@ -31,7 +31,7 @@ pub(super) struct Place {
     pub(super) bytes: u64,
     /// Holds the lock; reads and writes through the page cache.
     file: File,
-    /// Holds the place should the file go. A block device needs none.
+    /// Holds the place even if the file is removed. A block device needs none.
     lock_file: Option<LockFile>,
     is_block: bool,
     /// Bytes it had when it was opened.
@@ -39,18 +39,18 @@ pub(super) struct Place {
     undo: Undo,
 }
 
-/// What a refusal has to undo.
+/// How a refusal undoes what was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Undo {
     Nothing,
-    /// This run made the file.
+    /// This run created the file.
     Remove,
-    /// The file was there, and may have grown.
+    /// The file existed, and may have been extended.
     CutBack,
 }
 
 impl Place {
-    /// Opens what is behind the path, or makes a file, and locks it. `earlier` are the places named before it.
+    /// Opens and locks the file or block device at the path, creating a file if needed. `earlier` are the places opened before.
     pub(super) fn open(device: &DeviceConfig, earlier: &[Self]) -> Result<Self, FlashError> {
         let path = file_path(&device.path);
         let existing = std::fs::metadata(&path);
@@ -63,13 +63,13 @@ impl Place {
         }
         let lock_file = if is_block { None } else { lock_beside(&path, earlier)? };
         let created = matches!(&existing, Err(error) if error.kind() == io::ErrorKind::NotFound);
-        // Of a block device, exclusive means that nobody has it mounted.
+        // On a block device, O_EXCL fails if it is mounted.
         let flags = if is_block { OFlags::EXCL } else { OFlags::empty() };
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(created)
-            // What is cached is nobody else's business.
+            // Only the owner may read cached data.
             .mode(0o600)
             .custom_flags(flags.bits() as i32)
             .open(&path)
@@ -78,7 +78,7 @@ impl Place {
         let mut place = Self { path, bytes, file, lock_file, is_block, length_before, undo: Undo::Nothing };
         place.lock(earlier)?;
         place.length_before = place.length().map_err(|source| place.failed("find the size", source))?;
-        // Only whoever holds the lock may change or remove it.
+        // Only the lock's holder may change or remove the file.
         place.undo = match (is_block, created) {
             (true, _) => Undo::Nothing,
             (false, true) => Undo::Remove,
@@ -105,7 +105,7 @@ impl Place {
         }
     }
 
-    /// Two paths may lead to one place.
+    /// Whether both are the same file, possibly by different paths.
     fn is_same(&self, other: &Self) -> bool {
         let identity = |place: &Self| {
             let found = place.file.metadata().ok()?;
@@ -118,7 +118,7 @@ impl Place {
         rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0)).map_err(io::Error::from)
     }
 
-    /// What its first MiB says.
+    /// Decodes its first MiB.
     pub(super) fn head(&self) -> Result<Head, FlashError> {
         let read = |buffer: &mut [u8], offset: u64| {
             let mut filled = 0;
@@ -136,7 +136,7 @@ impl Place {
         Head::read(read).map_err(|source| self.failed("read its superblock", source))
     }
 
-    /// Gives a file its size, all of it allocated, so that no later write can find the disk full.
+    /// Extends a file to its size and allocates all of it, so that no later write fails for a full disk.
     pub(super) fn allocate(&self) -> Result<(), FlashError> {
         if self.is_block {
             return Ok(());
@@ -174,7 +174,7 @@ impl Place {
         ))
     }
 
-    /// Opens it for the engine. From here on what was made of it stays.
+    /// Opens it for the engine. From here on, nothing is undone.
     pub(super) fn accept(&mut self, direct: bool) -> Result<FileMedia, FlashError> {
         let (file, direct) = self.open_again(direct)?;
         let mut locks = vec![self.file.try_clone().map_err(|source| self.failed("open it", source))?];
@@ -191,12 +191,12 @@ impl Place {
         Ok(FileMedia::new(file, locks, self.bytes))
     }
 
-    /// What tells later whether the path still leads to it.
+    /// The identity for later checks that the path still leads to it.
     pub(super) fn whereabouts(&self) -> Result<Whereabouts, FlashError> {
         Whereabouts::of(&self.path, &self.file).map_err(|source| self.failed("look at it", source))
     }
 
-    /// Gives back what a file has beyond its size; once its superblock says so, not before.
+    /// Truncates a file to its size. Only after its superblock has been written with the new size.
     pub(super) fn cut(&self) -> Result<(), FlashError> {
         if self.is_block || self.length_before <= self.bytes {
             return Ok(());
@@ -204,7 +204,7 @@ impl Place {
         self.file.set_len(self.bytes).map_err(|source| self.failed("cut it to its size", source))
     }
 
-    /// A second description of the same file, direct if that is wanted and works.
+    /// A second open file description, with `O_DIRECT` if that is wanted and works.
     fn open_again(&self, direct: bool) -> Result<(File, bool), FlashError> {
         let open = |flags: OFlags| {
             OpenOptions::new().read(true).write(true).custom_flags(flags.bits() as i32).open(&self.path)
@@ -250,7 +250,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Where even this fails, an empty file or zeros are left: the next start takes them as new.
+        // If this fails, an empty file or zeros are left, which the next start treats as new.
         match self.undo {
             Undo::Nothing => {}
             Undo::Remove => drop(std::fs::remove_file(&self.path)),
@@ -263,7 +263,7 @@ impl Drop for Place {
     }
 }
 
-/// Locks the place of a file, before the file is opened or made.
+/// Locks the place of a file before the file is opened or created.
 fn lock_beside(path: &Path, earlier: &[Place]) -> Result<Option<LockFile>, FlashError> {
     match LockFile::of(path) {
         Locked::Ours(lock) => Ok(Some(lock)),
@@ -286,7 +286,7 @@ pub(super) fn file_path(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() }
 }
 
-/// Some file systems only say at the first read that they cannot.
+/// Some file systems reject `O_DIRECT` only at the first read.
 fn read_directly(file: &File) -> io::Result<()> {
     file.read_at(&mut Aligned::recycled(BLOCK_BYTES), 0).map(drop)
 }

@@ -1,8 +1,8 @@
-//! Setting room aside for a file: exactly what is missing.
+//! Allocates the missing blocks of a file, and only those.
 //!
-//! `fallocate` over what is allocated already is not free of charge everywhere: XFS wants the whole range free once more. So
-//! what lies beyond the file's end is allocated, then its holes, and nothing if nothing is missing. What was allocated but
-//! never written counts as a hole (`lseek(2)`); there, smaller pieces make do with less that is free.
+//! `fallocate` over allocated blocks is not free everywhere: XFS demands free space for the whole range again. So the part beyond
+//! the file's end is allocated first, then its holes, and nothing if nothing is missing. Blocks that are allocated but
+//! unwritten count as holes (`lseek(2)`); allocating these in smaller pieces needs less free space.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -10,12 +10,12 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
-/// Where `st_blocks` is counted in.
+/// The unit of `st_blocks`, in bytes.
 const SECTOR_BYTES: u64 = 512;
-/// Smallest pieces in which room is set aside.
+/// The smallest piece to allocate.
 const PIECE_MIN: u64 = 256 << 10;
 
-/// Bytes of the first `bytes` of a file that are not allocated, as far as the file system counts them.
+/// How many of the first `bytes` of a file are not allocated, as far as the file system counts that.
 ///
 /// # Errors
 /// The system's.
@@ -23,10 +23,10 @@ pub(super) fn missing(file: &File, bytes: u64) -> std::io::Result<u64> {
     Ok(bytes.saturating_sub(file.metadata()?.blocks() * SECTOR_BYTES))
 }
 
-/// Allocates the first `bytes` of a file, and makes it as long as that if it is shorter.
+/// Allocates the first `bytes` of a file, and extends it to that length if it is shorter.
 ///
 /// # Errors
-/// `NOSPC`, `DQUOT`, `FBIG` or `OPNOTSUPP` as `fallocate(2)`; part of it may be allocated then.
+/// `NOSPC`, `DQUOT`, `FBIG` or `OPNOTSUPP` as of `fallocate(2)`; a part may then be allocated.
 pub(super) fn set_aside(file: &File, bytes: u64) -> Result<(), Errno> {
     let is_missing = || missing(file, bytes).map(|missing| missing > 0).map_err(errno);
     let length = file.metadata().map_err(errno)?.len();
@@ -36,7 +36,7 @@ pub(super) fn set_aside(file: &File, bytes: u64) -> Result<(), Errno> {
     let mut at = 0;
     while is_missing()? && at < length.min(bytes) {
         let hole = seek(file, SeekFrom::Hole(at))?;
-        // Behind the last data there is a hole up to the end.
+        // Behind the last data, everything up to the end is a hole.
         let data = match seek(file, SeekFrom::Data(hole)) {
             Err(Errno::NXIO) => bytes,
             found => found?,

@@ -1,7 +1,7 @@
-//! The superblock: what a device says of itself and of its tier.
+//! The superblock: describes a device and its tier.
 //!
-//! There are two copies, at 0 and at 4 KiB, written in turn, so that a write cut short leaves the one before it. The newest
-//! one that is whole counts. Regions begin at 1 MiB; what lies between is kept zero.
+//! There are two copies, at 0 and at 4 KiB, written in turn, so that an interrupted write leaves the older one. The newest valid
+//! copy is used. Regions begin at 1 MiB; the space between is zero.
 //!
 //! ```text
 //!       0                4                8                12               16
@@ -33,10 +33,9 @@
 //!       | 0 up to 4096                                                      |
 //!       +-------------------------------------------------------------------+
 //! ```
-//! Numbers are little-endian. The checksum is XXH3 of all 4096 bytes with the checksum's own as 0. Every version keeps
-//! magic, version and checksum where they are. In version 1 all from `shard bits` and from 112 on was 0, but for the fields
-//! drawn here up to 112: a tier of it is hashed by hash 1, and its shard bits follow from its size. Early builds of version 2
-//! left `region floor` 0.
+//! Numbers are little-endian. The checksum is XXH3 of all 4096 bytes, with the checksum field as 0. Every version keeps magic,
+//! version and checksum in these places. In version 1, `shard bits` and everything from 112 on is 0: its tiers use hash 1, and
+//! their shard bits follow from their sizes. Early builds of version 2 left `region floor` 0.
 
 use std::fmt;
 use std::io;
@@ -46,7 +45,7 @@ use super::named_hash::NamedHash;
 use crate::format::hash::hash;
 use crate::io::{Aligned, BLOCK_BYTES, Media};
 
-/// First bytes of a device of ours.
+/// First bytes of a Moneta device.
 const MAGIC: [u8; 8] = *b"MONETASB";
 /// The version written, and the newest one read.
 const VERSION: u32 = crate::format::VERSION as u32;
@@ -54,13 +53,13 @@ const VERSION: u32 = crate::format::VERSION as u32;
 const VERSION_1: u32 = crate::format::VERSION_1 as u32;
 /// Where the first region begins, in bytes.
 pub(super) const FIRST_REGION: u64 = 1 << 20;
-/// Flag: what is on the tier counts no longer.
+/// Flag: the contents of the tier are void.
 const ABANDONED: u32 = 1;
-/// Bytes of the fields of one length.
+/// Bytes of the fixed-length fields.
 const FIELD_BYTES: usize = 176;
-/// Where the list of retired regions is.
+/// Offset of the list of retired regions.
 const RETIRED: usize = 512;
-/// Retired regions that a superblock has room for.
+/// Most retired regions that fit into a superblock.
 pub(super) const RETIRED_MAX: usize = (BLOCK_BYTES - RETIRED) / 4 - 1;
 const CHECKSUM: std::ops::Range<usize> = 16..24;
 
@@ -78,25 +77,25 @@ pub(super) struct Superblock {
     pub(super) devices: u32,
     /// Identity of this device.
     pub(super) device: u64,
-    /// Which of the tier's devices this is, from 0.
+    /// The number of this device in the tier, from 0.
     pub(super) number: u32,
-    /// What checksums of records are salted with; keys are hashed under it where `hash` says so.
+    /// The salt of record checksums; also the seed of the key hash if `hash` is XXH3.
     pub(super) seed: u64,
     /// Bytes of a region.
     pub(super) region_bytes: u64,
     /// Regions of this device.
     pub(super) regions: u64,
-    /// Bits of a key's hash that choose the index shard, for the life of the tier; 0 in version 1, which does not name them.
+    /// Bits of a key's hash that choose the index shard, fixed for the life of the tier; 0 in version 1, which does not store them.
     pub(super) shard_bits: u32,
     /// How keys are hashed.
     pub(super) hash: NamedHash,
-    /// Regions of this device that cannot be used any more, by their number on it.
+    /// Retired regions of this device, by their number on it.
     pub(super) retired: Vec<u32>,
     /// The tier's state.
     pub(super) state: TierState,
 }
 
-/// Without what is secret.
+/// Omits secrets.
 impl fmt::Debug for Superblock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Superblock")
@@ -115,18 +114,18 @@ impl fmt::Debug for Superblock {
     }
 }
 
-/// What lies where one copy of a superblock should be.
+/// One copy of a superblock, decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Copied {
     /// Zeros.
     Blank,
-    /// Something else's.
+    /// Foreign data.
     Foreign,
-    /// Ours, by its magic, but cut short or damaged.
+    /// A superblock by its magic, but torn or damaged.
     Damaged,
-    /// A whole one of this later version.
+    /// A valid one of this later version.
     Newer(u32),
-    /// A whole one.
+    /// A valid one.
     Whole(Superblock),
 }
 
@@ -221,7 +220,7 @@ impl Superblock {
         }
     }
 
-    /// Writes it as copy `slot` and waits until it is on the device.
+    /// Writes it as copy `slot` and syncs the device.
     pub(super) fn write(&self, media: &dyn Media, slot: usize) -> io::Result<()> {
         media.write_at(&self.encode(), (slot * BLOCK_BYTES) as u64)?;
         media.sync()
@@ -236,24 +235,24 @@ fn number64(block: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(block[offset..offset + 8].try_into().expect("eight bytes"))
 }
 
-/// What the head of a device says, both copies taken together.
+/// The head of a device: both copies of the superblock combined.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// Nothing was ever on it, or no more than the first write of a superblock, cut short.
+    /// A blank device, or one with only a torn first superblock.
     Blank,
-    /// Something that is not ours.
+    /// Foreign data.
     Foreign,
-    /// Ours, but no copy is whole.
+    /// A Moneta device without a valid copy.
     Damaged,
-    /// Of this later version.
+    /// A Moneta device of this later version.
     Newer(u32),
-    /// Ours; this copy is the newest.
+    /// A Moneta device; the index of the newest copy.
     Ours(Superblock, usize),
 }
 
 impl Head {
-    /// Looks at the first MiB of a device: at its superblocks, and whether the rest is zero where there is none.
-    /// `read` fills a buffer from an offset, with zeros beyond the end.
+    /// Reads the first MiB of a device: its superblocks, and if there are none, whether the rest is zero. `read` fills a buffer from an
+    /// offset, with zeros beyond the end.
     pub(super) fn read(mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>) -> io::Result<Self> {
         let mut block = Aligned::zeroed(BLOCK_BYTES);
         read(&mut block, 0)?;
@@ -277,7 +276,7 @@ impl Head {
             (Whole(first), Whole(second)) if second.generation > first.generation => Self::Ours(second, 1),
             (Whole(first), _) => Self::Ours(first, 0),
             (_, Whole(second)) => Self::Ours(second, 1),
-            // Regions are written only once both copies are there.
+            // Regions are written only after both copies.
             (Blank, Blank) | (Damaged, Blank) => Self::Blank,
             (Damaged, _) | (_, Damaged) => Self::Damaged,
             (Foreign, _) | (_, Foreign) => Self::Foreign,
@@ -366,7 +365,7 @@ mod tests {
         let expected =
             Superblock { shard_bits: 0, hash: NamedHash::UNNAMED, retired: Vec::new(), state, ..superblock(5) };
         assert_eq!(found, expected);
-        // What is written is version 2: a build that knows only the first takes either copy of it for a newer one's.
+        // Written superblocks are version 2: a build that knows only version 1 sees a newer version in either copy.
         assert_eq!(number32(&found.encode(), 8), 2);
     }
 

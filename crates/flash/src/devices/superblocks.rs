@@ -10,7 +10,7 @@ use super::tier::{Candidate, Plan};
 use crate::error::FlashError;
 use crate::io::Media;
 
-/// Superblocks as they were written last, one for each device.
+/// The last written superblocks, one for each device.
 pub(super) struct Superblocks {
     generation: u64,
     members: Vec<Member>,
@@ -18,13 +18,13 @@ pub(super) struct Superblocks {
 
 struct Member {
     superblock: Superblock,
-    /// The copy to write next: never the newest whole one.
+    /// The copy to write next: never the newest valid one.
     copy: usize,
 }
 
 impl Superblocks {
-    /// Writes what `plan` wants of the devices. At every moment the devices are what they were, or a tier that is kept, or
-    /// one that starts empty: never a mixture that would be refused.
+    /// Writes the superblocks of `plan`. At every moment the devices hold the old tier, the kept tier, or a tier that starts empty:
+    /// never a mixture that would be refused.
     pub(super) fn carry_out(
         plan: Plan,
         candidates: &[Candidate],
@@ -45,8 +45,8 @@ impl Superblocks {
             .filter(|number| !newcomers.contains(number))
             .filter(|&number| !superblocks.members[number].superblock.is_on(&candidates[number].head))
             .collect();
-        // Newcomers get both copies, and first: until the others know of them the tier is whole without them. Those of a new
-        // tier do not count before each device has one: a start cut short must not leave a tier that lacks a device.
+        // New devices are written first, both copies: until the others name them, the tier is complete without them. In a new
+        // tier no superblock is valid before each device has one: an interrupted start must not leave a tier that lacks a device.
         let unfinished = |number| (number, plan.fresh);
         let order = newcomers.iter().copied().map(unfinished);
         for (number, abandoned) in order.chain(newcomers.iter().chain(&changed).map(|number| (*number, false))) {
@@ -57,14 +57,14 @@ impl Superblocks {
         Ok(superblocks)
     }
 
-    /// Superblocks that are only looked at.
+    /// Superblocks for inspection only.
     pub(super) fn found(superblocks: Vec<Superblock>) -> Self {
         let generation = superblocks.iter().map(|superblock| superblock.generation).max().unwrap_or(0);
         let members = superblocks.into_iter().map(|superblock| Member { superblock, copy: 0 }).collect();
         Self { generation, members }
     }
 
-    /// One device's superblock as it was written last.
+    /// The last written superblock of each device.
     pub(super) fn all(&self) -> impl Iterator<Item = &Superblock> {
         self.members.iter().map(|member| &member.superblock)
     }
@@ -74,7 +74,7 @@ impl Superblocks {
         self.members[0].superblock.state
     }
 
-    /// Notes that a region of a device is in use no more. The next [`Superblocks::save`] writes it down.
+    /// Marks a region of a device as retired. The next [`Superblocks::save`] writes it.
     pub(super) fn retire(&mut self, device: usize, number: u32) {
         let retired = &mut self.members[device].superblock.retired;
         if retired.contains(&number) {
@@ -86,7 +86,7 @@ impl Superblocks {
         retired.push(number);
     }
 
-    /// Writes another state to all devices that take it; the first failure is returned.
+    /// Writes another state to all devices; returns the first failure, after trying all.
     pub(super) fn save(&mut self, state: &TierState, media: &[Arc<dyn Media>]) -> io::Result<()> {
         self.generation += 1;
         let mut outcome = Ok(());
@@ -111,14 +111,14 @@ impl Superblock {
         matches!(head, Head::Ours(found, _) if (found.tier, found.device) == (self.tier, self.device))
     }
 
-    /// Whether `head` says the same, whenever it was written.
+    /// Whether `head` equals the superblock except for its generation.
     fn is_on(&self, head: &Head) -> bool {
         matches!(head, Head::Ours(found, _) if Self { generation: self.generation, ..found.clone() } == *self)
     }
 }
 
-/// Says on every device of a tier that what is there counts no longer, so that a start cut short never finds a part of it
-/// beside a part of its successor.
+/// Marks every device of a tier as abandoned, so that an interrupted start never leaves a part of it beside a part of its
+/// successor.
 fn give_up(candidates: &[Candidate], media: &[Arc<dyn Media>], generation: u64) -> Result<(), FlashError> {
     for (candidate, media) in candidates.iter().zip(media).filter(|(candidate, _)| is_alive(candidate)) {
         let Head::Ours(found, _) = &candidate.head else { continue };

@@ -1,4 +1,4 @@
-//! Opening devices: what is kept, what starts empty, what is refused with which sentence, and that a refusal touches nothing.
+//! Opening devices: which tiers are kept, start empty or are refused, with which message, and that a refusal changes nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -34,7 +34,7 @@ fn refusal(devices: &[(&Path, u64)]) -> String {
     }
 }
 
-/// A folder and some paths in it.
+/// A temporary folder and some paths in it.
 fn paths<const N: usize>() -> (TempDir, [PathBuf; N]) {
     let folder = tempfile::tempdir().unwrap();
     let paths = std::array::from_fn(|number| folder.path().join(format!("device-{number}")));
@@ -54,7 +54,7 @@ fn kept(devices: &[(&Path, u64)]) -> u64 {
     opened.devices.tier()
 }
 
-/// Why a tier that was something before starts empty, when it is told to. Without that it is refused untouched.
+/// Why an existing tier starts empty under `start_empty`. Checks that it is refused unchanged without that option.
 fn started_empty(devices: &[(&Path, u64)]) -> (u64, String) {
     let bytes = || devices.iter().map(|(path, _)| std::fs::read(path).unwrap()).collect::<Vec<_>>();
     let before = bytes();
@@ -192,7 +192,7 @@ fn retired_regions_are_remembered_on_their_devices() {
     assert_eq!(devices.retired(), [3, 8]);
     drop(devices);
     assert_eq!(Devices::on(media.clone(), &config).unwrap().devices.retired(), [3, 8]);
-    // Of the tier that begins with one of the devices alone: its bad blocks are where they were.
+    // In the tier that begins with one of the devices alone, its bad blocks are still marked.
     let config = FlashConfig { start_empty: true, ..config };
     let alone = Devices::on(vec![media[1].clone()], &config).unwrap();
     assert!(alone.fresh);
@@ -241,7 +241,7 @@ fn a_device_that_shrinks_or_leaves_is_refused_or_makes_the_tier_start_empty_if_t
     let (alone, why) = started_empty(&[(&first, 6 * MIB)]);
     assert_ne!(alone, smaller);
     assert_says(&why, &["1 of the 2 devices of the tier is missing"]);
-    // The one that was left out still is what it was, and is not mixed with what began without it.
+    // The device that was left out is unchanged, and is not combined with the tier that began without it.
     assert_says(&refusal(&both), &["device-1", "belongs to another tier than", "device-0"]);
     assert_eq!(kept(&[(&first, 6 * MIB)]), alone);
 }
@@ -419,7 +419,7 @@ fn without_permission_a_device_is_refused_untouched() {
     let before = std::fs::read(&path).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // Root may write anything, so a thread of its own becomes nobody first; then the folder is somebody else's.
+    // Root may write anything, so a separate thread first changes to an unprivileged user, who does not own the folder.
     let root = std::fs::metadata(folder.path()).unwrap().uid() == 0;
     let new = folder.path().join("new");
     std::thread::scope(|scope| {
@@ -481,7 +481,7 @@ fn a_crash_at_any_byte_of_a_save_leaves_the_state_before_or_after() {
 
 #[test]
 fn a_start_cut_short_at_any_write_can_be_repeated() {
-    // Two devices, of which the second is a newcomer, or has become smaller: the writes to both are cut together.
+    // Two devices, of which the second is new, or has become smaller: the writes to both are cut together.
     for smaller in [false, true] {
         let (first, second) = (MemoryMedia::new(6 * MIB), MemoryMedia::new(6 * MIB));
         let config = FlashConfig { start_empty: true, ..config(&[]).with_a_device() };
@@ -539,7 +539,7 @@ fn a_save_that_one_device_fails_reaches_the_others() {
     assert!(Devices::on(vec![faulty, sound], &config).unwrap().fresh);
 }
 
-/// So many writes go through, over several devices; all later ones fail.
+/// The number of writes, over several devices, that succeed; all later ones fail.
 struct Budget(std::sync::atomic::AtomicUsize);
 
 impl Budget {
@@ -583,7 +583,7 @@ impl Media for Limited {
 }
 
 impl FlashConfig {
-    /// Devices made by a test need no path, but a configuration has one.
+    /// Devices made by a test need no path, but a configuration must name one.
     fn with_a_device(mut self) -> Self {
         self.devices.push(DeviceConfig { path: "in RAM".into(), bytes: 0 });
         self

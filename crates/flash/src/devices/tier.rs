@@ -1,6 +1,6 @@
-//! What several devices make together: a tier that is kept, or one that starts empty, or a mixture that is refused.
+//! Decides what several devices form together: a tier that is kept, one that starts empty, or a mixture that is refused.
 //!
-//! Pure: it sees what the heads of the devices say and how many regions each is to have, and touches nothing.
+//! Pure functions of the devices' heads and wanted sizes, without I/O.
 
 use std::path::{Path, PathBuf};
 
@@ -11,37 +11,37 @@ use super::superblock::{FIRST_REGION, Head, Superblock};
 use crate::error::FlashError;
 use crate::identity::SHARD_BITS_MAX;
 
-/// Regions without which a tier is not begun: fewer leave none to empty while others are filled and written.
+/// Fewest regions of a new tier: with less, none is left to empty while others are filled and written.
 const LEAST_REGIONS: u64 = 16;
 
-/// A shard of the index for so many bytes of device.
+/// Bytes of device for each shard of the index.
 const SHARD_BYTES: u64 = 256 << 20;
-/// Bits that choose a shard, at least: so that threads seldom meet at a lock.
+/// Fewest bits that choose a shard: enough that threads seldom contend for a lock.
 const SHARD_BITS_MIN: u32 = 4;
 
-/// A device that is to be part of the tier.
+/// A device that shall be part of the tier.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    /// What it is called.
+    /// Its path.
     pub(super) path: PathBuf,
     /// Bytes to use.
     pub(super) bytes: u64,
-    /// Bytes that were there before.
+    /// Bytes it had before.
     pub(super) bytes_before: u64,
-    /// What it says of itself.
+    /// Its decoded superblocks.
     pub(super) head: Head,
 }
 
-/// What is to be made of the candidates.
+/// The decision about the candidates.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// The tier starts empty.
     pub(super) fresh: bool,
-    /// Why it does although something was there.
+    /// Why it starts empty although there was a tier.
     pub(super) why_fresh: Option<String>,
     /// Generation of the newest superblock found; 0 without one.
     pub(super) generation: u64,
-    /// The superblocks to be, one for each candidate, of the next generation.
+    /// The superblocks to write, one for each candidate, of the next generation.
     pub(super) superblocks: Vec<Superblock>,
 }
 
@@ -62,20 +62,20 @@ impl Candidate {
     }
 }
 
-/// What is asked of a tier.
+/// The requirements of a tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     /// Bytes of a region.
     pub(super) region_bytes: u64,
-    /// Fewest bytes of a region with which a tier that is there may be kept, though they are not those above. Without it, it
-    /// may not.
+    /// Fewest bytes of a region with which an existing tier may be kept although its regions have another size. `None`: such a
+    /// tier is not kept.
     pub(super) region_bytes_kept: Option<u64>,
-    /// Start empty where what is there cannot be kept.
+    /// Start empty if the existing tier cannot be kept.
     pub(super) start_empty: bool,
 }
 
 impl Wanted {
-    /// The bytes of a region, given what is there.
+    /// The bytes of a region, given the existing superblocks.
     fn region_bytes(&self, kept: &[Option<&Superblock>]) -> u64 {
         let there = kept.iter().flatten().next().map(|found| found.region_bytes);
         let fits = |bytes: &u64| self.region_bytes_kept.is_some_and(|least| *bytes >= least);
@@ -83,7 +83,7 @@ impl Wanted {
     }
 }
 
-/// Decides what becomes of `candidates`; `random` gives identities and secrets.
+/// Decides about `candidates`; `random` gives identities and secrets.
 pub(super) fn plan(
     candidates: &[Candidate],
     wanted: Wanted,
@@ -157,7 +157,7 @@ pub(super) fn plan(
                 (random()?, next_number - 1)
             }
         };
-        // A block that is bad stays bad, whatever tier the device is in.
+        // A bad block stays bad, whichever tier the device belongs to.
         let found = candidate.superblock().filter(|found| found.region_bytes == region_bytes);
         let retired = found.map_or_else(Vec::new, |found| found.retired.clone());
         Ok(Superblock { device, number, regions: candidate.regions(region_bytes), retired, ..shared.clone() })
@@ -166,14 +166,14 @@ pub(super) fn plan(
     Ok(Plan { fresh: keeps.is_none(), why_fresh, generation, superblocks })
 }
 
-/// Bits that choose the shard of a tier that is begun with so many regions.
+/// Bits that choose the shard, for a new tier with this many regions.
 fn shard_bits_for(regions: u64, region_bytes: u64) -> u32 {
     let shards = (regions * region_bytes / SHARD_BYTES).next_power_of_two();
     shards.trailing_zeros().clamp(SHARD_BITS_MIN, SHARD_BITS_MAX)
 }
 
-/// The same of a tier that is kept. One of version 1 has them from the sizes that it had last, before it grows. When a start
-/// that brought version 2 was cut short, some devices name them and the others have another size already.
+/// The same for a tier that is kept. In version 1 they follow from its last sizes, before it grows. If the start that introduced
+/// version 2 was interrupted, some devices name them and the others already have another size.
 pub(super) fn shard_bits_kept(kept: &[Option<&Superblock>], region_bytes: u64) -> u32 {
     let named = kept.iter().flatten().map(|found| found.shard_bits).find(|bits| *bits != 0);
     named.unwrap_or_else(|| shard_bits_for(kept.iter().flatten().map(|found| found.regions).sum(), region_bytes))
@@ -183,7 +183,7 @@ fn regions_in(bytes: u64, region_bytes: u64) -> u64 {
     bytes.saturating_sub(FIRST_REGION) / region_bytes
 }
 
-/// Refuses what is not ours or not to be read by us.
+/// Refuses a device that is not Moneta's or that this build cannot read.
 fn recognise(candidate: &Candidate) -> Result<(), FlashError> {
     let reason = match &candidate.head {
         Head::Ours(found, _) if !found.hash.is_known() => format!(
@@ -253,7 +253,7 @@ fn enough_room(candidates: &[Candidate], region_bytes: u64) -> Result<(), FlashE
     let regions = |candidate: &Candidate| candidate.regions(region_bytes);
     let total: u64 = candidates.iter().map(regions).sum();
     let lacking = LEAST_REGIONS.saturating_sub(total);
-    // The first is told to make up for all; a device must hold one region at least.
+    // The message asks for the missing bytes at the first device; each device must hold at least one region.
     for (candidate, lacking) in candidates.iter().zip(std::iter::once(lacking).chain(std::iter::repeat(0))) {
         let needed = (regions(candidate) + lacking).max(1);
         if needed > regions(candidate) {
@@ -269,7 +269,7 @@ fn enough_room(candidates: &[Candidate], region_bytes: u64) -> Result<(), FlashE
     Ok(())
 }
 
-/// Why a tier cannot be kept: some of its devices are not here, and the newest version of anything may have lain there.
+/// Why a tier cannot be kept: devices are missing, and the newest version of any item may be on them.
 fn missing(newest: &Superblock, kept: &[Option<&Superblock>]) -> Option<String> {
     let here = |number| kept.iter().flatten().any(|found| found.number == number);
     let missing = (0..newest.devices).filter(|&number| !here(number)).count();
@@ -282,7 +282,7 @@ fn missing(newest: &Superblock, kept: &[Option<&Superblock>]) -> Option<String> 
     })
 }
 
-/// The same for a device that is to be smaller than it was.
+/// The same for a device that shall be smaller than before.
 fn smaller(candidates: &[Candidate], kept: &[Option<&Superblock>], region_bytes: u64) -> Option<String> {
     candidates.iter().zip(kept).find_map(|(candidate, found)| {
         let left = regions_in(candidate.bytes.min(candidate.bytes_before), region_bytes);
@@ -295,7 +295,7 @@ fn smaller(candidates: &[Candidate], kept: &[Option<&Superblock>], region_bytes:
     })
 }
 
-/// A device that is refused.
+/// The error for a refused device.
 pub(super) fn refused(path: &Path, reason: String) -> FlashError {
     FlashError::Device { path: path.to_owned(), reason }
 }

@@ -1,10 +1,9 @@
-//! What was written since the last sync, and what has to be done about it when a sync fails.
+//! Tracks the writes since the last sync, and repeats them when a sync fails.
 //!
-//! After a failed sync the kernel takes what it could not write for written, and the next sync succeeds without it. So
-//! everything since the last good sync is written again: from RAM where it is still there; what is not is read back, held
-//! against its footer, and written again. A region that does not come back as it was is given up with all that is older.
-//! Other threads sync too (the reclaimer, superblocks), and the kernel tells of a failure only once: so a failed sync of
-//! theirs counts as well.
+//! After a failed sync the kernel marks the pages it could not write as clean, and the next sync succeeds without them. So
+//! everything since the last good sync is written again: from RAM if it is still there, else it is read back, checked against
+//! its footer, and rewritten. A region that reads back wrong is dropped with everything older. Other threads sync too (the
+//! reclaimer, superblocks), and the kernel reports a failure only once, so their failed syncs count as well.
 
 use std::io;
 use std::sync::Arc;
@@ -22,11 +21,11 @@ use crate::format::{VERSION, footer};
 use crate::io::Aligned;
 use crate::regions::State;
 
-/// What is written and not synced, as far as RAM has it.
+/// Writes that are not synced and whose data is still in RAM.
 pub(super) struct Unsynced {
     /// Buffers of regions of which something was written.
     buffers: Vec<Arc<Buffer>>,
-    /// Failed syncs of all devices that were seen to.
+    /// Failed syncs of all devices that have been handled.
     failures: u64,
 }
 
@@ -35,19 +34,19 @@ impl Unsynced {
         Self { buffers: Vec::new(), failures: devices.failed_syncs() }
     }
 
-    /// Part of a region is about to be written.
+    /// Notes that part of a region is about to be written.
     pub(super) fn note(&mut self, buffer: &Arc<Buffer>) {
         if !self.buffers.iter().any(|known| Arc::ptr_eq(known, buffer)) {
             self.buffers.push(Arc::clone(buffer));
         }
     }
 
-    /// A region's memory is about to be let go of.
+    /// Drops a region whose buffer is about to be released.
     pub(super) fn forget(&mut self, buffer: &Arc<Buffer>) {
         self.buffers.retain(|known| !Arc::ptr_eq(known, buffer));
     }
 
-    /// Lets go of what was flushed away.
+    /// Drops flushed regions.
     pub(super) fn prune(&mut self) {
         self.buffers.retain(|buffer| !buffer.is_discarded());
     }
@@ -55,11 +54,11 @@ impl Unsynced {
     /// Syncs all devices.
     ///
     /// # Errors
-    /// If a sync failed, or one of another thread has since the last good one: what was written since is in doubt.
+    /// If a sync failed, here or on another thread since the last good one: everything written since is in doubt.
     pub(super) fn sync(&mut self, writer: &Writer) -> io::Result<()> {
         let health = &writer.log.queue.health;
         let mut synced = Ok(());
-        // All of them, whatever becomes of the first.
+        // Sync all devices even if one fails.
         for media in writer.devices.all() {
             synced = synced.and(health.watch(|| media.sync()));
         }
@@ -74,7 +73,7 @@ impl Unsynced {
             .and_then(|()| Err(io::Error::other("a sync of a device failed, and what was written before is in doubt")))
     }
 
-    /// Writes records again that no buffer holds any more.
+    /// Rewrites records that are no longer in a buffer.
     pub(super) fn restore(&mut self, writer: &Writer, tails: &mut Tails) -> io::Result<()> {
         for tail in tails.doubtful() {
             if restore(writer, tail)? {
@@ -86,7 +85,7 @@ impl Unsynced {
                 "what a failed sync lost cannot be written again: the SSD tier starts empty when its devices answer"
             );
             writer.log.queue.note_outdated();
-            // No footer says what is not there: a restart that comes first reads the records.
+            // No footer claims these records yet; a restart before that reads the records themselves.
             tail.stage = Stage::Written;
             writer.log.regions.get(tail.region).change_state(State::Written, State::Closed);
         }
@@ -94,8 +93,7 @@ impl Unsynced {
     }
 }
 
-/// Reads a region's records back and writes them again, if they are what its footer says. True as well if the region was
-/// flushed away.
+/// Reads a region's records back and rewrites them if they match its footer. Also true if the region was flushed.
 fn restore(writer: &Writer, tail: &Tail) -> io::Result<bool> {
     let entry = writer.log.regions.get(tail.region);
     if entry.sequence() != tail.sequence {
@@ -120,7 +118,7 @@ fn restore(writer: &Writer, tail: &Tail) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether a region's header and records are all what its footer says.
+/// Whether a region's header and all its records match its footer.
 fn is_whole(bytes: &[u8], tail: &Tail, devices: &Devices) -> bool {
     let head: &[u8; HEADER_BYTES] = bytes.first_chunk().expect("a region is longer than its header");
     let is_begun = matches!(End::decode(head, devices.tier()), End::Header(found) if found.sequence == tail.sequence);

@@ -1,25 +1,25 @@
-//! Whether devices take writes, and what has to happen once they do again.
+//! The health of the devices: whether they accept writes, and what has to be done when they do again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use moneta_store::{ErrorKind, StoreError};
 
-/// The error of requests that need a device while devices are off.
+/// The error of requests that need a device while the devices are off.
 pub(crate) fn off() -> StoreError {
     StoreError::new(ErrorKind::Unavailable, "the SSD tier is off after a device error")
 }
 
-/// What is known of the devices.
+/// The health of the devices.
 pub(super) struct Health {
-    /// A write failed or does not end, and none has succeeded since.
+    /// A write failed or hangs, and none has succeeded since.
     off: AtomicBool,
-    /// Too few regions are left that devices can read and write.
+    /// Too few usable regions are left.
     worn_out: AtomicBool,
-    /// Devices hold what must not be served any more and could not be told so.
+    /// Devices hold stale versions, and the tombstones for them could not be written.
     outdated: AtomicBool,
     begun: Instant,
-    /// Milliseconds from `begun` to when the flusher's call of a device began, plus one; 0 while there is none.
+    /// When the flusher's current device call began: milliseconds since `begun`, plus one; 0 without a call.
     busy_since: AtomicU64,
 }
 
@@ -37,17 +37,17 @@ impl Health {
         self.worn_out.load(Ordering::Acquire)
     }
 
-    /// Whether enough regions were left until now.
+    /// Marks the tier as worn out; true if it was not before.
     pub(super) fn wear_out(&self) -> bool {
         !self.worn_out.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether devices took writes until now.
+    /// Marks the devices as off; true if they were on.
     pub(super) fn turn_off(&self) -> bool {
         !self.off.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether devices took no writes until now.
+    /// Marks the devices as on; true if they were off.
     pub(super) fn turn_on(&self) -> bool {
         self.off.swap(false, Ordering::AcqRel)
     }
@@ -56,7 +56,7 @@ impl Health {
         self.outdated.load(Ordering::Acquire)
     }
 
-    /// True if that was not known before.
+    /// Marks the devices as outdated; true if they were not before.
     pub(super) fn note_outdated(&self) -> bool {
         !self.outdated.swap(true, Ordering::AcqRel)
     }
@@ -65,7 +65,7 @@ impl Health {
         self.outdated.swap(false, Ordering::AcqRel)
     }
 
-    /// Calls a device.
+    /// Runs a device call and records when it began.
     pub(super) fn watch<T>(&self, call: impl FnOnce() -> T) -> T {
         self.busy_since.store(self.begun.elapsed().as_millis() as u64 + 1, Ordering::Relaxed);
         let outcome = call();
@@ -73,7 +73,7 @@ impl Health {
         outcome
     }
 
-    /// Whether a call of a device has lasted for so long.
+    /// Whether the current device call has lasted longer than `limit`.
     pub(super) fn is_stuck(&self, limit: Duration) -> bool {
         match self.busy_since.load(Ordering::Relaxed) {
             0 => false,

@@ -1,23 +1,22 @@
-//! Writing regions to devices: one thread, large aligned writes, one sync for all that waits for it.
+//! Writes regions to devices: one thread, large aligned writes, one sync for all requests that wait for it.
 //!
-//! A round writes the regions that are full, and what was appended to open ones if the flush interval is over, a request
-//! waits for durability, or a megabyte has piled up. What a round that syncs declares to be on the devices is fixed at its
-//! start:
+//! A round writes the full regions. It also writes the appends to open regions if the flush interval is over, a request waits
+//! for durability, or a megabyte is unwritten. The appends that a syncing round declares durable are fixed at its start:
 //!
 //! ```text
-//!  1  number = appended()            every append up to it lies in what 2 or 3 finds
+//!  1  number = appended()            every append up to it lies in a region of 2 or 3
 //!  2  the end of each open region    under its group's lock
-//!  3  the full regions               what was sealed before 2 is among them
+//!  3  the full regions               includes those sealed before 2
 //!  4  write 3, then 2                whether or not a region of 2 was sealed since
 //!  5  sync
-//!  6  number is durable
+//!  6  appends up to number are durable
 //! ```
 //!
-//! The block in which an open region ends is written as far as it is filled, and again with the next round; until a device
-//! has the whole block its first part never changes, so a torn write of it costs no record that was written before.
+//! The last block of an open region is written partly filled, and again in the next round. Its first part never changes until
+//! the whole block is written, so a torn write of it loses no record that was written before.
 //!
-//! A region's footer and trailer follow its records only after a sync ([`tails`]): a device may write what was not synced in
-//! any order, and a trailer says that all records before it are there. What a sync that fails leaves behind is in doubt, and
+//! A region's footer and trailer follow its records only after a sync ([`tails`]): a device may write unsynced blocks in any
+//! order, and a trailer asserts that all records before it are there. After a failed sync everything unsynced is in doubt and
 //! is written again ([`doubt`]).
 
 mod doubt;

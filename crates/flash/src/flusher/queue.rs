@@ -1,4 +1,4 @@
-//! What the flusher has to do, and what it has done.
+//! The flusher's queue: what it has to do, and how far it has come.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,10 +13,10 @@ use super::health::{Health, off};
 use super::waiting::{Goal, Wait, Waiters};
 use crate::log::Sealed;
 
-/// Something to be done before a round's writes by the thread that may block.
+/// Work for the flusher's thread, which may block, to do before a round's writes.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// What the flusher has to do, and what it has done.
+/// The flusher's queue.
 pub(crate) struct FlushQueue {
     state: Mutex<QueueState>,
     work: Condvar,
@@ -24,19 +24,19 @@ pub(crate) struct FlushQueue {
     durable: AtomicU64,
     nudged: AtomicBool,
     pub(super) health: Health,
-    /// The flusher is gone: what is not durable yet never will be.
+    /// The flusher has ended: what is not durable yet never will be.
     ended: AtomicBool,
     pub(super) waiters: Waiters,
     /// How long a request waits.
     limit: Duration,
-    /// Rounds of reclaiming that ended with a region free; who waits for room looks at it.
+    /// Reclaim rounds that freed a region; [`Goal::Room`] compares it.
     freed: AtomicU64,
 }
 
 #[derive(Default)]
 struct QueueState {
     sealed: VecDeque<Sealed>,
-    /// A request waits for everything appended so far.
+    /// A request waits until everything appended so far is durable.
     commit: bool,
     jobs: Vec<Job>,
     stop: Stop,
@@ -55,17 +55,17 @@ pub(super) enum Stop {
 /// What woke the flusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round {
-    /// Write open regions and sync.
+    /// A request asked for a sync: write open regions and sync.
     pub(super) commit: bool,
-    /// Write what open regions have piled up.
+    /// An open region has much unwritten: write it.
     pub(super) eager: bool,
-    /// The flush interval, or the time until devices are tried again, is over.
+    /// The flush interval, or the delay before a retry, is over.
     pub(super) tick: bool,
     pub(super) stop: Stop,
 }
 
 impl FlushQueue {
-    /// Bytes that an open region may pile up before they are written early.
+    /// Unwritten bytes of an open region that are written before the flush interval is over.
     pub(crate) const EAGER_BYTES: usize = 1 << 20;
 
     /// An empty queue; requests wait for `limit` at most.
@@ -91,7 +91,7 @@ impl FlushQueue {
     /// Asks for a round soon.
     pub(crate) fn nudge(&self) {
         if !self.nudged.swap(true, Ordering::AcqRel) {
-            // Under the lock, so that it cannot fall between the flusher's look and its sleep.
+            // Under the lock, so that the notification cannot fall between the flusher's check and its sleep.
             let _state = self.state.lock();
             self.work.notify_one();
         }
@@ -115,7 +115,7 @@ impl FlushQueue {
         self.work.notify_one();
     }
 
-    /// Fails if the flusher is to end without writing any more.
+    /// Fails if the flusher has to end without further writes.
     pub(super) fn go_on(&self) -> io::Result<()> {
         match self.state.lock().stop {
             Stop::Now => Err(io::Error::other("the SSD tier was told to stop at once")),
@@ -131,7 +131,7 @@ impl FlushQueue {
         self.health.is_worn_out()
     }
 
-    /// Takes no writes any more: too few regions are left.
+    /// Stops accepting writes for good: too few regions are left.
     pub(crate) fn wear_out(&self) {
         if self.health.wear_out() {
             tracing::error!("so many regions have bad blocks that the SSD tier is off: replace the device");
@@ -139,17 +139,17 @@ impl FlushQueue {
         self.waiters.wake(|_| true);
     }
 
-    /// Takes note that devices hold what must not be served any more. True if that was not known before.
+    /// Notes that devices hold stale versions. True if that was not noted before.
     pub(crate) fn note_outdated(&self) -> bool {
         self.health.note_outdated()
     }
 
-    /// Whether devices hold what must not be served any more; from now on they do not.
+    /// Whether devices hold stale versions; clears the note.
     pub(crate) fn take_outdated(&self) -> bool {
         self.health.take_outdated()
     }
 
-    /// Takes no writes until a device has taken one.
+    /// Stops accepting writes until a device write succeeds.
     pub(crate) fn turn_off(&self, error: &io::Error) {
         if self.health.turn_off() {
             tracing::error!(%error, "cannot write to a device: the SSD tier is off until it answers again");
@@ -161,7 +161,7 @@ impl FlushQueue {
         self.freed.load(Ordering::Acquire)
     }
 
-    /// Says that there is room again.
+    /// Wakes requests that wait for room.
     pub(crate) fn note_room(&self) {
         self.freed.fetch_add(1, Ordering::AcqRel);
         self.waiters.wake(|goal| matches!(goal, Goal::Room(_)));
@@ -178,18 +178,18 @@ impl FlushQueue {
         self.waiters.wake(|goal| matches!(goal, Goal::Durable(waited) if waited <= number));
     }
 
-    /// When a request that begins to wait now has waited for too long.
+    /// The deadline of a request that begins to wait now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.limit
     }
 
-    /// Waits for `goal`, as a request does: not beyond its deadline.
+    /// Waits for `goal` until a deadline, as requests do.
     pub(crate) fn wait_until(self: &Arc<Self>, goal: Goal, deadline: Instant) -> Wait {
         self.ask(goal);
         Wait::new(Arc::clone(self), goal, Some(deadline))
     }
 
-    /// Waits for `goal` for as long as devices take writes, if slowly.
+    /// Waits for `goal` as long as devices accept writes, however slowly.
     pub(crate) fn wait(self: &Arc<Self>, goal: Goal) -> Wait {
         self.ask(goal);
         Wait::new(Arc::clone(self), goal, None)
@@ -201,7 +201,7 @@ impl FlushQueue {
         }
     }
 
-    /// What has become of `goal`, if anything.
+    /// The outcome of `goal`, if there is one yet.
     pub(super) fn outcome(&self, goal: Goal) -> Option<Result<(), StoreError>> {
         let reached = match goal {
             Goal::Durable(number) => self.durable() >= number,
@@ -216,13 +216,13 @@ impl FlushQueue {
         self.is_off().then(|| Err(off()))
     }
 
-    /// Wakes requests that have waited too long, until the end. If that is because a call of a device does not return, no
-    /// other request waits for that: the tier is off until it does. `look` is called every `every`.
+    /// Wakes requests past their deadlines, until the engine ends. If the cause is a hanging device call, turns the tier off until
+    /// that returns, so that no other request waits for it. Calls `look` every `every`.
     pub(crate) fn watch(&self, every: Duration, look: impl Fn()) {
         self.waiters.watch(|| self.look(), every, look);
     }
 
-    /// Turns the tier off if a call of a device does not return.
+    /// Turns the tier off if a device call hangs.
     pub(crate) fn look(&self) {
         if self.health.is_stuck(self.limit) {
             let reason = format!("a write has not ended in {} ms", self.limit.as_millis());
@@ -230,7 +230,7 @@ impl FlushQueue {
         }
     }
 
-    /// Lets no request wait for a flusher that is gone.
+    /// Ends all waits: the flusher is gone.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.waiters.wake(|_| true);
@@ -255,12 +255,12 @@ impl FlushQueue {
         }
     }
 
-    /// Takes what is to be done besides writing.
+    /// Takes the queued jobs.
     pub(super) fn take_jobs(&self) -> Vec<Job> {
         std::mem::take(&mut self.state.lock().jobs)
     }
 
-    /// Takes the regions that are full and what else is to be done.
+    /// Takes the full regions and the queued jobs.
     pub(super) fn take(&self) -> (VecDeque<Sealed>, Vec<Job>) {
         let mut state = self.state.lock();
         (std::mem::take(&mut state.sealed), std::mem::take(&mut state.jobs))

@@ -1,4 +1,4 @@
-//! The flusher's thread: what a round writes, and what follows from how it ends.
+//! The flusher's thread: what a round writes, and what follows from its success or failure.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,17 +14,17 @@ use crate::counters::{Counters, count};
 use crate::devices::{Devices, TierState};
 use crate::log::{GROUPS, Log, Sealed};
 
-/// How long after a failed write devices are tried again.
+/// Delay before devices are tried again after a failed write.
 const RETRY: Duration = Duration::from_millis(500);
-/// How long after a round that had no room for what is owed the next one begins.
+/// Delay before the next round if there was no room for owed tombstones.
 const PAY_AGAIN: Duration = Duration::from_millis(20);
 
-/// What the flusher has the engine do.
+/// What the flusher calls in the engine.
 pub(crate) trait Engine: Send {
-    /// Appends what is owed ([`crate::debts`]). False if there is no room for all of it.
+    /// Appends owed tombstones ([`crate::debts`]). False if there is no room for all of them.
     fn pay(&self) -> bool;
 
-    /// Devices answer again after an error. Leaves jobs that write down what has to go of what they hold.
+    /// Devices answer again after an error. Queues jobs that flush stale contents.
     fn came_back(&self);
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Flusher {
     sealed: VecDeque<Sealed>,
     tails: Tails,
     unsynced: Unsynced,
-    /// There was no room for all that is owed.
+    /// Owed tombstones are left for want of room.
     unpaid: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Snapshot {
     pub(super) end: usize,
 }
 
-/// Lets no request wait for a flusher that is gone, however it went.
+/// Wakes all waiting requests when the flusher's thread ends, also by a panic.
 struct End(Arc<FlushQueue>);
 
 impl Drop for End {
@@ -104,12 +104,12 @@ impl Flusher {
     fn round(&mut self, round: Round) -> io::Result<()> {
         self.allow_regions()?;
         let number = self.log.appended();
-        // Behind the number, which counts what is owed, and before the look at open regions.
+        // After the number, which counts owed tombstones, and before the snapshot of the open regions.
         self.unpaid = !self.engine.pay();
         let open = if round.commit || round.eager { self.snapshots() } else { Vec::new() };
         let (sealed, jobs) = self.log.queue.take();
         self.sealed.extend(sealed);
-        // Before the writes: what they make durable may have been stored after a flush that a job writes down.
+        // Before the writes: a job may record a flush, and the records that the writes make durable may be newer than it.
         jobs.into_iter().for_each(|job| job());
         self.unsynced.prune();
         self.unsynced.restore(&self.writer, &mut self.tails)?;
@@ -155,7 +155,7 @@ impl Flusher {
         (0..GROUPS).filter_map(open).collect()
     }
 
-    /// Writes the records of full regions and lets go of their memory.
+    /// Writes the records of full regions and releases their buffers.
     fn write_sealed(&mut self) -> io::Result<()> {
         while let Some(first) = self.sealed.front() {
             let is_behind = self.sealed.len() > 1;
@@ -187,7 +187,7 @@ impl Flusher {
     fn committed(&self, number: u64) -> io::Result<()> {
         let queue = &self.log.queue;
         if queue.is_off() || queue.health.is_outdated() {
-            // Before writes are taken again, and anything is declared durable: what they are to replace goes here.
+            // Before writes are accepted again or anything is declared durable: this flushes the stale versions.
             self.engine.came_back();
             queue.take_jobs().into_iter().for_each(|job| job());
             if queue.health.is_outdated() {

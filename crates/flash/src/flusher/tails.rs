@@ -1,8 +1,8 @@
-//! Footers and trailers of full regions, which follow the records one sync later.
+//! Tails: footers and trailers of full regions, written one sync after the records.
 //!
-//! A restart takes a footer's word for what its region holds. A device may write what was not synced in any order, so a
-//! trailer may only go out when all records before it are on the device. It needs no sync for itself: without it a restart
-//! reads the records one by one. So that no round has to sync twice, tails wait for the sync that comes anyway.
+//! A restart trusts a footer to list its region. A device may write unsynced blocks in any order, so a trailer may be written
+//! only when all records before it are on the device. It needs no sync for itself: without it a restart reads the records
+//! one by one. Tails wait for the next regular sync, so no round has to sync twice.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::io::Aligned;
 use crate::log::Sealed;
 use crate::regions::State;
 
-/// Tails that wait for a sync before one is made for them alone. Each holds some bytes a record in RAM.
+/// With this many waiting tails, a sync is made for them alone. Each holds some bytes of RAM for every record.
 const MANY: usize = 16;
 
 /// The end of a full region.
@@ -21,14 +21,14 @@ pub(super) struct Tail {
     pub(super) sequence: u64,
     /// Where its records end.
     pub(super) end: usize,
-    /// What is written with the tail because it shares its first block: the last of the records.
+    /// The end of the records, rewritten with the tail because they share a block.
     shared: Vec<u8>,
     /// Footer and trailer: the last bytes of the region.
     pub(super) bytes: Vec<u8>,
     pub(super) stage: Stage,
 }
 
-/// How far a tail has come.
+/// The stage of a tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The records are written; a sync has to follow.
@@ -41,12 +41,12 @@ pub(super) enum Stage {
     Written,
 }
 
-/// Tails that are not on the devices for good.
+/// Tails that are not durable yet.
 #[derive(Default)]
 pub(super) struct Tails(Vec<Tail>);
 
 impl Tails {
-    /// Takes over a region whose records are written, and lets go of its memory.
+    /// Takes over a region whose records are written, and releases its buffer.
     pub(super) fn take(&mut self, writer: &Writer, sealed: Sealed) {
         let Sealed { region, sequence, buffer, end, tail } = sealed;
         let entry = writer.log.regions.get(region);
@@ -64,12 +64,12 @@ impl Tails {
         self.0.is_empty()
     }
 
-    /// Whether a sync is worth while for the tails alone.
+    /// Whether the tails alone are worth a sync.
     pub(super) fn are_many(&self) -> bool {
         self.0.iter().filter(|tail| tail.stage == Stage::Unsynced).count() >= MANY
     }
 
-    /// Those whose records have to be written again.
+    /// The tails whose records have to be written again.
     pub(super) fn doubtful(&mut self) -> impl Iterator<Item = &mut Tail> {
         self.0.iter_mut().filter(|tail| tail.stage == Stage::Doubtful)
     }
@@ -94,7 +94,7 @@ impl Tails {
                 true
             }
             Stage::Doubtful | Stage::Ready => true,
-            // Again, for the sake of the records in its first block, unless the region is being emptied.
+            // Write it again, because it shares a block with records, unless the region is being emptied.
             Stage::Written => {
                 tail.stage = Stage::Ready;
                 let entry = writer.log.regions.get(tail.region);
@@ -103,7 +103,7 @@ impl Tails {
         });
     }
 
-    /// Writes the tails of regions whose records are on the device. From then on they can be emptied.
+    /// Writes the tails of regions whose records are on the device. These regions can then be emptied.
     pub(super) fn write(&mut self, writer: &Writer) -> io::Result<()> {
         let regions = &writer.log.regions;
         self.0.retain(|tail| tail.stage != Stage::Ready || tail.is_wanted(writer));
@@ -119,7 +119,7 @@ impl Tails {
 }
 
 impl Tail {
-    /// Whether the region was not flushed away since its records were written.
+    /// Whether the region has not been flushed since its records were written.
     fn is_wanted(&self, writer: &Writer) -> bool {
         let entry = writer.log.regions.get(self.region);
         entry.sequence() == self.sequence && entry.state() == State::Written

@@ -1,4 +1,4 @@
-//! Requests that wait for the flusher: each with one entry, however often it is polled, and for so long at most.
+//! Requests that wait for the flusher: each has one entry, however often it is polled, and a deadline.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,25 +15,25 @@ use super::queue::FlushQueue;
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// That append and all before it are on the devices.
+    /// The append with this number, and all before it, are on the devices.
     Durable(u64),
-    /// Room has been made since so many regions were freed.
+    /// Reclaiming has freed a region since this count of rounds.
     Room(u64),
 }
 
 /// All that wait.
 #[derive(Default)]
 pub(super) struct Waiters {
-    // Held for an insert or a removal, and for a look at each of them when something was reached.
+    // Held for an insert or a removal, and for a pass over all entries when a goal may have been reached.
     state: Mutex<State>,
-    /// There is a deadline to watch, or it is the end.
+    /// There is a deadline to watch, or the engine ends.
     news: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     waiting: Slab<Waiter>,
-    /// The thread that watches deadlines knows of none and sleeps.
+    /// The thread that watches deadlines has none and sleeps.
     is_idle: bool,
     ended: bool,
 }
@@ -41,7 +41,7 @@ struct State {
 struct Waiter {
     goal: Goal,
     deadline: Option<Instant>,
-    /// Taken when it is woken. The entry goes with who waits.
+    /// Taken when the request is woken. The entry is removed with its [`Wait`].
     waker: Option<Waker>,
 }
 
@@ -62,8 +62,7 @@ impl Waiters {
         self.news.notify_all();
     }
 
-    /// Wakes those whose deadline is over, after `late` was told of it, and calls `look` every `every`; returns when it is the
-    /// end.
+    /// Wakes waiters past their deadlines, after calling `late`, and calls `look` every `every`; returns when the engine ends.
     pub(super) fn watch(&self, late: impl Fn(), every: Duration, look: impl Fn()) {
         let mut next_look = Instant::now() + every;
         let mut state = self.state.lock();
@@ -96,7 +95,7 @@ impl Waiters {
         }
     }
 
-    /// How many wait.
+    /// The number of waiters.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.state.lock().waiting.len()
@@ -123,7 +122,7 @@ impl Wait {
         })
     }
 
-    /// Leaves a waker where it is found when the goal is reached.
+    /// Registers the waker.
     fn enter(&mut self, waker: &Waker) {
         let waiters = &self.queue.waiters;
         let mut state = waiters.state.lock();
@@ -151,7 +150,7 @@ impl Future for Wait {
             return Poll::Ready(ended);
         }
         self.enter(cx.waker());
-        // It may have been reached before the waker was there.
+        // The goal may have been reached before the waker was registered.
         match self.outcome() {
             Some(ended) => Poll::Ready(ended),
             None => Poll::Pending,

@@ -14,12 +14,12 @@ use crate::format::region::HEADER_BYTES;
 use crate::io::Aligned;
 use crate::log::{Log, Sealed};
 
-/// Bytes of one write: what requests read waits behind it.
+/// Bytes of one write: reads of requests queue behind it.
 const WRITE_BYTES: usize = 256 << 10;
-/// The same while full regions wait: a device that is slow to answer takes more a second in large pieces.
+/// The same while full regions wait: larger writes give a slow device more throughput.
 const WRITE_BYTES_BEHIND: usize = 1 << 20;
 
-/// What writes to devices.
+/// Writes to devices.
 pub(super) struct Writer {
     pub(super) log: Arc<Log>,
     pub(super) devices: Arc<Devices>,
@@ -36,11 +36,10 @@ impl Writer {
         self.write_up_to(sealed.region, &sealed.buffer, sealed.end, true, step, unsynced)
     }
 
-    /// Writes what was appended to an open region up to the snapshot of it; all of that, or only whole blocks. Tells whether
-    /// there was anything.
+    /// Writes the appends to an open region up to its snapshot: all of them, or only whole blocks. Returns whether there were any.
     pub(super) fn write_open(&self, open: &Snapshot, all: bool, unsynced: &mut Unsynced) -> io::Result<bool> {
         let Snapshot { region, buffer, end } = open;
-        // A region that was sealed since may be written already, and further than the snapshot.
+        // A region sealed since may already be written beyond the snapshot.
         if buffer.is_covered(*end) || buffer.is_discarded() {
             return Ok(false);
         }

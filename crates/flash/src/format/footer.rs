@@ -1,4 +1,4 @@
-//! A footer: what the index needs of each record of a region, in the order of the records.
+//! A footer: what the index needs to know about each record of a region, in the order of the records.
 //!
 //! ```text
 //!  +----------------------+------------------------------------------+
@@ -7,9 +7,9 @@
 //!                           LEB128: 7 bits a byte, least first
 //! ```
 //!
-//! Of the key's hash those bits are kept that choose the shard (the highest 12) and the place in its index (the lowest 36).
-//! The records of a region follow each other from its header on, so their lengths say where each begins. Before the entries
-//! stand 64 bytes on the region as a whole ([`Summary`] and [`Span`]); in version 1 the first 24 of them.
+//! An entry keeps the bits of the key's hash that choose the shard (the highest 12) and the place in its index (the lowest 36).
+//! The records of a region are packed behind its header, so their lengths say where each begins. The entries follow 64 bytes
+//! about the region as a whole ([`Summary`] and [`Span`]); in version 1, only the first 24 of them.
 //!
 //! ```text
 //!   0  least expiry u32, last expiry u32
@@ -33,15 +33,15 @@ pub(crate) const ENTRY_BYTES_MAX: usize = 11;
 
 const _: () = assert!(SHARD_BITS + INDEX_BITS == 48);
 
-/// What has to be known of a region as a whole.
+/// Properties of a region's records as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
-    /// The least expiry of its records; [`Summary::NEVER`] if none of them ever dies.
+    /// The earliest expiry of its records; [`Summary::NEVER`] if none expires.
     pub(crate) expiry_min: u32,
-    /// The greatest expiry of its records, [`Summary::NEVER`] if there is one that never dies.
+    /// The latest expiry of its records; [`Summary::NEVER`] if one never expires.
     pub(crate) expiry_max: u32,
-    /// Regions up to this sequence number may hold older versions that outlive this region's records: it must not go
-    /// before them.
+    /// Regions up to this sequence number may hold older versions that outlive this region's records: this region must not be
+    /// freed before them.
     pub(crate) behind: u64,
     /// The greatest sequence number of its records.
     pub(crate) last: u64,
@@ -50,15 +50,15 @@ pub(crate) struct Summary {
 impl Summary {
     /// An expiry that never comes.
     pub(crate) const NEVER: u32 = u32::MAX;
-    /// Of a region without records.
+    /// The summary of a region without records.
     pub(crate) const EMPTY: Self = Self { expiry_min: Self::NEVER, expiry_max: 0, behind: 0, last: 0 };
 
-    /// An item's expiry as summaries have it.
+    /// An item's expiry in the form of summaries.
     pub(crate) fn moment(expiry: moneta_store::Expiry) -> u32 {
         if expiry == moneta_store::Expiry::NEVER { Self::NEVER } else { expiry.0 }
     }
 
-    /// Takes a record in that dies at `moment` and has the sequence number `sequence`.
+    /// Adds a record that expires at `moment` and has the sequence number `sequence`.
     pub(crate) fn add(&mut self, moment: u32, sequence: u64) {
         self.last = self.last.max(sequence);
         self.expiry_min = self.expiry_min.min(moment);
@@ -66,18 +66,18 @@ impl Summary {
     }
 }
 
-/// When a region was filled, and with what. Apart from [`Summary`], which changes with every record.
+/// When a region was filled. Separate from [`Summary`], which changes with every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     /// When it was begun, in milliseconds since the Unix epoch, as exact as the node's clock; 0 if unknown.
     pub(crate) begun: u64,
-    /// When it was full, likewise; 0 if unknown or not yet.
+    /// When it was full, in the same unit; 0 if unknown or not yet.
     pub(crate) ended: u64,
-    /// The greatest version of its records; 0: they have none. Reserved.
+    /// The greatest item version among its records; 0: none. Reserved.
     pub(crate) version: u64,
 }
 
-/// The moment of a second, as [`Span`]s have it.
+/// A second in the unit of [`Span`].
 pub(crate) fn milliseconds(second: u32) -> u64 {
     u64::from(second) * 1000
 }
@@ -95,7 +95,7 @@ pub(crate) fn encode_head(summary: &Summary, span: &Span) -> [u8; SUMMARY_BYTES]
     bytes
 }
 
-/// Reads the start of a footer of a format version, and tells where the entries are; `None` if the footer is too short.
+/// Reads the head of a footer of a format version, and returns the entries behind it; `None` if the footer is too short.
 pub(crate) fn decode_head(footer: &[u8], version: u16) -> Option<(Summary, Span, &[u8])> {
     let (bytes, entries) =
         footer.split_at_checked(if version == VERSION_1 { SUMMARY_BYTES_1 } else { SUMMARY_BYTES })?;
@@ -113,7 +113,7 @@ pub(crate) fn decode_head(footer: &[u8], version: u16) -> Option<(Summary, Span,
     Some((summary, span, entries))
 }
 
-/// One record, as a footer has it.
+/// A footer's entry for one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The key's hash, with zeros for the bits that are not kept.
@@ -123,7 +123,7 @@ pub(crate) struct Entry {
     pub(crate) is_tombstone: bool,
 }
 
-/// The bits of a hash that a footer keeps, where they stand in a hash.
+/// The bits of a hash that a footer keeps, in their original positions.
 pub(crate) fn kept(hash: u64) -> u64 {
     hash & !(((1 << (64 - SHARD_BITS - INDEX_BITS)) - 1) << INDEX_BITS)
 }
@@ -140,7 +140,7 @@ pub(crate) fn push(footer: &mut Vec<u8>, entry: &Entry) {
     footer.push(rest as u8);
 }
 
-/// Reads the entries behind a footer's head, up to its end or to where they make no sense.
+/// Decodes the entries behind a footer's head, up to its end or the first invalid one.
 pub(crate) fn entries(mut bytes: &[u8]) -> impl Iterator<Item = Entry> {
     std::iter::from_fn(move || {
         let (packed, mut rest) = bytes.split_at_checked(6)?;

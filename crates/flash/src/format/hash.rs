@@ -1,15 +1,15 @@
-//! The hash of everything on a device: XXH3-64.
+//! The hash of all on-disk structures: XXH3-64.
 //!
-//! A read for a request hashes about 2 KiB, which is a tenth of its instructions. twox-hash chooses the widest vectors of the
-//! processor at run time; other implementations go by what the build was told of it, and builds are for any x86-64.
+//! A read for a request hashes about 2 KiB, a tenth of its instructions. twox-hash chooses the widest vector instructions at run
+//! time; other implementations choose at compile time, and builds are for any x86-64.
 
 use std::hash::Hasher;
 
 use smallvec::SmallVec;
 use twox_hash::XxHash3_64;
 
-/// Bytes in several runs up to which they are copied into one: hashing runs costs as much as a copy of about 10 KiB, but a
-/// stack has its limits.
+/// Runs of up to this many bytes in total are copied into one before hashing. Incremental hashing costs as much as copying
+/// about 10 KiB; the stack limits this buffer to less.
 const GATHERED: usize = 2048;
 
 /// Hash of one run of bytes.
@@ -23,7 +23,7 @@ pub(crate) fn hash_with_seed(bytes: &[u8], seed: u64) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// The hash of all runs as one.
+/// The hash of the concatenated runs.
 pub(crate) fn hash_of_runs(runs: &[&[u8]]) -> u64 {
     if runs.iter().map(|run| run.len()).sum::<usize>() <= GATHERED {
         let mut bytes = SmallVec::<[u8; GATHERED]>::new();
@@ -35,7 +35,7 @@ pub(crate) fn hash_of_runs(runs: &[&[u8]]) -> u64 {
     hasher.finish()
 }
 
-/// A hash of bytes that come one after the other.
+/// An incremental hash.
 pub(crate) struct Running(XxHash3_64);
 
 impl Running {
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn what_is_on_disk_depends_on_these_values() {
         let bytes: Vec<u8> = (0..5000u32).map(|n| (n * 7) as u8).collect();
-        // One length for each of the ways that short and long input goes.
+        // One length for each code path of the algorithm.
         let expected = [
             (0, 0x2d06800538d394c2),
             (1, 0xc44bdff4074eecdb),

@@ -1,4 +1,4 @@
-//! What lies on a device, byte by byte.
+//! The on-disk format.
 //!
 //! ```text
 //!  device: | superblock A | superblock B | ... | region 0 | region 1 | ...           (see the `devices` module)
@@ -6,24 +6,24 @@
 //!  region: | header, 64 B | record | record | ...  free  ... | footer | trailer, 64 B |
 //! ```
 //!
-//! While a region is being filled a copy of its header stands where the trailer goes later.
+//! While a region is being filled, a copy of its header stands in the place of the trailer.
 //!
-//! All integers are little-endian. A region's *sequence number* grows from one region begun to the next and is part of
-//! every checksum in it, so that what an earlier use of the same room left behind never passes for something new.
+//! All integers are little-endian. A region's *sequence number* grows with each region begun and is part of every checksum in
+//! it, so that leftovers of an earlier use of the region are never mistaken for new records.
 
 pub(crate) mod footer;
 pub(crate) mod hash;
 pub(crate) mod record;
 pub(crate) mod region;
 
-/// Version of everything written: superblocks, region headers and trailers, snapshots. A tier with a higher one is refused.
+/// Version of all written structures: superblocks, region headers and trailers, snapshots. A tier with a higher one is refused.
 ///
-/// Version 1 is read: its regions keep their layout until they are used again.
+/// Version 1 can be read: its regions keep their layout until they are used again.
 pub(crate) const VERSION: u16 = 2;
-/// The first version: region headers without a copy and without a time, footers that begin with 24 bytes.
+/// The first version: region headers without a copy and without a time, footers with a head of 24 bytes.
 pub(crate) const VERSION_1: u16 = 1;
 
-/// Bytes of a block: what devices are read and written in, and what the index counts in.
+/// Bytes of a block: the unit of device I/O and of index locations.
 pub(crate) const BLOCK: usize = 4096;
 
 /// Reads a little-endian integer at `offset`.

@@ -7,14 +7,14 @@
 //!  +----------+--------------+-----------------+---------+--------+--------------------------------------+
 //! ```
 //!
-//! `sequence` counts from the base sequence of the region. Of the fields with a question mark those are there that the
-//! marks name: 4 bytes of expiry (Unix second), 4 of client flags, 8 of CAS value; without the last the CAS value is the
-//! record's sequence number. Records follow each other without padding.
+//! `sequence` counts from the base sequence of the region. The marks say which of the fields with a question mark are present:
+//! 4 bytes of expiry (Unix second), 4 of client flags, 8 of CAS value; without the last, the CAS value is the record's sequence
+//! number. Records are packed without padding.
 //!
-//! The checksum is the low half of XXH3-64 over the key of the region's use, the record's offset in the region, the header
-//! behind the checksum, and a hash of all that follows the header: so a record read where it does not lie, or out of an
-//! earlier use of its region, does not pass. Nor does one that a client put into a value for the day on which records are
-//! looked for behind a lost block: clients do not know the key.
+//! The checksum is the low half of XXH3-64 over the key of the region's use, the record's offset in the region, the rest of the
+//! header, and a hash of everything behind the header. So a record at a wrong offset, or from an earlier use of its region, is
+//! rejected. So is a forged record inside a client's value, which a scan behind a lost block may meet: clients do not know the
+//! key.
 
 use moneta_store::{Expiry, ItemMeta};
 
@@ -23,9 +23,9 @@ use super::{VERSION_1, read_int};
 
 /// Bytes before the optional fields.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// Bytes of a key, at most; at least it has one.
+/// Most bytes of a key; the least is one.
 pub(crate) const KEY_BYTES_MAX: u8 = 250;
-/// Sequence numbers of a region differ by less than this.
+/// The sequence numbers of a region's records differ by less than this.
 pub(crate) const SEQUENCE_SPAN: u64 = 1 << 48;
 
 const _: () = assert!(HEADER_BYTES == 4 + 4 + 6 + 1 + 1);
@@ -38,13 +38,13 @@ pub(crate) mod mark {
     pub(crate) const EXPIRY: u8 = 8;
     pub(crate) const FLAGS: u8 = 16;
     pub(crate) const CAS: u8 = 32;
-    /// The key holds nothing: what older records say of it is over.
+    /// The key has no item: older records of it are void.
     pub(crate) const TOMBSTONE: u8 = 64;
-    /// All of them. The highest bit is reserved.
+    /// All marks. The highest bit is reserved.
     pub(crate) const ALL: u8 = 127;
 }
 
-/// A record to be written, but for its place.
+/// A record to be written, without its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) key: &'a [u8],
@@ -53,7 +53,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) marks: u8,
     pub(crate) expiry: Expiry,
     pub(crate) flags: u32,
-    /// CAS value, unless it is to be the sequence number.
+    /// CAS value, if it differs from the sequence number.
     pub(crate) cas: Option<u64>,
 }
 
@@ -92,13 +92,13 @@ impl Draft<'_> {
         (fields, end)
     }
 
-    /// Hash of everything behind the header. Long for a long value, so it is taken before any lock.
+    /// Hash of everything behind the header. Takes long for a long value, so compute it before taking a lock.
     pub(crate) fn content_hash(&self) -> u64 {
         let (fields, end) = self.fields();
         hash_of_runs(&[&fields[..end], self.key, self.value[0], self.value[1]])
     }
 
-    /// Writes the record, whose sequence number is `sequence` more than its region's base, piece by piece through `put`.
+    /// Writes the record piece by piece through `put`. `sequence` counts from the base of its region.
     pub(crate) fn write(&self, place: Salt, sequence: u64, content_hash: u64, mut put: impl FnMut(usize, &[u8])) {
         let mut header = [0; HEADER_BYTES];
         header[4..8].copy_from_slice(&(self.value_len() as u32).to_le_bytes());
@@ -116,7 +116,7 @@ impl Draft<'_> {
     }
 }
 
-/// What makes checksums differ from place to place and from use to use of a region.
+/// The salt of checksums: differs from place to place, and from use to use of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Salt {
     /// Key of the region's use ([`salt_of`]).
@@ -125,7 +125,7 @@ pub(crate) struct Salt {
     pub(crate) offset: u32,
 }
 
-/// The key of a region's use, given the version of its layout and the tier's seed. In version 1 the sequence number itself.
+/// The key of a region's use, from the version of its layout and the tier's seed. In version 1, the sequence number itself.
 pub(crate) fn salt_of(version: u16, sequence: u64, seed: u64) -> u64 {
     if version == VERSION_1 { sequence } else { hash_with_seed(&sequence.to_le_bytes(), seed) }
 }
@@ -149,7 +149,7 @@ fn fields_len(marks: u8) -> usize {
 pub(crate) struct Header {
     checksum: u32,
     pub(crate) value_length: u32,
-    /// From the base sequence of the region.
+    /// Counts from the base sequence of the region.
     pub(crate) sequence: u64,
     pub(crate) key_length: u8,
     pub(crate) marks: u8,
@@ -193,7 +193,7 @@ impl Header {
     }
 }
 
-/// A record in memory, as far as it is there.
+/// A record in memory, possibly cut short.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) header: Header,
@@ -201,7 +201,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The record that begins `bytes`; `None` if not even its key is all there.
+    /// The record at the start of `bytes`; `None` if not even its whole key is there.
     #[inline]
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::read(bytes)?;
@@ -213,29 +213,29 @@ impl<'a> View<'a> {
         &self.bytes[self.header.key_start()..self.header.value_start()]
     }
 
-    /// Whether its value is there to the end.
+    /// Whether its whole value is there.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.header.len() <= self.bytes.len()
     }
 
-    /// The value. Only of a whole record.
+    /// The value. Only for a whole record.
     #[inline]
     pub(crate) fn value(&self) -> &'a [u8] {
         &self.bytes[self.header.value_start()..self.header.len()]
     }
 
-    /// Whether the checksum fits. Only of a whole record.
+    /// Whether the checksum matches. Only for a whole record.
     pub(crate) fn is_sound(&self, place: Salt) -> bool {
         self.is_sound_with(self.content_hash(), place)
     }
 
-    /// Hash of everything behind the header. Only of a whole record.
+    /// Hash of everything behind the header. Only for a whole record.
     pub(crate) fn content_hash(&self) -> u64 {
         hash(&self.bytes[HEADER_BYTES..self.header.len()])
     }
 
-    /// Whether the checksum fits, given the hash of everything behind the header.
+    /// Whether the checksum matches, given the hash of everything behind the header.
     pub(crate) fn is_sound_with(&self, content: u64, place: Salt) -> bool {
         let header: &[u8; HEADER_BYTES] = self.bytes[..HEADER_BYTES].try_into().expect("a view has a header");
         checksum(place, header, content) == self.header.checksum

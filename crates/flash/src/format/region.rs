@@ -12,10 +12,10 @@
 //!  56  XXH3-64 of the bytes before                    56  XXH3-64 of the bytes before
 //! ```
 //!
-//! The header goes out with the first records, together with a copy of it in the last 64 bytes of the region, where the
-//! trailer follows when the region is full. So each end says that the region is in use, and under which sequence number: a
-//! block that is lost does not hide it, and neither does what an earlier use left at the other end, whose number is lower.
-//! A region whose ends are both zero is free. In version 1 there is no copy.
+//! The header is written with the first records, together with a copy in the last 64 bytes of the region, which the trailer
+//! replaces when the region is full. So each end says that the region is in use, and under which sequence number. One lost
+//! block does not hide that, and neither does an end left by an earlier use, whose number is lower. A region with zeros at both
+//! ends is free. Version 1 has no copy.
 
 use super::hash::hash;
 use super::{BLOCK, VERSION, VERSION_1, read_int};
@@ -30,7 +30,7 @@ const TRAILER_MAGIC: [u8; 8] = *b"MONETATR";
 const _: () =
     assert!(HEADER_BYTES < BLOCK && TRAILER_BYTES == HEADER_BYTES, "the header's copy stands where the trailer goes");
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegionHeader {
     /// Version of the region's layout.
@@ -43,21 +43,21 @@ pub(crate) struct RegionHeader {
     pub(crate) begun: u64,
 }
 
-/// What the 64 bytes at one end of a region say.
+/// The 64 bytes at one end of a region, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Nothing: zeros.
     Blank,
-    /// Where the region begins, or while it is being filled also where it ends: a header of this tier.
+    /// A header of this tier: at the region's start, and at its end while it is being filled.
     Header(RegionHeader),
-    /// Where the region ends: a trailer of this tier.
+    /// A trailer of this tier: at the region's end.
     Trailer(Trailer),
-    /// Neither: damaged, or of a tier that was here before.
+    /// Neither: damaged, or of an earlier tier on this device.
     Unknown,
 }
 
 impl End {
-    /// Reads one end of a region of `tier`.
+    /// Decodes one end of a region of `tier`.
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES], tier: u64) -> Self {
         if bytes.iter().all(|byte| *byte == 0) {
             return Self::Blank;
@@ -73,8 +73,8 @@ impl End {
         }
     }
 
-    /// Reads an end in which one bit is flipped. Worth it: a region whose ends both say nothing is lost, and older versions
-    /// would show of all that it holds.
+    /// Decodes an end with one flipped bit. A region that loses both ends is lost, and older versions of all its keys would be
+    /// served.
     pub(crate) fn repair(bytes: &[u8; HEADER_BYTES], tier: u64) -> Self {
         let mut bytes = *bytes;
         let found = (0..HEADER_BYTES * 8).find_map(|bit| {
@@ -86,7 +86,7 @@ impl End {
         found.unwrap_or(Self::Unknown)
     }
 
-    /// Sequence number of the region, as far as this end knows it.
+    /// Sequence number of the region, if this end has it.
     pub(crate) fn sequence(&self) -> Option<u64> {
         match self {
             Self::Header(header) => Some(header.sequence),
@@ -123,7 +123,7 @@ impl RegionHeader {
     }
 }
 
-/// What a trailer says.
+/// The contents of a trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
     /// Version of the footer.
@@ -133,7 +133,7 @@ pub(crate) struct Trailer {
     pub(crate) base: u64,
     /// Records in the region, tombstones included.
     pub(crate) records: u32,
-    /// Where they end in the region.
+    /// Where the records end in the region.
     pub(crate) records_end: u32,
     /// Bytes of the footer, which ends where the trailer begins.
     pub(crate) footer_bytes: u32,

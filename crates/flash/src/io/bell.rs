@@ -1,4 +1,4 @@
-//! What tells a ring's thread that there is something to do.
+//! The event descriptor that wakes a ring's thread.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// An event descriptor of a ring's, which becomes readable anew with every completion outside a turn, and when it is rung. While the
-/// ring is turned by a worker it is not read: the worker's poller is edge-triggered.
+/// A ring's event descriptor. It becomes readable anew with each completion outside a turn, and when it is rung. A worker that
+/// turns the ring need not read it, since the worker's poller is edge-triggered.
 pub(super) struct Bell {
     event: OwnedFd,
-    /// Reads that last too long are to be given up.
+    /// The ring is asked to fail late reads.
     asks: AtomicBool,
 }
 
@@ -25,14 +25,14 @@ impl Bell {
         self.event.as_raw_fd()
     }
 
-    /// Asks the ring's thread to give up reads that last too long. From any thread.
+    /// Asks the ring's thread to fail late reads. Callable from any thread.
     pub(super) fn ring(&self) {
         self.asks.store(true, Ordering::Release);
-        // It fails when the count is full, and then the descriptor is readable anyway.
+        // The write fails only when the counter is full, and then the descriptor is readable anyway.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Whether it was rung since this was last asked.
+    /// Whether it was rung since the last call.
     #[inline]
     pub(super) fn has_asked(&self) -> bool {
         self.asks.load(Ordering::Relaxed) && self.asks.swap(false, Ordering::Acquire)
@@ -43,7 +43,7 @@ impl Bell {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
     }
 
-    /// Waits for an event, and for so long at most.
+    /// Waits for an event, at most for `most`.
     pub(super) fn wait(&self, most: Duration) {
         let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
         let _ = poll(&mut [PollFd::new(&self.event, PollFlags::IN)], Some(&most));

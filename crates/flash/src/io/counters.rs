@@ -1,4 +1,4 @@
-//! What reads for requests add up to.
+//! Counters of reads for requests.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use moneta_store::Latency;
 /// Counters of reads for requests, shared by all threads that read.
 #[derive(Debug, Default)]
 pub struct ReadCounters {
-    /// Reads that wait for a device or are under way. Rings tell theirs once a turn.
+    /// Reads that wait for a device or are in progress. Rings report theirs once a turn.
     pub in_flight: AtomicU64,
-    /// Reads that ended, well or not.
+    /// Completed reads, failed ones included.
     pub reads: AtomicU64,
     /// Bytes they brought.
     pub bytes: AtomicU64,
-    /// Of the reads, failed.
+    /// Failed reads.
     pub errors: AtomicU64,
     /// Reads by the time they took, in the buckets of [`Latency`].
     pub latency: [AtomicU64; Latency::BUCKETS],
@@ -31,14 +31,14 @@ impl ReadCounters {
         }
     }
 
-    /// One source of reads has `now` waiting or under way, where it told of `before`.
+    /// A source of reads now has `now` in flight; it last reported `before`.
     pub(super) fn change_in_flight(&self, before: u64, now: u64) {
         if before != now {
             self.in_flight.fetch_add(now.wrapping_sub(before), Relaxed);
         }
     }
 
-    /// Counts what a [`Tally`] holds and empties it.
+    /// Adds a [`Tally`] and clears it.
     pub(super) fn add(&self, tally: &mut Tally) {
         if tally.reads == 0 {
             return;
@@ -49,7 +49,7 @@ impl ReadCounters {
             self.errors.fetch_add(tally.errors, Relaxed);
         }
         self.latency_sum.fetch_add(tally.latency.sum_microseconds, Relaxed);
-        // A batch is small: of two dozen buckets it has filled one or two.
+        // A batch is small and fills one or two of the two dozen buckets.
         while tally.filled != 0 {
             let bucket = tally.filled.trailing_zeros() as usize;
             tally.filled &= tally.filled - 1;
@@ -59,7 +59,7 @@ impl ReadCounters {
     }
 }
 
-/// Reads that ended on one thread and are not counted yet: the shared counters are touched once for a batch.
+/// Completed reads of one thread that are not counted yet: the shared counters are touched once for a batch.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     reads: u64,
@@ -73,7 +73,7 @@ pub(super) struct Tally {
 const _: () = assert!(Latency::BUCKETS <= u32::BITS as usize);
 
 impl Tally {
-    /// A read ended after `took`, with so many bytes or with a failure.
+    /// A read ended after `took`, with this many bytes or with an error (`None`).
     pub(super) fn note(&mut self, bytes: Option<usize>, took: Duration) {
         let microseconds = took.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(took.subsec_micros()));
         self.reads += 1;

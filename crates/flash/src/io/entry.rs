@@ -1,4 +1,4 @@
-//! A read that was asked of a ring, from then until the kernel is through with its buffer.
+//! A read through a ring, from the request until the kernel has released its buffer.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use io_uring::{opcode, squeue, types};
 use super::Aligned;
 use super::media::Media;
 
-/// A read that was asked for.
+/// A requested read.
 pub(super) struct Entry {
     pub(super) buffer: Aligned,
     pub(super) device: usize,
@@ -24,9 +24,9 @@ pub(super) struct Entry {
 pub(super) enum Progress {
     UnderWay(Option<Waker>),
     Ended(io::Result<()>),
-    /// It lasted too long, was counted as that, and who waits for it is to be told; the kernel has the buffer.
+    /// It was late, was counted as such, and its waiter has yet to see the error; the kernel has the buffer.
     Late,
-    /// No request waits any more; the entry goes when the kernel is through with the buffer.
+    /// No request waits any more; the entry is removed when the kernel has released the buffer.
     Abandoned {
         counted: bool,
     },
@@ -46,7 +46,7 @@ impl Entry {
         read.offset(self.offset + self.done as u64).build()
     }
 
-    /// What a completion means; `None`: the rest is still to be read.
+    /// The outcome of a completion; `None`: the rest is still to be read.
     pub(super) fn advance(&mut self, result: i32) -> Option<io::Result<()>> {
         match result {
             0 => Some(Err(io::ErrorKind::UnexpectedEof.into())),
@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// Whether a call may well succeed if it is made again.
+/// Whether a retry may succeed.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy)
 }

@@ -1,7 +1,7 @@
-//! Tests of reads that a device does not end.
+//! Tests of reads that a device does not complete.
 //!
-//! What would go wrong silently: a request that waits for ever; a buffer used again that the kernel still writes into; a device
-//! that is back and not asked any more.
+//! Silent failures that these tests guard against: a request that waits for ever; a reused buffer that the kernel still writes
+//! into; a device that works again and is never read.
 
 use std::io::{self, PipeReader, Write as _};
 use std::os::fd::{AsRawFd, RawFd};
@@ -19,12 +19,12 @@ use super::{Aligned, Media, ReadCounters, Reader};
 use crate::config::Io;
 
 const BLOCK: usize = 4096;
-/// How long reads are waited for.
+/// The time limit of reads.
 const LIMIT: Duration = Duration::from_millis(50);
-/// How long anything is waited for that must come.
+/// How long the tests wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A device whose reads end when a test has them end: behind a ring a pipe, else one that stalls.
+/// A device whose reads complete on command: a pipe for a ring, a stalling device for threads.
 struct Hanging {
     media: Arc<dyn Media>,
     release: Box<dyn Fn(usize)>,
@@ -121,7 +121,7 @@ fn a_read_that_does_not_end_is_given_up_and_its_buffer_is_not_used_again_before_
     });
 }
 
-/// As a worker waits: asleep until the ring's descriptor tells of something, or until it is woken.
+/// Waits as a worker does: asleep until the ring's descriptor is readable, or until it is woken.
 #[test]
 fn who_sleeps_until_a_read_ends_is_woken_when_it_is_given_up() {
     both_ways(|io| {

@@ -1,15 +1,15 @@
-//! The kinds of rings that kernels give.
+//! The kinds of rings that kernels offer.
 
 use std::io;
 
 use io_uring::{IoUring, Probe, opcode};
 
-/// Reads handed to the kernel in one call.
+/// Reads submitted to the kernel in one call.
 const SUBMISSIONS: u32 = 256;
-/// Reads in the kernel at once; the kernel has room for so many completions, so none ever overflows.
+/// Most reads in the kernel at once. The completion queue has as many entries, so it never overflows.
 pub(super) const IN_KERNEL: u32 = 1024;
 
-/// Whether this kernel gives us a ring that can read.
+/// Checks that this kernel offers a ring that can read.
 pub(super) fn probe() -> io::Result<()> {
     let ring = IoUring::new(4)?;
     let mut probe = Probe::new();
@@ -20,12 +20,12 @@ pub(super) fn probe() -> io::Result<()> {
     }
 }
 
-/// How a ring lets completions through to its thread.
+/// When a ring posts completions to its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// When the thread comes for them (6.1).
+    /// When the thread asks for them (Linux 6.1).
     Deferred,
-    /// At the thread's next call of any kind (5.19).
+    /// At the thread's next system call of any kind (Linux 5.19).
     Cooperative,
     /// At once, interrupting the thread.
     Plain,
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// The first of `kinds` that this kernel gives.
+/// A ring of the first of `kinds` that this kernel offers.
 pub(super) fn build(kinds: &[Kind]) -> io::Result<IoUring> {
     let mut refused = io::Error::from(io::ErrorKind::Unsupported);
     for kind in kinds {

@@ -1,4 +1,4 @@
-//! A device as the engine sees it, and the file or block device that it usually is.
+//! The device trait, and its usual implementation over a file or a block device.
 
 use std::fs::File;
 use std::io;
@@ -27,26 +27,26 @@ pub trait Media: Send + Sync {
     /// Returns when everything written before is on the device.
     ///
     /// # Errors
-    /// The system's. What was written since the last success is then to be taken as lost.
+    /// The system's. Everything written since the last successful sync must then be considered lost.
     fn sync(&self) -> io::Result<()>;
 
-    /// The descriptor under which a ring may read it; `None` where only [`Media::read_at`] will do.
+    /// The descriptor that a ring may read from; `None` if only [`Media::read_at`] works.
     fn descriptor(&self) -> Option<RawFd>;
 }
 
 /// A file or a block device.
 #[derive(Debug)]
 pub struct FileMedia {
-    /// What is read and written.
+    /// The file for reads and writes.
     file: File,
-    /// Hold the locks for as long as somebody may write. Other descriptions than `file`: a ring keeps that open for a moment
-    /// longer than its owner, and that must not keep the next one out.
+    /// Hold the locks as long as this device may be written. Separate from `file`: a ring keeps that one open slightly longer than
+    /// its owner, which must not lock out the next owner.
     _locks: Vec<File>,
     bytes: u64,
 }
 
 impl FileMedia {
-    /// The first `bytes` of `file`, which `locks` keep others from.
+    /// The first `bytes` of `file`, protected by `locks`.
     pub fn new(file: File, locks: Vec<File>, bytes: u64) -> Self {
         Self { file, _locks: locks, bytes }
     }

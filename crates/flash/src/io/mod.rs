@@ -1,4 +1,4 @@
-//! Reading and writing devices: the device trait, and what reads for requests (a ring a thread, or a pool).
+//! Device I/O: the device trait, and reads for requests (a ring for each worker, or a pool).
 
 mod bell;
 mod counters;

@@ -1,12 +1,12 @@
-//! How long reads are waited for, and which devices do not answer.
+//! Time limits of reads, and devices that hang.
 //!
-//! A read that lasts too long fails for the request that waits for it. Its buffer stays with the kernel, or with the thread that
-//! reads, until the device ends it.
+//! A late read fails for the request that waits for it. Its buffer stays with the kernel, or with the reading thread, until the
+//! device completes the read.
 //!
 //! ```text
 //!            a read is late
-//!  answers ──────────────────> hangs     reads fail at once, but for one after each look, which finds out
-//!          <──────────────────           whether the device answers
+//!  answers ──────────────────> hangs     reads fail at once, except one after each check, which probes
+//!          <──────────────────           whether the device answers again
 //!            any read ends
 //! ```
 
@@ -14,12 +14,12 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Looks at what is under way in the time that a read may take.
+/// Checks for late reads within the time limit of a read.
 const LOOKS: u32 = 4;
-/// Shortest and longest time between two looks.
+/// Shortest and longest time between two checks.
 const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// How long reads are waited for, and which devices do not answer.
+/// The time limit of reads, and the state of each device.
 pub(super) struct Patience {
     limit: Duration,
     devices: Box<[Device]>,
@@ -27,13 +27,13 @@ pub(super) struct Patience {
 
 #[derive(Default)]
 struct Device {
-    /// A read was late, and none has ended since.
+    /// A read was late, and none has completed since.
     hangs: AtomicBool,
-    /// While it hangs: one read may find out whether it still does.
+    /// While the device hangs: one read may go through as a probe.
     probes: AtomicBool,
 }
 
-/// How often is looked for reads that last longer than `limit`.
+/// How often to check for reads that take longer than `limit`.
 pub(crate) fn look_every(limit: Duration) -> Duration {
     (limit / LOOKS).clamp(LOOK.0, LOOK.1)
 }
@@ -43,19 +43,19 @@ impl Patience {
         Self { limit, devices: (0..devices).map(|_| Device::default()).collect() }
     }
 
-    /// How long a read may take.
+    /// The time limit of a read.
     pub(super) fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Whether a device may be asked for something.
+    /// Whether a read may be sent to a device.
     #[inline]
     pub(super) fn admits(&self, device: usize) -> bool {
         let device = &self.devices[device];
         !device.hangs.load(Relaxed) || device.probes.swap(false, Relaxed)
     }
 
-    /// A device has ended a read, well or not.
+    /// A device has completed a read, successfully or not.
     #[inline]
     pub(super) fn note_answer(&self, device: usize) {
         if self.devices[device].hangs.load(Relaxed) {
@@ -70,12 +70,12 @@ impl Patience {
         }
     }
 
-    /// Whether a read that was asked for then has lasted too long.
+    /// Whether a read requested at `asked` is late.
     pub(super) fn is_late(&self, asked: Instant, now: Instant) -> bool {
         now.duration_since(asked) >= self.limit
     }
 
-    /// A request has given up a read that a device has and does not end.
+    /// A read of this device was late.
     pub(super) fn note_late(&self, device: usize) {
         if !self.devices[device].hangs.swap(true, Relaxed) {
             let milliseconds = self.limit.as_millis() as u64;
@@ -83,7 +83,7 @@ impl Patience {
         }
     }
 
-    /// Lets one read go to each device that hangs.
+    /// Lets one read through to each hanging device.
     pub(super) fn probe(&self) {
         self.devices.iter().filter(|device| device.hangs.load(Relaxed)).for_each(|device| {
             device.probes.store(true, Relaxed);
@@ -95,7 +95,7 @@ impl Patience {
         self.devices.iter().filter(|device| device.hangs.load(Relaxed)).count()
     }
 
-    /// The error of a read that lasts too long.
+    /// The error of a late read.
     pub(super) fn late(&self) -> io::Error {
         let reason = format!("a read has not ended in {} ms", self.limit.as_millis());
         io::Error::new(io::ErrorKind::TimedOut, reason)

@@ -1,4 +1,4 @@
-//! Threads that read for requests where there is no ring.
+//! A pool of threads that read for requests where there is no ring.
 
 use std::io;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::media::Media;
 use super::patience::Patience;
 use crate::error::FlashError;
 
-/// A few threads that take reads in order. Dropping it ends what is queued, then the threads, but for those that a device does not
-/// let go of in time; a waker that held the last handle may drop it on one of them.
+/// A few threads that take reads in order. Dropping the pool fails queued reads, then ends the threads, except those that a
+/// device blocks too long. A waker that held the last handle may drop the pool on one of its threads.
 pub(super) struct Pool {
     threads: Offload,
     devices: Arc<Devices>,
@@ -26,11 +26,11 @@ struct Devices {
     media: Vec<Arc<dyn Media>>,
     counters: Arc<ReadCounters>,
     patience: Arc<Patience>,
-    /// What is queued or being read.
+    /// Reads that are queued or in progress.
     under_way: Mutex<Slab<Arc<Task>>>,
 }
 
-/// A read under way on the pool; shared by who waits for it and by the thread that does it.
+/// A read of the pool, shared by its waiter and the thread that does it.
 pub(super) struct Task {
     device: usize,
     offset: u64,
@@ -43,11 +43,11 @@ pub(super) struct Task {
 struct State {
     waker: Option<Waker>,
     outcome: Option<io::Result<Aligned>>,
-    /// A thread has it.
+    /// A thread has taken it.
     begun: bool,
     /// No request waits any more.
     abandoned: bool,
-    /// It lasted too long, and that is its outcome.
+    /// It was late: its outcome is a timeout.
     late: bool,
 }
 
@@ -80,7 +80,7 @@ impl Pool {
         task
     }
 
-    /// Ends what has lasted too long, for the requests that wait for it. A thread that a device holds keeps its buffer.
+    /// Fails late reads for their waiters. A thread that a device blocks keeps the buffer.
     pub(super) fn give_up_late(&self) {
         let Devices { counters, patience, under_way, .. } = &*self.devices;
         let now = Instant::now();
@@ -97,12 +97,12 @@ impl Pool {
             state.outcome = Some(Err(patience.late()));
             wakers.extend(state.waker.take());
             tally.note(None, now.duration_since(task.asked));
-            // One that still waits for a thread says nothing of its device.
+            // A read that still waits for a thread says nothing about its device.
             if state.begun {
                 patience.note_late(task.device);
             }
         }
-        // Before the wakes: a request that fails may be followed by a look at what is counted.
+        // Before the wakes, so that counters are up to date when the request fails.
         counters.add(&mut tally);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -126,7 +126,7 @@ impl Devices {
 }
 
 impl Task {
-    /// Whether it is still to be read, by this thread then.
+    /// Takes the task for this thread; false if it needs no read any more.
     fn begin(&self) -> bool {
         let mut state = self.state.lock();
         state.begun = true;

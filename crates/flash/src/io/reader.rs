@@ -1,4 +1,4 @@
-//! What requests read devices with: the ring of their thread, or the pool.
+//! The reader that requests use: the ring of the calling worker, or the pool.
 
 use std::future::Future;
 use std::io;
@@ -37,16 +37,16 @@ pub(super) struct Inner {
     pub(super) bells: Mutex<Vec<Weak<Bell>>>,
     pool: Pool,
     rings: bool,
-    /// Where workers have their rings.
+    /// The slot of the workers' rings.
     slot: Slot,
 }
 
 impl Reader {
-    /// A reader of `media`, with `threads` threads for what does not go through a ring. A read that lasts longer than `limit`
+    /// A reader of `media`, with `threads` threads for reads that do not go through a ring. A read that takes longer than `limit`
     /// fails at the next [`Reader::give_up_late`].
     ///
     /// # Errors
-    /// When threads cannot be started, or a ring is demanded and the kernel refuses it.
+    /// If threads cannot be started, or rings are required and the kernel refuses them.
     pub fn new(
         media: Vec<Arc<dyn Media>>,
         io: Io,
@@ -73,8 +73,8 @@ impl Reader {
         Ok(Self { inner: Arc::new(Inner { media, counters, patience, bells, pool, rings, slot }) })
     }
 
-    /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB. Goes through the ring of the worker that
-    /// asks, if it has one, else through a thread.
+    /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB. Uses the ring of the calling worker if it has
+    /// one, else a thread.
     ///
     /// # Panics
     /// If there is no such device.
@@ -92,7 +92,7 @@ impl Reader {
         Read { way: Way::Pool(self.inner.pool.read(device, offset, bytes)) }
     }
 
-    /// Gives a worker a ring, where reads do not go through threads.
+    /// Gives a worker a ring, unless all reads go through threads.
     pub fn attach(&self, worker: &mut Reactors) {
         if self.inner.rings {
             self.attach_one_of(&Kind::ALL, worker);
@@ -107,8 +107,8 @@ impl Reader {
         }
     }
 
-    /// Ends reads that last too long, for the requests that wait for them: those of threads here, those of rings at their next
-    /// turn. Never waits for a device. To be called every [`look_every`](super::look_every).
+    /// Fails late reads for their waiters: those of threads now, those of rings at their next turn. Never blocks on a device. Call it
+    /// every [`look_every`](super::look_every).
     pub fn give_up_late(&self) {
         let inner = &self.inner;
         inner.patience.probe();
@@ -119,7 +119,7 @@ impl Reader {
         inner.bells.lock().retain(|bell| bell.upgrade().inspect(|bell| bell.ring()).is_some());
     }
 
-    /// How many devices have not ended a read in time, nor another one since.
+    /// How many devices hang: a read was late, and none has completed since.
     pub fn hanging(&self) -> usize {
         self.inner.patience.hanging()
     }
@@ -130,7 +130,7 @@ impl Reader {
     }
 }
 
-/// A read under way. Dropping it early is fine.
+/// A read in progress. It may be dropped early.
 #[must_use]
 pub struct Read {
     way: Way,

@@ -1,13 +1,13 @@
-//! Reads through the io_uring of the thread that asks.
+//! Reads through the io_uring of the calling thread.
 //!
-//! A read is only noted when it is asked for; a turn hands all that were noted to the kernel in one call, and
-//! the same call lets the kernel post what is done. Where the kernel can (6.1), completions wait until the thread comes for
-//! them instead of interrupting it. An event descriptor tells of them: such a ring does not wake who waits for the ring's
-//! own descriptor. It is told to keep silent while a turn takes completions anyway.
+//! A request only queues its read; a turn submits all queued reads in one system call, and the same call lets the kernel post
+//! completions. Since Linux 6.1, completions wait until the thread asks for them instead of interrupting it. Such a ring does
+//! not wake a poller of the ring descriptor, so an event descriptor reports completions; it is disabled during a turn, which
+//! takes completions anyway.
 //!
-//! One of the few places with `unsafe`: the kernel writes into buffers behind the compiler's back. They lie in `reads` from
-//! the moment a read is queued until its completion was taken, whatever becomes of who waits for it. What the kernel does not
-//! end in time fails for who waits; its buffer stays where it is. A ring that goes leaves such buffers to the kernel.
+//! One of the few places with `unsafe`: the kernel writes into buffers outside the compiler's view. A buffer stays in `reads` from
+//! submission until its completion is taken, even if its waiter is dropped. A late read fails for its waiter, and its buffer
+//! stays. A dropped ring leaks such buffers to the kernel.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -33,34 +33,34 @@ use super::patience::Patience;
 use super::reader::Inner;
 use super::{Aligned, BLOCK_BYTES};
 
-/// How often a ring that goes looks for completions, if nothing tells of them.
+/// How often a ring that is being closed checks for completions, if no event reports them.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The ring of one thread for one reader.
 pub(super) struct Ring {
     reader: Arc<Inner>,
-    /// Of the bell.
+    /// The bell's descriptor.
     descriptor: RawFd,
     state: RefCell<State>,
 }
 
 struct State {
     uring: IoUring,
-    /// Rings with every completion outside a turn, and when reads that last too long are to be given up.
+    /// Rings with each completion outside a turn, and when late reads have to fail.
     bell: Arc<Bell>,
-    /// Whether the devices are registered, so that the kernel need not look their descriptors up.
+    /// Whether the devices' descriptors are registered, which saves the kernel a look-up.
     registered: bool,
     reads: Slab<Entry>,
-    /// Reads to hand to the kernel, in order.
+    /// Reads to submit, in order.
     waiting: VecDeque<usize>,
-    /// Reads in the queues shared with the kernel.
+    /// Reads in the submission queue or in the kernel.
     in_kernel: u32,
-    /// The kernel took nothing and has nothing that would call us back: whoever waits has to keep the loop turning.
+    /// The kernel took nothing and has no read whose completion would wake the thread: the loop has to keep turning.
     stuck: bool,
     tally: Tally,
-    /// Reads waiting or under way that the shared counters know of.
+    /// Reads in flight as last reported to the shared counters.
     told: u64,
-    /// Whom to wake once the state is no longer borrowed; kept for its memory.
+    /// Wakers to call once the state is no longer borrowed; kept for its allocation.
     wakers: Vec<Waker>,
 }
 
@@ -73,7 +73,7 @@ impl Ring {
         Ok(Self { reader: Arc::clone(reader), descriptor, state: RefCell::new(state) })
     }
 
-    /// Asks for a read, if the device can be read through a ring.
+    /// Queues a read, if the device can be read through a ring.
     #[inline]
     pub(super) fn read(self: Rc<Self>, device: usize, offset: u64, bytes: usize) -> Option<RingRead> {
         self.reader.media[device].descriptor()?;
@@ -98,7 +98,7 @@ impl Ring {
         let mut wakers = {
             let mut state = self.state.borrow_mut();
             if state.is_idle() && state.told == 0 && state.wakers.is_empty() {
-                // Many turns of a loop find nothing: all that ended before has been told.
+                // Most turns find nothing to do; the counters are up to date then.
                 state.stuck = false;
                 return;
             }
@@ -109,12 +109,12 @@ impl Ring {
         };
         if wakers.capacity() > 0 {
             wakers.drain(..).for_each(Waker::wake);
-            // Only a turn adds to the list, and wakers take none: it is still empty.
+            // Only a turn fills the list, and wakers do not turn the ring, so it is still empty.
             self.state.borrow_mut().wakers = wakers;
         }
     }
 
-    /// Ends everything that was asked for. No buffer may be freed while the kernel has it: it keeps what it does not end in time.
+    /// Ends all reads. A buffer must not be freed while the kernel has it, so buffers of late reads are leaked.
     fn finish(&self) {
         let deadline = Instant::now() + self.reader.patience.limit();
         let bell = Arc::clone(&self.state.borrow().bell);
@@ -134,7 +134,7 @@ impl Ring {
 }
 
 impl Ring {
-    /// Tells the counters how many reads wait and are under way.
+    /// Reports the reads in flight to the shared counters.
     fn tell(&self, state: &mut State) {
         let now = u64::from(state.in_kernel) + state.waiting.len() as u64;
         self.reader.counters.change_in_flight(std::mem::replace(&mut state.told, now), now);
@@ -156,7 +156,7 @@ impl Reactor for Ring {
         self.advance();
     }
 
-    /// Waits for what is under way, as long as a read may take.
+    /// Waits for reads in the kernel, up to the time limit of a read.
     fn close(&self) {
         self.finish();
     }
@@ -168,7 +168,7 @@ impl State {
         uring.submitter().register_eventfd(bell.descriptor())?;
         let descriptors: Vec<RawFd> = media.iter().map(|media| media.descriptor().unwrap_or(-1)).collect();
         let registered = uring.submitter().register_files(&descriptors).is_ok();
-        // Only saves the kernel a look-up; without it the calls name the descriptor.
+        // Saves the kernel a look-up; without it, calls pass the descriptor.
         let _ = uring.submitter().register_ring_fd();
         Ok(Self {
             uring,
@@ -184,12 +184,12 @@ impl State {
         })
     }
 
-    /// Whether there is nothing to hand over and nothing to come.
+    /// Whether nothing is to be submitted and nothing is in the kernel.
     fn is_idle(&self) -> bool {
         self.in_kernel == 0 && self.waiting.is_empty()
     }
 
-    /// Hands over what waits, takes what is done, and gives up what lasts too long.
+    /// Submits queued reads, takes completions, and fails late reads.
     fn turn(&mut self, reader: &Inner) {
         self.stuck = false;
         if self.is_idle() {
@@ -198,12 +198,11 @@ impl State {
         self.uring.completion().disable_eventfd();
         let through = self.exchange(reader);
         self.uring.completion().enable_eventfd();
-        // What came while the kernel kept silent is seen here, what comes from here on is told.
+        // Completions posted while events were disabled are seen below; later ones raise an event.
         fence(Ordering::SeqCst);
         let (_, called) = self.queued();
         if through && (called || !self.uring.completion().is_empty()) {
-            // Once and no more: the flag that calls us may stay up with nothing behind it, when the kernel raises it for work
-            // that we have taken already.
+            // Only once: the kernel may raise the flag for work that was already taken, and then leaves it set.
             self.exchange(reader);
         }
         if self.bell.has_asked() {
@@ -211,12 +210,12 @@ impl State {
         }
     }
 
-    /// False when the kernel refused to take more.
+    /// False if the kernel refused to take more.
     fn exchange(&mut self, reader: &Inner) -> bool {
         loop {
             self.queue(&reader.media);
             let (unsent, called) = self.queued();
-            // A call that fails leaves the queue as it is; what the kernel has already will bring us back here.
+            // A failed call leaves the queue as it is; a completion of a read in the kernel will cause the next turn.
             let failed = (unsent > 0 || called) && self.uring.submit().is_err();
             self.reap(&reader.patience);
             let (unsent, _) = self.queued();
@@ -231,7 +230,7 @@ impl State {
         }
     }
 
-    /// How many reads wait in the shared queue, and whether the kernel wants to be called to post completions.
+    /// How many reads are in the submission queue, and whether the kernel needs a call to post completions.
     fn queued(&mut self) -> (u32, bool) {
         let queue = self.uring.submission();
         (queue.len() as u32, queue.taskrun() || queue.cq_overflow())
@@ -248,7 +247,7 @@ impl State {
         }
     }
 
-    /// Moves reads from `waiting` into the queue shared with the kernel, as far as there is room.
+    /// Moves reads from `waiting` to the submission queue, as far as there is room.
     fn queue(&mut self, media: &[Arc<dyn Media>]) {
         let mut queue = self.uring.submission();
         while self.in_kernel < IN_KERNEL
@@ -261,8 +260,8 @@ impl State {
                 continue;
             }
             let request = entry.request(self.registered, media).user_data(key as u64);
-            // SAFETY: the buffer is not touched before the completion that names `key` was taken: its entry stays in
-            // `reads` until then, and the ring outlives what the kernel has (`finish`).
+            // SAFETY: the buffer is not accessed before the completion with `key` is taken: its entry stays in `reads`
+            // until then, and the ring outlives the kernel's reads (`finish`).
             let pushed: Result<(), PushError> = unsafe { queue.push(&request) };
             debug_assert!(pushed.is_ok(), "there was room");
             self.in_kernel += 1;
@@ -291,14 +290,14 @@ impl State {
             }
             match std::mem::replace(&mut entry.progress, Progress::Ended(outcome)) {
                 Progress::UnderWay(waker) => self.wakers.extend(waker),
-                // Who waits was woken, and finds that it has ended after all.
+                // The waiter has been woken, and will find that the read ended after all.
                 Progress::Late => {}
                 _ => drop(self.reads.remove(key)),
             }
         }
     }
 
-    /// Ends what has lasted too long, for who waits for it.
+    /// Fails late reads for their waiters.
     #[cold]
     fn give_up_late(&mut self, patience: &Patience) {
         let now = Instant::now();
@@ -324,7 +323,7 @@ impl State {
         self.waiting.retain(|key| !matches!(reads[*key].progress, Progress::Ended(_)));
     }
 
-    /// Ends all that is left, for who waits for it, and leaves to the kernel for good what it has.
+    /// Fails all remaining reads for their waiters, and leaks the buffers that the kernel still has.
     #[cold]
     fn leave(&mut self, patience: &Patience) {
         tracing::error!(reads = self.in_kernel, "a device does not end reads: the kernel keeps their memory");
@@ -336,7 +335,7 @@ impl State {
                 return true;
             }
             if !queued.contains(&key) {
-                // Better lost than freed.
+                // Leak the buffer: freeing it would let the kernel write into reused memory.
                 std::mem::forget(std::mem::replace(&mut entry.buffer, Aligned::zeroed(BLOCK_BYTES)));
             }
             match std::mem::replace(&mut entry.progress, Progress::Ended(Err(patience.late()))) {

@@ -1,8 +1,8 @@
-//! Counts the syncs of a device that failed, whichever thread made them.
+//! Counts failed syncs of a device across all threads.
 //!
-//! The kernel tells of a failed write-back once: a sync of one thread that fails takes the news from all others, whose syncs
-//! then succeed although what they wrote is lost. So syncs of a device are made one at a time, and each that fails is counted
-//! before the next one begins.
+//! The kernel reports a failed write-back only once: one thread's failed sync consumes the error, and syncs of other threads then
+//! succeed although their writes are lost. So syncs of a device run one at a time, and each failure is counted before the
+//! next one begins.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -16,7 +16,7 @@ use super::media::Media;
 /// A device, and how many of its syncs have failed.
 pub struct SyncsCounted {
     inner: Arc<dyn Media>,
-    // Held for a sync: by the flusher, which is nearly the only one that makes any, and by the reclaimer for its wipes.
+    // Held for a sync: nearly always by the flusher, sometimes by the reclaimer for its wipes.
     one_at_a_time: Mutex<()>,
     failed: Arc<AtomicU64>,
 }

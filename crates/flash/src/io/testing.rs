@@ -1,5 +1,5 @@
-//! Devices for tests: in RAM, recorded so that a test can cut the power at any write, failing on command, and
-//! losing what was not synced.
+//! Devices for tests: in RAM; recording, so that a test can cut the power at any write; failing on command; and losing unsynced
+//! writes.
 
 mod faulty;
 mod memory;

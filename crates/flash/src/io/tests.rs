@@ -1,7 +1,7 @@
-//! Reads through rings and through threads: the same bytes, the same errors, nothing lost and no one left waiting.
+//! Reads through rings and through threads: the same bytes, the same errors, no lost read and no waiter left behind.
 //!
-//! What would go wrong silently: a buffer freed while the kernel still writes into it, a completion that wakes nobody, a
-//! read beyond the ring's capacity that is never handed over.
+//! Silent failures that these tests guard against: a buffer freed while the kernel still writes into it, a completion that wakes
+//! no task, a read beyond the ring's capacity that is never submitted.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -81,7 +81,7 @@ pub(super) fn reader_with(media: Vec<Arc<dyn Media>>, io: Io, limit: Duration) -
     (Reader::new(media, io, 2, limit, Arc::clone(&counters)).unwrap(), counters)
 }
 
-/// Longer than any read takes: whoever waits for so long was forgotten.
+/// Longer than any read takes: a task that waits this long has lost its wake-up.
 const FORGOTTEN: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// A worker's reactors, and what its operations carry.
@@ -150,7 +150,7 @@ pub(super) fn finish(worker: &Worker, reads: Vec<Read>) -> Vec<io::Result<Aligne
                 let mut found = [MaybeUninit::uninit(); 1];
                 match epoll::wait(&events, &mut found, Some(&FORGOTTEN)) {
                     Ok((found, _)) => assert!(!found.is_empty(), "reads are under way and nothing tells of their end"),
-                    // Rings that are not deferred interrupt whoever waits.
+                    // Rings that are not deferred interrupt the waiting system call.
                     Err(error) => assert_eq!(error, Errno::INTR),
                 }
             }
@@ -253,7 +253,7 @@ fn a_read_may_be_dropped_at_any_moment() {
             let outcome = finish(&worker, last).remove(0).unwrap();
             assert_eq!(outcome[..], content((round + 19) % 32)[..]);
         }
-        // Some of the dropped were read all the same, none failed.
+        // Some of the dropped reads completed all the same; none failed.
         assert_eq!(counters.errors.load(Relaxed), 0);
     });
 }

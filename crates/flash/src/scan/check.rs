@@ -1,4 +1,4 @@
-//! What must hold of a region that is read record by record, whatever is damaged. For a property test and for fuzzing.
+//! Invariants of reading a region record by record, whatever the damage. For a property test and for fuzzing.
 
 use moneta_store::{Expiry, Key, KeyHash};
 
@@ -17,7 +17,7 @@ const HASH: KeyHash = KeyHash::seeded(SEED);
 const SEQUENCE: u64 = 9;
 const BASE: u64 = 1 << 40;
 
-/// Takes bytes from the front, zeros when there are no more.
+/// Takes bytes from the front; zeros when there are no more.
 struct Input<'i>(&'i [u8]);
 
 impl<'i> Input<'i> {
@@ -47,7 +47,7 @@ pub fn check_region(data: &[u8]) {
     let kind = input.byte();
     let mut bytes = vec![0; REGION];
     if kind & 2 != 0 {
-        // What an earlier use of the room left.
+        // Leftovers of an earlier use of the region.
         write_records(&mut bytes, &mut Input(data), salt_of(VERSION, SEQUENCE - 1, SEED));
     }
     let salt = salt_of(VERSION, SEQUENCE, SEED);
@@ -104,7 +104,7 @@ pub fn check_region(data: &[u8]) {
     }
 }
 
-/// Any bytes as the ends and the footer of a region.
+/// Decodes arbitrary bytes as the ends and the footer of a region.
 fn read_ends(data: &[u8]) {
     if let (Some(first), Some(last)) = (data.first_chunk::<HEADER_BYTES>(), data.last_chunk::<TRAILER_BYTES>()) {
         for (first, last) in [(*first, *last), (signed(*first), signed(*last))] {
@@ -122,7 +122,7 @@ fn read_ends(data: &[u8]) {
     }
 }
 
-/// Bytes that pass for a header or trailer of the tier by what they do not choose freely.
+/// The bytes with valid magic, tier and checksum, so that they pass for a header or trailer.
 fn signed(mut bytes: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     let magic = if bytes[0] & 1 == 0 { *b"MONETARG" } else { *b"MONETATR" };
     bytes[..8].copy_from_slice(&magic);
@@ -133,8 +133,7 @@ fn signed(mut bytes: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// Appends records until `input` says stop, or the region is full. Values are made of `input`, so that they can look like
-/// records.
+/// Appends records until `input` says stop, or the region is full. Values come from `input`, so that they can look like records.
 fn write_records(region: &mut [u8], input: &mut Input<'_>, salt: u64) -> Vec<Listed> {
     let mut written = Vec::new();
     let (mut at, mut sequence) = (HEADER_BYTES, 0);
@@ -165,7 +164,7 @@ fn write_records(region: &mut [u8], input: &mut Input<'_>, salt: u64) -> Vec<Lis
     }
 }
 
-/// Loses blocks, and overwrites bytes.
+/// Zeroes blocks and overwrites bytes.
 fn damage(region: &mut [u8], input: &mut Input<'_>) {
     loop {
         match input.byte() {

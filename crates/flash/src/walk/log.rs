@@ -1,7 +1,7 @@
 //! Reading the log: regions in the order of their sequence numbers, a window of each at a time.
 //!
-//! A reader stands at a position, the sequence number of a region and an offset in it, and goes on at the next region in use
-//! if that one is used for something else by then.
+//! A reader has a position, the sequence number of a region and an offset in it. If that region has been reused, the reader
+//! continues at the next region in use.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::format::BLOCK;
 use crate::format::region::HEADER_BYTES;
 use crate::io::Aligned;
 
-/// Bytes that are read at once, unless a record is larger. What requests read waits behind it.
+/// Bytes read at once, unless a record is larger. Reads of requests queue behind this read.
 const WINDOW: usize = 256 << 10;
 
-/// A reader of the regions that are in use when it begins.
+/// Reads the regions that are in use when it is created.
 pub(super) struct LogReader {
-    /// What is left to read, by sequence number; the next one last.
+    /// Regions left to read, by sequence number; the next one is last.
     regions: Vec<(u64, usize)>,
-    /// All regions from this sequence number on were begun later.
+    /// Regions from this sequence number on were begun after the reader.
     end: u64,
-    /// A region went before it was read to its end.
+    /// A region was freed before it was read to its end.
     is_overtaken: bool,
     visit: Option<Visit>,
-    /// Where a read leaves what it read.
+    /// The window that a read has delivered.
     read: Arc<Mutex<Option<Window>>>,
 }
 
@@ -36,12 +36,12 @@ pub(super) struct LogReader {
 struct Visit {
     region: usize,
     sequence: u64,
-    /// Up to where it has been read.
+    /// How far it has been read.
     offset: usize,
-    /// Up to where it is to be read: what was appended before the reader came to it.
+    /// Where reading ends: the region's end when the reader reached it.
     stop: usize,
     window: Option<Window>,
-    /// Bytes from the start of the block it stands in that the next window has to have.
+    /// Bytes that the next window must have, from the start of the block at `offset`.
     wanted: usize,
 }
 
@@ -51,13 +51,13 @@ struct Window {
     bytes: Aligned,
 }
 
-/// What the reader has next.
+/// What comes next.
 pub(super) enum Next {
     /// Records.
     Records(Piece),
-    /// Nothing from the region it came to: call again.
+    /// The region has nothing: call again.
     Passed,
-    /// Nothing before this is done.
+    /// A read is needed first.
     Wait(Pending<()>),
     /// Everything was read.
     End,
@@ -70,7 +70,7 @@ pub(super) struct Piece {
     pub(super) salt: u64,
     /// Base of their sequence numbers.
     pub(super) base: u64,
-    /// Offset in the region of the first record that is new.
+    /// Offset in the region of the first new record.
     pub(super) offset: usize,
     /// Offset in the region behind the last one.
     pub(super) stop: usize,
@@ -82,10 +82,10 @@ enum Source {
     Window(Window),
 }
 
-/// Up to where a piece was looked at.
+/// How far a piece was processed.
 pub(super) struct Stand {
     pub(super) offset: usize,
-    /// Bytes from the start of the block there that are needed to go on, if the piece has fewer.
+    /// Bytes needed to continue, from the start of the block at that offset, if the piece has fewer.
     pub(super) wanted: usize,
 }
 
@@ -98,7 +98,8 @@ impl Piece {
         }
     }
 
-    /// All there is by now. While a shard is locked, this includes what its index means, if that lies in this region in RAM.
+    /// All bytes available now. Under a shard's lock, they include every record in this region that the shard's entries point to,
+    /// if the region is in RAM.
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.source {
             Source::Buffer(buffer) => buffer.bytes(),
@@ -106,41 +107,41 @@ impl Piece {
         }
     }
 
-    /// Whether the bytes come from a device, and have to be checked.
+    /// Whether the bytes come from a device, so that checksums have to be verified.
     pub(super) fn is_from_device(&self) -> bool {
         matches!(self.source, Source::Window(_))
     }
 }
 
 impl LogReader {
-    /// A reader of what is in use now.
+    /// A reader of the regions in use now.
     pub(super) fn begin(inner: &Inner) -> Self {
         let emptied = inner.regions.emptied();
         let end = inner.log.end();
         let in_use = inner.regions.iter().map(|(number, region)| (region.sequence(), number));
         let mut regions: Vec<_> = in_use.filter(|(sequence, _)| (1..end).contains(sequence)).collect();
         regions.sort_unstable_by(|one, other| other.cmp(one));
-        // A region that ended while the table was read may be missing, and so may that to which its records were carried.
+        // A region freed while the table was read may be missing, and so may the one its records were carried to.
         let is_overtaken = inner.regions.emptied() != emptied;
         Self { regions, end, is_overtaken, visit: None, read: Arc::default() }
     }
 
-    /// The sequence number from which on regions were begun after the reader.
+    /// Regions from this sequence number on were begun after the reader.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Whether a region was gone before it was read.
+    /// Whether a region was freed before it was read.
     pub(super) fn is_overtaken(&self) -> bool {
         self.is_overtaken
     }
 
-    /// Whether the region with that sequence number is still to be begun with.
+    /// Whether the reader has not yet reached the region with that sequence number.
     pub(super) fn is_ahead(&self, sequence: u64) -> bool {
         self.regions.binary_search_by(|(ahead, _)| sequence.cmp(ahead)).is_ok()
     }
 
-    /// The next records, as far as they are at hand.
+    /// The next records, if they are available.
     pub(super) fn next(&mut self, inner: &Arc<Inner>, cx: &Cx) -> Next {
         let visit = match &mut self.visit {
             Some(visit) => visit,
@@ -154,7 +155,7 @@ impl LogReader {
         let region = inner.regions.get(visit.region);
         let resident = region.resident.read().clone();
         if resident.is_none() {
-            // Nothing is appended any more: there is no reason to stop before.
+            // The region is full, so read it to its end.
             visit.stop = region.records_end() as usize;
         }
         if let Some(window) = self.read.lock().take() {
@@ -162,7 +163,7 @@ impl LogReader {
         }
         let is_done = visit.offset >= visit.stop;
         let (salt, base) = (region.salt(), region.base());
-        // Last: what was found above may be of its next use.
+        // Checked last: the values read above may belong to the region's next use.
         let is_gone = region.sequence() != visit.sequence;
         if is_gone || is_done {
             self.is_overtaken |= is_gone;
@@ -178,13 +179,13 @@ impl LogReader {
         Next::Records(Piece { region, salt, base, offset, stop, source })
     }
 
-    /// Takes a piece back that was looked at up to there.
+    /// Takes a piece back and moves the reader to where its processing ended.
     pub(super) fn move_to(&mut self, stand: Stand, piece: Piece) {
         let Some(visit) = &mut self.visit else { return };
         visit.offset = stand.offset;
         visit.wanted = stand.wanted;
         visit.window = match piece.source {
-            // A walk that stands still must not keep a buffer of the few there are.
+            // A paused walk must not hold one of the few buffers.
             Source::Buffer(_) => None,
             Source::Window(window) => (stand.wanted == 0).then_some(window),
         };
@@ -192,7 +193,7 @@ impl LogReader {
 }
 
 impl Visit {
-    /// Reads a window from the block in which the reader stands.
+    /// Reads a window from the block at the reader's position.
     fn read(&self, inner: &Arc<Inner>, cx: &Cx, into: Arc<Mutex<Option<Window>>>) -> Pending<()> {
         let (device, region_start) = inner.devices.place(self.region);
         let start = self.offset / BLOCK * BLOCK;
@@ -208,7 +209,7 @@ impl Visit {
 }
 
 impl Window {
-    /// Whether it has what a reader wants to go on.
+    /// Whether the window has the bytes a reader needs to continue.
     fn covers(&self, visit: &Visit) -> bool {
         let from = visit.offset / BLOCK * BLOCK;
         self.start <= from && self.start + self.bytes.len() >= (from + visit.wanted).min(visit.stop)

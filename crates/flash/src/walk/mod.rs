@@ -1,5 +1,5 @@
-//! Walking all items: each key that lives from the walk's start to its end is shown at least once, whatever is written, emptied
-//! and carried forward meanwhile.
+//! Walks over all items: each key that exists from the walk's start to its end is shown at least once, despite concurrent
+//! writes, reclaiming and carrying forward.
 //!
 //! ```text
 //!   begin ──▶ log ──────────────▶ end
@@ -7,16 +7,15 @@
 //!              └──────▶ index ─────┘
 //! ```
 //!
-//! A walk reads the log: the regions that are in use when it begins, in order. A newer version never lies before an older one,
-//! so of a record that the index does not mean any more the newest version lies ahead, and is shown there, or lies in a region
-//! begun since; then it is shown at once. So the end is fixed at the start, and writers cannot move it.
+//! A walk reads the log: the regions in use when it begins, in order. A newer version never lies before an older one. So if the
+//! index entry does not point to a record any more, the newest version either lies ahead and is shown there, or lies in a
+//! region begun since and is shown at once. The end is fixed at the start, and writers cannot move it.
 //!
-//! Reclaiming does not wait for walks. If a region goes before it was read, then what was alive in it lies in regions begun
-//! since, or ahead. So a walk that was overtaken goes through the index afterwards and shows what lies in regions begun since.
-//! Only then a key may be shown twice, as may one that changes meanwhile.
+//! Reclaiming does not wait for walks. If a region is freed before it was read, its live items lie ahead or in regions begun
+//! since. An overtaken walk therefore goes through the index afterwards and shows the items in regions begun since. Only then
+//! may an unchanged key be shown twice; a key that changes during the walk always may.
 //!
-//! Between two batches a walk keeps a window of a region, never a region's buffer: one that stands still holds
-//! nothing back.
+//! Between two batches a walk keeps a window of a region, never a region's buffer: a paused walk blocks nothing.
 
 mod log;
 mod owed;
@@ -32,13 +31,13 @@ use log::{LogReader, Next};
 use owed::Owed;
 use sweep::Sweep;
 
-/// Records that a batch looks at.
+/// Records in a batch.
 const BATCH: usize = 512;
 
 /// A walk.
 struct Walk {
     stage: Stage,
-    /// Keys that are to be shown and have to be read first.
+    /// Keys that have to be read before they can be shown.
     owed: Owed,
 }
 
@@ -51,7 +50,7 @@ impl Inner {
     pub(crate) fn walk(self: &Arc<Self>, cx: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         self.settle();
         if self.log.queue.is_off() {
-            // What changes meanwhile is in the tier above alone: a walk of both tiers looks there.
+            // Changes made meanwhile are in the upper tier alone; a walk of both tiers shows those.
             return Walking::End;
         }
         let mut walk = cursor

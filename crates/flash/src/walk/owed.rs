@@ -1,4 +1,4 @@
-//! Keys that a walk has to show and whose newest version lies on a device.
+//! Keys that a walk still has to show and whose newest version lies on a device.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::engine::Inner;
 use crate::format::BLOCK;
 use crate::lookup::{Fetched, Look, Place};
 
-/// Keys with which a batch ends early.
+/// A batch ends early at this many keys.
 const KEYS: usize = 64;
-/// Bytes that are read at once, unless one record is larger.
+/// Bytes read at once, unless one record is larger.
 const READ_BYTES: usize = 256 << 10;
 
-/// Keys to be shown.
+/// The keys that a walk still has to show.
 #[derive(Default)]
 pub(super) struct Owed {
     keys: Vec<OwnedKey>,
-    /// Where reads leave what they found.
+    /// The records that reads have delivered.
     found: Arc<Mutex<Vec<(OwnedKey, Fetched)>>>,
 }
 
@@ -33,12 +33,12 @@ impl Owed {
         self.keys.is_empty() && self.found.lock().is_empty()
     }
 
-    /// Whether they should be settled before there are more.
+    /// Whether [`Owed::settle`] should run before more keys are added.
     pub(super) fn is_full(&self) -> bool {
         self.keys.len() >= KEYS
     }
 
-    /// Shows those that can be shown, and reads for others. What was overwritten meanwhile is read again.
+    /// Shows the keys whose records are available, and reads the others. A key overwritten meanwhile is read again.
     pub(super) fn settle(&mut self, inner: &Arc<Inner>, cx: &Cx, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         let found = std::mem::take(&mut *self.found.lock());
         let found = found.into_iter().map(|(key, fetched)| (key, Some(fetched)));
@@ -71,7 +71,7 @@ impl Owed {
     }
 }
 
-/// Shows what a key holds, if that is at hand; else tells where to read it.
+/// Shows a key's item if its record is available; else returns where to read it.
 fn look(inner: &Inner, key: &OwnedKey, fetched: Option<&Fetched>, show: &mut dyn FnMut(&Walked<'_>)) -> Option<Place> {
     let key = key.key();
     let shard = inner.shard(key.hash).lock();

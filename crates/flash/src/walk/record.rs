@@ -1,4 +1,5 @@
-//! What becomes of a record that a walk meets: it is shown, or its key's newest version is, or that one will be met.
+//! The records that a walk meets: each is shown, or replaced by its key's newest version, or passed over because the walk will
+//! meet that version later.
 
 use moneta_store::{ItemMeta, Key, OwnedKey, Walked};
 
@@ -14,20 +15,20 @@ use crate::lookup::{Look, Present, find_record};
 /// Most bytes of a key.
 const KEY_MAX: usize = 250;
 
-/// What is to be done about a record.
+/// What to do with a record.
 enum Met {
-    /// It is what its key holds.
+    /// Show it: it is the newest version.
     Newest,
-    /// Nothing: its key holds nothing, or the walk has yet to come to what it holds.
+    /// Pass over it: its key has no item, or the walk will meet the newest version later.
     Passed,
-    /// The newest version is where the walk does not come to.
+    /// Show the newest version now: the walk will not reach it.
     Elsewhere,
 }
 
 impl Inner {
-    /// Shows what is to be shown of a piece's records; tells up to where it came.
+    /// Shows a piece's records; returns how far it came.
     ///
-    /// Goes from block to block by the table of regions, so that a damaged record hides what shares its block and no more.
+    /// Finds each block's first record by the table of regions, so that a damaged record hides only the rest of its block.
     pub(super) fn show_piece(
         &self,
         piece: &Piece,
@@ -44,12 +45,12 @@ impl Inner {
             at = at.max(first);
             let block_start = at / BLOCK * BLOCK;
             let here = |wanted: usize| Stand { offset: at, wanted };
-            // With one block more, there is all that is needed to find the block's last record of a key.
+            // The block's last record of a key can be found only if one more block is available.
             if end < piece.stop && end < block_start + 2 * BLOCK {
                 return here(2 * BLOCK);
             }
             let view = piece.bytes().get(at - start..end - start).and_then(View::read);
-            // What does not fit into the region is damaged.
+            // A record that does not fit into the region is damaged.
             let view = view.filter(|view| at + view.header.len() <= piece.stop);
             let Some(view) = view else {
                 at = block_end;
@@ -72,8 +73,7 @@ impl Inner {
         Stand { offset: at, wanted: 0 }
     }
 
-    /// The first record of the block in which `at` lies, or of the next in which one begins that lies not before `at`, and
-    /// that block's end.
+    /// The first record at or behind `at` that is the first of its block, and the end of that block.
     fn next_record(&self, piece: &Piece, at: usize) -> Option<(usize, usize)> {
         let blocks = at / BLOCK..piece.stop.div_ceil(BLOCK);
         let first = |block: usize| self.regions.first_record(self.regions.block_at(piece.region, block * BLOCK));
@@ -81,7 +81,7 @@ impl Inner {
         found.filter(|(first, _)| at.max(*first) < piece.stop)
     }
 
-    /// Shows a record's key, if that is to be done here. Tells it if its newest version has to be read for that.
+    /// Shows a record's key if this is the place to do so. Returns the key if its newest version has to be read first.
     fn show_record(
         &self,
         piece: &Piece,
@@ -105,7 +105,7 @@ impl Inner {
             Met::Newest => {
                 let now = self.clock.now();
                 let meta = view.meta(piece.base, location.hits() > 0);
-                // As a lookup has it: numbers may run ahead of the clock.
+                // As in a lookup: sequence numbers may run ahead of the clock.
                 let meta = ItemMeta { last_access: meta.last_access.min(now), ..meta };
                 show_item(now, key.bytes, meta, view, show);
             }
@@ -119,7 +119,7 @@ impl Inner {
         None
     }
 
-    /// Compares a record with what the index means by its key, under the lock of the key's shard.
+    /// Compares a record with its key's index entry, under the lock of the key's shard.
     fn meet(&self, piece: &Piece, at: usize, key: &[u8], block: usize, reader: &LogReader) -> Met {
         let region = self.regions.region_of(block);
         if region != piece.region {
@@ -129,7 +129,7 @@ impl Inner {
         if block_start + BLOCK <= piece.stop && block_start / BLOCK != at / BLOCK {
             return if block_start > at { Met::Passed } else { Met::Elsewhere };
         }
-        // Of several versions in the block the index means the last.
+        // Of several versions in the block, the index entry stands for the last.
         let (bytes, start) = (piece.bytes(), piece.start());
         let block_end = (start + bytes.len()).min(block_start + BLOCK);
         let first = self.regions.first_record(block).filter(|first| *first >= start);
@@ -138,12 +138,12 @@ impl Inner {
             Some(last) if last == at => Met::Newest,
             Some(last) if last < piece.stop => Met::Passed,
             Some(_) => Met::Elsewhere,
-            // The entry is another key's, which cannot be told from this one's.
+            // The entry belongs to another key with the same identity.
             None => Met::Passed,
         }
     }
 
-    /// Shows what a key holds, if that is alive.
+    /// Shows a key's item if it has not expired.
     pub(super) fn show_present(&self, key: &Key<'_>, present: &Present<'_>, show: &mut dyn FnMut(&Walked<'_>)) {
         let now = self.clock.now();
         show_item(now, key.bytes, present.meta(now), &present.view(), show);

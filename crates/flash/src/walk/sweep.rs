@@ -1,6 +1,6 @@
-//! The end of a walk that was overtaken: what lies in regions begun since it began, found through the index.
+//! The second part of an overtaken walk: finds, through the index, items in regions begun after the walk.
 //!
-//! The index sees each entry that stays, wherever its records go: so this ends, however fast the log is written over.
+//! A walk over the index meets each lasting entry wherever its record moves, so it ends however fast the log is overwritten.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::format::record::{View, mark};
 use crate::io::Aligned;
 use crate::location::Location;
 
-/// Blocks whose keys are taken at once.
+/// Blocks whose keys are collected at once.
 const SPOTS: usize = 32;
-/// Classes of the index that a batch looks at, at most.
+/// Most classes of the index in a batch.
 const CLASSES: usize = 256;
-/// Blocks that are read of a place: keys begin in the first, and end in the second at the latest.
+/// Blocks to read at a spot: keys begin in the first block and end in the second at the latest.
 const READ_BLOCKS: usize = 2;
 
 /// A walk through the index.
@@ -31,13 +31,13 @@ pub(super) struct Sweep {
     from: u64,
     shard: usize,
     walk: Option<moneta_index::Walk>,
-    /// All of the shard was looked at.
+    /// The shard is done.
     is_through: bool,
-    /// Where reads leave the blocks.
+    /// The blocks that reads have delivered.
     read: Arc<Mutex<Vec<(Spot, Aligned)>>>,
 }
 
-/// A block that the index means.
+/// A block that an index entry points to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Spot {
     region: usize,
@@ -46,17 +46,17 @@ struct Spot {
 }
 
 impl Sweep {
-    /// A walk of what lies in regions from that sequence number on.
+    /// A walk of the items in regions from that sequence number on.
     pub(super) fn from(from: u64) -> Self {
         Self { from, shard: 0, walk: None, is_through: false, read: Arc::default() }
     }
 
-    /// Goes on, and leaves keys in `owed`.
+    /// Continues the walk, and adds keys to `owed`.
     pub(super) fn step(&mut self, inner: &Arc<Inner>, cx: &Cx, owed: &mut Owed) -> Walking {
         let read = std::mem::take(&mut *self.read.lock());
         let taken = read.into_iter().try_for_each(|(spot, bytes)| self.take_keys(inner, spot, &bytes, owed));
         if taken.is_break() {
-            // What it held is elsewhere by now, nothing says where: once more through the shard.
+            // The region was reused; its items are elsewhere, unknown where: walk the shard again.
             (self.walk, self.is_through) = (None, false);
             return Walking::More;
         }
@@ -114,7 +114,7 @@ impl Sweep {
         })
     }
 
-    /// Takes the keys of this shard that have a record in a block; breaks if the region is used for something else by now.
+    /// Collects the keys of this shard that have a record in a block; breaks if the region has been reused.
     fn take_keys(&self, inner: &Inner, spot: Spot, bytes: &[u8], owed: &mut Owed) -> ControlFlow<()> {
         let region = inner.regions.get(spot.region);
         let start = inner.regions.offset_of(spot.block);
@@ -137,7 +137,7 @@ impl Sweep {
 }
 
 impl Spot {
-    /// Where an entry points to. The caller holds the shard's lock.
+    /// The spot an entry points to. The caller holds the shard's lock.
     fn of(inner: &Inner, location: Location) -> Self {
         let region = inner.regions.region_of(location.block());
         Self { region, sequence: inner.regions.get(region).sequence(), block: location.block() }

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let started = Instant::now();
     while !reached() {
-        assert!(started.elapsed() < PATIENCE, "in vain waited until {what}");
+        assert!(started.elapsed() < PATIENCE, "waited too long until {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

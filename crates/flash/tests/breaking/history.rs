@@ -35,7 +35,7 @@ pub fn name(number: usize) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// The value of a version: whoever sees it can tell which key and version it is of.
+/// The value of a version: it names its key and version.
 pub fn value(number: usize, version: u32) -> Vec<u8> {
     let seed = (number as u64) << 32 | u64::from(version);
     let mut random = fastrand::Rng::with_seed(seed);
@@ -52,7 +52,7 @@ pub fn value(number: usize, version: u32) -> Vec<u8> {
 /// The version that a value is of.
 pub fn version_of(number: usize, shown: &[u8]) -> Result<u32, String> {
     let head = shown.split(|byte| *byte == b';').next().unwrap_or_default();
-    let text = std::str::from_utf8(head).map_err(|_| "a value that nobody wrote".to_string())?;
+    let text = std::str::from_utf8(head).map_err(|_| "a value that was never written".to_string())?;
     let version = text.strip_prefix(&format!("{number}:")).and_then(|version| version.parse().ok());
     let version = version.ok_or_else(|| format!("the value of another key, or none: {text:?}"))?;
     if value(number, version) == shown { Ok(version) } else { Err(format!("version {version}, but not all of it")) }

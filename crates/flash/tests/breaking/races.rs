@@ -38,7 +38,7 @@ impl Stalling {
     fn until(&self, what: &str, reached: impl Fn() -> bool) {
         let started = Instant::now();
         while !reached() {
-            assert!(started.elapsed() < Duration::from_secs(60), "in vain waited until {what}");
+            assert!(started.elapsed() < Duration::from_secs(60), "waited too long until {what}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

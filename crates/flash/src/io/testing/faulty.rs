@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::io::Media;
 
-/// What goes wrong with a device from now on.
+/// The faults of a device from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Reads fail with an I/O error.
@@ -21,13 +21,13 @@ pub struct Faults {
     pub full: bool,
     /// Syncs fail with an I/O error.
     pub syncs: bool,
-    /// Reads wait until this is taken back.
+    /// Reads wait until this is cleared.
     pub stall_reads: bool,
-    /// Writes and syncs wait until this is taken back.
+    /// Writes and syncs wait until this is cleared.
     pub stall_writes: bool,
 }
 
-/// Fails on command what goes to the device in it. It has no descriptor, so reads go through threads.
+/// Wraps a device and fails calls on command. It has no descriptor, so reads go through threads.
 pub struct FaultyMedia<M: ?Sized = dyn Media> {
     inner: Arc<M>,
     state: Mutex<State>,
@@ -37,7 +37,7 @@ pub struct FaultyMedia<M: ?Sized = dyn Media> {
 #[derive(Default)]
 struct State {
     faults: Faults,
-    /// Offset of a byte, and which of its bits come out flipped.
+    /// Offset of a byte, and its bits that read as flipped.
     flips: BTreeMap<u64, u8>,
     failed: u64,
     stalled: usize,
@@ -49,7 +49,7 @@ impl<M: Media + ?Sized> FaultyMedia<M> {
         Arc::new(Self { inner, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Replaces the faults; what waited and need not any longer goes on.
+    /// Replaces the faults; calls that no longer have to wait continue.
     pub fn set(&self, faults: Faults) {
         self.state.lock().faults = faults;
         self.changed.notify_all();

@@ -30,7 +30,7 @@ impl MemoryMedia {
         self.image.read().clone()
     }
 
-    /// Changes bytes behind everyone's back.
+    /// Changes bytes directly, without a write.
     pub fn tamper(&self, change: impl FnOnce(&mut [u8])) {
         change(&mut self.image.write());
     }

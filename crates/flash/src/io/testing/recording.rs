@@ -22,10 +22,10 @@ pub enum Recorded {
     Sync,
 }
 
-/// Records what is written to the device in it.
+/// Records the writes to a device.
 pub struct RecordingMedia<M: ?Sized = dyn Media> {
     inner: Arc<M>,
-    /// What was there when the recording began.
+    /// The contents when the recording began.
     before: Vec<u8>,
     log: Mutex<Vec<Recorded>>,
 }
@@ -59,7 +59,7 @@ impl<M: Media + ?Sized> RecordingMedia<M> {
         self.log.lock().clone()
     }
 
-    /// What a crash leaves that lets the first `events` events through, and of the next write the first `torn` bytes.
+    /// The image after a crash that lets the first `events` events through, and the first `torn` bytes of the next write.
     pub fn image(&self, events: usize, torn: usize) -> Vec<u8> {
         let log = self.log.lock();
         let mut image = self.before.clone();
@@ -70,8 +70,8 @@ impl<M: Media + ?Sized> RecordingMedia<M> {
         image
     }
 
-    /// Shows the image of every cut, in order: before each write and after every `step` bytes of it, and the last one
-    /// whole. The image is changed in place from one cut to the next.
+    /// Shows the image at every cut, in order: before each write, after every `step` bytes of it, and after the last one. The image
+    /// changes in place from one cut to the next.
     pub fn each_cut(&self, step: usize, mut show: impl FnMut(Cut, &[u8])) {
         let log = self.log();
         let mut image = self.before.clone();
@@ -88,7 +88,7 @@ impl<M: Media + ?Sized> RecordingMedia<M> {
     }
 }
 
-/// A moment at which the power goes.
+/// A moment of power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Events that are through.

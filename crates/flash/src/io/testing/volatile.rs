@@ -1,8 +1,8 @@
-//! A device with a cache that forgets: what was written since the last sync may be lost, torn, or there in any order.
+//! A device with a volatile cache: writes since the last sync may be lost, torn, or reordered.
 //!
-//! A device promises nothing of a write until a sync that began after it has succeeded. So of the sectors written since then
-//! each holds, after the power went, what it held before or what any one of the writes put there. A sync that fails makes
-//! that choice at once: later syncs are about later writes.
+//! A write is not durable until a sync that began after it has succeeded. So after a power loss each sector written since then
+//! holds its old contents or those of any one of the writes. A failed sync makes that choice at once: later syncs cover only
+//! later writes.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -15,12 +15,12 @@ use rustix::io::Errno;
 
 use crate::io::Media;
 
-/// Bytes that a device writes whole or not at all.
+/// Bytes that a device writes atomically.
 const SECTOR: usize = 512;
-/// Bytes that a device reads whole or not at all.
+/// Bytes that a device reads as a unit.
 const BLOCK: u64 = 4096;
 
-/// How often things go wrong, each one time in so many; 0 for never.
+/// Odds of failures: one in this many; 0 for never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Odds {
     /// Of reads that fail.
@@ -46,7 +46,7 @@ pub enum Event {
     Lost(Vec<(u64, Vec<u8>)>),
 }
 
-/// What is on a device for good, and what is only in its cache.
+/// The durable contents of a device, and its cache.
 #[derive(Clone)]
 pub struct Replay {
     image: Vec<u8>,
@@ -55,12 +55,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A device that holds `image`, all of it for good.
+    /// A device whose durable contents are `image`.
     pub fn new(image: Vec<u8>) -> Self {
         Self { image, cached: Vec::new() }
     }
 
-    /// Lets something happen.
+    /// Applies an event.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Write(offset, bytes) => self.cached.push((*offset, bytes.clone())),
@@ -75,17 +75,17 @@ impl Replay {
         }
     }
 
-    /// How many writes are in the cache alone.
+    /// How many writes are only in the cache.
     pub fn cached(&self) -> usize {
         self.cached.len()
     }
 
-    /// Offsets of the writes to a part of the device that are in the cache alone.
+    /// Offsets of the writes to a part of the device that are only in the cache.
     pub fn cached_in(&self, part: std::ops::Range<u64>) -> Vec<u64> {
         self.cached.iter().map(|(offset, _)| *offset).filter(|offset| part.contains(offset)).collect()
     }
 
-    /// What the device may hold when the power goes now.
+    /// A possible state of the device after a power loss now.
     pub fn image(&self, rng: &mut Rng) -> Vec<u8> {
         let mut image = self.image.clone();
         survivors(&self.cached, rng).iter().for_each(|(offset, bytes)| put(&mut image, *offset, bytes));
@@ -98,14 +98,13 @@ fn put(image: &mut [u8], offset: u64, bytes: &[u8]) {
     image[start..start + bytes.len()].copy_from_slice(bytes);
 }
 
-/// What becomes of writes in a cache: each is there whole, in part, or not at all, and one that came earlier may overwrite one
-/// that came later.
+/// The writes of a cache that survive: each whole, in part, or not at all, and an earlier one may overwrite a later one.
 fn survivors(cached: &[(u64, Vec<u8>)], rng: &mut Rng) -> Vec<(u64, Vec<u8>)> {
     let mut order: Vec<usize> = (0..cached.len()).collect();
     if rng.bool() {
         rng.shuffle(&mut order);
     }
-    // Several temperaments: a device that loses nearly all, nearly nothing, or one single write.
+    // Devices differ: some lose nearly all writes, some nearly none, some a single one.
     let (lost, torn) = [(2, 1), (8, 1), (1, 0), (5, 3), (9, 1)][rng.usize(0..5)];
     let one = rng.usize(0..4 * cached.len().max(1));
     let mut kept = Vec::new();
@@ -129,7 +128,7 @@ fn survivors(cached: &[(u64, Vec<u8>)], rng: &mut Rng) -> Vec<(u64, Vec<u8>)> {
     kept
 }
 
-/// A device in RAM that records everything, and fails by chance.
+/// A device in RAM that records all events and fails at random.
 pub struct VolatileMedia {
     bytes: u64,
     before: Vec<u8>,
@@ -153,7 +152,7 @@ struct State {
 }
 
 impl VolatileMedia {
-    /// A device that holds `image` for good; chance is ruled by `seed`.
+    /// A device whose durable contents are `image`; `seed` determines its failures.
     pub fn of(image: Vec<u8>, seed: u64) -> Arc<Self> {
         let state = State {
             view: image.clone(),
@@ -169,18 +168,18 @@ impl VolatileMedia {
         Arc::new(Self { bytes, before: image, state, answers: Condvar::new() })
     }
 
-    /// From now on no read that takes in one of these blocks succeeds.
+    /// From now on reads that include one of these blocks fail.
     pub fn spoil(&self, blocks: &[u64]) {
         self.state.lock().bad = blocks.to_vec();
     }
 
-    /// Whether writes and syncs wait until this is taken back; what has begun to work goes on.
+    /// Makes writes and syncs wait, or lets them continue; those in progress are not stopped.
     pub fn stall(&self, stalls: bool) {
         self.state.lock().stalls = stalls;
         self.answers.notify_all();
     }
 
-    /// From now on things go wrong so often.
+    /// Sets the odds of failures.
     pub fn set(&self, odds: Odds) {
         self.state.lock().odds = odds;
     }
@@ -205,7 +204,7 @@ impl VolatileMedia {
         Replay::new(self.before.clone())
     }
 
-    /// Takes the time that the device needs.
+    /// Sleeps for as long as the device needs.
     fn pause(&self) {
         let pause = {
             let mut state = self.state.lock();
