@@ -78,6 +78,7 @@ impl Inner {
                 Some(self.empty(0, tell))
             } else {
                 self.log.queue.run(self.save_flush(None, moment, tell));
+                self.log.count_append();
                 None
             }
         };
@@ -110,6 +111,9 @@ impl Inner {
         let (below, mut regions) = self.log.abandon_open();
         // Before anything stored later can be acknowledged: a restart must not flush that too.
         self.log.queue.run(self.save_flush(Some(below), moment, told));
+        // Behind the job, so that a wait for everything appended so far includes the flush. What it took is not in the index
+        // any more: a change of it appends nothing if devices are off.
+        self.log.count_append();
         regions.iter().for_each(|region| self.regions.get(*region).set_state(State::Reclaiming));
         for (number, region) in self.regions.iter().filter(|(_, region)| (1..below).contains(&region.sequence())) {
             let taken =

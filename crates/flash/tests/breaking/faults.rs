@@ -205,6 +205,8 @@ fn a_flush_that_could_not_be_written_is_written_later() {
     rig.faulty.set(Faults { writes: true, ..Faults::default() });
     assert!(finish(rig.flash.flush(Exptime(0))).is_err());
     assert_eq!(rig.get("flushed"), None);
+    rig.is_refused("flushed");
+    assert!(wait(rig.flash.sync()).is_err(), "a restart would bring back what is flushed");
     rig.heal();
     rig.set("later", "new");
     rig.sync();
