@@ -27,8 +27,8 @@ use crate::node::{Peer, Transport};
 
 /// What a client over the limit reads, in memcached's words.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
-/// How long accepting rests when the process is out of descriptors or memory: a connection may close meanwhile, and the
-/// listeners are not asked again and again in vain.
+/// How long accepting pauses when the process is out of descriptors or memory: until then a connection may close, and retrying
+/// at once would only burn CPU.
 const REST: Duration = Duration::from_millis(100);
 /// Token of the waker; listeners have their index.
 pub(crate) const WAKE: Token = Token(usize::MAX);
@@ -46,7 +46,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// An acceptor for `listeners` with their state that spreads connections over `workers`; `poll` has its waker under [`WAKE`].
+    /// An acceptor that spreads connections of `listeners` over `workers`; `poll` has its waker registered as [`WAKE`].
     pub(crate) fn new(
         poll: Poll,
         listeners: Vec<(Bound, Arc<ListenerState>)>,
@@ -63,10 +63,10 @@ impl Acceptor {
         Ok(Self { poll, listeners, workers, counters, stopper, max_connections, next_id: 1, next_worker: 0 })
     }
 
-    /// Accepts until the server drains, and has it drain when the lame duck's time is over. The listeners are closed at the end.
+    /// Accepts until the server drains, and starts the drain when the lame-duck time is over. Closes the listeners at the end.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(64);
-        // Listeners are edge-triggered: what was left unaccepted has to be asked for again.
+        // Listeners are edge-triggered: connections left unaccepted raise no further event, so accept must be retried.
         let mut resting_until: Option<Instant> = None;
         let mut leaving_at: Option<Instant> = None;
         while self.stopper.phase() <= Phase::LameDuck {
@@ -95,7 +95,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts everything that waits at every listener. Fails when the process has no room for another connection.
+    /// Accepts all pending connections of every listener. Fails when the process is out of descriptors or memory.
     fn accept_all(&mut self) -> Result<(), Errno> {
         for index in 0..self.listeners.len() {
             while let Some((socket, address)) = self.accept_one(index)? {
@@ -114,7 +114,7 @@ impl Acceptor {
                 }
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => return Err(error),
-                // The client is gone again, or a network error that belongs to that one connection (accept(2)).
+                // The client has gone, or a network error of this one connection (accept(2)).
                 Err(error) => tracing::debug!(%error, "a connection was lost before it was accepted"),
             }
         }
@@ -126,7 +126,7 @@ impl Acceptor {
         let Some(permit) = (open < self.max_connections).then(|| listener_state.admit()).flatten() else {
             self.counters.rejected_connections.bump();
             listener_state.count_rejected();
-            // A fresh socket has room for one line; if not, the client sees the close all the same.
+            // A new socket has room for one line; if not, the client still sees the close.
             let _ = send(&socket, TOO_MANY, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
             return;
         };
@@ -141,7 +141,7 @@ impl Acceptor {
         self.pick_worker().deliver(Accepted { socket, peer, permit });
     }
 
-    /// The worker with the fewest connections; among equals they take turns.
+    /// The worker with the fewest connections; ties are broken in turn.
     fn pick_worker(&mut self) -> &Mailbox {
         let count = self.workers.len();
         let chosen = (0..count)

@@ -10,7 +10,7 @@ use subtle::{Choice, ConstantTimeEq};
 /// Whether connections have to log in, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthMode {
-    /// Nobody has to.
+    /// No log-in.
     #[default]
     Off,
     /// The first text command is a `set` whose value is `user password`; the binary protocol is refused (`-Y`).
@@ -22,18 +22,18 @@ pub enum AuthMode {
 /// A password file that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UsersError {
-    /// A line without a colon, or with nothing before or behind it.
+    /// A line without a colon, or with an empty user or password.
     #[error("line {line} is not user:password")]
     Line {
         /// Its number, from 1.
         line: usize,
     },
-    /// No user at all.
+    /// The file names no user.
     #[error("no users")]
     Empty,
 }
 
-/// A user with a password, for as long as neither changes. Another password makes another log-in of it.
+/// Identifies a user with one password. A changed password gives a new identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LoginId(u64);
 
@@ -54,7 +54,7 @@ impl Users {
     /// Reads `user:password` lines; empty lines are skipped, everything behind the first colon is the password.
     ///
     /// # Errors
-    /// On the first line that is not of that form, and when there is no user.
+    /// On the first malformed line, or if there is no user.
     pub fn parse(text: &[u8]) -> Result<Self, UsersError> {
         let mut by_name = HashMap::new();
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
@@ -73,13 +73,13 @@ impl Users {
     }
 
     fn check(&self, user: &[u8], password: &[u8]) -> Option<LoginId> {
-        // An unknown user's password is compared too, with nothing, so that the time taken does not tell which names exist.
+        // Compare the password of an unknown user too, with an empty one, so that the time does not reveal which names exist.
         let known = self.by_name.get(user);
         let is_same = same(known.map_or(b"", |user| &user.password), password);
         known.filter(|_| is_same).map(|user| user.id)
     }
 
-    /// Gives every user an id: the one that it has in `before`, or a new one.
+    /// Gives every user an id: the one in `before`, or a new one.
     fn identified(mut self, before: &Self, next: &AtomicU64) -> Self {
         for (name, user) in &mut self.by_name {
             let kept = before.by_name.get(name).filter(|known| known.password == user.password).map(|known| known.id);
@@ -90,7 +90,7 @@ impl Users {
     }
 }
 
-/// Compares in a time that depends on the length of `given` only. A comparison of slices would end early where lengths differ.
+/// Compares in a time that depends only on the length of `given`. A comparison of slices would return early for different lengths.
 fn same(expected: &[u8], given: &[u8]) -> bool {
     let filled = expected.iter().chain(std::iter::repeat(&0));
     let same_bytes = given.iter().zip(filled).fold(Choice::from(1), |same, (a, b)| same & a.ct_eq(b));
@@ -107,7 +107,7 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Nobody has to log in.
+    /// No connection has to log in.
     pub fn off() -> Self {
         Self::default()
     }
@@ -125,14 +125,14 @@ impl Authenticator {
         self.mode
     }
 
-    /// Replaces the users. Who has logged in stays so if user and password are in the new list.
+    /// Replaces the users. A log-in stays valid if its user and password are in the new list.
     pub fn reload(&self, users: Users) {
         let mut current = self.users.write();
         *current = Arc::new(users.identified(&current, &self.next_id));
         self.reloads.fetch_add(1, Ordering::Release);
     }
 
-    /// How often the users were replaced: what was true of a log-in stays true while this stays the same.
+    /// How often the users were replaced: a log-in's validity can change only when this number does.
     pub fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Acquire)
     }
@@ -142,7 +142,7 @@ impl Authenticator {
         self.users().check(user, password)
     }
 
-    /// Whether a log-in still is one: its user is there with the same password.
+    /// Whether a log-in is still valid: its user exists with the same password.
     pub fn holds(&self, login: LoginId) -> bool {
         self.users().ids.contains(&login)
     }
@@ -177,7 +177,7 @@ mod tests {
         assert!(users.holds(ann));
         assert!(!users.holds(bob), "another password");
         assert!(!users.holds(eve), "no such user any more");
-        // What is back later is not the log-in of before.
+        // A user who is removed and added again gets a new id.
         users.reload(Users::parse(b"ann:a\nbob:b\neve:e").unwrap());
         assert!(users.holds(ann) && !users.holds(bob) && !users.holds(eve));
         assert_eq!(users.reloads(), 2);

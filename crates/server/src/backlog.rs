@@ -1,11 +1,11 @@
-//! What a socket did not take: the unsent part of a connection's output.
+//! The unsent part of a connection's output.
 
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-/// Sent bytes at the front of the buffer are dropped once they are this many and at least half of it.
+/// Sent bytes at the front of the buffer are removed once they are this many and at least half of it.
 const COMPACT: usize = 64 * 1024;
 
 /// Unsent output of one connection; owns no memory while there is none.
@@ -13,7 +13,7 @@ const COMPACT: usize = 64 * 1024;
 pub(crate) struct Backlog {
     bytes: Vec<u8>,
     sent: usize,
-    /// The socket has not refused bytes since an event said that it takes some.
+    /// The socket has not refused bytes since the last event that said it is writable.
     pub(crate) writable: bool,
 }
 
@@ -29,7 +29,7 @@ impl Backlog {
         self.bytes.len() - self.sent
     }
 
-    /// Bytes of memory that it owns.
+    /// Bytes of memory it owns.
     pub(crate) fn held(&self) -> usize {
         self.bytes.capacity()
     }
@@ -39,7 +39,7 @@ impl Backlog {
         self.len() == 0
     }
 
-    /// Sends what the socket takes; tells how much that was.
+    /// Sends as much as the socket takes; returns the number of bytes.
     pub(crate) fn flush(&mut self, socket: impl AsFd) -> Result<usize, Errno> {
         if self.is_empty() || !self.writable {
             return Ok(0);
@@ -57,8 +57,8 @@ impl Backlog {
         Ok(sent)
     }
 
-    /// Sends `output` behind what is unsent, keeps what the socket does not take, and leaves `output` empty; tells how
-    /// much was sent.
+    /// Sends unsent bytes, then `output`, keeps what the socket does not take, and leaves `output` empty; returns the number of
+    /// bytes sent.
     pub(crate) fn send(&mut self, socket: impl AsFd, output: &mut Vec<u8>) -> Result<usize, Errno> {
         if !self.is_empty() {
             self.bytes.append(output);
@@ -68,7 +68,7 @@ impl Backlog {
         if sent == output.len() {
             output.clear();
         } else if output.len() - sent >= output.capacity() / 2 {
-            // Mostly unsent: the buffer itself changes hands, and the worker gets a new one.
+            // Mostly unsent: keep the buffer itself, and leave the worker a new one.
             self.bytes = std::mem::take(output);
             self.sent = sent;
         } else {
@@ -79,7 +79,7 @@ impl Backlog {
         Ok(sent)
     }
 
-    /// One `send` of `bytes`, or of what is unsent. Notes when the socket is full.
+    /// One `send` of `bytes`, or of the unsent bytes. Notes when the socket is full.
     fn offer(&mut self, socket: impl AsFd, bytes: Option<&[u8]>) -> Result<usize, Errno> {
         let bytes = bytes.unwrap_or(&self.bytes[self.sent..]);
         let offered = bytes.len();
@@ -126,7 +126,7 @@ mod tests {
         while received.len() < first.len() + second.len() {
             let bytes = client.read(&mut buffer).unwrap();
             received.extend_from_slice(&buffer[..bytes]);
-            // As an event would say.
+            // As an event would set it.
             backlog.writable = true;
             backlog.flush(&server).unwrap();
         }
@@ -142,7 +142,7 @@ mod tests {
         backlog.send(&server, &mut vec![0; 1_000_000]).unwrap();
         let unsent = backlog.len();
         drop(client);
-        // Asking would fail now.
+        // The socket is known to be full, so no call is made.
         assert_eq!(backlog.flush(&server), Ok(0));
         assert_eq!(backlog.len(), unsent);
         backlog.writable = true;

@@ -1,8 +1,8 @@
-//! One of something for each policy that a listener can have.
+//! A value for each policy that a listener can have.
 
 use crate::node::Policy;
 
-/// What requests of either policy use.
+/// A value for each policy.
 pub(crate) struct ByPolicy<T> {
     /// For interactive traffic.
     pub(crate) online: T,
@@ -11,7 +11,7 @@ pub(crate) struct ByPolicy<T> {
 }
 
 impl<T> ByPolicy<T> {
-    /// The one for a policy.
+    /// The value for a policy.
     #[inline]
     pub(crate) fn of(&self, policy: Policy) -> &T {
         match policy {

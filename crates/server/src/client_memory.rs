@@ -1,22 +1,22 @@
-//! What the process holds for its clients: bytes of requests that are not complete, of replies that are not read, of requests
-//! that wait for the store. One account, one limit.
+//! Memory held for clients: bytes of incomplete requests, unread replies, and requests that wait for the store. One account, one
+//! limit.
 //!
 //! ```text
 //!  0                                            3/4        7/8        limit
 //!  |---------------------------------------------|----------|----------|
-//!   each connection may hold an eighth of what is left up to 7/8;
-//!   a large request is admitted if it takes no more than half of that
-//!                                                |  who holds memory for longer than 10 s is closed, largest first
-//!                                                           |  largest holders are closed until 3/4
-//!                                                                      |  who comes to hold more is closed
+//!   each connection may hold an eighth of the bytes left below 7/8;
+//!   a large request is admitted if it takes at most half of that
+//!                                                |  connections that have held memory for over 10 s are closed, largest first
+//!                                                           |  the largest holders are closed until 3/4
+//!                                                                      |  a connection that grows is closed
 //! ```
 //!
-//! As every connection is held to a part of what is left, those that take all they can get leave some for others, however
-//! many they are (thresholds that move with what is free: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+//! Each connection is limited to a share of the free part, so greedy connections leave room for others, however many they are
+//! (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
 //!
-//! Accounts are kept by connection and turn, not by request: a connection whose requests come whole and whose replies are
-//! taken owns no memory, and is not looked at. Workers write counters that they alone write, and tell the shared total of
-//! changes of [`STEP`] bytes.
+//! Memory is accounted for each connection and turn, not for each request: a connection whose requests arrive whole and whose
+//! replies are taken owns no memory and costs no accounting. Each worker writes only its own counters, and reports to the shared
+//! total in steps of [`STEP`] bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,31 +24,31 @@ use std::time::Duration;
 
 use crate::counters::Counter;
 
-/// Bytes by which a worker's own sum may differ from what it has told the total.
+/// Bytes by which a worker's sum may differ from what it has reported to the total.
 const STEP: usize = 64 * 1024;
-/// Part of what is left that one connection may hold: an eighth.
+/// One connection may hold this fraction of the free part: an eighth.
 const SHARE: usize = 8;
-/// Part of the difference by which the expected size of a read falls with each one that is smaller.
+/// The expected size of a read decays by this fraction of the difference with each smaller read.
 const FORGET: u64 = 64;
-/// Requests up to this length are not refused for want of memory: lines, and what one read brings.
+/// Requests up to this length are never refused for want of memory: lines, and the bytes of one read.
 pub(crate) const SMALL_REQUEST: usize = 128 * 1024;
 /// Seconds for which a connection may hold memory while it is scarce.
 pub(crate) const SCARCE_SECONDS: u32 = 10;
 /// Bytes by which the total falls before free memory is given back to the system.
 const TRIM: usize = 32 * 1024 * 1024;
-/// Time that a fall may go on before memory is given back.
+/// Delay before memory is given back, in which the total may fall further.
 const TRIM_DELAY: Duration = Duration::from_secs(1);
 
-/// What memory is held for.
+/// The use of client memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Requests that have not come whole. A large one counts with the length that it announces.
+    /// Incomplete requests. A large one counts with its announced length.
     Input,
-    /// The same of clients that have yet to log in.
+    /// The same for clients that have not logged in yet.
     Login,
     /// Replies that clients have not read.
     Output,
-    /// Requests that wait for the store, with what they read and write, and replies behind them.
+    /// Requests that wait for the store, with their values, and the replies queued behind them.
     Parked,
     /// Lines of dumps that clients have not read.
     Dump,
@@ -98,13 +98,13 @@ impl Holding {
         self.total
     }
 
-    /// Whether all of it is of that kind.
+    /// Whether all bytes are of that kind.
     #[inline]
     pub(crate) fn is_only(&self, kind: Kind) -> bool {
         self.kinds[kind as usize] == self.total
     }
 
-    /// Holds so many bytes of the one kind that it holds bytes of.
+    /// Sets the bytes of the only kind that has any.
     #[inline]
     pub(crate) fn set_only(&mut self, kind: Kind, bytes: usize) {
         debug_assert!(self.is_only(kind));
@@ -113,39 +113,39 @@ impl Holding {
     }
 }
 
-/// What one worker's connections hold; written by the worker only.
+/// The memory held by one worker's connections; written by the worker only.
 #[derive(Debug, Default)]
 pub struct Ledger {
     kinds: [Counter; Kind::ALL.len()],
     /// Their sum.
     held: Counter,
-    /// Bytes that the shared total knows of.
+    /// Bytes reported to the shared total.
     told: Counter,
-    /// Size of the largest items that were read late, falling slowly.
+    /// Decaying maximum of the sizes of items that were read after a wait.
     late: Counter,
 }
 
 impl Ledger {
-    /// What is held now.
+    /// The bytes held now.
     pub fn holding(&self) -> Holding {
         let mut holding = Holding::default();
         Kind::ALL.into_iter().for_each(|kind| holding.add(kind, self.kinds[kind as usize].get() as usize));
         holding
     }
 
-    /// Bytes that a read of unknown size is taken to hold: not less than most of those before it did.
+    /// Bytes that a read of unknown size is assumed to hold: at least what most recent reads held.
     pub(crate) fn expected_read(&self) -> usize {
         self.late.get() as usize
     }
 
-    /// An item of so many bytes was read late.
+    /// Notes the size of an item that was read after a wait.
     pub(crate) fn note_read(&self, bytes: usize) {
         let (bytes, late) = (bytes as u64, self.late.get());
         let next = if bytes >= late { bytes } else { late - (late - bytes).div_ceil(FORGET) };
         self.late.add(next.wrapping_sub(late));
     }
 
-    /// A connection that held `was` holds `now`.
+    /// A connection's holding changed from `was` to `now`.
     pub(crate) fn change(&self, was: &Holding, now: &Holding, memory: &ClientMemory) {
         for (kind, counter) in self.kinds.iter().enumerate() {
             counter.add((now.kinds[kind] as u64).wrapping_sub(was.kinds[kind] as u64));
@@ -153,7 +153,7 @@ impl Ledger {
         self.change_sum(was.total, now.total, memory);
     }
 
-    /// The same for one that holds `now` bytes where it held `was`, all of one kind.
+    /// The same for a connection whose bytes are all of one kind.
     #[inline]
     pub(crate) fn change_of(&self, kind: Kind, was: usize, now: usize, memory: &ClientMemory) {
         self.kinds[kind as usize].add((now as u64).wrapping_sub(was as u64));
@@ -164,7 +164,7 @@ impl Ledger {
     fn change_sum(&self, was: usize, now: usize, memory: &ClientMemory) {
         self.held.add((now as u64).wrapping_sub(was as u64));
         let (held, told) = (self.held.get() as usize, self.told.get() as usize);
-        // What is little is told at once when nothing is left, so that an idle node's total is 0.
+        // A zero is reported at once, so that an idle node's total is 0.
         if held.abs_diff(told) >= STEP || held == 0 {
             self.told.add((held as u64).wrapping_sub(told as u64));
             memory.change(told, held);
@@ -172,21 +172,21 @@ impl Ledger {
     }
 }
 
-/// What the whole process holds, and the limit on it.
+/// The memory that the process holds for clients, and its limit.
 #[derive(Debug)]
 pub struct ClientMemory {
     limit: usize,
     total: Arc<AtomicUsize>,
-    /// Of the total, bytes of connections that have been told to close.
+    /// The part of the total held by connections that have been told to close.
     leaving: AtomicUsize,
-    /// Greatest total since memory was given back to the system.
+    /// Highest total since memory was last given back to the system.
     peak: Arc<AtomicUsize>,
     /// A thread is about to give memory back.
     trimming: Arc<AtomicBool>,
 }
 
 impl ClientMemory {
-    /// Default of the limit, in bytes; for items over 32 MiB eight times the largest.
+    /// Default limit in bytes; if items may be over 32 MiB, the limit is eight times the largest.
     pub const LIMIT: usize = 256 * 1024 * 1024;
 
     /// Nothing held, and a limit in bytes.
@@ -211,35 +211,35 @@ impl ClientMemory {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may come before connections are closed.
+    /// Bytes left before connections are closed.
     #[inline]
     fn left(&self) -> usize {
         (self.limit - self.limit / 8).saturating_sub(self.total())
     }
 
-    /// Bytes at which a connection has to wait before it gets more.
+    /// Bytes that one connection may hold before it has to wait.
     #[inline]
     pub(crate) fn share(&self) -> usize {
         self.left() / SHARE
     }
 
-    /// Whether a request of so many bytes may be waited for.
+    /// Whether a request of this length may be received.
     pub(crate) fn admits(&self, bytes: usize) -> bool {
         bytes <= SMALL_REQUEST || bytes <= self.left() / 2
     }
 
-    /// Whether a connection that has come to hold more must go.
+    /// Whether a connection that holds more than before has to be closed.
     pub(crate) fn is_used_up(&self) -> bool {
         self.total() > self.limit
     }
 
-    /// Bytes of connections to close, if it is time for that: the largest holders, whatever they do.
+    /// Bytes to free now by closing the largest holders.
     pub(crate) fn excess(&self) -> usize {
         let staying = self.staying();
         if staying > self.limit - self.limit / 8 { staying - self.limit / 4 * 3 } else { 0 }
     }
 
-    /// Bytes of connections to close if they have held memory for [`SCARCE_SECONDS`].
+    /// Bytes to free by closing connections that have held memory for [`SCARCE_SECONDS`].
     pub(crate) fn scarcity(&self) -> usize {
         self.staying().saturating_sub(self.limit / 4 * 3)
     }
@@ -248,12 +248,12 @@ impl ClientMemory {
         self.total().saturating_sub(self.leaving.load(Ordering::Relaxed))
     }
 
-    /// A connection that holds so much has been told to close.
+    /// A connection with this many bytes has been told to close.
     pub(crate) fn leaves(&self, bytes: usize) {
         self.leaving.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// It has closed, or holds nothing any more.
+    /// That connection has closed, or holds nothing any more.
     pub(crate) fn has_left(&self, bytes: usize) {
         self.leaving.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -268,8 +268,8 @@ impl ClientMemory {
         }
     }
 
-    /// Has free memory given back to the system: the allocator keeps what large buffers leave behind between small ones. On a
-    /// thread, as it takes a millisecond for some megabytes; after a while, as a fall seldom comes alone.
+    /// Gives free memory back to the system: the allocator keeps freed large buffers that lie between small ones. Runs on a thread,
+    /// since it takes a millisecond for some megabytes, and after a delay, since frees come in groups.
     #[cold]
     fn trim(&self) {
         if self.trimming.swap(true, Ordering::AcqRel) {

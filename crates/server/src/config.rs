@@ -1,7 +1,7 @@
-//! What a server is told at its start: where it listens, how many workers it has, and its limits.
+//! The configuration of a server: listeners, workers and limits.
 //!
-//! Plain values with defaults; whoever assembles a node fills them from its options. What sessions obey or show is in
-//! [`crate::node::NodeSettings`]; here is what only the socket driver needs.
+//! Plain values with defaults, filled from a node's options. Settings that sessions obey or show are in
+//! [`crate::node::NodeSettings`]; these are the ones that only the socket driver needs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub use crate::node::{Commands, Policy};
 
-/// Where a server listens and how it treats connections.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Where clients connect. At least one.
@@ -18,20 +18,20 @@ pub struct ServerConfig {
     pub commands: Commands,
     /// Worker threads, at least 1 (`-t`).
     pub workers: usize,
-    /// Most client connections at once, at least 1; further ones are told so and closed (`-c`).
+    /// Most client connections at once, at least 1; further ones get an error and are closed (`-c`).
     pub max_connections: usize,
     /// Connections the kernel keeps for a listener before they are accepted, at least 1 (`-b`).
     pub backlog: u32,
-    /// Close a connection on which nothing was received or sent for this long; to the second. `None`: never.
+    /// Close a connection on which nothing was received or sent for this long, in whole seconds. `None`: never.
     pub idle_timeout: Option<Duration>,
     /// Unsent bytes at which a connection's requests are no longer read and executed. One reply may go over it.
     pub output_limit: usize,
-    /// How long a graceful shutdown goes on accepting, while `/readyz` says that the node leaves, before it drains.
+    /// How long a graceful shutdown keeps accepting, while `/readyz` already fails, before it drains.
     pub lame_duck: Duration,
-    /// Close a connection that has taken none of its dump for this long, to the second: others wait for the one dump there may
-    /// be at a time.
+    /// Close a connection that has taken none of its dump for this long, in whole seconds: only one dump runs at a time, and others
+    /// wait for it.
     pub dump_timeout: Duration,
-    /// How long a graceful shutdown waits for what is in flight before it closes what is left.
+    /// How long a graceful shutdown waits for requests in flight before it closes all connections.
     pub drain_timeout: Duration,
     /// Whether SIGTERM, SIGINT and SIGUSR1 drain and stop this server and SIGHUP reloads. Off for a server inside another
     /// process, such as a test.
@@ -66,23 +66,23 @@ impl Default for ServerConfig {
     }
 }
 
-/// One place where clients connect.
+/// A listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// Its address.
     pub address: ListenAddress,
     /// How requests that come through it treat the tiers.
     pub policy: Policy,
-    /// Limits of its own, where the server's are not meant for it.
+    /// Limits that override the server's.
     pub limits: ListenerLimits,
 }
 
-/// What a listener has in place of the server's limits; `None` leaves the server's.
+/// Overrides of the server's limits; `None` keeps the server's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerLimits {
-    /// Most connections through it at once, at least 1. They count among the server's too, whose limit stays above all.
+    /// Most connections through it at once, at least 1. They also count towards the server's limit.
     pub max_connections: Option<usize>,
-    /// As [`ServerConfig::idle_timeout`]; zero: never, even where the server has one.
+    /// As [`ServerConfig::idle_timeout`]; zero: never, even if the server has a timeout.
     pub idle_timeout: Option<Duration>,
     /// As [`ServerConfig::output_limit`].
     pub output_limit: Option<usize>,
@@ -110,9 +110,9 @@ impl Listener {
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// TCP over IPv4 or IPv6. Port 0 lets the kernel pick one; the one picked is reported when the server runs.
+    /// TCP over IPv4 or IPv6. With port 0 the kernel picks a port, which the running server reports.
     Tcp(SocketAddr),
-    /// A Unix socket. A file left by a server that is gone is replaced; the file is removed at the end.
+    /// A Unix socket. A stale socket file is replaced; the file is removed at the end.
     Unix {
         /// Path of the socket's file.
         path: PathBuf,

@@ -1,11 +1,11 @@
-//! One connection: a socket, a session, and the bytes that are between them.
+//! A connection: a socket, a session, and the bytes between them.
 //!
-//! A connection is reactors by turns. A turn is at most one `recv`, the execution of what it brought, and one `send`; so a
-//! request that arrives whole and whose reply the socket takes costs exactly these two system calls, and no connection
-//! holds up the others for longer than a receive buffer's worth of requests.
+//! A connection is served in turns. A turn is at most one `recv`, the execution of the received requests, and one `send`. So a
+//! request that arrives whole and whose reply the socket takes costs exactly these two system calls, and no connection delays
+//! the others for longer than a receive buffer of requests.
 //!
-//! Bytes lie in the worker's shared buffers during a turn. Only an incomplete request, or a reply that the socket did not
-//! take, is moved to memory of the connection's own, which is freed when it is done with: an idle connection owns none.
+//! During a turn, bytes are in the worker's shared buffers. Only an incomplete request, or a reply that the socket did not take,
+//! moves to private memory of the connection, which is freed as soon as it is empty: an idle connection owns none.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::session::{After, CloseReason, Session, Worker};
 pub(crate) struct Turn<'a> {
     /// Store, node and counters.
     pub(crate) worker: &'a Worker,
-    /// The worker's receive buffer. Its capacity is the most that one turn reads.
+    /// The worker's receive buffer. One turn reads at most its capacity.
     pub(crate) input: &'a mut Vec<u8>,
     /// The worker's output buffer, empty between turns.
     pub(crate) output: &'a mut Vec<u8>,
@@ -40,9 +40,9 @@ pub(crate) struct Turn<'a> {
 pub(crate) enum Verdict {
     /// An event or a wake will bring the next turn.
     Wait,
-    /// There is more to do at once; others first.
+    /// There is more to do; other connections have their turn first.
     Again,
-    /// The connection is over.
+    /// The connection has to be closed.
     Close(CloseReason),
 }
 
@@ -56,25 +56,25 @@ pub(crate) struct Connection {
     backlog: Backlog,
     waker: Waker,
     id: u64,
-    /// The socket may hold bytes: an event said so, and no short read has said otherwise since.
+    /// The socket may hold bytes: there was an event, and no short read since.
     readable: bool,
-    /// The client has closed its side; reads must go on until they say so.
+    /// An event said that the client closed its side; reads continue until they return the end.
     peer_closed: bool,
-    /// A read has said that the client's side is closed.
+    /// A read returned the end: the client's side is closed.
     ended: bool,
     /// The session asked to close once everything is sent.
     closing: bool,
-    /// It is over for its client; changes under way go on, and with their end it goes for this reason.
+    /// The client has been dropped, for this reason; the connection closes when its changes in progress have ended.
     left: Option<CloseReason>,
-    /// What it held after its last turn.
+    /// The memory it held after its last turn.
     held: Holding,
-    /// That was something.
+    /// Whether it held any.
     is_holding: bool,
-    /// Waits for its turn in the event loop's list.
+    /// It is in the event loop's list of connections waiting for a turn.
     pub(crate) queued: bool,
-    /// Events tell when the socket takes more.
+    /// It is registered for writable events.
     watches_writing: bool,
-    /// Unsent bytes of a watcher, and since which Unix second they are as many.
+    /// Unsent bytes of a watcher, and the Unix second since which that number has not changed.
     stalled: (usize, u32),
 }
 
@@ -126,25 +126,25 @@ impl Connection {
         self.session.policy()
     }
 
-    /// What others see of it.
+    /// Its public entry in the registry.
     pub(crate) fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// The session, to tell it of the beginning and the end.
+    /// The session, for its opening and closing calls.
     pub(crate) fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// Notes what an event said.
+    /// Notes the flags of an event.
     pub(crate) fn note(&mut self, readable: bool, writable: bool, peer_closed: bool) {
         self.readable |= readable || peer_closed;
         self.peer_closed |= peer_closed;
         self.backlog.writable |= writable;
     }
 
-    /// Whether events have to tell from now on when the socket takes more: true once, the first time that it did not. Before
-    /// that nobody waits for it, and on a Unix socket each reply that the client reads would be an event.
+    /// Whether to register for writable events now: true once, the first time the socket was full. Before that nothing waits for
+    /// them, and on a Unix socket each reply that the client reads would raise one.
     #[inline]
     pub(crate) fn begins_to_watch_writing(&mut self) -> bool {
         let begins = !self.watches_writing && !self.backlog.is_empty();
@@ -152,7 +152,7 @@ impl Connection {
         begins
     }
 
-    /// Whether it watches and has taken nothing of what waits for it for `seconds`, as far as looks about every second can tell.
+    /// Whether it is a watcher that has taken none of its unsent bytes for `seconds`. Sampled about once a second.
     pub(crate) fn is_stalled_watcher(&mut self, now: u32, seconds: u32) -> bool {
         let unsent = self.backlog.len();
         if self.session.may_time_out() || unsent == 0 || self.stalled.0 != unsent {
@@ -161,21 +161,21 @@ impl Connection {
         now.saturating_sub(self.stalled.1) >= seconds
     }
 
-    /// Whether it has been silent for as long as its listener allows.
+    /// Whether its listener's idle timeout has passed.
     pub(crate) fn is_idle(&self, now: u32) -> bool {
         let silent =
             |seconds| self.left.is_none() && self.session.may_time_out() && self.entry.idle_seconds(now) >= seconds;
         self.permit.idle_seconds().is_some_and(silent)
     }
 
-    /// Whether it has taken no line of its dump for so many seconds.
+    /// Whether it has taken no line of its dump for `seconds`.
     pub(crate) fn stalls_dump(&self, now: u32, seconds: u32) -> bool {
         self.session.is_dumping() && !self.backlog.is_empty() && self.entry.idle_seconds(now) >= seconds
     }
 
-    /// Lets the client go, but not changes that it asked for: a write that is under way to a device or a peer takes effect there
-    /// whatever becomes of the client, and later ones on its key have to wait for it. True if there are any: then the
-    /// connection needs a turn, and ends in one.
+    /// Drops the client but not its changes in progress: a write on its way to a device or a peer takes effect there in any case, and
+    /// later writes on its key have to wait for it. True if there are any: then the connection needs further turns, and ends in
+    /// one of them.
     pub(crate) fn leave(&mut self, worker: &Worker, reason: CloseReason) -> bool {
         if self.left.is_some() || !self.session.give_up() {
             return false;
@@ -183,7 +183,7 @@ impl Connection {
         self.left = Some(reason);
         (self.inbound, self.backlog) = (Inbound::default(), Backlog::default());
         self.keep_account(worker);
-        // It fails for a client that has gone, who is not to be told.
+        // Fails if the client has already gone, which is fine.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         true
     }
@@ -199,7 +199,7 @@ impl Connection {
         self.after_holding(turn, verdict)
     }
 
-    /// The end of a turn for a connection that holds memory or did.
+    /// Ends the turn of a connection that holds memory, or held some before.
     #[cold]
     fn after_holding(&mut self, turn: &mut Turn<'_>, verdict: Verdict) -> Verdict {
         turn.grew = self.keep_account(turn.worker);
@@ -210,7 +210,7 @@ impl Connection {
         verdict
     }
 
-    /// Tells what it holds now; true if that is more than before.
+    /// Updates the account of its memory; true if it holds more than before.
     fn keep_account(&mut self, worker: &Worker) -> bool {
         if self.inbound.held() == 0
             && self.backlog.held() == 0
@@ -222,12 +222,13 @@ impl Connection {
         self.enter(worker, self.session.holding(self.inbound.held(), self.backlog.held()))
     }
 
-    /// It is closed: what it held is free.
+    /// Clears its account when it is closed.
     pub(crate) fn release(&mut self, worker: &Worker) {
         self.enter(worker, Holding::default());
     }
 
-    /// What [`Connection::enter`] does, for the requests that wait for the store and nothing else: each of those comes by here twice.
+    /// A fast version of [`Connection::enter`] for connections whose only memory is that of waiting requests: each such request
+    /// passes here twice.
     #[inline]
     fn enter_parked(&mut self, worker: &Worker, now: usize) -> bool {
         let (before, memory) = (self.held.total(), &worker.node.client_memory);
@@ -273,14 +274,14 @@ impl Connection {
         let mut after = After::Continue;
         let limit = self.output_limit(turn);
         let room = limit.saturating_sub(self.backlog.len());
-        // Even without room: what waits may hold what other connections wait for.
+        // Even without output room: a waiting request may hold a lock that other connections wait for.
         if self.session.is_waiting() {
             self.poll(turn, room);
         }
         if room > 0 && !self.closing && !self.session.is_barred() {
             (moved, after) = self.receive(turn, room)?;
-            // Parked just now, be it the last that is executed here: one poll lets the store keep the waker, and may find
-            // the answer there already.
+            // Requests were just parked: the first poll registers the waker with the store, and may already find the
+            // answer.
             if moved && after != After::CloseNow && self.session.is_waiting() {
                 self.poll(turn, room);
             }
@@ -294,8 +295,8 @@ impl Connection {
         Ok(self.verdict(turn, moved, limit))
     }
 
-    /// Unsent bytes at which nothing more is executed: less than the listener's limit for one that does not read while memory for
-    /// clients is scarce.
+    /// Unsent bytes at which nothing more is executed: the listener's limit, or less for a client that does not read while client
+    /// memory is scarce.
     #[inline]
     fn output_limit(&self, turn: &Turn<'_>) -> usize {
         let limit = self.permit.output_limit();
@@ -306,7 +307,7 @@ impl Connection {
         self.session.poll(turn.worker, &mut Context::from_waker(&self.waker), turn.output, room);
     }
 
-    /// Executes what lies there from before, or reads and executes. Tells whether anything moved.
+    /// Executes buffered requests, or reads and executes. Returns whether there was any progress.
     fn receive(&mut self, turn: &mut Turn<'_>, room: usize) -> Result<(bool, After), Errno> {
         let from_before = self.inbound.is_executable();
         if !from_before {
@@ -330,7 +331,7 @@ impl Connection {
             Read::Some { bytes, drained } => {
                 turn.worker.counters.bytes_read.add(bytes as u64);
                 self.entry.touch(turn.worker.node.clock.now());
-                // After the client's side closed only a read of nothing means the end.
+                // After the client has closed its side, only an empty read means the end.
                 self.readable = !drained || self.peer_closed;
             }
             Read::Nothing => self.readable = false,
@@ -354,7 +355,7 @@ impl Connection {
         if turn.output.is_empty() {
             return Ok(());
         }
-        // Before the client can see the reply, so that it is never seen to be silent since longer than it is.
+        // Before the client can see the reply, so that its idle time is never reported as too long.
         self.entry.touch(turn.worker.node.clock.now());
         let sent = self.backlog.send(&self.socket, turn.output)?;
         turn.worker.counters.bytes_written.add(sent as u64);
@@ -363,7 +364,7 @@ impl Connection {
 
     fn verdict(&self, turn: &Turn<'_>, moved: bool, limit: usize) -> Verdict {
         let may_wait = self.session.may_time_out();
-        // Watchers have no last word to wait for.
+        // Watchers have no final reply to wait for.
         let waiting = self.session.is_waiting() && may_wait;
         let unsent = !self.backlog.is_empty();
         self.entry.set_activity(match (unsent, may_wait, waiting) {
@@ -373,7 +374,7 @@ impl Connection {
             _ => Activity::Reading,
         });
         if self.session.is_barred() {
-            // Nothing is read of it, so that an event alone tells whether it has gone.
+            // It is not read, so only an event shows that the client has gone.
             return if self.peer_closed { Verdict::Close(CloseReason::Error) } else { Verdict::Wait };
         }
         if self.closing {
@@ -397,7 +398,7 @@ impl Connection {
             return Verdict::Close(CloseReason::Shutdown);
         }
         if executable && may_wait {
-            // Nothing would ever bring another turn: a defect of the session, which must not cost a hanging client.
+            // No event would bring another turn. This is a defect of the session; close rather than let the client hang.
             tracing::error!(connection = self.id, "a request that waits for nothing is not executed");
             return Verdict::Close(CloseReason::Error);
         }

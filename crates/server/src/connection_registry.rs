@@ -1,5 +1,4 @@
-//! The list of open connections, for `stats conns`: connections belong to their workers, what others may see of them lies
-//! here.
+//! The list of open connections, for `stats conns`: connections belong to their workers; this is what other threads may see.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,16 +12,16 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::client_memory::ClientMemory;
 use crate::node::{ConnectionView, ListConnections, Peer};
 
-/// What a connection is doing, as far as others can see.
+/// The public state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// Waits for requests.
+    /// It waits for requests.
     Reading,
-    /// Has replies the client does not take.
+    /// It has replies that the client does not take.
     Writing,
-    /// Has requests that wait for the store.
+    /// It has requests that wait for the store.
     Waiting,
-    /// Shows events or a dump.
+    /// It sends events or a dump.
     Watching,
 }
 
@@ -47,7 +46,7 @@ impl Activity {
     }
 }
 
-/// What others may see of a connection; written by its worker only.
+/// The public part of a connection; written by its worker only.
 #[derive(Debug)]
 pub(crate) struct Entry {
     id: u64,
@@ -55,21 +54,21 @@ pub(crate) struct Entry {
     listener: Arc<str>,
     last_active: AtomicU32,
     activity: AtomicU8,
-    /// Bytes of memory that it holds.
+    /// Bytes of memory it holds.
     held: AtomicUsize,
-    /// Unix second since when it has held some.
+    /// Unix second since which it has held memory.
     held_since: AtomicU32,
-    /// Bytes that it held when it was told to close; 0 while it may stay. Written by others.
+    /// Bytes it held when it was told to close; 0 while it may stay. Written by other threads.
     condemned: AtomicUsize,
-    /// Brings its worker to it.
+    /// Wakes its worker for it.
     waker: Waker,
 }
 
 impl Entry {
-    /// Something was received or sent at the Unix second `now`.
+    /// Notes that something was received or sent at the Unix second `now`.
     #[inline]
     pub(crate) fn touch(&self, now: u32) {
-        // Read before writing: a busy connection would otherwise dirty this line with every request.
+        // Read before writing: otherwise every request of a busy connection would dirty this cache line.
         if self.last_active.load(Ordering::Relaxed) != now {
             self.last_active.store(now, Ordering::Relaxed);
         }
@@ -80,7 +79,7 @@ impl Entry {
         now.saturating_sub(self.last_active.load(Ordering::Relaxed))
     }
 
-    /// Says what the connection is doing from now on.
+    /// Sets the state.
     #[inline]
     pub(crate) fn set_activity(&self, activity: Activity) {
         if self.activity.load(Ordering::Relaxed) != activity as u8 {
@@ -88,10 +87,10 @@ impl Entry {
         }
     }
 
-    /// It holds so many bytes at the Unix second `now`. One that holds nothing any more need not close.
+    /// Sets the bytes it holds at the Unix second `now`. A connection that holds nothing any more need not close.
     #[inline]
     pub(crate) fn hold(&self, bytes: usize, now: u32, memory: &ClientMemory) {
-        // Only its worker writes the number.
+        // Only its worker writes this number.
         if self.held.load(Ordering::Relaxed) == 0 {
             self.held_since.store(now, Ordering::Relaxed);
         }
@@ -148,13 +147,13 @@ impl ConnectionRegistry {
         entry
     }
 
-    /// Strikes a connection that closed.
+    /// Removes a closed connection.
     pub(crate) fn strike(&self, entry: &Entry) {
         self.lock().remove(&entry.id);
     }
 
-    /// Tells the largest holders of memory to close, until those told hold `excess` bytes; only those that have held some since
-    /// `before`, if given. Their workers close them at their next turn. Tells how many they are.
+    /// Tells the largest holders of memory to close, until these hold `excess` bytes; with `before`, only connections that have held
+    /// memory since that second. Their workers close them at their next turn. Returns how many they are.
     pub(crate) fn condemn(&self, excess: usize, before: Option<u32>, memory: &ClientMemory) -> usize {
         let mut told = Vec::new();
         {
@@ -171,7 +170,7 @@ impl ConnectionRegistry {
                 if left == 0 {
                     break;
                 }
-                // It may let go of its memory meanwhile: then it closes although it need not.
+                // It may free its memory meanwhile and then close although it need not.
                 if entry.condemned.compare_exchange(0, held, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                     memory.leaves(held);
                     left = left.saturating_sub(held);
@@ -189,7 +188,7 @@ impl ConnectionRegistry {
     }
 }
 
-/// A registry with the clock that idle times are told by.
+/// A registry with the clock for idle times.
 pub(crate) struct RegistryView {
     /// The list.
     pub(crate) registry: Arc<ConnectionRegistry>,

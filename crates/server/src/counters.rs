@@ -1,8 +1,7 @@
-//! Counters of the workers: each worker writes its own, whoever wants to know sums them.
+//! Counters of the workers: each worker writes its own, readers sum them.
 //!
-//! A counter is bumped by a plain load and store, which costs no locked instruction because only its worker writes it.
-//! Nothing here is ever set back: `stats reset` keeps the sums of that moment and shows the difference, so that a metrics
-//! system sees counters that only grow.
+//! Only its worker writes a counter, so a plain load and store suffice, without a locked instruction. Counters are never reset:
+//! `stats reset` keeps the sums of that moment and shows the difference, so that a metrics system sees counters that only grow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::client_memory::{Holding, Kind, Ledger};
 use crate::latency::{Latencies, LatencyTotals};
 
-/// One number, written by one thread only and read by any.
+/// A number written by one thread and read by any.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -29,7 +28,7 @@ impl Counter {
         self.add(1);
     }
 
-    /// Takes one off, for gauges such as open connections. Only the worker that owns the counter may call this.
+    /// Subtracts one, for gauges such as open connections. Only the worker that owns the counter may call this.
     #[inline]
     pub fn drop_one(&self) {
         self.add(u64::MAX);
@@ -44,13 +43,13 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What one worker has counted since start.
+        /// One worker's counters since the start.
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)*
-            /// How long commands took.
+            /// Service times of commands.
             pub latencies: Latencies,
-            /// What the worker's connections hold.
+            /// Memory held by the worker's connections.
             pub ledger: Ledger,
         }
 
@@ -66,7 +65,7 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
             }
 
-            /// What was counted since `base` was taken.
+            /// The difference since `base`.
             #[must_use]
             pub fn since(&self, base: &Self) -> Self {
                 Self { $($name: self.$name.wrapping_sub(base.$name),)* }
@@ -85,7 +84,7 @@ counters! {
     curr_connections,
     /// Connections accepted.
     total_connections,
-    /// Connections turned away for being over the limit.
+    /// Connections refused at the connection limit.
     rejected_connections,
     /// Connections that closed after an error on the socket or in the protocol.
     failed_connections,
@@ -93,13 +92,13 @@ counters! {
     bytes_read,
     /// Bytes sent.
     bytes_written,
-    /// Times a connection gave way to others after many requests in a row.
+    /// Times a connection yielded to others after many requests in a row.
     conn_yields,
     /// Times accepting was stopped at the connection limit.
     listen_disabled_num,
     /// Connections closed for being idle too long.
     idle_kicks,
-    /// Watchers closed for taking nothing of what waited for them.
+    /// Watchers closed for not reading.
     watcher_kicks,
     /// Connections closed because memory for clients was scarce.
     memory_kicks,
@@ -129,31 +128,31 @@ counters! {
     get_hits,
     /// Keys read and not found.
     get_misses,
-    /// Of the misses, items whose time was up.
+    /// Misses on expired items.
     get_expired,
-    /// Of the misses, items that a `flush_all` took.
+    /// Misses on items removed by `flush_all`.
     get_flushed,
     /// Touches that found their item.
     touch_hits,
     /// Touches that did not.
     touch_misses,
-    /// Deletes that found nothing.
+    /// Deletes that found no item.
     delete_misses,
     /// Deletes.
     delete_hits,
-    /// `incr` on nothing.
+    /// `incr` without an item.
     incr_misses,
     /// `incr`.
     incr_hits,
-    /// `decr` on nothing.
+    /// `decr` without an item.
     decr_misses,
     /// `decr`.
     decr_hits,
-    /// `cas` on nothing.
+    /// `cas` without an item.
     cas_misses,
     /// `cas` that stored.
     cas_hits,
-    /// `cas` whose value was not the item's.
+    /// `cas` with another value than the item's.
     cas_badval,
     /// Writes refused because the value is over the limit.
     store_too_large,
@@ -180,7 +179,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Fresh counters for one more worker (or acceptor), included in every sum from now on.
+    /// New counters for one more worker (or acceptor), included in every sum from now on.
     pub fn register(&self) -> Arc<Counters> {
         let counters = Arc::new(Counters::new());
         self.lock().push(Arc::clone(&counters));
@@ -219,7 +218,7 @@ impl Registry {
         totals
     }
 
-    /// What connections of all workers hold.
+    /// Memory held by connections of all workers.
     pub fn holding(&self) -> Holding {
         let mut sum = Holding::default();
         for counters in self.lock().iter() {

@@ -1,4 +1,4 @@
-//! Room for as many file descriptors as there may be connections.
+//! Raises the limit on file descriptors to fit the connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -6,15 +6,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// and what libraries open.
 const OTHER: u64 = 128;
 
-/// Raises the process's soft limit on descriptors so that `connections` fit, as far as the hard limit lets it. Where that
-/// is not enough it is logged: accepting then rests whenever descriptors run out.
+/// Raises the process's soft limit on descriptors so that `connections` fit, as far as the hard limit allows. If that is not
+/// enough, logs it: accepting then pauses whenever descriptors run out.
 pub(crate) fn allow(connections: usize) {
     let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER);
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {
         return;
     }
-    // Who may raise the hard limit gets all that is wanted; anybody else gets what the hard limit leaves.
+    // A privileged process can raise the hard limit too; any other is bounded by it.
     let maximum = limit.maximum.map(|maximum| maximum.max(wanted));
     if setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok() {
         return;

@@ -1,4 +1,4 @@
-//! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item as a line, written batch by batch as the output drains.
+//! Dumps (`lru_crawler metadump` and `mgdump`, `stats cachedump`): a line for every item, written in batches as the output drains.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,30 +9,29 @@ use moneta_store::{Cursor, Pending, Walked, Walking};
 use crate::escape::{is_text_key, percent_encode};
 use crate::session::Worker;
 
-/// What a dump shows of each item.
+/// The kind of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpKind {
     /// `metadump`: key and metadata.
     Metadata,
     /// `mgdump`: `mg` commands that read the keys.
     Keys,
-    /// `stats cachedump`: keys with size and expiry, at most so many; those that a line of text cannot carry are left out.
+    /// `stats cachedump`: keys with size and expiry, up to a limit; omits keys that a line of text cannot carry.
     Cache {
         /// Lines that may still follow.
         limit: u64,
     },
 }
 
-/// Batches of the store's that one turn looks at: those of items that are dead show nothing, and there may be any number of
-/// them in a row.
+/// Batches of the store's walk in one turn: batches of expired items show nothing, and there may be any number of them in a row.
 const BATCHES: usize = 16;
 
-/// The one dump that a node lets run, as each holds memory of the store's; free again when this is dropped.
+/// The permit for the only dump that may run at a time, since a dump holds memory of the store. Released on drop.
 #[derive(Debug)]
 pub struct Turnstile(Arc<AtomicBool>);
 
 impl Turnstile {
-    /// Takes the place behind `taken`, if it is free.
+    /// Takes the permit, if `taken` is false.
     pub(crate) fn pass(taken: &Arc<AtomicBool>) -> Option<Self> {
         let was_taken = taken.swap(true, Ordering::AcqRel);
         (!was_taken).then(|| Self(Arc::clone(taken)))
@@ -45,22 +44,22 @@ impl Drop for Turnstile {
     }
 }
 
-/// A dump under way.
+/// A dump in progress.
 pub struct Dump {
     _turnstile: Turnstile,
     kind: DumpKind,
     cursor: Cursor,
-    /// What the store has to do before it can show more.
+    /// The I/O that the store has to finish before it can show more.
     waiting: Option<Pending<()>>,
     begun: bool,
 }
 
-/// How far a dump came.
+/// The progress of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dumped {
     /// The last line is out.
     All,
-    /// The output is full, or others have to get their turn.
+    /// The output is full, or other connections have their turn.
     Some,
     /// The store is not ready to show more; the waker will be called when it is.
     Waiting,
@@ -72,8 +71,8 @@ impl Dump {
         Self { _turnstile: turnstile, kind, cursor: Cursor::default(), waiting: None, begun: false }
     }
 
-    /// Appends lines until `output` has grown past `high_water`, or some batches were looked at. One batch of the store's may go beyond the mark. A store
-    /// that fails ends the dump early, with an error in place of its last line.
+    /// Appends lines until `output` has grown past `high_water`, which one batch may exceed, or after some batches. If the store fails,
+    /// the dump ends early with an error in place of its last line.
     pub fn write(&mut self, worker: &Worker, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Dumped {
         if !self.begun && !matches!(self.kind, DumpKind::Cache { .. }) {
             output.extend_from_slice(b"OK\r\n");
@@ -144,7 +143,7 @@ fn cache_line(item: &Walked<'_>, output: &mut Vec<u8>) {
     output.extend_from_slice(format!(" [{} b; {} s]\r\n", item.value_bytes, item.meta.expiry.0).as_bytes());
 }
 
-/// A key that a text line cannot carry goes out as base64, as `mg` takes it with flag `b`.
+/// A key that a text line cannot carry is written in base64, as `mg` takes it with flag `b`.
 fn key_line(item: &Walked<'_>, output: &mut Vec<u8>) {
     output.extend_from_slice(b"mg ");
     if is_text_key(item.key) {

@@ -4,11 +4,11 @@ use std::io;
 
 use crate::config::ListenAddress;
 
-/// A failure of the server as a whole; what goes wrong on one connection ends only that connection.
+/// A failure of the server as a whole; an error on one connection ends only that connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// A value of the configuration makes no sense.
+    /// An invalid value in the configuration.
     #[error("{0}")]
     Config(String),
     /// An address cannot be listened on.
@@ -19,7 +19,7 @@ pub enum ServerError {
         /// What the system said.
         source: io::Error,
     },
-    /// Somebody else answers on that Unix socket.
+    /// Another process answers on that Unix socket.
     #[error("cannot listen on unix:{0}: another process is listening there")]
     SocketInUse(String),
     /// The admin address cannot be listened on.
@@ -33,7 +33,7 @@ pub enum ServerError {
     /// A thread, an event queue or a signal handler could not be set up.
     #[error("cannot start {what}: {source}")]
     Start {
-        /// Which.
+        /// What could not be set up.
         what: &'static str,
         /// What the system said.
         source: io::Error,

@@ -1,4 +1,4 @@
-//! Keys in lines meant for people and tools: percent-encoded, so that a line stays a line.
+//! Keys in lines of text: percent-encoded, so that they cannot break a line.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
@@ -12,8 +12,8 @@ pub fn percent_encode(key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends text that tools show as it is: only what would break a line, or be taken for an escape, is encoded as `%XX`. Other
-/// bytes stay, those that are not ASCII too, which no [`AsciiSet`] can say.
+/// Appends text, encoding as `%XX` only bytes that would break a line or look like an escape. Other bytes stay, also those that
+/// are not ASCII, which an [`AsciiSet`] cannot express.
 pub fn escape_text(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         if byte > b' ' && !matches!(byte, 0x7f | b'%') {

@@ -1,8 +1,7 @@
-//! What a connection has received and not yet executed.
+//! Bytes that a connection has received and not yet executed.
 //!
-//! A read goes to the worker's shared buffer. What a request still lacks is waited for in a private buffer, which grows as
-//! bytes arrive: a client's word for how much will come is trusted up to [`TRUST`] only, and from there on the buffer at
-//! most doubles.
+//! A read goes to the worker's shared buffer. An incomplete request waits in a private buffer, which grows as bytes arrive: the
+//! length that a client announces is trusted up to [`TRUST`] only, and beyond that the buffer at most doubles.
 
 use std::os::fd::AsFd;
 
@@ -11,25 +10,25 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-/// An incomplete request up to this length is copied back to the shared buffer for the next read, so that the read has
-/// all of that buffer's room; a longer one stays where it is and is read behind.
+/// An incomplete request up to this length is copied back to the shared buffer before the next read, which then has all of that
+/// buffer; a longer one stays, and the read appends to it.
 const SMALL: usize = 2048;
-/// Bytes set aside on a client's word before any of them has arrived. The kernel gives memory to what is touched only.
+/// Bytes reserved for an announced length before any of them has arrived. The kernel allocates only touched pages.
 const TRUST: usize = 1024 * 1024;
-/// Room beyond the awaited request, so that a read which empties the socket is seen to be short.
+/// Room beyond the awaited request, so that a read which empties the socket comes back short.
 const SLACK: usize = 4096;
 
 /// Outcome of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// Bytes came.
+    /// Bytes arrived.
     Some {
         /// How many.
         bytes: usize,
         /// The socket had no more.
         drained: bool,
     },
-    /// Nothing was there.
+    /// No bytes were available.
     Nothing,
     /// The client's side is closed.
     End,
@@ -39,12 +38,12 @@ pub(crate) enum Read {
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
     private: Vec<u8>,
-    /// Bytes at the front of the private buffer that are executed. They stay until the next read, so that a long run of
-    /// requests executed a few at a time is not moved each time.
+    /// Executed bytes at the front of the private buffer. They stay until the next read, so that a long run of requests executed a
+    /// few at a time is not moved each time.
     executed: usize,
-    /// Bytes the session needs before it can go on; 0 when it waits for something else.
+    /// Bytes the session needs to continue; 0 when it waits for something else.
     needed: usize,
-    /// The bytes are in the worker's buffer; only within a turn.
+    /// The bytes are in the worker's buffer; true only within a turn.
     shared: bool,
 }
 
@@ -60,7 +59,7 @@ impl Inbound {
         self.private.capacity() > 0
     }
 
-    /// Bytes of memory that it owns; for a large request those that it will own.
+    /// Bytes of memory it owns; for a large request, those it will own when complete.
     pub(crate) fn held(&self) -> usize {
         let announced = if self.private.is_empty() || self.needed <= SMALL_REQUEST { 0 } else { self.needed };
         self.private.capacity().max(announced)
@@ -76,7 +75,7 @@ impl Inbound {
         !self.is_empty() && self.left() >= self.needed
     }
 
-    /// Reads once, behind what is there, into `buffer` or the private one.
+    /// Reads once, into `buffer` or behind the bytes of the private buffer.
     pub(crate) fn read(&mut self, socket: impl AsFd, buffer: &mut Vec<u8>) -> Result<Read, Errno> {
         self.shared = self.left() <= SMALL && self.needed <= buffer.capacity();
         let target = if self.shared {
@@ -104,13 +103,13 @@ impl Inbound {
         Ok(Read::Some { bytes, drained: bytes < room })
     }
 
-    /// The private bytes were not moved: they are still what counts.
+    /// No read into the shared buffer: the private bytes stay valid.
     fn nothing(&mut self, read: Read) -> Read {
         self.shared = false;
         read
     }
 
-    /// Whether a read brought what the session needs; if not, the bytes are kept for the next.
+    /// Whether the session's needed bytes are complete; if not, keeps them for the next read.
     pub(crate) fn is_enough(&mut self, buffer: &[u8]) -> bool {
         let enough = self.bytes(buffer).len() >= self.needed;
         if !enough {

@@ -1,10 +1,10 @@
-//! Spreads what many threads count over cache lines: each thread has a lane, and few share one.
+//! Spreads counts of many threads over cache lines: each thread has a lane, and few threads share one.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-/// Lanes there are.
+/// Number of lanes.
 pub(crate) const LANES: usize = 16;
 
 /// The lane of the calling thread.
@@ -17,7 +17,7 @@ pub(crate) fn lane() -> usize {
     LANE.with(|lane| *lane)
 }
 
-/// A count that threads raise without getting into each other's way.
+/// A count that threads raise without contention.
 #[derive(Debug, Default)]
 pub(crate) struct Tally([CachePadded<AtomicU64>; LANES]);
 
@@ -28,7 +28,7 @@ impl Tally {
         self.0[lane()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The sum. What is counted meanwhile may be missing.
+    /// The sum. Concurrent counts may be missing.
     pub(crate) fn sum(&self) -> u64 {
         self.0.iter().map(|lane| lane.load(Ordering::Relaxed)).sum()
     }

@@ -1,18 +1,17 @@
-//! How long commands take, per worker and kind of command, in fixed log-linear histograms.
+//! Service times by worker and kind of command, in fixed log-linear histograms.
 //!
-//! One command in [`SAMPLE`] is timed and counted [`SAMPLE`] times. Reading the clock twice costs about as much as a whole
-//! `get` from RAM (60 to 90 ns a reading where this was measured, in a virtual machine), so timing every command would
-//! slow each by a good part; sampled, it is two or three nanoseconds each, and percentiles do not change.
+//! One command in [`SAMPLE`] is timed and counted [`SAMPLE`] times. In a virtual machine, reading the clock twice can cost as much
+//! as a whole `get` from RAM; sampled, it costs two or three nanoseconds a command, and percentiles do not change.
 
 use std::time::Instant;
 
 use crate::counters::Counter;
 
-/// One command in this many is timed. A prime, so that it does not keep step with clients that pipeline or repeat a
-/// pattern of commands.
+/// One command in this many is timed. A prime, so that it does not fall into step with pipelines or repeated patterns of
+/// commands.
 pub const SAMPLE: u64 = 61;
 
-/// Kinds of commands whose service time is kept apart.
+/// Kinds of commands with separate service times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `get`, `gets` and their binary and meta kin.
@@ -55,7 +54,7 @@ const OCTAVES: u32 = 28;
 /// Buckets of a histogram; the last takes everything longer.
 pub const BUCKETS: usize = 2 + (OCTAVES << SUB_BITS) as usize;
 
-/// The bucket a time in nanoseconds falls into.
+/// The bucket of a time in nanoseconds.
 #[inline]
 fn bucket_of(nanoseconds: u64) -> usize {
     if nanoseconds < 1 << FIRST_BITS {
@@ -126,7 +125,7 @@ pub(crate) struct Stopwatch<'a> {
 }
 
 impl<'a> Stopwatch<'a> {
-    /// A stopwatch that stands.
+    /// A stopped stopwatch.
     #[inline]
     pub(crate) fn new(latencies: &'a Latencies) -> Self {
         Self { latencies, started: None }

@@ -1,8 +1,7 @@
 //! Listeners, workers, sessions and the admin side of one node.
 //!
-//! Sessions take bytes and yield bytes ([`session`]); what all of them share is the [`node`]. The socket driver round them
-//! is kept apart, so that everything that understands the protocol is tested without sockets. [`server`] puts it all
-//! together.
+//! Sessions turn bytes into bytes ([`session`]); their shared state is the [`node`]. The socket driver is separate, so that
+//! everything that understands the protocol can be tested without sockets. [`server`] assembles all of it.
 
 pub mod auth;
 pub mod client_memory;
@@ -45,8 +44,8 @@ pub use error::ServerError;
 pub use pulse::Pulse;
 pub use server::{RunningServer, Server};
 
-/// The version as clients see it: of the memcached whose behaviour this node has, and nothing else, since clients look there for
-/// what a server can do and do not agree on how to read more than three numbers.
+/// The version that clients see: that of the memcached whose behaviour this node has. Nothing else, since clients derive features
+/// from it and disagree on how to parse more than three numbers.
 pub const VERSION: &str = "1.6.45";
-/// Moneta's own version, which `stats` tells as `moneta_version`.
+/// Moneta's version, which `stats` shows as `moneta_version`.
 pub const MONETA_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,13 +1,13 @@
-//! The phases of a server's life, seen by all of its threads.
+//! The phases of a server, shared by all of its threads.
 //!
 //! ```text
 //! running ──> lame duck ──> draining ──> stopping
 //!    └────────────┴──────────────────────^
 //! ```
-//! Running: connections are accepted and served. Lame duck: the same, while `/readyz` says already that the node leaves, so
-//! that balancers look elsewhere before a connection is refused; no time is spent here unless a time is set. Draining: none are accepted, what is in flight is finished, and a
-//! connection is closed as soon as it has nothing left. Stopping: everything is closed at once. No phase is ever left for
-//! an earlier one.
+//! Running: connections are accepted and served. Lame duck: the same, but `/readyz` already fails, so that load balancers stop
+//! using the node before it refuses connections; skipped unless a time is set. Draining: no connections are accepted, requests
+//! in flight are finished, and a connection is closed as soon as it has nothing left. Stopping: everything is closed at once.
+//! A phase never changes to an earlier one.
 
 use std::io;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use parking_lot::Mutex;
 
 use crate::node::Lifecycle;
 
-/// Where a server is in its life.
+/// The phase of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Accepting and serving.
     Running,
-    /// Accepting and serving, for those who have not heard yet that the node leaves.
+    /// Accepting and serving, for clients that do not know yet that the node is leaving.
     LameDuck,
     /// Finishing what is in flight.
     Draining,
@@ -43,18 +43,18 @@ impl Phase {
     }
 }
 
-/// The current phase and those to be woken when it changes.
+/// The current phase, and the wakers to call when it changes.
 #[derive(Debug, Default)]
 pub(crate) struct Stopper {
     phase: AtomicU8,
-    /// How long it accepts on when it is to drain.
+    /// How long the server keeps accepting before it drains.
     lame_duck: Duration,
-    // Taken a few times in a server's life; a signal's thread, a worker and the admin side may meet here.
+    // Taken a few times in a server's life, by the signal thread, a worker or the admin side.
     wakers: Mutex<Vec<Arc<mio::Waker>>>,
 }
 
 impl Stopper {
-    /// A server that runs, and that accepts on for `lame_duck` when it is to drain.
+    /// A running server that keeps accepting for `lame_duck` before it drains.
     pub(crate) fn new(lame_duck: Duration) -> Self {
         Self { lame_duck, ..Self::default() }
     }
@@ -64,7 +64,7 @@ impl Stopper {
         self.lame_duck
     }
 
-    /// Begins to leave: by way of the lame duck's time, if there is one.
+    /// Begins to leave: enters the lame-duck phase if it has a duration, else drains.
     pub(crate) fn leave(&self) {
         self.enter(if self.lame_duck.is_zero() { Phase::Draining } else { Phase::LameDuck });
     }
@@ -80,7 +80,7 @@ impl Stopper {
         }
     }
 
-    /// Lets `waker` be woken at every change of phase, and now if there was one already.
+    /// Registers `waker` for every change of phase; wakes it now if there was one already.
     pub(crate) fn notify(&self, waker: Arc<mio::Waker>) {
         let mut wakers = self.wakers.lock();
         if self.phase() != Phase::Running {
@@ -89,7 +89,7 @@ impl Stopper {
         wakers.push(waker);
     }
 
-    /// Enters `phase`, unless it is there or past it already.
+    /// Enters `phase`, unless the server has already reached or passed it.
     pub(crate) fn enter(&self, phase: Phase) {
         if self.phase.fetch_max(phase as u8, Ordering::AcqRel) >= phase as u8 {
             return;
@@ -111,7 +111,7 @@ impl Lifecycle for Arc<Stopper> {
     }
 }
 
-/// Stops the server if the thread that holds it panics, so that a half-dead server does not go on.
+/// Stops the server if the thread that holds it panics, so that no half-dead server keeps running.
 pub(crate) struct StopOnPanic(pub(crate) Arc<Stopper>);
 
 impl Drop for StopOnPanic {
@@ -122,7 +122,7 @@ impl Drop for StopOnPanic {
     }
 }
 
-/// Wakes an event loop. It fails only when the kernel has no memory for it, and then the loop's next event does.
+/// Wakes an event loop. Fails only if the kernel has no memory; then the loop's next event wakes it.
 pub(crate) fn wake(waker: &mio::Waker) {
     if let Err(error) = waker.wake()
         && error.kind() != io::ErrorKind::WouldBlock

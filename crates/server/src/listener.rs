@@ -15,21 +15,21 @@ use rustix::net::{
 use crate::config::{ListenAddress, Listener, ListenerLimits, Policy};
 use crate::error::ServerError;
 
-/// A socket that is listened on. Dropping it closes it and removes a Unix socket's file.
+/// A listening socket. Dropping it closes it and removes a Unix socket's file.
 #[derive(Debug)]
 pub(crate) struct Bound {
     socket: OwnedFd,
-    /// The address, with the port that the kernel picked where none was asked for.
+    /// The address, with the port that the kernel picked if it was 0.
     pub(crate) address: ListenAddress,
     /// How its requests treat the tiers.
     pub(crate) policy: Policy,
-    /// Its own limits.
+    /// Its limits, where they differ from the server's.
     pub(crate) limits: ListenerLimits,
     _file: Option<SocketFile>,
 }
 
 impl Bound {
-    /// Listens as `listener` says; the kernel keeps up to `backlog` connections until they are accepted.
+    /// Listens as `listener` says; the kernel queues up to `backlog` connections until they are accepted.
     pub(crate) fn new(listener: &Listener, backlog: u32) -> Result<Self, ServerError> {
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         let failed = |source: io::Error| ServerError::Listen { address: listener.address.clone(), source };
@@ -58,13 +58,13 @@ fn in_use(path: &Path) -> ServerError {
     ServerError::SocketInUse(path.display().to_string())
 }
 
-/// Options that accepted sockets inherit from the listener are set here, once, rather than on every connection.
+/// Sets options that accepted sockets inherit here, once, rather than on every connection.
 fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<(OwnedFd, SocketAddr)> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if address.is_ipv6() {
-        // As memcached: `::` and `0.0.0.0` can then be listened on side by side.
+        // As memcached does: `::` and `0.0.0.0` can then be used side by side.
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     sockopt::set_socket_keepalive(&socket, true)?;
@@ -75,8 +75,8 @@ fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<(OwnedFd, SocketAdd
     Ok((socket, bound))
 }
 
-/// The mode is set between `bind` and `listen`: until it listens nobody can connect, so there is no moment at which the
-/// wrong users could, and the process-wide umask stays as it is.
+/// Sets the mode between `bind` and `listen`: no client can connect before `listen`, so the wrong users never can, and the
+/// process-wide umask stays unchanged.
 fn bind_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<(OwnedFd, SocketFile)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -88,8 +88,7 @@ fn bind_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<(OwnedFd, Socke
     Ok((socket, file))
 }
 
-/// Removes a socket's file that nobody listens on; false if somebody does. What is no socket stays, and `bind` will
-/// complain of it.
+/// Removes a stale socket file; false if a process is listening on it. A file that is not a socket stays, and makes `bind` fail.
 fn remove_stale(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() => {}
@@ -104,7 +103,7 @@ fn remove_stale(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// A Unix socket's file, removed when the listener goes, unless somebody else has put another in its place.
+/// A Unix socket's file, removed when the listener is dropped, unless another file is in its place by then.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,

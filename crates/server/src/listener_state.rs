@@ -1,4 +1,4 @@
-//! What a listener keeps while connections that came through it live: its limits, and how many there are.
+//! The state that a listener shares with its connections: its limits, and how many connections there are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,20 +8,20 @@ use moneta_store::{Figure, FigureKind};
 
 use crate::config::{Commands, ListenerLimits, ServerConfig};
 
-/// A listener as its connections know it.
+/// The state of a listener.
 #[derive(Debug)]
 pub(crate) struct ListenerState {
     /// Its address, for lists of connections.
     pub(crate) name: Arc<str>,
     /// Unsent bytes at which a connection's requests are no longer executed.
     output_limit: usize,
-    /// Commands of operators that it obeys.
+    /// Operator commands it accepts.
     pub(crate) commands: Commands,
-    /// Seconds of silence after which a connection is closed.
+    /// Idle seconds after which a connection is closed.
     idle_seconds: Option<u32>,
-    /// Most connections at once, where it has a limit of its own.
+    /// Most connections at once, if the listener has a limit.
     max_connections: Option<usize>,
-    // Counted up by the acceptor alone, so that its comparison with the limit holds; down when a permit is dropped.
+    // Only the acceptor increments it, so its comparison with the limit holds; dropping a permit decrements it.
     open: AtomicUsize,
     // Written by the acceptor alone.
     opened: AtomicU64,
@@ -29,7 +29,7 @@ pub(crate) struct ListenerState {
 }
 
 impl ListenerState {
-    /// The state of a listener called `name`, with the server's limits where it has none of its own.
+    /// The state of the listener `name`; limits it does not override are the server's.
     pub(crate) fn new(name: &str, limits: &ListenerLimits, config: &ServerConfig) -> Arc<Self> {
         let idle_timeout = limits.idle_timeout.or(config.idle_timeout);
         Arc::new(Self {
@@ -44,7 +44,7 @@ impl ListenerState {
         })
     }
 
-    /// A permit for one more connection, unless the listener's own limit is reached.
+    /// A permit for one more connection, unless the listener's limit is reached.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         if self.max_connections.is_some_and(|most| self.open.load(Ordering::Relaxed) >= most) {
             return None;
@@ -54,12 +54,12 @@ impl ListenerState {
         Some(ConnectionPermit(Arc::clone(self)))
     }
 
-    /// Counts a connection that was turned away, by this listener's limit or by the node's.
+    /// Counts a connection refused by this listener's limit or the node's.
     pub(crate) fn count_rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its connections, for the metrics.
+    /// Metrics of its connections.
     pub(crate) fn figures(&self) -> [Figure; 3] {
         let figure = |name, help, kind, value: u64| {
             let labels = vec![("listener", self.name.to_string())];
@@ -90,12 +90,12 @@ impl ListenerState {
     }
 }
 
-/// Seconds are what idle times are kept in; less than one would close everybody.
+/// Idle times are kept in seconds; a timeout below one second would close every connection.
 pub(crate) fn whole_seconds(timeout: Duration) -> u32 {
     u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1)
 }
 
-/// A connection's permit of the listener it came through; given back when dropped.
+/// A connection's permit from its listener; returned on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit(Arc<ListenerState>);
 
@@ -111,7 +111,7 @@ impl ConnectionPermit {
         self.0.output_limit
     }
 
-    /// Seconds of silence after which the connection is closed.
+    /// Idle seconds after which the connection is closed.
     pub(crate) fn idle_seconds(&self) -> Option<u32> {
         self.0.idle_seconds
     }

@@ -1,7 +1,7 @@
-//! How a worker is reached: accepted sockets are put in, wakes of parked requests are put in, the worker takes them out.
-//! Only when the box was empty is the worker woken through the kernel.
+//! A worker's mailbox: it receives accepted sockets and wakes of parked requests. The worker is woken through the kernel only if
+//! the mailbox was empty.
 //!
-//! Most wakes come from the worker itself, when it ends reads of a device. They go to a list of its thread, without a lock.
+//! Most wakes come from the worker itself, when it completes device reads. They go to a thread-local list, without a lock.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -21,13 +21,13 @@ use crate::node::Peer;
 pub(crate) struct Accepted {
     /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
-    /// Who is there.
+    /// The client.
     pub(crate) peer: Peer,
-    /// Its permit behind the listener it came through.
+    /// Its permit from the listener.
     pub(crate) permit: ConnectionPermit,
 }
 
-/// Names a connection of a worker. Slots are used again, numbers are not.
+/// Identifies a connection of a worker. Slots are reused, numbers are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {
     /// Its slot.
@@ -37,13 +37,13 @@ pub(crate) struct Handle {
 }
 
 thread_local! {
-    /// The box of the worker that runs on this thread.
+    /// The mailbox of the worker on this thread.
     static OWN: Cell<*const Mailbox> = const { Cell::new(std::ptr::null()) };
-    /// Connections that it has woken itself.
+    /// Connections woken by the worker itself.
     static WOKEN: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While it lives the thread that has it is the worker of a box.
+/// Marks the current thread as the worker of a mailbox while it lives.
 pub(crate) struct Owned<'a>(PhantomData<(&'a Mailbox, *const ())>);
 
 impl Drop for Owned<'_> {
@@ -62,9 +62,9 @@ struct Letters {
 /// One worker's mailbox.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    // Held for a push or a swap of vectors, never across anything slow.
+    // Held for a push or a swap of vectors, never across slow work.
     letters: Mutex<Letters>,
-    /// Something is in it; changed under its lock.
+    /// The mailbox is not empty; changed under its lock.
     has_letters: AtomicBool,
     waker: Arc<mio::Waker>,
     open: AtomicUsize,
@@ -73,7 +73,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// An empty box whose worker is woken by `waker`.
+    /// An empty mailbox whose worker is woken by `waker`.
     pub(crate) fn new(waker: Arc<mio::Waker>) -> Self {
         Self {
             letters: Mutex::default(),
@@ -107,7 +107,7 @@ impl Mailbox {
         self.beats.load(Ordering::Relaxed)
     }
 
-    /// Has the worker's loop turn, if it can.
+    /// Makes the worker's loop turn, if it is not stuck.
     pub(crate) fn nudge(&self) {
         wake(&self.waker);
     }
@@ -123,18 +123,18 @@ impl Mailbox {
         self.put(|letters| letters.accepted.push(accepted));
     }
 
-    /// Says that a connection handed over is closed.
+    /// Notes that a connection handed over is closed.
     pub(crate) fn closed_one(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether there is nothing to collect. To be called by the worker: what is put in later wakes it through the kernel.
+    /// Whether there is nothing to collect. Called by the worker: what is put in later wakes it through the kernel.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         !self.has_letters.load(Ordering::Acquire) && WOKEN.with_borrow(Vec::is_empty)
     }
 
-    /// Moves everything in the box to the back of the two lists. To be called by the worker.
+    /// Appends the contents of the mailbox to the two lists. Called by the worker.
     #[inline]
     pub(crate) fn collect(&self, accepted: &mut Vec<Accepted>, woken: &mut Vec<Handle>) {
         WOKEN.with_borrow_mut(|own| woken.append(own));
@@ -157,7 +157,7 @@ impl Mailbox {
             put(&mut letters);
             !self.has_letters.swap(true, Ordering::AcqRel)
         };
-        // The worker itself looks into the box before it sleeps.
+        // The worker checks its mailbox before it sleeps.
         if was_empty && !self.is_own() {
             wake(&self.waker);
         }
@@ -168,7 +168,7 @@ impl Mailbox {
     }
 }
 
-/// Wakes one connection of a worker; stands behind the `std` waker its parked requests get.
+/// Wakes one connection of a worker; the implementation of the `std` waker that its parked requests get.
 struct ConnectionWaker {
     mailbox: Arc<Mailbox>,
     handle: Handle,
@@ -188,7 +188,7 @@ impl Wake for ConnectionWaker {
     }
 }
 
-/// Notes that a connection was woken. A burst of events for one watcher is one wake.
+/// Queues a wake of a connection. A burst of events for one watcher is a single wake.
 #[inline]
 fn note(handle: Handle, woken: &mut Vec<Handle>) {
     if woken.last() != Some(&handle) {
@@ -218,7 +218,7 @@ mod tests {
         woken.into_iter().map(|handle| handle.slot).collect()
     }
 
-    /// Whether the worker behind `poll` is woken through the kernel, or was.
+    /// Whether the worker of `poll` has been woken through the kernel.
     fn is_nudged(poll: &mut mio::Poll) -> bool {
         let mut events = mio::Events::with_capacity(4);
         poll.poll(&mut events, Some(std::time::Duration::ZERO)).unwrap();

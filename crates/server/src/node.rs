@@ -1,4 +1,4 @@
-//! What all workers of one server share: settings, clock, counters, watchers, users, and the way to stop.
+//! State shared by all workers of one server: settings, clock, counters, watchers, users, and how to stop.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use crate::dump::Turnstile;
 use crate::prefixes::Prefixes;
 use crate::watch::Hub;
 
-/// Settings that sessions obey or show; fixed at start, but for verbosity.
+/// Settings that sessions obey or show; fixed at start, except verbosity.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// Largest value, in bytes (`-I`).
@@ -35,7 +35,7 @@ pub struct NodeSettings {
     pub unix_mode: u32,
     /// Verbosity at start.
     pub verbosity: u32,
-    /// Limit on what is held for clients, in bytes.
+    /// Limit on memory held for clients, in bytes.
     pub client_memory: usize,
     /// Whether items are evicted to make room (off under `-M`).
     pub evictions: bool,
@@ -53,9 +53,9 @@ pub struct NodeSettings {
     pub backlog: u32,
     /// Seconds after which an idle connection is closed; 0 never.
     pub idle_timeout: u32,
-    /// Seconds that a client has to log in, where it must, before it is closed; 0 for ever.
+    /// Seconds in which a client has to log in, if it must, before it is closed; 0: no limit.
     pub login_timeout: u32,
-    /// Log-ins that a connection may fail, at least 1; with the last of them it is closed.
+    /// Failed log-ins after which a connection is closed, at least 1.
     pub login_attempts: u32,
 }
 
@@ -86,16 +86,16 @@ impl Default for NodeSettings {
     }
 }
 
-/// Lines that the process's log left out.
+/// Lines that the process's log dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogLeftOut {
-    /// Because too many waited for their reader.
+    /// Because the queue to the log's reader was full.
     pub queue: u64,
-    /// Because their like had been written too often.
+    /// Because similar lines had been written too often.
     pub repeated: u64,
 }
 
-/// The way to stop the node, supplied by the server.
+/// How to stop the node, supplied by the server.
 pub trait Lifecycle: Send + Sync {
     /// Asks the node to stop and returns at once; `graceful` drains connections first.
     fn request_shutdown(&self, graceful: bool);
@@ -122,7 +122,7 @@ pub trait ListConnections: Send + Sync {
     fn connections(&self) -> Vec<ConnectionView>;
 }
 
-/// What all workers of one server share.
+/// State shared by all workers of one server.
 pub struct Node {
     /// Settings as of start.
     pub settings: NodeSettings,
@@ -130,22 +130,22 @@ pub struct Node {
     pub clock: Arc<Clock>,
     /// Counters of all workers.
     pub registry: Registry,
-    /// What is held for clients.
+    /// Memory held for clients.
     pub client_memory: ClientMemory,
-    /// Who watches.
+    /// The watchers.
     pub watchers: Arc<Hub>,
-    /// Who may log in, and whether anybody has to.
+    /// The users, and whether clients have to log in.
     pub authenticator: Authenticator,
     /// Unix second of the start.
     pub started: u32,
     /// Counts by key prefix (`stats detail`).
     pub prefixes: Prefixes,
     verbosity: AtomicU32,
-    /// What a change of the verbosity does to the log.
+    /// Applies a change of verbosity to the log.
     on_verbosity: OnceLock<Box<dyn Fn(u32) + Send + Sync>>,
     /// Whether items may be walked for `lru_crawler`.
     crawler: AtomicBool,
-    /// A dump is under way.
+    /// A dump is in progress.
     dumping: Arc<AtomicBool>,
     lifecycle: OnceLock<Box<dyn Lifecycle>>,
     log: OnceLock<Box<dyn Fn() -> LogLeftOut + Send + Sync>>,
@@ -174,12 +174,12 @@ impl Node {
         }
     }
 
-    /// How much is logged: 0 least.
+    /// The verbosity of the log: 0 is the least.
     pub fn verbosity(&self) -> u32 {
         self.verbosity.load(Ordering::Relaxed)
     }
 
-    /// Changes how much is logged.
+    /// Changes the verbosity of the log.
     pub fn set_verbosity(&self, level: u32) {
         self.verbosity.store(level, Ordering::Relaxed);
         if let Some(change) = self.on_verbosity.get() {
@@ -187,7 +187,8 @@ impl Node {
         }
     }
 
-    /// Says what changes the log when the verbosity changes; called on workers, so it must not wait. Only the first call counts.
+    /// Sets the function that applies a change of verbosity to the log. It is called on workers, so it must not block. Only the first
+    /// call has an effect.
     pub fn on_verbosity(&self, change: Box<dyn Fn(u32) + Send + Sync>) {
         let _ = self.on_verbosity.set(change);
     }
@@ -197,42 +198,42 @@ impl Node {
         self.crawler.load(Ordering::Relaxed)
     }
 
-    /// Allows `lru_crawler` to walk items, or forbids it; returns what it was before.
+    /// Allows or forbids `lru_crawler` to walk items; returns the previous setting.
     pub fn enable_crawler(&self, enabled: bool) -> bool {
         self.crawler.swap(enabled, Ordering::Relaxed)
     }
 
-    /// Takes the place of the one dump that may be under way, if it is free.
+    /// Takes the permit for the only dump that may run, if it is free.
     pub(crate) fn begin_dump(&self) -> Option<Turnstile> {
         Turnstile::pass(&self.dumping)
     }
 
-    /// Whether a dump is under way.
+    /// Whether a dump is in progress.
     pub(crate) fn is_dumping(&self) -> bool {
         self.dumping.load(Ordering::Relaxed)
     }
 
-    /// Says how to stop the node. Only the first call counts.
+    /// Sets how to stop the node. Only the first call has an effect.
     pub fn set_lifecycle(&self, lifecycle: Box<dyn Lifecycle>) {
         let _ = self.lifecycle.set(lifecycle);
     }
 
-    /// Says how to ask for the lines that the log left out. Only the first call counts.
+    /// Sets the source of the numbers of dropped log lines. Only the first call has an effect.
     pub fn set_log(&self, left_out: Box<dyn Fn() -> LogLeftOut + Send + Sync>) {
         let _ = self.log.set(left_out);
     }
 
-    /// Lines that the log left out since the start; none while it is not known.
+    /// Log lines dropped since the start; 0 if no source is set.
     pub fn log_left_out(&self) -> LogLeftOut {
         self.log.get().map_or_else(LogLeftOut::default, |left_out| left_out())
     }
 
-    /// Says how to list connections. Only the first call counts.
+    /// Sets how to list connections. Only the first call has an effect.
     pub fn set_connections(&self, connections: Box<dyn ListConnections>) {
         let _ = self.connections.set(connections);
     }
 
-    /// Asks the node to stop; false if nobody can be asked.
+    /// Asks the node to stop; false if no [`Lifecycle`] is set.
     pub fn request_shutdown(&self, graceful: bool) -> bool {
         match self.lifecycle.get() {
             Some(lifecycle) => {
@@ -249,7 +250,7 @@ impl Node {
     }
 }
 
-/// Kind of listener that a connection came through.
+/// The kind of a connection's listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// TCP.
@@ -259,7 +260,7 @@ pub enum Transport {
     Unix,
 }
 
-/// Commands of operators that a listener obeys: a set.
+/// The set of operator commands that a listener accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Commands(u8);
 
@@ -278,7 +279,7 @@ impl Commands {
     pub const NONE: Self = Self(0);
     /// All of them.
     pub const ALL: Self = Self(31);
-    /// Each with its name.
+    /// Each command with its name.
     pub const NAMED: [(&'static str, Self); 5] = [
         ("cache_memlimit", Self::CACHE_MEMLIMIT),
         ("flush_all", Self::FLUSH_ALL),
@@ -287,7 +288,7 @@ impl Commands {
         ("watch", Self::WATCH),
     ];
 
-    /// Those of either set.
+    /// The union of both sets.
     #[must_use]
     pub fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
@@ -301,7 +302,7 @@ impl Commands {
 }
 
 impl Default for Commands {
-    /// All: what the node's settings allow is decided there.
+    /// All: the node's settings decide further.
     fn default() -> Self {
         Self::ALL
     }
@@ -335,16 +336,16 @@ impl std::str::FromStr for Commands {
     }
 }
 
-/// Whom a session talks to.
+/// The client of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Peer {
     /// The connection's number: unique while the process lives.
     pub id: u64,
-    /// What it came through.
+    /// Its transport.
     pub transport: Transport,
     /// The listener's policy.
     pub policy: Policy,
-    /// Commands of operators that it obeys.
+    /// Operator commands that the listener accepts.
     pub commands: Commands,
     /// The client's address; none on a Unix socket.
     pub address: Option<SocketAddr>,

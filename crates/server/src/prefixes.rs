@@ -1,7 +1,7 @@
-//! `stats detail`: what is asked of keys by their prefix, the part before the first colon. Off until turned on, and off again
-//! an hour after the last `stats detail`: it costs every request something, and who turned it on may be gone.
+//! `stats detail`: counts requests by key prefix, the part before the first colon. Off by default. It turns itself off an hour
+//! after the last `stats detail`, since it costs every request something and the operator may have left.
 //!
-//! Threads count apart, each under a lock that no other wants but who reads the sums.
+//! Each thread counts separately, under a lock that only readers of the sums contend for.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use crate::escape::escape_text;
 use crate::lanes::{LANES, lane};
 
-/// Most prefixes kept, over all threads; requests for further ones are not counted, so that clients cannot make the node grow.
+/// Most prefixes over all threads. Further ones are not counted, so that clients cannot make the node's memory grow.
 const PREFIXES_MAX: usize = 20_000;
-/// What ends a prefix.
+/// Ends a prefix.
 const DELIMITER: u8 = b':';
-/// Seconds after which it goes off by itself.
+/// Seconds after which it turns itself off.
 const LASTS: u32 = 3600;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,12 +36,12 @@ impl Counts {
     }
 }
 
-/// What was asked of a key.
+/// A use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// A read.
     Get {
-        /// It found something.
+        /// Whether it found an item.
         hit: bool,
     },
     /// A write.
@@ -50,27 +50,27 @@ pub enum Use {
     Delete,
 }
 
-/// What one thread has counted.
+/// One thread's counts.
 type Lane = CachePadded<Mutex<HashMap<Box<[u8]>, Counts>>>;
 
 /// Counts by prefix.
 #[derive(Debug, Default)]
 pub struct Prefixes {
     enabled: AtomicBool,
-    /// Unix second at which it goes off.
+    /// Unix second at which it turns itself off.
     until: AtomicU32,
     kept: AtomicUsize,
     lanes: [Lane; LANES],
 }
 
 impl Prefixes {
-    /// Turns counting on, at the Unix second `now`, for an hour; or off. What was counted stays.
+    /// Turns counting on for an hour from the Unix second `now`, or off. Counts are kept.
     pub fn enable(&self, enabled: bool, now: u32) {
         self.until.store(now.saturating_add(LASTS), Ordering::Relaxed);
         self.enabled.store(enabled, Ordering::Relaxed);
     }
 
-    /// Somebody looks at the counts at `now`: if they are kept, they are for an hour more.
+    /// Prolongs counting, if it is on, to an hour from `now`, because the counts are being read.
     pub fn prolong(&self, now: u32) {
         self.until.store(now.saturating_add(LASTS), Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Prefixes {
         self.enabled.load(Ordering::Relaxed)
     }
 
-    /// Forgets what was counted.
+    /// Clears all counts.
     pub fn clear(&self) {
         for lane in &self.lanes {
             let mut counts = lane.lock();
@@ -90,7 +90,7 @@ impl Prefixes {
         }
     }
 
-    /// Counts one use of a key at `now`, unless its time is over. Keys without a prefix are not counted.
+    /// Counts one use of a key at `now`, unless the hour is over. Keys without a prefix are not counted.
     #[cold]
     pub fn count(&self, key: &[u8], what: Use, now: u32) {
         if now >= self.until.load(Ordering::Relaxed) {
@@ -118,7 +118,7 @@ impl Prefixes {
         }
     }
 
-    /// All counts as text, ended by a line `END`. What a line cannot hold is percent-encoded.
+    /// All counts as text, ended by a line `END`. Prefixes are percent-encoded where a line requires it.
     pub fn dump(&self) -> Vec<u8> {
         let mut sums: BTreeMap<Box<[u8]>, Counts> = BTreeMap::new();
         for lane in &self.lanes {

@@ -1,4 +1,4 @@
-//! Whether a server's workers turn: what a supervisor's watchdog wants to know.
+//! Checks that a server's workers are turning, for a supervisor's watchdog.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::Mailbox;
 
-/// Feels the workers of one server.
+/// The watchdog's view of one server's workers.
 #[derive(Debug)]
 pub struct Pulse {
     stopper: Arc<Stopper>,
     workers: Vec<Arc<Mailbox>>,
-    // Beats at the last check; the lock is there because whoever asks may do so from several threads.
+    // Beats at the last check; locked because several threads may check.
     last: Mutex<Vec<u64>>,
 }
 
@@ -23,8 +23,8 @@ impl Pulse {
         Self { stopper, workers, last }
     }
 
-    /// Numbers of the workers that have not turned since the last call, from 0; and has all of them turn before the next. A
-    /// worker that has nothing to do turns then, so between two calls there must be time enough for that.
+    /// The numbers, from 0, of workers that have not turned since the last call. Wakes all workers, so that idle ones turn too before
+    /// the next call; leave enough time between calls for that.
     pub fn standing_still(&self) -> Vec<usize> {
         let mut last = self.last.lock();
         let mut still = Vec::new();
@@ -38,7 +38,7 @@ impl Pulse {
         still
     }
 
-    /// Whether the server has been told to stop, in whatever way.
+    /// Whether the server has been told to stop.
     pub fn is_leaving(&self) -> bool {
         self.stopper.phase() != Phase::Running
     }

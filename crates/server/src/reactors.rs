@@ -1,8 +1,8 @@
 //! The store's reactors on a worker's thread, as part of the worker's event loop.
 //!
-//! The loop turns them before it sleeps, to begin what requests asked for, and after, to end what is done: then looks into
-//! its mailbox, where the wakes of a turn are. Their descriptors are watched for changes: a turn leaves nothing that was done
-//! when it began, and what is done later is a change.
+//! The loop turns them before it sleeps, to submit requested I/O, and after, to take completions; then it checks its mailbox for
+//! wakes from that turn. Their descriptors are edge-triggered: a turn takes all completions present at its start, and later ones
+//! raise a new event.
 
 use std::rc::Rc;
 
@@ -13,8 +13,8 @@ use moneta_store::{Reactors, Store, component};
 /// Token of the reactors' descriptors; connections count from 0.
 pub(crate) const REACTOR: Token = Token(usize::MAX - 1);
 
-/// Turns of connections between two of the reactors. Fewer keep devices busier, and each costs a system call; measured with 64
-/// connections reading from an SSD, 4 and 8 gave about a third more reads a second than none.
+/// Connection turns between two turns of the reactors. A smaller number keeps devices busier, but each reactor turn costs a system
+/// call.
 const TURNS: u32 = 4;
 
 /// The reactors of one worker.
@@ -37,13 +37,13 @@ impl WorkerReactors {
         Self { reactors: Rc::new(reactors), turns: 0 }
     }
 
-    /// What operations find their reactors by.
+    /// The reactors, for the context of operations.
     pub(crate) fn reactors(&self) -> &Rc<Reactors> {
         &self.reactors
     }
 
-    /// A connection had its turn. Now and then what connections asked for is begun at once, so that devices do not idle while
-    /// the worker goes through the others.
+    /// Notes a connection's turn. Every few turns, submits requested I/O at once, so that devices do not idle while the worker serves
+    /// the other connections.
     #[inline]
     pub(crate) fn after_connection(&mut self) {
         self.turns = self.turns.wrapping_add(1);
@@ -52,7 +52,7 @@ impl WorkerReactors {
         }
     }
 
-    /// Begins and ends I/O; true if waiting requests may have been woken by that.
+    /// Submits I/O and takes completions; true if that may have woken waiting requests.
     #[inline]
     pub(crate) fn turn(&self) -> bool {
         self.reactors.turn();
@@ -66,7 +66,7 @@ impl Drop for WorkerReactors {
     }
 }
 
-/// False if that cannot be: then the store does its I/O by other means.
+/// False if they cannot be watched: then the store uses other means of I/O.
 fn watch(reactors: &Reactors, registry: &Registry) -> bool {
     reactors.descriptors().all(|descriptor| {
         registry

@@ -1,4 +1,4 @@
-//! Puts a server together: sockets, threads, the admin side, signals; and takes it apart again.
+//! Assembles a server (sockets, threads, the admin side, signals), and shuts it down.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -28,12 +28,12 @@ use crate::worker::{EventLoop, Limits, workers};
 pub struct Server;
 
 impl Server {
-    /// Listens and serves `store` until told to stop. `reload` is called on SIGHUP, on a thread of its own, if the
-    /// configuration lets the server handle signals.
+    /// Listens and serves `store` until told to stop. `reload` is called on SIGHUP, on the signal thread, if the configuration lets
+    /// the server handle signals.
     ///
     /// # Errors
-    /// When the configuration makes no sense, an address cannot be listened on, or the system has no room for threads or
-    /// event queues. Nothing is left behind then.
+    /// If the configuration is invalid, an address cannot be listened on, or the system cannot create threads or event queues.
+    /// Nothing is left behind then.
     pub fn start(
         config: &ServerConfig,
         store: Arc<dyn Store>,
@@ -59,7 +59,7 @@ impl Server {
             registry: Arc::clone(&registry),
             clock: Arc::clone(&node.clock),
         }));
-        // Before anybody can see that the node is there, and send it one.
+        // Before clients or supervisors can see the node and send it a signal.
         let signals =
             config.handle_signals.then(|| SignalThread::start(Arc::clone(&stopper), Arc::from(reload))).transpose()?;
         let mut threads = Threads { stopper: Arc::clone(&stopper), running: Vec::new() };
@@ -91,7 +91,7 @@ fn check(config: &ServerConfig) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Each listener with what its connections share.
+/// Each listener with its state.
 fn with_states(listeners: Vec<Bound>, config: &ServerConfig) -> Vec<(Bound, Arc<ListenerState>)> {
     let pair = |bound: Bound| {
         let listener_state = ListenerState::new(&bound.address.to_string(), &bound.limits, config);
@@ -100,7 +100,7 @@ fn with_states(listeners: Vec<Bound>, config: &ServerConfig) -> Vec<(Bound, Arc<
     listeners.into_iter().map(pair).collect()
 }
 
-/// A poll with a waker that changes of phase wake.
+/// A poll with a waker that is called at changes of phase.
 fn event_queue(stopper: &Stopper) -> Result<(Poll, Arc<Waker>), ServerError> {
     let failed = |source| ServerError::Start { what: "an event queue", source };
     let poll = Poll::new().map_err(failed)?;
@@ -187,10 +187,10 @@ impl Drop for Threads {
     }
 }
 
-/// A server that serves. Dropping it stops it at once.
+/// A running server. Dropping it stops it at once.
 #[derive(Debug)]
 pub struct RunningServer {
-    // First, so that the process answers no more signals for a server that is going.
+    // Dropped first, so that no signals are handled for a server that is being dropped.
     _signals: Option<SignalThread>,
     addresses: Vec<ListenAddress>,
     threads: Threads,
@@ -199,30 +199,30 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Where it listens, in the order of the configuration, with the ports that the kernel picked.
+    /// The addresses it listens on, in the order of the configuration, with the ports that the kernel picked.
     pub fn listen_addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
-    /// What the admin side reads of it.
+    /// The admin side's view of it.
     pub(crate) fn observed(&self) -> &Arc<Observed> {
         &self.observed
     }
 
-    /// Tells whether its workers turn, for a watchdog.
+    /// A check that its workers are turning, for a watchdog.
     pub fn pulse(&self) -> Arc<Pulse> {
         Arc::clone(&self.pulse)
     }
 
-    /// Asks it to stop and returns at once: gracefully, finishing what is in flight within the drain timeout, or not.
+    /// Asks it to stop and returns at once. Gracefully: requests in flight are finished within the drain timeout.
     pub fn shutdown(&self, graceful: bool) {
         self.threads.stopper.request_shutdown(graceful);
     }
 
-    /// Waits until it has stopped, for whatever reason.
+    /// Waits until it has stopped.
     ///
     /// # Errors
-    /// When it stopped because a thread panicked.
+    /// If it stopped because a thread panicked.
     pub fn join(mut self) -> Result<(), ServerError> {
         let ended = self.threads.join();
         tracing::info!("stopped");

@@ -1,5 +1,5 @@
-//! The signals a node answers: SIGTERM, SIGINT and SIGUSR1 drain and stop it, another of the first two while it drains stops it
-//! at once, SIGHUP reloads.
+//! Signals: SIGTERM, SIGINT and SIGUSR1 drain and stop the node, a second SIGTERM or SIGINT while it drains stops it at once, SIGHUP
+//! reloads.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -18,7 +18,7 @@ pub(crate) struct SignalThread {
 }
 
 impl SignalThread {
-    /// Takes the signals of the whole process from now on.
+    /// Handles the signals of the whole process from now on.
     pub(crate) fn start(stopper: Arc<Stopper>, reload: Arc<dyn Fn() + Send + Sync>) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Start { what: "the signal handler", source };
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map_err(failed)?;
@@ -39,7 +39,7 @@ fn answer(signal: i32, stopper: &Stopper, reload: &dyn Fn()) {
     match signal {
         SIGHUP => reload(),
         SIGTERM | SIGINT if stopper.phase() >= Phase::Draining => stopper.enter(Phase::Stopping),
-        // The rest of the lame duck's time is given up.
+        // Skip the rest of the lame-duck time.
         SIGTERM | SIGINT if stopper.phase() == Phase::LameDuck => stopper.enter(Phase::Draining),
         _ => stopper.leave(),
     }

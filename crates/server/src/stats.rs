@@ -1,7 +1,7 @@
 //! The groups of the `stats` command.
 //!
-//! Names are memcached's wherever the engine has the thing they name. Slabs are reported as one class, number 1, so that
-//! tools that read `stats items` and `stats slabs` find their totals.
+//! Names are memcached's wherever the engine has a counterpart. Slabs are reported as one class, number 1, so that tools that read
+//! `stats items` and `stats slabs` find their totals.
 
 mod slabs;
 mod tiers;
@@ -20,7 +20,7 @@ use crate::session::Worker;
 use crate::usage::ProcessorTime;
 use crate::{MONETA_VERSION, VERSION};
 
-/// Appends one statistic after the other.
+/// Appends statistics one by one.
 struct Lister<'a> {
     style: &'a Style<'a>,
     out: &'a mut Vec<u8>,
@@ -36,7 +36,7 @@ impl Lister<'_> {
     }
 }
 
-/// Answers `stats` with the group its arguments name.
+/// Answers `stats` with the group that its arguments name.
 pub fn write(worker: &Worker, arguments: &[u8], style: &Style<'_>, out: &mut Vec<u8>) {
     let mut words = arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     let mut lister = Lister { style, out };
@@ -58,7 +58,7 @@ pub fn write(worker: &Worker, arguments: &[u8], style: &Style<'_>, out: &mut Vec
     encode::stat_end(style, out);
 }
 
-/// Binary answers what is no list with the empty packet, text with a word.
+/// Answers a `stats` command that has no list: an empty packet in binary, a word in text.
 fn done(style: &Style<'_>, word: &str, out: &mut Vec<u8>) {
     match style {
         Style::Binary(_) => encode::stat_end(style, out),
@@ -141,7 +141,7 @@ fn general(worker: &Worker, lister: &mut Lister<'_>) {
     tiers::list_figures(&figures, lister);
 }
 
-/// Counters that memcached does not have, left to the metrics page.
+/// Counters that memcached does not have; only `/metrics` shows them.
 const INTERNAL: [&str; 9] = [
     "store_errors",
     "protocol_errors",

@@ -1,4 +1,4 @@
-//! What the process itself costs, for `stats` and the metrics.
+//! Resource usage of the process, for `stats` and the metrics.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// As of now; zero if the operating system does not tell.
+    /// The usage so far; zero if the operating system does not report it.
     pub fn now() -> Self {
         let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Self::default() };
         let duration = |seconds: i64, micros: i64| {
@@ -49,7 +49,7 @@ pub(crate) fn virtual_bytes() -> Option<u64> {
 
 /// File descriptors that are open.
 pub(crate) fn open_descriptors() -> Option<u64> {
-    // One of them is the one that reads this folder.
+    // One of them is the descriptor that reads this folder.
     Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }
 

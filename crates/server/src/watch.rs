@@ -1,7 +1,7 @@
-//! Who watches what, for the `watch` command: events become lines in bounded queues, one a watcher.
+//! Watchers of the `watch` command: events become lines in bounded queues, one for each watcher.
 //!
-//! While nobody watches, an event costs its place one relaxed load; while no watcher has room, one more and a count. A watcher
-//! that reads too slowly loses lines, never holds anybody up, and is told how many it lost.
+//! Without watchers, an event costs one relaxed load; if no watcher has room, one more and a count. A watcher that reads too slowly
+//! loses lines, never delays requests, and is told how many it lost.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,22 +23,22 @@ use crate::session::CloseReason;
 pub const FETCHERS: u32 = 1;
 /// Writes of items.
 pub const MUTATIONS: u32 = 2;
-/// Items that had to make room.
+/// Evicted items.
 pub const EVICTIONS: u32 = 4;
 /// Connections opened and closed.
 pub const CONNEVENTS: u32 = 8;
 /// Items deleted by clients.
 pub const DELETIONS: u32 = 16;
 
-/// Streams there may be: bits of a set.
+/// Most streams: bits of a set.
 const STREAMS: usize = 8;
 
 /// Most watchers at once, as in memcached.
 const WATCHERS_MAX: usize = 20;
-/// Most bytes that wait for one watcher; lines beyond are dropped and counted.
+/// Most bytes queued for one watcher; further lines are dropped and counted.
 pub(crate) const QUEUE_MAX: usize = 256 * 1024;
 
-/// The streams that a `watch` line names; `None` if it names one that does not exist here. None named means fetchers.
+/// The streams that a `watch` line names; `None` if one does not exist here. Without names: fetchers.
 pub fn streams<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<u32> {
     let mut streams = 0;
     for word in words {
@@ -64,7 +64,7 @@ pub enum Fetched {
     },
     /// A miss.
     Missed {
-        /// Something was there, but its time was up.
+        /// The item had expired.
         expired: bool,
     },
 }
@@ -73,7 +73,7 @@ pub enum Fetched {
 struct Lines {
     bytes: Vec<u8>,
     skipped: u64,
-    /// Events that no watcher had room for, of its streams, when this was last looked at: those since are skipped too.
+    /// Events of its streams that no watcher had room for, as of the last check; later ones add to its skipped lines.
     unheard: u64,
     waker: Option<Waker>,
 }
@@ -82,7 +82,7 @@ struct Lines {
 struct Queue {
     streams: u32,
     lines: Mutex<Lines>,
-    /// A line has found no room, and none was taken out since.
+    /// A line did not fit, and none has been taken out since.
     is_full: AtomicBool,
 }
 
@@ -91,8 +91,8 @@ impl Queue {
         self.lines.lock()
     }
 
-    /// Appends a line or counts it as skipped; whether there was room. `unheard`: of its streams, events that no watcher had room
-    /// for.
+    /// Appends a line or counts it as skipped; returns whether there was room. `unheard`: events of its streams that no watcher had
+    /// room for.
     fn push(&self, line: &[u8], unheard: u64) -> bool {
         let mut lines = self.lock();
         lines.skipped += unheard.saturating_sub(lines.unheard);
@@ -120,9 +120,9 @@ impl Queue {
 /// The watchers of a node.
 #[derive(Debug, Default)]
 pub struct Hub {
-    /// Streams that somebody watches.
+    /// Streams with a watcher.
     wanted: AtomicU32,
-    /// Of these, streams of a watcher with room.
+    /// Streams with a watcher that has room.
     heard: AtomicU32,
     /// Events of each stream that no watcher had room for.
     unheard: [Tally; STREAMS],
@@ -131,11 +131,11 @@ pub struct Hub {
     next_line: AtomicU64,
     skipped: AtomicU64,
     sent: AtomicU64,
-    // Written when a watcher comes or goes, or its queue becomes full or is emptied.
+    // Written when a watcher joins or leaves, or its queue becomes full or is emptied.
     queues: RwLock<Vec<Arc<Queue>>>,
 }
 
-/// What `stats` says of the watchers.
+/// Statistics of the watchers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HubStats {
     /// Watchers now.
@@ -146,7 +146,7 @@ pub struct HubStats {
     pub sent: u64,
 }
 
-/// One session's part in it.
+/// A session's watcher.
 #[derive(Debug)]
 pub struct Watcher {
     queue: Arc<Queue>,
@@ -154,7 +154,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Moves lines to `output` while it is below `high_water`, and leaves a waker for the next one.
+    /// Moves lines to `output` while it is below `high_water`, and registers a waker for the next line.
     pub fn poll(&mut self, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) {
         let mut has_room = false;
         let mut lines = self.queue.lock();
@@ -183,7 +183,7 @@ impl Watcher {
     }
 }
 
-/// Has a store tell of items that leave, if it can.
+/// Sets the store's observer of evictions, if the store has that part.
 fn observe(store: &dyn Store, observer: Option<Arc<dyn Observer>>) {
     if let Some(part) = store.parts().observe {
         part.observe(observer);
@@ -191,7 +191,7 @@ fn observe(store: &dyn Store, observer: Option<Arc<dyn Observer>>) {
 }
 
 impl Hub {
-    /// Whether anybody watches any of `streams` (a bit set).
+    /// Whether any of `streams` (a bit set) has a watcher.
     #[inline]
     pub fn wants(&self, streams: u32) -> bool {
         self.wanted.load(Ordering::Relaxed) & streams != 0
@@ -237,7 +237,7 @@ impl Hub {
         self.send(FETCHERS, "item_get key=", key, &rest);
     }
 
-    /// A key was written, or was not.
+    /// A write of a key was stored or refused.
     #[cold]
     pub fn stored(&self, peer: &Peer, key: &[u8], request: &Write, written: Written, size: usize) {
         if !self.is_heard(MUTATIONS) {
@@ -303,13 +303,13 @@ impl Hub {
         self.queues.write()
     }
 
-    /// Whether anybody watches anything.
+    /// Whether there is any watcher.
     #[inline]
     pub fn has_watchers(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a watcher of `stream` has room for a line. If not, the line is counted, and need not be made.
+    /// Whether a watcher of `stream` has room for a line. If not, counts the line, which then need not be formatted.
     fn is_heard(&self, stream: u32) -> bool {
         let heard = self.heard.load(Ordering::Relaxed) & stream != 0;
         if !heard {
@@ -325,7 +325,7 @@ impl Hub {
     }
 
     fn note_heard(&self, queues: &[Arc<Queue>]) {
-        // One at a time: who is last has seen what the others have changed.
+        // One thread at a time: the last one has seen the changes of the others.
         let _noting = self.noting.lock();
         let has_room = |queue: &&Arc<Queue>| !queue.is_full.load(Ordering::Relaxed);
         let heard = queues.iter().filter(has_room).fold(0, |heard, queue| heard | queue.streams);
@@ -338,7 +338,7 @@ impl Hub {
         self.note_heard(queues);
     }
 
-    /// Queues a line for everybody who watches `stream`.
+    /// Queues a line for all watchers of `stream`.
     fn send(&self, stream: u32, kind: &str, key: &[u8], rest: &str) {
         let line = self.line(kind, key, rest);
         let queues = self.read();

@@ -1,11 +1,11 @@
 //! A worker thread: an event loop and the connections that live on it.
 //!
-//! Events are edge-triggered, so a connection is registered once, and once more if its socket ever takes less than it was
-//! given. A turn of the loop takes what the kernel and the mailbox bring, gives each connection concerned one turn, and then
-//! those that had more to do than one turn allows. Nothing in here is shared but the mailbox and the registry.
+//! Events are edge-triggered, so a connection is registered once, and once more if its socket is ever full. A turn of the loop
+//! takes events from the kernel and the mailbox, gives each affected connection one turn, and then serves those that have more to
+//! do. Only the mailbox and the registry are shared with other threads.
 //!
-//! Batch connections wait in a line of their own, which moves on for a slice of time between two looks for events: a request
-//! that comes online waits for one slice, however much a bulk load has to say.
+//! Batch connections wait in a separate queue, which is served for a slice of time between two polls for events: an online
+//! request waits for one slice, however much a bulk load sends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,35 +31,35 @@ use crate::reactors::{REACTOR, WorkerReactors};
 use crate::scheduling;
 use crate::session::{CloseReason, Overdue, Session, Worker};
 
-/// Bytes one turn of a connection reads at most, unless a larger request is arriving: about 1,800 short reads. Larger
-/// buffers save no system calls that matter and leave the cache.
+/// Most bytes that a connection reads in one turn, unless a larger request is arriving: about 1,800 short reads. Larger buffers save
+/// few system calls and exceed the cache.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// How long connections that have more to do are served before the loop looks for events again.
+/// How long connections with more to do are served before the loop polls for events again.
 const READY_SLICE: Duration = Duration::from_micros(200);
-/// How long batch connections are served before the loop looks for events again.
+/// How long batch connections are served before the loop polls for events again.
 const BATCH_SLICE: Duration = Duration::from_micros(50);
-/// An output buffer that grew past this for a large reply is given back.
+/// An output buffer that has grown past this is freed.
 const OUTPUT_KEPT: usize = 1024 * 1024;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 512;
-/// How often connections are looked for that are idle, or hold memory for too long.
+/// How often to look for connections that are idle, or hold memory for too long.
 const SCAN: Duration = Duration::from_secs(1);
 
-/// What every worker of a server is told.
+/// Configuration of every worker of a server.
 #[derive(Clone)]
 pub(crate) struct Limits {
-    /// Whether connections are closed when they are silent for too long, or over their log-in.
+    /// Whether connections are closed for being idle, or because of their log-in.
     pub(crate) closes_idle: bool,
-    /// Seconds after which a dump that its client does not take is given up, at least 1.
+    /// Seconds after which a client that does not read its dump is closed, at least 1.
     pub(crate) dump_seconds: u32,
     /// How long draining may take.
     pub(crate) drain_timeout: Duration,
 }
 
-/// Seconds after which a watcher is closed that takes nothing of what waits for it.
+/// Seconds after which a watcher that does not read is closed.
 const WATCH_STALL: u32 = 60;
 
-/// Tells the largest holders of memory to close, where it is time for that.
+/// Tells the largest holders of memory to close, if client memory is that scarce.
 fn relieve(registry: &ConnectionRegistry, node: &Node) {
     let excess = node.client_memory.excess();
     if excess > 0 {
@@ -74,7 +74,7 @@ fn say_closed(connections: usize, node: &Node) {
     }
 }
 
-/// What the sessions of the calling thread need, for each policy; their operations find the reactors of `reactors`.
+/// The workers of the calling thread's sessions, for each policy; their operations use `reactors`.
 pub(crate) fn workers(
     store: &Arc<dyn Store>,
     node: &Arc<Node>,
@@ -94,28 +94,28 @@ pub(crate) fn workers(
 pub(crate) struct EventLoop {
     poll: Poll,
     reactors: WorkerReactors,
-    /// For each policy one; they differ in that alone.
+    /// One for each policy; they differ only in that.
     workers: ByPolicy<Worker>,
     mailbox: Arc<Mailbox>,
     registry: Arc<ConnectionRegistry>,
     stopper: Arc<Stopper>,
     limits: Limits,
     connections: Slab<Connection>,
-    /// Connections whose turn comes without an event.
+    /// Connections that have a turn without an event.
     ready: Vec<Handle>,
-    /// Batch connections whose turn comes, all of them.
+    /// All batch connections that have a turn.
     batch: VecDeque<Handle>,
     input: Vec<u8>,
     output: Vec<u8>,
     next_scan: Instant,
-    /// Reloads of the users that log-ins have been compared with.
+    /// Number of user reloads at the last check of log-ins.
     reloads_seen: u64,
     drain_until: Option<Instant>,
 }
 
 impl EventLoop {
-    /// A loop without connections, for the calling thread; `poll` has the mailbox's waker under [`WAKE`] and watches `reactors`,
-    /// whose reactors are those of `workers`.
+    /// A loop without connections, for the calling thread; `poll` has the mailbox's waker registered as [`WAKE`] and watches
+    /// `reactors`, which `workers` use.
     pub(crate) fn new(
         poll: Poll,
         reactors: WorkerReactors,
@@ -144,7 +144,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves until the server stops. Each turn is a beat of [`Mailbox`].
+    /// Serves until the server stops. Each turn counts as a beat of the [`Mailbox`].
     pub(crate) fn run(mut self) {
         let mailbox = Arc::clone(&self.mailbox);
         let _owned = mailbox.own();
@@ -171,10 +171,10 @@ impl EventLoop {
                 if matches!(event.token(), WAKE | REACTOR) {
                     continue;
                 }
-                // An event of a connection that closed in this very batch finds nobody, or a newcomer whom it does not
-                // harm: at worst its socket is asked once in vain.
+                // An event of a connection that closed earlier in this batch finds an empty slot or a new connection. The
+                // latter is harmless: at worst it costs one empty read.
                 if let Some(connection) = self.connections.get_mut(slot) {
-                    // An error is found by whichever call comes first.
+                    // The next call on the socket returns the error.
                     let lost = event.is_error();
                     connection.note(event.is_readable(), event.is_writable() || lost, event.is_read_closed() || lost);
                     match connection.policy() {
@@ -196,7 +196,7 @@ impl EventLoop {
         self.close_all();
     }
 
-    /// Takes what is in the mailbox, by way of two lists that are kept for their memory.
+    /// Takes the contents of the mailbox, through two lists that are kept for their memory.
     #[inline]
     fn collect(&mut self, letters: &mut (Vec<Accepted>, Vec<Handle>)) {
         if !self.mailbox.is_empty() {
@@ -214,7 +214,7 @@ impl EventLoop {
         woken.clear();
     }
 
-    /// Whether nothing is left to do. Begins the drain when its time has come.
+    /// Whether nothing is left to do. Begins the drain when the phase says so.
     fn is_over(&mut self) -> bool {
         match self.stopper.phase() {
             Phase::Running | Phase::LameDuck => false,
@@ -227,7 +227,7 @@ impl EventLoop {
         }
     }
 
-    /// Gives every connection that has nothing queued a turn, in which it may find that it is done.
+    /// Gives every connection that is not queued a turn, in which it closes if it is done.
     fn drain(&mut self) {
         let idle: Vec<usize> = self.connections.iter().filter(|(_, open)| !open.queued).map(|(slot, _)| slot).collect();
         for slot in idle {
@@ -248,7 +248,7 @@ impl EventLoop {
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether there is anything that only a look once a second finds.
+    /// Whether there is anything that has to be checked once a second.
     fn scans(&self) -> bool {
         let node = &self.workers.online.node;
         let watched = node.watchers.has_watchers() || node.is_dumping();
@@ -297,14 +297,14 @@ impl EventLoop {
         }
     }
 
-    /// Serves connections that have more to do, by way of a list that is kept for its memory, for a slice: what has come meanwhile
-    /// goes first then, so that a request waits for a slice and not for a turn of each of those that never have enough.
+    /// Serves connections with more to do for a slice, through a list that is kept for its memory. Then new events come first, so that
+    /// a request waits for one slice and not for a turn of each busy connection.
     fn turn_ready(&mut self, due: &mut Vec<Handle>) {
         if self.ready.is_empty() {
             return;
         }
         std::mem::swap(&mut self.ready, due);
-        // A turn of one needs no clock.
+        // A single connection needs no time limit.
         let until = (due.len() > 1).then(|| Instant::now() + READY_SLICE);
         let mut served = 0;
         while let Some(&handle) = due.get(served) {
@@ -316,12 +316,12 @@ impl EventLoop {
             }
         }
         due.drain(..served);
-        // Those that were not served go before those that want another turn.
+        // Connections that were not served go before those that want another turn.
         due.append(&mut self.ready);
         std::mem::swap(&mut self.ready, due);
     }
 
-    /// Serves the line of batch connections for a slice.
+    /// Serves the queue of batch connections for a slice.
     fn turn_batch(&mut self) {
         if self.batch.is_empty() {
             return;
@@ -353,7 +353,7 @@ impl EventLoop {
             self.output = Vec::new();
         }
         if connection.begins_to_watch_writing() && !matches!(verdict, Verdict::Close(_)) {
-            // If it takes more already, that is an event, too.
+            // If the socket is already writable again, that raises an event, too.
             let interest = Interest::READABLE | Interest::WRITABLE;
             let descriptor = connection.descriptor();
             if let Err(error) = self.poll.registry().reregister(&mut SourceFd(&descriptor), Token(slot), interest) {
@@ -375,7 +375,7 @@ impl EventLoop {
         }
     }
 
-    /// Looks for connections that were silent for too long, or hold memory for too long while it is scarce, once a second.
+    /// Once a second, looks for connections that are idle, or hold memory for too long while it is scarce.
     fn close_idle(&mut self) {
         if !self.scans() {
             return;
@@ -405,7 +405,7 @@ impl EventLoop {
         self.close_stalled_watchers(second);
     }
 
-    /// Closes watchers that take nothing of what they asked for.
+    /// Closes watchers that do not read.
     fn close_stalled_watchers(&mut self, second: u32) {
         let is_stalled = |connection: &mut Connection| connection.is_stalled_watcher(second, WATCH_STALL);
         let stalled =
@@ -416,7 +416,7 @@ impl EventLoop {
         }
     }
 
-    /// Closes those who have not logged in in time, failed too often, or are no users any more.
+    /// Closes connections that have not logged in in time, failed too often, or whose users were removed.
     fn close_over_logins(&mut self) {
         let worker = &self.workers.online;
         if worker.node.authenticator.mode() == AuthMode::Off {
@@ -440,7 +440,7 @@ impl EventLoop {
         }
     }
 
-    /// Tells those that have held memory for long to close while it is scarce.
+    /// Tells connections that have held memory for long to close while it is scarce.
     fn relieve_scarcity(&self) {
         let node = &self.workers.online.node;
         let excess = node.client_memory.scarcity();
@@ -450,7 +450,7 @@ impl EventLoop {
         }
     }
 
-    /// Ends a connection, at once or with the changes that it has under way.
+    /// Ends a connection, at once or when its changes in progress have ended.
     fn close(&mut self, slot: usize, reason: CloseReason) {
         let connection = &mut self.connections[slot];
         if reason == CloseReason::Memory {
@@ -463,7 +463,7 @@ impl EventLoop {
         self.remove(slot, reason);
     }
 
-    /// Closes a connection. Closing its socket takes it out of the event queue as well.
+    /// Closes a connection. Closing its socket also removes it from the event queue.
     fn remove(&mut self, slot: usize, reason: CloseReason) {
         let mut connection = self.connections.remove(slot);
         connection.session().closed(&self.workers.online, reason);

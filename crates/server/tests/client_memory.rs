@@ -112,7 +112,7 @@ fn large_requests_are_refused_while_memory_is_scarce_and_small_ones_served() {
     let mut other = server.connect();
     other.send(binary);
     assert_eq!(other.receive(24)[6..8], [0, 0x82], "the status is out of memory");
-    // Nobody makes way before its time; then those do who have held memory for long.
+    // No connection is closed before the time; then those are that have held memory for long.
     assert_eq!(server.node.registry.totals().memory_kicks, 0);
     server.node.clock.advance(11);
     eventually("some are closed", || server.node.registry.totals().memory_kicks > 0);

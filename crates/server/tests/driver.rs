@@ -1,5 +1,5 @@
-//! Guards stores whose I/O a worker does itself: what a turn begins it also ends, whenever the device is done, and whoever
-//! waits is woken. The silent failure is a completion between the worker's last look and its sleep, which nobody takes.
+//! Guards stores whose I/O a worker does itself: I/O that a turn submits is completed whenever the device is done, and its waiter
+//! is woken. The silent failure is a completion between the worker's last check and its sleep, which is never taken.
 
 mod support;
 

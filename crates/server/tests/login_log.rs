@@ -1,5 +1,5 @@
-//! Guards the log of failed logins. Alone in its file: which places of the program log anything is known to the whole process, and a
-//! place that another test's thread comes to first, without anybody who takes its log, may stay silent for this one.
+//! Guards the log of failed log-ins. A separate program: `tracing` caches for the whole process which call sites are enabled, and a
+//! call site first reached by another test's thread, without a subscriber, could stay disabled for this one.
 
 use std::io::{PipeReader, Read, pipe};
 use std::sync::{Arc, Mutex};

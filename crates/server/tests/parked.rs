@@ -1,4 +1,4 @@
-//! Guards the requests that wait for a store: they hold up nobody's work, keep their order, and are not forgotten.
+//! Guards the requests that wait for a store: they delay no other request, keep their order, and are not forgotten.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Renders the table of metrics, read at one moment, as text.
+//! Renders a snapshot of all metrics as text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::counters::Totals;
 use crate::latency::{Kind, LatencyTotals};
 use crate::node::LogLeftOut;
 
-/// Everything that metrics are made of, read at one moment.
+/// The source values of all metrics, read at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     /// Sums over workers.
     pub(super) totals: Totals,
     /// Service times.
     pub(super) latencies: LatencyTotals,
-    /// The store's numbers.
+    /// The store's statistics.
     pub(super) store: StoreStats,
-    /// What the store counts under names of its own.
+    /// Metrics that the store's engines name themselves.
     pub(super) figures: Vec<Figure>,
-    /// What is held for clients.
+    /// Memory held for clients.
     pub(super) held: Holding,
     /// Limit on that, in bytes.
     pub(super) client_memory: u64,
@@ -43,9 +43,9 @@ pub(super) struct Snapshot {
     pub(super) started: u64,
     /// Unix second now.
     pub(super) second: u64,
-    /// Whether clients may be sent here.
+    /// Whether the node is ready for clients.
     pub(super) ready: bool,
-    /// Lines that the log left out.
+    /// Log lines that were dropped.
     pub(super) log: LogLeftOut,
 }
 

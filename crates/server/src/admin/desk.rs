@@ -1,4 +1,4 @@
-//! What the admin side knows at the moment: a node that starts, one that serves, or one that is about to leave.
+//! The admin side's state: a node that starts, serves, or is about to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::observed::Observed;
 
-/// Where the node is in its life.
+/// The phase of the node.
 #[derive(Clone, Debug)]
 enum Life {
     Starting,
@@ -18,13 +18,13 @@ enum Life {
     Closing,
 }
 
-/// Shared by all requests of the admin side.
+/// State shared by all requests of the admin side.
 #[derive(Debug)]
 pub(super) struct Desk {
-    // Read once a request, written twice in the node's life.
+    // Read once for each request, written twice in the node's life.
     life: RwLock<Life>,
     recovery: Arc<Progress>,
-    /// One request at a time asks the store for this.
+    /// Admits one request at a time that asks the store.
     pub(super) metrics: Arc<Semaphore>,
     /// As above.
     pub(super) readiness: Arc<Semaphore>,
@@ -32,12 +32,12 @@ pub(super) struct Desk {
     pub(super) statistics: Arc<Semaphore>,
 }
 
-/// The store has not answered within the time it had.
+/// The store has not answered in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unanswered;
 
 impl Desk {
-    /// The desk of a node that starts; its tiers tell `recovery` how far they are.
+    /// The state of a node that starts; its tiers report their progress to `recovery`.
     pub(super) fn new(recovery: Arc<Progress>) -> Self {
         let one = || Arc::new(Semaphore::new(1));
         Self { life: RwLock::new(Life::Starting), recovery, metrics: one(), readiness: one(), statistics: one() }
@@ -48,7 +48,7 @@ impl Desk {
         self.enter(Life::Serving(observed));
     }
 
-    /// The store is about to be closed: it is asked nothing from now on.
+    /// The store is about to be closed: no further calls to it.
     pub(super) fn close(&self) {
         self.enter(Life::Closing);
     }
@@ -57,7 +57,7 @@ impl Desk {
         *self.life.write() = life;
     }
 
-    /// The server, while there is one; else what the node is doing, in words.
+    /// The running server; else a sentence about what the node is doing.
     pub(super) fn observed(&self) -> Result<Arc<Observed>, String> {
         match &*self.life.read() {
             Life::Serving(observed) => Ok(Arc::clone(observed)),
@@ -70,8 +70,8 @@ impl Desk {
     }
 }
 
-/// Puts a question that may hang to the store: on a thread beside, one of a kind at a time, for no longer than `within`. What
-/// hangs keeps its turn, so that no more than one thread of a kind ever hangs.
+/// Calls the store, which may hang, on a helper thread and waits at most `within`. One call of each kind at a time: a hanging call
+/// keeps its permit, so at most one thread of each kind hangs.
 pub(super) async fn ask<T: Send + 'static>(
     turn: &Arc<Semaphore>,
     within: Duration,

@@ -1,5 +1,5 @@
-//! The figures that a store has of its own ([`moneta_store::Figure`]), as metrics: an engine on a library or a peer knows
-//! best what to count, so their names are theirs and stand in no table here.
+//! Metrics that engines name themselves ([`moneta_store::Figure`]): an engine on a library, or a peer, knows best what to count,
+//! so their names are in no table here.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use moneta_store::{Figure, FigureKind};
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// Writes all figures, those of one name as one metric.
+/// Writes all figures; figures with the same name become one metric.
 pub(super) fn encode(figures: &[Figure], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let mut families: Vec<(&'static str, Vec<&Figure>)> = Vec::new();
     for figure in figures {
@@ -25,7 +25,7 @@ fn encode_family(name: &str, figures: &[&Figure], encoder: &mut DescriptorEncode
         FigureKind::Counter => MetricType::Counter,
         FigureKind::Gauge => MetricType::Gauge,
     };
-    // The library puts the suffix of counters back.
+    // The library adds the suffix of counters again.
     let name = format!("moneta_{}", name.strip_suffix("_total").unwrap_or(name));
     let mut family = encoder.encode_descriptor(&name, first.help, None, sort)?;
     for figure in figures {

@@ -1,4 +1,4 @@
-//! Which text format a scrape is answered in: OpenMetrics to those who ask for it, else Prometheus' own, which everything reads.
+//! The text format of a scrape: OpenMetrics if the client asks for it, else Prometheus' own, which every scraper reads.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The one that a request's `Accept` header prefers; of equals OpenMetrics, which tells more.
+    /// The format that a request's `Accept` header prefers; on a tie OpenMetrics, which carries more.
     pub(super) fn preferred(accept: &str) -> Self {
         let quality = |kind: &str| {
             accept
@@ -35,7 +35,7 @@ impl Format {
         }
     }
 
-    /// `text`, which is OpenMetrics, in this format.
+    /// Converts `text` from OpenMetrics to this format.
     pub(super) fn of(self, text: String) -> String {
         match self {
             Self::OpenMetrics => text,
@@ -44,7 +44,7 @@ impl Format {
     }
 }
 
-/// How much a range of an `Accept` header wants `kind`, if it names it: 0 to 1.
+/// The weight, 0 to 1, that a range of an `Accept` header gives to `kind`, if it names it.
 fn weight(range: &str, kind: &str) -> Option<f32> {
     let mut parts = range.split(';').map(str::trim);
     if !parts.next()?.eq_ignore_ascii_case(kind) {
@@ -54,7 +54,7 @@ fn weight(range: &str, kind: &str) -> Option<f32> {
     Some(given.map_or(1.0, |given| given.trim().parse().unwrap_or(0.0)))
 }
 
-/// Prometheus' format names counters with their suffix where it describes them, too, and knows neither units nor an end mark.
+/// Prometheus' format uses the counter suffix in descriptions too, and has neither units nor an end mark.
 fn to_prometheus(text: &str) -> String {
     let counter = |line: &str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
     let counters: HashSet<String> = text.lines().filter_map(counter).collect();

@@ -1,4 +1,4 @@
-//! The admin side's socket and thread: accepts, bounds what a client can hold, and begins anew if anything breaks it.
+//! The admin side's socket and thread: accepts connections, bounds what a client can hold, and restarts after a failure.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,33 +18,33 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-/// Most connections at once. One more closes the oldest: an honest one is there for milliseconds.
+/// Most connections at once. One more closes the oldest: a well-behaved client is done within milliseconds.
 const CONNECTIONS_MAX: usize = 64;
 /// How long a client may take to send its request.
 const HEADER_MAX: Duration = Duration::from_secs(5);
 /// How long a connection, which carries one request, may live.
 const EXCHANGE_MAX: Duration = Duration::from_secs(30);
-/// Bytes of a request that are kept.
+/// Most bytes of a request.
 const REQUEST_BYTES: usize = 16 * 1024;
-/// How long accepting rests when it fails, and the thread before it begins anew.
+/// Pause after a failed accept, and before a failed thread restarts.
 const REST: Duration = Duration::from_millis(100);
-/// Threads for questions to the store: one for each kind of page, and one to spare.
+/// Threads for calls to the store: one for each kind of page, and a spare one.
 const ASKING_THREADS: usize = 4;
 
-/// What one thread serves.
+/// What the admin thread serves.
 pub(super) struct Service {
-    /// Listens, and does not block.
+    /// The listening socket, non-blocking.
     pub(super) listener: TcpListener,
     /// The pages.
     pub(super) routes: Router,
-    /// Accepts that failed.
+    /// Failed accepts.
     pub(super) accept_errors: Arc<AtomicU64>,
-    /// Changes, or loses its sender, when the thread is to end.
+    /// Changes, or loses its sender, when the thread has to end.
     pub(super) stop: watch::Receiver<bool>,
 }
 
 impl Service {
-    /// Serves until told to stop, whatever happens.
+    /// Serves until told to stop; restarts after failures and panics.
     pub(super) fn run(&self) {
         keep_up(|| self.serve(), || self.is_stopped());
     }
@@ -66,7 +66,7 @@ impl Service {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::select! {
                 never = self.accept(&listener) => match never {},
-                // Requests under way are cut off: the node is gone, there is nothing left to say.
+                // Requests in progress are dropped: the node has stopped.
                 _ = stop.wait_for(|stop| *stop) => Ok(()),
             }
         };
@@ -111,7 +111,7 @@ async fn exchange(stream: TcpStream, routes: Router) {
     }
 }
 
-/// A runtime that does not wait at its end for threads that hang in the store.
+/// A runtime whose shutdown does not wait for threads that hang in the store.
 struct Unhurried(Option<Runtime>);
 
 impl Drop for Unhurried {
@@ -122,7 +122,7 @@ impl Drop for Unhurried {
     }
 }
 
-/// Calls `serve` again whenever it fails or panics, until it ends by itself or `is_stopped`.
+/// Calls `serve` again whenever it fails or panics, until it returns normally or `is_stopped`.
 fn keep_up(mut serve: impl FnMut() -> io::Result<()>, is_stopped: impl Fn() -> bool) {
     loop {
         match catch_unwind(AssertUnwindSafe(&mut serve)) {

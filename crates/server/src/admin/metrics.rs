@@ -1,4 +1,4 @@
-//! The table of metrics: name, help, and where each number comes from. docs/metrics.md is its twin.
+//! The table of metrics: name, help, and source of each value. docs/metrics.md documents the same metrics.
 
 use super::collector::Snapshot;
 use crate::client_memory::Kind;
@@ -8,7 +8,7 @@ use crate::latency::{self, HistogramTotals};
 /// Whether a metric only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// Only grows while the process lives; gets the suffix `_total`.
+    /// Never decreases while the process lives; gets the suffix `_total`.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -21,7 +21,7 @@ pub(super) type Labels = Vec<(&'static str, &'static str)>;
 pub(super) struct Metric {
     /// Name, without `_total`.
     pub(super) name: &'static str,
-    /// What it says.
+    /// Help text.
     pub(super) help: &'static str,
     /// Counter or gauge.
     pub(super) sort: Sort,
@@ -215,7 +215,7 @@ pub(super) const TABLE: &[Metric] = &[
 
 /// Name of the histogram.
 pub(super) const HISTOGRAM_NAME: &str = "moneta_command_duration_seconds";
-/// What the histogram says.
+/// Help text of the histogram.
 pub(super) const HISTOGRAM_HELP: &str =
     "Service time of commands, from decoded to encoded; one in 61 is timed and stands for all.";
 const _: () = assert!(latency::SAMPLE == 61, "the help and docs/metrics.md tell the sample");
@@ -225,8 +225,8 @@ const FIRST_BOUND_BITS: u32 = 10;
 /// Last bound shown: 1.07 s.
 const LAST_BOUND_BITS: u32 = 30;
 
-/// Bounds in seconds with the commands between each and the one before. The workers' buckets are finer; a scrape gets one
-/// per power of two.
+/// Pairs of an upper bound in seconds and the commands between it and the bound before. The workers' buckets are finer; a scrape
+/// gets one for each power of two.
 pub(super) fn histogram(totals: &HistogramTotals) -> Vec<(f64, u64)> {
     let mut shown: Vec<(f64, u64)> = (FIRST_BOUND_BITS..=LAST_BOUND_BITS)
         .map(|bits| ((1u64 << bits) as f64 / 1e9, 0))

@@ -1,8 +1,8 @@
-//! The admin side: HTTP on a port of its own, for metrics, health and statistics, off the data port.
+//! The admin side: HTTP on a separate port, for metrics, health and statistics.
 //!
-//! It runs on one thread of its own with a single-threaded runtime that never waits for the store: what asks the store does
-//! so on threads beside it, for a bounded time. It is there before the tiers are opened and after the last client has gone:
-//! while the node starts, drains and closes its store, `/healthz` answers and `/readyz` says what is going on.
+//! It has one thread with a single-threaded runtime that never blocks on the store: calls to the store run on helper threads for
+//! a bounded time. It answers before the tiers are opened and after the last client has gone: while the node starts, drains
+//! and closes its store, `/healthz` succeeds and `/readyz` names the phase.
 
 mod collector;
 mod desk;
@@ -43,10 +43,10 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Listens at `address` and answers from now on, for a node whose tiers tell `recovery` how far they are.
+    /// Listens at `address` and answers from now on, for a node whose tiers report their progress to `recovery`.
     ///
     /// # Errors
-    /// When the address cannot be listened on, or the system has no room for a thread.
+    /// If the address cannot be listened on, or the system cannot start a thread.
     pub fn start(address: SocketAddr, recovery: Arc<Progress>) -> Result<Self, ServerError> {
         let bind = || -> io::Result<(TcpListener, SocketAddr)> {
             let listener = TcpListener::bind(address)?;
@@ -66,12 +66,12 @@ impl Admin {
         Ok(Self { address, desk, accept_errors, stop, thread: Some(thread) })
     }
 
-    /// Where it listens, with the port that the kernel picked.
+    /// The address it listens on, with the port that the kernel picked.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Accepts that failed since the start, for want of descriptors as a rule.
+    /// Failed accepts since the start, usually for want of descriptors.
     pub fn accept_errors(&self) -> u64 {
         self.accept_errors.load(Ordering::Relaxed)
     }
@@ -81,7 +81,7 @@ impl Admin {
         self.desk.serve(Arc::clone(server.observed()));
     }
 
-    /// The store is about to be closed: nothing is asked of it from now on.
+    /// The store is about to be closed: the admin side does not call it any more.
     pub fn close_store(&self) {
         self.desk.close();
     }

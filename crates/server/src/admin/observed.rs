@@ -1,4 +1,4 @@
-//! What the admin side reads of a server: its numbers, its health, its phase.
+//! The admin side's view of a server: its statistics, its health, its phase.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::node::Node;
 use crate::session::Worker;
 use crate::stats;
 
-/// Everything the admin side reads of a server that runs. What asks the store may take as long as the store does.
+/// The admin side's view of a running server. Methods that call the store may block as long as the store does.
 pub(crate) struct Observed {
     /// What all workers share.
     pub(crate) node: Arc<Node>,
     store: Arc<dyn Store>,
     /// The server's phase.
     pub(crate) stopper: Arc<Stopper>,
-    /// Where clients connect.
+    /// The listening addresses.
     pub(crate) addresses: Vec<ListenAddress>,
     /// The listeners' connections, in the same order.
     listener_states: Vec<Arc<ListenerState>>,
 }
 
 impl Observed {
-    /// Everything of a server that serves `store`.
+    /// The view of a server that serves `store`.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         node: Arc<Node>,
@@ -37,19 +37,19 @@ impl Observed {
         Self { node, store, stopper, addresses, listener_states }
     }
 
-    /// What the store counts; takes as long as the store does.
+    /// The store's report; may block.
     pub(super) fn report(&self) -> Report {
         component::report(&self.store, &Cx::outside())
     }
 
-    /// Whether the store is fit to serve.
+    /// The store's health; may block.
     pub(super) fn health(&self) -> Health {
         component::health(&self.store)
     }
 
-    /// What the `stats` command says, in classic text; takes as long as the store does.
+    /// The output of the `stats` command, in classic text; may block.
     pub(super) fn stats(&self) -> Vec<u8> {
-        // It only looks: what it would count is no client's traffic.
+        // Not registered: its counts are not client traffic.
         let onlooker = Worker {
             store: Arc::clone(&self.store),
             cx: Cx::outside(),
@@ -61,12 +61,12 @@ impl Observed {
         text
     }
 
-    /// What listeners do.
+    /// The listeners' metrics.
     pub(super) fn listener_figures(&self) -> impl Iterator<Item = Figure> + '_ {
         self.listener_states.iter().flat_map(|listener_state| listener_state.figures())
     }
 
-    /// Whether clients may be sent here, if the store is in `health`.
+    /// Whether the node is ready for clients, given the store's `health`.
     pub(super) fn is_ready(&self, health: &Health) -> bool {
         self.stopper.phase() == Phase::Running && !health.unready
     }

@@ -13,12 +13,12 @@ use super::desk::{Desk, Unanswered, ask};
 use super::format::Format;
 use crate::lifecycle::Phase;
 
-/// How long numbers of the store are waited for: less than the ten seconds that Prometheus waits for a scrape.
+/// Time limit of the store's statistics: less than the ten seconds that Prometheus waits for a scrape.
 const NUMBERS_WITHIN: Duration = Duration::from_secs(8);
-/// How long the store's health is waited for.
+/// Time limit of the store's health.
 const HEALTH_WITHIN: Duration = Duration::from_secs(5);
 
-/// Metrics for Prometheus, in the text format that is asked for.
+/// Metrics for Prometheus, in the requested text format.
 pub(super) async fn metrics(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
     let accept: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
     let format = Format::preferred(&accept.join(","));
@@ -36,12 +36,12 @@ pub(super) async fn metrics(State(desk): State<Arc<Desk>>, headers: HeaderMap) -
     }
 }
 
-/// Whether the process lives: always, if it answers.
+/// Liveness: succeeds whenever the process can answer.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether clients may be sent here, and why not.
+/// Readiness: whether the node is ready for clients, or why not.
 pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
     let observed = match desk.observed() {
         Ok(observed) => observed,
@@ -72,7 +72,7 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
     json_page(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &detail)
 }
 
-/// What the `stats` command says, as one JSON object with the same keys.
+/// The output of the `stats` command as one JSON object with the same keys.
 pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Response {
     let observed = match desk.observed() {
         Ok(observed) => observed,
@@ -90,14 +90,14 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Response {
     json_page(StatusCode::OK, &page.into())
 }
 
-/// What is said of a store that hangs.
+/// The answer if the store hangs.
 const NO_ANSWER: &str = "the store does not answer";
 
 fn unavailable(why: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
 }
 
-/// Numbers as numbers, so that tools can reckon with them.
+/// Numbers as JSON numbers, so that tools can calculate with them.
 fn number_or_text(value: &str) -> serde_json::Value {
     match value.parse::<u64>() {
         Ok(number) => number.into(),

@@ -1,4 +1,4 @@
-//! What the process takes of the machine, under the names that Prometheus' own client libraries use.
+//! The process's use of resources, under the names that Prometheus' client libraries use.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use prometheus_client::metrics::MetricType;
 
 use crate::usage::{self, ProcessorTime};
 
-/// Writes all of it; what the operating system does not tell is left out.
+/// Writes all of them; omits those that the operating system does not report.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let times = ProcessorTime::now();
     let seconds = (times.user + times.system).as_secs_f64();

@@ -5,27 +5,27 @@ use moneta_store::{FlashStats, Latency, TierStats};
 use super::collector::Snapshot;
 use super::metrics::{Labels, Metric, by, counter, gauge, one};
 
-/// A metric that is no whole number.
+/// A metric with a fractional value.
 pub(super) struct Real {
-    /// Name.
+    /// Its name.
     pub(super) name: &'static str,
     /// What it says.
     pub(super) help: &'static str,
-    /// Its value, where there is one.
+    /// Its value, if there is one.
     pub(super) read: fn(&Snapshot) -> Option<f64>,
 }
 
-/// The samples `read` makes of the lower tier's numbers; none without such a tier.
+/// The samples `read` makes of the lower tier's statistics; none without such a tier.
 fn flash(now: &Snapshot, read: impl Fn(&FlashStats) -> Vec<(Labels, u64)>) -> Vec<(Labels, u64)> {
     now.store.flash.as_ref().map_or_else(Vec::new, read)
 }
 
-/// The samples `read` makes of what lies between the tiers.
+/// The samples `read` makes of the statistics of moves between the tiers.
 fn between(now: &Snapshot, read: impl Fn(&TierStats) -> Vec<(Labels, u64)>) -> Vec<(Labels, u64)> {
     now.store.tiers.as_ref().map_or_else(Vec::new, read)
 }
 
-/// Whole numbers.
+/// Metrics with whole values.
 pub(super) const TABLE: &[Metric] = &[
     counter("moneta_tier_reads", "Reads of items, by the tier that answered.", |now| {
         between(now, |tiers| {
@@ -177,12 +177,12 @@ pub(super) const TABLE: &[Metric] = &[
     }),
 ];
 
-/// A ratio; none of nothing.
+/// A ratio; none if `whole` is 0.
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The others.
+/// Metrics with fractional values.
 pub(super) const REALS: &[Real] = &[
     Real {
         name: "moneta_flash_reads_per_lookup",
@@ -214,7 +214,7 @@ pub(super) const HISTOGRAM_NAME: &str = "moneta_flash_read_duration_seconds";
 /// What the histogram says.
 pub(super) const HISTOGRAM_HELP: &str = "Time from asking a device for a read to having it.";
 
-/// Bounds in seconds with the reads between each and the one before.
+/// Pairs of an upper bound in seconds and the reads between it and the bound before.
 pub(super) fn histogram(latency: &Latency) -> Vec<(f64, u64)> {
     let bound = |bits: usize| if bits + 1 == Latency::BUCKETS { f64::INFINITY } else { (1u64 << bits) as f64 / 1e6 };
     latency.buckets.iter().enumerate().map(|(bits, &count)| (bound(bits), count)).collect()

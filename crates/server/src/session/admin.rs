@@ -1,4 +1,4 @@
-//! The commands of operators: `verbosity`, `cache_memlimit`, `watch`, `lru_crawler`, `slabs`, `lru`, `shutdown`, `stats`.
+//! Operator commands: `verbosity`, `cache_memlimit`, `watch`, `lru_crawler`, `slabs`, `lru`, `shutdown`, `stats`.
 
 use moneta_protocol::command::{Command, Style};
 use moneta_protocol::encode;
@@ -13,11 +13,11 @@ use crate::node::Commands;
 use crate::stats;
 use crate::watch;
 
-/// Highest verbosity; higher ones are taken as this.
+/// Highest verbosity; higher values mean the same.
 const VERBOSITY_MAX: u32 = 2;
 /// Least memory a node can be set to, in MiB.
 const MEMORY_MIN: u64 = 8;
-/// From here on a limit was meant in bytes, in MiB.
+/// A limit of this many MiB or more was meant in bytes.
 const MEMORY_ABSURD: u64 = 1_000_000_000;
 
 pub(super) const ERROR: &str = "ERROR";
@@ -26,7 +26,7 @@ const BUSY: &str = "BUSY currently processing crawler request";
 const CLASSES_MAX: u32 = 64;
 const CRAWLER_DISABLED: &str = "CLIENT_ERROR lru crawler disabled";
 
-/// Answers a command that the settings forbid.
+/// Answers a command that is not allowed.
 pub(super) fn not_allowed(style: &Style<'_>, what: &str, out: &mut Vec<u8>) {
     match style {
         Style::Binary(style) => encode::binary_error(*style, Status::AuthError, out),
@@ -80,7 +80,7 @@ impl Session {
         if self.stage == Stage::Watching { Flow::Deaf } else { Flow::Next }
     }
 
-    /// The command's name and style, if its listener does not obey it.
+    /// The command's name and style, if its listener does not accept it.
     fn forbidden<'a>(&self, command: &Command<'a>) -> Option<(&'static str, Style<'a>)> {
         let text = Style::Text(Default::default());
         let (command, what, style) = match *command {
@@ -125,7 +125,7 @@ impl Session {
             }
             (Some(b"crawl" | b"metadump" | b"mgdump"), Some(_), None) if !node.is_crawler_enabled() => CRAWLER_DISABLED,
             (Some(b"crawl"), Some(classes), None) => {
-                // Engines take back the room of the expired all the time: there is nothing to start.
+                // Engines reclaim expired items all the time: there is nothing to start.
                 if names_everything(classes) { "OK" } else { "BADCLASS invalid class id" }
             }
             (Some(b"sleep"), Some(microseconds), None) => tuning::crawler_sleep(microseconds),
@@ -155,7 +155,7 @@ impl Session {
         match class {
             1 => {
                 let limit = if limit == 0 { u64::MAX } else { u64::from(limit) };
-                // In words that clients take for an error: they expect no BUSY here.
+                // An error that clients understand: they do not expect BUSY here.
                 let Some(turnstile) = worker.node.begin_dump() else {
                     return Some("SERVER_ERROR keys are being listed to another client");
                 };
@@ -182,7 +182,7 @@ impl Session {
     }
 }
 
-/// Whether a list of classes holds all items: there is one class, number 1.
+/// Whether a list of classes includes all items: there is one class, number 1.
 fn names_everything(classes: &[u8]) -> bool {
     matches!(classes, b"all" | b"hash") || classes.split(|&byte| byte == b',').all(|class| class == b"1")
 }

@@ -1,4 +1,4 @@
-//! `set`, `delete`, `incr` and everything else that changes an item.
+//! `set`, `delete`, `incr` and all other commands that change an item.
 
 use moneta_protocol::command::Style;
 use moneta_protocol::encode;
@@ -16,7 +16,7 @@ use crate::node::{Commands, Peer};
 use crate::prefixes::Use;
 use crate::watch;
 
-/// What was asked of one key.
+/// A request on one key.
 pub(super) struct Asked<'a, R> {
     /// The key, as sent.
     pub(super) key: &'a [u8],
@@ -54,7 +54,7 @@ fn count_write(counters: &Counters, request: &Write, written: Written) {
     }
 }
 
-/// Answers a write; `size` is that of the value now.
+/// Answers a write; `size` is the size of the value after it.
 #[inline]
 pub(super) fn answer_write(
     worker: &Worker,
@@ -80,7 +80,7 @@ pub(super) fn answer_write(
         Written::NotStored => Reply::NotStored,
         Written::Exists => Reply::Exists,
         Written::NotFound => Reply::NotFound,
-        // What would grow an item over the limit is not stored, as memcached says it.
+        // Memcached answers NOT_STORED if an item would grow over the limit.
         Written::TooLarge if matches!(asked.request.mode, WriteMode::Append | WriteMode::Prepend) => Reply::NotStored,
         Written::TooLarge => Reply::TooLarge,
         Written::OutOfMemory => Reply::OutOfMemory,
@@ -101,7 +101,7 @@ pub(super) fn answer_delete(
     }
     let reply = match outcome {
         Ok(Deleted::Deleted) => {
-            // What is only marked as stale is not counted as deleted.
+            // An item that is only marked as stale does not count as deleted.
             if !asked.request.invalidate {
                 counters.delete_hits.bump();
                 if worker.node.watchers.wants(watch::DELETIONS) {
@@ -237,7 +237,7 @@ impl Session {
         }
     }
 
-    /// Drops what a key held before a write that was too large.
+    /// Deletes the old item of a key after a write that was too large.
     #[cold]
     pub(super) fn forget(&mut self, worker: &Worker, forget: Forget<'_>) {
         let mut buffer = Self::key_buffer();
@@ -258,8 +258,8 @@ impl Session {
     }
 }
 
-/// The size of the value after a write. What append and prepend made of it is looked up, and only if meta `s` asks; where that
-/// look would have to wait, it is the size of what was sent.
+/// The size of the value after a write. For append and prepend it is read back, only if the meta flag `s` asks for it; if that read
+/// would have to wait, it is the size that was sent.
 #[inline]
 pub(super) fn grown_size(
     worker: &Worker,

@@ -1,4 +1,5 @@
-//! Which requests come too early: those that would overtake something parked which they may see, or which may see them.
+//! Detects requests that must not start yet, because they would overtake a parked request whose effect they could see, or which
+//! could see theirs.
 
 use moneta_protocol::command::{Command, Keys, Style};
 use moneta_protocol::decoder::Shortcut;
@@ -7,7 +8,7 @@ use super::execute::stored_key;
 use super::{Session, read};
 
 impl Session {
-    /// Whether something parked has to be done first.
+    /// Whether a parked request has to finish first.
     #[cold]
     pub(super) fn is_early_shortcut(&self, shortcut: &Shortcut<'_>) -> bool {
         match shortcut {
@@ -16,8 +17,7 @@ impl Session {
         }
     }
 
-    /// The same of any command. A line of several keys is looked at key by key while it is executed, as it may be left in its
-    /// middle.
+    /// The same for any command. A line of several keys is checked key by key during execution, since it may be paused in the middle.
     #[cold]
     pub(super) fn is_early(&self, command: &Command<'_>) -> bool {
         match command {

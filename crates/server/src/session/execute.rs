@@ -1,4 +1,4 @@
-//! From a command to what does it.
+//! Dispatches commands.
 
 use moneta_protocol::base64::{KeyBuffer, decode_key};
 use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_TIMES};
@@ -11,7 +11,7 @@ use crate::VERSION;
 use crate::latency::{Kind, Stopwatch};
 use moneta_protocol::Reply;
 
-/// Under which name a command's time is kept.
+/// The latency histogram of a command.
 #[inline]
 pub(super) fn kind_of(command: &Command<'_>) -> Kind {
     match command {
@@ -24,7 +24,7 @@ pub(super) fn kind_of(command: &Command<'_>) -> Kind {
     }
 }
 
-/// The key as the store knows it. Only a meta key can have come as base64; the decoder has checked that it decodes.
+/// The key in the store's form. Only meta keys may be in base64; the decoder has checked that they decode.
 #[inline]
 pub(super) fn stored_key<'a>(key: &'a [u8], style: &Style<'_>, buffer: &'a mut KeyBuffer) -> &'a [u8] {
     match style {
@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// The commands that nobody sends by the million.
+    /// The rare commands.
     #[inline(never)]
     fn execute_other(&mut self, worker: &Worker, command: &Command<'_>, output: &mut Vec<u8>) -> Flow {
         match *command {

@@ -1,8 +1,7 @@
-//! What most sessions have no need of most of the time: a queue of parked requests, a dump, a watcher.
+//! The parts of a session that are rarely in use: the queue of parked requests, a dump, a watcher.
 //!
-//! It is there from when it is needed until nothing is left in it, so that an idle connection owns none. With items on SSD
-//! that is once for every request, so a thread keeps some that its sessions gave up, each with the memory of its queue, for
-//! the sessions that need one next.
+//! They are allocated on demand and freed when empty, so an idle connection owns none. With items on SSD that happens for every
+//! request, so a thread keeps a few freed ones, each with the memory of its queue, for its sessions.
 
 use std::cell::RefCell;
 
@@ -10,7 +9,7 @@ use super::parked::Parked;
 use crate::dump::Dump;
 use crate::watch::Watcher;
 
-/// Most that a thread keeps: each is 1 or 2 KiB, and few workers have more connections that wait at once.
+/// Most that a thread keeps: each takes 1 or 2 KiB, and few workers have more waiting connections at once.
 const KEPT: usize = 256;
 
 thread_local! {
@@ -18,7 +17,7 @@ thread_local! {
     static FREE: RefCell<Vec<Box<SessionExtras>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// All of it.
+/// The rarely used parts of a session.
 #[derive(Default)]
 pub(super) struct SessionExtras {
     pub(super) parked: Parked,
@@ -27,17 +26,17 @@ pub(super) struct SessionExtras {
 }
 
 impl SessionExtras {
-    /// An empty one.
+    /// Empty extras, recycled if possible.
     pub(super) fn empty() -> Box<Self> {
         FREE.with(|free| free.borrow_mut().pop()).unwrap_or_default()
     }
 
-    /// Whether nothing is in it.
+    /// Whether nothing is in use.
     pub(super) fn is_empty(&self) -> bool {
         self.parked.is_empty() && self.dump.is_none() && self.watcher.is_none()
     }
 
-    /// Keeps one that is empty for another session.
+    /// Keeps empty extras for another session.
     pub(super) fn keep(self: Box<Self>) {
         debug_assert!(self.is_empty(), "what is kept has nothing of its session's");
         FREE.with(|free| {

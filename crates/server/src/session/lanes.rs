@@ -1,7 +1,7 @@
-//! How the store wakes one of the requests that a session has parked, and not the others: what was not woken is not polled.
+//! Wakers for single parked requests of a session: only woken requests are polled.
 //!
-//! A waker is an allocation, so those of requests that are answered are kept for the next ones, with the queue that they are in.
-//! A wake that comes late, for a request that is gone, costs another one a poll.
+//! A waker is an allocation, so those of answered requests are kept with their queue for the next requests. A late wake, for a
+//! request that is gone, costs another request a poll.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 /// Most wakers that a queue keeps.
 const SPARE: usize = 8;
 
-/// What wakes a request.
+/// The wake flag of a request.
 struct Flag {
     woken: AtomicBool,
     session: Arc<Mutex<Waker>>,
@@ -37,14 +37,14 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Whether the request has to be polled: it was woken since it was asked for the last time, or is new.
+    /// Whether the request has to be polled: it was woken since the last call, or is new.
     #[inline]
     pub(super) fn take_wake(&self) -> bool {
-        // The plain look is for those that wait behind: most of them were not woken.
+        // A plain load first: most requests further back in the queue were not woken.
         self.flag.woken.load(Ordering::Relaxed) && self.flag.woken.swap(false, Ordering::AcqRel)
     }
 
-    /// What to poll the request with.
+    /// The waker to poll the request with.
     #[inline]
     pub(super) fn context(&self) -> Context<'_> {
         Context::from_waker(&self.waker)
@@ -53,9 +53,9 @@ impl Lane {
 
 /// The wakers of a queue of requests.
 pub(super) struct Lanes {
-    /// Brings the worker back to the session. Held for a comparison, or for a wake, which is a push to a list.
+    /// Wakes the worker for the session. Locked for a comparison, or for a wake, which is a push to a list.
     session: Arc<Mutex<Waker>>,
-    /// Those that no request has.
+    /// Unused wakers.
     spare: Vec<Lane>,
 }
 
@@ -66,7 +66,7 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// From now on `session` is woken when one of the requests is. To be called before requests are polled.
+    /// Sets the waker that is called when one of the requests is woken. Call it before polling requests.
     #[inline]
     pub(super) fn belong_to(&self, session: &Waker) {
         let mut told = self.session.lock();
@@ -75,7 +75,7 @@ impl Lanes {
         }
     }
 
-    /// A lane for a request that was not polled yet.
+    /// A lane for a new request.
     pub(super) fn take(&mut self) -> Lane {
         if let Some(lane) = self.spare.pop() {
             lane.flag.woken.store(true, Ordering::Release);

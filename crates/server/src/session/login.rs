@@ -7,23 +7,23 @@ use moneta_protocol::status::Status;
 use super::{After, Received, Session, Stage, Worker};
 use crate::auth::{AuthMode, LoginId};
 
-/// Most bytes of a line, and of user and password together: a client that has not logged in gets no more room.
+/// Most bytes of a line, and of user and password together: a client that has not logged in gets no more memory.
 const LOGIN_MAX: usize = 2048;
 
-/// Seconds between the failure that is one too many and the close: they slow down who guesses, and cost a connection's place.
+/// Seconds between the last allowed failure and the close: a delay against guessing, at the cost of an occupied connection.
 const BARRED_SECONDS: u32 = 2;
 
-/// What is known of the log-in of a connection that needs one.
+/// The log-in state of a connection that needs one.
 #[derive(Debug)]
 pub(super) struct Login {
-    /// Unix second since when the client has to log in, or since when it is barred.
+    /// Unix second since which the client has to log in, or is barred.
     since: u32,
     failures: u32,
-    /// Under which it is logged in.
+    /// The log-in, if there is one.
     id: Option<LoginId>,
 }
 
-/// Why a connection has to go over its log-in.
+/// Why a connection is closed because of its log-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue {
     /// It failed too often.
@@ -34,13 +34,13 @@ pub enum Overdue {
     Removed,
 }
 
-/// Why a text log-in did not come about, in memcached's words.
+/// The error of a failed text log-in, in memcached's words.
 const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 const BAD_TERMINATION: &str = "CLIENT_ERROR bad command line termination";
 const BAD_FORMAT: &str = "CLIENT_ERROR bad authentication token format";
 const FAILURE: &str = "CLIENT_ERROR authentication failure";
 
-/// What the front of the input of a client that has to log in holds.
+/// The start of the input of a client that has to log in.
 enum Attempt<'a> {
     Partial { needed: usize },
     TooLong,
@@ -88,7 +88,7 @@ fn attempt(input: &[u8]) -> Attempt<'_> {
 }
 
 impl Session {
-    /// Takes attempts to log in until one succeeds; what follows it is left for the next call.
+    /// Takes log-in attempts until one succeeds; leaves the input behind it for the next call.
     pub(super) fn log_in_by_text(
         &mut self,
         worker: &Worker,
@@ -130,7 +130,7 @@ impl Session {
         }
     }
 
-    /// One of the SASL opcodes.
+    /// Executes a SASL opcode.
     pub(super) fn sasl(
         &mut self,
         worker: &Worker,
@@ -167,8 +167,8 @@ impl Session {
         }
     }
 
-    /// Counts and logs an attempt that failed, and bars the client with the last that it may fail. Neither user nor password is
-    /// logged: people type one for the other.
+    /// Counts and logs a failed attempt, and bars the client after the last allowed one. Logs neither user nor password, since people
+    /// confuse the two fields.
     #[cold]
     fn login_failed(&mut self, worker: &Worker) {
         worker.counters.auth_errors.bump();
@@ -183,7 +183,7 @@ impl Session {
         tracing::warn!(connection = self.peer.id, address, "log-in failed");
     }
 
-    /// Whoever tries to log in again is logged out until that succeeds.
+    /// Logs the client out: a new attempt revokes the old log-in until it succeeds.
     fn require_login(&mut self, worker: &Worker, started: bool) {
         if self.stage == Stage::Open {
             let now = worker.node.clock.now();
@@ -194,19 +194,19 @@ impl Session {
         self.decoder.require_login(true);
     }
 
-    /// What is known of its log-in; the client has to log in from now on if nothing is.
+    /// The log-in state; creates one if there is none, so that the client has to log in from now on.
     pub(super) fn login(&mut self, worker: &Worker) -> &mut Login {
         let since = worker.node.clock.now();
         self.login.get_or_insert_with(|| Box::new(Login { since, failures: 0, id: None }))
     }
 
-    /// Whether nothing is read of this client any more: it is closed soon.
+    /// Whether the client is barred: nothing is read from it, and it is closed soon.
     pub fn is_barred(&self) -> bool {
         self.stage == Stage::Barred
     }
 
-    /// Whether the connection has to be closed now over its log-in. To be asked every second or so where clients have to log
-    /// in; `reloaded` says that users were replaced since the last time.
+    /// Whether the connection has to be closed now because of its log-in. Called about every second if clients have to log in;
+    /// `reloaded`: users were replaced since the last call.
     pub fn overdue(&self, worker: &Worker, reloaded: bool) -> Option<Overdue> {
         let login = self.login.as_ref()?;
         let waited = worker.node.clock.now().saturating_sub(login.since);

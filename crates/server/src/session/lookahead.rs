@@ -1,15 +1,15 @@
-//! Telling the store of the reads that lie further down in the input.
+//! Announces reads further down in the input to the store.
 //!
-//! A client that pipelines hands over many requests at once. Executed one by one, each waits for its own cache misses; told
-//! of a group of keys beforehand, the store fetches their lines side by side. What is found here is only a hint: the
-//! decoder looks at every byte again.
+//! A pipelining client sends many requests at once. Executed one by one, each waits for its cache misses; if the store knows a
+//! group of keys in advance, it prefetches their cache lines in parallel. The result is only a hint: the decoder checks every
+//! byte again.
 
 use memchr::memchr;
 use moneta_store::request::KEY_MAX;
 use moneta_store::{Key, Store};
 
-/// Requests looked at beforehand: enough misses side by side to fill a core's line buffers, few enough that the lines are
-/// still there when their turn comes.
+/// Requests to look ahead: enough parallel misses to fill a core's line fill buffers, few enough that the lines are still cached
+/// when their turn comes.
 const GROUP: usize = 16;
 
 /// First byte of a binary request.
@@ -19,7 +19,7 @@ const BINARY_HEADER: usize = 24;
 /// GET, GETQ, GETK and GETKQ.
 const BINARY_READS: [u8; 4] = [0x00, 0x09, 0x0c, 0x0d];
 
-/// Prefetches for the reads that `input` begins with, if there are two or more; tells how many bytes they take.
+/// Prefetches for the reads at the start of `input`, if there are two or more; returns how many bytes they take.
 pub(super) fn announce(store: &dyn Store, input: &[u8]) -> usize {
     let seed = store.seed();
     let mut keys = [Key { bytes: &[], hash: 0 }; GROUP];
@@ -38,7 +38,7 @@ pub(super) fn announce(store: &dyn Store, input: &[u8]) -> usize {
     seen
 }
 
-/// The key of the read of one item that `input` begins with, and the length of the request.
+/// The key of a single-item read at the start of `input`, and the length of the request.
 fn read_at(input: &[u8]) -> Option<(&[u8], usize)> {
     if input.first() == Some(&BINARY_MAGIC) { binary_read(input) } else { text_read(input) }
 }

@@ -1,8 +1,8 @@
-//! A session: bytes of one connection in, bytes out. It does no I/O, starts no threads and makes no system calls.
+//! A session: turns the input bytes of a connection into output bytes. It does no I/O, starts no threads and makes no system calls.
 //!
-//! Replies are written straight into the connection's output buffer. Only when the store has to wait for something is a
-//! request parked: it keeps its place in a queue, replies to later requests line up behind it, and later requests start
-//! meanwhile, but for those that would overtake it on its own key. Nothing of that exists, and no memory is taken for it, while every request is answered at once.
+//! Replies are written directly into the connection's output buffer. A request is parked only if the store has to wait: it keeps
+//! its place in a queue, and replies to later requests queue behind it. Later requests start meanwhile, except those that would
+//! overtake it on the same key. The queue takes no memory while every request is answered at once.
 
 mod admin;
 mod change;
@@ -42,32 +42,32 @@ use ticket::Ticket;
 /// Most requests of one connection that wait for the store at once; further ones are not started.
 pub const MAX_PARKED: usize = 256;
 
-/// What a session needs of the worker it runs on: one per worker thread.
+/// What a session needs from its worker thread: one for each thread and policy.
 pub struct Worker {
     /// The store that all workers share.
     pub store: Arc<dyn Store>,
-    /// What its operations carry: a policy, and this worker's reactors.
+    /// The context of its operations: a policy, and this worker's reactors.
     pub cx: Cx,
-    /// What all workers share.
+    /// State shared by all workers.
     pub node: Arc<Node>,
     /// This worker's counters.
     pub counters: Arc<Counters>,
 }
 
 impl Worker {
-    /// What the store counts.
+    /// The store's report.
     pub(crate) fn report(&self) -> Report {
         component::report(&self.store, &self.cx)
     }
 }
 
-/// How far [`Session::receive`] came.
+/// The progress of [`Session::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes of the input that are done with.
+    /// Input bytes that have been consumed.
     pub consumed: usize,
-    /// Bytes that must follow `consumed` in the buffer, those already there included, before another call can make
-    /// progress; 0 when more output room or a finished request is what it takes.
+    /// Bytes that must follow `consumed` in the buffer, including those already there, before another call can make progress; 0 if
+    /// progress depends on output room or a parked request instead.
     pub needed: usize,
     /// What becomes of the connection.
     pub after: After,
@@ -76,16 +76,16 @@ pub struct Received {
 /// What [`Session::poll`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
-    /// Input that was left lying can be received again: nothing of this session's stands in its way.
+    /// Input left behind can be passed to [`Session::receive`] again: no parked request blocks it.
     pub receive_again: bool,
 }
 
 /// What becomes of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// It goes on.
+    /// It continues.
     Continue,
-    /// Write what is in the output and what parked requests still answer, then close.
+    /// Write the output and the replies of parked requests, then close.
     CloseWhenFlushed,
     /// Close at once.
     CloseNow,
@@ -100,43 +100,43 @@ pub enum CloseReason {
     Error,
     /// Idle for too long.
     IdleTimeout,
-    /// The node stops.
+    /// The node is stopping.
     Shutdown,
-    /// Memory for clients is scarce, and it held much or for long.
+    /// Client memory was scarce, and the connection held much of it or held it for long.
     Memory,
 }
 
-/// What a session waits for before it takes commands.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Nothing was received yet.
     New,
     /// The client has to log in with a text `set`.
     TextLogin,
-    /// The client has to log in with SASL; `started` once a first step was taken.
+    /// The client has to log in with SASL; `started` after the first step.
     SaslLogin { started: bool },
-    /// Commands.
+    /// Commands are executed.
     Open,
-    /// Nothing any more: lines of a `watch` go out, what comes in is thrown away.
+    /// Lines of a `watch` are sent; input is discarded.
     Watching,
-    /// No more of them: the connection is about to close.
+    /// The connection is about to close; input is ignored.
     Closing,
-    /// Too many failed log-ins: nothing is read any more until the connection is closed, a while later.
+    /// Too many failed log-ins: nothing is read until the connection is closed after a delay.
     Barred,
 }
 
-/// How a command leaves the session.
+/// What follows a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
-    /// On to the next one.
+    /// Execute the next one.
     Next,
     /// A long `get` paused; this many bytes at the end of what the command consumed were not executed.
     Paused { rest: usize },
-    /// The same, and the rest waits for something parked.
+    /// The same, and the rest waits for a parked request.
     Held { rest: usize },
-    /// Nothing that the client sends is listened to any more.
+    /// Discard further input.
     Deaf,
-    /// Nothing is read any more until the connection is closed.
+    /// Read nothing until the connection is closed.
     Barred,
     /// Close.
     Close(After),
@@ -148,17 +148,17 @@ pub struct Session {
     extras: Option<Box<SessionExtras>>,
     peer: Peer,
     stage: Stage,
-    /// There where clients have to log in.
+    /// Present if clients have to log in.
     login: Option<Box<Login>>,
 }
 
 impl Session {
-    /// A session for a connection just accepted.
+    /// A session for a new connection.
     pub fn new(peer: Peer) -> Self {
         Self { decoder: Decoder::new(Protocol::Any, 0), extras: None, peer, stage: Stage::New, login: None }
     }
 
-    /// Tells watchers that the connection is there. Call once, before the first [`Session::receive`].
+    /// Reports the connection to watchers. Call once, before the first [`Session::receive`].
     pub fn opened(&mut self, worker: &Worker) {
         if worker.node.authenticator.mode() != AuthMode::Off {
             self.login(worker);
@@ -168,8 +168,8 @@ impl Session {
         }
     }
 
-    /// The client is gone: nothing more is begun or answered. True while changes that it asked for are under way, which are to
-    /// end in their order, under the locks they have: then drive [`Session::poll`] until [`Session::is_changing`] is false.
+    /// The client is gone: nothing more is started or answered. True if changes are in progress, which have to finish in order, under
+    /// the locks they hold: then call [`Session::poll`] until [`Session::is_changing`] is false.
     pub fn give_up(&mut self) -> bool {
         self.stage = Stage::Closing;
         if let Some(extras) = &mut self.extras {
@@ -179,12 +179,12 @@ impl Session {
         self.is_changing()
     }
 
-    /// After [`Session::give_up`]: whether changes are still under way.
+    /// After [`Session::give_up`]: whether changes are still in progress.
     pub fn is_changing(&self) -> bool {
         self.extras.as_ref().is_some_and(|extras| !extras.parked.is_empty())
     }
 
-    /// Ends the session: tells watchers and lets go of what it holds in the node. Call once, last.
+    /// Ends the session: reports to watchers and releases its resources in the node. Call once, last.
     pub fn closed(&mut self, worker: &Worker, reason: CloseReason) {
         self.stage = Stage::Closing;
         if let Some(extras) = self.extras.take()
@@ -197,10 +197,10 @@ impl Session {
         }
     }
 
-    /// Executes what `input` holds and appends the replies to `output`. Stops early when `output` has grown past
-    /// `high_water` bytes, when [`MAX_PARKED`] requests wait, or one that the next must not overtake; call again with the rest when output has drained, or when
-    /// [`Session::poll`] says so. Stops too after `requests_per_event` requests, however many keys each reads; call again
-    /// when others have had their turn.
+    /// Executes the requests in `input` and appends the replies to `output`. Stops early when `output` has grown past `high_water`
+    /// bytes, when [`MAX_PARKED`] requests wait, or when the next request must not overtake a parked one; call again with the rest when
+    /// output has drained, or when [`Session::poll`] says so. Also stops after `requests_per_event` requests, however many keys each
+    /// reads; call again when other connections have had their turn.
     pub fn receive(&mut self, worker: &Worker, input: &[u8], output: &mut Vec<u8>, high_water: usize) -> Received {
         if self.stage != Stage::Open
             && let Some(received) = self.before_commands(worker, input, output, high_water)
@@ -208,7 +208,7 @@ impl Session {
             return received;
         }
         let mut consumed = 0;
-        // The first request may be all there is; what lies behind it was sent without waiting for its answer.
+        // The first request is often the only one; requests behind it are pipelined.
         let mut looked_ahead = 1;
         let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
         let mut requests_left = worker.node.settings.requests_per_event;
@@ -281,8 +281,8 @@ impl Session {
         self.peer.policy
     }
 
-    /// Polls parked requests, dumps and watchers; appends what became ready, in order, to `output`. Without room, which is a
-    /// `high_water` of 0, parked requests go on all the same, since others may wait for them in the store.
+    /// Polls parked requests, dumps and watchers; appends ready replies, in order, to `output`. Parked requests are polled even
+    /// without output room (`high_water` 0), since others may wait for them in the store.
     pub fn poll(&mut self, worker: &Worker, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Polled {
         let mut dump_can_go_on = false;
         if let Some(extras) = &mut self.extras {
@@ -302,7 +302,7 @@ impl Session {
                     watcher.poll(cx, output, high_water);
                 }
             }
-            // Whoever drives the session waits for this waker: it must come back for what only lacked room.
+            // The caller waits for this waker: wake it, so that it comes back for output that only lacked room.
             if dump_can_go_on || extras.parked.is_ready() {
                 cx.waker().wake_by_ref();
             }
@@ -313,7 +313,7 @@ impl Session {
         Polled { receive_again: !self.is_held_up(worker, high_water) }
     }
 
-    /// Whether [`Session::poll`] has anything to do: something is parked, dumped or watched.
+    /// Whether [`Session::poll`] has anything to do: a parked request, a dump or a watcher.
     pub fn is_waiting(&self) -> bool {
         self.extras.is_some()
     }
@@ -323,12 +323,12 @@ impl Session {
         self.extras.as_ref().is_none_or(|extras| extras.watcher.is_none())
     }
 
-    /// Whether a dump is under way.
+    /// Whether a dump is in progress.
     pub(crate) fn is_dumping(&self) -> bool {
         self.extras.as_ref().is_some_and(|extras| extras.dump.is_some())
     }
 
-    /// Whether something parked or a dump has to go on before more is started.
+    /// Whether parked requests or a dump have to progress before more is started.
     #[inline]
     fn is_held_up(&self, worker: &Worker, high_water: usize) -> bool {
         self.extras.as_ref().is_some_and(|extras| {
@@ -336,7 +336,7 @@ impl Session {
         })
     }
 
-    /// Parks a request that writes so many bytes.
+    /// Parks a request that writes `written` bytes.
     fn park(&mut self, worker: &Worker, waiting: Waiting, ticket: Ticket, written: usize) {
         let read = match (bytes_to_read(), waiting.reads()) {
             (Some(usize::MAX), _) => worker.node.settings.item_max,
@@ -347,7 +347,7 @@ impl Session {
         self.extras().parked.park(waiting, ticket, read + written);
     }
 
-    /// Bytes that its parked requests hold, if it holds nothing else.
+    /// Bytes held by its parked requests, if it holds nothing else.
     #[inline]
     pub(crate) fn parks_only(&self) -> Option<usize> {
         match &self.extras {
@@ -357,7 +357,7 @@ impl Session {
         }
     }
 
-    /// What it holds, with so many bytes of incomplete requests and unsent replies.
+    /// The memory it holds, including `input` bytes of incomplete requests and `output` bytes of unsent replies.
     pub(crate) fn holding(&self, input: usize, output: usize) -> Holding {
         let mut holding = Holding::default();
         let logs_in = matches!(self.stage, Stage::New | Stage::TextLogin | Stage::SaslLogin { .. } | Stage::Barred);
@@ -376,7 +376,7 @@ impl Session {
         holding
     }
 
-    /// Whether something parked has to be done before a request on `key`, as the store knows it, may start.
+    /// Whether a parked request has to finish before a request on `key`, in the store's form, may start.
     fn must_not_overtake(&self, key: &[u8], changes: bool) -> bool {
         self.extras.as_ref().is_some_and(|extras| extras.parked.stands_before(key, changes))
     }
@@ -386,7 +386,7 @@ impl Session {
         Received { consumed, needed: 0, after }
     }
 
-    /// Sees to whatever stands before the first command; `None` when commands can be decoded.
+    /// Handles log-ins and other states before commands; `None` if commands can be decoded.
     #[cold]
     fn before_commands(
         &mut self,
@@ -415,7 +415,7 @@ impl Session {
         }
     }
 
-    /// Where replies go: behind whatever is parked.
+    /// The buffer for replies: behind all parked requests.
     #[inline]
     fn out<'a>(&'a mut self, output: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
         match &mut self.extras {
@@ -428,8 +428,8 @@ impl Session {
         self.extras.get_or_insert_with(SessionExtras::empty)
     }
 
-    /// Refuses the request at the front of `input`, which needs so many bytes, if it is large and memory for clients is scarce;
-    /// tells how many bytes are done with then.
+    /// Refuses the request at the front of `input`, which needs `needed` bytes, if it is large and client memory is scarce; returns
+    /// how many bytes are then consumed.
     #[cold]
     fn refuse_for_memory(
         &mut self,

@@ -1,4 +1,4 @@
-//! Requests that wait for the store, in the order they came, each with the bytes of those answered behind it.
+//! The queue of parked requests: those that wait for the store, in order, with the replies of later requests in between.
 //!
 //! ```text
 //!  front                                                          tail
@@ -7,13 +7,12 @@
 //!   └─────────┘   └───────────────┘   └─────────┘   └───────────────┘
 //! ```
 //!
-//! A slot goes from waiting to ready once, and leaves from the front only, when it is ready. So replies keep the order of
-//! their requests whatever order the store finishes them in. What is done while nothing waits before it never becomes bytes
-//! of a slot: its answer is written to the output at once.
+//! A slot changes from waiting to ready once, and leaves only from the front, when it is ready. So replies keep the order of their
+//! requests, in whichever order the store finishes them. The reply at the front is written directly to the output, not to a
+//! slot.
 //!
-//! What is asked of one key takes effect in order, too: a request does not start while one on its key waits, unless both
-//! only read, and nothing starts while a flush waits. A client that sends a set and a get of the same key behind it, without
-//! waiting in between, reads what it set.
+//! Requests on one key also take effect in order: a request does not start while another on its key waits, unless both only read,
+//! and nothing starts while a flush waits. A client that pipelines a set and a get of the same key reads the new value.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -30,15 +29,15 @@ use moneta_protocol::command::ReadVerb;
 use moneta_protocol::encode;
 use moneta_protocol::reply::Reply;
 
-/// Largest memory of bytes that left which is kept for others: what stands behind a lone `get` are the five of `END`.
+/// Largest reply buffer that is kept for reuse: behind a single `get` it holds only the five bytes of `END`.
 const SPARE_BYTES: usize = 256;
-/// Most slots in the memory of a queue that is kept.
+/// Most slots in a queue whose memory is kept.
 const SPARE_SLOTS: usize = 8;
 
-/// Bytes that a request which waits takes beside what it reads or writes: its slot, the futures of the layers, its key.
+/// Bytes that a waiting request takes besides its value: its slot, the futures of the layers, its key.
 const REQUEST_BYTES: usize = 1024;
 
-/// What a parked request waits for, and what its answer depends on.
+/// The future of a parked request, and what its reply depends on.
 pub(super) enum Waiting {
     Read {
         verb: ReadVerb,
@@ -57,7 +56,7 @@ pub(super) enum Waiting {
         request: Delete,
         future: Pending,
     },
-    /// A key that an over-large write leaves without a value; nobody is told.
+    /// The delete of a key after a write that was too large; it has no reply.
     Forget {
         future: Pending,
     },
@@ -71,12 +70,12 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
-    /// Whether it ends with an item.
+    /// Whether its outcome is an item.
     pub(super) fn reads(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::Debug { .. })
     }
 
-    /// Whether later requests on the key would see that this one is done.
+    /// Whether it has an effect that later requests on the key can see.
     fn changes(&self) -> bool {
         match self {
             Self::Read { request, .. } => read::changes(request),
@@ -99,9 +98,9 @@ enum Slot {
     Waiting {
         waiting: Waiting,
         ticket: Ticket,
-        /// Bytes it is taken to hold.
+        /// Bytes it is assumed to hold.
         bytes: usize,
-        /// What was asked is a whole `get`: `END` follows what is found.
+        /// It is a whole `get`: `END` follows the value.
         ends: bool,
         lane: Lane,
     },
@@ -112,11 +111,11 @@ enum Slot {
 pub(super) struct Parked {
     slots: VecDeque<Slot>,
     waiting: usize,
-    /// How many of those that wait change something.
+    /// How many waiting requests change something.
     changes: usize,
-    /// Bytes that those that wait hold, or will.
+    /// Bytes that waiting requests hold or will hold.
     reserved: usize,
-    /// Memory for the next bytes behind something that waits.
+    /// A spare buffer for replies behind a waiting request.
     spare: Vec<u8>,
     lanes: Lanes,
 }
@@ -127,18 +126,18 @@ impl Parked {
         self.slots.is_empty()
     }
 
-    /// Whether its memory is little enough to be kept while it is empty.
+    /// Whether its memory is small enough to keep while it is empty.
     pub(super) fn is_small(&self) -> bool {
         self.slots.capacity() <= SPARE_SLOTS
     }
 
-    /// Whether the front could leave if there were room.
+    /// Whether the front is ready and lacks only output room.
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.slots.front(), Some(Slot::Ready(_)))
     }
 
-    /// Whether nothing more may be started: too much waits, or too much is answered behind it, or both together hold more than
-    /// the connection's `share`. The request that goes over its share is the last one.
+    /// Whether no more requests may be started: too many wait, too many reply bytes are queued, or both together exceed the
+    /// connection's `share`. The request that exceeds the share is the last one started.
     pub(super) fn is_full(&self, high_water: usize, share: usize) -> bool {
         if self.waiting >= MAX_PARKED || self.reserved > share {
             return true;
@@ -147,15 +146,15 @@ impl Parked {
         ready >= high_water || self.reserved + ready > share
     }
 
-    /// Bytes that it holds, those of requests under way included.
+    /// Bytes it holds, including those of waiting requests.
     pub(super) fn held(&self) -> usize {
         let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.capacity() } else { 0 };
         self.reserved + self.slots.iter().map(bytes).sum::<usize>()
     }
 
-    /// Whether something waits that a request on `key` must not overtake; `changes` says whether that request changes it.
+    /// Whether a request on `key` must not overtake a waiting one; `changes`: whether the new request changes the item.
     pub(super) fn stands_before(&self, key: &[u8], changes: bool) -> bool {
-        // Most of what waits only reads, and so does most of what comes.
+        // Most waiting and most new requests only read.
         if self.changes == 0 && !(changes && self.waiting > 0) {
             return false;
         }
@@ -166,7 +165,7 @@ impl Parked {
         })
     }
 
-    /// Drops what nobody needs any more once the client is gone: answers, and requests that change nothing.
+    /// Drops replies and requests that change nothing, after the client has gone.
     pub(super) fn keep_changes(&mut self) {
         self.slots.retain(|slot| matches!(slot, Slot::Waiting { waiting, .. } if waiting.changes()));
         self.waiting = self.changes;
@@ -174,7 +173,7 @@ impl Parked {
         self.reserved = self.slots.iter().map(bytes).sum();
     }
 
-    /// Whether anything waits: a flush must overtake nothing.
+    /// Whether any request waits: a flush must not overtake one.
     pub(super) fn has_waiting(&self) -> bool {
         self.waiting > 0
     }
@@ -184,7 +183,7 @@ impl Parked {
         self.slots.iter().map(bytes).sum()
     }
 
-    /// Parks a request; `bytes` are those that it will read or write.
+    /// Parks a request that will read or write `bytes`.
     pub(super) fn park(&mut self, waiting: Waiting, ticket: Ticket, bytes: usize) {
         let bytes = bytes.saturating_add(REQUEST_BYTES);
         self.changes += usize::from(waiting.changes());
@@ -194,7 +193,7 @@ impl Parked {
         self.slots.push_back(Slot::Waiting { waiting, ticket, bytes, ends: false, lane });
     }
 
-    /// `END` follows what the last slot waits for. Only for a `get` that was just parked.
+    /// Appends `END` to the reply of the last slot. Only for a `get` that was just parked.
     pub(super) fn end_last(&mut self) {
         match self.slots.back_mut() {
             Some(Slot::Waiting { ends, .. }) => *ends = true,
@@ -202,7 +201,7 @@ impl Parked {
         }
     }
 
-    /// The buffer behind everything that waits.
+    /// The buffer behind all waiting requests.
     pub(super) fn tail(&mut self) -> &mut Vec<u8> {
         if !matches!(self.slots.back(), Some(Slot::Ready(_))) {
             let mut bytes = std::mem::take(&mut self.spare);
@@ -215,8 +214,8 @@ impl Parked {
         }
     }
 
-    /// Polls what waits and was woken, and moves what is ready at the front to `output` until that has grown past `high_water`.
-    /// What is done and next in order is answered right there; what is done behind something else becomes bytes in its place.
+    /// Polls woken requests, and moves ready replies at the front to `output` until that has grown past `high_water`. A finished
+    /// request at the front writes its reply to `output`; one behind a waiting request leaves its reply in its slot.
     pub(super) fn poll(
         &mut self,
         worker: &Worker,
@@ -226,7 +225,7 @@ impl Parked {
         high_water: usize,
     ) {
         self.lanes.belong_to(cx.waker());
-        // How many slots, from the front, have nothing more to say.
+        // Slots at the front that are done.
         let mut through = 0;
         for (index, slot) in self.slots.iter_mut().enumerate() {
             let is_next = through == index && output.len() < high_water;
@@ -273,7 +272,7 @@ fn poll_slot(
     cx: &mut Context<'_>,
     out: &mut Vec<u8>,
 ) -> Poll<()> {
-    // Most polls end at once: nothing is made ready for an answer before there is one.
+    // Most polls are still pending, so prepare nothing for a reply before there is an outcome.
     let key = ticket.key();
     match waiting {
         Waiting::Read { verb, request, future } => {

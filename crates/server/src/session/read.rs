@@ -1,4 +1,4 @@
-//! `get` and everything else that reads.
+//! `get` and all other commands that read.
 
 use std::time::{Duration, Instant};
 
@@ -17,15 +17,15 @@ use crate::node::Peer;
 use crate::prefixes::Use;
 use crate::watch;
 
-/// Keys of a multi-get that the store is told of at once, before the first of them is read.
+/// Keys of a multi-get that are announced to the store at once, before the first of them is read.
 const GROUP: usize = 16;
 
-/// Groups of a multi-get between two looks at the clock.
+/// Groups of a multi-get between two readings of the clock.
 const GROUPS: u32 = 8;
-/// How long a multi-get is executed before other connections have their turn.
+/// How long a multi-get runs before other connections have their turn.
 const SLICE: Duration = Duration::from_micros(100);
 
-/// The time that a multi-get has. Short ones do not look at the clock.
+/// The time slice of a multi-get. Short ones do not read the clock.
 #[derive(Default)]
 struct Slice {
     groups: u32,
@@ -33,7 +33,7 @@ struct Slice {
 }
 
 impl Slice {
-    /// To be asked before each group: whether others come first.
+    /// Called before each group: whether the slice is over.
     #[inline]
     fn is_over(&mut self) -> bool {
         self.groups += 1;
@@ -58,7 +58,7 @@ enum Read {
     Miss { expired: bool },
 }
 
-/// What was asked of one key.
+/// A read of one key.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     /// The key, as sent.
@@ -69,7 +69,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Text `touch` says only that it touched.
+    /// A text `touch` is answered without an item.
     #[inline]
     fn is_text_touch(&self) -> bool {
         self.verb == ReadVerb::Touch && matches!(self.style, Style::Text(_))
@@ -90,7 +90,7 @@ impl Asked<'_> {
         encode::reply(self.style, self.key, reply, now, out);
     }
 
-    /// A failure to look. Classic text has no error inside a list of values, so there it is a miss; a `touch` is none.
+    /// A failed read. Classic text has no error inside a list of values, so it is reported as a miss; for a `touch` as an error.
     #[cold]
     fn failed(&self, counters: &Counters, error: &StoreError, now: u32, out: &mut Vec<u8>) {
         counters.store_errors.bump();
@@ -101,7 +101,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Counts a hit or a miss as memcached does: whatever touches counts as a touch and not as a get.
+    /// Counts a hit or a miss as memcached does: a command that touches counts as a touch and not as a get.
     #[inline]
     fn count(&self, counters: &Counters, read: Read) {
         let (commands, hits, misses) = match self.request.touch {
@@ -133,7 +133,7 @@ impl Asked<'_> {
     }
 }
 
-/// Writes the answer to a read that hits, from where the item lies.
+/// Writes the reply of a hit directly from the item's memory.
 struct Answer<'a> {
     asked: &'a Asked<'a>,
     now: u32,
@@ -150,12 +150,12 @@ impl Visit for Answer<'_> {
     }
 }
 
-/// Whether others on the key would see that the read was made: it touches, or may create or win something.
+/// Whether the read has an effect on the key: it touches, may create an item, or may win the right to recache.
 pub(super) fn changes(request: &Retrieve) -> bool {
     request.touch.is_some() || request.vivify.is_some() || request.recache.is_some() || request.claim
 }
 
-/// Answers a read whose item no visitor has seen: one that had to wait, a miss, a failure.
+/// Answers a read whose item was not shown to a visitor: it had to wait, missed, or failed.
 pub(super) fn answer_read(
     worker: &Worker,
     peer: &Peer,
@@ -180,7 +180,7 @@ pub(super) fn answer_read(
             asked.tell(worker, peer, &watch::Fetched::Missed { expired });
             asked.miss(now, out);
         }
-        // A store that waited has no visitor left to show an item to.
+        // After a wait there is no visitor that could have been shown an item.
         Ok(Lookup::Visited) => asked.miss(now, out),
         Err(error) => asked.failed(&worker.counters, &error, now, out),
     }
@@ -202,7 +202,7 @@ pub(super) fn answer_debug_late(
     }
 }
 
-/// The reply to `me`: `size` is that of key and value, `cls` always 1, since there are no slab classes.
+/// The reply to `me`: `size` covers key and value, `cls` is always 1, since there are no slab classes.
 fn debug_line(key: &[u8], item: &ItemRef<'_>, now: u32, out: &mut Vec<u8>) {
     let meta = &item.meta;
     let exp = meta.expiry.remaining(now).map_or(-1, i64::from);
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Reads one key of however many. True if it has to wait.
+    /// Reads one key of a line. True if it has to wait.
     #[inline]
     fn look_up(&mut self, worker: &Worker, key: &Key<'_>, asked: Asked<'_>, output: &mut Vec<u8>) -> bool {
         let now = worker.node.clock.now();
@@ -254,7 +254,7 @@ impl Session {
         }
     }
 
-    /// Ends a read that was no hit in RAM.
+    /// Completes a read that was not a hit in RAM.
     #[inline(never)]
     fn end_look_up(&mut self, worker: &Worker, asked: Asked<'_>, step: Step, output: &mut Vec<u8>) -> bool {
         match step {
@@ -271,7 +271,7 @@ impl Session {
         }
     }
 
-    /// Reads the keys of a line, group by group, until they are done or there is no room for their answers.
+    /// Reads the keys of a line, group by group, until all are read or there is no room for replies.
     pub(super) fn read_many(
         &mut self,
         worker: &Worker,
@@ -333,7 +333,7 @@ impl Session {
     /// Leaves the rest of a line for the next call.
     fn pause(&mut self, rest: Keys<'_>, asked: Asked<'_>, with_cas: bool, more: bool, input: &[u8]) -> Flow {
         let (Keys::One(keys) | Keys::Line(keys)) = rest;
-        // The keys lie in the input: their distance from its end is what this command leaves over.
+        // The keys are a part of the input: their distance from its end is the length that this command leaves.
         let rest = input.as_ptr_range().end as usize - keys.as_ptr() as usize;
         self.decoder.resume_get(with_cas, asked.request.touch, more, rest);
         Flow::Paused { rest }

@@ -1,8 +1,8 @@
-//! `stats items` and `stats slabs`: what memcached tells by slab class, of which there is one here, number 1.
+//! `stats items` and `stats slabs`: memcached's statistics by slab class. There is one class, number 1.
 //!
-//! Tools reckon with these numbers (`memcached-tool display`, phpMemcachedAdmin), so they must fit together: chunks are of the size that
-//! an item takes on average, rounded up, and pages of memcached's size divide all memory that items may take. It is set aside
-//! from the start as far as clients can tell, so it does not grow with what is stored.
+//! Tools calculate with these numbers (`memcached-tool display`, phpMemcachedAdmin), so they must be consistent: the chunk size is
+//! the average size of an item, rounded up, and pages of memcached's size cover all memory for items. All pages are shown as
+//! allocated from the start, so their number does not grow with the items.
 
 use moneta_store::StoreStats;
 
@@ -21,7 +21,7 @@ struct Class {
 }
 
 impl Class {
-    /// `upper` is what the store says of its RAM, where `bytes` are; `items` is how many there are in all.
+    /// `upper` has the statistics of the RAM tier, including `bytes`; `items` is the total of all tiers.
     fn of(upper: &StoreStats, items: u64, memory: u64) -> Self {
         let room = match (upper.limit, &upper.flash) {
             (1.., _) => upper.limit,
@@ -42,7 +42,7 @@ impl Class {
     }
 }
 
-/// Whether there is anything to tell of class 1.
+/// Whether class 1 has ever had an item.
 fn is_used(store: &StoreStats) -> bool {
     store.items > 0 || store.total_items > 0
 }
@@ -54,7 +54,7 @@ pub(super) fn items(worker: &Worker, lister: &mut Lister<'_>) {
     if !is_used(&store) {
         return;
     }
-    // What leaves an SSD leaves with its region: nothing there is older than the oldest one.
+    // Items leave the SSD with their region, so none is older than the oldest region.
     let now = u64::from(worker.node.clock.now());
     let by_region = store.flash.map(|flash| match flash.oldest_second {
         0 => 0,

@@ -1,15 +1,15 @@
-//! What `stats` says of a store that keeps items on SSD.
+//! `stats` of a store with items on SSD.
 //!
-//! The names of memcached's extstore are used for what has a counterpart here: its pages are regions. What it has no
-//! name for is called `flash_` and `tier_`. What is not here either (`extstore_bytes_fragmented`, say) is left out, so that
-//! nobody reads a zero that is none.
+//! Statistics with a counterpart in memcached's extstore have its names; its pages are regions. Others begin with `flash_` and
+//! `tier_`. Extstore statistics without a counterpart here (such as `extstore_bytes_fragmented`) are omitted, since a zero would
+//! be misleading.
 
 use moneta_store::{Figure, FlashStats, StoreStats, TierStats};
 
 use super::Lister;
 
-/// The numbers of all tiers together, where memcached has one name for them: the lower tier has all items, and only what it
-/// gives up is gone.
+/// Statistics of all tiers combined, where memcached has one name for them: the lower tier has all items, and only its evictions
+/// lose items.
 pub(super) fn together(store: &StoreStats) -> StoreStats {
     let (items, evictions, evicted_unfetched) = match (&store.flash, &store.tiers) {
         (Some(flash), _) => (flash.items, flash.evictions, flash.evicted_unfetched),
@@ -19,7 +19,7 @@ pub(super) fn together(store: &StoreStats) -> StoreStats {
     StoreStats { items, evictions, evicted_unfetched, ..*store }
 }
 
-/// Appends everything on tiers; nothing of a store in RAM alone.
+/// Appends all statistics of tiers; none for a store in RAM alone.
 pub(super) fn list(store: &StoreStats, lister: &mut Lister<'_>) {
     if let Some(tiers) = &store.tiers {
         lister.put(&format!("{}_items", tiers.upper), store.items);
@@ -32,7 +32,7 @@ pub(super) fn list(store: &StoreStats, lister: &mut Lister<'_>) {
     }
 }
 
-/// Appends what the store counts under names of its own; several of one name are told apart by the values of their labels.
+/// Appends metrics that the store's engines name; those with the same name are distinguished by their label values.
 pub(super) fn list_figures(figures: &[Figure], lister: &mut Lister<'_>) {
     for figure in figures {
         let mut name = figure.name.to_owned();

@@ -68,7 +68,7 @@ impl Gate {
         self.0.lock().unwrap().health = health;
     }
 
-    /// Lets the store behind it count that under names of its own.
+    /// Adds this metric to those of the store behind it.
     pub fn set_figures(&self, figures: Vec<Figure>) {
         self.0.lock().unwrap().figures = figures;
     }

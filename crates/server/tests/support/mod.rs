@@ -1,4 +1,4 @@
-//! A server in the test's own process, on ports of its own, and a plain client for it.
+//! A server in the test's process, on free ports, and a plain client for it.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub mod admin;
@@ -119,8 +119,8 @@ pub fn stopped(server: &TestServer, output_limit: usize, reply: usize, sent: usi
             since = Instant::now();
             return false;
         }
-        // Counters are read one after the other; those that nobody has moved between two looks belong together. A server that
-        // is held up stands still too, but only one that has stopped holds as much as it may.
+        // Counters are read one after the other; they are consistent if none has changed between two readings. A delayed server
+        // stands still too, but only one that has stopped holds as much as it may.
         held = (seen.0 as usize * reply + sent).saturating_sub(seen.1 as usize);
         held >= output_limit && since.elapsed() >= Duration::from_millis(100)
     });
