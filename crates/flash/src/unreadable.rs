@@ -15,7 +15,7 @@ use crate::salvage;
 use crate::scan::identify;
 use crate::survey::Use;
 
-/// Most regions that may have been begun after the newest readable one.
+/// Most regions that may have been begun after the newest readable one, if superblocks do not limit their numbers.
 const NEWER_MAX: u64 = 64;
 
 /// A region with both ends unreadable, or with one unreadable and the other blank.
@@ -67,8 +67,10 @@ enum Inside {
 fn look_inside(inner: &Inner, region: usize, used: &[(usize, Use)]) -> Inside {
     let taken: HashSet<u64> = used.iter().map(|(_, used)| used.sequence).collect();
     let (Some(oldest), Some(newest)) = (taken.iter().min(), taken.iter().max()) else { return Inside::Nothing };
+    let floor = inner.devices.state().region_floor;
+    let last = if floor == 0 { newest + NEWER_MAX } else { *newest.max(&floor) };
     // A region older than all others hides nothing.
-    let sequences: Vec<u64> = (*oldest..=newest + NEWER_MAX).filter(|sequence| !taken.contains(sequence)).collect();
+    let sequences: Vec<u64> = (*oldest..=last).filter(|sequence| !taken.contains(sequence)).collect();
     let region_bytes = inner.devices.region_bytes();
     let Ok(found) = salvage::read(&inner.devices, region, 0..region_bytes) else { return Inside::Unknown };
     match identify(&found.bytes, &sequences, inner.devices.seed()) {

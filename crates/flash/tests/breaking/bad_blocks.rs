@@ -24,14 +24,14 @@ const REGIONS: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device of which some bytes cannot be read, and some not be written.
-struct Bad {
-    memory: Arc<MemoryMedia>,
-    unreadable: Mutex<Vec<Range<u64>>>,
-    unwritable: Mutex<Vec<Range<u64>>>,
+pub struct Bad {
+    pub memory: Arc<MemoryMedia>,
+    pub unreadable: Mutex<Vec<Range<u64>>>,
+    pub unwritable: Mutex<Vec<Range<u64>>>,
 }
 
 impl Bad {
-    fn of(image: Vec<u8>) -> Arc<Self> {
+    pub fn of(image: Vec<u8>) -> Arc<Self> {
         let memory = MemoryMedia::of(image);
         Arc::new(Self { memory, unreadable: Mutex::default(), unwritable: Mutex::default() })
     }
@@ -280,6 +280,26 @@ fn a_block_that_a_start_cannot_read_brings_nothing_back() {
     // A block with records costs what is in it: of these an older version may show.
     let (old, lost) = started(&image, &clock, &[last_block..last_block + BLOCK]);
     assert!(old + lost <= 100);
+}
+
+#[test]
+fn the_first_region_of_a_later_life_is_found_by_its_records_if_neither_end_can_be_read() {
+    let clock = Arc::new(Clock::manual(START));
+    let media = Bad::of(vec![0; device_bytes(REGIONS) as usize]);
+    for value in [&b"old value"[..], b"new value"] {
+        let flash = open(Arc::clone(&media) as _, &config(), &clock);
+        // The first block has nothing else in it.
+        set(&flash, b"first of its region", &[b'x'; 6000], 0).unwrap();
+        set(&flash, b"overwritten", value, 0).unwrap();
+        wait(flash.sync()).unwrap();
+        flash.crash();
+    }
+    let new = region_of(&media, b"new value");
+    assert_ne!(new, region_of(&media, b"old value"));
+    *media.unreadable.lock() = vec![new..new + BLOCK, new + REGION - BLOCK..new + REGION];
+    let flash = open(Arc::clone(&media) as _, &config(), &clock);
+    assert_eq!(get(&flash, b"overwritten").unwrap(), None, "neither the new value nor the old one");
+    flash.crash();
 }
 
 #[test]
