@@ -33,25 +33,27 @@ pub fn choose(image: &[u8], rng: &mut Rng) -> Vec<u64> {
 /// Whether bad blocks excuse that a key does not show what it shows without them, that is `sound`. `shows`: it shows something
 /// else, rather than nothing.
 pub fn excuse(image: &[u8], bad: &[u64], number: usize, sound: Option<u32>, shows: bool) -> bool {
-    let (needle, length) = match sound {
-        Some(version) => {
-            let value = value(number, version);
-            let start = value.iter().position(|byte| *byte == b';').expect("a value has a head");
-            ([name(number), value[..=start].to_vec()].concat(), value.len())
-        }
-        // A tombstone, which has no more than a key.
-        None => (name(number), 0),
-    };
+    let needle = name(number);
     bad.iter().any(|block| {
         let bad = *block as usize..*block as usize + BLOCK;
         // Records in the block before it are misses if one reaches from there into it.
         let reach = if shows { bad.clone() } else { bad.start - BLOCK..bad.end };
         let near = reach.start.saturating_sub(VALUE_MAX)..(reach.end + HEADER_MAX + needle.len()).min(image.len());
         occurrences(image, near, &needle).any(|at| {
-            let record = at - HEADER_MAX..at + name(number).len() + length;
-            record.start < reach.end && reach.start < record.end
+            let behind = at + needle.len();
+            let found = version_at(number, &image[behind..]);
+            // Where nothing shows without them, the newest record is a tombstone, or an item whose time is up.
+            let counts = sound.is_none() || found == sound;
+            let length = found.map_or(0, |version| value(number, version).len());
+            counts && at - HEADER_MAX < reach.end && reach.start < behind + length
         })
     })
+}
+
+/// The version of a key whose value begins there; `None` for a tombstone, or what is none of the key.
+fn version_at(number: usize, bytes: &[u8]) -> Option<u32> {
+    let head = bytes[..bytes.len().min(HEADER_MAX)].split(|byte| *byte == b';').next()?;
+    std::str::from_utf8(head).ok()?.strip_prefix(&format!("{number}:"))?.parse().ok()
 }
 
 fn occurrences<'i>(image: &'i [u8], part: Range<usize>, needle: &'i [u8]) -> impl Iterator<Item = usize> + 'i {
