@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_store::Clock;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, fallocate};
 use tempfile::TempDir;
 
@@ -23,11 +24,16 @@ const IMAGE: u64 = 600 * MIB;
 /// A file system in an image file.
 struct Mounted {
     folder: TempDir,
+    /// Held to the end: a child process has the locks of all tiers from its fork until it runs its program.
+    _alone: MutexGuard<'static, ()>,
 }
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 impl Mounted {
     /// Makes and mounts one; `None`, and a line on stderr, where that cannot be done.
     fn new(kind: &str) -> Option<Self> {
+        let alone = ALONE.lock();
         let folder = tempfile::tempdir().expect("a folder");
         let (image, place) = (folder.path().join("image"), folder.path().join("mounted"));
         std::fs::create_dir(&place).expect("a folder");
@@ -35,7 +41,7 @@ impl Mounted {
         let made = run(&[&format!("mkfs.{kind}"), "-q", path(&image)])
             .and_then(|()| run(&["mount", "-o", "loop", path(&image), path(&place)]));
         match made {
-            Ok(()) => Some(Self { folder }),
+            Ok(()) => Some(Self { folder, _alone: alone }),
             Err(reason) => {
                 // The test harness keeps what is printed, but not this.
                 let _ = writeln!(std::io::stderr(), "SKIPPED: a tier on {kind} is not tested here: {reason}");
