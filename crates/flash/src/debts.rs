@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 
 use crate::counters::count;
 use crate::engine::Inner;
-use crate::flusher;
+use crate::flusher::{self, BadBlocks};
 use crate::format::record::{Draft, mark};
-use crate::log::{Log, Over};
+use crate::log::{Log, Over, Sealed};
 
 /// Most keys in the queue. Beyond that the tier is marked outdated, as while it is off, and is flushed when it has room again.
 const MOST: usize = 1 << 16;
@@ -92,7 +92,7 @@ impl Inner {
     }
 
     /// False if there is no room.
-    fn append_tombstone(&self, key: &Key<'_>) -> bool {
+    pub(crate) fn append_tombstone(&self, key: &Key<'_>) -> bool {
         let expiry = Expiry::NEVER;
         let tombstone =
             Draft { key: key.bytes, value: [&[], &[]], marks: mark::TOMBSTONE, expiry, flags: 0, cas: None };
@@ -119,6 +119,16 @@ pub(crate) struct ForFlusher(pub(crate) Weak<Inner>);
 impl flusher::Engine for ForFlusher {
     fn pay(&self) -> bool {
         self.0.upgrade().is_none_or(|inner| inner.pay())
+    }
+
+    fn seal(&self, region: usize) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.seal(region);
+        }
+    }
+
+    fn move_out(&self, sealed: &Sealed, blocks: &BadBlocks) -> bool {
+        self.0.upgrade().is_none_or(|inner| inner.move_out(sealed, blocks))
     }
 
     fn came_back(&self) {

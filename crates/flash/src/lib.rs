@@ -25,6 +25,7 @@ mod listing;
 mod location;
 mod log;
 mod lookup;
+mod moving;
 mod operate;
 mod presence;
 mod reclaim;

@@ -257,6 +257,7 @@ impl Reclaimer {
             Some(error) if victim.is_bad(&inner) => retire(&inner, region, error)?,
             // The region can be read again, so it will be emptied later.
             Some(error) => return Err(error),
+            None if entry.is_bad() => retire(&inner, region, io::Error::other("a write of it failed"))?,
             None => match wipe(&inner, region).or_else(|_| wipe(&inner, region)) {
                 Ok(()) => {
                     let (device, _) = inner.devices.place(region);

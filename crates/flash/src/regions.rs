@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -60,6 +60,8 @@ pub(crate) struct Region {
     version: AtomicU64,
     records_end: AtomicU32,
     records: AtomicU32,
+    /// The device does not take all of its blocks: it is retired when it is emptied.
+    bad: AtomicBool,
     /// The region in RAM, while it is being filled or written. Read-locked for a lookup, write-locked to set it.
     pub(crate) resident: RwLock<Option<Arc<Buffer>>>,
 }
@@ -143,6 +145,15 @@ impl Region {
     pub(crate) fn set_extent(&self, records_end: u32, records: u32) {
         self.records_end.store(records_end, Ordering::Relaxed);
         self.records.store(records, Ordering::Relaxed);
+    }
+
+    /// Whether it is retired when it is emptied, instead of being used again.
+    pub(crate) fn is_bad(&self) -> bool {
+        self.bad.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_bad(&self, bad: bool) {
+        self.bad.store(bad, Ordering::Release);
     }
 
     /// Begins a new use.

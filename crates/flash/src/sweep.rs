@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::engine::Inner;
 use crate::location::Location;
+use crate::log::REGIONS_LEAST;
 use crate::shard::{Lost, Shard};
 
 /// Classes of buckets swept under one lock: 128 to 256 buckets of eight entries, tens of microseconds.
@@ -81,9 +82,25 @@ impl Inner {
             shard.lock().note_swept(floor);
         }
         for region in regions {
+            if self.regions.get(region).is_bad() {
+                self.retire_flushed(region);
+                continue;
+            }
             self.regions.get(region).end();
             self.regions.give_back(region);
         }
         self.log.queue.note_room();
+    }
+
+    /// Takes a region with a bad block out of use, of which a flush has taken all.
+    fn retire_flushed(&self, region: usize) {
+        self.regions.retire(region);
+        match self.devices.retire(region) {
+            Ok(()) => tracing::error!(region, "a region has a bad block: it is in use no more"),
+            Err(error) => tracing::error!(region, %error, "it cannot be written down that a region is bad"),
+        }
+        if self.regions.usable() < REGIONS_LEAST {
+            self.log.queue.wear_out();
+        }
     }
 }

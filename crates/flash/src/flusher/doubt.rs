@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use moneta_store::Key;
 
+use super::strays::is_of_block;
 use super::tails::{Stage, Tail, Tails};
 use super::writing::Writer;
 use crate::buffer::Buffer;
@@ -76,7 +77,11 @@ impl Unsynced {
     /// Rewrites records that are no longer in a buffer.
     pub(super) fn restore(&mut self, writer: &Writer, tails: &mut Tails) -> io::Result<()> {
         for tail in tails.doubtful() {
-            if restore(writer, tail)? {
+            let restored = match restore(writer, tail) {
+                Err(error) if is_of_block(&error) && writer.try_superblocks().is_ok() => false,
+                restored => restored?,
+            };
+            if restored {
                 tail.stage = Stage::Unsynced;
                 continue;
             }

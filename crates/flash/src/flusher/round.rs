@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::doubt::Unsynced;
 use super::queue::{FlushQueue, Round, Stop};
-use super::tails::Tails;
+use super::strays::{BadBlocks, Strays};
+use super::tails::{Stage, Tails};
 use super::writing::Writer;
 use crate::buffer::Buffer;
 use crate::counters::{Counters, count};
@@ -18,11 +19,20 @@ use crate::log::{GROUPS, Log, Sealed};
 const RETRY: Duration = Duration::from_millis(500);
 /// Delay before the next round if there was no room for owed tombstones.
 const PAY_AGAIN: Duration = Duration::from_millis(20);
+/// Rounds that a stop takes at most until copies of what a device did not take are durable.
+const LAST_ROUNDS: u32 = 8;
 
 /// What the flusher calls in the engine.
 pub(crate) trait Engine: Send {
     /// Appends owed tombstones ([`crate::debts`]). False if there is no room for all of them.
     fn pay(&self) -> bool;
+
+    /// Seals an open region, so that it comes to the flusher as a full one.
+    fn seal(&self, region: usize);
+
+    /// Appends the records of a full region that touch bad blocks to another region. False if there is no room for all of
+    /// them; the flusher calls again then.
+    fn move_out(&self, sealed: &Sealed, blocks: &BadBlocks) -> bool;
 
     /// Devices answer again after an error. Queues jobs that flush stale contents.
     fn came_back(&self);
@@ -38,6 +48,7 @@ pub(crate) struct Flusher {
     /// Full regions whose records are not all written.
     sealed: VecDeque<Sealed>,
     tails: Tails,
+    strays: Strays,
     unsynced: Unsynced,
     /// Owed tombstones are left for want of room.
     unpaid: bool,
@@ -69,17 +80,19 @@ impl Flusher {
     ) -> Self {
         let writer = Writer { log: Arc::clone(&log), devices: Arc::clone(&devices), counters: Arc::clone(&counters) };
         let (tails, unsynced) = (Tails::default(), Unsynced::new(&devices));
-        Self { log, writer, counters, interval, engine, sealed: VecDeque::new(), tails, unsynced, unpaid: false }
+        let (sealed, strays) = (VecDeque::new(), Strays::default());
+        Self { log, writer, counters, interval, engine, sealed, tails, strays, unsynced, unpaid: false }
     }
 
     pub(crate) fn run(mut self) {
         let queue = Arc::clone(&self.log.queue);
         let _end = End(Arc::clone(&queue));
         let mut next_tick = Instant::now() + self.interval;
+        let mut last_rounds = LAST_ROUNDS;
         loop {
             if queue.is_off() {
                 next_tick = next_tick.min(Instant::now() + RETRY);
-            } else if self.unpaid {
+            } else if self.unpaid || !self.strays.is_empty() {
                 next_tick = next_tick.min(Instant::now() + PAY_AGAIN);
             }
             let round = queue.next_round(next_tick);
@@ -96,7 +109,14 @@ impl Flusher {
             // A buffer may have come back.
             queue.note_room();
             if round.stop == Stop::AfterFlush {
-                return;
+                last_rounds -= 1;
+                if self.strays.is_empty() || queue.is_off() {
+                    return;
+                }
+                if last_rounds == 0 {
+                    queue.turn_off(&io::Error::other("there is no room for what a device does not take"));
+                    return;
+                }
             }
         }
     }
@@ -112,12 +132,18 @@ impl Flusher {
         // Before the writes: a job may record a flush, and the records that the writes make durable may be newer than it.
         jobs.into_iter().for_each(|job| job());
         self.unsynced.prune();
+        self.strays.prune();
         self.unsynced.restore(&self.writer, &mut self.tails)?;
         self.write_sealed()?;
         let mut wrote = false;
-        for snapshot in &open {
-            wrote |= self.writer.write_open(snapshot, round.commit, &mut self.unsynced)?;
+        for open in &open {
+            let mut bad = self.strays.blocks(&open.buffer);
+            let written = self.writer.write_open(open, round.commit, &mut self.unsynced, &mut bad);
+            self.strays.note(&self.writer, open.region, &open.buffer, bad)?;
+            wrote |= written?;
         }
+        self.strays.write(&self.writer, &mut self.unsynced)?;
+        self.strays.move_out(&self.writer, &*self.engine);
         let is_owed = wrote || !self.tails.is_empty() || self.log.queue.durable() < number;
         if round.commit && is_owed {
             self.sync()?;
@@ -125,6 +151,7 @@ impl Flusher {
         if round.commit {
             self.committed(number)?;
         }
+        self.strays.release(&self.writer, &mut self.unsynced, &mut self.tails);
         self.tails.write(&self.writer)?;
         if round.stop == Stop::AfterFlush && !self.tails.is_empty() {
             self.sync()?;
@@ -159,10 +186,14 @@ impl Flusher {
     fn write_sealed(&mut self) -> io::Result<()> {
         while let Some(first) = self.sealed.front() {
             let is_behind = self.sealed.len() > 1;
-            self.writer.write_sealed(first, is_behind, &mut self.unsynced)?;
-            if let Some(sealed) = self.sealed.pop_front() {
+            let mut bad = self.strays.blocks(&first.buffer);
+            let written = self.writer.write_sealed(first, is_behind, &mut self.unsynced, &mut bad);
+            self.strays.note(&self.writer, first.region, &first.buffer, bad)?;
+            written?;
+            let sealed = self.sealed.pop_front();
+            if let Some(sealed) = sealed.and_then(|sealed| self.strays.take(sealed)) {
                 self.unsynced.forget(&sealed.buffer);
-                self.tails.take(&self.writer, sealed);
+                self.tails.take(&self.writer, sealed, Stage::Unsynced);
             }
             self.log.queue.note_room();
             if self.tails.are_many() {
@@ -197,7 +228,7 @@ impl Flusher {
                 tracing::warn!("the devices of the SSD tier answer again");
             }
         }
-        if !self.unpaid {
+        if !self.unpaid && self.strays.allow(number) {
             queue.note_durable(number);
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use super::strays::is_of_block;
 use super::writing::Writer;
 use crate::format::BLOCK;
 use crate::io::Aligned;
@@ -47,7 +48,7 @@ pub(super) struct Tails(Vec<Tail>);
 
 impl Tails {
     /// Takes over a region whose records are written, and releases its buffer.
-    pub(super) fn take(&mut self, writer: &Writer, sealed: Sealed) {
+    pub(super) fn take(&mut self, writer: &Writer, sealed: Sealed, stage: Stage) {
         let Sealed { region, sequence, buffer, end, tail } = sealed;
         let entry = writer.log.regions.get(region);
         if entry.sequence() != sequence || !entry.change_state(State::Sealed, State::Written) {
@@ -57,7 +58,7 @@ impl Tails {
         let (whole, first) = (end / BLOCK * BLOCK, (writer.devices.region_bytes() - tail.len()) / BLOCK * BLOCK);
         let shared = if whole == first { buffer.slice(whole..end).to_vec() } else { Vec::new() };
         *entry.resident.write() = None;
-        self.0.push(Tail { region, sequence, end, shared, bytes: tail, stage: Stage::Unsynced });
+        self.0.push(Tail { region, sequence, end, shared, bytes: tail, stage });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -108,7 +109,15 @@ impl Tails {
         let regions = &writer.log.regions;
         self.0.retain(|tail| tail.stage != Stage::Ready || tail.is_wanted(writer));
         for tail in self.0.iter_mut().filter(|tail| tail.stage == Stage::Ready) {
-            tail.write(writer)?;
+            match tail.write(writer) {
+                Err(error) if is_of_block(&error) => {
+                    writer.try_superblocks()?;
+                    let region = tail.region;
+                    tracing::error!(region, %error, "a device does not take a footer: a restart reads the records");
+                    regions.get(region).set_bad(true);
+                }
+                written => written?,
+            }
             tail.stage = Stage::Written;
             if regions.get(tail.region).change_state(State::Written, State::Closed) {
                 writer.log.note_closed();

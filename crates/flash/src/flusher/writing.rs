@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::doubt::Unsynced;
 use super::round::Snapshot;
+use super::strays::{BadBlocks, is_of_block};
 use crate::buffer::Buffer;
 use crate::counters::{Counters, count};
 use crate::devices::Devices;
@@ -28,25 +29,38 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Writes what is left of a full region's records.
-    pub(super) fn write_sealed(&self, sealed: &Sealed, is_behind: bool, unsynced: &mut Unsynced) -> io::Result<()> {
+    pub(super) fn write_sealed(
+        &self,
+        sealed: &Sealed,
+        is_behind: bool,
+        unsynced: &mut Unsynced,
+        bad: &mut BadBlocks,
+    ) -> io::Result<()> {
         if sealed.buffer.is_discarded() {
             return Ok(());
         }
         let step = if is_behind { WRITE_BYTES_BEHIND } else { WRITE_BYTES };
-        self.write_up_to(sealed.region, &sealed.buffer, sealed.end, true, step, unsynced)
+        self.write_up_to(sealed.region, &sealed.buffer, sealed.end, true, step, unsynced, bad)
     }
 
     /// Writes the appends to an open region up to its snapshot: all of them, or only whole blocks. Returns whether there were any.
-    pub(super) fn write_open(&self, open: &Snapshot, all: bool, unsynced: &mut Unsynced) -> io::Result<bool> {
+    pub(super) fn write_open(
+        &self,
+        open: &Snapshot,
+        all: bool,
+        unsynced: &mut Unsynced,
+        bad: &mut BadBlocks,
+    ) -> io::Result<bool> {
         let Snapshot { region, buffer, end } = open;
         // A region sealed since may already be written beyond the snapshot.
         if buffer.is_covered(*end) || buffer.is_discarded() {
             return Ok(false);
         }
-        self.write_up_to(*region, buffer, *end, all, WRITE_BYTES, unsynced)?;
+        self.write_up_to(*region, buffer, *end, all, WRITE_BYTES, unsynced, bad)?;
         Ok(true)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what is written, how far, in what steps, and what to note of it")]
     fn write_up_to(
         &self,
         region: usize,
@@ -55,33 +69,34 @@ impl Writer {
         all: bool,
         step: usize,
         unsynced: &mut Unsynced,
+        bad: &mut BadBlocks,
     ) -> io::Result<()> {
         unsynced.note(buffer);
-        self.write_copy(region, buffer)?;
+        self.write_copy(region, buffer, bad)?;
         let whole = end / BLOCK * BLOCK;
         for start in (buffer.written()..whole).step_by(step) {
             let piece = start..whole.min(start + step);
-            self.write_at(region, start, buffer.slice(piece.clone()))?;
+            self.write_around(region, start, buffer.slice(piece.clone()), bad)?;
             buffer.note_written(piece.end, piece.end);
         }
         if all && whole < end {
-            self.write_partial(region, buffer, whole..end)?;
+            self.write_partial(region, buffer, whole..end, bad)?;
         }
         buffer.note_written(whole, if all { end } else { whole });
         Ok(())
     }
 
     /// Writes the copy of a region's header to the region's end, if nothing of the region is on the device yet.
-    fn write_copy(&self, region: usize, buffer: &Buffer) -> io::Result<()> {
+    fn write_copy(&self, region: usize, buffer: &Buffer, bad: &mut BadBlocks) -> io::Result<()> {
         if buffer.is_covered(HEADER_BYTES) {
             return Ok(());
         }
         let last = self.devices.region_bytes() - BLOCK;
-        self.write_partial(region, buffer, last..last)
+        self.write_partial(region, buffer, last..last, bad)
     }
 
     /// Writes less than a block of a region that is not sealed yet, with zeros behind it.
-    fn write_partial(&self, region: usize, buffer: &Buffer, part: Range<usize>) -> io::Result<()> {
+    fn write_partial(&self, region: usize, buffer: &Buffer, part: Range<usize>, bad: &mut BadBlocks) -> io::Result<()> {
         let mut block = Aligned::zeroed(BLOCK);
         let offset = part.start;
         if !part.is_empty() {
@@ -90,7 +105,39 @@ impl Writer {
         if offset + BLOCK == self.devices.region_bytes() {
             block[BLOCK - HEADER_BYTES..].copy_from_slice(buffer.slice(0..HEADER_BYTES));
         }
-        self.write_at(region, offset, &block)
+        self.write_around(region, offset, &block, bad)
+    }
+
+    /// Writes whole blocks of a region, except for those that the device does not take, which are noted.
+    fn write_around(&self, region: usize, offset: usize, bytes: &[u8], bad: &mut BadBlocks) -> io::Result<()> {
+        if !bad.touch(offset..offset + bytes.len()) {
+            match self.write_at(region, offset, bytes) {
+                Err(error) if is_of_block(&error) => {
+                    count(&self.counters.io_errors, 1);
+                    self.try_superblocks()?;
+                }
+                written => return written,
+            }
+        }
+        for (at, block) in (offset..).step_by(BLOCK).zip(bytes.chunks(BLOCK)) {
+            if bad.touch(at..at + BLOCK) {
+                continue;
+            }
+            match self.write_at(region, at, block) {
+                Err(error) if is_of_block(&error) => bad.note(at, self.devices.region_bytes()),
+                written => written?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether devices take anything: their superblocks.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn try_superblocks(&self) -> io::Result<()> {
+        self.log.queue.go_on()?;
+        self.log.queue.health.watch(|| self.devices.save(&self.devices.state()))
     }
 
     /// Writes whole blocks of a region.

@@ -4,6 +4,7 @@
 //! device, and never one that was deleted, flushed or overwritten for good.
 
 mod bad_blocks;
+mod bad_writes;
 mod chosen;
 mod collisions;
 mod crash;

@@ -20,6 +20,9 @@ const SECTOR: usize = 512;
 /// Bytes that a device reads as a unit.
 const BLOCK: u64 = 4096;
 
+/// End of the superblocks, which do not wear.
+const HEAD: u64 = 1 << 20;
+
 /// Odds of failures: one in this many; 0 for never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Odds {
@@ -27,6 +30,8 @@ pub struct Odds {
     pub reads: u32,
     /// Of writes that fail; some sectors of them may be written all the same.
     pub writes: u32,
+    /// Of writes behind the first MiB that meet a block which goes bad: it takes no write from then on.
+    pub worn: u32,
     /// Of syncs that fail.
     pub syncs: u32,
     /// After a sync that failed reads show what is on the device, not what was in its cache.
@@ -147,6 +152,8 @@ struct State {
     failed: u64,
     /// Blocks that cannot be read, by their offsets.
     bad: Vec<u64>,
+    /// Blocks that take no writes.
+    worn: Vec<u64>,
     /// Writes and syncs wait.
     stalls: bool,
 }
@@ -162,6 +169,7 @@ impl VolatileMedia {
             rng: Rng::with_seed(seed),
             failed: 0,
             bad: Vec::new(),
+            worn: Vec::new(),
             stalls: false,
         };
         let (bytes, state) = (image.len() as u64, Mutex::new(state));
@@ -171,6 +179,11 @@ impl VolatileMedia {
     /// From now on reads that include one of these blocks fail.
     pub fn spoil(&self, blocks: &[u64]) {
         self.state.lock().bad = blocks.to_vec();
+    }
+
+    /// Blocks that fail every write by now.
+    pub fn worn(&self) -> Vec<u64> {
+        self.state.lock().worn.clone()
     }
 
     /// Makes writes and syncs wait, or lets them continue; those in progress are not stopped.
@@ -257,8 +270,14 @@ impl Media for VolatileMedia {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.pause();
         let mut state = self.state.lock();
-        let one_in = state.odds.writes;
-        let fails = state.fails(one_in);
+        let Odds { writes, worn, .. } = state.odds;
+        if offset >= HEAD && state.fails(worn) {
+            let block = state.rng.u64(0..bytes.len() as u64 / BLOCK);
+            state.worn.push(offset + block * BLOCK);
+        }
+        let end = offset + bytes.len() as u64;
+        let is_worn = state.worn.iter().any(|block| *block < end && offset < block + BLOCK);
+        let fails = is_worn || state.fails(writes);
         let part = if fails { state.rng.usize(0..=bytes.len() / SECTOR) * SECTOR } else { bytes.len() };
         state.happen(Event::Write(offset, bytes[..part].to_vec()));
         if fails { Err(Errno::IO.into()) } else { Ok(()) }
@@ -328,6 +347,21 @@ mod tests {
         media.read_at(&mut bytes[..4096], 0).unwrap();
         media.read_at(&mut bytes[4096..], 8192).unwrap();
         assert_eq!((media.failed(), &bytes[..]), (3, &[7; 8192][..]));
+    }
+
+    #[test]
+    fn a_worn_block_fails_the_writes_that_take_it_in_and_no_others() {
+        let media = VolatileMedia::of(vec![0; HEAD as usize + 3 * 4096], 1);
+        media.set(Odds { worn: 1, ..Odds::default() });
+        media.write_at(&block(1), 0).unwrap();
+        media.write_at(&block(1), HEAD + 4096).unwrap_err();
+        media.set(Odds::default());
+        assert_eq!(media.worn(), [HEAD + 4096]);
+        let mut two = Aligned::zeroed(2 * 4096);
+        media.write_at(&two, HEAD).unwrap_err();
+        media.write_at(&block(1), HEAD + 4096).unwrap_err();
+        media.write_at(&block(1), HEAD + 8192).unwrap();
+        media.read_at(&mut two, HEAD).unwrap();
     }
 
     #[test]

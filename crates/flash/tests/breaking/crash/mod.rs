@@ -1,7 +1,7 @@
 //! The crash model: several threads at work on a device with a cache, and the power gone at any moment of it.
 //!
 //! Guards against an answer that promises what is in RAM or in a device's cache alone. Of the writes since the last sync any
-//! may be lost, torn or reordered; reads, writes and syncs fail by chance, and the device goes away for an hour; what a restart
+//! may be lost, torn or reordered; reads, writes and syncs fail by chance, blocks go bad, and the device goes away for an hour; what a restart
 //! shows is held against what each thread knew, and the next life begins with it. Some restarts meet bad blocks: these must
 //! cost no more than what is on them. `make crash` lets it run for as long as one likes.
 
@@ -108,6 +108,25 @@ fn nothing_old_comes_back_while_regions_are_emptied_and_reads_fail() {
     live::<Below>(&Plan { odds, regions: 24, operations: 1200, lives: 2, ..tight() });
 }
 
+/// Blocks go bad: no write of them succeeds any more.
+fn wearing() -> Odds {
+    Odds { worn: 60, ..plan().odds }
+}
+
+#[test]
+fn nothing_is_lost_because_blocks_take_no_writes() {
+    live::<Alone>(&Plan { odds: wearing(), ..plan() });
+    live::<Alone>(&Plan { odds: wearing(), durability: Durability::EveryWrite, ..plan() });
+    live::<Below>(&Plan { odds: wearing(), durability: Durability::EveryWrite, ..plan() });
+}
+
+#[test]
+fn nothing_old_comes_back_while_regions_are_emptied_and_blocks_take_no_writes() {
+    live::<Alone>(&Plan { odds: wearing(), durability: Durability::EveryWrite, regions: 24, ..tight() });
+    let odds = Odds { worn: 60, ..failing(true).odds };
+    live::<Below>(&Plan { odds, regions: 24, operations: 1200, lives: 2, ..tight() });
+}
+
 /// Now and then the device is away for an hour: longer than some items live, and than requests wait.
 fn absent() -> Plan {
     Plan { stalls: 60, may_miss: true, operations: 800, ..plan() }
@@ -127,7 +146,7 @@ fn nothing_old_comes_back_with_a_device_that_was_away_where_every_write_is_synce
 
 #[test]
 fn nothing_old_comes_back_while_everything_fails_at_once() {
-    let odds = Odds { reads: 100, ..failing(true).odds };
+    let odds = Odds { reads: 100, worn: 200, ..failing(true).odds };
     live::<Alone>(&Plan { odds, stalls: 20, regions: 24, ..tight() });
     live::<Below>(&Plan { odds, stalls: 20, regions: 24, operations: 1200, lives: 2, ..tight() });
 }

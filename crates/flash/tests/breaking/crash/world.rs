@@ -180,6 +180,9 @@ impl<'p, S: Stack> Lives<'p, S> {
                 scope.spawn(move || world.work(thread, rng));
             }
         });
+        let Odds { writes, syncs, worn, .. } = plan.odds;
+        let may_be_off = plan.stalls > 0 || writes > 0 || syncs > 0;
+        assert!(worn == 0 || may_be_off || !numbers(&flash).off, "some bad blocks turn the tier off");
         flash.crash();
         begun
     }
@@ -294,10 +297,12 @@ impl<T: Store> World<'_, T> {
         self.media.stall(false);
     }
 
-    /// Each region that is emptied while a read fails is lost to the tier; without some it is off for good.
+    /// Each region that is emptied while a read fails is lost to the tier, and each with a block that takes no writes; without
+    /// some it is off for good.
     fn spare_regions(&self) {
-        if self.plan.odds.reads > 0 && numbers(self.flash).regions_retired * 8 >= self.plan.regions {
-            self.media.set(Odds { reads: 0, ..self.plan.odds });
+        let lost = || numbers(self.flash).regions_retired.max(self.media.worn().len() as u64);
+        if self.plan.odds.reads + self.plan.odds.worn > 0 && lost() * 8 >= self.plan.regions {
+            self.media.set(Odds { reads: 0, worn: 0, ..self.plan.odds });
         }
     }
 
