@@ -7,8 +7,9 @@ use moneta_store::change::{self, Old};
 use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Walk};
 use moneta_store::offload::{Answer, Offload, answer};
 use moneta_store::request::Exptime;
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cursor, Cx, Expiry, Item, Key, KeyHash, Lookup, Op, Outcome, OwnedOp, Pending, Reactors, Step, Store,
+    Clock, Cursor, Cx, Expiry, Item, Key, KeyHash, Lookup, Op, Outcome, OwnedOp, Pending, Put, Reactors, Step, Store,
     StoreError, StoreStats, Visit, Walked, Walking,
 };
 use parking_lot::Mutex;
@@ -247,6 +248,7 @@ impl<D: Database> Store for Embedded<D> {
                 });
                 answer.send(Ok(lookup.into()));
             }),
+            Op::Put(_, Put::Newer { .. }) | Op::Bury(_) => Step::Done(Err(StoreError::no_versions())),
             Op::Write(..) | Op::Delete(_) | Op::Arithmetic(_) | Op::Put(..) => inner.change(key, op),
             Op::Drop => {
                 // At once not served, and then removed.
@@ -332,6 +334,14 @@ impl<D: Database> Flush for Embedded<D> {
 
     fn pending(&self) -> Option<u32> {
         self.inner.shared.pending_flush()
+    }
+
+    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
+        Step::Done(Err(StoreError::no_versions()))
+    }
+
+    fn floors(&self) -> Floors {
+        Floors::default()
     }
 
     fn lag(&self) -> u32 {

@@ -24,6 +24,8 @@ const _: () = assert!(HEADER_BYTES == 1 + 1 + 3 * size_of::<u32>() + 2 * size_of
 const FETCHED: u8 = 1;
 const STALE: u8 = 2;
 const TOKEN_SENT: u8 = 4;
+/// The CAS value is a version; in records of before there were any it is not.
+const VERSIONED: u8 = 8;
 
 /// Everything of a record but its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +39,10 @@ pub struct Header {
 impl Header {
     /// Writes a record to `into`, which is emptied first; `value` appends the value.
     pub fn write(&self, into: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>)) {
-        let ItemMeta { flags, cas, expiry, last_access, fetched, stale, token_sent, .. } = self.meta;
+        let ItemMeta { flags, cas, unversioned, expiry, last_access, fetched, stale, token_sent, .. } = self.meta;
         let mark = |set: bool, mark: u8| if set { mark } else { 0 };
-        let marks = mark(fetched, FETCHED) | mark(stale, STALE) | mark(token_sent, TOKEN_SENT);
+        let marks =
+            mark(fetched, FETCHED) | mark(stale, STALE) | mark(token_sent, TOKEN_SENT) | mark(!unversioned, VERSIONED);
         into.clear();
         into.extend_from_slice(&[VERSION, marks]);
         into.extend_from_slice(&flags.to_le_bytes());
@@ -62,6 +65,7 @@ impl Header {
         let meta = ItemMeta {
             flags: short(2),
             cas: long(22),
+            unversioned: marks & VERSIONED == 0,
             expiry: Expiry(short(6)),
             expiry_before: Expiry(short(6)),
             last_access: short(10),
@@ -82,6 +86,7 @@ mod tests {
         let meta = ItemMeta {
             flags: 0x0102_0304,
             cas: u64::MAX - 1,
+            unversioned: true,
             expiry: Expiry(77),
             expiry_before: Expiry(77),
             last_access: 66,

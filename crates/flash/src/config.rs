@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_store::Progress;
+use moneta_store::versions::Versioning;
 
 /// A region holds at least this many of the largest items; with less, one large item could leave most of a region empty.
 pub const ITEMS_PER_REGION: u64 = 4;
@@ -45,6 +46,8 @@ pub struct FlashConfig {
     pub index_bytes: u64,
     /// Threads that will use the engine; recovery uses as many.
     pub threads: usize,
+    /// How versions are made, and which deletes are remembered.
+    pub versioning: Versioning,
     /// Counts the regions that recovery has read.
     pub progress: Arc<Progress>,
 }
@@ -97,6 +100,7 @@ impl FlashConfig {
             carry_percent: 5,
             index_bytes: u64::MAX,
             threads: 4,
+            versioning: Versioning::default(),
             progress: Arc::default(),
         }
     }

@@ -37,6 +37,8 @@ counters! {
     expired,
     expired_unfetched,
     false_matches,
+    /// Writes whose version was too far ahead of the clock.
+    refused_ahead,
     checksum_failures,
     io_errors,
     recovery_microseconds,

@@ -7,7 +7,7 @@
 use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use moneta_store::{Expiry, Key, OwnedKey};
+use moneta_store::{Expiry, Key, OwnedKey, Version};
 use parking_lot::Mutex;
 
 use crate::counters::count;
@@ -81,7 +81,7 @@ impl Inner {
         }
         let mut keys = self.debts.take();
         while let Some(key) = keys.pop() {
-            if !self.append_tombstone(&key.key()) {
+            if !self.append_tombstone(&key.key(), None) {
                 keys.push(key);
                 break;
             }
@@ -92,10 +92,11 @@ impl Inner {
     }
 
     /// False if there is no room.
-    pub(crate) fn append_tombstone(&self, key: &Key<'_>) -> bool {
+    pub(crate) fn append_tombstone(&self, key: &Key<'_>, delete: Option<Version>) -> bool {
         let expiry = Expiry::NEVER;
+        let (cas, unversioned) = (delete.map(|version| version.0), delete.is_none());
         let tombstone =
-            Draft { key: key.bytes, value: [&[], &[]], marks: mark::TOMBSTONE, expiry, flags: 0, cas: None };
+            Draft { key: key.bytes, value: [&[], &[]], marks: mark::TOMBSTONE, expiry, flags: 0, cas, unversioned };
         let hash = tombstone.content_hash();
         let now = self.clock.now();
         let floor = self.log.floor();
@@ -106,7 +107,7 @@ impl Inner {
         }
         let group = Log::group_of(expiry, now);
         let over = Over { block: None, floor };
-        let Ok(appended) = self.log.append(&tombstone, key.hash, hash, group, over, now) else { return false };
+        let Ok(appended) = self.log.append(&tombstone, key.hash, hash, group, over) else { return false };
         self.note_forgotten(key, appended.location);
         count(&self.counters.tombstone_bytes, tombstone.len() as u64);
         true

@@ -7,8 +7,9 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Walk};
 use moneta_store::request::Exptime;
+use moneta_store::versions::{Floor, Floors, Versioning};
 use moneta_store::{
-    Clock, Cursor, Cx, Expiry, Key, KeyHash, Op, Pending, Reactors, Step, Store, Visit, Walked, Walking,
+    Clock, Cursor, Cx, Expiry, Key, KeyHash, Op, Pending, Reactors, Step, Store, Version, Visit, Walked, Walking,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -16,8 +17,10 @@ use crate::attempt::pend;
 use crate::config::FlashConfig;
 use crate::counters::Counters;
 use crate::debts::{Debts, ForFlusher};
+use crate::deletes::Deletes;
 use crate::devices::{Devices, Opened};
 use crate::error::FlashError;
+use crate::floors::KnownFloors;
 use crate::flusher::{FlushQueue, Flusher, Goal};
 use crate::format::BLOCK;
 use crate::identity::Shards;
@@ -28,7 +31,7 @@ use crate::presence::Presence;
 use crate::reclaim::{Reclaim, Reclaimer};
 use crate::recovery;
 use crate::regions::Regions;
-use crate::sequence::floor_at;
+use crate::sequence::{Sequence, floor_at};
 use crate::shard::{Room, Shard};
 use crate::snapshot;
 use crate::threads::{Joined, Threads};
@@ -57,6 +60,10 @@ pub(crate) struct Inner {
     pub(crate) flush_at: AtomicU32,
     // Held while a flush takes effect: two at once would give regions back twice.
     pub(crate) flushing: Mutex<()>,
+    /// The flushes that are known, as versions.
+    pub(crate) floors: KnownFloors,
+    /// Deletes that are remembered, by shard.
+    pub(crate) deletes: Deletes,
     pub(crate) from_snapshot: AtomicBool,
     reclaimer: Threads,
     flusher: Threads,
@@ -125,11 +132,15 @@ impl Flash {
         let (tier, table) = ((devices.tier(), devices.seed()), Arc::clone(&regions));
         let (counted, reclaimed) = (Arc::clone(&counters), Arc::clone(&reclaim));
         let queue = FlushQueue::new(config.wait_limit);
-        let log = Arc::new(Log::new(table, counted, reclaimed, tier, region_bytes, floor, queue));
+        let Versioning { origin, salt, .. } = config.versioning;
+        let sequence = Sequence::above(floor, origin, salt, Arc::clone(&clock));
+        let log = Arc::new(Log::new(table, counted, reclaimed, tier, region_bytes, sequence, queue));
         let reads = Arc::new(ReadCounters::default());
         let (media, limit) = (devices.all().to_vec(), config.wait_limit);
         let reader = Reader::new(media, config.io, config.io_threads, limit, Arc::clone(&reads))?;
         let (shards, identities) = make_shards(devices.shard_bits(), config.index_bytes)?;
+        let clock_now = clock.now();
+        let deletes = Deletes::new(&config.versioning, shards.len(), clock.millis());
         let inner = Arc::new(Inner {
             shards,
             identities,
@@ -147,6 +158,8 @@ impl Flash {
             observer: RwLock::new(None),
             flush_at: AtomicU32::new(state.flush_at),
             flushing: Mutex::new(()),
+            floors: KnownFloors::new(&state, clock_now),
+            deletes,
             from_snapshot: AtomicBool::new(false),
             reclaimer: Threads::default(),
             flusher: Threads::default(),
@@ -350,14 +363,24 @@ impl Walk for Flash {
 
 impl Flush for Flash {
     fn flush(&self, _: &Cx, delay: Exptime) -> Step<()> {
-        let now = self.inner.clock.now();
-        let moment = Expiry::resolve(delay, now).0;
-        self.inner.flush(if moment <= now { 0 } else { moment })
+        let now = self.inner.settle();
+        let version = self.inner.log.sequence.next();
+        // All that is here is older.
+        self.inner.take_floor(Floor::new(version, Expiry::resolve(delay, now), now), Version::ZERO)
     }
 
     fn pending(&self) -> Option<u32> {
         self.inner.settle();
         Some(self.inner.flush_at.load(Ordering::Acquire)).filter(|moment| *moment != 0)
+    }
+
+    fn floor(&self, _: &Cx, floor: Floor) -> Step<()> {
+        self.inner.take_floor(floor, self.inner.log.sequence.newest())
+    }
+
+    fn floors(&self) -> Floors {
+        self.inner.settle();
+        self.inner.floors.known()
     }
 
     fn lag(&self) -> u32 {

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
 use moneta_index::Position;
-use moneta_store::{ErrorKind, Step, StoreError};
+use moneta_store::versions::Floor;
+use moneta_store::{ErrorKind, Step, StoreError, Version};
 use parking_lot::Mutex;
 
 use crate::attempt::pend;
@@ -50,6 +51,8 @@ impl Inner {
             if self.flush_at.load(Ordering::Acquire) != moment {
                 return;
             }
+            self.floors.settle(self.clock.now());
+            self.log.sequence.raise(self.floors.bound().0);
             let emptied = self.empty(0, |_| {});
             // Last: a thread that sees no pending flush must not see flushed items.
             self.flush_at.store(0, Ordering::Release);
@@ -58,9 +61,24 @@ impl Inner {
         self.clean_up(emptied);
     }
 
-    /// Flushes now (`moment` 0), or when that second comes.
-    pub(crate) fn flush(self: &Arc<Self>, moment: u32) -> Step<()> {
-        self.settle();
+    /// Takes a flush, of this node or another, unless a later one is known.
+    /// `newest`: at least every version here.
+    pub(crate) fn take_floor(self: &Arc<Self>, floor: Floor, newest: Version) -> Step<()> {
+        let now = self.settle();
+        if !self.floors.note(floor, now) {
+            return Step::done(());
+        }
+        self.log.sequence.raise(floor.version.0.max(self.floors.bound().0));
+        if floor.second > now {
+            return self.flush(Some(floor.second));
+        }
+        // What is newer than a flush from elsewhere stays: reads then look at each record's version.
+        let keeps = self.config.versioning.cluster && newest.local() > floor.bound().local();
+        if keeps { self.flush(None) } else { self.flush(Some(0)) }
+    }
+
+    /// Empties the tier now (`Some(0)`), or when that second comes, or only writes down what is known of flushes (`None`).
+    fn flush(self: &Arc<Self>, moment: Option<u32>) -> Step<()> {
         let ending = Ending::default();
         let told = Arc::clone(&ending);
         let tell = move |ended| {
@@ -73,13 +91,18 @@ impl Inner {
         };
         let emptied = {
             let _one_at_a_time = self.flushing.lock();
-            self.flush_at.store(moment, Ordering::Release);
-            if moment == 0 {
-                Some(self.empty(0, tell))
-            } else {
-                self.log.queue.run(self.save_flush(None, moment, tell));
-                self.log.count_append();
-                None
+            match moment {
+                Some(0) => {
+                    self.flush_at.store(0, Ordering::Release);
+                    Some(self.empty(0, tell))
+                }
+                moment => {
+                    let moment = moment.unwrap_or(0);
+                    self.flush_at.store(moment, Ordering::Release);
+                    self.log.queue.run(self.save_flush(None, moment, tell));
+                    self.log.count_append();
+                    None
+                }
             }
         };
         if let Some(emptied) = emptied {
@@ -145,9 +168,11 @@ impl Inner {
         told: impl FnOnce(Result<(), StoreError>) + Send + 'static,
     ) -> Job {
         let (devices, log, counters) = (Arc::clone(&self.devices), Arc::clone(&self.log), Arc::clone(&self.counters));
+        let floors = self.floors.saved();
         Box::new(move || {
             let mut state = devices.state();
             state.flush_at = moment;
+            (state.floor_version, state.floor_from, state.floor_bound) = floors;
             if let Some(below) = below {
                 state.flushed_below = state.flushed_below.max(below);
                 state.abandoned = false;

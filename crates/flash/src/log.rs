@@ -10,14 +10,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moneta_store::Expiry;
+use moneta_store::{Expiry, Version};
 use parking_lot::Mutex;
 
 use crate::buffer::{Buffer, BufferPool};
 use crate::counters::Counters;
 use crate::flusher::FlushQueue;
 use crate::forgotten::Forgotten;
-use crate::format::footer::{self, ENTRY_BYTES_MAX, Entry, Span, Summary, milliseconds};
+use crate::format::footer::{self, ENTRY_BYTES_MAX, Entry, Span, Summary};
 use crate::format::hash::hash;
 use crate::format::record::{Draft, SEQUENCE_SPAN, Salt, mark, salt_of};
 use crate::format::region::{HEADER_BYTES, RegionHeader, TRAILER_BYTES, Trailer};
@@ -59,8 +59,8 @@ pub(crate) struct Over {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Appended {
     pub(crate) location: Location,
-    /// Sequence number of the record; also its CAS value unless the caller gave one.
-    pub(crate) sequence: u64,
+    /// What the record is stamped with: its CAS value, unless the caller chose one.
+    pub(crate) version: Version,
     /// Its number among all appends: the record is on the device when [`FlushQueue::durable`] has reached it.
     pub(crate) number: u64,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Appended {
 pub(crate) struct Open {
     pub(crate) region: usize,
     pub(crate) sequence: u64,
-    base: u64,
+    base: Version,
     salt: u64,
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) end: usize,
@@ -99,6 +99,7 @@ struct Group {
 /// The heads of the log.
 pub(crate) struct Log {
     pub(crate) regions: Arc<Regions>,
+    /// Makes the versions of what is appended.
     pub(crate) sequence: Sequence,
     pub(crate) queue: Arc<FlushQueue>,
     pub(crate) buffers: Arc<BufferPool>,
@@ -123,12 +124,12 @@ impl Log {
         reclaim: Arc<Reclaim>,
         (tier, seed): (u64, u64),
         region_bytes: usize,
-        floor: u64,
+        sequence: Sequence,
         queue: Arc<FlushQueue>,
     ) -> Self {
         Self {
             regions,
-            sequence: Sequence::above(floor),
+            sequence,
             queue,
             buffers: BufferPool::new(region_bytes, GROUPS + SEALED_MAX),
             forgotten: Forgotten::new(),
@@ -193,7 +194,6 @@ impl Log {
         content_hash: u64,
         group: usize,
         over: Over,
-        now: u32,
     ) -> Result<Appended, Full> {
         let floor = over.floor;
         let last = over.block;
@@ -216,15 +216,15 @@ impl Log {
                 }
                 Some(open) => open,
                 None => {
-                    let open = self.begin(number, now)?;
+                    let open = self.begin(number)?;
                     group.sequence.store(open.sequence, Ordering::Release);
                     open
                 }
             };
-            let sequence = self.sequence.next(now);
-            if !self.has_room(&open, draft.len()) || sequence - open.base >= SEQUENCE_SPAN {
+            let version = self.sequence.next();
+            if !self.has_room(&open, draft.len()) || version.local() - open.base.local() >= SEQUENCE_SPAN {
                 group.sequence.store(0, Ordering::Release);
-                self.seal(open, now);
+                self.seal(open);
                 continue;
             }
             if let Some(over) = over
@@ -240,7 +240,7 @@ impl Log {
             // Earlier records of the key lie in the region of its last record or in older ones.
             let block = self.regions.block_at(open.region, open.end);
             let repeats = last == Some(block) || forgotten == open.sequence;
-            let location = self.put(&mut open, draft, hash, content_hash, sequence, repeats);
+            let location = self.put(&mut open, draft, hash, content_hash, version, repeats);
             let eager = open.end - open.buffer.written() >= FlushQueue::EAGER_BYTES;
             *head = Some(open);
             let number = self.appended.fetch_add(1, Ordering::AcqRel) + 1;
@@ -248,7 +248,7 @@ impl Log {
             if eager {
                 self.queue.nudge();
             }
-            return Ok(Appended { location, sequence, number });
+            return Ok(Appended { location, version, number });
         }
     }
 
@@ -270,7 +270,7 @@ impl Log {
         self.reclaim.need();
     }
 
-    fn begin(&self, group: usize, now: u32) -> Result<Open, Full> {
+    fn begin(&self, group: usize) -> Result<Open, Full> {
         let buffer = self.buffers.take().ok_or(Full)?;
         let reserve = if group == CARRIED { 0 } else { RESERVE };
         let region = self.regions.take_free(reserve);
@@ -281,17 +281,17 @@ impl Log {
             self.queue.nudge();
             return Err(Full);
         };
-        let base = self.sequence.next(now);
+        let base = self.sequence.next();
         self.regions.forget_records(region);
-        let begun = milliseconds(now);
+        let begun = self.sequence.millis();
         let (version, group) = (VERSION, group as u8);
         let salt = salt_of(version, sequence, self.seed);
-        let header = RegionHeader { version, tier: self.tier, sequence, base, group, begun };
+        let header = RegionHeader { version, tier: self.tier, sequence, base: base.0, group, begun };
         // SAFETY: the buffer is new, and no other thread has it.
         unsafe { buffer.write(0, &header.encode()) };
         buffer.publish(HEADER_BYTES);
         *self.regions.get(region).resident.write() = Some(Arc::clone(&buffer));
-        self.regions.get(region).begin(sequence, base, salt, State::Open);
+        self.regions.get(region).begin(sequence, base.0, salt, State::Open);
         self.regions.get(region).set_span(Span { begun, ..Span::default() });
         let mut footer = Vec::with_capacity(self.region_bytes / 64);
         footer.resize(footer::SUMMARY_BYTES, 0);
@@ -310,22 +310,23 @@ impl Log {
         draft: &Draft<'_>,
         hash: u64,
         content_hash: u64,
-        sequence: u64,
+        version: Version,
         repeats: bool,
     ) -> Location {
         let (start, length) = (open.end, draft.len());
         let salt = Salt { key: open.salt, offset: start as u32 };
-        draft.write(salt, sequence - open.base, content_hash, |offset, run| {
+        draft.write(salt, version.local() - open.base.local(), content_hash, |offset, run| {
             // SAFETY: under the group's lock only this thread appends, and the region's published bytes end at `start`.
             unsafe { open.buffer.write(start + offset, run) };
         });
         open.end = start + length;
         open.records += 1;
-        open.summary.add(Summary::moment(draft.expiry), sequence);
+        open.summary.add(Summary::moment(draft.expiry), version.0);
         let is_tombstone = draft.marks & mark::TOMBSTONE != 0;
         footer::push(&mut open.footer, &Entry { hash, length: length as u32, is_tombstone });
         let region = self.regions.get(open.region);
         region.set_summary(open.summary);
+        region.note_version(draft.version().unwrap_or(version));
         region.set_extent(open.end as u32, open.records);
         self.regions.note_record(open.region, start, repeats);
         open.buffer.publish(open.end);
@@ -334,16 +335,16 @@ impl Log {
     }
 
     /// Hands a full region to the flusher.
-    fn seal(&self, open: Open, now: u32) {
+    fn seal(&self, open: Open) {
         let Open { region, sequence, base, buffer, end, records, mut footer, summary, .. } = open;
-        let span = Span { ended: milliseconds(now), ..self.regions.get(region).span() };
+        let span = Span { ended: self.sequence.millis(), ..self.regions.get(region).span() };
         self.regions.get(region).set_span(span);
         footer[..footer::SUMMARY_BYTES].copy_from_slice(&footer::encode_head(&summary, &span));
         let trailer = Trailer {
             version: VERSION,
             tier: self.tier,
             sequence,
-            base,
+            base: base.0,
             records,
             records_end: end as u32,
             footer_bytes: footer.len() as u32,
@@ -356,13 +357,13 @@ impl Log {
     }
 
     /// Seals the open region of a group, if it has one with records.
-    pub(crate) fn rotate(&self, group: usize, now: u32) {
+    pub(crate) fn rotate(&self, group: usize) {
         let mut head = self.groups[group].open.lock();
         if head.as_ref().is_some_and(|open| open.records > 0)
             && let Some(open) = head.take()
         {
             self.groups[group].sequence.store(0, Ordering::Release);
-            self.seal(open, now);
+            self.seal(open);
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use moneta_index::Position;
-use moneta_store::{Cx, ErrorKind, ItemMeta, Key, StoreError, Value};
+use moneta_store::{Cx, ErrorKind, ItemMeta, Key, StoreError, Value, Version};
 
 use crate::buffer::Buffer;
 use crate::counters::count;
@@ -144,6 +144,19 @@ pub(crate) fn find_record(bytes: &[u8], start: usize, first: usize, end: usize, 
 impl Inner {
     /// Looks a key up, under the lock of its shard. Uses what was fetched from a device before if the index entry still points there.
     pub(crate) fn look<'f>(&self, shard: &Shard, key: &Key<'_>, fetched: Option<&'f Fetched>) -> Look<'f> {
+        match self.look_for_record(shard, key, fetched) {
+            Look::Present(present) if self.is_below_floor(present.view().version(present.base)) => Look::Absent,
+            look => look,
+        }
+    }
+
+    /// Whether a flush from another copy has taken a version; one of this node takes whole regions.
+    #[inline]
+    pub(crate) fn is_below_floor(&self, version: Version) -> bool {
+        self.config.versioning.cluster && version < self.floors.bound()
+    }
+
+    fn look_for_record<'f>(&self, shard: &Shard, key: &Key<'_>, fetched: Option<&'f Fetched>) -> Look<'f> {
         let Some((position, location)) = shard.find(key.hash) else { return Look::Absent };
         let block = location.block();
         let number = self.regions.region_of(block);

@@ -20,9 +20,8 @@ impl Inner {
     /// Ends an open region, so that nothing more is appended to it.
     #[cold]
     pub(crate) fn seal(&self, region: usize) {
-        let now = self.clock.now();
         let is_open = |group: &usize| self.log.with_open(*group, |open| open.is_some_and(|open| open.region == region));
-        (0..GROUPS).filter(is_open).for_each(|group| self.log.rotate(group, now));
+        (0..GROUPS).filter(is_open).for_each(|group| self.log.rotate(group));
     }
 
     /// Appends the records of a full region again that touch bad blocks. False if there is no room for all of them; those that
@@ -51,7 +50,6 @@ impl Inner {
 
     /// False if there is no room.
     fn move_record(&self, key: &Key<'_>, view: View<'_>, region: usize, start: usize) -> bool {
-        let now = self.clock.now();
         let block = self.regions.block_at(region, start);
         let meta = view.meta(self.regions.get(region).base(), false);
         let draft = Draft {
@@ -61,20 +59,22 @@ impl Inner {
             expiry: meta.expiry,
             flags: meta.flags,
             cas: Some(meta.cas),
+            unversioned: meta.unversioned,
         };
         let hash = draft.content_hash();
         let over = Over { block: Some(block), floor: self.log.floor() };
         let mut shard = self.shard(key.hash).lock();
         match self.find(&shard, key.hash) {
             Some((_, location)) if location.block() == block && !view.header.is(mark::TOMBSTONE) => {
-                let Ok(appended) = self.log.append(&draft, key.hash, hash, CARRIED, over, now) else { return false };
+                let Ok(appended) = self.log.append(&draft, key.hash, hash, CARRIED, over) else { return false };
                 self.enter(&mut shard, key.hash, appended.location);
                 true
             }
             Some(_) => true,
             None => {
                 drop(shard);
-                self.append_tombstone(key)
+                let is_delete = view.header.is(mark::TOMBSTONE) && !meta.unversioned;
+                self.append_tombstone(key, is_delete.then(|| meta.version()))
             }
         }
     }

@@ -1,9 +1,9 @@
 //! The operations on a key, each as one attempt under the lock of the key's shard.
 
-use moneta_store::change::{self, Content, Old, Removal, Version};
+use moneta_store::change::{self, Content, Old, Removal, Version as NewItem};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::{
-    Deleted, ErrorKind, Expiry, ItemRef, Key, Lookup, Number, Op, Outcome, Put, StoreError, Visit, Written,
+    Deleted, ErrorKind, Expiry, ItemRef, Key, Lookup, Number, Op, Outcome, Put, StoreError, Version, Visit, Written,
 };
 
 use crate::attempt::Attempt;
@@ -18,14 +18,23 @@ use crate::lookup::{Fetched, Look, Present};
 use crate::shard::Shard;
 
 /// Why an attempt cannot complete.
-enum Halt {
+pub(crate) enum Halt {
     Full(u64),
     Failed(StoreError),
 }
 
+/// Why a key is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removing {
+    /// What is here is not to be served again; other copies are not told.
+    Here,
+    /// It is deleted, under this version or the next: for all copies, whether it is here or not.
+    As(Option<Version>),
+}
+
 /// Values read at the start of an attempt, before the lookup.
 #[derive(Clone, Copy)]
-struct Ground {
+pub(crate) struct Ground {
     /// Reclaim rounds so far.
     room: u64,
     /// The floor of the last flush.
@@ -33,9 +42,9 @@ struct Ground {
 }
 
 /// A stored record.
-struct Stored {
-    cas: u64,
-    number: u64,
+pub(crate) struct Stored {
+    pub(crate) cas: u64,
+    pub(crate) number: u64,
 }
 
 /// The state of a key.
@@ -49,7 +58,7 @@ enum State<'f> {
 }
 
 impl Inner {
-    fn ground(&self) -> Ground {
+    pub(crate) fn ground(&self) -> Ground {
         Ground { room: self.log.queue.freed(), floor: self.log.floor() }
     }
 
@@ -67,6 +76,7 @@ impl Inner {
             Op::Write(value, request) => self.try_set(key, value, request, fetched).map(Outcome::Written),
             Op::Delete(request) => self.try_delete(key, request, fetched).map(Outcome::Deleted),
             Op::Arithmetic(request) => self.try_arithmetic(key, request, fetched).map(Outcome::Number),
+            Op::Put(item, Put::Newer { as_of }) => self.try_put_newer(key, item, as_of, fetched).map(Outcome::Written),
             Op::Put(item, how) => self.try_put(key, item, how, fetched).map(Outcome::Written),
             Op::Drop => {
                 // Without room for the tombstone now, it is appended later; until then the key is not served.
@@ -81,7 +91,8 @@ impl Inner {
                 self.mark_hit(key);
                 Attempt::done(Outcome::Done)
             }
-            Op::NextCas => Attempt::done(Outcome::Cas(self.log.sequence.next(self.clock.now()))),
+            Op::Bury(version) => self.try_bury(key, version, fetched).map(Outcome::Deleted),
+            Op::NextCas => Attempt::done(Outcome::Cas(self.log.sequence.next().0)),
         }
     }
 
@@ -109,7 +120,7 @@ impl Inner {
         let mut number = None;
         let mut cas = reading.meta.cas;
         if let Some(version) = &reading.rewrite {
-            match self.store(&mut shard, key, version, now, ground) {
+            match self.store(&mut shard, key, &self.versioned(*version, old.as_ref()), now, ground) {
                 Ok(stored) => (cas, number) = (stored.cas, Some(stored.number)),
                 Err(halt) => return halt.into(),
             }
@@ -170,13 +181,13 @@ impl Inner {
     }
 
     /// Stores a version unconditionally.
-    fn try_store(&self, key: &Key<'_>, version: &Version<'_>, now: u32, ground: Ground) -> Attempt<Written> {
+    fn try_store(&self, key: &Key<'_>, version: &NewItem<'_>, now: u32, ground: Ground) -> Attempt<Written> {
         let mut scratch = Vec::new();
         let draft = draft(key, version, &mut scratch);
         // Hashing takes long for a long value, so it comes before the lock.
         let hash = draft.content_hash();
         let mut shard = self.shard(key.hash).lock();
-        match self.put(&mut shard, key, &draft, hash, Log::group_of(version.expiry, now), now, ground) {
+        match self.put(&mut shard, key, &draft, hash, Log::group_of(version.expiry, now), ground) {
             Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
             Err(halt) => halt.into(),
         }
@@ -198,9 +209,11 @@ impl Inner {
             let summary = region.summary();
             if region.resident.read().is_none() && (summary.expiry_min > now || summary.expiry_max <= now) {
                 let dead = summary.expiry_max <= now;
-                return self.remove(&mut shard, key, now, ground).map_or_else(Attempt::from, |number| {
-                    self.ended(if dead { Deleted::NotFound } else { Deleted::Deleted }, number)
-                });
+                return self
+                    .remove(&mut shard, key, self.deleting(), now, ground)
+                    .map_or_else(Attempt::from, |number| {
+                        self.ended(if dead { Deleted::NotFound } else { Deleted::Deleted }, number)
+                    });
             }
         }
         let present = match self.state(&mut shard, key, fetched, now).live() {
@@ -212,22 +225,29 @@ impl Inner {
             Err(Deleted::NotFound) => self.not_found(&mut shard, key, now, ground),
             Err(deleted) => Attempt::done(deleted),
             Ok(Removal::Remove) => self
-                .remove(&mut shard, key, now, ground)
+                .remove(&mut shard, key, self.deleting(), now, ground)
                 .map_or_else(Attempt::from, |number| self.ended(Deleted::Deleted, number)),
-            Ok(Removal::Rewrite(version)) => match self.store(&mut shard, key, &version, now, ground) {
-                Ok(stored) => self.ended(Deleted::Deleted, Some(stored.number)),
-                Err(halt) => halt.into(),
-            },
+            Ok(Removal::Rewrite(version)) => {
+                match self.store(&mut shard, key, &self.versioned(version, old.as_ref()), now, ground) {
+                    Ok(stored) => self.ended(Deleted::Deleted, Some(stored.number)),
+                    Err(halt) => halt.into(),
+                }
+            }
         }
     }
 
     /// A delete without an index entry. A record of an evicted key must not come back at a restart.
     fn not_found(&self, shard: &mut Shard, key: &Key<'_>, now: u32, ground: Ground) -> Attempt<Deleted> {
         if self.find(shard, key.hash).is_some() {
+            if self.config.versioning.cluster {
+                // A tombstone of this key would be taken for one of the other at a restart.
+                self.remember_delete(key, self.log.sequence.next());
+            }
             // The entry is another key's with this identity, and newer than any evicted record.
             return Attempt::done(Deleted::NotFound);
         }
-        self.remove(shard, key, now, ground).map_or_else(Attempt::from, |number| self.ended(Deleted::NotFound, number))
+        self.remove(shard, key, self.deleting(), now, ground)
+            .map_or_else(Attempt::from, |number| self.ended(Deleted::NotFound, number))
     }
 
     fn try_arithmetic(&self, key: &Key<'_>, request: &Arithmetic, fetched: Option<&Fetched>) -> Attempt<Number> {
@@ -265,7 +285,7 @@ impl Inner {
         }
         let now = self.settle();
         let ground = self.ground();
-        let version = Version::of(&item.meta, Content::whole(value));
+        let version = NewItem::of(&item.meta, Content::whole(value));
         if how == Put::Any {
             return self.try_store(key, &version, now, ground);
         }
@@ -280,20 +300,34 @@ impl Inner {
         }
     }
 
+    /// What is stored in place of `old`, as one of several copies makes it if this is one.
+    fn versioned<'v>(&self, version: NewItem<'v>, old: Option<&Old<'_>>) -> NewItem<'v> {
+        match old {
+            Some(old) if self.config.versioning.cluster => version.in_cluster(&old.meta, old.value.len()),
+            _ => version,
+        }
+    }
+
+    /// How a client's delete removes a key.
+    fn deleting(&self) -> Removing {
+        if self.config.versioning.cluster { Removing::As(None) } else { Removing::Here }
+    }
+
     /// Removes a key unconditionally.
-    fn forget(&self, key: &Key<'_>) -> Attempt<()> {
+    pub(crate) fn forget(&self, key: &Key<'_>) -> Attempt<()> {
         if self.log.queue.is_off() {
             return self.refuse(key);
         }
         let now = self.settle();
         let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
-        self.remove(&mut shard, key, now, ground).map_or_else(Attempt::from, |number| self.ended((), number))
+        self.remove(&mut shard, key, Removing::Here, now, ground)
+            .map_or_else(Attempt::from, |number| self.ended((), number))
     }
 
     /// A change while devices are off: fails, and makes sure that the key's stored version is never served again.
     #[cold]
-    fn refuse<T>(&self, key: &Key<'_>) -> Attempt<T> {
+    pub(crate) fn refuse<T>(&self, key: &Key<'_>) -> Attempt<T> {
         let mut shard = self.shard(key.hash).lock();
         self.outdate_key(&mut shard, key);
         Attempt::Done(Err(off()))
@@ -309,7 +343,7 @@ impl Inner {
         }
     }
 
-    fn ended<T>(&self, outcome: T, number: Option<u64>) -> Attempt<T> {
+    pub(crate) fn ended<T>(&self, outcome: T, number: Option<u64>) -> Attempt<T> {
         match number {
             Some(number) if self.config.durability == Durability::EveryWrite => Attempt::Durable(outcome, number),
             _ => Attempt::done(outcome),
@@ -328,6 +362,7 @@ impl Inner {
             return State::Live(present);
         }
         self.note_forgotten(key, present.location);
+        self.remember_expired(key, &present.meta(now));
         shard.index.remove(present.position);
         count(&self.counters.expired, 1);
         if !present.meta(now).fetched {
@@ -336,11 +371,11 @@ impl Inner {
         State::Gone { expired: true }
     }
 
-    fn store(
+    pub(crate) fn store(
         &self,
         shard: &mut Shard,
         key: &Key<'_>,
-        version: &Version<'_>,
+        version: &NewItem<'_>,
         now: u32,
         ground: Ground,
     ) -> Result<Stored, Halt> {
@@ -351,10 +386,9 @@ impl Inner {
         let mut scratch = Vec::new();
         let draft = draft(key, version, &mut scratch);
         let hash = draft.content_hash();
-        self.put(shard, key, &draft, hash, Log::group_of(version.expiry, now), now, ground)
+        self.put(shard, key, &draft, hash, Log::group_of(version.expiry, now), ground)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a record is, where it goes, and when")]
     fn put(
         &self,
         shard: &mut Shard,
@@ -362,7 +396,6 @@ impl Inner {
         draft: &Draft<'_>,
         content_hash: u64,
         group: usize,
-        now: u32,
         ground: Ground,
     ) -> Result<Stored, Halt> {
         if draft.len() > self.log.record_max() {
@@ -371,20 +404,27 @@ impl Inner {
         }
         let block = self.find(shard, key.hash).map(|(_, location)| location.block());
         let over = Over { block, floor: ground.floor };
-        let Ok(appended) = self.log.append(draft, key.hash, content_hash, group, over, now) else {
+        let Ok(appended) = self.log.append(draft, key.hash, content_hash, group, over) else {
             return Err(Halt::Full(ground.room));
         };
         self.enter(shard, key.hash, appended.location);
         count(&self.counters.total_items, 1);
         count(&self.counters.item_bytes, (draft.key.len() + draft.value[0].len() + draft.value[1].len()) as u64);
-        Ok(Stored { cas: draft.cas.unwrap_or(appended.sequence), number: appended.number })
+        Ok(Stored { cas: draft.cas.unwrap_or(appended.version.0), number: appended.number })
     }
 
     /// Removes a key's index entry and appends a tombstone. Without an entry there is nothing to do, unless the key was evicted
     /// from the index.
-    fn remove(&self, shard: &mut Shard, key: &Key<'_>, now: u32, ground: Ground) -> Result<Option<u64>, Halt> {
+    pub(crate) fn remove(
+        &self,
+        shard: &mut Shard,
+        key: &Key<'_>,
+        how: Removing,
+        now: u32,
+        ground: Ground,
+    ) -> Result<Option<u64>, Halt> {
         let found = self.find(shard, key.hash);
-        if found.is_none() && self.log.evicted(key.hash) == 0 {
+        if found.is_none() && self.log.evicted(key.hash) == 0 && how == Removing::Here {
             return Ok(None);
         }
         let region = found.map(|(_, location)| self.regions.region_of(location.block()));
@@ -393,14 +433,28 @@ impl Inner {
             u32::MAX => Expiry::NEVER,
             moment => Expiry(moment),
         };
-        let tombstone =
-            Draft { key: key.bytes, value: [&[], &[]], marks: mark::TOMBSTONE, expiry, flags: 0, cas: None };
+        let cas = match how {
+            Removing::As(version) => version.map(|version| version.0),
+            Removing::Here => None,
+        };
+        let tombstone = Draft {
+            key: key.bytes,
+            value: [&[], &[]],
+            marks: mark::TOMBSTONE,
+            expiry,
+            flags: 0,
+            cas,
+            unversioned: how == Removing::Here,
+        };
         let group = Log::group_of(expiry, now);
         let over = Over { block: found.map(|(_, location)| location.block()), floor: ground.floor };
         let hash = tombstone.content_hash();
-        match self.log.append(&tombstone, key.hash, hash, group, over, now) {
+        match self.log.append(&tombstone, key.hash, hash, group, over) {
             Err(Full) => Err(Halt::Full(ground.room)),
             Ok(appended) => {
+                if let Removing::As(version) = how {
+                    self.remember_delete(key, version.unwrap_or(appended.version));
+                }
                 self.note_forgotten(key, appended.location);
                 found.into_iter().for_each(|(position, _)| shard.index.remove(position));
                 count(&self.counters.tombstone_bytes, tombstone.len() as u64);
@@ -449,7 +503,7 @@ impl<T> From<Halt> for Attempt<T> {
     }
 }
 
-fn draft<'a>(key: &Key<'a>, version: &'a Version<'_>, scratch: &'a mut Vec<u8>) -> Draft<'a> {
+fn draft<'a>(key: &Key<'a>, version: &'a NewItem<'_>, scratch: &'a mut Vec<u8>) -> Draft<'a> {
     let if_so = |so: bool, mark: u8| if so { mark } else { 0 };
     let marks = if_so(version.fetched, mark::FETCHED)
         | if_so(version.stale, mark::STALE)
@@ -461,5 +515,13 @@ fn draft<'a>(key: &Key<'a>, version: &'a Version<'_>, scratch: &'a mut Vec<u8>) 
             [&scratch[..], &[]]
         }
     };
-    Draft { key: key.bytes, value, marks, expiry: version.expiry, flags: version.flags, cas: version.cas }
+    Draft {
+        key: key.bytes,
+        value,
+        marks,
+        expiry: version.expiry,
+        flags: version.flags,
+        cas: version.cas,
+        unversioned: version.unversioned,
+    }
 }

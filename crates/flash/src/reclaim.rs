@@ -189,7 +189,7 @@ impl Reclaimer {
             }
             (None, State::Open) => {
                 // A slowly filling region has become the oldest. It has to be written before it can be emptied.
-                (0..GROUPS).filter(|group| self.is_open(*group, oldest)).for_each(|group| inner.log.rotate(group, now));
+                (0..GROUPS).filter(|group| self.is_open(*group, oldest)).for_each(|group| inner.log.rotate(group));
                 return None;
             }
             (None, _) => return None,
@@ -340,7 +340,7 @@ impl Reclaimer {
         let now = inner.clock.now();
         let key = Key::new(view.key(), inner.devices.key_hash());
         let meta = view.meta(base, true);
-        if meta.expiry.is_dead(now) {
+        if meta.expiry.is_dead(now) || inner.is_below_floor(meta.version()) {
             return None;
         }
         let draft = Draft {
@@ -350,12 +350,13 @@ impl Reclaimer {
             expiry: meta.expiry,
             flags: meta.flags,
             cas: Some(meta.cas),
+            unversioned: meta.unversioned,
         };
         let hash = draft.content_hash();
         let over = Over { block: Some(block), floor: inner.log.floor() };
         let mut shard = inner.shard(key.hash).lock();
         inner.find(&shard, key.hash).filter(|(_, found)| found.block() == block)?;
-        let appended = inner.log.append(&draft, key.hash, hash, CARRIED, over, now).ok()?;
+        let appended = inner.log.append(&draft, key.hash, hash, CARRIED, over).ok()?;
         inner.enter(&mut shard, key.hash, appended.location);
         count(&inner.counters.carried_items, 1);
         count(&inner.counters.carried_bytes, (key.bytes.len() + view.value().len()) as u64);

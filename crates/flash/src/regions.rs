@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use moneta_store::Version;
 use parking_lot::{Mutex, RwLock};
 
 use crate::buffer::Buffer;
@@ -130,6 +131,16 @@ impl Region {
         self.begun.store(span.begun, Ordering::Relaxed);
         self.ended.store(span.ended, Ordering::Relaxed);
         self.version.store(span.version, Ordering::Relaxed);
+    }
+
+    /// The greatest version of its records; 0 if they have none.
+    pub(crate) fn greatest_version(&self) -> Version {
+        Version(self.version.load(Ordering::Acquire))
+    }
+
+    /// Notes the version of one more record, before it can be found.
+    pub(crate) fn note_version(&self, version: Version) {
+        self.version.fetch_max(version.0, Ordering::Release);
     }
 
     /// Where its records end.

@@ -62,7 +62,8 @@ pub(crate) fn from_records(bytes: &[u8], used: &Use, hash: KeyHash) -> Listing {
         bytes,
     };
     let add = |listing: &mut Listing, at: usize, view: View<'_>| {
-        listing.summary.add(Summary::moment(view.expiry()), used.base.saturating_add(view.header.sequence));
+        listing.summary.add(Summary::moment(view.expiry()), view.header.stamp(used.base));
+        listing.span.version = listing.span.version.max(view.version(used.base).0);
         listing.records.push(Listed {
             hash: kept(Key::new(view.key(), hash).hash),
             offset: at as u32,
@@ -189,7 +190,7 @@ impl<'b> Scan<'b> {
     fn plausible(&self, at: usize, after: u64) -> Option<Header> {
         let bytes = self.bytes.get(at..at + RECORD_HEADER)?;
         // Most offsets fail here, and all zeros do.
-        if bytes[14] == 0 || bytes[14] > KEY_BYTES_MAX || bytes[15] & !mark::ALL != 0 {
+        if bytes[14] == 0 || bytes[14] > KEY_BYTES_MAX {
             return None;
         }
         let header = Header::read(bytes)?;

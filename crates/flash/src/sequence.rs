@@ -1,65 +1,130 @@
-//! Sequence numbers of records: they order versions, serve as CAS values, and tell when a record was written.
+//! Stamps of records: versions, which order the writes of a key, serve as CAS values, and tell when a record was written.
 //!
-//! A number is the Unix second shifted left by 24 bits, or the previous number plus one if that is greater. So numbers grow,
-//! also across restarts, without being written anywhere.
+//! Stamps grow, also from one run of the node to the next: a floor above those that were given out is kept on the device.
+//!
+//! In formats 1 and 2 a stamp was the Unix second shifted by 24 bits, or one more than the stamp before. These are below 2^57
+//! for centuries, and versions have been above it since 2021.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const SECOND_SHIFT: u32 = 24;
+use moneta_store::{Clock, Lane, Origin, Version, next_local};
 
-/// Where numbers come from.
+/// Stamps below this are of formats 1 and 2.
+const VERSIONS_FROM: u64 = 1 << 57;
+const OLD_SECOND_SHIFT: u32 = 24;
+
+/// Where versions come from.
 #[derive(Debug)]
-pub(crate) struct Sequence(AtomicU64);
+pub(crate) struct Sequence {
+    /// Time and counter of the last one.
+    last: AtomicU64,
+    origin: Origin,
+    lane: Lane,
+    clock: Arc<Clock>,
+}
 
 impl Sequence {
-    /// Numbers above `floor`.
-    pub(crate) fn above(floor: u64) -> Self {
-        Self(AtomicU64::new(floor))
+    /// Versions of an origin above the stamp `floor`; counters begin where `salt` says.
+    pub(crate) fn above(floor: u64, origin: Origin, salt: u64, clock: Arc<Clock>) -> Self {
+        Self {
+            last: AtomicU64::new(local_of(floor).max(local_of(VERSIONS_FROM))),
+            origin,
+            lane: Lane::whole(salt),
+            clock,
+        }
     }
 
-    /// The next number, given the current second.
+    /// Milliseconds since the Unix epoch.
+    pub(crate) fn millis(&self) -> u64 {
+        self.clock.millis()
+    }
+
+    /// The version of a write that happens now.
     #[inline]
-    pub(crate) fn next(&self, now: u32) -> u64 {
-        let time = u64::from(now) << SECOND_SHIFT;
-        let next = |last: u64| (last + 1).max(time);
-        let last = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
-        next(last.unwrap_or_else(|last| last))
+    pub(crate) fn next(&self) -> Version {
+        let millis = self.clock.millis();
+        let next = |last: u64| next_local(last, millis, self.lane);
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        Version::new(next(last.unwrap_or_else(|last| last)), self.origin)
     }
 
-    /// A floor for the next run of the node, in case it begins in the same second as this one: above all numbers this run gives
-    /// out before the clock reaches it.
+    /// At least every version given out or seen.
+    pub(crate) fn newest(&self) -> Version {
+        Version::new(self.last.load(Ordering::Relaxed), Origin(u8::MAX))
+    }
+
+    /// A floor for the next run of the node, should it begin in the same second as this one: above all versions that this one
+    /// gives out before the clock is as far.
     pub(crate) fn next_floor(&self) -> u64 {
-        self.0.load(Ordering::Relaxed) + (1 << SECOND_SHIFT)
+        Version::at(self.newest().millis() + 1000).max(self.newest()).0
     }
 
-    /// Makes all further numbers greater than `floor`.
-    pub(crate) fn raise(&self, floor: u64) {
-        self.0.fetch_max(floor, Ordering::Relaxed);
+    /// Makes all further versions greater than a stamp.
+    pub(crate) fn raise(&self, stamp: u64) {
+        self.last.fetch_max(local_of(stamp), Ordering::Relaxed);
     }
 }
 
-/// The second in which a number was given out, provided that no second needed more than 2^24 numbers.
-pub(crate) fn second_of(sequence: u64) -> u32 {
-    u32::try_from(sequence >> SECOND_SHIFT).unwrap_or(u32::MAX)
+/// Time and counter of a stamp of any format.
+fn local_of(stamp: u64) -> u64 {
+    if stamp >= VERSIONS_FROM {
+        return Version(stamp).local();
+    }
+    match stamp >> OLD_SECOND_SHIFT {
+        0 => 0,
+        second => Version::at((second + 1) * 1000).local(),
+    }
 }
 
-/// A floor above every number given out by a node that ended before `now`, even if all its records are lost.
+/// The stamp that is `sequence` after `base`: of a version, in time and counter.
+#[inline]
+pub(crate) fn stamp_after(base: u64, sequence: u64) -> u64 {
+    let step = if base >= VERSIONS_FROM { Version::new(sequence, Origin(0)).0 } else { sequence };
+    base.saturating_add(step)
+}
+
+/// The Unix second in which a stamp was given out, about.
+pub(crate) fn second_of(stamp: u64) -> u32 {
+    let second = if stamp >= VERSIONS_FROM { Version(stamp).millis() / 1000 } else { stamp >> OLD_SECOND_SHIFT };
+    u32::try_from(second).unwrap_or(u32::MAX)
+}
+
+/// A floor above every version that a node which ended before `now` can have given out, whatever of it was lost.
 pub(crate) fn floor_at(now: u32) -> u64 {
-    (u64::from(now) + 1) << SECOND_SHIFT
+    Version::at((u64::from(now) + 1) * 1000).0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NOW: u32 = 1_790_000_000;
+
+    fn above(floor: u64, now: u32) -> (Sequence, Arc<Clock>) {
+        let clock = Arc::new(Clock::manual(now));
+        (Sequence::above(floor, Origin::new(1, 2), 7, Arc::clone(&clock)), clock)
+    }
+
     #[test]
-    fn numbers_grow_and_tell_their_second() {
-        let sequence = Sequence::above(0);
-        let first = sequence.next(100);
-        assert_eq!(second_of(first), 100);
-        assert!(sequence.next(99) > first);
-        assert!(sequence.next(101) > first);
-        sequence.raise(floor_at(200));
-        assert!(second_of(sequence.next(200)) > 200);
+    fn stamps_grow_and_tell_their_second() {
+        let (sequence, clock) = above(0, NOW);
+        let first = sequence.next();
+        assert_eq!((second_of(first.0), first.origin()), (NOW, Origin::new(1, 2)));
+        clock.set_millis(u64::from(NOW - 1) * 1000);
+        assert!(sequence.next() > first);
+        clock.advance(2);
+        assert!(sequence.next() > first);
+        sequence.raise(floor_at(NOW + 100));
+        assert!(second_of(sequence.next().0) > NOW + 100);
+        assert!(sequence.next_floor() > sequence.newest().0);
+    }
+
+    #[test]
+    fn stamps_of_older_formats_are_below_and_raise_by_their_second() {
+        let old = u64::from(NOW) << OLD_SECOND_SHIFT | 5;
+        assert_eq!(second_of(old), NOW);
+        let (sequence, _) = above(old, 0);
+        assert!(sequence.next().0 > old && second_of(sequence.next().0) == NOW + 1);
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn remove(inner: &Inner) {
 /// Saves the index for the next start. The tier must be at rest, with all regions written.
 pub(crate) fn save(inner: &Inner) {
     let Some(path) = inner.devices.snapshot_path() else { return };
-    let identity = inner.log.sequence.next(inner.clock.now()).max(1);
+    let identity = inner.log.sequence.next().0.max(1);
     // All numbers that were given out are known, so that the next run need not skip any.
     let region_floor = inner.regions.upcoming_sequence() - 1;
     let state = TierState { clean_stop: identity, region_floor, ..inner.devices.state() };

@@ -22,7 +22,7 @@ fn open(path: &Path) -> Result<Flash, FlashError> {
         threads: 1,
         ..FlashConfig::new(vec![device])
     };
-    Flash::open(&config, Arc::new(Clock::manual(1_000_000_000)))
+    Flash::open(&config, Arc::new(Clock::manual(1_700_000_000)))
 }
 
 fn gone(flash: &Flash) -> u64 {

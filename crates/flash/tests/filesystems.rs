@@ -57,7 +57,7 @@ impl Mounted {
     fn start(&self, bytes: u64) -> Result<Flash, moneta_flash::FlashError> {
         let device = DeviceConfig { path: self.file(), bytes };
         let config = FlashConfig { io: Io::Threads, threads: 1, io_threads: 1, ..FlashConfig::new(vec![device]) };
-        Flash::open(&config, Arc::new(Clock::manual(1_000_000_000)))
+        Flash::open(&config, Arc::new(Clock::manual(1_700_000_000)))
     }
 
     fn assert_allocated(&self, bytes: u64) {

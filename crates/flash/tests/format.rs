@@ -15,7 +15,7 @@ use moneta_store::{Calls, Clock, Item, ItemRef, Key, Lookup, Step, Store};
 
 const BLOCK: usize = 4096;
 /// The version that this build writes.
-const NEWEST: u32 = 2;
+const NEWEST: u32 = 3;
 /// Numbers of the functions that keys are hashed by.
 const XXH3: u32 = 1;
 const AES_CMAC: u32 = 2;

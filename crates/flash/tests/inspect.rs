@@ -23,7 +23,7 @@ fn it_counts_live_and_dead_records_and_finds_damage() {
     config.region_bytes = 256 << 10;
     config.item_max = 32 << 10;
     config.io = Io::Threads;
-    let flash = Flash::open(&config, Arc::new(Clock::manual(1_000_000))).unwrap();
+    let flash = Flash::open(&config, Arc::new(Clock::manual(1_700_000_000))).unwrap();
     let store = |number: u32| {
         let name = format!("key {number}");
         finish(flash.set(&Key::new(name.as_bytes(), flash.seed()), &[7; 1000], &Write::default()));

@@ -35,6 +35,12 @@ fn keeps_its_promises_among_threads() {
     suite::concurrent(|_, clock| tier(AMPLE, clock, |_| {}), 4, suite::seed());
 }
 
+#[test]
+fn the_newest_write_wins_in_any_order_of_arrival() {
+    let make = |_, versioning, clock| tier(AMPLE, clock, move |config| config.versioning = versioning);
+    suite::versions(make, suite::seed());
+}
+
 /// When an item was read last is not written down.
 fn options(options: Options) -> Options {
     options.last_access_slack(u32::MAX)

@@ -15,7 +15,7 @@ struct Tier {
 
 impl Tier {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), clock: Arc::new(Clock::manual(1_000_000)) }
+        Self { folder: tempfile::tempdir().unwrap(), clock: Arc::new(Clock::manual(1_700_000_000)) }
     }
 
     fn open(&self) -> Flash {

@@ -35,9 +35,10 @@ fn budgeted(
         threads: 1,
         shards: Some(1),
         seed: lower.seed(),
+        versioning: Default::default(),
     };
     let upper = Memory::new(&memory, Arc::clone(&clock)).expect("the suite's limits are possible");
-    let config = TieredConfig { promotion, write_budget, item_max: config.value_max };
+    let config = TieredConfig { promotion, write_budget, item_max: config.value_max, cluster: false };
     Tiered::new(upper, lower, config, clock)
 }
 
@@ -52,6 +53,26 @@ fn nothing_shows_of_the_two_tiers() {
     for promotion in [Promotion::Always, Promotion::SecondHit] {
         suite::run(|config, clock| tiered(config, clock, promotion), options().rounds(4));
     }
+}
+
+#[test]
+fn the_newest_write_wins_in_any_order_of_arrival() {
+    let make = |config: SuiteConfig, versioning, clock: Arc<Clock>| {
+        let lower = tier(AMPLE, Arc::clone(&clock), move |config| config.versioning = versioning);
+        let memory = MemoryConfig {
+            limit: 8 << 20,
+            item_max: config.value_max,
+            evict: true,
+            threads: 1,
+            shards: Some(1),
+            seed: lower.seed(),
+            versioning: Default::default(),
+        };
+        let upper = Memory::new(&memory, Arc::clone(&clock)).expect("the suite's limits are possible");
+        let (promotion, item_max) = (Promotion::Always, config.value_max);
+        Tiered::new(upper, lower, TieredConfig { promotion, write_budget: None, item_max, cluster: true }, clock)
+    };
+    suite::versions(make, suite::seed());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::ops::{Deref, Range};
 
 use crate::aligned::Aligned;
 use crate::request::Exptime;
+use crate::version::Version;
 
 /// The moment an item dies, in Unix seconds; 0 means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,8 +44,10 @@ impl Expiry {
 pub struct ItemMeta {
     /// Opaque client flags.
     pub flags: u32,
-    /// Unique value of this version of the item.
+    /// Its CAS value. That is its version, unless it is [`unversioned`](Self::unversioned).
     pub cas: u64,
+    /// A client chose the CAS value, or the item is older than versions are: it counts as version 0.
+    pub unversioned: bool,
     /// When it dies, after this request touched it.
     pub expiry: Expiry,
     /// When it would have died before this request touched it.
@@ -62,6 +65,12 @@ pub struct ItemMeta {
 }
 
 impl ItemMeta {
+    /// What orders it among all writes of its key.
+    #[inline]
+    pub fn version(&self) -> Version {
+        if self.unversioned { Version::ZERO } else { Version(self.cas) }
+    }
+
     /// Whether the read that shows this item created it (meta `N`). Its reader has won the recache of an item that was
     /// never to expire and is not stale, and of an item that was there before nobody could.
     #[inline]

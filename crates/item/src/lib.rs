@@ -11,9 +11,11 @@ mod key_hash;
 mod number;
 mod outcome;
 pub mod request;
+mod version;
 
 pub use item::{Expiry, Item, ItemMeta, ItemRef, OwnedValue, Rest, Value};
 pub use key::{Key, OwnedKey};
 pub use key_hash::{KeyHash, SECRET_BYTES};
 pub use number::{NUMBER_VALUE_MAX, parse_number};
 pub use outcome::{Deleted, Lookup, Number, Written};
+pub use version::{Lane, Origin, Version, VersionClock, next_local};

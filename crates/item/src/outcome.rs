@@ -24,12 +24,15 @@ pub enum Written {
         /// CAS value of the new version.
         cas: u64,
     },
-    /// The mode's condition did not hold (add on something, replace or append on nothing).
+    /// The mode's condition did not hold (add on something, replace or append on nothing, newer on nothing where
+    /// deletes may have been forgotten).
     NotStored,
     /// The CAS value to compare with is not the item's.
     Exists,
     /// A CAS value to compare with, and no item.
     NotFound,
+    /// In mode newer: something newer is there, or was deleted or flushed.
+    Superseded,
     /// Larger than the store takes; what the key had before is gone.
     TooLarge,
     /// No room, and evictions are off.
@@ -45,6 +48,8 @@ pub enum Deleted {
     Exists,
     /// Nothing there.
     NotFound,
+    /// A delete by version: something newer is there, or was deleted or flushed.
+    Superseded,
 }
 
 /// End of an `incr` or `decr`.

@@ -45,7 +45,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
 use moneta_store::request::Exptime;
 use moneta_store::steps::{finish, start, start_operation};
-use moneta_store::{Clock, Cx, Expiry, Key, KeyHash, Lookup, Op, Outcome, OwnedKey, Reactors, Step, Store, Visit};
+use moneta_store::versions::{Floor, Floors};
+use moneta_store::{
+    Clock, Cx, Expiry, Key, KeyHash, Lookup, Op, Outcome, OwnedKey, Put, Reactors, Step, Store, StoreError, Visit,
+};
 
 use crate::stripes::Stripes;
 pub use config::ChunkedConfig;
@@ -158,6 +161,7 @@ impl<S: Store + 'static> Store for Chunked<S> {
                 let request = *request;
                 start_operation(async move { call.compute(&owned.key(), &request).await })
             }
+            Op::Put(_, Put::Newer { .. }) | Op::Bury(_) => Step::Done(Err(StoreError::no_versions())),
             Op::Put(item, how) => call.store_whole(key, item, how),
             Op::Drop => {
                 self.shared.epochs.end(key.hash);
@@ -230,6 +234,14 @@ impl<S: Store + 'static> Flush for Chunked<S> {
 
     fn pending(&self) -> Option<u32> {
         None
+    }
+
+    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
+        Step::Done(Err(StoreError::no_versions()))
+    }
+
+    fn floors(&self) -> Floors {
+        Floors::default()
     }
 
     fn lag(&self) -> u32 {

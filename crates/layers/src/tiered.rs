@@ -41,6 +41,7 @@ mod flush;
 mod keep;
 mod lanes;
 mod moves;
+mod newer;
 mod promotion;
 mod reads;
 mod walk;
@@ -73,6 +74,7 @@ struct Shared<U, L> {
     promotion: Promotion,
     admission: Option<Admission>,
     item_max: usize,
+    cluster: bool,
     /// The moment of a delayed flush, past or to come; `u32::MAX` without one.
     flush_at: AtomicU32,
     /// Seconds by which it may take place later in the lower tier.
@@ -153,6 +155,7 @@ impl<U: Store + 'static, L: Store + 'static> Tiered<U, L> {
             promotion: config.promotion,
             admission,
             item_max: config.item_max,
+            cluster: config.cluster,
             flush_at: AtomicU32::new(u32::MAX),
             lanes: Lanes::new(),
             moves: Arc::default(),
@@ -184,6 +187,7 @@ impl<U: Store + 'static, L: Store + 'static> Store for Tiered<U, L> {
             Op::Delete(request) => call.remove(key, request),
             Op::Arithmetic(request) => call.compute(key, request),
             Op::Put(item, how) => call.put(key, item, how),
+            Op::Bury(version) => call.bury(key, version),
             Op::Drop => {
                 // A promotion under way must not bring it back.
                 self.0.stripes.note_change(key.hash);

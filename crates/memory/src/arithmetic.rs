@@ -3,9 +3,9 @@
 use moneta_store::request::{Arithmetic, Create};
 use moneta_store::{Expiry, ItemMeta, Key, NUMBER_VALUE_MAX, Number, parse_number};
 
-use crate::record::mark;
+use crate::record::{Stamp, mark};
 use crate::shard::{Found, Shard};
-use crate::write::{HEADER_MAX, Version};
+use crate::write::{HEADER_MAX, NewItem};
 
 /// Digits of 2^64 - 1.
 const DIGITS_MAX: usize = 20;
@@ -59,11 +59,13 @@ impl Shard {
 
     fn create_number(&mut self, key: &Key<'_>, create: &Create, request: &Arithmetic, now: u32) -> Number {
         let expiry = Expiry::resolve(create.exptime, now);
-        let version = Version { marks: 0, flags: 0, expiry, last_access: now, new_cas: request.new_cas };
+        let version =
+            NewItem { marks: 0, flags: 0, expiry, last_access: now, stamp: request.new_cas.map(Stamp::Chosen) };
         let mut text = itoa::Buffer::new();
         let text = text.format(create.initial).as_bytes();
         let Ok(cas) = self.place(key, None, [text, &[]], &version) else { return self.refuse_number() };
-        let meta = ItemMeta { cas, expiry, last_access: now, ..ItemMeta::default() };
+        let unversioned = request.new_cas.is_some();
+        let meta = ItemMeta { cas, unversioned, expiry, last_access: now, ..ItemMeta::default() };
         Number::Value { number: create.initial, meta, created: true }
     }
 
@@ -84,8 +86,13 @@ impl Shard {
         let in_place = text.len() <= old.value_length as usize;
         let kept = if in_place { mark::FETCHED | mark::STALE | mark::TOKEN } else { 0 };
         let expiry = request.touch.map_or(old.expiry, |exptime| Expiry::resolve(exptime, now));
-        let version =
-            Version { marks: old.marks & kept, flags: old.flags, expiry, last_access: now, new_cas: request.new_cas };
+        let version = NewItem {
+            marks: old.marks & kept,
+            flags: old.flags,
+            expiry,
+            last_access: now,
+            stamp: request.new_cas.map(Stamp::Chosen),
+        };
         let placed = match key {
             Some(key) => self.place(key, Some(found), [text, &padding], &version),
             None => self.overwrite(found, [text, &padding], &version),
@@ -94,6 +101,7 @@ impl Shard {
         let meta = ItemMeta {
             flags: old.flags,
             cas,
+            unversioned: request.new_cas.is_some(),
             expiry,
             expiry_before: old.expiry,
             last_access: old.last_access,

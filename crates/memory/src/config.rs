@@ -2,6 +2,7 @@
 
 use moneta_pages::PAGE_BYTES;
 use moneta_store::KeyHash;
+use moneta_store::versions::Versioning;
 
 use crate::log::pages_for;
 use crate::segments::Location;
@@ -34,6 +35,8 @@ pub struct MemoryConfig {
     pub shards: Option<usize>,
     /// How keys are hashed: the same for all stores of a stack.
     pub seed: KeyHash,
+    /// How versions are made, and which deletes are remembered. In a cluster the memory of tombstones is part of the limit.
+    pub versioning: Versioning,
 }
 
 /// Why an engine could not be made.
@@ -75,6 +78,11 @@ impl MemoryConfig {
         usize::try_from(pages).unwrap_or(usize::MAX) / shards
     }
 
+    /// Bytes of the limit that items may use.
+    pub(crate) fn for_items(&self) -> u64 {
+        self.limit.saturating_sub(if self.versioning.cluster { self.versioning.tombstone_bytes } else { 0 })
+    }
+
     /// Pages a shard needs to take the largest item.
     pub(crate) fn quota_min(item_max: usize) -> usize {
         PAGES_OVERHEAD + LARGEST_ITEMS * pages_for(item_max)
@@ -87,7 +95,7 @@ impl MemoryConfig {
 
     /// The number of shards: as asked, or the largest that threads, limit and largest item allow.
     pub(crate) fn shard_count(&self) -> Result<usize, ConfigError> {
-        let possible = Self::quota(self.limit, 1) / Self::quota_min(self.item_max);
+        let possible = Self::quota(self.for_items(), 1) / Self::quota_min(self.item_max);
         if possible == 0 || self.shards.is_some_and(|shards| shards > possible) {
             let needed = Self::limit_min(self.item_max) * self.shards.unwrap_or(1) as u64;
             return Err(ConfigError::TooSmall { limit: self.limit, item_max: self.item_max, needed });
@@ -97,10 +105,10 @@ impl MemoryConfig {
                 return Err(ConfigError::Shards(shards));
             }
             // Locations name only so many segments of a shard.
-            let nameable = Self::quota(self.limit, shards) <= Location::SEGMENTS_MAX;
+            let nameable = Self::quota(self.for_items(), shards) <= Location::SEGMENTS_MAX;
             return if nameable { Ok(shards) } else { Err(ConfigError::TooLarge { limit: self.limit, shards }) };
         }
-        let least = Self::quota(self.limit, 1).div_ceil(Location::SEGMENTS_MAX).next_power_of_two();
+        let least = Self::quota(self.for_items(), 1).div_ceil(Location::SEGMENTS_MAX).next_power_of_two();
         let wanted = (self.threads.max(1) * SHARDS_PER_THREAD).next_power_of_two().max(least);
         let roomy = usize::try_from(self.limit / SHARD_BYTES_MIN).unwrap_or(usize::MAX).max(1);
         let most = possible.min(roomy).min(1 << SHARD_BITS_MAX);

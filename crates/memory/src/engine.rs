@@ -8,6 +8,7 @@ use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
 use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Resize};
 use moneta_store::request::{Delete, Exptime, Retrieve};
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Clock, Cursor, Cx, Expiry, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Put, Reactors, Rest, Step, Store,
     StoreStats, Unseen, Value, Visit, Walked, Walking, Written, component,
@@ -15,14 +16,15 @@ use moneta_store::{
 
 use crate::config::{ConfigError, MemoryConfig};
 use crate::large::Published;
+use crate::newer::Newer;
 use crate::read::{LARGE, Pinned, Read};
 use crate::segments::Location;
 use crate::shard::{Found, Shard, Shared, location_of};
 use crate::sync::Mutex;
-use crate::write::{Order, Version};
+use crate::write::{NewItem, Order};
 
 /// Classes of the index that one batch of a walk visits.
-const WALK_CLASSES: usize = 64;
+pub(crate) const WALK_CLASSES: usize = 64;
 
 /// A shard on cache lines that no other shard shares: its neighbours' locks are busy too.
 type Slot = CachePadded<Mutex<Shard>>;
@@ -37,6 +39,8 @@ pub struct Memory {
     item_max: usize,
     /// The limit as it was asked for; shards divide it in whole pages.
     limit: Arc<AtomicU64>,
+    /// Bytes of it that are not for items.
+    beside_items: u64,
     /// Two limits at once would leave some shards with one and some with the other.
     resizing: Arc<Mutex<()>>,
     /// Threads that shrink the store now; all but the last find that another limit was set, and end.
@@ -61,14 +65,17 @@ impl Memory {
             pool: PagePool::new(),
             clock,
             seed: config.seed,
-            shards: count as u64,
+            versioning: config.versioning,
             item_max: config.item_max,
             evict: config.evict,
         });
-        let quota = MemoryConfig::quota(config.limit, count);
+        let quota = MemoryConfig::quota(config.for_items(), count);
         let pool = Arc::clone(&shared.pool);
         let shards = (0..count)
-            .map(|number| Ok(Slot::new(Mutex::new(Shard::new(Arc::clone(&shared), number as u64, quota)?))))
+            .map(|number| {
+                let place = (number as u64, count as u64);
+                Ok(Slot::new(Mutex::new(Shard::new(Arc::clone(&shared), place, quota)?)))
+            })
             .collect::<std::io::Result<Arc<[Slot]>>>()
             .map_err(ConfigError::Memory)?;
         let shift = 64 - count.trailing_zeros();
@@ -79,6 +86,7 @@ impl Memory {
             seed: config.seed,
             item_max: config.item_max,
             limit,
+            beside_items: config.limit - config.for_items(),
             resizing: Arc::new(Mutex::new(())),
             shrinking: Arc::default(),
             pool,
@@ -198,6 +206,7 @@ impl Store for Memory {
         match op {
             Op::Read(request) => self.read(key, request, out),
             Op::Write(value, request) => Step::ended(self.store(key, value, &Order::Write(request))),
+            Op::Put(item, Put::Newer { as_of }) => self.put_newer(key, item, as_of),
             Op::Put(item, how) => Step::ended(self.put(key, item, how)),
             other => self.call_rest(key, other, out),
         }
@@ -251,17 +260,39 @@ impl Memory {
             }
             // The highest tier there can be: it sees every hit.
             Op::NoteHit => Step::Done(Ok(Outcome::Done)),
-            Op::NextCas => Step::Done(Ok(Outcome::Cas(shard.lock().new_cas(None)))),
+            Op::NextCas => Step::Done(Ok(Outcome::Cas(shard.lock().next_version().0))),
+            Op::Bury(version) => Step::Done(shard.lock().bury(key, version).map(Outcome::Deleted)),
             Op::Read(_) | Op::Write(..) | Op::Put(..) => unreachable!("answered before"),
         }
     }
 
     #[inline]
     fn put(&self, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Written {
-        let order = Order::Put(Version::of(&item.meta), how);
+        self.put_as(key, item, &Order::Put(NewItem::of(&item.meta), how))
+    }
+
+    #[cold]
+    fn put_newer(&self, key: &Key<'_>, item: &ItemRef<'_>, as_of: u64) -> Step {
+        let accepted = self.shard(key.hash).lock().accept_version(item.meta.version());
+        Step::Done(accepted.map(|()| self.put_as(key, item, &Order::Newer(Newer::new(key, item, as_of))).into()))
+    }
+
+    #[inline]
+    fn put_as(&self, key: &Key<'_>, item: &ItemRef<'_>, order: &Order<'_>) -> Written {
         match item.value.as_slice() {
-            Some(value) => self.store(key, value, &order),
-            None => self.store(key, &item.value.to_vec(), &order),
+            Some(value) => self.store(key, value, order),
+            None => self.store(key, &item.value.to_vec(), order),
+        }
+    }
+
+    /// Lets every shard take a flush, and sweeps out what it takes.
+    fn take_flush(&self, floor: Floor) {
+        for slot in self.shards.iter() {
+            slot.lock().floor(floor);
+            // A piece at a time, so that other commands get their turn at the lock.
+            while slot.lock().sweep_step() {
+                std::thread::yield_now();
+            }
         }
     }
 }
@@ -292,10 +323,24 @@ impl Component for Memory {
 impl Flush for Memory {
     fn flush(&self, _: &Cx, delay: Exptime) -> Step<()> {
         // Once for all: the clock may turn on the way from shard to shard.
-        let now = self.shards[0].lock().settle();
-        let moment = Expiry::resolve(delay, now).0;
-        self.shards.iter().for_each(|slot| slot.lock().flush(moment));
+        let mut first = self.shards[0].lock();
+        let now = first.settle();
+        // Above what any shard has made or seen.
+        let newest = self.shards[1..].iter().map(|slot| slot.lock().newest_version()).max();
+        newest.into_iter().for_each(|newest| first.note_version(newest));
+        let floor = first.flush(Expiry::resolve(delay, now));
+        drop(first);
+        self.take_flush(floor);
         Step::done(())
+    }
+
+    fn floor(&self, _: &Cx, floor: Floor) -> Step<()> {
+        self.take_flush(floor);
+        Step::done(())
+    }
+
+    fn floors(&self) -> Floors {
+        self.shards[0].lock().floors
     }
 
     fn pending(&self) -> Option<u32> {
@@ -335,7 +380,7 @@ impl component::Walk for Memory {
 
 impl Resize for Memory {
     fn resize(&self, limit: u64) -> bool {
-        let quota = MemoryConfig::quota(limit, self.shards.len());
+        let quota = MemoryConfig::quota(limit.saturating_sub(self.beside_items), self.shards.len());
         if quota < MemoryConfig::quota_min(self.item_max) || quota > Location::SEGMENTS_MAX {
             return false;
         }
@@ -379,6 +424,9 @@ impl Shard {
                     return;
                 }
                 let found = Found { position, location, hits: 0, header };
+                if self.sweep.is_some() && self.is_flushed(&found) {
+                    return;
+                }
                 show(&Walked {
                     key: self.key(&found),
                     meta: self.meta(&found),

@@ -15,10 +15,10 @@ use moneta_store::{Expiry, Key, Written};
 
 use crate::log::{Cas, Draft, Room};
 use crate::read::{LARGE, Pinned};
-use crate::record::{FRAGMENT_HEADER_BYTES, NO_FRAGMENT, mark};
+use crate::record::{FRAGMENT_HEADER_BYTES, NO_FRAGMENT, Stamp, mark};
 use crate::segments::Location;
 use crate::shard::{Found, Shard};
-use crate::write::{HEADER_MAX, Order, Plan, Version};
+use crate::write::{HEADER_MAX, NewItem, Order, Plan};
 
 /// Room for a large value, and the old value that goes into it.
 pub(crate) struct Reserved {
@@ -81,7 +81,7 @@ impl Shard {
             value_length: length_now(self),
             marks: mark::DEAD,
             // Longest form of every field: what goes in is known only when it is published.
-            cas: Cas::Full(u64::MAX),
+            cas: Cas::Full(Stamp::Chosen(0)),
             expiry: Expiry::NEVER,
             flags: 0,
             last_access: now,
@@ -161,12 +161,14 @@ impl Shard {
     }
 
     /// Takes the hiding mark off a record and its fragments.
-    fn reveal(&mut self, location: Location, version: &Version) -> u64 {
-        let cas = self.new_cas(version.new_cas);
+    fn reveal(&mut self, location: Location, version: &NewItem) -> u64 {
+        let stamp = self.new_stamp(version.stamp);
         let mut header = self.segments.header(location);
         header.set(mark::DEAD, false);
         header.set(version.marks, true);
-        header.cas_field = cas;
+        header.set(mark::CAS, matches!(stamp, Stamp::Chosen(_)));
+        header.set(mark::CAS_LONG, true);
+        header.cas_field = stamp.cas();
         header.expiry = version.expiry;
         header.flags = version.flags;
         header.last_access = version.last_access;
@@ -178,7 +180,7 @@ impl Shard {
             next = self.segments.fragment(location).0.next;
             self.segments.bytes_mut(location, 0, 1)[0] &= !mark::DEAD;
         }
-        cas
+        stamp.cas()
     }
 
     fn give_back(&mut self, reserved: &Reserved) {

@@ -11,9 +11,11 @@
 mod arithmetic;
 mod config;
 mod engine;
+mod flush;
 mod ghosts;
 mod large;
 mod log;
+mod newer;
 mod read;
 mod reclaim;
 mod record;

@@ -2,9 +2,9 @@
 
 use moneta_store::Expiry;
 
-use crate::record::{FRAGMENT_HEADER_BYTES, Fragment, Header, NO_FRAGMENT, UNIT, header_bytes, mark, padded};
+use crate::record::{FRAGMENT_HEADER_BYTES, Fragment, Header, NO_FRAGMENT, Stamp, UNIT, header_bytes, mark, padded};
 use crate::segments::{CAPACITY, Location, Log};
-use crate::shard::{Shard, cas_marks};
+use crate::shard::Shard;
 
 /// A record that does not fit the rest of its segment is split if it is at least this large; a smaller one leaves the rest
 /// unused. At most this much, so under 2 % of a segment on average, is lost so.
@@ -20,7 +20,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) value_length: usize,
     /// FETCHED, STALE, TOKEN and DEAD as wanted; the others follow from the fields.
     pub(crate) marks: u8,
-    /// The CAS value in full, or by its place in the sequence.
+    /// Its CAS value.
     pub(crate) cas: Cas,
     pub(crate) expiry: Expiry,
     pub(crate) flags: u32,
@@ -29,13 +29,15 @@ pub(crate) struct Draft<'a> {
     pub(crate) all_fields: bool,
 }
 
-/// How a record comes by its CAS value.
+/// A record's CAS value, and the form it is kept in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cas {
-    /// Kept in full: it can then be changed in place.
-    Full(u64),
-    /// Kept as the distance from the segment's base, if that is short enough.
-    Sequence(u64),
+    /// The shortest that holds it.
+    Short(Stamp),
+    /// One in which later versions fit, too: it can then be changed in place.
+    Lasting(Stamp),
+    /// 64 bits: it means the same in any segment.
+    Full(Stamp),
 }
 
 /// Room for a record whose header and key are written and whose value is not yet.
@@ -138,7 +140,7 @@ impl Shard {
             hash: 0,
             value_length: 0,
             marks: 0,
-            cas: Cas::Full(0),
+            cas: Cas::Full(Stamp::Chosen(0)),
             expiry: Expiry::NEVER,
             flags: 0,
             last_access: 0,
@@ -170,27 +172,24 @@ impl Shard {
             return Err(NoRoom);
         }
         let page = self.shared.pool.take().map_err(|_| NoRoom)?;
-        let base = self.sequence();
+        let base = self.cas_base();
         self.segments.open(log, page, base);
         Ok(())
     }
 
     fn header(&self, log: Log, draft: &Draft<'_>) -> Header {
         let mut marks = draft.marks;
-        let cas_field = match draft.cas {
-            Cas::Full(cas) => {
-                marks |= cas_marks(cas);
-                cas
-            }
-            Cas::Sequence(sequence) => match self.segments.distance(log, sequence) {
-                Some(distance) => u64::from(distance),
-                None => {
-                    let cas = self.cas_of(sequence);
-                    marks |= cas_marks(cas);
-                    cas
-                }
-            },
+        // Without an open segment the header is only measured: it is written with the base of the one to be opened.
+        let encode = |stamp: Stamp, lasting: bool| {
+            self.segments.open_base(log).unwrap_or_else(|| self.cas_base()).encode(stamp, lasting)
         };
+        let (form, cas_field) = match draft.cas {
+            Cas::Short(stamp) => encode(stamp, false),
+            Cas::Lasting(stamp) => encode(stamp, true),
+            Cas::Full(Stamp::Version(version)) => (mark::CAS_LONG, version.0),
+            Cas::Full(Stamp::Chosen(cas)) => (mark::CAS, cas),
+        };
+        marks |= form;
         if draft.expiry != Expiry::NEVER || draft.all_fields {
             marks |= mark::EXPIRY;
         }

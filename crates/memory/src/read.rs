@@ -4,10 +4,10 @@ use moneta_pages::Part;
 use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::{ErrorKind, Expiry, ItemMeta, ItemRef, Key, Rest, StoreError, Value, Visit};
 
-use crate::record::{FRAGMENT_HEADER_BYTES, NO_FRAGMENT, mark};
+use crate::record::{FRAGMENT_HEADER_BYTES, NO_FRAGMENT, Stamp, mark};
 use crate::segments::{Location, Segments};
 use crate::shard::{Found, Missing, Shard};
-use crate::write::{HEADER_MAX, Version};
+use crate::write::{HEADER_MAX, NewItem};
 
 /// Values larger than this, in bytes, are never copied while a shard is locked; but for `incr` and `decr` of one, which no
 /// client has a use for.
@@ -185,6 +185,12 @@ impl Shard {
     /// Gives an item another expiry: in place if its record has the field, else by writing the record anew.
     pub(crate) fn touch(&mut self, key: &Key<'_>, found: Found, expiry: Expiry, now: u32) -> Result<Found, StoreError> {
         let mut found = found;
+        if self.is_new_by_touch(&found, expiry) {
+            if !self.renew(key, &found, now) {
+                return Err(no_room_to_touch());
+            }
+            found = self.find(key, now).map_err(|_| no_room_to_touch())?;
+        }
         if expiry != Expiry::NEVER && !found.header.is(mark::EXPIRY) {
             found = self.with_expiry_field(key, &found, now).ok_or_else(no_room_to_touch)?;
         }
@@ -231,9 +237,10 @@ impl Shard {
         }
         let expiry = Expiry::resolve(exptime, now);
         let marks = mark::TOKEN | if request.bump { mark::FETCHED } else { 0 };
-        let version = Version { marks, flags: 0, expiry, last_access: now, new_cas: request.new_cas };
+        let version = NewItem { marks, flags: 0, expiry, last_access: now, stamp: request.new_cas.map(Stamp::Chosen) };
         let cas = self.place(key, None, [&[], &[]], &version).map_err(|_| out_of_memory())?;
-        let meta = ItemMeta { cas, expiry, last_access: now, won: true, ..ItemMeta::default() };
+        let unversioned = request.new_cas.is_some();
+        let meta = ItemMeta { cas, unversioned, expiry, last_access: now, won: true, ..ItemMeta::default() };
         visitor.item(&ItemRef { meta, value: Value::whole(&[]) });
         Ok(Read::Visited)
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   0       1       2               4                               8
 //! +-------+-------+---------------+-------------------------------+------------------+
-//! | marks | key   | value length  | last access (Unix seconds)    | CAS: 2, 6 or 8 B |
+//! | marks | key   | value length  | last access (Unix seconds)    | CAS: 4, 6 or 8 B |
 //! |       | length| 16 bit        | 32 bit                        | as marks say     |
 //! +-------+-------+---------------+-------------------------------+------------------+
 //! | expiry 32 bit, if marked | flags 32 bit, if marked | split: length 32 bit, first |
@@ -13,8 +13,9 @@
 //! +-----+--------------------------+--------------------+
 //! ```
 //!
-//! An item of a plain `set` costs 10 bytes of header. Its CAS value is then a 16-bit distance from its segment's base;
-//! once a key is overwritten, or its record moved, 48 bits of its own, so that it can be rewritten where it lies.
+//! An item of a plain `set` costs 12 bytes of header. Its CAS value is its version, kept as a distance from its segment's
+//! base: in 32 bits if it was made here within four minutes from the base; else in 48 bits, which reach from 4 hours before
+//! the base to 13 hours after it, so that a key that is overwritten can be rewritten where it lies; else in full.
 //!
 //! A record that does not fit the rest of its segment is split: its value goes on in *fragments*, each in the log too.
 //! A key length of 0 is no item: a fragment, or filler where a record shrank in place.
@@ -26,7 +27,7 @@
 //! +-------+-------+---------------+---------------+---------------+---------+
 //! ```
 
-use moneta_store::Expiry;
+use moneta_store::{Expiry, ItemMeta, Origin, Version};
 
 /// Records start at multiples of this.
 pub(crate) const UNIT: usize = 4;
@@ -53,11 +54,11 @@ pub(crate) mod mark {
     pub(crate) const EXPIRY: u8 = 8;
     /// Has a flags field.
     pub(crate) const FLAGS: u8 = 16;
-    /// Two bits: the form of the CAS field.
+    /// Two bits: the form of the CAS field. None of them: a 32-bit distance. Both: 64 bits that a client chose.
     pub(crate) const CAS: u8 = 32 | 64;
-    /// 48 bits.
+    /// A 48-bit distance.
     pub(crate) const CAS_SHORT: u8 = 32;
-    /// 64 bits.
+    /// A version in 64 bits.
     pub(crate) const CAS_LONG: u8 = 64;
     /// Not the newest version of anything any more.
     pub(crate) const DEAD: u8 = 128;
@@ -65,8 +66,109 @@ pub(crate) mod mark {
     pub(crate) const FRAGMENT: u8 = 1;
 }
 
-/// First CAS value that does not fit 48 bits.
-pub(crate) const CAS_SHORT_END: u64 = 1 << 48;
+/// First distance that does not fit 48 bits.
+const CAS_SHORT_END: u64 = 1 << 48;
+/// How far before a segment's base 48-bit distances begin.
+const CAS_SHORT_BACK: u64 = 1 << 46;
+/// Bits of a version that say where it was made.
+const ORIGIN_BITS: u32 = 8;
+
+/// What makes a record's CAS value of the field in its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CasBase {
+    /// Time and counter of the newest version when the segment was opened.
+    pub(crate) local: u64,
+    /// Who makes versions here.
+    pub(crate) origin: Origin,
+}
+
+/// An item's CAS value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stamp {
+    /// It is a version.
+    Version(Version),
+    /// A client chose it, or it is older than versions are.
+    Chosen(u64),
+}
+
+impl Stamp {
+    /// The CAS value of an item as another store shows it; `None` if this one is to make it.
+    pub(crate) fn of(meta: &ItemMeta) -> Option<Self> {
+        match meta {
+            ItemMeta { cas: 0, .. } => None,
+            ItemMeta { unversioned: true, cas, .. } => Some(Self::Chosen(*cas)),
+            ItemMeta { cas, .. } => Some(Self::Version(Version(*cas))),
+        }
+    }
+
+    /// As clients see it.
+    #[inline]
+    pub(crate) fn cas(self) -> u64 {
+        match self {
+            Self::Version(version) => version.0,
+            Self::Chosen(cas) => cas,
+        }
+    }
+}
+
+impl CasBase {
+    fn short(self) -> u64 {
+        (self.local << ORIGIN_BITS).saturating_sub(CAS_SHORT_BACK)
+    }
+
+    /// The form and the field of a CAS value; `lasting`: in a form in which a later version fits, too.
+    #[inline]
+    pub(crate) fn encode(self, stamp: Stamp, lasting: bool) -> (u8, u64) {
+        let version = match stamp {
+            Stamp::Chosen(cas) => return (mark::CAS, cas),
+            Stamp::Version(version) => version,
+        };
+        if !lasting && let Some(field) = self.field(0, stamp) {
+            return (0, field);
+        }
+        match self.field(mark::CAS_SHORT, stamp) {
+            Some(field) => (mark::CAS_SHORT, field),
+            None => (mark::CAS_LONG, version.0),
+        }
+    }
+
+    /// Form and field of another CAS value in the room of a form, if it can hold it.
+    #[inline]
+    pub(crate) fn refit(self, form: u8, stamp: Stamp) -> Option<(u8, u64)> {
+        match stamp {
+            Stamp::Version(version) if form & mark::CAS_LONG != 0 => Some((mark::CAS_LONG, version.0)),
+            Stamp::Chosen(cas) if form & mark::CAS_LONG != 0 => Some((mark::CAS, cas)),
+            stamp => self.field(form, stamp).map(|field| (form & mark::CAS, field)),
+        }
+    }
+
+    /// The field of a CAS value in this form, if it can hold it.
+    #[inline]
+    fn field(self, form: u8, stamp: Stamp) -> Option<u64> {
+        match (form & mark::CAS, stamp) {
+            (0, Stamp::Version(version)) => {
+                let distance = version.local().checked_sub(self.local)?;
+                (version.origin() == self.origin && distance <= u64::from(u32::MAX)).then_some(distance)
+            }
+            (mark::CAS_SHORT, Stamp::Version(version)) => {
+                version.0.checked_sub(self.short()).filter(|distance| *distance < CAS_SHORT_END)
+            }
+            (mark::CAS_LONG, Stamp::Version(version)) => Some(version.0),
+            (mark::CAS, Stamp::Chosen(cas)) => Some(cas),
+            _ => None,
+        }
+    }
+
+    /// The CAS value that a header's field means.
+    #[inline]
+    pub(crate) fn decode(self, header: &Header) -> u64 {
+        match header.marks & mark::CAS {
+            0 => Version::new(self.local + header.cas_field, self.origin).0,
+            mark::CAS_SHORT => self.short() + header.cas_field,
+            _ => header.cas_field,
+        }
+    }
+}
 
 /// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +185,7 @@ pub(crate) struct Header {
     pub(crate) next: u64,
     /// Unix second.
     pub(crate) last_access: u32,
-    /// The CAS field as it stands there: a distance, or the value itself.
+    /// The CAS field as it stands there; see [`CasBase`].
     pub(crate) cas_field: u64,
     /// When it dies.
     pub(crate) expiry: Expiry,
@@ -113,7 +215,7 @@ pub(crate) fn padded(bytes: usize) -> usize {
 #[inline]
 fn cas_bytes(marks: u8) -> usize {
     match marks & mark::CAS {
-        0 => 2,
+        0 => 4,
         mark::CAS_SHORT => 6,
         _ => 8,
     }
@@ -147,7 +249,7 @@ impl Header {
         let marks = bytes[0];
         let mut at = FIXED_BYTES;
         let cas_field = match marks & mark::CAS {
-            0 => u64::from(u16_at(bytes, at)),
+            0 => u64::from(u32_at(bytes, at)),
             mark::CAS_SHORT => u64::from(u32_at(bytes, at)) | u64::from(u16_at(bytes, at + 4)) << 32,
             _ => u64_at(bytes, at),
         };
@@ -221,13 +323,10 @@ impl Header {
         self.marks = if on { self.marks | marks } else { self.marks & !marks };
     }
 
-    /// Whether the CAS field is long enough for `cas` itself.
-    pub(crate) fn holds_cas(&self, cas: u64) -> bool {
-        match self.marks & mark::CAS {
-            0 => false,
-            mark::CAS_SHORT => cas < CAS_SHORT_END,
-            _ => true,
-        }
+    /// Whether a client chose the CAS value: the item counts as version 0.
+    #[inline]
+    pub(crate) fn is_unversioned(&self) -> bool {
+        self.is(mark::CAS)
     }
 
     /// Bytes before the key.
@@ -305,7 +404,7 @@ pub(crate) fn is_fragment(bytes: &[u8]) -> bool {
 }
 
 // The layout above, pinned.
-const _: () = assert!(FIXED_BYTES + 2 == 10);
+const _: () = assert!(FIXED_BYTES + 4 == 12);
 const _: () = assert!(SPLIT_BYTES == 4 + 2 + 8);
 const _: () = assert!(FRAGMENT_HEADER_BYTES == 4 + 8 + 8);
 
@@ -316,9 +415,6 @@ mod tests {
     #[test]
     fn a_header_reads_back_in_every_form() {
         for marks in 0..=255u8 {
-            if marks & mark::CAS == mark::CAS {
-                continue;
-            }
             for split in [false, true] {
                 let header = Header {
                     marks,
@@ -341,9 +437,50 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_item_costs_ten_bytes_of_header() {
-        assert_eq!(header_bytes(0, false), 10);
+    fn a_plain_item_costs_twelve_bytes_of_header() {
+        assert_eq!(header_bytes(0, false), 12);
     }
+
+    #[test]
+    fn a_cas_value_reads_back_in_the_shortest_form_that_holds_it() {
+        let (here, elsewhere) = (Origin::new(1, 2), Origin::new(1, 3));
+        let base = CasBase { local: 3_500_000_000_000_000, origin: here };
+        let at = |distance: i64, origin| Stamp::Version(Version::new(base.local.wrapping_add_signed(distance), origin));
+        let cases = [
+            (at(0, here), 0),
+            (at(u32::MAX.into(), here), 0),
+            (at(-1, here), mark::CAS_SHORT),
+            (at(0, elsewhere), mark::CAS_SHORT),
+            (at(1 << 32, here), mark::CAS_SHORT),
+            (at(-(1 << 38), here), mark::CAS_SHORT),
+            (at(-(1 << 39), here), mark::CAS_LONG),
+            (at(1 << 40, here), mark::CAS_LONG),
+            (Stamp::Chosen(5), mark::CAS),
+            (Stamp::Chosen(u64::MAX), mark::CAS),
+        ];
+        for (stamp, expected) in cases {
+            for lasting in [false, true] {
+                let (form, cas_field) = base.encode(stamp, lasting);
+                assert_eq!(form, if lasting && expected == 0 { mark::CAS_SHORT } else { expected }, "{stamp:?}");
+                let header = Header { marks: form, cas_field, ..HEADER };
+                assert_eq!(base.decode(&header), stamp.cas(), "{stamp:?}");
+                assert_eq!(header.is_unversioned(), matches!(stamp, Stamp::Chosen(_)));
+            }
+        }
+    }
+
+    const HEADER: Header = Header {
+        marks: 0,
+        key_length: 1,
+        value_length: 0,
+        first_length: 0,
+        next: NO_FRAGMENT,
+        last_access: 0,
+        cas_field: 0,
+        expiry: Expiry::NEVER,
+        flags: 0,
+        split: false,
+    };
 
     #[test]
     fn fragments_and_filler_read_back() {

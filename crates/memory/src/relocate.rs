@@ -13,7 +13,7 @@ impl Shard {
             return self.relocate_large(found, hash, log, hits);
         }
         let header = found.header;
-        let cas = self.cas(found);
+        let stamp = self.stamp(found);
         let mut value = std::mem::take(&mut self.scratch);
         value.clear();
         // The key goes along: the draft cannot borrow from the segments that are about to change.
@@ -25,7 +25,7 @@ impl Shard {
             hash,
             value_length: bytes.len(),
             marks: header.marks & (mark::FETCHED | mark::STALE | mark::TOKEN),
-            cas: Cas::Full(cas),
+            cas: Cas::Lasting(stamp),
             expiry: header.expiry,
             flags: header.flags,
             last_access: header.last_access,
@@ -74,7 +74,7 @@ impl Shard {
             }
         }
         // A CAS value kept as a distance counts from the segment it was written to; large items keep theirs in full.
-        debug_assert!(found.header.marks & mark::CAS != 0);
+        debug_assert!(found.header.is(mark::CAS_LONG));
         true
     }
 

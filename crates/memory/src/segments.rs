@@ -19,8 +19,8 @@ use moneta_pages::{PAGE_BYTES, Page};
 use moneta_store::Expiry;
 
 use crate::record::{
-    FRAGMENT_HEADER_BYTES, Fragment, Header, NO_FRAGMENT, UNIT, fragment_header_length, header_length, is_fragment,
-    mark,
+    CasBase, FRAGMENT_HEADER_BYTES, Fragment, Header, NO_FRAGMENT, UNIT, fragment_header_length, header_length,
+    is_fragment, mark,
 };
 
 /// Offset of the first record. Not 0, so that no location is 0.
@@ -77,8 +77,8 @@ pub(crate) struct Segment {
     live: u32,
     /// Readers and writers at work in it without the shard's lock.
     pins: u32,
-    /// What 16-bit CAS distances count from.
-    base: u64,
+    /// What CAS distances count from.
+    base: CasBase,
     /// Earliest moment at which one of its records may die; 0 if none will.
     soonest: u32,
     /// How far eviction has come in it.
@@ -141,7 +141,7 @@ impl Segments {
     }
 
     /// Opens a new segment at the young end of a log and seals the one before.
-    pub(crate) fn open(&mut self, log: Log, page: Page, base: u64) -> u32 {
+    pub(crate) fn open(&mut self, log: Log, page: Page, base: CasBase) -> u32 {
         let before = self.queues[log as usize].newest;
         let segment = Segment {
             page,
@@ -283,16 +283,16 @@ impl Segments {
 
     /// What CAS distances in the segment count from.
     #[inline]
-    pub(crate) fn base(&self, location: Location) -> u64 {
+    pub(crate) fn base(&self, location: Location) -> CasBase {
         self.segment(location.segment()).base
     }
 
-    /// How far `sequence` is from the base of the open segment of a log, if 16 bits can say it.
+    /// What CAS distances in the open segment of a log count from; `None` without one.
     #[inline]
-    pub(crate) fn distance(&self, log: Log, sequence: u64) -> Option<u16> {
+    pub(crate) fn open_base(&self, log: Log) -> Option<CasBase> {
         match self.queues[log as usize].newest {
             NONE => None,
-            number => sequence.checked_sub(self.segment(number).base).and_then(|distance| u16::try_from(distance).ok()),
+            number => Some(self.segment(number).base),
         }
     }
 

@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use moneta_index::{Index, Position};
+use moneta_index::{Index, Position, Walk};
 use moneta_pages::PagePool;
 use moneta_store::component::{Observer, RemovalCause, Removed};
-use moneta_store::{Clock, ItemMeta, Key, KeyHash, StoreStats};
+use moneta_store::versions::{Floors, Tombstones, Versioning};
+use moneta_store::{Clock, ItemMeta, Key, KeyHash, StoreStats, Version, VersionClock};
 
 use crate::ghosts::Ghosts;
-use crate::record::{CAS_SHORT_END, Header, mark};
+use crate::record::{CasBase, Header, Stamp, mark};
 use crate::segments::{Location, Log, Segments};
 
 /// Bits of a hash that a slot keeps: what the location and the hit count leave.
@@ -29,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<PagePool>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) seed: KeyHash,
-    pub(crate) shards: u64,
+    pub(crate) versioning: Versioning,
     pub(crate) item_max: usize,
     pub(crate) evict: bool,
 }
@@ -37,16 +38,21 @@ pub(crate) struct Shared {
 /// A shard's state; the engine keeps it in a lock.
 pub(crate) struct Shard {
     pub(crate) shared: Arc<Shared>,
-    number: u64,
     /// Pages this shard may use for index, logs and ghosts together.
     pub(crate) quota: usize,
     pub(crate) index: Index<TAG_BITS>,
     pub(crate) segments: Segments,
     pub(crate) ghosts: Ghosts,
-    /// Grows by one for every version of every item.
-    sequence: u64,
+    /// Makes the versions of what is written here.
+    versions: VersionClock,
+    /// Deletes that are remembered.
+    pub(crate) tombstones: Tombstones,
+    /// The flushes that are known.
+    pub(crate) floors: Floors,
     /// The moment a delayed flush takes effect; `u32::MAX` if none waits.
-    flush_at: u32,
+    pub(crate) flush_at: u32,
+    /// Sweeps out what a flush from elsewhere has taken; until its end, such items may be in the index.
+    pub(crate) sweep: Option<Walk>,
     pub(crate) stats: StoreStats,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// Where the search for segments worth cleaning goes on.
@@ -58,6 +64,8 @@ pub(crate) struct Shard {
     pub(crate) tidied_in_vain: (u32, usize),
     /// Times everything was dropped.
     pub(crate) flushes: u64,
+    /// Versions that were refused because they are ahead of the clock.
+    pub(crate) refused_ahead: u64,
     /// Values on their way from one place to another.
     pub(crate) scratch: Vec<u8>,
 }
@@ -90,17 +98,22 @@ pub(crate) fn hits_of(payload: u64) -> u64 {
 }
 
 impl Shard {
-    pub(crate) fn new(shared: Arc<Shared>, number: u64, quota: usize) -> std::io::Result<Self> {
+    /// An empty shard, number `number` of `shards`, of at most `quota` pages.
+    pub(crate) fn new(shared: Arc<Shared>, (number, shards): (u64, u64), quota: usize) -> std::io::Result<Self> {
         let index = Index::new(shared.pool.take()?);
+        let versions = shared.versioning.clock(number, shards);
+        let tombstones = Tombstones::of_shard(&shared.versioning, shards, shared.clock.millis());
         Ok(Self {
             shared,
-            number,
             quota,
             index,
             segments: Segments::new(),
             ghosts: Ghosts::default(),
-            sequence: 0,
+            versions,
+            tombstones,
+            floors: Floors::default(),
             flush_at: u32::MAX,
+            sweep: None,
             stats: StoreStats::default(),
             observer: None,
             clean_next: 0,
@@ -108,6 +121,7 @@ impl Shard {
             scanned_since_tidying: 0,
             tidied_in_vain: (0, 0),
             flushes: 0,
+            refused_ahead: 0,
             scratch: Vec::new(),
         })
     }
@@ -117,23 +131,13 @@ impl Shard {
     pub(crate) fn settle(&mut self) -> u32 {
         let now = self.shared.clock.now();
         if now >= self.flush_at {
-            self.clear();
+            self.fall(now);
         }
         now
     }
 
-    /// Drops everything when second `moment` comes, or now if it has.
-    pub(crate) fn flush(&mut self, moment: u32) {
-        let now = self.settle();
-        if moment <= now {
-            self.clear();
-        } else {
-            self.flush_at = moment;
-        }
-    }
-
-    fn clear(&mut self) {
-        self.flush_at = u32::MAX;
+    pub(crate) fn clear(&mut self) {
+        self.sweep = None;
         self.flushes += 1;
         self.index.clear();
         self.segments.clear();
@@ -149,6 +153,10 @@ impl Shard {
         let location = location_of(payload);
         let header = self.segments.header(location);
         let found = Found { position, location, hits: hits_of(payload), header };
+        if self.sweep.is_some() && self.is_flushed(&found) {
+            self.remove(&found);
+            return Err(Missing { expired: false });
+        }
         if header.expiry.is_dead(now) {
             self.expire(&found);
             return Err(Missing { expired: true });
@@ -170,6 +178,9 @@ impl Shard {
         self.stats.reclaimed += 1;
         self.stats.expired_unfetched += u64::from(!found.header.is(mark::FETCHED));
         self.tell_removal(found.location, &found.header, RemovalCause::Expired);
+        if self.shared.versioning.cluster {
+            self.remember_expired(found);
+        }
         self.remove(found);
     }
 
@@ -245,6 +256,7 @@ impl Shard {
         ItemMeta {
             flags: header.flags,
             cas: self.cas_at(location, header),
+            unversioned: header.is_unversioned(),
             expiry: header.expiry,
             expiry_before: header.expiry,
             last_access: header.last_access,
@@ -263,37 +275,70 @@ impl Shard {
 
     #[inline]
     fn cas_at(&self, location: Location, header: &Header) -> u64 {
-        if header.marks & mark::CAS == 0 {
-            self.cas_of(self.segments.base(location) + header.cas_field)
-        } else {
-            header.cas_field
+        self.segments.base(location).decode(header)
+    }
+
+    /// What orders an item among all writes of its key.
+    #[inline]
+    pub(crate) fn version(&self, found: &Found) -> Version {
+        if found.header.is_unversioned() { Version::ZERO } else { Version(self.cas(found)) }
+    }
+
+    /// An item's CAS value, as what it is.
+    pub(crate) fn stamp(&self, found: &Found) -> Stamp {
+        let cas = self.cas(found);
+        if found.header.is_unversioned() { Stamp::Chosen(cas) } else { Stamp::Version(Version(cas)) }
+    }
+
+    /// The version of a write that happens now.
+    #[inline]
+    pub(crate) fn next_version(&mut self) -> Version {
+        self.versions.next(self.shared.clock.millis())
+    }
+
+    /// At least every version made or seen here.
+    pub(crate) fn newest_version(&self) -> Version {
+        self.versions.newest()
+    }
+
+    /// Makes all further versions greater than one that came from elsewhere.
+    #[inline]
+    pub(crate) fn note_version(&mut self, version: Version) {
+        self.versions.note(version);
+    }
+
+    /// What the CAS distances of a segment that is opened now count from.
+    pub(crate) fn cas_base(&self) -> CasBase {
+        CasBase { local: self.versions.newest().local(), origin: self.versions.origin() }
+    }
+
+    /// The CAS value of what is stored now: that which it comes with, or the next version.
+    #[inline]
+    pub(crate) fn new_stamp(&mut self, given: Option<Stamp>) -> Stamp {
+        match given {
+            None => Stamp::Version(self.next_version()),
+            Some(stamp) => {
+                if let Stamp::Version(version) = stamp {
+                    self.note_given(version);
+                }
+                stamp
+            }
         }
     }
 
-    /// Starts a new version: its place in the shard's sequence.
-    #[inline]
-    pub(crate) fn next_sequence(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence
+    /// A version that a tier below made. One from far ahead must not take the clock along.
+    fn note_given(&mut self, version: Version) {
+        if !self.shared.versioning.is_ahead(version, self.shared.clock.millis()) {
+            self.versions.note(version);
+        }
     }
 
-    /// The sequence so far: a base for the CAS distances of a new segment.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.sequence
-    }
-
-    /// The CAS value of a place in the sequence, different from those of all other shards.
-    #[inline]
-    pub(crate) fn cas_of(&self, sequence: u64) -> u64 {
-        sequence * self.shared.shards + self.number
-    }
-
-    /// A CAS value for a new version that is kept in full: the client's own, or the next.
-    pub(crate) fn new_cas(&mut self, explicit: Option<u64>) -> u64 {
-        explicit.unwrap_or_else(|| {
-            let sequence = self.next_sequence();
-            self.cas_of(sequence)
-        })
+    /// Gives an item another CAS value where it lies, if its record can hold it. The caller writes the header.
+    pub(crate) fn restamp(&self, found: &Found, header: &mut Header, stamp: Stamp) -> bool {
+        let Some((form, field)) = self.segments.base(found.location).refit(header.marks, stamp) else { return false };
+        header.marks = header.marks & !mark::CAS | form;
+        header.cas_field = field;
+        true
     }
 
     /// Rewrites the header of an item where it lies; its form must not have changed.
@@ -313,9 +358,4 @@ impl Shard {
             next = fragment.next;
         }
     }
-}
-
-/// The marks of a CAS field that holds `cas` in full.
-pub(crate) fn cas_marks(cas: u64) -> u8 {
-    if cas < CAS_SHORT_END { mark::CAS_SHORT } else { mark::CAS_LONG }
 }

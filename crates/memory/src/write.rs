@@ -4,8 +4,9 @@ use moneta_store::request::{Delete, Exptime, Write, WriteMode};
 use moneta_store::{Deleted, Expiry, ItemMeta, Key, Put, Written};
 
 use crate::log::{Cas, Draft, NoRoom, pages_for};
+use crate::newer::Newer;
 use crate::read::LARGE;
-use crate::record::{Header, NO_FRAGMENT, mark, padded};
+use crate::record::{Header, NO_FRAGMENT, Stamp, mark, padded};
 use crate::segments::Log;
 use crate::shard::{Found, Shard, hits_of, location_of, payload};
 
@@ -15,16 +16,16 @@ pub(crate) const HEADER_MAX: usize = 40;
 /// could hold too few of its kind to see which are wanted.
 const STRAIGHT_TO_MAIN: usize = 20;
 
-/// What a new version of an item is to be, besides key and value.
+/// What an item is to be that is written, besides key and value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Version {
+pub(crate) struct NewItem {
     /// FETCHED, STALE and TOKEN.
     pub(crate) marks: u8,
     pub(crate) flags: u32,
     pub(crate) expiry: Expiry,
     pub(crate) last_access: u32,
-    /// CAS value, if the client chose it.
-    pub(crate) new_cas: Option<u64>,
+    /// Its CAS value; `None`: the next version.
+    pub(crate) stamp: Option<Stamp>,
 }
 
 /// What is to be done with a value.
@@ -33,20 +34,22 @@ pub(crate) enum Order<'a> {
     /// A client's write.
     Write(&'a Write),
     /// The value is that of an item handed over whole.
-    Put(Version, Put),
+    Put(NewItem, Put),
+    /// The same, if it is newer than what is there.
+    Newer(Newer<'a>),
 }
 
 /// How a write goes on after its conditions were looked at.
 pub(crate) enum Plan {
     /// Store the value as this version.
-    Value(Version),
+    Value(NewItem),
     /// Store the old value with the new one behind or before it.
-    Join { version: Version, append: bool },
+    Join { version: NewItem, append: bool },
     /// Do not store.
     Refuse(Written),
 }
 
-impl Version {
+impl NewItem {
     /// An item's version as it comes from another store.
     pub(crate) fn of(meta: &ItemMeta) -> Self {
         let mark_if = |set: bool, mark: u8| if set { mark } else { 0 };
@@ -57,7 +60,7 @@ impl Version {
             flags: meta.flags,
             expiry: meta.expiry,
             last_access: meta.last_access,
-            new_cas: (meta.cas != 0).then_some(meta.cas),
+            stamp: Stamp::of(meta),
         }
     }
 }
@@ -71,7 +74,7 @@ impl Order<'_> {
     /// Whether the old item has to go where there is no room for the new one: what replaces it without a condition says that
     /// it is out of date.
     fn leaves_nothing_old(&self) -> bool {
-        matches!(self, Self::Write(Write { mode: WriteMode::Set, .. }) | Self::Put(..))
+        matches!(self, Self::Write(Write { mode: WriteMode::Set, .. }) | Self::Put(..) | Self::Newer(_))
     }
 }
 
@@ -152,14 +155,15 @@ impl Shard {
         let request = match order {
             Order::Write(request) => request,
             Order::Put(_, Put::Present) if old.is_none() => return Plan::Refuse(Written::NotStored),
-            Order::Put(version, _) => return Plan::Value(*version),
+            Order::Put(item, _) => return Plan::Value(*item),
+            Order::Newer(newer) => return self.plan_newer(old, newer),
         };
-        let fresh = |exptime: Exptime| Version {
+        let fresh = |exptime: Exptime| NewItem {
             marks: 0,
             flags: request.flags,
             expiry: Expiry::resolve(exptime, now),
             last_access: now,
-            new_cas: request.new_cas,
+            stamp: request.new_cas.map(Stamp::Chosen),
         };
         let Some(old) = old else {
             return match (request.mode, request.vivify, request.compare) {
@@ -177,13 +181,13 @@ impl Shard {
             WriteMode::Set | WriteMode::Replace if request.invalidate && request.compare < Some(cas) => {
                 // A late writer's value: better than nothing, but stale. The old expiry and recache token stay.
                 let marks = mark::STALE | (old.header.marks & mark::TOKEN);
-                Plan::Value(Version { marks, expiry: old.header.expiry, ..fresh(Exptime::NEVER) })
+                Plan::Value(NewItem { marks, expiry: old.header.expiry, ..fresh(Exptime::NEVER) })
             }
             WriteMode::Append | WriteMode::Prepend if equal => {
                 if old.header.value_length as usize + value_length > self.shared.item_max {
                     return Plan::Refuse(Written::NotStored);
                 }
-                let version = Version { flags: old.header.flags, expiry: old.header.expiry, ..fresh(Exptime::NEVER) };
+                let version = NewItem { flags: old.header.flags, expiry: old.header.expiry, ..fresh(Exptime::NEVER) };
                 Plan::Join { version, append: request.mode == WriteMode::Append }
             }
             _ => Plan::Refuse(Written::Exists),
@@ -196,45 +200,50 @@ impl Shard {
         key: &Key<'_>,
         old: Option<&Found>,
         runs: [&[u8]; 2],
-        version: &Version,
+        version: &NewItem,
     ) -> Result<u64, NoRoom> {
         let length = runs[0].len() + runs[1].len();
-        let sequence = self.next_sequence();
-        let cas = version.new_cas.unwrap_or_else(|| self.cas_of(sequence));
+        let stamp = self.new_stamp(version.stamp);
         if let Some(old) = old
-            && self.place_over(old, runs, version, cas)
+            && self.place_over(old, runs, version, stamp)
         {
             self.stats.total_items += 1;
-            return Ok(cas);
+            return Ok(stamp.cas());
         }
-        // A key written for the second time will be written again: in place, if it keeps its CAS value in full.
-        let full = old.is_some() || version.new_cas.is_some();
+        let cas = match old {
+            // A large item may move without its header being written anew.
+            _ if length > LARGE => Cas::Full(stamp),
+            // A key written for the second time will be written again.
+            Some(_) => Cas::Lasting(stamp),
+            None => Cas::Short(stamp),
+        };
         let log = self.log_for(key, old, length);
         let draft = Draft {
             key: key.bytes,
             hash: key.hash,
             value_length: length,
             marks: version.marks,
-            cas: if full { Cas::Full(cas) } else { Cas::Sequence(sequence) },
+            cas,
             expiry: version.expiry,
             flags: version.flags,
             last_access: version.last_access,
-            all_fields: false,
+            // A large item moves as it is, and must have room for a later touch.
+            all_fields: length > LARGE,
         };
         let room = self.take_room(log, &draft)?;
         self.fill(&room, runs[0], runs[1]);
         self.publish(key, old, room.location);
-        Ok(cas)
+        Ok(stamp.cas())
     }
 
     /// As [`Shard::place`], where there is no room but that of the old record.
-    pub(crate) fn overwrite(&mut self, old: &Found, runs: [&[u8]; 2], version: &Version) -> Result<u64, NoRoom> {
-        let cas = self.new_cas(version.new_cas);
-        if !self.place_over(old, runs, version, cas) {
+    pub(crate) fn overwrite(&mut self, old: &Found, runs: [&[u8]; 2], version: &NewItem) -> Result<u64, NoRoom> {
+        let stamp = self.new_stamp(version.stamp);
+        if !self.place_over(old, runs, version, stamp) {
             return Err(NoRoom);
         }
         self.stats.total_items += 1;
-        Ok(cas)
+        Ok(stamp.cas())
     }
 
     /// Makes a written record the item of its key, in place of `old`.
@@ -250,12 +259,12 @@ impl Shard {
     }
 
     /// Overwrites a record where it lies, if the new version fits there.
-    fn place_over(&mut self, old: &Found, runs: [&[u8]; 2], version: &Version, cas: u64) -> bool {
+    fn place_over(&mut self, old: &Found, runs: [&[u8]; 2], version: &NewItem, stamp: Stamp) -> bool {
         let length = runs[0].len() + runs[1].len();
         let header = &old.header;
         let start = header.value_start();
+        let Some((form, cas_field)) = self.segments.base(old.location).refit(header.marks, stamp) else { return false };
         let fits = !header.split
-            && header.holds_cas(cas)
             && padded(start + length) <= header.size()
             && length < usize::from(u16::MAX)
             && (version.expiry == Expiry::NEVER || header.is(mark::EXPIRY))
@@ -264,12 +273,12 @@ impl Shard {
             return false;
         }
         let new = Header {
-            marks: (header.marks & (mark::EXPIRY | mark::FLAGS | mark::CAS)) | version.marks,
+            marks: header.marks & (mark::EXPIRY | mark::FLAGS) | form | version.marks,
             value_length: length as u32,
             first_length: length as u32,
             next: NO_FRAGMENT,
             last_access: version.last_access,
-            cas_field: cas,
+            cas_field,
             expiry: version.expiry,
             flags: version.flags,
             ..*header
@@ -325,70 +334,67 @@ impl Shard {
         let now = self.settle();
         let rewrites = request.drop_value || request.invalidate;
         let has_room = !rewrites || self.make_room_to_rewrite(key, now);
-        let Ok(found) = self.find(key, now) else { return Deleted::NotFound };
-        let cas = self.cas(&found);
-        if request.compare.is_some_and(|compare| compare != cas) {
+        let Ok(found) = self.find(key, now) else {
+            // What is not here may be elsewhere.
+            if self.shared.versioning.cluster && request.compare.is_none() && !rewrites {
+                self.remember_delete(key.hash);
+            }
+            return Deleted::NotFound;
+        };
+        if request.compare.is_some_and(|compare| compare != self.cas(&found)) {
             return Deleted::Exists;
         }
-        if !rewrites {
-            self.remove(&found);
-            return Deleted::Deleted;
-        }
         let old = has_room.then_some(key);
-        if self.mark_deleted(old, &found, cas, request, now).is_err() {
+        if !rewrites || self.mark_deleted(old, &found, request, now).is_err() {
             self.remove(&found);
+            if self.shared.versioning.cluster {
+                self.remember_delete(key.hash);
+            }
         }
         Deleted::Deleted
     }
 
     /// Meta delete with `I` or `x`: the item stays, stale, or empty, or both. The key is given if there is room to write it
     /// anew.
-    fn mark_deleted(
-        &mut self,
-        key: Option<&Key<'_>>,
-        found: &Found,
-        cas: u64,
-        request: &Delete,
-        now: u32,
-    ) -> Result<(), NoRoom> {
+    fn mark_deleted(&mut self, key: Option<&Key<'_>>, found: &Found, request: &Delete, now: u32) -> Result<(), NoRoom> {
         let touched = request.touch.map(|exptime| Expiry::resolve(exptime, now));
         let stale = if request.invalidate { mark::STALE } else { 0 };
+        let (chosen, kept) = (request.new_cas.map(Stamp::Chosen), Some(self.stamp(found)));
         if request.drop_value {
             // An empty item in place of the old one, without flags, and unless told otherwise without expiry.
-            let version = Version {
+            let version = NewItem {
                 marks: stale,
                 flags: 0,
                 expiry: touched.unwrap_or(Expiry::NEVER),
                 last_access: now,
-                new_cas: if request.invalidate { request.new_cas } else { request.new_cas.or(Some(cas)) },
+                stamp: if request.invalidate || self.shared.versioning.cluster { chosen } else { chosen.or(kept) },
             };
             return self.rewrite(key, found, &[], &version);
         }
         let mut header = found.header;
-        let cas = self.new_cas(request.new_cas);
+        let stamp = self.new_stamp(chosen);
         let expiry = touched.unwrap_or(header.expiry);
         header.set(mark::TOKEN, false);
         header.set(mark::STALE, true);
-        if header.holds_cas(cas) && (expiry == Expiry::NEVER || header.is(mark::EXPIRY)) {
-            header.cas_field = cas;
+        if (expiry == Expiry::NEVER || header.is(mark::EXPIRY)) && self.restamp(found, &mut header, stamp) {
             header.expiry = expiry;
             self.write_header(found.location, &header);
             self.segments.note_expiry(found.location, expiry);
             return Ok(());
         }
-        let version = Version {
+        let version = NewItem {
             marks: header.marks & (mark::FETCHED | mark::STALE),
             flags: header.flags,
             expiry,
             last_access: header.last_access,
-            new_cas: Some(cas),
+            stamp: Some(stamp),
         };
         let mut value = Vec::new();
         self.copy_value(found, &mut value);
         self.rewrite(key, found, &value, &version)
     }
 
-    fn rewrite(&mut self, key: Option<&Key<'_>>, found: &Found, value: &[u8], version: &Version) -> Result<(), NoRoom> {
+    fn rewrite(&mut self, key: Option<&Key<'_>>, found: &Found, value: &[u8], version: &NewItem) -> Result<(), NoRoom> {
         match key {
             Some(key) => self.place(key, Some(found), [value, &[]], version),
             None => self.overwrite(found, [value, &[]], version),

@@ -9,7 +9,15 @@ use moneta_store::{Clock, KeyHash};
 use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn memory(limit: u64, item_max: usize, clock: &Arc<Clock>) -> Memory {
-    let config = MemoryConfig { limit, item_max, evict: true, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) };
+    let config = MemoryConfig {
+        limit,
+        item_max,
+        evict: true,
+        threads: 1,
+        shards: Some(1),
+        seed: KeyHash::seeded(0),
+        versioning: Default::default(),
+    };
     Memory::new(&config, Arc::clone(clock)).expect("the suite's limits are possible")
 }
 
@@ -38,7 +46,12 @@ fn nothing_shows_of_evictions_above() {
     let make = |config: SuiteConfig, clock: Arc<Clock>| {
         let cut = ChunkedConfig { piece_bytes: 3000, whole_max: 2000, item_max: config.value_max };
         let tiers = (chunked(4 << 20, cut, &clock), memory(256 << 20, config.value_max, &clock));
-        let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max };
+        let config = TieredConfig {
+            promotion: Promotion::Always,
+            write_budget: None,
+            item_max: config.value_max,
+            cluster: false,
+        };
         Tiered::new(tiers.0, tiers.1, config, clock)
     };
     let config = SuiteConfig { memory: 256 << 20, value_max: 64 << 10 };

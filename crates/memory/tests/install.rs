@@ -37,6 +37,7 @@ fn metas() -> impl Iterator<Item = ItemMeta> {
         [1, 1 << 47, u64::MAX].map(|cas| ItemMeta {
             flags: marks & 1,
             cas,
+            unversioned: false,
             expiry: Expiry(if marks & 2 == 0 { 0 } else { START + 100 }),
             expiry_before: Expiry(if marks & 2 == 0 { 0 } else { START + 100 }),
             last_access: START - 50,

@@ -4,10 +4,15 @@
 use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::versions::Versioning;
 use moneta_store::{Clock, KeyHash};
 use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn memory(config: SuiteConfig, clock: Arc<Clock>, shards: usize) -> Memory {
+    versioned(config, Versioning::default(), clock, shards)
+}
+
+fn versioned(config: SuiteConfig, versioning: Versioning, clock: Arc<Clock>, shards: usize) -> Memory {
     let config = MemoryConfig {
         limit: config.memory,
         item_max: config.value_max,
@@ -15,6 +20,7 @@ fn memory(config: SuiteConfig, clock: Arc<Clock>, shards: usize) -> Memory {
         threads: 1,
         shards: Some(shards),
         seed: KeyHash::seeded(0),
+        versioning,
     };
     Memory::new(&config, clock).expect("the suite's limits are possible")
 }
@@ -43,6 +49,15 @@ fn a_read_that_drives_its_own_item_out_creates_it_where_that_is_asked() {
     assert!(failure.is_none(), "{}", failure.expect("there is one").reason);
 }
 
+/// A large item that `decr` wrote, without an expiry, kept none when it was touched.
+#[test]
+fn a_touch_of_a_large_number_is_kept() {
+    let make = |config, clock| memory(config, clock, 1);
+    let options = Options::exact().keys_per_hash(3);
+    let failure = suite::find_failure(make, |_| unreachable!("RAM never waits"), options, 4_174_647_775_981_224_815);
+    assert!(failure.is_none(), "{}", failure.expect("there is one").reason);
+}
+
 #[test]
 fn forgets_but_never_errs_with_values_of_many_segments() {
     let config = SuiteConfig { memory: 8 << 20, value_max: 1 << 20 };
@@ -52,4 +67,10 @@ fn forgets_but_never_errs_with_values_of_many_segments() {
 #[test]
 fn threads_neither_lose_nor_tear() {
     suite::concurrent(|config, clock| memory(config, clock, 2), 4, 1);
+}
+
+#[test]
+fn the_newest_write_wins_in_any_order_of_arrival() {
+    suite::versions(|config, versioning, clock| versioned(config, versioning, clock, 1), suite::seed());
+    suite::versions(|config, versioning, clock| versioned(config, versioning, clock, 4), suite::seed());
 }

@@ -26,8 +26,9 @@ fn memory() -> Memory {
         threads: 1,
         shards: Some(1),
         seed: KeyHash::seeded(0),
+        versioning: Default::default(),
     };
-    Memory::new(&config, Arc::new(Clock::manual(1_000_000))).expect("a possible configuration")
+    Memory::new(&config, Arc::new(Clock::manual(1_700_000_000))).expect("a possible configuration")
 }
 
 fn key(name: &str) -> Key<'_> {

@@ -8,11 +8,17 @@ use std::sync::{Arc, Mutex};
 use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::Write;
+use moneta_store::versions::Versioning;
 use moneta_store::{Calls, Clock, Key, KeyHash};
 use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn memory(limit: u64, item_max: usize, evict: bool, clock: &Arc<Clock>) -> Memory {
-    let config = MemoryConfig { limit, item_max, evict, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) };
+    versioned(limit, item_max, evict, Versioning::default(), clock)
+}
+
+fn versioned(limit: u64, item_max: usize, evict: bool, versioning: Versioning, clock: &Arc<Clock>) -> Memory {
+    let config =
+        MemoryConfig { limit, item_max, evict, threads: 1, shards: Some(1), seed: KeyHash::seeded(0), versioning };
     Memory::new(&config, Arc::clone(clock)).expect("the suite's limits are possible")
 }
 
@@ -20,7 +26,8 @@ fn memory(limit: u64, item_max: usize, evict: bool, clock: &Arc<Clock>) -> Memor
 fn tiered(config: SuiteConfig, clock: Arc<Clock>, evict: bool) -> Tiered<Memory, Memory> {
     let upper = memory(config.memory, config.value_max, evict, &clock);
     let lower = memory(256 << 20, config.value_max, true, &clock);
-    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max };
+    let config =
+        TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max, cluster: false };
     Tiered::new(upper, lower, config, clock)
 }
 
@@ -28,6 +35,22 @@ fn tiered(config: SuiteConfig, clock: Arc<Clock>, evict: bool) -> Tiered<Memory,
 fn options() -> Options {
     let config = SuiteConfig { memory: 4 << 20, value_max: 64 << 10 };
     Options::exact().config(config).operations(6000).keys(1000).last_access_slack(u32::MAX).fetched_slack()
+}
+
+#[test]
+fn the_newest_write_wins_in_any_order_of_arrival() {
+    let make = |config: SuiteConfig, versioning, clock: Arc<Clock>| {
+        let upper = memory(8 << 20, config.value_max, true, &clock);
+        let lower = versioned(config.memory, config.value_max, true, versioning, &clock);
+        let tiers = TieredConfig {
+            promotion: Promotion::Always,
+            write_budget: None,
+            item_max: config.value_max,
+            cluster: true,
+        };
+        Tiered::new(upper, lower, tiers, clock)
+    };
+    suite::versions(make, suite::seed());
 }
 
 #[test]
@@ -51,7 +74,12 @@ fn nothing_shows_of_values_longer_than_the_upper_tier_takes() {
     let make = |config: SuiteConfig, clock: Arc<Clock>| {
         let upper = memory(8 << 20, 4 << 10, true, &clock);
         let lower = memory(config.memory, config.value_max, true, &clock);
-        let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max };
+        let config = TieredConfig {
+            promotion: Promotion::Always,
+            write_budget: None,
+            item_max: config.value_max,
+            cluster: false,
+        };
         Tiered::new(upper, lower, config, clock)
     };
     suite::run(make, Options::exact().rounds(8).last_access_slack(u32::MAX).fetched_slack());

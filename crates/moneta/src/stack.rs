@@ -9,9 +9,11 @@ use moneta_flash::{Flash, FlashConfig};
 use moneta_layers::{Chunked, ChunkedConfig, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::{Remote, RemoteConfig};
+use moneta_store::versions::Versioning;
 use moneta_store::{Clock, KeyHash, Progress, Store};
 
 use crate::options::report::{Refusal, Refused};
+use crate::options::sections::cluster::{self, CLUSTER};
 use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};
 use crate::options::sections::tiers::{Lower, Upper};
 use crate::options::sections::workers::THREADS;
@@ -31,9 +33,9 @@ pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress
         (Upper::Memory, Lower::None) => Arc::new(ram(settings, random_hash()?, clock)?),
         (Upper::Memory, Lower::Flash(tier)) => {
             // At the bottom, SSD: it holds every item and outlives the process. First, as it says how keys are hashed.
-            let ssd = flash(&tier.engine, clock, recovery)?;
+            let ssd = flash(&tier.engine, settings, clock, recovery)?;
             // Over it, RAM: the hot items, answered at once. Hashed alike, so that a key is hashed once for both.
-            let ram = ram(settings, ssd.seed(), clock)?;
+            let ram = ram_above(settings, ssd.seed(), clock)?;
             both(ram, ssd, settings, clock)
         }
         (upper, lower) => {
@@ -60,6 +62,7 @@ where
         promotion: between.promotion,
         write_budget: between.write_budget,
         item_max: settings.get(&MAX_ITEM_SIZE),
+        cluster: settings.get(&CLUSTER),
     };
     // Round both, what keeps them one store: below first, then above; what is read below comes up, if nothing newer did.
     Arc::new(Tiered::new(upper, lower, config, Arc::clone(clock)))
@@ -86,7 +89,7 @@ fn upper(
 ) -> anyhow::Result<Option<Arc<dyn Store>>> {
     Ok(match tier {
         Upper::None => None,
-        Upper::Memory => Some(Arc::new(ram(settings, seed, clock)?)),
+        Upper::Memory => Some(Arc::new(ram_above(settings, seed, clock)?)),
         Upper::Remote(config, piece) => {
             // An entry is a piece with what is known of it: its longest is not the longest value.
             let entries = RemoteConfig { item_max: *piece as usize + ENTRY_EXTRA, ..RemoteConfig::clone(config) };
@@ -111,7 +114,7 @@ fn lower(
 ) -> anyhow::Result<Option<Arc<dyn Store>>> {
     Ok(match tier {
         Lower::None => None,
-        Lower::Flash(tier) => Some(Arc::new(flash(&tier.engine, clock, recovery)?)),
+        Lower::Flash(tier) => Some(Arc::new(flash(&tier.engine, settings, clock, recovery)?)),
         Lower::Rocks(tier) => Some(engines::rocks(tier, settings.get(&MAX_ITEM_SIZE), clock)?),
         Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.get(&MAX_ITEM_SIZE), clock)?),
         // As it is, so that others can read it too.
@@ -127,12 +130,29 @@ fn remote(config: &RemoteConfig, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::R
     Remote::new(config, Arc::clone(clock)).context("the remote tier cannot start")
 }
 
-fn flash(config: &FlashConfig, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Flash> {
-    let config = FlashConfig { progress: Arc::clone(recovery), ..config.clone() };
+fn flash(
+    config: &FlashConfig,
+    settings: &Settings,
+    clock: &Arc<Clock>,
+    recovery: &Arc<Progress>,
+) -> anyhow::Result<Flash> {
+    let versioning = versioning(settings)?;
+    let config = FlashConfig { progress: Arc::clone(recovery), versioning, ..config.clone() };
     Flash::open(&config, Arc::clone(clock)).context("the SSD tier cannot start")
 }
 
+/// RAM that holds every item.
 fn ram(settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
+    ram_with(settings, versioning(settings)?, seed, clock)
+}
+
+/// RAM over a tier that makes the versions and remembers the deletes.
+fn ram_above(settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
+    let versioning = Versioning { cluster: false, ..versioning(settings)? };
+    ram_with(settings, versioning, seed, clock)
+}
+
+fn ram_with(settings: &Settings, versioning: Versioning, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
     let config = MemoryConfig {
         limit: settings.get(&MEMORY),
         item_max: settings.get(&MAX_ITEM_SIZE),
@@ -140,8 +160,14 @@ fn ram(settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result
         threads: settings.get(&THREADS),
         shards: None,
         seed,
+        versioning,
     };
     Memory::new(&config, Arc::clone(clock)).context("the memory engine cannot start")
+}
+
+/// How the engines make versions. Counters begin elsewhere in every process.
+fn versioning(settings: &Settings) -> anyhow::Result<Versioning> {
+    Ok(cluster::versioning(settings, getrandom::u64().context("the system has no randomness")?))
 }
 
 /// Another function in every process, so that no client can choose keys that share a bucket.

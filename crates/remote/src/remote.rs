@@ -6,8 +6,9 @@ use std::sync::Arc;
 use moneta_client::wire::{Answer, Dialect, Refusal, Request, Verb};
 use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
 use moneta_store::request::{Delete, Exptime};
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cursor, Cx, ErrorKind, Key, KeyHash, Op, Outcome, Reactors, Step, Store, StoreError, StoreStats, Visit,
+    Clock, Cursor, Cx, ErrorKind, Key, KeyHash, Op, Outcome, Put, Reactors, Step, Store, StoreError, StoreStats, Visit,
     Walked, Walking,
 };
 use parking_lot::Mutex;
@@ -172,6 +173,7 @@ impl Store for Remote {
             Op::Write(value, request) => writes::set(&caller, key, value, request),
             Op::Delete(request) => writes::delete(&caller, key, request),
             Op::Arithmetic(request) => counting::arithmetic(&caller, key, request),
+            Op::Put(_, Put::Newer { .. }) | Op::Bury(_) => Step::Done(Err(StoreError::no_versions())),
             Op::Put(item, how) => install::put(&caller, key, item, how),
             Op::Drop => {
                 caller.begin_unanswered(Verb::Delete(Delete::default()), key);
@@ -242,6 +244,14 @@ impl Flush for Remote {
 
     fn pending(&self) -> Option<u32> {
         None
+    }
+
+    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
+        Step::Done(Err(StoreError::no_versions()))
+    }
+
+    fn floors(&self) -> Floors {
+        Floors::default()
     }
 
     fn lag(&self) -> u32 {

@@ -15,10 +15,18 @@ use moneta_store::{Calls, Clock, ItemRef, Key, Lookup, Written};
 fn a_read_that_changes_something_tells_the_cas_value_that_the_item_has_then() {
     let memcached = Memcached::start(&[]).expect("memcached");
     let clock = Arc::new(Clock::system());
-    let ram = MemoryConfig { limit: 64 << 20, item_max: 1 << 20, evict: true, threads: 1, shards: Some(1), seed: SEED };
+    let ram = MemoryConfig {
+        limit: 64 << 20,
+        item_max: 1 << 20,
+        evict: true,
+        threads: 1,
+        shards: Some(1),
+        seed: SEED,
+        versioning: Default::default(),
+    };
     let upper = Memory::new(&ram, Arc::clone(&clock)).unwrap();
     let lower = Remote::new(config(&memcached.path()), Arc::clone(&clock)).unwrap();
-    let between = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: 1 << 20 };
+    let between = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: 1 << 20, cluster: false };
     let store = Tiered::new(upper, lower, between, clock);
     let key = Key::new(b"key", SEED);
     finish(store.set(&key, b"one", &Write::default())).unwrap();

@@ -24,13 +24,15 @@ fn tiered(remote: RemoteConfig, limits: SuiteConfig, clock: &Arc<Clock>) -> Tier
     let remote = RemoteConfig { item_max: 4 << 10, seed: lower.seed(), ..remote };
     let upper = Remote::new(remote, Arc::clone(clock)).expect("the configuration makes sense");
     let upper = Chunked::new(upper, ChunkedConfig { item_max: limits.value_max, ..CUT }, Arc::clone(clock));
-    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: limits.value_max };
+    let config =
+        TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: limits.value_max, cluster: false };
     Tiered::new(upper, lower, config, Arc::clone(clock))
 }
 
 #[test]
 fn nothing_shows_of_it_over_any_protocol() {
-    let options = Options::exact().config(SuiteConfig { memory: 256 << 20, value_max: 100 << 10 }).real_time();
+    let options =
+        Options::exact().config(SuiteConfig { memory: 256 << 20, value_max: 100 << 10 }).versions_unknown().real_time();
     let options = options.last_access_slack(u32::MAX).fetched_slack().counts_parts().items_estimated().expiry_slack(60);
     for protocol in [Protocol::Meta, Protocol::Binary, Protocol::Text] {
         // Little memory: pieces are evicted at any time.

@@ -76,7 +76,14 @@ fn text(operation: &Operation) -> bool {
 }
 
 fn real_time() -> Options {
-    Options::exact().config(LIMITS).real_time().last_access_slack(60).expiry_slack(60).rounds(4).operations(1500)
+    Options::exact()
+        .config(LIMITS)
+        .versions_unknown()
+        .real_time()
+        .last_access_slack(60)
+        .expiry_slack(60)
+        .rounds(4)
+        .operations(1500)
 }
 
 /// With one thread, and none that tends its queues, nobody holds an item while another request is at it: one that is held is

@@ -19,7 +19,7 @@ fn remote(path: &std::path::Path, item_max: usize, clock: Arc<Clock>) -> Remote 
 
 /// Numbers come without all of the item they are in.
 fn options() -> Options {
-    Options::exact().bare_numbers()
+    Options::exact().bare_numbers().versions_unknown()
 }
 
 #[test]
@@ -47,7 +47,8 @@ fn a_server_on_an_ssd_does_what_the_model_does() {
 fn tiered(config: SuiteConfig, path: &std::path::Path, clock: Arc<Clock>) -> Tiered<Memory, Remote> {
     let upper = memory(config, Arc::clone(&clock));
     let lower = remote(path, config.value_max, Arc::clone(&clock));
-    let between = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max };
+    let between =
+        TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max, cluster: false };
     Tiered::new(upper, lower, between, clock)
 }
 
@@ -59,7 +60,8 @@ fn nothing_shows_of_ram_over_a_server_on_an_ssd() {
         tiered(config, &path, clock)
     };
     let small = SuiteConfig { memory: 4 << 20, value_max: 64 << 10 };
-    let options = Options::exact().config(small).keys(1000).last_access_slack(u32::MAX).fetched_slack();
+    let options =
+        Options::exact().config(small).versions_unknown().keys(1000).last_access_slack(u32::MAX).fetched_slack();
     suite::run(make, options.rounds(4));
 }
 

@@ -108,10 +108,11 @@ impl Restarting for Below {
             threads: 1,
             shards: Some(1),
             seed: lower.seed(),
+            versioning: Default::default(),
         };
         let upper = Memory::new(&memory, Arc::clone(clock)).expect("the suite's limits are possible");
         let item_max = self.suite.value_max;
-        let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max };
+        let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max, cluster: false };
         Tiered::new(upper, lower, config, Arc::clone(clock))
     }
 

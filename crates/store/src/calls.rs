@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
-use moneta_item::{Deleted, ItemRef, Key, Lookup, Number, Written};
+use moneta_item::{Deleted, ItemRef, Key, Lookup, Number, Version, Written};
 
 use crate::component::{self, Component, Health, Observer, Report};
 use crate::context::Cx;
@@ -11,6 +11,7 @@ use crate::op::{Op, Put};
 use crate::outcome::{Outcome, Step};
 use crate::stats::{Figure, StoreStats};
 use crate::store::{Store, Unseen, Visit};
+use crate::versions::{Floor, Floors};
 use crate::walk::{Cursor, Walked, Walking};
 
 /// Operations as methods, for callers that are no workers and have no policy. Every store has them.
@@ -45,6 +46,16 @@ pub trait Calls: Store {
         self.call(&Cx::outside(), key, Op::Put(item, how), &mut Unseen).map(Outcome::written)
     }
 
+    /// [`Op::Put`] in mode newer.
+    fn put_newer(&self, key: &Key<'_>, item: &ItemRef<'_>, as_of: u64) -> Step<Written> {
+        self.put(key, item, Put::Newer { as_of })
+    }
+
+    /// [`Op::Bury`].
+    fn bury(&self, key: &Key<'_>, version: Version) -> Step<Deleted> {
+        self.call(&Cx::outside(), key, Op::Bury(version), &mut Unseen).map(Outcome::deleted)
+    }
+
     /// [`Op::Drop`].
     fn forget(&self, key: &Key<'_>) {
         let _ = self.call(&Cx::outside(), key, Op::Drop, &mut Unseen);
@@ -71,6 +82,19 @@ pub trait Calls: Store {
         Self: Sized,
     {
         component::flush(self, &Cx::outside(), delay)
+    }
+
+    /// Takes a flush from elsewhere; see [`component::Flush::floor`]. A store that cannot fails.
+    fn floor(&self, floor: Floor) -> Step<()>
+    where
+        Self: Sized,
+    {
+        component::floor(self, &Cx::outside(), floor)
+    }
+
+    /// The flushes that are known to the store.
+    fn floors(&self) -> Floors {
+        self.parts().flush.map_or_else(Floors::default, component::Flush::floors)
     }
 
     /// The moment of a delayed flush from before this process; see [`component::Flush::pending`].

@@ -40,14 +40,27 @@ pub struct Version<'a> {
     pub stale: bool,
     /// Whether some reader has won the right to recache it.
     pub token_sent: bool,
-    /// Its CAS value; `None`: the store picks the next.
+    /// Its CAS value; `None`: the store makes the next version.
     pub cas: Option<u64>,
+    /// A client chose the CAS value: the item counts as version 0.
+    pub unversioned: bool,
 }
 
 impl<'a> Version<'a> {
     /// A version as a write makes it: not yet read, not stale.
     fn fresh(value: Content<'a>, flags: u32, expiry: Expiry, now: u32, cas: Option<u64>) -> Self {
-        Self { value, flags, expiry, last_access: now, fetched: false, stale: false, token_sent: false, cas }
+        let unversioned = cas.is_some();
+        Self {
+            value,
+            flags,
+            expiry,
+            last_access: now,
+            fetched: false,
+            stale: false,
+            token_sent: false,
+            cas,
+            unversioned,
+        }
     }
 
     /// The item that is there, unchanged, with its CAS value.
@@ -62,13 +75,27 @@ impl<'a> Version<'a> {
             stale: meta.stale,
             token_sent: meta.token_sent,
             cas: Some(meta.cas),
+            unversioned: meta.unversioned,
         }
     }
 
     /// A whole item, as [`crate::Op::Put`] has it.
     pub fn of(meta: &ItemMeta, value: Content<'a>) -> Self {
-        let ItemMeta { flags, cas, expiry, last_access, fetched, stale, token_sent, .. } = *meta;
-        Self { value, flags, expiry, last_access, fetched, stale, token_sent, cas: (cas != 0).then_some(cas) }
+        let ItemMeta { flags, cas, unversioned, expiry, last_access, fetched, stale, token_sent, .. } = *meta;
+        let cas = (cas != 0).then_some(cas);
+        Self { value, flags, expiry, last_access, fetched, stale, token_sent, cas, unversioned }
+    }
+
+    /// The version as a store makes it that is one of several copies: what drops a part of an item or shortens its life gets a
+    /// CAS value of its own, so that the other copies can tell which of both is newer.
+    #[must_use]
+    pub fn in_cluster(self, old: &ItemMeta, old_length: usize) -> Self {
+        let moment = |expiry: Expiry| if expiry == Expiry::NEVER { u32::MAX } else { expiry.0 };
+        let is_less = moment(self.expiry) < moment(old.expiry)
+            || self.value.len() != old_length
+            || self.flags != old.flags
+            || self.stale != old.stale;
+        if is_less && self.cas == Some(old.cas) { Self { cas: None, unversioned: false, ..self } } else { self }
     }
 
     /// All but key and value once the version has this CAS value.
@@ -76,6 +103,7 @@ impl<'a> Version<'a> {
         ItemMeta {
             flags: self.flags,
             cas,
+            unversioned: self.unversioned && self.cas.is_some(),
             expiry: self.expiry,
             expiry_before: self.expiry,
             last_access: self.last_access,

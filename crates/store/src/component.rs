@@ -12,6 +12,7 @@ use crate::context::Cx;
 use crate::outcome::Step;
 use crate::reactor::Reactors;
 use crate::stats::{Figure, StoreStats};
+use crate::versions::{Floor, Floors};
 use crate::walk::{Cursor, Walked, Walking};
 
 /// A part of a store: an engine, or a layer over others.
@@ -64,6 +65,12 @@ pub trait Flush {
 
     /// The Unix second of a delayed flush that was asked for before this process and is still to come.
     fn pending(&self) -> Option<u32>;
+
+    /// Takes a flush that was commanded elsewhere: what is older than it goes, now or at its second, and what is newer stays.
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()>;
+
+    /// The flushes that are known here.
+    fn floors(&self) -> Floors;
 
     /// Seconds by which a delayed flush may take place later here than by this process's clock; 0 unless the store goes by
     /// another clock.
@@ -153,6 +160,14 @@ pub fn report(component: &dyn Component, cx: &Cx) -> Report {
 /// Whether a component is fit to serve, with everything below it.
 pub fn health(component: &dyn Component) -> Health {
     component.health(component.parts().below.into_iter().map(health).collect())
+}
+
+/// A flush from elsewhere, for a component: one that has no flush refuses.
+pub fn floor(component: &dyn Component, cx: &Cx, floor: Floor) -> Step<()> {
+    match component.parts().flush {
+        Some(part) => part.floor(cx, floor),
+        None => Step::Done(Err(crate::StoreError::no_versions())),
+    }
 }
 
 /// A flush that is part of a component: one that has none refuses.

@@ -17,6 +17,8 @@ pub enum ErrorKind {
     Device,
     /// No room, and none may be made.
     OutOfMemory,
+    /// A version is further ahead of this store's clock than it takes: one of both clocks is wrong.
+    ClockAhead,
     /// This store cannot do that at all.
     Unsupported,
 }
@@ -42,6 +44,11 @@ impl StoreError {
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Box::new(source));
         self
+    }
+
+    /// Of a store that keeps no versions, asked for an operation in mode newer.
+    pub fn no_versions() -> Self {
+        Self::new(ErrorKind::Unsupported, "this store keeps no versions")
     }
 
     /// What kind of failure it is.

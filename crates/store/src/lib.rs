@@ -19,6 +19,7 @@ mod stats;
 pub mod steps;
 mod store;
 mod time;
+pub mod versions;
 mod walk;
 
 pub use calls::Calls;
@@ -26,8 +27,8 @@ pub use component::{Component, Health, Observer, Parts, Report};
 pub use context::{Cx, Policy};
 pub use error::{ErrorKind, StoreError};
 pub use moneta_item::{
-    Deleted, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lookup, NUMBER_VALUE_MAX, Number, OwnedKey, OwnedValue,
-    Rest, SECRET_BYTES, Value, Written, aligned, parse_number, request,
+    Deleted, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lane, Lookup, NUMBER_VALUE_MAX, Number, Origin, OwnedKey,
+    OwnedValue, Rest, SECRET_BYTES, Value, Version, VersionClock, Written, aligned, next_local, parse_number, request,
 };
 pub use op::{Op, OwnedOp, Put};
 pub use outcome::{Outcome, Pending, Step};

@@ -1,7 +1,7 @@
 //! What a store is asked, as a value.
 
 use moneta_item::request::{Arithmetic, Delete, Retrieve, Write};
-use moneta_item::{Item, ItemRef};
+use moneta_item::{Item, ItemRef, Version};
 
 /// One operation on one key. Borrowed from whoever asks; a store that waits copies what it needs.
 ///
@@ -21,6 +21,9 @@ pub enum Op<'a> {
     /// Stores a whole item as it is, marks included. Its `cas` becomes the item's CAS value; with 0 the store picks one.
     /// `expiry_before` and `won` are not kept. A failure leaves nothing under the key. Ends as [`crate::Outcome::Written`].
     Put(&'a ItemRef<'a>, Put),
+    /// Deletes what is older than this version and remembers that, whether the key was there or not; what is newer stays. Ends
+    /// as [`crate::Outcome::Deleted`].
+    Bury(Version),
     /// Makes sure that what lies under the key now is never read again; more than that may go. For changes that are given up
     /// half way, when no caller is left who could wait. Ends as [`crate::Outcome::Done`].
     Drop,
@@ -42,6 +45,14 @@ pub enum Put {
     Any,
     /// Only over a live item; else the outcome is [`crate::Written::NotStored`].
     Present,
+    /// Only over what is older than the item's version, which must not be 0; else the outcome is
+    /// [`crate::Written::Superseded`]. The same item again is stored.
+    Newer {
+        /// When the value was last known to be current, in milliseconds since the Unix epoch. If the store may have forgotten
+        /// deletes since then, the item replaces an older one but does not create one: the outcome is
+        /// [`crate::Written::NotStored`] then.
+        as_of: u64,
+    },
 }
 
 impl Op<'_> {
@@ -52,7 +63,9 @@ impl Op<'_> {
                 request.touch.is_some() || request.vivify.is_some() || request.recache.is_some() || request.claim
             }
             Self::Peek | Self::Holds | Self::NoteHit | Self::NextCas => false,
-            Self::Write(..) | Self::Delete(_) | Self::Arithmetic(_) | Self::Put(..) | Self::Drop => true,
+            Self::Write(..) | Self::Delete(_) | Self::Arithmetic(_) | Self::Put(..) | Self::Bury(_) | Self::Drop => {
+                true
+            }
         }
     }
 }
@@ -72,6 +85,8 @@ pub enum OwnedOp {
     Arithmetic(Arithmetic),
     /// [`Op::Put`].
     Put(Item, Put),
+    /// [`Op::Bury`].
+    Bury(Version),
     /// [`Op::Drop`].
     Drop,
     /// [`Op::Holds`].
@@ -92,6 +107,7 @@ impl OwnedOp {
             Op::Delete(request) => Self::Delete(*request),
             Op::Arithmetic(request) => Self::Arithmetic(*request),
             Op::Put(item, how) => Self::Put(Item::copy(item), how),
+            Op::Bury(version) => Self::Bury(version),
             Op::Drop => Self::Drop,
             Op::Holds => Self::Holds,
             Op::NoteHit => Self::NoteHit,
@@ -113,6 +129,7 @@ impl OwnedOp {
                 put = item.as_ref();
                 Op::Put(&put, *how)
             }
+            Self::Bury(version) => Op::Bury(*version),
             Self::Drop => Op::Drop,
             Self::Holds => Op::Holds,
             Self::NoteHit => Op::NoteHit,

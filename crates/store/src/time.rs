@@ -1,27 +1,31 @@
-//! Time as a cache sees it: whole Unix seconds, from a clock that tests can turn by hand.
+//! Time as a cache sees it: whole Unix seconds for expiry, milliseconds for versions, from a clock that tests can turn by hand.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds since the Unix epoch, read without a system call: whoever turns an event loop calls [`Clock::refresh`], and
-/// everyone else reads the cell.
+use crossbeam_utils::CachePadded;
+
+/// The time since the Unix epoch, read without a system call: event loops call [`Clock::refresh`] in each turn, and everything
+/// else reads the cells.
 #[derive(Debug)]
 pub struct Clock {
     now: AtomicU32,
+    // Apart from the seconds, which every read looks at and which seldom change.
+    millis: CachePadded<AtomicU64>,
     manual: bool,
 }
 
 impl Clock {
     /// A clock that follows the system's.
     pub fn system() -> Self {
-        let clock = Self { now: AtomicU32::new(0), manual: false };
+        let clock = Self { now: AtomicU32::new(0), millis: AtomicU64::new(0).into(), manual: false };
         clock.refresh();
         clock
     }
 
-    /// A clock that stands at `now` until [`Clock::advance`] moves it.
+    /// A clock that stands at second `now` until [`Clock::advance`] moves it.
     pub fn manual(now: u32) -> Self {
-        Self { now: AtomicU32::new(now), manual: true }
+        Self { now: AtomicU32::new(now), millis: AtomicU64::new(u64::from(now) * 1000).into(), manual: true }
     }
 
     /// The current Unix second, as of the last refresh.
@@ -30,26 +34,53 @@ impl Clock {
         self.now.load(Ordering::Relaxed)
     }
 
+    /// Milliseconds since the Unix epoch, as of the last refresh.
+    #[inline]
+    pub fn millis(&self) -> u64 {
+        self.millis.load(Ordering::Relaxed)
+    }
+
     /// Reads the system's clock. Does nothing on a manual clock.
     #[inline]
     pub fn refresh(&self) {
         if self.manual {
             return;
         }
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-        let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-        // Workers share this line: write only when the second turns, so that it stays in every core's cache.
+        let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = u32::try_from(elapsed.as_secs()).unwrap_or(u32::MAX);
+        let millis = elapsed.as_secs() * 1000 + u64::from(elapsed.subsec_millis());
+        // Workers share these lines: they are written only when they change, so that they stay in every core's cache.
         if self.now() != seconds {
             self.now.store(seconds, Ordering::Relaxed);
+        }
+        if self.millis() != millis {
+            self.millis.store(millis, Ordering::Relaxed);
         }
     }
 
     /// Moves a manual clock forward.
     ///
     /// # Panics
-    /// On a system clock, which nobody can move.
+    /// On a system clock.
     pub fn advance(&self, seconds: u32) {
+        self.advance_millis(u64::from(seconds) * 1000);
+    }
+
+    /// Moves a manual clock forward by milliseconds.
+    ///
+    /// # Panics
+    /// On a system clock.
+    pub fn advance_millis(&self, millis: u64) {
+        self.set_millis(self.millis() + millis);
+    }
+
+    /// Sets a manual clock, also back.
+    ///
+    /// # Panics
+    /// On a system clock.
+    pub fn set_millis(&self, millis: u64) {
         assert!(self.manual, "only a manual clock can be moved");
-        self.now.fetch_add(seconds, Ordering::Relaxed);
+        self.millis.store(millis, Ordering::Relaxed);
+        self.now.store(u32::try_from(millis / 1000).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 }

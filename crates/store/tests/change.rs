@@ -64,6 +64,7 @@ impl Draw {
         let meta = ItemMeta {
             flags: self.0.u32(0..3),
             cas: self.cas(),
+            unversioned: false,
             expiry,
             expiry_before: expiry,
             last_access: NOW - self.0.u32(0..3),

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use moneta_store::change::{self, Content, Old, Removal, Version};
 use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
 use moneta_store::request::Exptime;
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Clock, Cursor, Cx, Deleted, Expiry, Item, ItemMeta, Key, KeyHash, Lookup, Op, Outcome, Put, Reactors, Step, Store,
-    StoreStats, Visit, Walked, Walking, Written,
+    StoreError, StoreStats, Visit, Walked, Walking, Written,
 };
 use parking_lot::Mutex;
 
@@ -81,6 +82,8 @@ impl Store for Shelf {
         }
         let (item, expired) = items.live(key.bytes, now);
         match op {
+            // For stores that are one of several copies: this one keeps no versions.
+            Op::Put(_, Put::Newer { .. }) | Op::Bury(_) => Step::Done(Err(StoreError::no_versions())),
             Op::Read(request) => {
                 let before = old(&item);
                 let Some(reading) = change::read(before.as_ref(), request, now) else {
@@ -220,6 +223,14 @@ impl Flush for Shelf {
 
     fn pending(&self) -> Option<u32> {
         self.items.lock().flush_at
+    }
+
+    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
+        Step::Done(Err(StoreError::no_versions()))
+    }
+
+    fn floors(&self) -> Floors {
+        Floors::default()
     }
 
     fn lag(&self) -> u32 {

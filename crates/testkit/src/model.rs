@@ -11,7 +11,8 @@ use moneta_store::request::Exptime;
 use moneta_store::{Item, ItemRef, Key, KeyHash, Lookup, Value};
 
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
-use moneta_store::{Clock, Cursor, Cx, Op, Outcome, Reactors, Step, Store, Visit, Walked, Walking};
+use moneta_store::versions::{Floor, Floors};
+use moneta_store::{Clock, Cursor, Cx, Op, Outcome, Put, Reactors, Step, Store, StoreError, Visit, Walked, Walking};
 use parking_lot::{Mutex, MutexGuard};
 use state::{Missing, ModelItem, State};
 
@@ -84,6 +85,8 @@ impl Store for ModelStore {
             Op::Write(value, request) => Step::ended(state.set(key, value, request)),
             Op::Delete(request) => Step::ended(state.delete(key, request)),
             Op::Arithmetic(request) => Step::ended(state.arithmetic(key, request)),
+            // What versions order has a model of its own: [`crate::suite::versions`].
+            Op::Put(_, Put::Newer { .. }) | Op::Bury(_) => Step::Done(Err(StoreError::no_versions())),
             Op::Put(item, how) => {
                 let item = Item::copy(item);
                 Step::ended(state.install(key, item, how))
@@ -132,6 +135,14 @@ impl Flush for ModelStore {
 
     fn pending(&self) -> Option<u32> {
         None
+    }
+
+    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
+        Step::Done(Err(StoreError::no_versions()))
+    }
+
+    fn floors(&self) -> Floors {
+        Floors::default()
     }
 
     fn lag(&self) -> u32 {

@@ -30,6 +30,7 @@ mod operation;
 mod restarting;
 mod runner;
 mod shrink;
+mod versions;
 mod walking;
 
 use std::fmt;
@@ -39,9 +40,10 @@ pub use concurrent::concurrent;
 use moneta_store::{Clock, Store};
 pub use operation::{CasChoice, Operation, Payload};
 pub use restarting::{Restarting, run_restarting};
+pub use versions::versions;
 
 /// The second at which every run begins.
-const START: u32 = 1_000_000_000;
+const START: u32 = 1_700_000_000;
 
 /// What a store under test is to be made with.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +85,7 @@ pub struct Options {
     bare_numbers: bool,
     bare_items: bool,
     restarts: bool,
+    versions_unknown: bool,
 }
 
 impl Options {
@@ -106,6 +109,7 @@ impl Options {
             bare_numbers: false,
             bare_items: false,
             restarts: false,
+            versions_unknown: false,
         }
     }
 
@@ -202,6 +206,12 @@ impl Options {
     #[must_use]
     pub fn bare_items(self) -> Self {
         Self { bare_items: true, bare_numbers: true, ..self }
+    }
+
+    /// Lets a store take CAS values that clients chose for versions. For stores behind protocols that do not tell.
+    #[must_use]
+    pub fn versions_unknown(self) -> Self {
+        Self { versions_unknown: true, ..self }
     }
 
     /// Takes any gauge of items. For engines on libraries that count versions and not keys.

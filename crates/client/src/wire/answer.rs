@@ -111,6 +111,7 @@ impl Seen {
         ItemMeta {
             flags: self.flags,
             cas: self.cas,
+            unversioned: true,
             expiry,
             expiry_before: expiry,
             last_access: now.saturating_sub(self.idle.unwrap_or(0)),

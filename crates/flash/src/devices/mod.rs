@@ -79,10 +79,12 @@ pub struct TierState {
     pub clean_stop: u64,
     /// The contents of the devices are void: the tier starts empty.
     pub abandoned: bool,
-    /// Reserved: items with a lower version are void from the second [`TierState::floor_from`] on. 0: none.
+    /// The version of the last flush that was commanded; 0: none.
     pub floor_version: u64,
-    /// Reserved: the second from which the floor is valid.
+    /// The second at which it takes effect, or took.
     pub floor_from: u32,
+    /// Items with a lower version count no longer: the greatest bound of all flushes that took effect.
+    pub floor_bound: u64,
 }
 
 impl Devices {

@@ -26,7 +26,7 @@
 //!       +----------------+----------------+----------------+----------------+
 //!  144  | key of the hash, 32 bytes                                         |
 //!       +-------------------------------------------------------------------+
-//!  176  | 0 up to 512                                                       |
+//!  176  | floor: bound                    | 0 up to 512                     |
 //!       +----------------+--------------------------------------------------+
 //!  512  | retired regions| the number of each on this device, 4 bytes each   |
 //!       +----------------+--------------------------------------------------+
@@ -56,7 +56,7 @@ pub(super) const FIRST_REGION: u64 = 1 << 20;
 /// Flag: the contents of the tier are void.
 const ABANDONED: u32 = 1;
 /// Bytes of the fixed-length fields.
-const FIELD_BYTES: usize = 176;
+const FIELD_BYTES: usize = 184;
 /// Offset of the list of retired regions.
 const RETIRED: usize = 512;
 /// Most retired regions that fit into a superblock.
@@ -158,6 +158,7 @@ impl Superblock {
         fields.extend(0u32.to_le_bytes());
         fields.extend(self.state.region_floor.to_le_bytes());
         fields.extend(self.hash.key);
+        fields.extend(self.state.floor_bound.to_le_bytes());
         block[..FIELD_BYTES].copy_from_slice(&fields);
         let retired = &self.retired[..self.retired.len().min(RETIRED_MAX)];
         block[RETIRED..RETIRED + 4].copy_from_slice(&(retired.len() as u32).to_le_bytes());
@@ -216,6 +217,7 @@ impl Superblock {
                 floor_version: number64(block, 120),
                 floor_from: number32(block, 128),
                 region_floor: number64(block, 136),
+                floor_bound: number64(block, 176),
             },
         }
     }
@@ -310,6 +312,7 @@ mod tests {
                 floor_version: 222,
                 floor_from: 333,
                 region_floor: 444,
+                floor_bound: 555,
             },
         }
     }
@@ -336,7 +339,7 @@ mod tests {
     #[test]
     fn the_layout_is_the_one_drawn() {
         let block = superblock(5).encode();
-        assert_eq!(&block[..16], b"MONETASB\x02\0\0\0\x03\0\0\0");
+        assert_eq!(&block[..16], b"MONETASB\x03\0\0\0\x03\0\0\0");
         assert_eq!(block[24], 5);
         assert_eq!(&block[32..40], 0x1122_3344_5566_7788u64.to_le_bytes());
         assert_eq!(&block[40..48], 0x99AA_BBCC_DDEE_FF00u64.to_le_bytes());
@@ -347,7 +350,8 @@ mod tests {
         assert_eq!(block[136..144], 444u64.to_le_bytes());
         assert_eq!(block[144..176], std::array::from_fn::<u8, 32, _>(|byte| byte as u8));
         assert_eq!((block[512], block[516], block[520], block[521]), (2, 6, 0xE8, 3));
-        assert!(block[176..512].iter().chain(&block[524..]).all(|&byte| byte == 0));
+        assert_eq!(&block[176..184], 555u64.to_le_bytes());
+        assert!(block[184..512].iter().chain(&block[524..]).all(|&byte| byte == 0));
     }
 
     #[test]
@@ -361,12 +365,13 @@ mod tests {
             Copied::Whole(found) => found,
             other => panic!("{other:?}"),
         };
-        let state = TierState { floor_version: 0, floor_from: 0, region_floor: 0, ..superblock(5).state };
+        let state =
+            TierState { floor_version: 0, floor_from: 0, region_floor: 0, floor_bound: 0, ..superblock(5).state };
         let expected =
             Superblock { shard_bits: 0, hash: NamedHash::UNNAMED, retired: Vec::new(), state, ..superblock(5) };
         assert_eq!(found, expected);
-        // Written superblocks are version 2: a build that knows only version 1 sees a newer version in either copy.
-        assert_eq!(number32(&found.encode(), 8), 2);
+        // What is written is version 3: a build that knows only the first takes either copy of it for a newer one's.
+        assert_eq!(number32(&found.encode(), 8), 3);
     }
 
     #[test]
@@ -435,9 +440,9 @@ mod tests {
     #[test]
     fn a_newer_version_is_told_if_its_checksum_holds() {
         let mut block = superblock(3).encode().to_vec();
-        block[8] = 3;
+        block[8] = 4;
         assert_eq!(Superblock::decode(&block), Copied::Damaged);
         sign(&mut block);
-        assert_eq!(head([&superblock(3).encode(), &block]), Head::Newer(3));
+        assert_eq!(head([&superblock(3).encode(), &block]), Head::Newer(4));
     }
 }

@@ -73,13 +73,8 @@ pub(crate) struct Span {
     pub(crate) begun: u64,
     /// When it was full, in the same unit; 0 if unknown or not yet.
     pub(crate) ended: u64,
-    /// The greatest item version among its records; 0: none. Reserved.
+    /// The greatest version of its records; 0: they have none, or it is of format 2.
     pub(crate) version: u64,
-}
-
-/// A second in the unit of [`Span`].
-pub(crate) fn milliseconds(second: u32) -> u64 {
-    u64::from(second) * 1000
 }
 
 /// The bytes at the start of a footer.

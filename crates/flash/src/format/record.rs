@@ -7,16 +7,17 @@
 //!  +----------+--------------+-----------------+---------+--------+--------------------------------------+
 //! ```
 //!
-//! `sequence` counts from the base sequence of the region. The marks say which of the fields with a question mark are present:
-//! 4 bytes of expiry (Unix second), 4 of client flags, 8 of CAS value; without the last, the CAS value is the record's sequence
-//! number. Records are packed without padding.
+//! The region's base is a version; `sequence` is added to its time and counter. The marks say which of the fields with a question
+//! mark are present: 4 bytes of expiry (Unix second), 4 of client flags, 8 of CAS value; without the last, the CAS value is the
+//! record's own version: the base plus `sequence`. A record without the mark of a version counts as version 0: a client chose
+//! its CAS value, or its region is of format 1 or 2. Records are packed without padding.
 //!
 //! The checksum is the low half of XXH3-64 over the key of the region's use, the record's offset in the region, the rest of the
 //! header, and a hash of everything behind the header. So a record at a wrong offset, or from an earlier use of its region, is
 //! rejected. So is a forged record inside a client's value, which a scan behind a lost block may meet: clients do not know the
 //! key.
 
-use moneta_store::{Expiry, ItemMeta};
+use moneta_store::{Expiry, ItemMeta, Version};
 
 use super::hash::{hash, hash_of_runs, hash_with_seed};
 use super::{VERSION_1, read_int};
@@ -40,8 +41,8 @@ pub(crate) mod mark {
     pub(crate) const CAS: u8 = 32;
     /// The key has no item: older records of it are void.
     pub(crate) const TOMBSTONE: u8 = 64;
-    /// All marks. The highest bit is reserved.
-    pub(crate) const ALL: u8 = 127;
+    /// Its CAS value is its version.
+    pub(crate) const VERSION: u8 = 128;
 }
 
 /// A record to be written, without its place.
@@ -53,8 +54,10 @@ pub(crate) struct Draft<'a> {
     pub(crate) marks: u8,
     pub(crate) expiry: Expiry,
     pub(crate) flags: u32,
-    /// CAS value, if it differs from the sequence number.
+    /// CAS value, if it differs from the record's own version.
     pub(crate) cas: Option<u64>,
+    /// It counts as version 0: the CAS value is no version, or a tombstone is no delete but hides what is here.
+    pub(crate) unversioned: bool,
 }
 
 impl Draft<'_> {
@@ -63,6 +66,12 @@ impl Draft<'_> {
             | if self.expiry == Expiry::NEVER { 0 } else { mark::EXPIRY }
             | if self.flags == 0 { 0 } else { mark::FLAGS }
             | if self.cas.is_some() { mark::CAS } else { 0 }
+            | if self.unversioned { 0 } else { mark::VERSION }
+    }
+
+    /// The version it comes with, if it does.
+    pub(crate) fn version(&self) -> Option<Version> {
+        if self.unversioned { Some(Version::ZERO) } else { self.cas.map(Version) }
     }
 
     /// Bytes the record takes.
@@ -176,6 +185,12 @@ impl Header {
         self.marks & mark != 0
     }
 
+    /// When it was appended, as a stamp, given its region's base.
+    #[inline]
+    pub(crate) fn stamp(&self, base: u64) -> u64 {
+        crate::sequence::stamp_after(base, self.sequence)
+    }
+
     #[inline]
     pub(crate) fn key_start(&self) -> usize {
         HEADER_BYTES + fields_len(self.marks)
@@ -251,21 +266,27 @@ impl<'a> View<'a> {
         if self.header.is(mark::FLAGS) { read_int!(u32, self.bytes, offset) } else { 0 }
     }
 
-    /// The item's CAS value, given its region's base sequence.
+    /// The item's CAS value, given its region's base.
     pub(crate) fn cas(&self, base: u64) -> u64 {
         let offset = HEADER_BYTES + fields_len(self.header.marks & (mark::EXPIRY | mark::FLAGS));
-        if self.header.is(mark::CAS) { read_int!(u64, self.bytes, offset) } else { base + self.header.sequence }
+        if self.header.is(mark::CAS) { read_int!(u64, self.bytes, offset) } else { self.header.stamp(base) }
     }
 
-    /// The item's meta data, given its region's base sequence and whether it was read since it was written.
+    /// What orders the write among all of its key, given its region's base.
+    pub(crate) fn version(&self, base: u64) -> Version {
+        if self.header.is(mark::VERSION) { Version(self.cas(base)) } else { Version::ZERO }
+    }
+
+    /// The item's meta data, given its region's base and whether it was read since it was written.
     pub(crate) fn meta(&self, base: u64, read_since: bool) -> ItemMeta {
         let expiry = self.expiry();
         ItemMeta {
             flags: self.flags(),
             cas: self.cas(base),
+            unversioned: !self.header.is(mark::VERSION),
             expiry,
             expiry_before: expiry,
-            last_access: crate::sequence::second_of(base + self.header.sequence),
+            last_access: crate::sequence::second_of(self.header.stamp(base)),
             fetched: read_since || self.header.is(mark::FETCHED),
             stale: self.header.is(mark::STALE),
             token_sent: self.header.is(mark::TOKEN),
@@ -290,8 +311,15 @@ mod tests {
     fn a_record_comes_back_as_it_was_written() {
         let place = Salt { key: 9, offset: 64 };
         for (expiry, flags, cas) in [(0, 0, None), (5, 0, None), (0, 6, Some(7)), (5, 6, Some(7)), (0, 0, Some(1))] {
-            let draft =
-                Draft { key: b"key", value: [b"val", b"ue"], marks: mark::STALE, expiry: Expiry(expiry), flags, cas };
+            let draft = Draft {
+                key: b"key",
+                value: [b"val", b"ue"],
+                marks: mark::STALE,
+                expiry: Expiry(expiry),
+                flags,
+                cas,
+                unversioned: cas.is_some(),
+            };
             let bytes = written(&draft, place);
             let view = View::read(&bytes).unwrap();
             assert!(view.is_whole() && view.is_sound(place));
@@ -312,7 +340,15 @@ mod tests {
     #[test]
     fn a_flipped_bit_or_another_place_does_not_pass() {
         let place = Salt { key: 9, offset: 64 };
-        let draft = Draft { key: b"key", value: [b"value", b""], marks: 0, expiry: Expiry(5), flags: 6, cas: None };
+        let draft = Draft {
+            key: b"key",
+            value: [b"value", b""],
+            marks: 0,
+            expiry: Expiry(5),
+            flags: 6,
+            cas: None,
+            unversioned: false,
+        };
         let mut bytes = written(&draft, place);
         for elsewhere in [Salt { key: 8, ..place }, Salt { offset: 65, ..place }] {
             assert!(!View::read(&bytes).unwrap().is_sound(elsewhere));

@@ -149,7 +149,15 @@ fn write_records(region: &mut [u8], input: &mut Input<'_>, salt: u64) -> Vec<Lis
         let value: Vec<u8> =
             pattern.iter().copied().cycle().take(if pattern.is_empty() { 0 } else { length }).collect();
         let (marks, expiry) = (if is_tombstone { mark::TOMBSTONE } else { 0 }, Expiry(u32::from(kind & 2)));
-        let draft = Draft { key: &key, value: [&value, &[]], marks, expiry, flags: u32::from(kind & 4), cas: None };
+        let draft = Draft {
+            key: &key,
+            value: [&value, &[]],
+            marks,
+            expiry,
+            flags: u32::from(kind & 4),
+            cas: None,
+            unversioned: false,
+        };
         if at + draft.len() > REGION - TRAILER_BYTES {
             return written;
         }

@@ -105,7 +105,10 @@ impl Inner {
             Met::Newest => {
                 let now = self.clock.now();
                 let meta = view.meta(piece.base, location.hits() > 0);
-                // As in a lookup: sequence numbers may run ahead of the clock.
+                if self.is_below_floor(meta.version()) {
+                    return None;
+                }
+                // As in a lookup: versions may run ahead of the clock.
                 let meta = ItemMeta { last_access: meta.last_access.min(now), ..meta };
                 show_item(now, key.bytes, meta, view, show);
             }

@@ -14,7 +14,7 @@ pub const REGION: u64 = 256 << 10;
 /// Bytes before the first region.
 pub const HEAD: u64 = 1 << 20;
 /// The second at which tests begin.
-pub const START: u32 = 1_000_000_000;
+pub const START: u32 = 1_700_000_000;
 
 /// Bytes of a device with so many regions.
 pub fn device_bytes(regions: u64) -> u64 {

@@ -34,9 +34,10 @@ fn tiered(flash: Flash, clock: &Arc<Clock>) -> Tiered<Memory, Flash> {
         threads: 1,
         shards: Some(1),
         seed: flash.seed(),
+        versioning: Default::default(),
     };
     let upper = Memory::new(&memory, Arc::clone(clock)).expect("a possible limit");
-    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: VALUE_MAX };
+    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: VALUE_MAX, cluster: false };
     Tiered::new(upper, flash, config, Arc::clone(clock))
 }
 

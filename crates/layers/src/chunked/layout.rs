@@ -54,6 +54,7 @@ const _: () = assert!(PIECE_CHECK + size_of::<u64>() == PIECE_HEADER_BYTES);
 const FETCHED: u8 = 1;
 const STALE: u8 = 2;
 const TOKEN_SENT: u8 = 4;
+const UNVERSIONED: u8 = 8;
 
 /// What a head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,12 @@ impl Head {
 
     /// Writes the head over the first bytes of `entry`, behind which the value lies that belongs there.
     pub(super) fn write_to(&self, key: &[u8], entry: &mut [u8]) {
-        let marks = [(self.meta.fetched, FETCHED), (self.meta.stale, STALE), (self.meta.token_sent, TOKEN_SENT)];
+        let marks = [
+            (self.meta.fetched, FETCHED),
+            (self.meta.stale, STALE),
+            (self.meta.token_sent, TOKEN_SENT),
+            (self.meta.unversioned, UNVERSIONED),
+        ];
         let marks = marks.iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).sum();
         let (head, value) = entry.split_at_mut(HEAD_BYTES);
         head[..2].copy_from_slice(&HEAD_MAGIC);
@@ -109,6 +115,7 @@ impl Head {
         let meta = ItemMeta {
             flags: u32_at(head, 4),
             cas: u64_at(head, 8),
+            unversioned: head[3] & UNVERSIONED != 0,
             expiry,
             expiry_before: expiry,
             last_access: u32_at(head, 36),
@@ -183,6 +190,7 @@ mod tests {
         let meta = ItemMeta {
             flags: 0xdead_beef,
             cas: 1 << 60,
+            unversioned: false,
             expiry: Expiry(2_000_000_000),
             expiry_before: Expiry(2_000_000_000),
             last_access: 1_900_000_000,

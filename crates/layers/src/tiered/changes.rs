@@ -8,8 +8,8 @@ use moneta_store::{
     StoreError, Unseen, Written,
 };
 
-use super::Call;
 use super::keep::{Admitted, Origin};
+use super::{Call, Shared};
 use crate::stripes::Held;
 
 /// The newest copy of a key.
@@ -48,6 +48,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         let flushed = self.shared.is_flush_past();
         let origin = match how {
             Put::Any => Origin::Blind,
+            Put::Newer { as_of } => return self.put_newer(key, meta, value, as_of, flushed).await,
             Put::Present => {
                 let newest = self.newest(key).await?;
                 if newest.live(self.shared.clock.now()).is_none() {
@@ -100,7 +101,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         let newest = self.newest(key).await?;
         let now = shared.clock.now();
         let version = match change::delete(newest.live(now).as_ref(), request, now) {
-            Ok(Removal::Rewrite(version)) => version,
+            Ok(Removal::Rewrite(version)) => shared.versioned(version, newest.live(now).as_ref()),
             Ok(Removal::Remove) => {
                 let below = self.delete_below(key).await;
                 finish(self.deleted(key, below)).await?;
@@ -156,7 +157,10 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         };
         let origin = if reading.created { Origin::Newest } else { Origin::Unchanged };
         let cas = match &reading.rewrite {
-            Some(version) => match self.keep(key, version, Admitted::Unasked, origin, flushed).await? {
+            Some(version) => match self
+                .keep(key, &shared.versioned(*version, old.as_ref()), Admitted::Unasked, origin, flushed)
+                .await?
+            {
                 Written::Stored { cas } => cas,
                 other => return Err(unexpected(other)),
             },
@@ -192,6 +196,16 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         }
         if self.cx.policy() == Policy::Online && self.promotes(&item.meta) {
             self.bring_up(key, &item.as_ref(), request).await;
+        }
+    }
+}
+
+impl<U, L> Shared<U, L> {
+    /// What is stored in place of `old`, as one of several copies makes it if this is one.
+    fn versioned<'v>(&self, version: Version<'v>, old: Option<&Old<'_>>) -> Version<'v> {
+        match old {
+            Some(old) if self.cluster => version.in_cluster(&old.meta, old.value.len()),
+            _ => version,
         }
     }
 }

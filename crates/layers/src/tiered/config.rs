@@ -33,6 +33,8 @@ pub struct TieredConfig {
     pub write_budget: Option<u64>,
     /// Longest value, in bytes; not more than the lower tier takes.
     pub item_max: usize,
+    /// Whether the store is one of several copies, as the lower tier then is.
+    pub cluster: bool,
 }
 
 #[cfg(test)]

@@ -11,13 +11,21 @@ use std::sync::atomic::Ordering;
 use moneta_store::component::{self, Flush};
 use moneta_store::request::Exptime;
 use moneta_store::steps::{delete, finish, start};
-use moneta_store::{Cx, ErrorKind, Expiry, Key, Step, Store, StoreError};
+use moneta_store::versions::{Floor, Floors};
+use moneta_store::{Cx, ErrorKind, Expiry, Key, Op, Step, Store, StoreError, Unseen, Version};
 
 use super::counters::bump;
 use super::{Call, Kept, Shared, Tiered};
 
 impl<U: Store + 'static, L: Store + 'static> Flush for Tiered<U, L> {
     fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        if self.0.cluster {
+            // One version for both tiers: they must agree which of several flushes is the last.
+            let any = Key { bytes: b"-", hash: 0 };
+            let version = Version(self.0.lower.call(cx, &any, Op::NextCas, &mut Unseen).cas());
+            let now = self.0.clock.now();
+            return Flush::floor(self, cx, Floor::new(version, Expiry::resolve(delay, now), now));
+        }
         let kept = Kept { shared: Arc::clone(&self.0), cx: cx.clone() };
         start(async move { kept.call().flush(delay).await })
     }
@@ -25,6 +33,15 @@ impl<U: Store + 'static, L: Store + 'static> Flush for Tiered<U, L> {
     fn pending(&self) -> Option<u32> {
         let moment = self.0.flush_at.load(Ordering::Relaxed);
         (moment != u32::MAX && moment > self.0.clock.now()).then_some(moment)
+    }
+
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        let kept = Kept { shared: Arc::clone(&self.0), cx: cx.clone() };
+        start(async move { kept.call().floor(floor).await })
+    }
+
+    fn floors(&self) -> Floors {
+        self.0.lower.parts().flush.map_or_else(Floors::default, Flush::floors)
     }
 
     fn lag(&self) -> u32 {
@@ -63,6 +80,23 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         }
     }
 
+    /// Takes a flush from elsewhere in both tiers.
+    async fn floor(self, floor: Floor) -> Result<(), StoreError> {
+        let shared = self.shared;
+        let _all = shared.stripes.lock_all().await;
+        if shared.lower.parts().flush.is_some_and(|below| floor.version <= below.floors().newest) {
+            return Ok(());
+        }
+        finish(component::floor(&shared.upper, self.cx, floor)).await?;
+        shared
+            .flush_at
+            .store(if floor.second > shared.clock.now() { floor.second } else { u32::MAX }, Ordering::Relaxed);
+        match finish(component::floor(&shared.lower, self.cx, floor)).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Takes back a change that a delayed flush fell into. The caller holds the key's lock; `flushed` is what
     /// [`Shared::is_flush_past`] said when it got it.
     pub(super) async fn take_back_if_flushed(self, key: &Key<'_>, flushed: bool) -> Result<(), StoreError> {
@@ -71,6 +105,10 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             return Ok(());
         }
         let _ = finish(self.drop_above(key)).await;
+        if shared.cluster {
+            let _ = shared.lower.call(self.cx, key, Op::Drop, &mut Unseen);
+            return Ok(());
+        }
         match delete(&shared.lower, self.cx, key).await {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),

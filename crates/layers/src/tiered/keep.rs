@@ -192,6 +192,11 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
 
     /// Leaves the lower tier without the key. One that is off takes note and does so when it is back.
     pub(super) async fn drop_below(self, key: &Key<'_>) -> Result<Deleted, StoreError> {
+        if self.shared.cluster {
+            // Other copies keep it, so this is no delete.
+            let _ = self.shared.lower.call(self.cx, key, Op::Drop, &mut Unseen);
+            return Ok(Deleted::NotFound);
+        }
         self.shared.deleted_below(self.delete_below(key).await)
     }
 }

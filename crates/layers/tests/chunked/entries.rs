@@ -13,7 +13,7 @@ use moneta_testkit::model::ModelStore;
 
 use crate::slow::Slow;
 
-const START: u32 = 1_000_000_000;
+const START: u32 = 1_700_000_000;
 
 struct Fixture {
     clock: Arc<Clock>,
@@ -183,6 +183,7 @@ fn all_that_is_known_of_an_item_comes_back() {
     let meta = ItemMeta {
         flags: 0xffff_ffff,
         cas: 12345,
+        unversioned: true,
         expiry: Expiry(START + 50),
         expiry_before: Expiry(START + 50),
         last_access: START - 7,

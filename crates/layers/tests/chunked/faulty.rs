@@ -150,7 +150,9 @@ impl Double for Faulty {
         match op {
             Op::Read(_) | Op::Peek => self.read(cx, key),
             Op::Write(..) | Op::Put(..) | Op::Delete(_) => self.change(key, op),
-            Op::Arithmetic(_) | Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas => self.inner.call(cx, key, op, out),
+            Op::Bury(_) | Op::Arithmetic(_) | Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas => {
+                self.inner.call(cx, key, op, out)
+            }
         }
     }
 }

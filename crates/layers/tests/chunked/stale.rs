@@ -20,7 +20,7 @@ use moneta_testkit::suite::{self, SuiteConfig};
 
 use crate::faulty::{Faulty, Manners};
 
-const START: u32 = 1_000_000_000;
+const START: u32 = 1_700_000_000;
 const CUT: ChunkedConfig = ChunkedConfig { piece_bytes: 300, whole_max: 500, item_max: 1 << 20 };
 /// Few keys, so that requests meet.
 const KEYS: usize = 3;
@@ -92,7 +92,8 @@ impl Campaign {
         let server = Faulty::new(model(), Manners::Hostile);
         let make = if epochs == Epochs::Kept { Chunked::new } else { Chunked::without_epochs };
         let upper = make(server.clone(), CUT, Arc::clone(&clock));
-        let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: 1 << 20 };
+        let config =
+            TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: 1 << 20, cluster: false };
         let store = Tiered::new(upper, Faulty::new(model(), Manners::Slow), config, clock);
         let clients = [UnderPolicy::batch(store.clone()), UnderPolicy::new(store, || Policy::Online)];
         let mut known: [Known; KEYS] = Default::default();
@@ -263,7 +264,12 @@ fn threads_over_a_hostile_server_neither_lose_nor_tear() {
             // Few values are in pieces: those of overwritten ones stay below, and the model is slow to walk.
             let cut = ChunkedConfig { piece_bytes: 2000, whole_max: 2500, item_max: 1 << 20 };
             let upper = Chunked::new(Faulty::new(model(), Manners::Hostile), cut, Arc::clone(&clock));
-            let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max };
+            let config = TieredConfig {
+                promotion: Promotion::Always,
+                write_budget: None,
+                item_max: config.value_max,
+                cluster: false,
+            };
             Tiered::new(upper, Faulty::new(model(), Manners::Slow), config, clock)
         };
         let ran = catch_unwind(AssertUnwindSafe(|| suite::concurrent(make, 4, seed)));

@@ -75,7 +75,8 @@ fn over<S: Store + 'static>(
 ) -> Tiered<Chunked<S>, Layer<Slow>> {
     let upper = chunked(below, 1500, 2000, config, &clock);
     let lower = Slow::mixed(ModelStore::new(Arc::clone(&clock), config.value_max));
-    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max };
+    let config =
+        TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max, cluster: false };
     Tiered::new(upper, lower, config, clock)
 }
 

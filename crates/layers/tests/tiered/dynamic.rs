@@ -33,7 +33,12 @@ fn two_tiers_of_any_kind_equal_the_model() {
         let make = |config: SuiteConfig, clock: Arc<Clock>| {
             let lower: Arc<dyn Store> = Arc::new(Slow::mixed(model(config, &clock)));
             let tiers = (upper(model(config, &clock)), lower);
-            let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.value_max };
+            let config = TieredConfig {
+                promotion: Promotion::Always,
+                write_budget: None,
+                item_max: config.value_max,
+                cluster: false,
+            };
             Tiered::new(tiers.0, tiers.1, config, clock)
         };
         suite::run(make, options);

@@ -22,7 +22,7 @@ fn handles(share_locks: bool) -> [Handle; 2] {
     let clock = Arc::new(Clock::manual(START));
     let model = || ModelStore::new(Arc::clone(&clock), VALUE_MAX);
     let (upper, lower) = (Slow::mixed(model()), Slow::mixed(model()));
-    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: VALUE_MAX };
+    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: VALUE_MAX, cluster: false };
     let make = || Tiered::new(upper.clone(), lower.clone(), config, Arc::clone(&clock));
     let online = make();
     let other = if share_locks { online.clone() } else { make() };

@@ -21,7 +21,7 @@ fn both_policies_at_once_on_the_same_keys_neither_lose_nor_tear() {
         let model = || ModelStore::new(Arc::clone(&clock), config.value_max);
         let tiers = (Leaky::new(model(), 5), Slow::mixed(model()));
         let promotion = Promotion::Percent(50);
-        let config = TieredConfig { promotion, write_budget: None, item_max: config.value_max };
+        let config = TieredConfig { promotion, write_budget: None, item_max: config.value_max, cluster: false };
         let either = || if fastrand::bool() { Policy::Online } else { Policy::Batch };
         UnderPolicy::new(Tiered::new(tiers.0, tiers.1, config, clock), either)
     };
@@ -164,7 +164,8 @@ fn a_budget_leaves_no_moment_in_which_a_key_is_in_neither_tier() {
     let clock = Arc::new(Clock::manual(START));
     let model = || ModelStore::new(Arc::clone(&clock), VALUE_MAX);
     let upper = model();
-    let config = TieredConfig { promotion: Promotion::Always, write_budget: Some(1000), item_max: VALUE_MAX };
+    let config =
+        TieredConfig { promotion: Promotion::Always, write_budget: Some(1000), item_max: VALUE_MAX, cluster: false };
     let store = Tiered::new(upper.clone(), Slow::mixed(model()), config, Arc::clone(&clock));
     let withheld = "v".repeat(2000);
     finish(set_on(&store, "k", "first"));

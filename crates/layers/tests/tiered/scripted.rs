@@ -9,6 +9,7 @@ use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_store::component::{self, Flush, Walk};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::steps::read_owned;
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Calls, Clock, Cursor, Cx, Deleted, ErrorKind, Health, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Parts, Step,
     Store, StoreError, Visit, Walked, Walking, Written,
@@ -19,7 +20,7 @@ use moneta_testkit::model::ModelStore;
 use crate::leaky::Leaky;
 
 /// The second at which tests begin.
-pub const START: u32 = 1_000_000_000;
+pub const START: u32 = 1_700_000_000;
 /// Longest value.
 pub const VALUE_MAX: usize = 1 << 20;
 
@@ -160,6 +161,14 @@ impl Flush for Scripted {
         self.pending_flush
     }
 
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        self.script(|| component::floor(&self.engine, cx, floor))
+    }
+
+    fn floors(&self) -> Floors {
+        Calls::floors(&self.engine)
+    }
+
     fn lag(&self) -> u32 {
         self.flush_lag
     }
@@ -242,7 +251,7 @@ impl Pair {
 
     pub fn over(lower: Layer<Scripted>, clock: Arc<Clock>, promotion: Promotion, write_budget: Option<u64>) -> Self {
         let upper = ModelStore::new(Arc::clone(&clock), VALUE_MAX);
-        let config = TieredConfig { promotion, write_budget, item_max: VALUE_MAX };
+        let config = TieredConfig { promotion, write_budget, item_max: VALUE_MAX, cluster: false };
         let store = Tiered::new(upper.clone(), lower.clone(), config, Arc::clone(&clock));
         Self { clock, upper, lower, store }
     }

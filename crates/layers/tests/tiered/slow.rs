@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use moneta_store::component::{self, Flush, Walk};
 use moneta_store::request::Exptime;
 use moneta_store::steps::read_owned;
-use moneta_store::{Calls, Cursor, Cx, Key, Op, OwnedKey, Parts, Step, Store, Visit, Walked, Walking};
+use moneta_store::versions::{Floor, Floors};
+use moneta_store::{Calls, Cursor, Cx, Key, Op, OwnedKey, Parts, Step, Store, StoreError, Visit, Walked, Walking};
 use moneta_testkit::doubles::{self, Double, Layer};
 use moneta_testkit::model::ModelStore;
 
@@ -134,6 +135,14 @@ impl Flush for Slow {
 
     fn pending(&self) -> Option<u32> {
         None
+    }
+
+    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
+        Step::Done(Err(StoreError::no_versions()))
+    }
+
+    fn floors(&self) -> Floors {
+        Floors::default()
     }
 
     fn lag(&self) -> u32 {

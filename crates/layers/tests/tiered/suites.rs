@@ -30,7 +30,7 @@ fn tiered<U: Store + 'static, L: Store + 'static>(
     config: SuiteConfig,
     clock: Arc<Clock>,
 ) -> Tiered<U, L> {
-    let config = TieredConfig { promotion, write_budget: None, item_max: config.value_max };
+    let config = TieredConfig { promotion, write_budget: None, item_max: config.value_max, cluster: false };
     Tiered::new(upper, lower, config, clock)
 }
 
@@ -100,8 +100,12 @@ fn a_spent_budget_changes_nothing_that_can_be_seen() {
     for budget in [0, 10_000, 1 << 20] {
         let make = |config: SuiteConfig, clock: Arc<Clock>| {
             let tiers = (Leaky::tight(model(config, &clock)), Slow::mixed(model(config, &clock)));
-            let config =
-                TieredConfig { promotion: Promotion::Always, write_budget: Some(budget), item_max: config.value_max };
+            let config = TieredConfig {
+                promotion: Promotion::Always,
+                write_budget: Some(budget),
+                item_max: config.value_max,
+                cluster: false,
+            };
             Tiered::new(tiers.0, tiers.1, config, clock)
         };
         suite::run(make, options().rounds(8));
@@ -130,8 +134,12 @@ fn an_upper_tier_that_waits_equals_the_model() {
 fn a_spent_budget_under_an_upper_tier_that_waits_changes_nothing_that_can_be_seen() {
     let make = |config: SuiteConfig, clock: Arc<Clock>| {
         let tiers = (Slow::mixed(model(config, &clock)), Slow::mixed(model(config, &clock)));
-        let config =
-            TieredConfig { promotion: Promotion::Always, write_budget: Some(10_000), item_max: config.value_max };
+        let config = TieredConfig {
+            promotion: Promotion::Always,
+            write_budget: Some(10_000),
+            item_max: config.value_max,
+            cluster: false,
+        };
         Tiered::new(tiers.0, tiers.1, config, clock)
     };
     suite::run(make, options().rounds(6));
@@ -160,8 +168,12 @@ fn threads_neither_lose_nor_tear() {
         suite::concurrent(make, 4, seed);
         let make = |config: SuiteConfig, clock: Arc<Clock>| {
             let tiers = (Leaky::tight(model(config, &clock)), Slow::mixed(model(config, &clock)));
-            let config =
-                TieredConfig { promotion: Promotion::Always, write_budget: Some(1 << 20), item_max: config.value_max };
+            let config = TieredConfig {
+                promotion: Promotion::Always,
+                write_budget: Some(1 << 20),
+                item_max: config.value_max,
+                cluster: false,
+            };
             Tiered::new(tiers.0, tiers.1, config, clock)
         };
         suite::concurrent(make, 4, seed);

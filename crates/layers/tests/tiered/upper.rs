@@ -21,7 +21,7 @@ fn pair() -> Pair {
     let clock = Arc::new(Clock::manual(START));
     let model = || Scripted::new(ModelStore::new(Arc::clone(&clock), VALUE_MAX));
     let (upper, lower) = (model(), model());
-    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: VALUE_MAX };
+    let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: VALUE_MAX, cluster: false };
     let store = Tiered::new(upper.clone(), lower.clone(), config, clock);
     Pair { upper, lower, store }
 }

@@ -195,7 +195,8 @@ fn a_key_that_moves_all_the_time_is_in_every_walk() {
     let clock = Arc::new(Clock::manual(START));
     let model = || ModelStore::new(Arc::clone(&clock), VALUE_MAX);
     let (upper, lower) = (model(), Slow::mixed(model()));
-    let config = TieredConfig { promotion: Promotion::Always, write_budget: Some(1000), item_max: VALUE_MAX };
+    let config =
+        TieredConfig { promotion: Promotion::Always, write_budget: Some(1000), item_max: VALUE_MAX, cluster: false };
     let store = Tiered::new(upper.clone(), lower, config, Arc::clone(&clock));
     let withheld = "v".repeat(2000);
     finish(set_on(&store, "k", "first"));

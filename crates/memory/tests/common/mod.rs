@@ -9,7 +9,7 @@ use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{Calls, Clock, Deleted, ItemRef, Key, KeyHash, Lookup, Written};
 
 /// The second at which tests begin.
-pub const START: u32 = 1_000_000_000;
+pub const START: u32 = 1_700_000_000;
 
 /// A store, and the clock it goes by.
 pub struct Node {
@@ -27,7 +27,15 @@ pub fn seed() -> u64 {
 
 /// A store of one shard with values of up to 1 MiB.
 pub fn config(limit: u64) -> MemoryConfig {
-    MemoryConfig { limit, item_max: 1 << 20, evict: true, threads: 1, shards: Some(1), seed: KeyHash::seeded(0) }
+    MemoryConfig {
+        limit,
+        item_max: 1 << 20,
+        evict: true,
+        threads: 1,
+        shards: Some(1),
+        seed: KeyHash::seeded(0),
+        versioning: Default::default(),
+    }
 }
 
 impl Node {

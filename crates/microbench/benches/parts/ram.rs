@@ -16,7 +16,15 @@ const ITEMS: u64 = 1_000_000;
 /// The hash of a key as nodes have it, and hits, misses and sets of keys in no order, with hashing.
 pub fn benchmark(criterion: &mut Criterion) {
     let seed = KeyHash::random().expect("the system's randomness");
-    let config = MemoryConfig { limit: 512 << 20, item_max: 1 << 20, evict: true, threads: 1, shards: None, seed };
+    let config = MemoryConfig {
+        limit: 512 << 20,
+        item_max: 1 << 20,
+        evict: true,
+        threads: 1,
+        shards: None,
+        seed,
+        versioning: Default::default(),
+    };
     let store = Memory::new(&config, Arc::new(Clock::system())).expect("memory");
     let set = |key: &str| {
         let key = Key::new(key.as_bytes(), store.seed());

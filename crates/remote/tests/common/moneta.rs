@@ -41,6 +41,7 @@ pub fn memory(config: SuiteConfig, clock: Arc<Clock>) -> Memory {
         threads: 1,
         shards: Some(1),
         seed: SEED,
+        versioning: Default::default(),
     };
     Memory::new(&config, clock).expect("the limits are possible")
 }

@@ -78,7 +78,7 @@ pub(super) fn answer_write(
     let reply = match written {
         Written::Stored { cas } => Reply::Stored { cas, size },
         Written::NotStored => Reply::NotStored,
-        Written::Exists => Reply::Exists,
+        Written::Exists | Written::Superseded => Reply::Exists,
         Written::NotFound => Reply::NotFound,
         // Memcached answers NOT_STORED if an item would grow over the limit.
         Written::TooLarge if matches!(asked.request.mode, WriteMode::Append | WriteMode::Prepend) => Reply::NotStored,
@@ -110,7 +110,7 @@ pub(super) fn answer_delete(
             }
             Reply::Deleted
         }
-        Ok(Deleted::Exists) => {
+        Ok(Deleted::Exists | Deleted::Superseded) => {
             if matches!(asked.style, Style::Meta(_)) {
                 counters.delete_misses.bump();
             }

@@ -11,6 +11,7 @@ use moneta_server::node::{NodeSettings, Peer};
 use moneta_server::session::{MAX_PARKED, Session, Worker};
 use moneta_store::component::Flush;
 use moneta_store::request::Exptime;
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{Calls, Clock, Component, Cx, ErrorKind, Key, Op, Parts, Step, Store, StoreError, Visit};
 use moneta_testkit::doubles::{Double, Layer, later};
 use moneta_testkit::model::ModelStore;
@@ -91,6 +92,14 @@ impl Flush for ParkingStore {
 
     fn pending(&self) -> Option<u32> {
         self.model.pending()
+    }
+
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        Flush::floor(&self.model, cx, floor)
+    }
+
+    fn floors(&self) -> Floors {
+        Flush::floors(&self.model)
     }
 
     fn lag(&self) -> u32 {

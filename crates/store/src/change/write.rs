@@ -109,11 +109,21 @@ pub fn delete<'a>(old: Option<&Old<'a>>, request: &Delete, now: u32) -> Result<R
     if request.drop_value {
         // An empty item in place of the old one. It has the old one's CAS value, and unless told otherwise no expiry.
         let expiry = Expiry::resolve(request.touch.unwrap_or(Exptime::NEVER), now);
-        version = Version::fresh(Content::whole(&[]), 0, expiry, now, request.new_cas.or(Some(old.meta.cas)));
+        version = Version::fresh(Content::whole(&[]), 0, expiry, now, request.new_cas);
+        if request.new_cas.is_none() {
+            (version.cas, version.unversioned) = (Some(old.meta.cas), old.meta.unversioned);
+        }
     }
     if request.invalidate {
         let expiry = request.touch.map_or(version.expiry, |exptime| Expiry::resolve(exptime, now));
-        version = Version { cas: request.new_cas, stale: true, token_sent: false, expiry, ..version };
+        version = Version {
+            cas: request.new_cas,
+            unversioned: request.new_cas.is_some(),
+            stale: true,
+            token_sent: false,
+            expiry,
+            ..version
+        };
     }
     Ok(Removal::Rewrite(version))
 }

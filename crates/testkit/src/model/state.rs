@@ -13,6 +13,8 @@ pub(crate) struct ModelItem {
     value: Vec<u8>,
     flags: u32,
     cas: u64,
+    /// A client chose the CAS value.
+    unversioned: bool,
     pub(crate) expiry: Expiry,
     last_access: u32,
     fetched: bool,
@@ -82,6 +84,7 @@ impl ModelItem {
         ItemMeta {
             flags: self.flags,
             cas: self.cas,
+            unversioned: self.unversioned,
             expiry: self.expiry,
             expiry_before: self.expiry,
             last_access: self.last_access,
@@ -165,6 +168,7 @@ impl State {
             value,
             flags,
             cas,
+            unversioned: new_cas.is_some(),
             expiry,
             last_access,
             fetched: false,
@@ -299,12 +303,13 @@ impl State {
         stored.fetched = meta.fetched;
         stored.stale = meta.stale;
         stored.token_sent = meta.token_sent;
+        stored.unversioned = meta.unversioned && meta.cas != 0;
         Written::Stored { cas }
     }
 
     pub(super) fn delete(&mut self, key: &[u8], request: &Delete) -> Deleted {
         let Ok(old) = self.live(key) else { return Deleted::NotFound };
-        let cas = old.cas;
+        let (cas, unversioned) = (old.cas, old.unversioned);
         if request.compare.is_some_and(|compare| compare != cas) {
             return Deleted::Exists;
         }
@@ -312,6 +317,7 @@ impl State {
             // An empty item in place of the old one. It has the old one's CAS value, and unless told otherwise no expiry.
             let expiry = Expiry::resolve(request.touch.unwrap_or(Exptime::NEVER), self.now);
             self.store(key, Vec::new(), 0, expiry, request.new_cas.or(Some(cas)));
+            self.items.get_mut(key).expect("just stored").unversioned = request.new_cas.is_some() || unversioned;
         }
         if request.invalidate {
             self.invalidate(key, request);
@@ -328,6 +334,7 @@ impl State {
         let cas = self.new_cas(request.new_cas);
         let item = self.items.get_mut(key).expect("the caller has seen it");
         item.cas = cas;
+        item.unversioned = request.new_cas.is_some();
         item.stale = true;
         item.token_sent = false;
         if let Some(exptime) = request.touch {

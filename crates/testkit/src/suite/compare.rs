@@ -15,6 +15,8 @@ pub(super) struct Comparison {
     pub(super) bare_numbers: bool,
     /// Of items nothing is known but value, flags and CAS value, and of writes not even that.
     pub(super) bare_items: bool,
+    /// The store does not tell CAS values that clients chose from versions.
+    pub(super) versions_unknown: bool,
     /// What expired may be there although the model has forgotten it: the store came back and found it again, or it had lost
     /// one part of the item and still has another.
     pub(super) may_be_expired: bool,
@@ -99,6 +101,9 @@ impl Comparison {
         if self.bare_items {
             alike = ItemMeta { flags: expected.flags, ..*actual };
         }
+        if self.versions_unknown {
+            alike.unversioned = actual.unversioned;
+        }
         alike.fetched &= actual.fetched || !self.fetched_slack;
         if alike == *actual { Ok(()) } else { Err(metas_differ(&alike, actual)) }
     }
@@ -108,6 +113,7 @@ impl Comparison {
 fn metas_differ(expected: &ItemMeta, actual: &ItemMeta) -> String {
     let fields = [
         ("flags", expected.flags, actual.flags),
+        ("unversioned", expected.unversioned.into(), actual.unversioned.into()),
         ("expiry", expected.expiry.0, actual.expiry.0),
         ("expiry_before", expected.expiry_before.0, actual.expiry_before.0),
         ("last_access", expected.last_access, actual.last_access),

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use moneta_store::component::{self, Component, Flush, Health, Observe, Observer, Parts, Report, Resize, Walk};
 use moneta_store::request::Exptime;
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{Calls, Clock, Cursor, Cx, Key, KeyHash, Op, Reactors, Step, Store, Visit, Walked, Walking};
 
 use super::{Options, SuiteConfig, run_with};
@@ -112,6 +113,14 @@ impl<R: Restarting> Flush for Held<R> {
 
     fn pending(&self) -> Option<u32> {
         self.with(|store| store.parts().flush.and_then(Flush::pending))
+    }
+
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        self.with(|store| component::floor(store, cx, floor))
+    }
+
+    fn floors(&self) -> Floors {
+        self.with(Calls::floors)
     }
 
     fn lag(&self) -> u32 {

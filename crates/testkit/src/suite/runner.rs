@@ -198,7 +198,9 @@ impl<'a, S: Store> Runner<'a, S> {
     }
 
     pub(super) fn comparison(&self, number: usize) -> Comparison {
-        let Options { last_access_slack, fetched_slack, expiry_slack, bare_numbers, bare_items, .. } = self.options;
+        let Options {
+            last_access_slack, fetched_slack, expiry_slack, bare_numbers, bare_items, versions_unknown, ..
+        } = self.options;
         let (versions, came_back) = (self.book.versions(number), self.options.restarts);
         let remains_died = self.remains.get(&number).is_some_and(|expiry| expiry.is_dead(self.clock.now()));
         let may_be_expired = came_back || remains_died;
@@ -209,6 +211,7 @@ impl<'a, S: Store> Runner<'a, S> {
             expiry_slack,
             bare_numbers,
             bare_items,
+            versions_unknown,
             may_be_expired,
         }
     }

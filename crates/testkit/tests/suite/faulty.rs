@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use moneta_store::component::{self, Flush, Observe, RemovalCause, Removed, Walk};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Calls, Clock, Component, Cursor, Cx, Deleted, Expiry, Item, ItemRef, Key, Lookup, Observer, Op, Parts, Report,
-    Step, Store, StoreStats, Unseen, Value, Visit, Walked, Walking, Written,
+    Step, Store, StoreError, StoreStats, Unseen, Value, Visit, Walked, Walking, Written,
 };
 use moneta_testkit::doubles::{Double, Layer};
 use moneta_testkit::model::ModelStore;
@@ -329,6 +330,14 @@ impl Flush for Faulty {
 
     fn pending(&self) -> Option<u32> {
         None
+    }
+
+    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
+        Step::Done(Err(StoreError::no_versions()))
+    }
+
+    fn floors(&self) -> Floors {
+        Floors::default()
     }
 
     fn lag(&self) -> u32 {

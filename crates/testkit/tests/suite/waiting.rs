@@ -6,7 +6,8 @@ use std::task::{Poll, Waker};
 use moneta_store::component::{self, Flush};
 use moneta_store::request::Exptime;
 use moneta_store::steps::read_owned;
-use moneta_store::{Component, Cx, Key, Op, Parts, Step, Store, Visit};
+use moneta_store::versions::{Floor, Floors};
+use moneta_store::{Component, Cx, Key, Op, Parts, Step, Store, StoreError, Visit};
 use moneta_testkit::doubles::{Double, Layer};
 use moneta_testkit::model::ModelStore;
 
@@ -81,6 +82,14 @@ impl Flush for Waiting {
 
     fn pending(&self) -> Option<u32> {
         None
+    }
+
+    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
+        Step::Done(Err(StoreError::no_versions()))
+    }
+
+    fn floors(&self) -> Floors {
+        Floors::default()
     }
 
     fn lag(&self) -> u32 {

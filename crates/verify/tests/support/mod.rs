@@ -65,6 +65,7 @@ impl Server {
             threads: 2,
             shards: None,
             seed: KeyHash::seeded(7),
+            versioning: Default::default(),
         };
         let store = Memory::new(&memory, Arc::clone(&clock)).expect("the limits are possible");
         let listeners = vec![Listener::unix(folder.path().join("socket"))];

@@ -103,9 +103,15 @@ impl Stack for Below {
             threads: 1,
             shards: Some(1),
             seed: flash.seed(),
+            versioning: Default::default(),
         };
         let memory = Memory::new(&memory, Arc::clone(clock)).expect("the limits are possible");
-        let tiers = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.item_max };
+        let tiers = TieredConfig {
+            promotion: Promotion::Always,
+            write_budget: None,
+            item_max: config.item_max,
+            cluster: false,
+        };
         (flash.clone(), Tiered::new(memory, flash, tiers, Arc::clone(clock)))
     }
 }

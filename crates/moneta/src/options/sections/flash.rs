@@ -137,6 +137,7 @@ impl FlashSettings {
             carry_percent: options.get(&FLASH_CARRY),
             index_bytes: index_bytes(options),
             threads: options.get(&THREADS),
+            versioning: Default::default(),
             progress: Default::default(),
         };
         Self { engine }

@@ -2,6 +2,7 @@
 //! that they are about.
 
 pub mod access;
+pub mod cluster;
 pub mod flash;
 pub mod lmdb;
 pub mod memory;
@@ -15,7 +16,7 @@ pub mod workers;
 use crate::options::declaration::{Declaration, Section};
 
 /// All, in the order shown.
-pub static ALL: [&Section; 10] = [
+pub static ALL: [&Section; 11] = [
     &network::SECTION,
     &memory::SECTION,
     &tiers::SECTION,
@@ -23,6 +24,7 @@ pub static ALL: [&Section; 10] = [
     &rocks::SECTION,
     &lmdb::SECTION,
     &remote::SECTION,
+    &cluster::SECTION,
     &workers::SECTION,
     &access::SECTION,
     &operation::SECTION,

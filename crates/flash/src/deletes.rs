@@ -1,0 +1,28 @@
+//! Deletes that are remembered in RAM, by shard of the index. The log has them too, but cannot be asked by key.
+
+use moneta_store::Version;
+use moneta_store::versions::{Tombstones, Versioning};
+use parking_lot::Mutex;
+
+/// Tombstones of all shards. The caller holds the lock of the key's shard.
+pub(crate) struct Deletes(Box<[Mutex<Tombstones>]>);
+
+impl Deletes {
+    /// Of a tier that is opened at `now`, in milliseconds since the Unix epoch: it does not know the deletes from before.
+    pub(crate) fn new(versioning: &Versioning, shards: usize, now: u64) -> Self {
+        let of_shard = |_| Mutex::new(Tombstones::of_shard(versioning, shards as u64, now));
+        Self((0..shards).map(of_shard).collect())
+    }
+
+    /// The newest version under which a key was deleted, as far as it is known, and since when all deletes are, in milliseconds
+    /// since the Unix epoch.
+    pub(crate) fn find(&self, shard: usize, hash: u64) -> (Option<Version>, u64) {
+        let tombstones = self.0[shard].lock();
+        (tombstones.find(hash), tombstones.horizon())
+    }
+
+    /// Remembers a delete at `now`, in milliseconds since the Unix epoch.
+    pub(crate) fn insert(&self, shard: usize, hash: u64, version: Version, now: u64) {
+        self.0[shard].lock().insert(hash, version, now);
+    }
+}

@@ -1,0 +1,153 @@
+//! Writes by version: what is newer replaces what is older, and nothing older replaces it, in whatever order both arrive.
+//!
+//! A region knows the greatest version of its records. A write above it is above the record that the index points to there, and
+//! reads no device.
+
+use std::sync::atomic::Ordering;
+
+use moneta_store::change::{self, Content};
+use moneta_store::versions::{Standing, Verdict, digest};
+use moneta_store::{Deleted, ErrorKind, ItemMeta, ItemRef, Key, StoreError, Version, Written};
+
+use crate::attempt::Attempt;
+use crate::engine::Inner;
+use crate::lookup::{Fetched, Look, Place};
+use crate::operate::Removing;
+use crate::shard::Shard;
+
+/// How a write by version stands to what the key holds.
+enum Compared {
+    /// The tier has nothing of the key, nor remembers a newer delete.
+    Absent,
+    Verdict(Verdict),
+    /// The record has to be read first.
+    On(Place),
+}
+
+impl Inner {
+    /// [`moneta_store::Put::Newer`], as one try.
+    pub(crate) fn try_put_newer(
+        &self,
+        key: &Key<'_>,
+        item: &ItemRef<'_>,
+        as_of: u64,
+        fetched: Option<&Fetched>,
+    ) -> Attempt<Written> {
+        let mut copied = Vec::new();
+        let value = item.value.as_slice().unwrap_or_else(|| {
+            item.value.copy_to(&mut copied);
+            &copied
+        });
+        let version = item.meta.version();
+        if let Err(error) = self.accept_version(version) {
+            return Attempt::Done(Err(error));
+        }
+        if value.len() > self.config.item_max {
+            return self.forget(key).map(|_| Written::TooLarge);
+        }
+        if self.log.queue.is_off() {
+            return self.refuse(key);
+        }
+        let now = self.settle();
+        let ground = self.ground();
+        let mut shard = self.shard(key.hash).lock();
+        let written = || standing(&item.meta, value);
+        match self.compare(&shard, key, version, written, fetched) {
+            Compared::On(place) => return Attempt::Read(place),
+            Compared::Verdict(Verdict::Older) => return Attempt::done(Written::Superseded),
+            Compared::Verdict(Verdict::Same) => return Attempt::done(Written::Stored { cas: version.0 }),
+            Compared::Verdict(Verdict::Newer) => {}
+            Compared::Absent => {
+                if as_of < self.deletes.find(self.identities.number(key.hash), key.hash).1 {
+                    return Attempt::done(Written::NotStored);
+                }
+            }
+        }
+        let version = change::Version::of(&item.meta, Content::whole(value));
+        match self.store(&mut shard, key, &version, now, ground) {
+            Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
+            Err(halt) => halt.into(),
+        }
+    }
+
+    /// [`moneta_store::Op::Bury`], as one try.
+    pub(crate) fn try_bury(&self, key: &Key<'_>, version: Version, fetched: Option<&Fetched>) -> Attempt<Deleted> {
+        if let Err(error) = self.accept_version(version) {
+            return Attempt::Done(Err(error));
+        }
+        if self.log.queue.is_off() {
+            return self.refuse(key);
+        }
+        let now = self.settle();
+        let ground = self.ground();
+        let mut shard = self.shard(key.hash).lock();
+        let was_there = self.find(&shard, key.hash).is_some();
+        match self.compare(&shard, key, version, || Standing::Deleted(version), fetched) {
+            Compared::On(place) => return Attempt::Read(place),
+            Compared::Verdict(Verdict::Older) => return Attempt::done(Deleted::Superseded),
+            Compared::Verdict(Verdict::Same) => return Attempt::done(Deleted::NotFound),
+            Compared::Verdict(Verdict::Newer) | Compared::Absent => {}
+        }
+        let deleted = if was_there { Deleted::Deleted } else { Deleted::NotFound };
+        self.remove(&mut shard, key, Removing::As(Some(version)), now, ground)
+            .map_or_else(Attempt::from, |number| self.ended(deleted, number))
+    }
+
+    /// Refuses a version that is too far ahead of the clock, and takes note of one that is not.
+    fn accept_version(&self, version: Version) -> Result<(), StoreError> {
+        if self.config.versioning.is_ahead(version, self.clock.millis()) {
+            self.counters.refused_ahead.fetch_add(1, Ordering::Relaxed);
+            return Err(StoreError::new(ErrorKind::ClockAhead, "the version is ahead of this node's clock"));
+        }
+        self.log.sequence.raise(version.0);
+        Ok(())
+    }
+
+    fn compare(
+        &self,
+        shard: &Shard,
+        key: &Key<'_>,
+        version: Version,
+        written: impl Fn() -> Standing,
+        fetched: Option<&Fetched>,
+    ) -> Compared {
+        if self.floors.bound() > version {
+            return Compared::Verdict(Verdict::Older);
+        }
+        let deleted = self.deletes.find(self.identities.number(key.hash), key.hash).0;
+        if let Some(deleted) = deleted.filter(|deleted| *deleted >= version) {
+            return Compared::Verdict(written().against(&Standing::Deleted(deleted)));
+        }
+        if let Some((_, location)) = self.find(shard, key.hash) {
+            let region = self.regions.get(self.regions.region_of(location.block()));
+            if version > region.greatest_version() {
+                return Compared::Verdict(Verdict::Newer);
+            }
+        }
+        match self.look(shard, key, fetched) {
+            Look::On(place) => Compared::On(place),
+            Look::Present(present) => {
+                let (meta, view) = (present.meta(u32::MAX), present.view());
+                Compared::Verdict(written().against(&standing(&meta, view.value())))
+            }
+            Look::Absent | Look::Foreign => Compared::Absent,
+        }
+    }
+
+    /// Remembers a delete under a version. The caller holds the lock of the key's shard.
+    pub(crate) fn remember_delete(&self, key: &Key<'_>, version: Version) {
+        self.deletes.insert(self.identities.number(key.hash), key.hash, version, self.clock.millis());
+    }
+
+    /// Remembers an item that has expired: nothing older than it may come back. The same one with a longer life may.
+    pub(crate) fn remember_expired(&self, key: &Key<'_>, meta: &ItemMeta) {
+        let version = meta.version();
+        if self.config.versioning.cluster && version > Version::ZERO {
+            self.remember_delete(key, Version(version.0 - 1));
+        }
+    }
+}
+
+fn standing(meta: &ItemMeta, value: &[u8]) -> Standing {
+    Standing::Item { version: meta.version(), expiry: meta.expiry, digest: digest(meta, [value]) }
+}

@@ -1,0 +1,166 @@
+//! Writes by version: what is newer replaces what is older, and nothing older replaces it, in whatever order both arrive.
+
+use moneta_store::versions::{Standing, Verdict, digest};
+use moneta_store::{Deleted, ErrorKind, ItemRef, Key, StoreError, Version, Written};
+
+use crate::record::mark;
+use crate::shard::{Found, Shard};
+use crate::write::{NewItem, Plan};
+
+/// An item that is to be stored if it is newer than what is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Newer<'a> {
+    item: NewItem,
+    content: &'a ItemRef<'a>,
+    hash: u64,
+    as_of: u64,
+}
+
+impl std::fmt::Debug for Newer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Newer").field("item", &self.item).field("as_of", &self.as_of).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Newer<'a> {
+    /// `as_of` as in [`moneta_store::Put::Newer`].
+    pub(crate) fn new(key: &Key<'_>, content: &'a ItemRef<'a>, as_of: u64) -> Self {
+        Self { item: NewItem::of(&content.meta), content, hash: key.hash, as_of }
+    }
+
+    fn version(&self) -> Version {
+        self.content.meta.version()
+    }
+
+    fn standing(&self) -> Standing {
+        let mut rest = Vec::new();
+        let whole = self.content.value.as_slice().unwrap_or_else(|| {
+            self.content.value.copy_to(&mut rest);
+            &rest
+        });
+        let meta = &self.content.meta;
+        Standing::Item { version: self.version(), expiry: meta.expiry, digest: digest(meta, [whole]) }
+    }
+}
+
+impl Shard {
+    /// Refuses a version that is too far ahead of the clock, and takes note of one that is not.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ClockAhead`].
+    pub(crate) fn accept_version(&mut self, version: Version) -> Result<(), StoreError> {
+        if self.shared.versioning.is_ahead(version, self.shared.clock.millis()) {
+            self.refused_ahead += 1;
+            return Err(StoreError::new(ErrorKind::ClockAhead, "the version is ahead of this node's clock"));
+        }
+        self.note_version(version);
+        Ok(())
+    }
+
+    /// What becomes of an item in mode newer. `old` is live.
+    pub(crate) fn plan_newer(&self, old: Option<&Found>, newer: &Newer<'_>) -> Plan {
+        let version = newer.version();
+        if self.floors.takes(version) {
+            return Plan::Refuse(Written::Superseded);
+        }
+        let Some(old) = old else {
+            return match self.tombstones.find(newer.hash) {
+                Some(deleted) if deleted >= version => Plan::Refuse(Written::Superseded),
+                _ if newer.as_of < self.tombstones.horizon() => Plan::Refuse(Written::NotStored),
+                _ => Plan::Value(newer.item),
+            };
+        };
+        // Contents matter only between equal versions.
+        let verdict = match version.cmp(&self.version(old)) {
+            std::cmp::Ordering::Greater => Verdict::Newer,
+            std::cmp::Ordering::Less => Verdict::Older,
+            std::cmp::Ordering::Equal => newer.standing().against(&self.standing(old)),
+        };
+        match verdict {
+            Verdict::Newer => Plan::Value(newer.item),
+            Verdict::Same => Plan::Refuse(Written::Stored { cas: version.0 }),
+            Verdict::Older => Plan::Refuse(Written::Superseded),
+        }
+    }
+
+    fn standing(&self, found: &Found) -> Standing {
+        let mut value = Vec::new();
+        self.copy_value(found, &mut value);
+        let meta = self.meta(found);
+        Standing::Item { version: self.version(found), expiry: meta.expiry, digest: digest(&meta, [&value[..]]) }
+    }
+
+    /// Deletes what is older than `version` and remembers that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ClockAhead`].
+    pub(crate) fn bury(&mut self, key: &Key<'_>, version: Version) -> Result<Deleted, StoreError> {
+        let now = self.settle();
+        self.accept_version(version)?;
+        let found = self.find(key, now).ok();
+        if found.as_ref().is_some_and(|found| self.version(found) > version)
+            || self.tombstones.find(key.hash).is_some_and(|deleted| deleted > version)
+            || self.floors.takes(version)
+        {
+            return Ok(Deleted::Superseded);
+        }
+        self.note_tombstone(key.hash, version);
+        Ok(match found {
+            Some(found) => {
+                self.remove(&found);
+                Deleted::Deleted
+            }
+            None => Deleted::NotFound,
+        })
+    }
+
+    /// Remembers a delete that happens now.
+    pub(crate) fn remember_delete(&mut self, hash: u64) {
+        let version = self.next_version();
+        self.note_tombstone(hash, version);
+    }
+
+    /// Remembers an item that has expired: nothing older than it may come back. The same one with a longer life may.
+    #[cold]
+    pub(crate) fn remember_expired(&mut self, found: &Found) {
+        let version = self.version(found);
+        if version > Version::ZERO {
+            let hash = Key::new(self.key(found), self.shared.seed).hash;
+            self.note_tombstone(hash, Version(version.0 - 1));
+        }
+    }
+
+    fn note_tombstone(&mut self, hash: u64, version: Version) {
+        self.tombstones.insert(hash, version, self.shared.clock.millis());
+    }
+
+    /// Whether an item is one that `touch` makes a new version of: in a cluster a life is only shortened so.
+    pub(crate) fn is_new_by_touch(&self, found: &Found, expiry: moneta_store::Expiry) -> bool {
+        let moment = |expiry: moneta_store::Expiry| if expiry.0 == 0 { u32::MAX } else { expiry.0 };
+        self.shared.versioning.cluster && moment(expiry) < moment(found.header.expiry)
+    }
+
+    /// Gives an item the version of a write that happens now. False if there is no room to write it anew.
+    pub(crate) fn renew(&mut self, key: &Key<'_>, found: &Found, now: u32) -> bool {
+        let stamp = crate::record::Stamp::Version(self.next_version());
+        let mut header = found.header;
+        if self.restamp(found, &mut header, stamp) {
+            self.write_header(found.location, &header);
+            return true;
+        }
+        let item = NewItem {
+            marks: header.marks & (mark::FETCHED | mark::STALE | mark::TOKEN),
+            flags: header.flags,
+            expiry: header.expiry,
+            last_access: header.last_access,
+            stamp: Some(stamp),
+        };
+        if !self.make_room_to_rewrite(key, now) {
+            return false;
+        }
+        let Ok(found) = self.find(key, now) else { return false };
+        let mut value = Vec::new();
+        self.copy_value(&found, &mut value);
+        self.place(key, Some(&found), [&value, &[]], &item).is_ok()
+    }
+}

@@ -1,0 +1,74 @@
+//! The node as one of several copies: how the versions of its writes are made, and which deletes it remembers.
+
+use std::time::Duration;
+
+use moneta_store::Origin;
+use moneta_store::versions::Versioning;
+
+use crate::options::declaration::{Opt, section};
+use crate::options::kinds::numbers::{Milliseconds, Number, Seconds, Size, Switch};
+use crate::options::kinds::units::TIB;
+use crate::options::report::Refusal;
+use crate::options::sections::memory::MEMORY;
+use crate::options::sections::tiers::{Lower, StackSettings, Upper};
+use crate::options::values::Values;
+
+section! {
+    "Cluster";
+
+    /// This node is one of several copies of the same data: every delete leaves a tombstone, a touch that shortens a life is a new
+    /// version, and clients cannot choose CAS values (meta E).
+    CLUSTER: Switch = Opt::new("cluster", Switch, || false)
+        .when("On all nodes whose data other nodes hold too, be it by a feed or through a proxy.");
+
+    /// The region of this node: part of the version of every write that it makes.
+    REGION_ID: Number<u8> = Opt::new("region_id", Number { min: 0, max: 15 }, || 0)
+        .when("Another number for each region, so that a feed can be filtered by where a write came from.");
+
+    /// The writer that this node is, among the writers of its region: the last part of the version of every write that it makes.
+    WRITER_ID: Number<u8> = Opt::new("writer_id", Number { min: 0, max: 15 }, || 0)
+        .when("Another number for each node of a region that clients write to directly: two writes of a key in the same millisecond \
+               then have different versions.");
+
+    /// How far ahead of this node's clock the version of a write may be; what is further ahead is refused.
+    MAX_CLOCK_SKEW: Milliseconds =
+        Opt::new("max_clock_skew", Milliseconds { min: 1, max: 3_600_000 }, || Duration::from_millis(500))
+            .when("Larger where clocks cannot be kept closer; a clock that is wrong by more makes its writes fail.");
+
+    /// How long deletes are remembered, so that copies that have not heard of them cannot bring items back.
+    TOMBSTONE_TTL: Seconds = Opt::new("tombstone_ttl", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(3600))
+        .when("Longer where a copy may be cut off for longer and should catch up by its feed.");
+
+    /// Memory for deletes that are remembered, 16 bytes each in tables that are half full at least; part of --memory. 0 takes a
+    /// hundredth of --memory.
+    TOMBSTONE_MEMORY: Size<u64> = Opt::new("tombstone_memory", Size::in_bytes(0, TIB), || 0)
+        .when("Where deletes are so many that they are forgotten before tombstone_ttl.");
+}
+
+/// Refuses tiers that remember no deletes.
+pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
+    let remembers =
+        matches!(stack.lower, Lower::Flash(_)) || matches!((&stack.upper, &stack.lower), (Upper::Memory, Lower::None));
+    if options.get(&CLUSTER) && !remembers {
+        return vec![
+            options.refuse(&CLUSTER, "false where items are kept elsewhere than in RAM and in the SSD tier of --flash"),
+        ];
+    }
+    Vec::new()
+}
+
+/// How the engines of the node make and keep versions. `salt` differs from process to process.
+pub fn versioning(options: &Values, salt: u64) -> Versioning {
+    let tombstone_bytes = match options.get(&TOMBSTONE_MEMORY) {
+        0 => options.get(&MEMORY) / 100,
+        bytes => bytes,
+    };
+    Versioning {
+        origin: Origin::new(options.get(&REGION_ID), options.get(&WRITER_ID)),
+        salt,
+        cluster: options.get(&CLUSTER),
+        skew_max: u64::try_from(options.get(&MAX_CLOCK_SKEW).as_millis()).unwrap_or(u64::MAX),
+        tombstone_bytes,
+        tombstone_ttl: u32::try_from(options.get(&TOMBSTONE_TTL).as_secs()).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,99 @@
+//! Flushes as versions: what was stored before one is gone and stays gone, in whatever order flushes and writes arrive.
+
+use moneta_item::{Expiry, Version};
+
+/// One `flush_all`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// When it was commanded. Of two flushes that wait, the later command counts.
+    pub version: Version,
+    /// The Unix second it takes effect.
+    pub second: u32,
+}
+
+impl Floor {
+    /// A flush that was commanded under `version`, to take effect at `moment` as a client's expiration time resolves to; at
+    /// once if that is not after `now`.
+    pub fn new(version: Version, moment: Expiry, now: u32) -> Self {
+        Self { version, second: moment.0.max(now) }
+    }
+
+    /// What is older than this is gone once the flush has taken effect: of a flush that waits all that was stored before its
+    /// second, too.
+    pub fn bound(&self) -> Version {
+        self.version.max(Version::at(u64::from(self.second) * 1000))
+    }
+}
+
+/// The flushes that a store knows of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Floors {
+    /// Everything older is gone.
+    pub bound: Version,
+    /// The newest command of all.
+    pub newest: Version,
+    /// What is to take effect.
+    pub pending: Option<Floor>,
+}
+
+impl Floors {
+    /// Takes note of a flush at second `now`. False if it changes nothing: a later one is known.
+    pub fn note(&mut self, floor: Floor, now: u32) -> bool {
+        if floor.version <= self.newest {
+            return false;
+        }
+        self.newest = floor.version;
+        self.pending = Some(floor);
+        self.settle(now);
+        true
+    }
+
+    /// Lets take effect what is to. True if the bound rises.
+    pub fn settle(&mut self, now: u32) -> bool {
+        let Some(floor) = self.pending.filter(|floor| floor.second <= now) else { return false };
+        self.pending = None;
+        let before = self.bound;
+        self.bound = before.max(floor.bound());
+        self.bound > before
+    }
+
+    /// Whether a write under this version is gone.
+    #[inline]
+    pub fn takes(&self, version: Version) -> bool {
+        version < self.bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u32 = 1_790_000_000;
+
+    fn version(second: u32) -> Version {
+        Version(Version::at(u64::from(second) * 1000).0 + 300)
+    }
+
+    #[test]
+    fn a_flush_takes_what_is_older_at_once_or_at_its_second() {
+        let mut floors = Floors::default();
+        assert!(floors.note(Floor::new(version(NOW), Expiry(0), NOW), NOW));
+        assert!(floors.takes(version(NOW - 1)) && !floors.takes(version(NOW)) && !floors.takes(version(NOW + 1)));
+        assert!(floors.note(Floor::new(version(NOW + 1), Expiry(NOW + 10), NOW + 1), NOW + 1));
+        assert!(!floors.takes(version(NOW)), "it waits");
+        assert!(!floors.settle(NOW + 9) && floors.settle(NOW + 10));
+        assert!(floors.takes(version(NOW + 9)) && !floors.takes(version(NOW + 10)));
+    }
+
+    #[test]
+    fn the_later_command_counts_whatever_order_they_arrive_in() {
+        let delayed = Floor::new(version(NOW), Expiry(NOW + 10), NOW);
+        let later = Floor::new(version(NOW + 1), Expiry(NOW + 5), NOW + 1);
+        let mut one = Floors::default();
+        let mut other = Floors::default();
+        assert!(one.note(delayed, NOW + 1) && one.note(later, NOW + 1));
+        assert!(other.note(later, NOW + 1) && !other.note(delayed, NOW + 1) && !other.note(later, NOW + 1));
+        assert_eq!(one, other);
+        assert_eq!(one.pending, Some(later));
+    }
+}
