@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_store::{Figure, Health, Key, StoreStats};
+use moneta_store::metric::Sample;
+use moneta_store::{Health, Key, StoreStats};
 
 use crate::error::{EmbeddedError, Failure};
 use crate::record::Header;
@@ -108,8 +109,8 @@ pub trait Database: Sized + Send + Sync + 'static {
     /// Fills in gauges and counters that only the library knows.
     fn stats(&self, stats: &mut StoreStats);
 
-    /// The library's own statistics.
-    fn figures(&self) -> Vec<Figure>;
+    /// The library's own metrics.
+    fn metrics(&self) -> Vec<Sample>;
 
     /// Adds what is out of the ordinary.
     fn health(&self, health: &mut Health);

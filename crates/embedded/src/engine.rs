@@ -291,7 +291,7 @@ impl<D: Database> Component for Embedded<D> {
             ..StoreStats::default()
         };
         inner.database.stats(&mut stats);
-        Report { stats, figures: inner.database.figures() }
+        Report { stats, metrics: inner.database.metrics() }
     }
 
     fn health(&self, _: Vec<Health>) -> Health {

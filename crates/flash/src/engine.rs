@@ -113,6 +113,11 @@ impl Flash {
         Self::start(Devices::on(media, config)?, config, clock)
     }
 
+    /// What the engine counts now.
+    pub fn numbers(&self) -> crate::report::FlashStats {
+        self.inner.numbers()
+    }
+
     fn start(opened: Opened, config: &FlashConfig, clock: Arc<Clock>) -> Result<Self, FlashError> {
         let Opened { devices, fresh, why_fresh } = opened;
         if let Some(why) = &why_fresh {
@@ -328,7 +333,7 @@ impl Component for Flash {
     }
 
     fn report(&self, _: &Cx, _: Vec<Report>) -> Report {
-        Report { stats: self.inner.stats(), ..Report::default() }
+        self.inner.report()
     }
 
     fn health(&self, _: Vec<Health>) -> Health {

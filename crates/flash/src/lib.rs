@@ -23,6 +23,7 @@ mod format;
 mod identity;
 pub mod inspect;
 mod io;
+mod latency;
 mod listing;
 mod location;
 mod log;
@@ -50,6 +51,8 @@ pub use config::{DeviceConfig, Durability, FlashConfig, ITEMS_PER_REGION, Io};
 pub use engine::Flash;
 pub use error::FlashError;
 pub use io::Media;
+pub use latency::Latency;
+pub use report::{FlashStats, metrics};
 #[cfg(feature = "testing")]
 pub mod testing {
     //! What tests of this crate, of stacks on it, and fuzzing need.

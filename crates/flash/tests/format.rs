@@ -122,7 +122,7 @@ fn is_read(name: &str, version: u32, hash: (u32, u32)) {
         assert_eq!(version_of(&file), (version, hash.0));
         let flash = open(folder.path(), now);
         check(&flash, now);
-        let found = flash.stats().flash.unwrap();
+        let found = flash.numbers();
         assert_eq!(found.checksum_failures, 0);
         assert!(found.regions_closed >= 2, "a full region and one that was being filled");
         assert_eq!(

@@ -105,14 +105,14 @@ fn a_clean_stop_leaves_everything_and_a_snapshot() {
     check(&flash, &version);
     drop(flash);
     let flash = tier.open();
-    assert!(flash.stats().flash.unwrap().from_snapshot);
+    assert!(flash.numbers().from_snapshot);
     check(&flash, &version);
     // It has not been stopped since: this must not be taken for the snapshot of now.
     delete(&flash, 1);
     wait(flash.sync());
     flash.crash();
     let flash = tier.open();
-    assert!(!flash.stats().flash.unwrap().from_snapshot);
+    assert!(!flash.numbers().from_snapshot);
     check(&flash, |number| if number == 1 { None } else { version(number) });
 }
 

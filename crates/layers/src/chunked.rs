@@ -53,6 +53,7 @@ use moneta_store::{
 use crate::stripes::Stripes;
 pub use config::ChunkedConfig;
 use counters::Counters;
+pub(crate) use counters::metrics;
 use epochs::Epochs;
 
 /// CAS values begin at the second of the start times two to the power of this: they grow over restarts too, as long as fewer
@@ -206,7 +207,7 @@ impl<S: Store + 'static> Component for Chunked<S> {
 
     fn report(&self, _: &Cx, mut below: Vec<Report>) -> Report {
         let below = below.pop().expect("a report of the store below");
-        Report { figures: self.shared.counters.figures(self.shared.epochs.ended()), ..below }
+        Report { metrics: self.shared.counters.samples(self.shared.epochs.ended()), ..below }
     }
 
     fn health(&self, mut below: Vec<Health>) -> Health {

@@ -8,4 +8,9 @@ mod stripes;
 mod tiered;
 
 pub use chunked::{Chunked, ChunkedConfig};
-pub use tiered::{Promotion, Tiered, TieredConfig};
+pub use tiered::{Promotion, TierStats, Tiered, TieredConfig};
+
+/// The declarations of the layers' metrics.
+pub fn metrics() -> impl Iterator<Item = moneta_store::metric::Metric> {
+    tiered::metrics().chain(chunked::metrics())
+}

@@ -52,13 +52,15 @@ use std::sync::atomic::AtomicU32;
 
 use moneta_store::component::{Component, Health, Parts, Report};
 use moneta_store::{
-    Clock, Cx, Key, KeyHash, Op, Outcome, Policy, Put, Reactors, Step, Store, StoreStats, TierStats, Unseen, Visit,
+    Clock, Cx, Key, KeyHash, Op, Outcome, Policy, Put, Reactors, Step, Store, StoreStats, Unseen, Visit,
 };
 
 use crate::stripes::Stripes;
 use admission::Admission;
 pub use config::{Promotion, TieredConfig};
 use counters::Counters;
+pub use counters::TierStats;
+pub(crate) use counters::metrics;
 use lanes::Lanes;
 use moves::Moves;
 
@@ -174,6 +176,11 @@ impl<U: Store + 'static, L: Store + 'static> Tiered<U, L> {
     pub fn lower(&self) -> &L {
         &self.0.lower
     }
+
+    /// What happened between the tiers, without names and numbers of the tiers themselves.
+    pub fn numbers(&self) -> TierStats {
+        self.0.counters.with(&self.0.lanes.sum())
+    }
 }
 
 impl<U: Store + 'static, L: Store + 'static> Store for Tiered<U, L> {
@@ -236,18 +243,17 @@ impl<U: Store + 'static, L: Store + 'static> Component for Tiered<U, L> {
             "remote" => remote,
             kind => kind,
         };
-        let tiers = TierStats {
+        let numbers = TierStats {
             upper: name(upper.stats.kind, "remote_l1", "l1"),
             lower: name(lower.stats.kind, "remote_l2", "l2"),
+            upper_items: upper.stats.items,
+            upper_evictions: upper.stats.evictions,
             lower_items: lower.stats.items,
-            lower_evictions: lower.stats.evictions,
-            lower_evicted_unfetched: lower.stats.evicted_unfetched,
-            ..self.0.counters.with(&self.0.lanes.sum())
+            ..self.numbers()
         };
-        Report {
-            stats: StoreStats { flash: lower.stats.flash, tiers: Some(tiers), ..upper.stats },
-            figures: vec![self.0.counters.upper_failures_figure()],
-        }
+        let StoreStats { device_bytes, oldest_second, .. } = lower.stats;
+        let stats = StoreStats { device_bytes, oldest_second, below: Some(lower.stats.together()), ..upper.stats };
+        Report { stats, metrics: numbers.samples() }
     }
 
     fn health(&self, below: Vec<Health>) -> Health {

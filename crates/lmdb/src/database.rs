@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use heed::{Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, WithTls};
 use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Settings, Shared};
-use moneta_store::{Figure, Health, StoreStats};
+use moneta_store::metric::Sample;
+use moneta_store::{Health, StoreStats};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::batch::LmdbBatch;
 use crate::config::{Durability, LmdbConfig};
-use crate::figures;
+use crate::metrics;
 use crate::tables::Tables;
 
 /// Version of what the engine writes: the records', and the trees. In version 1 keys were hashed by another
@@ -171,8 +172,8 @@ impl Database for LmdbDatabase {
         stats.reclaimed = self.counters.expired.load(Ordering::Relaxed);
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        figures::figures(self)
+    fn metrics(&self) -> Vec<Sample> {
+        metrics::of(self)
     }
 
     fn health(&self, _health: &mut Health) {}

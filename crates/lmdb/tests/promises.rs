@@ -33,9 +33,10 @@ fn refusal(config: &LmdbConfig) -> String {
     Lmdb::open(config, clock()).expect_err("it is refused").to_string()
 }
 
-fn figure(lmdb: &Lmdb, name: &str) -> f64 {
-    let figures = lmdb.figures();
-    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no figure {name}")).value
+fn metric(lmdb: &Lmdb, name: &str) -> f64 {
+    let samples = lmdb.metrics();
+    let sample = samples.iter().find(|sample| sample.metric.name == name);
+    sample.unwrap_or_else(|| panic!("no metric {name}")).value.number()
 }
 
 /// Keeps what it is told.
@@ -257,10 +258,10 @@ fn what_has_expired_is_swept_and_told() {
     lmdb.maintain().expect("a turn");
     assert_eq!((lmdb.stats().items, departures.take().len()), (0, 0), "what a flush covers goes untold");
     let left = |tree: &str| {
-        let of = |figure: &&moneta_store::Figure| {
-            figure.name == "lmdb_tree_entries" && figure.labels == [("tree", tree.to_owned())]
+        let of = |sample: &&moneta_store::metric::Sample| {
+            sample.metric.name == "lmdb_tree_entries" && sample.labels == [tree]
         };
-        lmdb.figures().iter().find(of).expect("a figure").value
+        lmdb.metrics().iter().find(of).expect("a sample").value.number()
     };
     assert_eq!((left("items"), left("order"), left("expiry")), (0.0, 0.0, 0.0));
 }
@@ -350,15 +351,15 @@ fn a_file_counts_as_unsynced_until_it_is_synced() {
 }
 
 #[test]
-fn figures_have_names_of_their_own_and_meanings() {
+fn metrics_have_names_of_their_own_and_meanings() {
     let folder = folder();
     let lmdb = open(&config(&folder, 16 << 20), &clock());
     set(&lmdb, "key", b"value", 0).expect("a set");
-    assert!(figure(&lmdb, "lmdb_commits_total") >= 1.0);
-    assert!(figure(&lmdb, "lmdb_file_bytes") > 4096.0);
-    let figures = lmdb.figures();
-    assert!(figures.iter().all(|figure| figure.name.starts_with("lmdb_") && figure.help.ends_with('.')));
-    let mut names: Vec<_> = figures.iter().map(|figure| (figure.name, &figure.labels)).collect();
+    assert!(metric(&lmdb, "lmdb_commits_total") >= 1.0);
+    assert!(metric(&lmdb, "lmdb_file_bytes") > 4096.0);
+    let samples = lmdb.metrics();
+    assert!(samples.iter().all(|sample| sample.metric.name.starts_with("lmdb_") && sample.metric.help.ends_with('.')));
+    let mut names: Vec<_> = samples.iter().map(|sample| (sample.metric.name, &sample.labels)).collect();
     names.sort_unstable();
-    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a figure is there twice");
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a metric is there twice");
 }

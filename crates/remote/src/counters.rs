@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use moneta_store::{ErrorKind, Figure, FigureKind};
+use moneta_store::ErrorKind;
+use moneta_store::metric::{Metric, Reading, Sample, Unit, by, samples_of};
 
 /// Numbers of all threads.
 #[derive(Debug, Default)]
@@ -77,47 +78,71 @@ impl Counters {
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
+}
 
-    /// All of them, for the server at `address`.
-    pub(crate) fn figures(&self, address: &str, open: bool) -> Vec<Figure> {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        let figure = |name, help, kind, labels: &[(&'static str, &str)], value| {
-            let server = [("server", address)];
-            let labels = server.iter().chain(labels).map(|(name, value)| (*name, (*value).to_owned())).collect();
-            Figure { name, help, kind, labels, value }
-        };
-        let counter = |name, help, value: &AtomicU64| figure(name, help, FigureKind::Counter, &[], load(value));
-        let gauge = |name, help, value| figure(name, help, FigureKind::Gauge, &[], value);
-        let errors = |kind, value: &AtomicU64| {
-            let help = "Requests that failed, by why.";
-            figure("remote_errors_total", help, FigureKind::Counter, &[("kind", kind)], load(value))
-        };
-        let seconds = load(&self.reply_nanoseconds) / 1e9;
-        vec![
-            counter("remote_requests_total", "Requests begun.", &self.requests),
-            counter("remote_replies_total", "Replies received.", &self.replies),
-            figure(
-                "remote_reply_seconds_total",
-                "Sum of the times from request to reply.",
-                FigureKind::Counter,
-                &[],
-                seconds,
-            ),
-            counter("remote_timeouts_total", "Requests without a reply in time.", &self.timeouts),
-            errors("timeout", &self.timeouts),
-            errors("unreachable", &self.unreachable),
-            errors("refused", &self.refused),
-            errors("unsupported", &self.unsupported),
-            counter("remote_retries_total", "Requests sent again on a fresh connection.", &self.retries),
-            counter("remote_reconnects_total", "Connections made in place of lost ones.", &self.reconnects),
-            counter("remote_connect_failures_total", "Attempts to connect that failed.", &self.connect_failures),
-            gauge("remote_connections", "Connections that are open.", load(&self.connections)),
-            gauge(
-                "remote_in_flight",
-                "Requests that wait for a reply.",
-                (self.in_flight.load(Ordering::Relaxed) as i64).max(0) as f64,
-            ),
-            gauge("remote_up", "Whether the server is taken to be alive: 1 or 0.", f64::from(u8::from(!open))),
-        ]
+/// The label of all metrics: the server's address.
+const SERVER: &[&str] = &["server"];
+
+/// Whether it is alive is known elsewhere.
+const UP: Metric =
+    Metric::gauge("remote_up", Unit::Count, "Whether the server is taken to be alive: 1 or 0.").labels(SERVER);
+
+/// The other metrics.
+const METRICS: &[Reading<Counters>] = &[
+    Metric::counter("remote_requests_total", Unit::Count, "Requests begun.")
+        .labels(SERVER)
+        .read(|counters| load(&counters.requests).into()),
+    Metric::counter("remote_replies_total", Unit::Count, "Replies received.")
+        .labels(SERVER)
+        .read(|counters| load(&counters.replies).into()),
+    Metric::counter("remote_reply_seconds_total", Unit::Seconds, "Sum of the times from request to reply.")
+        .labels(SERVER)
+        .read(|counters| (load(&counters.reply_nanoseconds) as f64 / 1e9).into()),
+    Metric::counter("remote_timeouts_total", Unit::Count, "Requests without a reply in time.")
+        .labels(SERVER)
+        .read(|counters| load(&counters.timeouts).into()),
+    Metric::counter("remote_errors_total", Unit::Count, "Requests that failed, by why.")
+        .labels(&["server", "kind"])
+        .read(|counters| {
+            by(&[
+                ("timeout", load(&counters.timeouts)),
+                ("unreachable", load(&counters.unreachable)),
+                ("refused", load(&counters.refused)),
+                ("unsupported", load(&counters.unsupported)),
+            ])
+        }),
+    Metric::counter("remote_retries_total", Unit::Count, "Requests sent again on a fresh connection.")
+        .labels(SERVER)
+        .read(|counters| load(&counters.retries).into()),
+    Metric::counter("remote_reconnects_total", Unit::Count, "Connections made in place of lost ones.")
+        .labels(SERVER)
+        .read(|counters| load(&counters.reconnects).into()),
+    Metric::counter("remote_connect_failures_total", Unit::Count, "Attempts to connect that failed.")
+        .labels(SERVER)
+        .read(|counters| load(&counters.connect_failures).into()),
+    Metric::gauge("remote_connections", Unit::Count, "Connections that are open.")
+        .labels(SERVER)
+        .read(|counters| load(&counters.connections).into()),
+    Metric::gauge("remote_in_flight", Unit::Count, "Requests that wait for a reply.")
+        .labels(SERVER)
+        // Threads add up in any order: it may be below zero for a moment.
+        .read(|counters| load(&counters.in_flight).cast_signed().max(0).cast_unsigned().into()),
+];
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// The declarations of a remote store's metrics.
+pub fn metrics() -> impl Iterator<Item = Metric> {
+    METRICS.iter().map(Reading::metric).chain([UP])
+}
+
+impl Counters {
+    /// All metrics of the server at `address`.
+    pub(crate) fn samples(&self, address: &str, up: bool) -> Vec<Sample> {
+        let mut all = samples_of([address], METRICS, self);
+        all.push(UP.labelled([address], up));
+        all
     }
 }

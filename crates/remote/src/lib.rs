@@ -26,5 +26,6 @@ mod worker_client;
 mod writes;
 
 pub use config::RemoteConfig;
+pub use counters::metrics;
 pub use error::RemoteError;
 pub use remote::Remote;

@@ -213,7 +213,7 @@ impl Component for Remote {
         let address = shared.config.address.to_string();
         Report {
             stats: StoreStats { kind: "remote", ..statistics::stats(&self.of(cx), &self.0.snapshot) },
-            figures: shared.counters.figures(&address, shared.is_open()),
+            metrics: shared.counters.samples(&address, !shared.is_open()),
         }
     }
 

@@ -152,8 +152,9 @@ fn a_front_outlives_the_server_behind_it() {
     memcached.run();
     wait_until("the front answers anew", || matches!(client.call(&read(b"a")), Ok(Answer::Miss)));
     wait_until("it takes writes", || matches!(set(b"a", b"2", &mut client), Answer::Stored { .. }));
-    let figures = back.figures();
-    let value = |name| figures.iter().filter(|figure| figure.name == name).map(|figure| figure.value).sum::<f64>();
-    assert!(value("remote_timeouts_total") >= 1.0 && value("remote_reconnects_total") >= 1.0, "{figures:?}");
-    assert!(value("remote_requests_total") > value("remote_replies_total") && value("remote_up") == 1.0, "{figures:?}");
+    let samples = back.metrics();
+    let of = |name| samples.iter().filter(move |sample| sample.metric.name == name);
+    let value = |name| of(name).map(|sample| sample.value.number()).sum::<f64>();
+    assert!(value("remote_timeouts_total") >= 1.0 && value("remote_reconnects_total") >= 1.0, "{samples:?}");
+    assert!(value("remote_requests_total") > value("remote_replies_total") && value("remote_up") == 1.0, "{samples:?}");
 }

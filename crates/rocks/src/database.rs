@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Settings, Shared};
-use moneta_store::{Figure, Health, StoreStats};
+use moneta_store::metric::Sample;
+use moneta_store::{Health, StoreStats};
 use rocksdb::{Options, ReadOptions, properties};
 
 use crate::batch::RocksBatch;
 use crate::config::{Compaction, Log, RocksConfig};
-use crate::figures;
 use crate::filter::Removed;
+use crate::metrics;
 use crate::options::{options, write_options};
 use crate::shard::{Bound, Shard, broken};
 
@@ -125,8 +126,8 @@ impl Database for RocksDatabase {
         stats.reclaimed = self.removed.expired.load(Ordering::Relaxed);
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        figures::figures(self)
+    fn metrics(&self) -> Vec<Sample> {
+        metrics::of(self)
     }
 
     fn health(&self, health: &mut Health) {

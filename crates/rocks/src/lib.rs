@@ -7,14 +7,15 @@
 mod batch;
 mod config;
 mod database;
-mod figures;
 mod filter;
+mod metrics;
 mod options;
 mod shard;
 
 pub use batch::RocksBatch;
 pub use config::{Compaction, Compression, Filter, Log, RocksConfig};
 pub use database::RocksDatabase;
+pub use metrics::metrics;
 pub use moneta_embedded::EmbeddedError as RocksError;
 
 /// The engine on RocksDB. `Rocks::open` opens or makes a folder.

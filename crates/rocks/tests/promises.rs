@@ -32,9 +32,10 @@ fn refusal(config: &RocksConfig) -> String {
     Rocks::open(config, clock()).expect_err("it is refused").to_string()
 }
 
-fn figure(rocks: &Rocks, name: &str) -> f64 {
-    let figures = rocks.figures();
-    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no figure {name}")).value
+fn metric(rocks: &Rocks, name: &str) -> f64 {
+    let samples = rocks.metrics();
+    let sample = samples.iter().find(|sample| sample.metric.name == name);
+    sample.unwrap_or_else(|| panic!("no metric {name}")).value.number()
 }
 
 /// A value that compression makes nothing of.
@@ -106,16 +107,16 @@ fn compaction_leaves_out_what_is_dead_and_brings_nothing_older_back() {
         wait(rocks.sync()).expect("a sync");
         clock.advance(10);
         rocks.database().compact();
-        assert_eq!(figure(&rocks, "rocks_compaction_expired_total"), 50.0);
+        assert_eq!(metric(&rocks, "rocks_compaction_expired_total"), 50.0);
         for key in 0..100 {
             let expected = (key >= 50).then_some(&b"newer"[..]);
             assert_eq!(get(&rocks, &format!("key {key}")).as_deref(), expected, "key {key} after compaction");
         }
         end(rocks.flush(Exptime(0))).expect("a flush");
         rocks.database().compact();
-        assert_eq!(figure(&rocks, "rocks_compaction_flushed_total"), 50.0);
+        assert_eq!(metric(&rocks, "rocks_compaction_flushed_total"), 50.0);
         assert_eq!(get(&rocks, "key 99"), None);
-        assert_eq!(figure(&rocks, "rocks_table_bytes"), 0.0, "nothing is left of the dead");
+        assert_eq!(metric(&rocks, "rocks_table_bytes"), 0.0, "nothing is left of the dead");
     }
 }
 
@@ -136,7 +137,7 @@ fn fifo_keeps_to_its_bytes_and_lets_the_oldest_go() {
     let kept = (0..count).filter(|key| there(*key)).count() as u64;
     assert!(kept * (16 << 10) > BYTES / 2, "only {kept} items are left of {count}");
     assert!(there(count - 1), "the newest is there");
-    assert!(figure(&rocks, "rocks_fifo_deletions_total") > 0.0);
+    assert!(metric(&rocks, "rocks_fifo_deletions_total") > 0.0);
 }
 
 /// What RocksDB says it was told, defaults of its own included.
@@ -269,17 +270,17 @@ fn a_flush_is_kept_over_a_kill_and_so_is_one_to_come() {
 }
 
 #[test]
-fn figures_have_names_of_their_own_and_meanings() {
+fn metrics_have_names_of_their_own_and_meanings() {
     let folder = folder();
     let rocks = open(&RocksConfig { block_cache: 1 << 20, log: Log::On, ..config(&folder, 64 << 20) }, &clock());
     set(&rocks, "key", &noise(1000), 0).expect("a set");
     assert!(get(&rocks, "key").is_some());
-    assert!(figure(&rocks, "rocks_log_bytes_written_total") > 1000.0);
-    assert!(figure(&rocks, "rocks_memtable_hits_total") >= 1.0);
-    let figures = rocks.figures();
-    assert!(figures.iter().all(|figure| figure.name.starts_with("rocks_") && figure.help.ends_with('.')));
-    let mut names: Vec<_> = figures.iter().map(|figure| (figure.name, &figure.labels)).collect();
+    assert!(metric(&rocks, "rocks_log_bytes_written_total") > 1000.0);
+    assert!(metric(&rocks, "rocks_memtable_hits_total") >= 1.0);
+    let samples = rocks.metrics();
+    assert!(samples.iter().all(|sample| sample.metric.name.starts_with("rocks_") && sample.metric.help.ends_with('.')));
+    let mut names: Vec<_> = samples.iter().map(|sample| (sample.metric.name, &sample.labels)).collect();
     names.sort_unstable();
-    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a figure is there twice");
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a metric is there twice");
     assert!(Path::new(&folder.path().join("shard-000")).is_dir());
 }

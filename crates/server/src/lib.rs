@@ -38,7 +38,7 @@ mod scheduling;
 mod signals;
 mod worker;
 
-pub use admin::Admin;
+pub use admin::{Admin, metrics};
 pub use config::{ListenAddress, Listener, ListenerLimits, ServerConfig};
 pub use error::ServerError;
 pub use pulse::Pulse;

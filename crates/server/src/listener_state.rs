@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use moneta_store::{Figure, FigureKind};
+use moneta_store::metric::{Metric, Reading, Sample, Unit, samples_of};
 
 use crate::config::{Commands, ListenerLimits, ServerConfig};
 
@@ -27,6 +27,26 @@ pub(crate) struct ListenerState {
     opened: AtomicU64,
     rejected: AtomicU64,
 }
+
+/// The metrics of a listener.
+pub(crate) const METRICS: &[Reading<ListenerState>] = &[
+    Metric::gauge("listener_connections", Unit::Count, "Client connections open, by listener.")
+        .labels(&["listener"])
+        .keys(&[])
+        .read(|listener| (listener.open.load(Ordering::Relaxed) as u64).into()),
+    Metric::counter("listener_connections_opened_total", Unit::Count, "Client connections accepted, by listener.")
+        .labels(&["listener"])
+        .keys(&[])
+        .read(|listener| listener.opened.load(Ordering::Relaxed).into()),
+    Metric::counter(
+        "listener_connections_rejected_total",
+        Unit::Count,
+        "Connections turned away for being over the node's limit or the listener's, by listener.",
+    )
+    .labels(&["listener"])
+    .keys(&[])
+    .read(|listener| listener.rejected.load(Ordering::Relaxed).into()),
+];
 
 impl ListenerState {
     /// The state of the listener `name`; limits it does not override are the server's.
@@ -60,28 +80,8 @@ impl ListenerState {
     }
 
     /// Metrics of its connections.
-    pub(crate) fn figures(&self) -> [Figure; 3] {
-        let figure = |name, help, kind, value: u64| {
-            let labels = vec![("listener", self.name.to_string())];
-            Figure { name, help, kind, labels, value: value as f64 }
-        };
-        let open = self.open.load(Ordering::Relaxed) as u64;
-        let (opened, rejected) = (self.opened.load(Ordering::Relaxed), self.rejected.load(Ordering::Relaxed));
-        [
-            figure("listener_connections", "Client connections open, by listener.", FigureKind::Gauge, open),
-            figure(
-                "listener_connections_opened_total",
-                "Client connections accepted, by listener.",
-                FigureKind::Counter,
-                opened,
-            ),
-            figure(
-                "listener_connections_rejected_total",
-                "Connections turned away for being over the node's limit or the listener's, by listener.",
-                FigureKind::Counter,
-                rejected,
-            ),
-        ]
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        samples_of([&*self.name], METRICS, self)
     }
 
     /// Whether its connections can time out.

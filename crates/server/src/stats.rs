@@ -3,8 +3,8 @@
 //! Names are memcached's wherever the engine has a counterpart. Slabs are reported as one class, number 1, so that tools that read
 //! `stats items` and `stats slabs` find their totals.
 
+mod general;
 mod slabs;
-mod tiers;
 
 use std::fmt::Display;
 
@@ -13,12 +13,11 @@ use moneta_protocol::encode;
 use moneta_protocol::refusal::Message;
 use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
-use moneta_store::{Report, StoreStats};
 
 use crate::auth::AuthMode;
 use crate::session::Worker;
-use crate::usage::ProcessorTime;
-use crate::{MONETA_VERSION, VERSION};
+
+pub use general::{Statistic, Told, general};
 
 /// Appends statistics one by one.
 struct Lister<'a> {
@@ -41,7 +40,7 @@ pub fn write(worker: &Worker, arguments: &[u8], style: &Style<'_>, out: &mut Vec
     let mut words = arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     let mut lister = Lister { style, out };
     match words.next() {
-        None => general(worker, &mut lister),
+        None => general(worker).iter().for_each(|(name, told)| lister.put(name, told)),
         Some(b"settings") => settings(worker, &mut lister),
         Some(b"items") => slabs::items(worker, &mut lister),
         Some(b"slabs") => slabs::slabs(worker, &mut lister),
@@ -97,76 +96,6 @@ fn detail(worker: &Worker, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec
         }
     }
     done(style, "OK", out);
-}
-
-fn general(worker: &Worker, lister: &mut Lister<'_>) {
-    let node = &worker.node;
-    let settings = &node.settings;
-    let now = node.clock.now();
-    let counters = node.registry.since_reset();
-    let times = ProcessorTime::now();
-    let Report { stats: upper, figures } = worker.report();
-    let store = tiers::together(&upper);
-    lister.put("pid", std::process::id());
-    lister.put("uptime", now.saturating_sub(node.started));
-    lister.put("time", now);
-    lister.put("version", VERSION);
-    lister.put("moneta_version", MONETA_VERSION);
-    lister.put("pointer_size", usize::BITS);
-    for (name, time) in [("rusage_user", times.user), ("rusage_system", times.system)] {
-        lister.put(name, format_args!("{}.{:06}", time.as_secs(), time.subsec_micros()));
-    }
-    lister.put("max_connections", settings.max_connections);
-    lister.put("curr_connections", counters.curr_connections);
-    lister.put("total_connections", counters.total_connections);
-    lister.put("rejected_connections", counters.rejected_connections);
-    lister.put("connection_structures", counters.curr_connections);
-    counters.each(|name, value| {
-        if !name.ends_with("_connections") && !INTERNAL.contains(&name) {
-            lister.put(name, value);
-        }
-    });
-    let watchers = node.watchers.stats();
-    lister.put("log_watcher_skipped", watchers.skipped);
-    lister.put("log_watcher_sent", watchers.sent);
-    lister.put("log_watchers", watchers.watchers);
-    let limit = if store.limit > 0 { store.limit } else { settings.memory };
-    lister.put("limit_maxbytes", limit);
-    lister.put("accepting_conns", u8::from(counters.curr_connections < settings.max_connections));
-    lister.put("threads", settings.threads);
-    lister.put("hash_bytes", store.index_bytes);
-    lister.put("curr_items", store.items);
-    general_store(&store, lister);
-    tiers::list(&upper, lister);
-    tiers::list_figures(&figures, lister);
-}
-
-/// Counters that memcached does not have; only `/metrics` shows them.
-const INTERNAL: [&str; 9] = [
-    "store_errors",
-    "protocol_errors",
-    "log_watcher_skipped",
-    "login_kicks_failures",
-    "login_kicks_timeout",
-    "login_kicks_removed",
-    "watcher_kicks",
-    "memory_kicks",
-    "memory_refusals",
-];
-
-fn general_store(store: &StoreStats, lister: &mut Lister<'_>) {
-    lister.put("total_items", store.total_items);
-    lister.put("bytes", store.bytes);
-    lister.put("evictions", store.evictions);
-    lister.put("reclaimed", store.reclaimed);
-    lister.put("expired_unfetched", store.expired_unfetched);
-    lister.put("evicted_unfetched", store.evicted_unfetched);
-    lister.put("log_bytes", store.log_bytes);
-    lister.put("ghost_bytes", store.ghost_bytes);
-    lister.put("dead_bytes", store.dead_bytes);
-    lister.put("promotions", store.promotions);
-    lister.put("ghost_hits", store.ghost_hits);
-    lister.put("evicted_small", store.evicted_small);
 }
 
 fn settings(worker: &Worker, lister: &mut Lister<'_>) {

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use moneta_server::ServerConfig;
 use moneta_server::latency::SAMPLE;
-use moneta_store::{FlashStats, TierStats};
+use moneta_store::StoreStats;
+use moneta_store::metric::{Metric, Reading};
 use support::admin::{fetch, fetch_as, metrics, start, start_with};
 use support::{TestServer, config, eventually, hit, set};
 
@@ -144,11 +145,12 @@ fn documented() -> BTreeMap<String, String> {
 #[test]
 fn the_documented_metrics_are_the_served_ones() {
     let server = start();
-    let of_tiers = |name: &str| name.starts_with("moneta_tier_") || name.starts_with("moneta_flash_");
-    let of_every_node: BTreeMap<_, _> = documented().into_iter().filter(|(name, _)| !of_tiers(name)).collect();
-    assert_eq!(served(&server), of_every_node);
-    server.gate.set_tiers(FlashStats::default(), TierStats { upper: "ram", lower: "ssd", ..TierStats::default() });
-    assert_eq!(served(&server), documented());
+    let of_every_node: BTreeSet<_> = moneta_server::metrics()
+        .chain(StoreStats::METRICS.iter().map(Reading::metric).filter(Metric::is_in_metrics))
+        .map(|metric| format!("moneta_{}", metric.name))
+        .collect();
+    let of_a_node = |(name, _): &(String, String)| of_every_node.contains(name) || name.starts_with("process_");
+    assert_eq!(served(&server), documented().into_iter().filter(of_a_node).collect());
 }
 
 #[test]

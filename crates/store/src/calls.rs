@@ -7,9 +7,10 @@ use moneta_item::{Deleted, ItemRef, Key, Lookup, Number, Version, Written};
 
 use crate::component::{self, Component, Health, Observer, Report};
 use crate::context::Cx;
+use crate::metric::Sample;
 use crate::op::{Op, Put};
 use crate::outcome::{Outcome, Step};
-use crate::stats::{Figure, StoreStats};
+use crate::stats::StoreStats;
 use crate::store::{Store, Unseen, Visit};
 use crate::versions::{Floor, Floors};
 use crate::walk::{Cursor, Walked, Walking};
@@ -135,12 +136,12 @@ pub trait Calls: Store {
         self.report_all().stats
     }
 
-    /// Metrics that only some kinds of store have.
-    fn figures(&self) -> Vec<Figure>
+    /// Metrics that not every store has.
+    fn metrics(&self) -> Vec<Sample>
     where
         Self: Sized,
     {
-        self.report_all().figures
+        self.report_all().metrics
     }
 
     /// Whether it is fit to serve.

@@ -9,9 +9,10 @@ use moneta_item::ItemMeta;
 use moneta_item::request::Exptime;
 
 use crate::context::Cx;
+use crate::metric::Sample;
 use crate::outcome::Step;
 use crate::reactor::Reactors;
-use crate::stats::{Figure, StoreStats};
+use crate::stats::StoreStats;
 use crate::versions::{Floor, Floors};
 use crate::walk::{Cursor, Walked, Walking};
 
@@ -120,10 +121,19 @@ pub struct Removed<'a> {
 /// What a component counts.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Gauges and counters, summed over shards.
+    /// What every store can tell, summed over shards.
     pub stats: StoreStats,
     /// Metrics that only this kind of component has; those of what it wraps are added by [`report`].
-    pub figures: Vec<Figure>,
+    pub metrics: Vec<Sample>,
+}
+
+impl Report {
+    /// All metrics: those of every store, then the others.
+    pub fn samples(self) -> Vec<Sample> {
+        let mut samples = self.stats.samples();
+        samples.extend(self.metrics);
+        samples
+    }
 }
 
 /// Whether a store is fit to serve, for readiness checks and operators.
@@ -151,9 +161,9 @@ pub fn close(component: &dyn Component) {
 /// What a component and everything below it count.
 pub fn report(component: &dyn Component, cx: &Cx) -> Report {
     let mut below: Vec<Report> = component.parts().below.into_iter().map(|below| report(below, cx)).collect();
-    let figures: Vec<Figure> = below.iter_mut().flat_map(|report| std::mem::take(&mut report.figures)).collect();
+    let metrics: Vec<Sample> = below.iter_mut().flat_map(|report| std::mem::take(&mut report.metrics)).collect();
     let mut report = component.report(cx, below);
-    report.figures.extend(figures);
+    report.metrics.extend(metrics);
     report
 }
 

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared};
-use moneta_store::{Calls, Clock, Figure, Health, Key, StoreStats};
+use moneta_store::metric::Sample;
+use moneta_store::{Calls, Clock, Health, Key, StoreStats};
 use moneta_testkit::suite::{Restarting, SuiteConfig};
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
@@ -161,7 +162,7 @@ impl Database for Shelf {
         stats.items = self.shelves.iter().map(|shelf| shelf.lock().len() as u64).sum();
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    fn metrics(&self) -> Vec<Sample> {
         Vec::new()
     }
 

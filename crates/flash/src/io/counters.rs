@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use moneta_store::Latency;
+use crate::latency::Latency;
 
 /// Counters of reads for requests, shared by all threads that read.
 #[derive(Debug, Default)]

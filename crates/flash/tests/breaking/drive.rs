@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io, Media};
+use moneta_flash::{DeviceConfig, Flash, FlashConfig, FlashStats, Io, Media};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
-use moneta_store::{
-    Calls, Clock, Deleted, FlashStats, ItemRef, Key, Lookup, Pending, Step, Store, StoreError, Written,
-};
+use moneta_store::{Calls, Clock, Deleted, ItemRef, Key, Lookup, Pending, Step, Store, StoreError, Written};
 
 /// Bytes of a region: the least there are, so that many fit into a small image.
 pub const REGION: u64 = 256 << 10;
@@ -92,5 +90,5 @@ pub fn delete(store: &impl Store, name: &[u8]) -> Result<Deleted, StoreError> {
 
 /// What the engine says of itself.
 pub fn numbers(flash: &Flash) -> FlashStats {
-    flash.stats().flash.expect("an engine on devices has them")
+    flash.numbers()
 }

@@ -6,8 +6,7 @@ use std::task::{Context, Poll, Waker};
 use moneta_layers::{Chunked, ChunkedConfig};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Calls, Clock, Cursor, Expiry, Figure, ItemMeta, ItemRef, Key, KeyHash, Lookup, Put, Step, Store, Value, Walked,
-    Written,
+    Calls, Clock, Cursor, Expiry, ItemMeta, ItemRef, Key, KeyHash, Lookup, Put, Step, Store, Value, Walked, Written,
 };
 use moneta_testkit::model::ModelStore;
 
@@ -75,8 +74,8 @@ impl Fixture {
     }
 
     fn figure(&self, name: &str) -> f64 {
-        let figures: Vec<Figure> = self.store.figures();
-        figures.iter().find(|figure| figure.name == name).expect("a figure").value
+        let samples = self.store.metrics();
+        samples.iter().find(|sample| sample.metric.name == name).expect("a sample").value.number()
     }
 }
 

@@ -22,7 +22,7 @@ fn a_write_that_fails_below_leaves_nothing_old_above() {
         };
         assert_eq!(kind, ErrorKind::Device, "{change}");
         assert_eq!(pair.above("k"), None, "{change}");
-        assert_eq!(pair.store.stats().tiers.unwrap().lower_failures, 1, "{change}");
+        assert_eq!(pair.store.numbers().lower_failures, 1, "{change}");
     }
 }
 
@@ -34,7 +34,7 @@ fn a_touch_that_fails_below_leaves_above_what_was_there() {
     pair.lower.set_mode(FAILED);
     assert_eq!(pair.retrieve("k", &touch).failed(), ErrorKind::Device);
     assert_eq!(pair.get("k").done().as_deref(), Some("value"));
-    assert_eq!(pair.store.stats().tiers.unwrap().lower_failures, 1);
+    assert_eq!(pair.store.numbers().lower_failures, 1);
     pair.lower.set_mode(Mode::Open);
     pair.clock.advance(51);
     assert_eq!(pair.get("k").done().as_deref(), Some("value"), "what was refused is not done");
@@ -105,7 +105,7 @@ fn a_tier_that_is_off_hears_of_every_change() {
     let conditional = Delete { invalidate: true, ..Delete::default() };
     pair.set("b", "1").done();
     assert_eq!(pair.store.delete(&key("b"), &conditional).now().unwrap(), Deleted::Deleted);
-    assert_eq!(pair.store.stats().tiers.unwrap().lower_failures, 5);
+    assert_eq!(pair.store.numbers().lower_failures, 5);
 }
 
 #[test]

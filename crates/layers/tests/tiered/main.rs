@@ -7,6 +7,7 @@ mod dynamic;
 mod failures;
 mod handles;
 mod leaky;
+mod metrics;
 mod policies;
 mod races;
 mod scripted;

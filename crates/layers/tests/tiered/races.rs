@@ -26,7 +26,7 @@ fn an_old_value_never_comes_up_over_a_newer_one() {
     assert_eq!(pair.above("k"), None);
     assert_eq!(pair.get("k").done().as_deref(), Some("new"));
     assert_eq!(pair.above("k").as_deref(), Some("new"));
-    let tiers = pair.store.stats().tiers.unwrap();
+    let tiers = pair.store.numbers();
     assert_eq!((tiers.promotions, tiers.promotions_overtaken), (1, 1));
 }
 
@@ -117,7 +117,7 @@ fn changes_of_a_key_take_their_turns() {
     third.done();
     assert_eq!(pair.get("k").done().as_deref(), Some("123"));
     assert_eq!(pair.below("k").as_deref(), Some("123"));
-    assert_eq!(pair.store.stats().tiers.unwrap().key_waits, 2);
+    assert_eq!(pair.store.numbers().key_waits, 2);
 }
 
 #[test]

@@ -6,14 +6,13 @@
 
 mod collector;
 mod desk;
-mod figures;
 mod format;
 mod listener;
 mod metrics;
 mod observed;
 mod pages;
 mod process;
-mod tiers;
+mod snapshot;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -24,13 +23,20 @@ use std::thread::JoinHandle;
 use axum::Router;
 use axum::routing::get;
 use moneta_store::Progress;
+use moneta_store::metric::{Metric, Reading};
 use tokio::sync::watch;
 
 use crate::error::ServerError;
+use crate::listener_state;
 use crate::server::RunningServer;
 use desk::Desk;
 use listener::Service;
 pub(crate) use observed::Observed;
+
+/// The declarations of the metrics of every node, those of its store aside.
+pub fn metrics() -> impl Iterator<Item = Metric> {
+    metrics::TABLE.iter().map(Reading::metric).chain(listener_state::METRICS.iter().map(Reading::metric))
+}
 
 /// The admin side of a node; it ends when this is dropped.
 #[derive(Debug)]

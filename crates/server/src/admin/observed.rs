@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use moneta_protocol::command::{Style, TextStyle};
-use moneta_store::{Cx, Figure, Health, Report, Store, component};
+use moneta_store::metric::Sample;
+use moneta_store::{Cx, Health, Report, Store, component};
 
 use crate::config::ListenAddress;
 use crate::lifecycle::{Phase, Stopper};
 use crate::listener_state::ListenerState;
 use crate::node::Node;
 use crate::session::Worker;
-use crate::stats;
+use crate::stats::{self, Statistic};
 
 /// The admin side's view of a running server. Methods that call the store may block as long as the store does.
 pub(crate) struct Observed {
@@ -47,8 +47,8 @@ impl Observed {
         component::health(&self.store)
     }
 
-    /// The output of the `stats` command, in classic text; may block.
-    pub(super) fn stats(&self) -> Vec<u8> {
+    /// The output of the `stats` command; may block.
+    pub(super) fn statistics(&self) -> Vec<Statistic> {
         // Not registered: its counts are not client traffic.
         let onlooker = Worker {
             store: Arc::clone(&self.store),
@@ -56,14 +56,12 @@ impl Observed {
             node: Arc::clone(&self.node),
             counters: Arc::default(),
         };
-        let mut text = Vec::new();
-        stats::write(&onlooker, b"", &Style::Text(TextStyle::default()), &mut text);
-        text
+        stats::general(&onlooker)
     }
 
     /// The listeners' metrics.
-    pub(super) fn listener_figures(&self) -> impl Iterator<Item = Figure> + '_ {
-        self.listener_states.iter().flat_map(|listener_state| listener_state.figures())
+    pub(super) fn listener_samples(&self) -> impl Iterator<Item = Sample> + '_ {
+        self.listener_states.iter().flat_map(|listener_state| listener_state.samples())
     }
 
     /// Whether the node is ready for clients, given the store's `health`.

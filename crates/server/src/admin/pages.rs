@@ -12,6 +12,7 @@ use super::collector;
 use super::desk::{Desk, Unanswered, ask};
 use super::format::Format;
 use crate::lifecycle::Phase;
+use crate::stats::Told;
 
 /// Time limit of the store's statistics: less than the ten seconds that Prometheus waits for a scrape.
 const NUMBERS_WITHIN: Duration = Duration::from_secs(8);
@@ -79,14 +80,10 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Response {
         Err(doing) => return unavailable(&doing),
     };
     observed.node.clock.refresh();
-    let Ok(text) = ask(&desk.statistics, NUMBERS_WITHIN, move || observed.stats()).await else {
+    let Ok(told) = ask(&desk.statistics, NUMBERS_WITHIN, move || observed.statistics()).await else {
         return unavailable(NO_ANSWER);
     };
-    let page: serde_json::Map<_, _> = String::from_utf8_lossy(&text)
-        .lines()
-        .filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '))
-        .map(|(name, value)| (name.to_owned(), number_or_text(value)))
-        .collect();
+    let page: serde_json::Map<_, _> = told.into_iter().map(|(name, told)| (name.into_owned(), told.into())).collect();
     json_page(StatusCode::OK, &page.into())
 }
 
@@ -98,10 +95,12 @@ fn unavailable(why: &str) -> Response {
 }
 
 /// Numbers as JSON numbers, so that tools can calculate with them.
-fn number_or_text(value: &str) -> serde_json::Value {
-    match value.parse::<u64>() {
-        Ok(number) => number.into(),
-        Err(_) => value.into(),
+impl From<Told> for serde_json::Value {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Number(number) => number.into(),
+            Told::Text(text) => text.into(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use moneta_store::StoreStats;
 
-use super::{Lister, tiers};
+use super::Lister;
 use crate::session::Worker;
 
 /// Bytes of a slab page in memcached.
@@ -23,11 +23,7 @@ struct Class {
 impl Class {
     /// `upper` has the statistics of the RAM tier, including `bytes`; `items` is the total of all tiers.
     fn of(upper: &StoreStats, items: u64, memory: u64) -> Self {
-        let room = match (upper.limit, &upper.flash) {
-            (1.., _) => upper.limit,
-            (0, Some(flash)) => flash.device_bytes,
-            (0, None) => memory,
-        };
+        let room = [upper.limit, upper.device_bytes].into_iter().find(|bytes| *bytes > 0).unwrap_or(memory);
         let chunk_size = upper.bytes.checked_div(upper.items).unwrap_or(0) + 1;
         Self {
             chunk_size,
@@ -44,50 +40,41 @@ impl Class {
 
 /// Whether class 1 has ever had an item.
 fn is_used(store: &StoreStats) -> bool {
-    store.items > 0 || store.total_items > 0
+    store.together().items > 0 || store.total_items > 0
 }
 
 /// `stats items`.
 pub(super) fn items(worker: &Worker, lister: &mut Lister<'_>) {
-    let upper = worker.report().stats;
-    let store = tiers::together(&upper);
+    let store = worker.report().stats;
+    let all = store.together();
     if !is_used(&store) {
         return;
     }
     // Items leave the SSD with their region, so none is older than the oldest region.
     let now = u64::from(worker.node.clock.now());
-    let by_region = store.flash.map(|flash| match flash.oldest_second {
-        0 => 0,
-        second => now.saturating_sub(second),
-    });
+    let by_region = store.oldest_second.map(|second| if second == 0 { 0 } else { now.saturating_sub(second) });
     let evicted_time = match by_region {
-        Some(age) => {
-            if store.evictions > 0 {
-                age
-            } else {
-                0
-            }
-        }
+        Some(age) if all.evictions > 0 => age,
+        Some(_) => 0,
         None => store.evicted_idle,
     };
-    lister.put("items:1:number", store.items);
+    lister.put("items:1:number", all.items);
     lister.put("items:1:age", by_region.unwrap_or(store.tail_idle));
     lister.put("items:1:mem_requested", store.bytes);
-    lister.put("items:1:evicted", store.evictions);
+    lister.put("items:1:evicted", all.evictions);
     lister.put("items:1:evicted_time", evicted_time);
     lister.put("items:1:outofmemory", store.out_of_memory);
     lister.put("items:1:reclaimed", store.reclaimed);
     lister.put("items:1:expired_unfetched", store.expired_unfetched);
-    lister.put("items:1:evicted_unfetched", store.evicted_unfetched);
+    lister.put("items:1:evicted_unfetched", all.evicted_unfetched);
 }
 
 /// `stats slabs`.
 pub(super) fn slabs(worker: &Worker, lister: &mut Lister<'_>) {
     let upper = worker.report().stats;
-    let store = tiers::together(&upper);
     let counters = worker.node.registry.since_reset();
-    let class = Class::of(&upper, store.items, worker.node.settings.memory);
-    let is_used = is_used(&store);
+    let class = Class::of(&upper, upper.together().items, worker.node.settings.memory);
+    let is_used = is_used(&upper);
     if is_used {
         lister.put("1:chunk_size", class.chunk_size);
         lister.put("1:chunks_per_page", class.chunks_per_page);

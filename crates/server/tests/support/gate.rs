@@ -5,10 +5,9 @@ use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
 
+use moneta_store::metric::Sample;
 use moneta_store::reading::will_read;
-use moneta_store::{
-    Calls, Cx, Figure, FlashStats, Health, ItemRef, Key, Op, Report, Step, Store, StoreStats, TierStats, Visit,
-};
+use moneta_store::{Calls, Cx, Health, ItemRef, Key, Op, Report, Step, Store, StoreStats, Visit};
 use moneta_testkit::doubles::{Double, Layer, later};
 use moneta_testkit::model::ModelStore;
 
@@ -26,9 +25,9 @@ struct State {
     wakers: Vec<Waker>,
     /// Heavy writes that have begun, and how many may end.
     heavy: (usize, usize),
-    tiers: (Option<FlashStats>, Option<TierStats>),
+    stats: Option<fn(StoreStats) -> StoreStats>,
     health: Health,
-    figures: Vec<Figure>,
+    metrics: Vec<Sample>,
     /// Whether numbers are not told, and how many wait for them.
     mute: (bool, usize),
 }
@@ -53,14 +52,9 @@ impl Gate {
         self.0.lock().unwrap().open = false;
     }
 
-    /// Lets the store behind it say that of its tiers.
-    pub fn set_tiers(&self, flash: FlashStats, tiers: TierStats) {
-        self.0.lock().unwrap().tiers = (Some(flash), Some(tiers));
-    }
-
-    /// Lets the store behind it say that of its tiers, neither of which is flash.
-    pub fn set_only_tiers(&self, tiers: TierStats) {
-        self.0.lock().unwrap().tiers = (None, Some(tiers));
+    /// Lets the store behind it say what `change` makes of its numbers.
+    pub fn set_stats(&self, change: fn(StoreStats) -> StoreStats) {
+        self.0.lock().unwrap().stats = Some(change);
     }
 
     /// Lets the store behind it say that of its health.
@@ -68,9 +62,9 @@ impl Gate {
         self.0.lock().unwrap().health = health;
     }
 
-    /// Adds this metric to those of the store behind it.
-    pub fn set_figures(&self, figures: Vec<Figure>) {
-        self.0.lock().unwrap().figures = figures;
+    /// Lets the store behind it tell these metrics.
+    pub fn set_metrics(&self, metrics: Vec<Sample>) {
+        self.0.lock().unwrap().metrics = metrics;
     }
 
     /// Lets the store behind it tell no numbers, as if a lock were held by a device that hangs, or tell them again.
@@ -183,8 +177,8 @@ impl Double for GatedStore {
     fn report(&self, inner: Report) -> Report {
         self.gate.tell();
         let state = self.gate.0.lock().unwrap();
-        let (flash, tiers) = state.tiers;
-        Report { stats: StoreStats { flash, tiers, ..inner.stats }, figures: state.figures.clone() }
+        let stats = state.stats.map_or(inner.stats, |change| change(inner.stats));
+        Report { stats, metrics: state.metrics.clone() }
     }
 
     fn health(&self, _: Health) -> Health {

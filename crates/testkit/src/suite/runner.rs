@@ -313,8 +313,8 @@ impl<'a, S: Store> Runner<'a, S> {
         let stats = self.driven.store.stats();
         // Of two tiers the gauge is of the upper one, which may hold any part of what there is. An engine on devices makes
         // room on a thread of its own, also since the walk.
-        let makes_room = self.options.mode == Mode::Lossy && stats.flash.is_some();
-        let least = if stats.tiers.is_some() || makes_room { 0 } else { shown as u64 };
+        let makes_room = self.options.mode == Mode::Lossy && stats.oldest_second.is_some();
+        let least = if stats.below.is_some() || makes_room { 0 } else { shown as u64 };
         let most = if self.options.counts_parts { u64::MAX } else { self.laid.len() as u64 };
         if !self.options.items_estimated && !(least..=most).contains(&stats.items) {
             return Err(format!("{} items by the gauge, but {least} to {most} live and dead ones", stats.items));

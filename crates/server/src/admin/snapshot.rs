@@ -1,0 +1,46 @@
+//! The source values of a node's metrics, read at one moment.
+
+use crate::client_memory::Holding;
+use crate::counters::Totals;
+use crate::latency::LatencyTotals;
+use crate::node::{LogLeftOut, Node};
+
+/// The source values of all metrics but the store's.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    /// Sums over workers.
+    pub(super) totals: Totals,
+    /// Service times.
+    pub(super) latencies: LatencyTotals,
+    /// Memory held for clients.
+    pub(super) held: Holding,
+    /// Limit on that, in bytes.
+    pub(super) client_memory: u64,
+    /// Most connections at once.
+    pub(super) max_connections: u64,
+    /// Worker threads.
+    pub(super) threads: u64,
+    /// Unix second of the start.
+    pub(super) started: u64,
+    /// Whether the node is ready for clients.
+    pub(super) ready: bool,
+    /// Log lines that were dropped.
+    pub(super) log: LogLeftOut,
+}
+
+impl Snapshot {
+    /// The numbers of `node`, which is `ready` or not.
+    pub(super) fn of(node: &Node, ready: bool) -> Self {
+        Self {
+            totals: node.registry.totals(),
+            latencies: node.registry.latencies(),
+            held: node.registry.holding(),
+            client_memory: node.client_memory.limit() as u64,
+            max_connections: node.settings.max_connections,
+            threads: node.settings.threads as u64,
+            started: u64::from(node.started),
+            ready,
+            log: node.log_left_out(),
+        }
+    }
+}

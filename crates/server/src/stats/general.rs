@@ -1,0 +1,112 @@
+//! `stats` without arguments, which `/stats` shows as JSON.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use moneta_store::metric::Value;
+
+use crate::session::Worker;
+use crate::usage::ProcessorTime;
+use crate::{MONETA_VERSION, VERSION};
+
+/// A key and its value.
+pub type Statistic = (Cow<'static, str>, Told);
+
+/// The value of a key of `stats`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A whole number.
+    Number(u64),
+    /// Anything else, fractions among it.
+    Text(String),
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(formatter),
+            Self::Text(text) => formatter.write_str(text),
+        }
+    }
+}
+
+impl From<u64> for Told {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u32> for Told {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<&str> for Told {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<&Value> for Told {
+    /// A number without a fraction is whole, whatever its type.
+    fn from(value: &Value) -> Self {
+        let shown = value.to_string();
+        shown.parse().map_or_else(|_| Self::Text(shown), Self::Number)
+    }
+}
+
+/// All keys with their values.
+pub fn general(worker: &Worker) -> Vec<Statistic> {
+    let node = &worker.node;
+    let settings = &node.settings;
+    let now = node.clock.now();
+    let counters = node.registry.since_reset();
+    let times = ProcessorTime::now();
+    let report = worker.report();
+    let mut told: Vec<Statistic> = Vec::with_capacity(128);
+    let mut put = |name: &'static str, value: Told| told.push((name.into(), value));
+    put("pid", std::process::id().into());
+    put("uptime", now.saturating_sub(node.started).into());
+    put("time", now.into());
+    put("version", VERSION.into());
+    put("moneta_version", MONETA_VERSION.into());
+    put("pointer_size", usize::BITS.into());
+    for (name, time) in [("rusage_user", times.user), ("rusage_system", times.system)] {
+        put(name, Told::Text(format!("{}.{:06}", time.as_secs(), time.subsec_micros())));
+    }
+    put("max_connections", settings.max_connections.into());
+    put("curr_connections", counters.curr_connections.into());
+    put("total_connections", counters.total_connections.into());
+    put("rejected_connections", counters.rejected_connections.into());
+    put("connection_structures", counters.curr_connections.into());
+    counters.each(|name, value| {
+        if !name.ends_with("_connections") && !INTERNAL.contains(&name) {
+            put(name, value.into());
+        }
+    });
+    let watchers = node.watchers.stats();
+    put("log_watcher_skipped", watchers.skipped.into());
+    put("log_watcher_sent", watchers.sent.into());
+    put("log_watchers", watchers.watchers.into());
+    let limit = if report.stats.limit > 0 { report.stats.limit } else { settings.memory };
+    put("limit_maxbytes", limit.into());
+    put("accepting_conns", u64::from(counters.curr_connections < settings.max_connections).into());
+    put("threads", (settings.threads as u64).into());
+    let of_store = report.samples();
+    told.extend(of_store.iter().filter_map(|sample| Some((sample.key()?.into(), Told::from(&sample.value)))));
+    told
+}
+
+/// Counters that memcached does not have; only `/metrics` shows them.
+const INTERNAL: [&str; 9] = [
+    "store_errors",
+    "protocol_errors",
+    "log_watcher_skipped",
+    "login_kicks_failures",
+    "login_kicks_timeout",
+    "login_kicks_removed",
+    "watcher_kicks",
+    "memory_kicks",
+    "memory_refusals",
+];
