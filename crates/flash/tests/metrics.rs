@@ -52,6 +52,7 @@ fn numbers() -> FlashStats {
         recovered_regions: 131,
         recovery_read_bytes: 132,
         from_snapshot: true,
+        ..FlashStats::default()
     }
 }
 
@@ -112,7 +113,9 @@ fn each_number_is_a_metric_under_its_name() {
     for (name, value) in expected {
         assert_eq!(shown.get(name), Some(&value), "{name}");
     }
-    assert_eq!(shown.len(), expected.len(), "{shown:?}");
+    let listed = |name: &str| expected.iter().any(|(expected, _)| *expected == name);
+    let others: Vec<_> = shown.iter().filter(|(name, value)| !listed(name) && **value != 0.0).collect();
+    assert!(others.is_empty(), "shown under a second name: {others:?}");
 }
 
 #[test]
@@ -184,5 +187,7 @@ fn stats_tell_the_numbers_in_memcacheds_words_where_it_has_them() {
     for (key, value) in expected {
         assert_eq!(told.get(key), Some(&&Value::Whole(value)), "{key}");
     }
-    assert_eq!(told.len(), expected.len(), "{told:?}");
+    let listed = |key: &str| expected.iter().any(|(expected, _)| *expected == key);
+    let others: Vec<_> = told.iter().filter(|(key, value)| !listed(key) && ***value != Value::Whole(0)).collect();
+    assert!(others.is_empty(), "told under a second key: {others:?}");
 }
