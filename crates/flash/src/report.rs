@@ -38,6 +38,8 @@ pub struct FlashStats {
     pub regions_reclaiming: u64,
     /// Regions in no use any more, because a device cannot read or write them.
     pub regions_retired: u64,
+    /// Regions filled since start.
+    pub regions_filled: u64,
     /// Regions emptied since start to make room.
     pub regions_emptied: u64,
     /// Unix second in which the oldest region that holds something was begun; 0 without one.
@@ -139,6 +141,9 @@ const METRICS: &[Reading<FlashStats>] = &[
                 ("retired", flash.regions_retired),
             ])
         }),
+    Metric::counter("flash_regions_filled_total", Unit::Count, "Regions filled.")
+        .keys(&["flash_regions_filled"])
+        .read(|flash| flash.regions_filled.into()),
     Metric::only_stats("extstore_pages_used").read(|flash| flash.regions_used().into()),
     Metric::only_stats("extstore_bytes_used")
         .read(|flash| (flash.regions_used() * flash.region_bytes).into()),
@@ -384,6 +389,7 @@ impl Inner {
     fn add_counters(&self, flash: &mut FlashStats) {
         let (counters, reads) = (&self.counters, &self.reads);
         flash.stored_items = read(&counters.total_items);
+        flash.regions_filled = read(&counters.regions_filled);
         flash.regions_emptied = read(&counters.regions_emptied);
         flash.reads_in_flight = read(&reads.in_flight);
         flash.lookups = read(&counters.lookups);
