@@ -22,6 +22,7 @@ use moneta_server::node::NodeSettings;
 use moneta_server::session::{After, CloseReason, MAX_PARKED, Worker};
 use moneta_store::component::{self, Component, Flush, Parts, Walk};
 use moneta_store::request::{Exptime, Retrieve};
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{Cursor, Cx, ErrorKind, Key, Op, Pending, Step, StoreError, Visit, Walked, Walking};
 use moneta_testkit::doubles::{Double, Layer, later};
 use moneta_testkit::model::ModelStore;
@@ -134,6 +135,15 @@ impl Flush for Parking {
 
     fn pending(&self) -> Option<u32> {
         self.model.pending()
+    }
+
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        let (model, cx) = (self.model.clone(), cx.clone());
+        self.park(true, async move { model.floor(&cx, floor).now() })
+    }
+
+    fn floors(&self) -> Floors {
+        self.model.floors()
     }
 
     fn lag(&self) -> u32 {
