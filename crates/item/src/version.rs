@@ -113,7 +113,7 @@ impl Lane {
     pub fn of(salt: u64, number: u64, count: u64) -> Self {
         let width = (START_RANGE / count).max(2);
         Self {
-            first: width * number & (START_RANGE - 1),
+            first: (width * number) & (START_RANGE - 1),
             mask: if count == 1 { width - 1 } else { width / 2 - 1 },
             salt,
         }
