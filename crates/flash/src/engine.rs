@@ -113,11 +113,6 @@ impl Flash {
         Self::start(Devices::on(media, config)?, config, clock)
     }
 
-    /// What the engine counts now.
-    pub fn numbers(&self) -> crate::report::FlashStats {
-        self.inner.numbers()
-    }
-
     fn start(opened: Opened, config: &FlashConfig, clock: Arc<Clock>) -> Result<Self, FlashError> {
         let Opened { devices, fresh, why_fresh } = opened;
         if let Some(why) = &why_fresh {

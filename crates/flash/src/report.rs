@@ -6,7 +6,7 @@ use moneta_store::metric::{Metric, Reading, Sample, Unit, Values, by, samples};
 use moneta_store::{Report, StoreStats};
 
 use crate::counters::read;
-use crate::engine::Inner;
+use crate::engine::{Flash, Inner};
 use crate::latency::Latency;
 use crate::regions::State;
 use crate::sequence::second_of;
@@ -76,7 +76,7 @@ pub struct FlashStats {
     pub index_limit_bytes: u64,
     /// Of these, never read since they were written.
     pub evicted_unfetched: u64,
-    /// Items whose time was up when their region was emptied or somebody asked for them.
+    /// Items whose time was up when their region was emptied or a request asked for them.
     pub expired: u64,
     /// Entries of the index whose record turned out to be another key's.
     pub false_matches: u64,
@@ -325,9 +325,15 @@ impl FlashStats {
     }
 }
 
-impl Inner {
+impl Flash {
     /// What the engine counts now.
-    pub(crate) fn numbers(&self) -> FlashStats {
+    pub fn numbers(&self) -> FlashStats {
+        self.inner.numbers()
+    }
+}
+
+impl Inner {
+    fn numbers(&self) -> FlashStats {
         let mut flash = FlashStats {
             region_bytes: self.devices.region_bytes() as u64,
             device_bytes: self.regions.len() as u64 * self.devices.region_bytes() as u64,
