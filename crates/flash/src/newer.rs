@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use moneta_store::change::{self, Content};
 use moneta_store::versions::{Standing, Verdict, digest};
-use moneta_store::{Deleted, ErrorKind, ItemMeta, ItemRef, Key, StoreError, Version, Written};
+use moneta_store::{Deleted, ItemMeta, ItemRef, Key, StoreError, Version, Written};
 
 use crate::attempt::Attempt;
 use crate::engine::Inner;
@@ -97,7 +97,7 @@ impl Inner {
     fn accept_version(&self, version: Version) -> Result<(), StoreError> {
         if self.config.versioning.is_ahead(version, self.clock.millis()) {
             self.counters.refused_ahead.fetch_add(1, Ordering::Relaxed);
-            return Err(StoreError::new(ErrorKind::ClockAhead, "the version is ahead of this node's clock"));
+            return Err(StoreError::clock_ahead());
         }
         self.log.sequence.raise(version.0);
         Ok(())

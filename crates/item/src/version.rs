@@ -51,6 +51,12 @@ impl Version {
         self.0 >> ORIGIN_BITS
     }
 
+    /// The greatest version that is less; of 0, 0.
+    #[must_use]
+    pub fn just_below(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
     /// When it was made, in milliseconds since the Unix epoch, by its maker's clock.
     #[inline]
     pub fn millis(self) -> u64 {

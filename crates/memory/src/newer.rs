@@ -1,7 +1,7 @@
 //! Writes by version: what is newer replaces what is older, and nothing older replaces it, in whatever order both arrive.
 
 use moneta_store::versions::{Standing, Verdict, digest};
-use moneta_store::{Deleted, ErrorKind, ItemRef, Key, StoreError, Version, Written};
+use moneta_store::{Deleted, ItemRef, Key, StoreError, Version, Written};
 
 use crate::record::mark;
 use crate::shard::{Found, Shard};
@@ -47,11 +47,11 @@ impl Shard {
     /// Refuses a version that is too far ahead of the clock, and takes note of one that is not.
     ///
     /// # Errors
-    /// [`ErrorKind::ClockAhead`].
+    /// [`moneta_store::ErrorKind::ClockAhead`].
     pub(crate) fn accept_version(&mut self, version: Version) -> Result<(), StoreError> {
         if self.shared.versioning.is_ahead(version, self.shared.clock.millis()) {
             self.refused_ahead += 1;
-            return Err(StoreError::new(ErrorKind::ClockAhead, "the version is ahead of this node's clock"));
+            return Err(StoreError::clock_ahead());
         }
         self.note_version(version);
         Ok(())
@@ -93,7 +93,7 @@ impl Shard {
     /// Deletes what is older than `version` and remembers that.
     ///
     /// # Errors
-    /// [`ErrorKind::ClockAhead`].
+    /// [`moneta_store::ErrorKind::ClockAhead`].
     pub(crate) fn bury(&mut self, key: &Key<'_>, version: Version) -> Result<Deleted, StoreError> {
         let now = self.settle();
         self.accept_version(version)?;

@@ -4,6 +4,7 @@
 //! that nothing but the encoder looks at the protocol again.
 
 use moneta_item::request::{Arithmetic, Delete, Retrieve, Write};
+use moneta_item::{Newer, Version};
 
 /// What stands behind `version` in the request by which a connection asks that expiration times beyond 2038 be taken as they are
 /// ([`Command::WideTimes`]), and behind the version in the reply that grants it. memcached answers such a request as a plain
@@ -100,6 +101,37 @@ pub enum Command<'a> {
         /// How to answer.
         style: Style<'a>,
     },
+    /// `ms` with `V`: store an item if it is newer than what is there.
+    PutNewer {
+        /// The key, as sent.
+        key: &'a [u8],
+        /// The data block, without its line end.
+        value: &'a [u8],
+        /// The rest of the item.
+        item: Newer,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `md` with `V`: delete what is older than a version, and remember that.
+    Bury {
+        /// The key, as sent.
+        key: &'a [u8],
+        /// The version of the delete, which is not 0.
+        version: Version,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `mf`: take a flush that was commanded elsewhere.
+    Floor {
+        /// When it was commanded; not 0.
+        version: Version,
+        /// The Unix second it takes effect.
+        second: u32,
+        /// How to answer.
+        style: Style<'a>,
+    },
+    /// `mv`: what the server knows of versions.
+    Versions(Style<'a>),
     /// Add to or subtract from a number.
     Arithmetic {
         /// The key, as sent.

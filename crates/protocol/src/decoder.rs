@@ -104,12 +104,23 @@ pub struct Decoder {
     login_required: bool,
     /// Expiration times in text have 64 bits.
     wide_times: bool,
+    /// Clients must not choose CAS values.
+    refuses_chosen_cas: bool,
 }
 
 impl Decoder {
     /// A decoder for a new connection that takes values of up to `item_max` bytes.
     pub fn new(protocol: Protocol, item_max: usize) -> Self {
-        Self { protocol, item_max, searched: 0, swallow: 0, long_get: None, login_required: false, wide_times: false }
+        Self {
+            protocol,
+            item_max,
+            searched: 0,
+            swallow: 0,
+            long_get: None,
+            login_required: false,
+            wide_times: false,
+            refuses_chosen_cas: false,
+        }
     }
 
     /// Most bytes that [`Decoded::Partial`] ever asks for, where the largest value has `item_max` bytes and input comes in
@@ -181,6 +192,15 @@ impl Decoder {
     /// Refuses every binary request but SASL and VERSION, before its value is waited for; until called with false.
     pub fn require_login(&mut self, required: bool) {
         self.login_required = required;
+    }
+
+    /// Refuses meta `E`, by which a client chooses a CAS value. The binary protocol has no such request.
+    pub fn refuse_chosen_cas(&mut self, refuse: bool) {
+        self.refuses_chosen_cas = refuse;
+    }
+
+    pub(crate) fn refuses_chosen_cas(&self) -> bool {
+        self.refuses_chosen_cas
     }
 
     pub(crate) fn login_required(&self) -> bool {

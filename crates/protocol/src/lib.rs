@@ -9,6 +9,7 @@ pub mod binary;
 pub mod command;
 pub mod decoder;
 pub mod encode;
+mod flags;
 mod meta;
 pub mod number;
 pub mod refusal;
@@ -16,6 +17,7 @@ pub mod reply;
 mod scan;
 pub mod status;
 mod text;
+mod versions;
 
 pub use command::Command;
 pub use decoder::{Decoded, Decoder, Protocol};

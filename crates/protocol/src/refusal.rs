@@ -1,5 +1,7 @@
 //! What cannot be executed: the error to answer, and what follows from it for the stream.
 
+use moneta_item::Version;
+
 use crate::command::BinaryStyle;
 use crate::status::Status;
 
@@ -23,6 +25,8 @@ pub struct Forget<'a> {
     pub key: &'a [u8],
     /// It was sent as base64.
     pub base64: bool,
+    /// The write had a version: what is older goes. Other copies may take the value, so it does not count as deleted itself.
+    pub older_than: Option<Version>,
 }
 
 /// An error in the words of its protocol.
@@ -67,7 +71,14 @@ impl<'a> Refusal<'a> {
     }
 
     pub(crate) const fn forgetting(mut self, key: &'a [u8], base64: bool) -> Self {
-        self.forget = Some(Forget { key, base64 });
+        self.forget = Some(Forget { key, base64, older_than: None });
+        self
+    }
+
+    pub(crate) const fn only_older_than(mut self, version: Version) -> Self {
+        if let Some(forget) = &mut self.forget {
+            forget.older_than = Some(version);
+        }
         self
     }
 
@@ -119,6 +130,12 @@ pub mod lines {
     pub const BAD_ARITHMETIC_MODE: &str = "CLIENT_ERROR invalid mode for ma M token";
     /// Meta `J` without a number.
     pub const BAD_INITIAL: &str = "CLIENT_ERROR invalid numeric initial value";
+    /// Meta `E` where clients must not choose CAS values.
+    pub const NO_CHOSEN_CAS: &str = "CLIENT_ERROR CAS values cannot be chosen on this server";
+    /// Meta `V` with 0, which stands for items without a version.
+    pub const BAD_VERSION: &str = "CLIENT_ERROR a version is not 0";
+    /// Meta `V` beside a flag that contradicts it.
+    pub const NOT_WITH_VERSION: &str = "CLIENT_ERROR flag does not go with a version";
     /// Meta `D` without a number.
     pub const BAD_META_DELTA: &str = "CLIENT_ERROR invalid numeric delta value";
 }

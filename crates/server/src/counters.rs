@@ -138,6 +138,10 @@ counters! {
     touch_misses,
     /// Deletes that found no item.
     delete_misses,
+    /// Writes and deletes by version that met something newer.
+    superseded,
+    /// Writes and deletes by a version that was too far ahead of this node's clock.
+    refused_ahead,
     /// Deletes.
     delete_hits,
     /// `incr` without an item.

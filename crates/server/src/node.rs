@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use moneta_store::Clock;
 pub use moneta_store::Policy;
+use moneta_store::{Clock, Origin};
 
 use crate::auth::Authenticator;
 use crate::client_memory::ClientMemory;
@@ -57,6 +57,10 @@ pub struct NodeSettings {
     pub login_timeout: u32,
     /// Failed log-ins after which a connection is closed, at least 1.
     pub login_attempts: u32,
+    /// Who makes the versions of what is written here; told to clients that ask.
+    pub origin: Origin,
+    /// Whether this node is one of several copies (`--cluster`): then no client may choose CAS values.
+    pub cluster: bool,
 }
 
 impl Default for NodeSettings {
@@ -82,6 +86,8 @@ impl Default for NodeSettings {
             idle_timeout: 0,
             login_timeout: 10,
             login_attempts: 5,
+            origin: Origin::default(),
+            cluster: false,
         }
     }
 }

@@ -34,6 +34,11 @@ pub struct StoreError {
 }
 
 impl StoreError {
+    /// What [`StoreError::no_versions`] says. Servers pass it on, and their clients know it again.
+    pub const NO_VERSIONS: &str = "this store keeps no versions";
+    /// What [`StoreError::clock_ahead`] says.
+    pub const CLOCK_AHEAD: &str = "the version is ahead of this node's clock";
+
     /// A failure of `kind`; `context` says what was being done, in a sentence a client may see.
     pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
         Self { kind, context: context.into(), source: None }
@@ -48,7 +53,12 @@ impl StoreError {
 
     /// Of a store that keeps no versions, asked for an operation in mode newer.
     pub fn no_versions() -> Self {
-        Self::new(ErrorKind::Unsupported, "this store keeps no versions")
+        Self::new(ErrorKind::Unsupported, Self::NO_VERSIONS)
+    }
+
+    /// Of a version that is further ahead of the store's clock than it takes.
+    pub fn clock_ahead() -> Self {
+        Self::new(ErrorKind::ClockAhead, Self::CLOCK_AHEAD)
     }
 
     /// What kind of failure it is.

@@ -19,7 +19,7 @@ use crate::banner::{self, Reachable};
 use crate::logging::LogLevel;
 use crate::options::live::Running;
 use crate::options::resolve::Resolved;
-use crate::options::sections::{access, memory, network, operation, workers};
+use crate::options::sections::{access, cluster, memory, network, operation, workers};
 use crate::options::settings::Settings;
 use crate::options::{flags, foreign, stray};
 use crate::process::{self, PidFile};
@@ -163,6 +163,7 @@ fn configure(options: &Settings) -> anyhow::Result<(ServerConfig, NodeSettings)>
     workers::configure(options, &mut server, &mut node);
     access::configure(options, &mut server, &mut node);
     operation::configure(options, &mut server, &mut node);
+    cluster::configure(options, &mut node);
     Ok((server, node))
 }
 

@@ -8,6 +8,7 @@ use crate::command::MetaStyle;
 use crate::refusal::lines;
 use crate::reply::Reply;
 use crate::text::next_token;
+use crate::versions::{STALE, TOKEN_SENT};
 
 /// Room for the codes and numbers of a reply line.
 const AROUND: usize = 128;
@@ -78,7 +79,9 @@ fn return_flags(style: &MetaStyle<'_>, shown: &Shown<'_>, out: &mut Vec<u8>) {
                 echo(style, token, shown.key, out);
                 continue;
             }
-            b's' | b't' | b'c' | b'f' | b'h' | b'l' => {}
+            b's' | b't' | b'c' | b'f' | b'h' | b'l' | b'V' | b'Y' => {}
+            // With a number it is the delta of other commands, which says nothing here.
+            b'D' if token.len() == 1 => {}
             _ => continue,
         }
         out.extend_from_slice(&[b' ', letter]);
@@ -87,10 +90,19 @@ fn return_flags(style: &MetaStyle<'_>, shown: &Shown<'_>, out: &mut Vec<u8>) {
             b't' => time_to_live(expiry, shown.now, out),
             b'c' => number(meta.cas, out),
             b'f' => number(meta.flags, out),
+            b'V' => number(meta.version().0, out),
+            b'D' => number(expiry.0, out),
+            b'Y' => number(marks(meta), out),
             b'h' => out.push(if meta.fetched { b'1' } else { b'0' }),
             _ => number(shown.now.saturating_sub(meta.last_access), out),
         }
     }
+}
+
+/// The argument of `Y`.
+fn marks(meta: &ItemMeta) -> u64 {
+    let mark = |holds: bool, bit: u64| if holds { bit } else { 0 };
+    mark(meta.stale, STALE) | mark(meta.token_sent, TOKEN_SENT)
 }
 
 fn time_to_live(expiry: Expiry, now: u32, out: &mut Vec<u8>) {
@@ -197,13 +209,13 @@ fn arithmetic(style: &MetaStyle<'_>, key: &[u8], computed: &Computed<'_>, out: &
 pub(super) fn reply(style: &MetaStyle<'_>, key: &[u8], reply: Reply<'_>, now: u32, out: &mut Vec<u8>) {
     match reply {
         // `q` hides what is nominal: a miss of a read, success of everything else. Never an error.
-        Reply::Miss | Reply::Stored { .. } | Reply::Deleted | Reply::Number { .. } if style.quiet => {}
+        Reply::Miss | Reply::Stored { .. } | Reply::Deleted | Reply::Ok | Reply::Number { .. } if style.quiet => {}
         Reply::Miss => bare(style, b"EN", key, out),
         Reply::Stored { cas, size } => stored(style, key, cas, size, out),
         Reply::NotStored => bare(style, b"NS", key, out),
         Reply::Exists => bare(style, b"EX", key, out),
         Reply::NotFound => bare(style, b"NF", key, out),
-        Reply::Deleted => bare(style, b"HD", key, out),
+        Reply::Deleted | Reply::Ok => bare(style, b"HD", key, out),
         Reply::Number { number, meta, created } => {
             arithmetic(style, key, &Computed { number, meta: &meta, created, now }, out);
         }
@@ -213,6 +225,6 @@ pub(super) fn reply(style: &MetaStyle<'_>, key: &[u8], reply: Reply<'_>, now: u3
         Reply::OutOfMemory => super::text::line(lines::OUT_OF_MEMORY, out),
         Reply::Failed(why) => super::text::failed(why, out),
         Reply::Line(line) | Reply::Version(line) => super::text::line(line, out),
-        Reply::End | Reply::Ok => {}
+        Reply::End => {}
     }
 }

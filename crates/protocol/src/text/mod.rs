@@ -2,7 +2,7 @@
 
 pub(crate) mod fast;
 mod get;
-mod line;
+pub(crate) mod line;
 mod write;
 
 use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, WriteMode};
@@ -60,7 +60,9 @@ fn dispatch<'a>(decoder: &mut Decoder, input: &'a [u8], line: &'a [u8], consumed
         b"gets" => get::decode(rest, true, consumed),
         b"gat" => get::decode_with_touch(rest, false, decoder.wide_times(), consumed),
         b"gats" => get::decode_with_touch(rest, true, decoder.wide_times(), consumed),
-        b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => meta::decode(decoder, input, word, rest, consumed),
+        b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" | b"mf" | b"mv" => {
+            meta::decode(decoder, input, word, rest, consumed)
+        }
         b"set" => write::decode(decoder, input, rest, consumed, WriteMode::Set, false),
         b"add" => write::decode(decoder, input, rest, consumed, WriteMode::Add, false),
         b"replace" => write::decode(decoder, input, rest, consumed, WriteMode::Replace, false),

@@ -5,7 +5,7 @@ use moneta_protocol::encode;
 use moneta_protocol::refusal::Forget;
 use moneta_protocol::reply::Reply;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
-use moneta_store::{Deleted, Key, Number, Op, Outcome, Step, StoreError, Unseen, Written, component};
+use moneta_store::{Deleted, ErrorKind, Key, Number, Op, Outcome, Step, StoreError, Unseen, Written, component};
 
 use super::execute::stored_key;
 use super::parked::Waiting;
@@ -24,7 +24,7 @@ pub(super) struct Asked<'a, R> {
     pub(super) style: &'a Style<'a>,
 }
 
-fn count_meta(counters: &Counters, style: &Style<'_>) {
+pub(super) fn count_meta(counters: &Counters, style: &Style<'_>) {
     if matches!(style, Style::Meta(_)) {
         counters.cmd_meta.bump();
     }
@@ -32,7 +32,11 @@ fn count_meta(counters: &Counters, style: &Style<'_>) {
 
 #[cold]
 fn failed(counters: &Counters, style: &Style<'_>, error: &StoreError, out: &mut Vec<u8>) {
-    counters.store_errors.bump();
+    // A writer's clock that is wrong says nothing about this store.
+    match error.kind() {
+        ErrorKind::ClockAhead => counters.refused_ahead.bump(),
+        _ => counters.store_errors.bump(),
+    }
     encode::reply(style, &[], Reply::Failed(&error.to_string()), 0, out);
 }
 
@@ -48,6 +52,7 @@ fn count_write(counters: &Counters, request: &Write, written: Written) {
         }
     }
     match written {
+        Written::Superseded => counters.superseded.bump(),
         Written::TooLarge => counters.store_too_large.bump(),
         Written::OutOfMemory => counters.store_no_memory.bump(),
         _ => {}
@@ -110,7 +115,11 @@ pub(super) fn answer_delete(
             }
             Reply::Deleted
         }
-        Ok(Deleted::Exists | Deleted::Superseded) => {
+        Ok(Deleted::Superseded) => {
+            counters.superseded.bump();
+            Reply::Exists
+        }
+        Ok(Deleted::Exists) => {
             if matches!(asked.style, Style::Meta(_)) {
                 counters.delete_misses.bump();
             }
@@ -247,7 +256,12 @@ impl Session {
             forget.key
         };
         let key = Key::new(bytes, worker.store.seed());
-        match worker.store.call(&worker.cx, &key, Op::Delete(&Delete::default()), &mut Unseen) {
+        let request = Delete::default();
+        let op = match forget.older_than {
+            Some(version) => Op::Bury(version.just_below()),
+            None => Op::Delete(&request),
+        };
+        match worker.store.call(&worker.cx, &key, op, &mut Unseen) {
             Step::Done(Ok(_)) => {}
             Step::Done(Err(_)) => worker.counters.store_errors.bump(),
             Step::Wait(future) => {

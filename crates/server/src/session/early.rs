@@ -25,10 +25,14 @@ impl Session {
                 self.is_early_on(key, style, read::changes(request))
             }
             Command::Set { key, style, .. }
+            | Command::PutNewer { key, style, .. }
             | Command::Delete { key, style, .. }
+            | Command::Bury { key, style, .. }
             | Command::Arithmetic { key, style, .. } => self.is_early_on(key, style, true),
             Command::MetaDebug { key, style } => self.is_early_on(key, style, false),
-            Command::FlushAll { .. } => self.extras.as_ref().is_some_and(|extras| extras.parked.has_waiting()),
+            Command::FlushAll { .. } | Command::Floor { .. } => {
+                self.extras.as_ref().is_some_and(|extras| extras.parked.has_waiting())
+            }
             _ => false,
         }
     }

@@ -5,8 +5,9 @@ use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_T
 use moneta_protocol::decoder::Shortcut;
 use moneta_protocol::encode;
 use moneta_store::request::{KEY_MAX, Retrieve, Write};
+use moneta_store::versions::Floor;
 
-use super::{After, Flow, Session, Worker, change, read};
+use super::{After, Flow, Session, Worker, change, newer, read};
 use crate::VERSION;
 use crate::latency::{Kind, Stopwatch};
 use moneta_protocol::Reply;
@@ -17,8 +18,8 @@ pub(super) fn kind_of(command: &Command<'_>) -> Kind {
     match command {
         Command::Get { verb: ReadVerb::Get | ReadVerb::Meta, .. } => Kind::Get,
         Command::Get { .. } => Kind::Touch,
-        Command::Set { .. } => Kind::Set,
-        Command::Delete { .. } => Kind::Delete,
+        Command::Set { .. } | Command::PutNewer { .. } => Kind::Set,
+        Command::Delete { .. } | Command::Bury { .. } => Kind::Delete,
         Command::Arithmetic { .. } => Kind::Arithmetic,
         _ => Kind::Other,
     }
@@ -97,6 +98,17 @@ impl Session {
             }
             Command::Arithmetic { key, request, style } => {
                 self.arithmetic(worker, change::Asked { key, request: &request, style: &style }, output);
+            }
+            Command::PutNewer { key, value, item, style } => {
+                self.put_newer(worker, newer::Asked { key, value, item: &item, style: &style }, output);
+            }
+            Command::Bury { key, version, style } => self.bury(worker, key, version, &style, output),
+            Command::Floor { version, second, style } => {
+                self.floor(worker, Floor { version, second }, &style, output);
+            }
+            Command::Versions(style) => {
+                let told = newer::told(&worker.node);
+                encode::reply(&style, &[], Reply::Line(&told), 0, self.out(output));
             }
             Command::MetaDebug { key, style } => self.debug(worker, key, &style, output),
             Command::FlushAll { delay, style } => self.flush_all(worker, delay, &style, output),

@@ -12,6 +12,7 @@ mod extras;
 mod lanes;
 mod login;
 mod lookahead;
+mod newer;
 mod parked;
 mod read;
 mod ticket;
@@ -404,6 +405,7 @@ impl Session {
             };
             self.stage = stage;
             self.decoder = Decoder::new(protocol, settings.item_max);
+            self.decoder.refuse_chosen_cas(settings.cluster);
             self.decoder.require_login(matches!(stage, Stage::SaslLogin { .. }));
         }
         match self.stage {

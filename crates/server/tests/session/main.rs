@@ -9,3 +9,4 @@ mod parking;
 mod splits;
 mod talk;
 mod text;
+mod versions;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use moneta_server::node::NodeSettings;
 use moneta_store::Origin;
 use moneta_store::versions::Versioning;
 
@@ -57,6 +58,16 @@ pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
     Vec::new()
 }
 
+/// Tells sessions who makes the versions of what is written here, and what clients may not do.
+pub fn configure(options: &Values, node: &mut NodeSettings) {
+    node.origin = origin(options);
+    node.cluster = options.get(&CLUSTER);
+}
+
+fn origin(options: &Values) -> Origin {
+    Origin::new(options.get(&REGION_ID), options.get(&WRITER_ID))
+}
+
 /// How the engines of the node make and keep versions. `salt` differs from process to process.
 pub fn versioning(options: &Values, salt: u64) -> Versioning {
     let tombstone_bytes = match options.get(&TOMBSTONE_MEMORY) {
@@ -64,7 +75,7 @@ pub fn versioning(options: &Values, salt: u64) -> Versioning {
         bytes => bytes,
     };
     Versioning {
-        origin: Origin::new(options.get(&REGION_ID), options.get(&WRITER_ID)),
+        origin: origin(options),
         salt,
         cluster: options.get(&CLUSTER),
         skew_max: u64::try_from(options.get(&MAX_CLOCK_SKEW).as_millis()).unwrap_or(u64::MAX),

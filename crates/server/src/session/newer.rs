@@ -1,0 +1,91 @@
+//! Writes, deletes and flushes that have a version already: from other copies, and from proxies that write several.
+
+use moneta_protocol::command::Style;
+use moneta_store::request::{Delete, Exptime, Write};
+use moneta_store::versions::Floor;
+use moneta_store::{ItemRef, Key, Newer, Op, Outcome, Put, Step, Unseen, Value, Version, component};
+
+use super::change::{self, answer_delete, answer_flush, answer_write, count_meta};
+use super::execute::stored_key;
+use super::parked::Waiting;
+use super::ticket::Ticket;
+use super::{Session, Worker};
+use crate::node::{Commands, Node};
+
+/// An item that is to be stored if it is newer than what is there.
+pub(super) struct Asked<'a> {
+    /// The key, as sent.
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
+    pub(super) item: &'a Newer,
+    pub(super) style: &'a Style<'a>,
+}
+
+/// The answer to `mv`. The number behind `MV` is that of the commands' form.
+pub(super) fn told(node: &Node) -> String {
+    let (origin, cluster) = (node.settings.origin, u8::from(node.settings.cluster));
+    let now = node.clock.millis();
+    format!("MV 1 region={} writer={} cluster={cluster} now={now}", origin.region(), origin.writer())
+}
+
+impl Session {
+    /// `ms` with `V`.
+    pub(super) fn put_newer(&mut self, worker: &Worker, asked: Asked<'_>, output: &mut Vec<u8>) {
+        count_meta(&worker.counters, asked.style);
+        let Asked { key: sent, value, item, style } = asked;
+        let mut buffer = Self::key_buffer();
+        let key = Key::new(stored_key(sent, style, &mut buffer), worker.store.seed());
+        let clock = &worker.node.clock;
+        let content = ItemRef { meta: item.meta(clock.now()), value: Value::whole(value) };
+        let as_of = item.as_of.unwrap_or_else(|| clock.millis());
+        // Counted and watched as the `set` that it is.
+        let request = Write { flags: item.flags, exptime: Exptime(i64::from(item.expiry.0)), ..Write::default() };
+        match worker.store.call(&worker.cx, &key, Op::Put(&content, Put::Newer { as_of }), &mut Unseen) {
+            Step::Done(outcome) => {
+                let (peer, asked) = (self.peer, change::Asked { key: sent, request: &request, style });
+                answer_write(worker, &peer, asked, value.len(), outcome.map(Outcome::written), self.out(output));
+            }
+            Step::Wait(future) => {
+                let waiting = Waiting::Write { request, size: value.len(), future };
+                self.park(worker, waiting, Ticket::new(sent, style), value.len());
+            }
+        }
+    }
+
+    /// `md` with `V`.
+    pub(super) fn bury(
+        &mut self,
+        worker: &Worker,
+        sent: &[u8],
+        version: Version,
+        style: &Style<'_>,
+        output: &mut Vec<u8>,
+    ) {
+        count_meta(&worker.counters, style);
+        let mut buffer = Self::key_buffer();
+        let key = Key::new(stored_key(sent, style, &mut buffer), worker.store.seed());
+        let request = Delete::default();
+        match worker.store.call(&worker.cx, &key, Op::Bury(version), &mut Unseen) {
+            Step::Done(outcome) => {
+                let asked = change::Asked { key: sent, request: &request, style };
+                answer_delete(worker, asked, outcome.map(Outcome::deleted), self.out(output));
+            }
+            Step::Wait(future) => {
+                self.park(worker, Waiting::Delete { request, future }, Ticket::new(sent, style), 0);
+            }
+        }
+    }
+
+    /// `mf`.
+    pub(super) fn floor(&mut self, worker: &Worker, floor: Floor, style: &Style<'_>, output: &mut Vec<u8>) {
+        count_meta(&worker.counters, style);
+        worker.counters.cmd_flush.bump();
+        if !worker.node.settings.flush_enabled || !self.peer.commands.allow(Commands::FLUSH_ALL) {
+            return super::admin::not_allowed(style, "mf", self.out(output));
+        }
+        match component::floor(&worker.store, &worker.cx, floor) {
+            Step::Done(outcome) => answer_flush(worker, style, outcome, self.out(output)),
+            Step::Wait(future) => self.park(worker, Waiting::Flush { future }, Ticket::new(&[], style), 0),
+        }
+    }
+}

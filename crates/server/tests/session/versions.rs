@@ -1,0 +1,180 @@
+//! Commands by version over RAM: what is older must not replace what is newer, and a client must not get past that.
+
+use std::sync::Arc;
+
+use moneta_memory::{Memory, MemoryConfig};
+use moneta_server::auth::Authenticator;
+use moneta_server::node::{Commands, NodeSettings, Peer};
+use moneta_server::session::{Session, Worker};
+use moneta_store::versions::Versioning;
+use moneta_store::{Clock, KeyHash, Origin, Version};
+
+use crate::talk::{HIGH_WATER, NOW, Talk, worker_on};
+
+const ITEM_MAX: usize = 100_000;
+
+fn node(cluster: bool) -> (Worker, Arc<Clock>) {
+    let clock = Arc::new(Clock::manual(NOW));
+    let origin = Origin::new(3, 9);
+    let config = MemoryConfig {
+        limit: 64 << 20,
+        item_max: ITEM_MAX,
+        evict: true,
+        threads: 1,
+        shards: Some(1),
+        seed: KeyHash::seeded(7),
+        versioning: Versioning { origin, cluster, ..Versioning::default() },
+    };
+    let store = Memory::new(&config, Arc::clone(&clock)).expect("there is memory");
+    let settings = NodeSettings { item_max: ITEM_MAX, origin, cluster, ..NodeSettings::default() };
+    (worker_on(store, &clock, settings, Authenticator::off()), clock)
+}
+
+/// A version of this many milliseconds after the start.
+fn at(millis: u64) -> u64 {
+    Version::at(u64::from(NOW) * 1000 + millis).0 + 5
+}
+
+fn say(worker: &Worker, talk: &mut Talk, lines: &str) -> String {
+    String::from_utf8(talk.say(worker, lines.as_bytes())).expect("text")
+}
+
+#[test]
+fn the_newer_write_stays_whatever_the_order() {
+    let (worker, _) = node(false);
+    let talk = &mut Talk::new();
+    let [old, middle, new] = [at(100), at(200), at(300)];
+    let mut expect = |lines: String, answer: &str| assert_eq!(say(&worker, talk, &lines), answer, "{lines:?}");
+    expect(format!("ms k 1 V{middle} c\r\nb\r\n"), &format!("HD c{middle}\r\n"));
+    expect(format!("ms k 1 V{old} O1\r\na\r\n"), "EX O1\r\n");
+    expect(format!("ms k 1 V{middle} q\r\nb\r\nmn\r\n"), "MN\r\n");
+    expect(format!("md k V{old}\r\n"), "EX\r\n");
+    expect("mg k v V D Y\r\n".into(), &format!("VA 1 V{middle} D0 Y0\r\nb\r\n"));
+    expect("gets k\r\n".into(), &format!("VALUE k 0 1 {middle}\r\nb\r\nEND\r\n"));
+    expect(format!("md k V{new}\r\n"), "HD\r\n");
+    expect(format!("ms k 1 V{middle}\r\nb\r\n"), "EX\r\n");
+    expect(format!("md k V{new}\r\n"), "NF\r\n");
+    expect("mg k v V\r\n".into(), "EN\r\n");
+    let totals = worker.node.registry.totals();
+    assert_eq!((totals.superseded, totals.cmd_set, totals.refused_ahead), (3, 4, 0));
+}
+
+#[test]
+fn all_of_an_item_arrives() {
+    let (worker, _) = node(false);
+    let talk = &mut Talk::new();
+    let (version, expiry) = (at(1), NOW + 50);
+    let put = format!("ms a2V5 1 b F7 D{expiry} Y3 A{} V{version}\r\nx\r\n", u64::from(NOW) * 1000);
+    assert_eq!(say(&worker, talk, &put), "HD\r\n");
+    let shown = say(&worker, talk, "mg key f t V D Y v\r\n");
+    assert_eq!(shown, format!("VA 1 f7 t50 V{version} D{expiry} Y3 Z X\r\nx\r\n"));
+}
+
+#[test]
+fn what_may_have_been_deleted_is_not_created() {
+    let (worker, clock) = node(false);
+    let talk = &mut Talk::new();
+    // A node knows no deletes of before its start.
+    let before = u64::from(NOW) * 1000 - 1;
+    assert_eq!(say(&worker, talk, &format!("ms k 1 V{} A{before}\r\nx\r\n", at(5))), "NS\r\n");
+    assert_eq!(say(&worker, talk, &format!("ms k 1 V{}\r\nx\r\n", at(5))), "HD\r\n");
+    assert_eq!(say(&worker, talk, &format!("ms k 1 V{} A{before}\r\ny\r\n", at(6))), "HD\r\n");
+    clock.advance(1);
+    assert_eq!(say(&worker, talk, "mg k v\r\n"), "VA 1\r\ny\r\n");
+}
+
+#[test]
+fn what_is_remembered_of_deletes_shows_in_stats_and_nowhere_else() {
+    let (worker, clock) = node(true);
+    let talk = &mut Talk::new();
+    clock.advance(5);
+    say(&worker, talk, "set a 0 0 1\r\nx\r\ndelete a\r\ndelete b\r\n");
+    let stats = say(&worker, talk, "stats\r\n");
+    let shows = |line: &str| assert!(stats.contains(&format!("STAT {line}\r\n")), "{line}: {stats}");
+    shows("tombstones 2");
+    shows("tombstone_bytes 1024");
+    shows(&format!("horizon {NOW}"));
+    assert_eq!(say(&worker, talk, "lru_crawler metadump all\r\nme a\r\n"), "OK\r\nEND\r\nEN\r\n");
+}
+
+#[test]
+fn a_version_ahead_of_the_clock_is_refused_and_counted() {
+    let (worker, _) = node(false);
+    let talk = &mut Talk::new();
+    const AHEAD: &str = "SERVER_ERROR the version is ahead of this node's clock\r\n";
+    assert_eq!(say(&worker, talk, &format!("ms k 1 V{}\r\nx\r\n", at(501))), AHEAD);
+    assert_eq!(say(&worker, talk, &format!("md k V{}\r\n", at(501))), AHEAD);
+    assert_eq!(say(&worker, talk, "mg k v\r\n"), "EN\r\n");
+    let totals = worker.node.registry.totals();
+    assert_eq!((totals.refused_ahead, totals.store_errors), (2, 0));
+    assert!(say(&worker, talk, "stats\r\n").contains("STAT refused_ahead 2\r\n"));
+}
+
+#[test]
+fn a_flush_from_elsewhere_takes_what_is_older_once_its_second_has_come() {
+    // A lone node drops everything, as memcached does.
+    let (worker, clock) = node(true);
+    let talk = &mut Talk::new();
+    say(&worker, talk, &format!("ms old 1 V{}\r\nx\r\nms new 1 V{}\r\nx\r\n", at(10), at(30)));
+    assert_eq!(say(&worker, talk, &format!("mf {} {NOW} O5\r\n", at(20))), "HD O5\r\n");
+    assert_eq!(say(&worker, talk, "mg old\r\nmg new\r\n"), "EN\r\nHD\r\n");
+    assert_eq!(say(&worker, talk, &format!("ms old 1 V{}\r\nx\r\n", at(10))), "EX\r\n");
+    assert_eq!(say(&worker, talk, &format!("mf {} {} q\r\nmg new\r\n", at(40), NOW + 5)), "HD\r\n");
+    clock.advance(5);
+    assert_eq!(say(&worker, talk, "mg new\r\n"), "EN\r\n");
+}
+
+#[test]
+fn a_flush_from_elsewhere_is_refused_where_flush_all_is() {
+    let refused = "CLIENT_ERROR mf not allowed\r\n";
+    let line = format!("mf {} {NOW}\r\n", at(20));
+    let (mut worker, clock) = node(false);
+    let mut session = Session::new(Peer { commands: Commands::NONE, ..Peer::default() });
+    let mut output = Vec::new();
+    session.receive(&worker, line.as_bytes(), &mut output, HIGH_WATER);
+    assert_eq!(String::from_utf8(output).unwrap(), refused);
+    let settings = NodeSettings { flush_enabled: false, ..NodeSettings::default() };
+    let store = Arc::clone(&worker.store);
+    worker = worker_on(store, &clock, settings, Authenticator::off());
+    assert_eq!(say(&worker, &mut Talk::new(), &line), refused);
+}
+
+#[test]
+fn a_client_can_ask_what_the_server_knows() {
+    let (worker, clock) = node(true);
+    clock.advance_millis(77);
+    let told = format!("MV 1 region=3 writer=9 cluster=1 now={NOW}077\r\n");
+    assert_eq!(say(&worker, &mut Talk::new(), "mv\r\n"), told);
+}
+
+/// A client that chooses a CAS value above all versions would block every newer write.
+#[test]
+fn one_of_several_copies_lets_no_client_choose_cas_values() {
+    let refused = "CLIENT_ERROR CAS values cannot be chosen on this server\r\n";
+    let (worker, _) = node(true);
+    let talk = &mut Talk::new();
+    assert_eq!(
+        say(&worker, talk, "ms k 1 E99\r\nx\r\nmg k N0 E99\r\nma k N0 E99\r\nmd k I E99\r\n"),
+        refused.repeat(4)
+    );
+    assert_eq!(say(&worker, talk, "mg k\r\n"), "EN\r\n");
+    let (worker, _) = node(false);
+    assert_eq!(say(&worker, &mut Talk::new(), "ms k 1 E99\r\nx\r\nmg k c V\r\n"), "HD\r\nHD c99 V0\r\n");
+}
+
+/// The other copies may take what is too large here: a delete of it that reaches them would be wrong.
+#[test]
+fn a_value_over_the_limit_deletes_only_what_is_older() {
+    let (worker, _) = node(true);
+    let talk = &mut Talk::new();
+    let version = at(100);
+    assert_eq!(say(&worker, talk, &format!("ms k 1 V{version}\r\nx\r\n")), "HD\r\n");
+    let large = format!("ms k {} V{}\r\n{}\r\n", ITEM_MAX + 1, at(200), "x".repeat(ITEM_MAX + 1));
+    assert_eq!(say(&worker, talk, &large), "SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(say(&worker, talk, "mg k\r\n"), "EN\r\n", "what it had is stale");
+    assert_eq!(say(&worker, talk, &format!("ms k 1 V{version}\r\nx\r\n")), "EX\r\n");
+    assert_eq!(say(&worker, talk, &format!("ms k 1 V{}\r\nx\r\n", at(200))), "HD\r\n");
+    let large = format!("ms k {} V{}\r\n{}\r\n", ITEM_MAX + 1, at(150), "x".repeat(ITEM_MAX + 1));
+    assert_eq!(say(&worker, talk, &large), "SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(say(&worker, talk, "mg k\r\n"), "HD\r\n", "what it has is newer");
+}
