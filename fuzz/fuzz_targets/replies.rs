@@ -9,6 +9,7 @@ use moneta_client::wire::{
     Verb, decode, encode,
 };
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::{Newer, Version};
 
 /// Largest value that the reader takes.
 const VALUE_MAX: usize = 1000;
@@ -20,7 +21,7 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Meta, Protocol::Binary, Protocol::Te
 
 fn verb(which: u8) -> Verb {
     let retrieve = Retrieve::default();
-    match which % 11 {
+    match which % 14 {
         0 => Verb::Read(Read { retrieve, value: true }),
         1 => Verb::Peek { value: true },
         2 => Verb::Peek { value: false },
@@ -31,6 +32,9 @@ fn verb(which: u8) -> Verb {
         7 => Verb::Arithmetic(Arithmetic { delta: 1, ..Arithmetic::default() }),
         8 => Verb::Flush(Exptime(0)),
         9 => Verb::Statistics,
+        10 => Verb::PutNewer(Newer { version: Version(7), ..Newer::default() }),
+        11 => Verb::Bury(Version(7)),
+        12 => Verb::Floor { version: Version(7), second: 9 },
         _ => Verb::Noop,
     }
 }
@@ -85,7 +89,7 @@ fn piecewise(input: &[u8], piece: usize, step: impl Fn(&[u8]) -> Result<Decoded,
 }
 
 fn replies(protocol: Protocol, verb: Verb, mut input: &[u8], piece: usize) {
-    let dialect = Dialect { explicit_cas: true, ..Dialect::least(protocol) };
+    let dialect = Dialect { explicit_cas: true, versions: true, ..Dialect::least(protocol) };
     let request = Request { verb, key: b"key", value: b"" };
     let mut out = Vec::new();
     let Ok(expect) = encode(&request, dialect, NUMBER, &mut out) else { return };

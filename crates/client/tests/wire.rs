@@ -6,6 +6,7 @@ use moneta_client::wire::{
     encode,
 };
 use moneta_item::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_item::{Expiry, Newer, Version};
 use moneta_protocol::command::{Command, Keys};
 use moneta_protocol::decoder::{Decoded as Served, Decoder, Protocol as Serves};
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ const VALUE_MAX: usize = 1000;
 const PROTOCOLS: [Protocol; 3] = [Protocol::Meta, Protocol::Binary, Protocol::Text];
 
 fn dialect(protocol: Protocol) -> Dialect {
-    Dialect { protocol, explicit_cas: true, wide_times: true }
+    Dialect { protocol, explicit_cas: true, wide_times: true, versions: true }
 }
 
 fn verbs() -> Vec<Verb> {
@@ -54,6 +55,8 @@ fn replies() -> Vec<(Protocol, Verb, Vec<u8>, Answer)> {
         flags: 3,
         cas: 9,
         ttl: Some(100),
+        version: None,
+        expiry: None,
         idle: Some(2),
         fetched: true,
         stale: true,
@@ -206,20 +209,80 @@ fn a_list_that_comes_byte_by_byte_holds_nobody_up() {
     assert_eq!((consumed, known.len()), (list.len(), LIST_MAX / 2 / 7));
 }
 
+fn by_version() -> [Verb; 3] {
+    let newer = Newer { version: Version(7), ..Newer::default() };
+    [Verb::PutNewer(newer), Verb::Bury(Version(7)), Verb::Floor { version: Version(7), second: 9 }]
+}
+
+/// A server that does not know versions may take a part of such a line for something else.
+#[test]
+fn versions_are_sent_to_servers_alone_that_know_them() {
+    for protocol in PROTOCOLS {
+        let mut knows = Dialect { versions: false, ..dialect(protocol) };
+        for verb in by_version() {
+            let mut out = b"before".to_vec();
+            let request = Request { verb, key: b"key", value: b"value" };
+            assert!(encode(&request, knows, 7, &mut out).is_err(), "{verb:?} over {protocol:?}");
+            assert_eq!(out, b"before");
+            knows.versions = protocol != Protocol::Meta;
+        }
+        let mut out = Vec::new();
+        let request = Request { verb: Verb::Peek { value: true }, key: b"key", value: b"" };
+        encode(&request, Dialect { versions: false, ..knows }, 7, &mut out).expect("it has a form");
+        assert!(!out.ends_with(b" V D O7\r\n"));
+    }
+}
+
+#[test]
+fn replies_by_version_say_what_became_of_it() {
+    let [put, bury, floor] = by_version();
+    for (verb, reply, expected) in [
+        (put, "HD c7 O7", Answer::Stored { cas: 7 }),
+        (put, "NS O7", Answer::NotStored),
+        (put, "EX O7", Answer::Superseded),
+        (bury, "HD O7", Answer::Deleted),
+        (bury, "NF O7", Answer::NotFound),
+        (bury, "EX O7", Answer::Superseded),
+        (floor, "HD O7", Answer::Done),
+    ] {
+        let due = expect(verb, Protocol::Meta);
+        let line = format!("{reply}\r\n");
+        let decoded = Decoded::Answer { answer: expected, consumed: line.len() };
+        assert_eq!(decode(line.as_bytes(), Protocol::Meta, &due, VALUE_MAX), Ok(decoded), "{verb:?}: {reply}");
+    }
+    let due = expect(Verb::Peek { value: false }, Protocol::Meta);
+    for (flags, unversioned) in [("c9 V9 D1500", false), ("c9 V0 D1500", true), ("c9 t500", true)] {
+        let Ok(Decoded::Answer { answer: Answer::Hit(seen), .. }) =
+            decode(format!("HD {flags} O7\r\n").as_bytes(), Protocol::Meta, &due, VALUE_MAX)
+        else {
+            panic!("{flags}")
+        };
+        let meta = seen.meta(1000);
+        assert_eq!((meta.cas, meta.unversioned, meta.expiry), (9, unversioned, Expiry(1500)), "{flags}");
+    }
+}
+
 #[test]
 fn servers_are_recognised_by_their_answers() {
-    let cases: [(&[u8], Probed); 8] = [
+    let cases: [(&[u8], Probed); 9] = [
         (
-            b"VERSION 1.6.18\r\nMN\r\nCLIENT_ERROR invalid flag\r\n",
-            Probed::Dialect(Dialect { protocol: Protocol::Meta, explicit_cas: false, wide_times: false }, 47),
+            b"VERSION 1.6.18\r\nMN\r\nCLIENT_ERROR invalid flag\r\nERROR\r\n",
+            Probed::Dialect(Dialect::least(Protocol::Meta), 54),
         ),
-        (b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\n", Probed::Dialect(dialect(Protocol::Meta), 35)),
         (
-            b"VERSION 1.6.45\r\nMN\r\nEN\r\n",
-            Probed::Dialect(Dialect { wide_times: false, ..dialect(Protocol::Meta) }, 24),
+            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 1 region=0 writer=0 cluster=0 now=5\r\n",
+            Probed::Dialect(dialect(Protocol::Meta), 75),
         ),
-        (b"ERROR\r\nERROR\r\nERROR\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 21)),
-        (b"VERSION 1.4.4\r\nERROR\r\nERROR\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 29)),
+        (
+            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 2 region=0\r\n",
+            Probed::Dialect(Dialect { versions: false, ..dialect(Protocol::Meta) }, 50),
+        ),
+        (
+            b"VERSION 1.6.45\r\nMN\r\nEN\r\nERROR\r\n",
+            Probed::Dialect(Dialect { explicit_cas: true, ..Dialect::least(Protocol::Meta) }, 31),
+        ),
+        (b"ERROR\r\nERROR\r\nERROR\r\nERROR\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 28)),
+        (b"VERSION 1.4.4\r\nERROR\r\nERROR\r\nERROR\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 36)),
         (b"VERSION 1.6.18\r\nMN\r\n", Probed::Partial),
         (b"ERROR Too many open connections\r\n", Probed::Refused("ERROR Too many open connections".into())),
         (b"", Probed::Partial),
@@ -298,6 +361,14 @@ fn arithmetic() -> impl Strategy<Value = Arithmetic> {
     )
 }
 
+fn newer() -> impl Strategy<Value = Newer> {
+    let options = (1..=u64::MAX, some(any::<u64>()), any::<u32>(), any::<u32>(), any::<bool>(), any::<bool>());
+    options.prop_map(|(version, as_of, flags, expiry, stale, token_sent)| {
+        let (version, expiry) = (Version(version), Expiry(expiry));
+        Newer { version, as_of, flags, expiry, stale, token_sent }
+    })
+}
+
 /// What a Moneta makes of a request.
 fn served(request: &Request<'_>, check: impl FnOnce(&[u8], Command<'_>)) {
     let mut bytes = Vec::new();
@@ -331,6 +402,8 @@ proptest! {
         write in write(),
         delete in delete(),
         arithmetic in arithmetic(),
+        newer in newer(),
+        second in any::<u32>(),
     ) {
         // Past times are all alike.
         let read = Verb::Read(Read { retrieve, value: true });
@@ -353,6 +426,21 @@ proptest! {
             let Command::Arithmetic { key, request, style } = command else { panic!("{command:?}") };
             same_key(sent, key, &style);
             assert_eq!(request, arithmetic);
+        });
+        served(&Request { verb: Verb::PutNewer(newer), key: &key, value: &value }, |sent, command| {
+            let Command::PutNewer { key, value: stored, item, style } = command else { panic!("{command:?}") };
+            same_key(sent, key, &style);
+            assert_eq!((stored, item), (&value[..], newer));
+        });
+        let version = newer.version;
+        served(&Request { verb: Verb::Bury(version), key: &key, value: &[] }, |sent, command| {
+            let Command::Bury { key, version: read, style } = command else { panic!("{command:?}") };
+            same_key(sent, key, &style);
+            assert_eq!(read, version);
+        });
+        served(&Request { verb: Verb::Floor { version, second }, key: &[], value: &[] }, |_, command| {
+            let Command::Floor { version: read, second: then, .. } = command else { panic!("{command:?}") };
+            assert_eq!((read, then), (version, second));
         });
     }
 

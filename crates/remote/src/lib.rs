@@ -14,6 +14,7 @@ mod exchange;
 mod failure;
 mod install;
 mod names;
+mod newer;
 mod promise;
 mod reads;
 mod remote;

@@ -22,7 +22,7 @@ use crate::promise::Promise;
 use crate::shared::Shared;
 use crate::statistics::Snapshot;
 use crate::worker_client::WorkerClient;
-use crate::{counting, install, reads, statistics, walk, writes};
+use crate::{counting, install, newer, reads, statistics, walk, writes};
 
 /// Seconds by which a server may flush later than asked for by our clock: one that its second began later, one that memcached
 /// looks at its clock only once a second, and one for the way there.
@@ -151,6 +151,12 @@ impl Caller {
         let address = &self.config().address;
         let (kind, reason) = match answer {
             Answer::OutOfMemory => (ErrorKind::OutOfMemory, format!("{address} has no memory left")),
+            Answer::Refused(Refusal::Server, why) if why == StoreError::CLOCK_AHEAD => {
+                (ErrorKind::ClockAhead, format!("{address}: {why}"))
+            }
+            Answer::Refused(Refusal::Server, why) if why == StoreError::NO_VERSIONS => {
+                (ErrorKind::Unsupported, format!("{address}: {why}"))
+            }
             Answer::Refused(Refusal::Server, why) => (ErrorKind::Unreachable, format!("{address} failed: {why}")),
             Answer::Refused(Refusal::Client, why) => (ErrorKind::Unsupported, format!("{address} refused: {why}")),
             Answer::Refused(Refusal::Unknown, _) => {
@@ -173,7 +179,8 @@ impl Store for Remote {
             Op::Write(value, request) => writes::set(&caller, key, value, request),
             Op::Delete(request) => writes::delete(&caller, key, request),
             Op::Arithmetic(request) => counting::arithmetic(&caller, key, request),
-            Op::Put(_, Put::Newer { .. }) | Op::Bury(_) => Step::Done(Err(StoreError::no_versions())),
+            Op::Put(item, Put::Newer { as_of }) => newer::put(&caller, key, item, as_of),
+            Op::Bury(version) => newer::bury(&caller, key, version),
             Op::Put(item, how) => install::put(&caller, key, item, how),
             Op::Drop => {
                 caller.begin_unanswered(Verb::Delete(Delete::default()), key);
@@ -246,10 +253,11 @@ impl Flush for Remote {
         None
     }
 
-    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
-        Step::Done(Err(StoreError::no_versions()))
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        newer::floor(&self.of(cx), floor)
     }
 
+    /// The server keeps them to itself.
     fn floors(&self) -> Floors {
         Floors::default()
     }

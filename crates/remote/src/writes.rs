@@ -56,6 +56,7 @@ impl Ending for Written {
             Answer::Stored { cas } => Self::Stored { cas },
             Answer::NotStored => Self::NotStored,
             Answer::Exists => Self::Exists,
+            Answer::Superseded => Self::Superseded,
             Answer::NotFound => Self::NotFound,
             Answer::TooLarge => Self::TooLarge,
             Answer::OutOfMemory => Self::OutOfMemory,
@@ -69,6 +70,7 @@ impl Ending for Deleted {
         Ok(match answer {
             Answer::Deleted => Self::Deleted,
             Answer::Exists => Self::Exists,
+            Answer::Superseded => Self::Superseded,
             Answer::NotFound => Self::NotFound,
             other => return Err(other),
         })
@@ -88,7 +90,7 @@ struct Ended<T, R> {
     ending: PhantomData<fn() -> (T, R)>,
 }
 
-fn step<T, R>(remote: &Caller, begun: Result<Exchange, StoreError>) -> Step<R>
+pub(crate) fn step<T, R>(remote: &Caller, begun: Result<Exchange, StoreError>) -> Step<R>
 where
     T: Ending + Into<R> + 'static,
     R: 'static,

@@ -1,6 +1,6 @@
 //! What a server answers, free of its protocol.
 
-use moneta_item::{Expiry, ItemMeta};
+use moneta_item::{Expiry, ItemMeta, Version};
 
 /// A decoding step.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub enum Answer {
     NotStored,
     /// The CAS value to compare with is not the item's.
     Exists,
+    /// By version: something newer is there, or was deleted or flushed.
+    Superseded,
     /// Nothing there to change.
     NotFound,
     /// Deleted, or marked.
@@ -91,6 +93,10 @@ pub struct Seen {
     pub cas: u64,
     /// Seconds it had left to live before this request, -1 for ever; `None` where the protocol does not tell.
     pub ttl: Option<i64>,
+    /// Its version, 0 if it has none; `None` where the server does not tell.
+    pub version: Option<Version>,
+    /// When it was to die before this request; `None` where the server does not tell.
+    pub expiry: Option<Expiry>,
     /// Seconds since it was last read or written.
     pub idle: Option<u32>,
     /// It had been read before.
@@ -107,11 +113,11 @@ impl Seen {
     /// All but key and value at `now`, in Unix seconds, as if the request had changed nothing. An expiration time that the
     /// protocol does not tell becomes never, an unknown last access `now`.
     pub fn meta(&self, now: u32) -> ItemMeta {
-        let expiry = expiry(self.ttl, now);
+        let expiry = self.expiry.unwrap_or_else(|| expiry(self.ttl, now));
         ItemMeta {
             flags: self.flags,
             cas: self.cas,
-            unversioned: true,
+            unversioned: self.version.is_none_or(|version| version == Version::ZERO),
             expiry,
             expiry_before: expiry,
             last_access: now.saturating_sub(self.idle.unwrap_or(0)),

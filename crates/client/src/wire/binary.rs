@@ -92,6 +92,7 @@ pub(super) fn encode(request: &Request<'_>, number: u32, out: &mut Vec<u8>) -> R
         Verb::Arithmetic(arithmetic) => count(arithmetic)?,
         Verb::Flush(delay) if delay.0 > 0 => Packet::of(opcode::FLUSH).extra(&packet_exptime(*delay).to_be_bytes()),
         Verb::Flush(_) => Packet::of(opcode::FLUSH),
+        Verb::PutNewer(_) | Verb::Bury(_) | Verb::Floor { .. } => return Err(super::failure::NO_VERSIONS),
         Verb::Statistics => Packet::of(opcode::STAT),
         Verb::Noop => Packet::of(opcode::NOOP),
     };
@@ -232,7 +233,8 @@ fn success(reply: &Reply<'_>, kind: Kind) -> Result<Answer, Broken> {
             Answer::Number { number, cas: reply.cas, ttl: None }
         }
         Kind::Flush | Kind::Noop => Answer::Done,
-        Kind::Statistics => return Err(MALFORMED),
+        // The last three have no form in binary.
+        Kind::Statistics | Kind::PutNewer | Kind::Bury | Kind::Floor => return Err(MALFORMED),
     })
 }
 

@@ -45,11 +45,13 @@ pub struct Dialect {
     /// The server has granted that expiration times beyond 2038 are taken as they are on this connection, as Moneta does when
     /// asked; else what a line names and 31 bits do not hold is expired at once.
     pub wide_times: bool,
+    /// The server has said that it knows versions: it takes writes, deletes and flushes by version, and shows versions.
+    pub versions: bool,
 }
 
 impl Dialect {
     /// The least that every server of `protocol` understands.
     pub fn least(protocol: Protocol) -> Self {
-        Self { protocol, explicit_cas: false, wide_times: false }
+        Self { protocol, explicit_cas: false, wide_times: false, versions: false }
     }
 }

@@ -9,3 +9,6 @@ pub struct Unsupported(pub &'static str);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub &'static str);
+
+/// Of a server that has not said that it knows versions.
+pub(super) const NO_VERSIONS: Unsupported = Unsupported("the server keeps no versions");

@@ -1,12 +1,17 @@
 //! Meta requests. Every one carries `O` and its number, which comes back with the reply whatever becomes of it.
 //!
+//! What says something of versions goes to servers alone that have said that they know them: in another place of a line the
+//! same letters mean something else, or a server that does not know them may take them for nothing.
+//!
 //! Servers go through the flags in their order: `t` and `R` stand before `T` and `N`, and so go by what was left to live before
 //! this request.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
+use moneta_item::{Expiry, Newer, Version};
 
+use super::failure::NO_VERSIONS;
 use super::number::{line_exptime, put};
 use super::{Dialect, Expect, Read, Request, Unsupported, Verb};
 
@@ -33,9 +38,12 @@ pub(super) fn encode(
             line.get(&Read { retrieve, value: *value })?;
         }
         Verb::Write(write) => line.set(write, request.value)?,
+        Verb::PutNewer(newer) => line.put_newer(newer, request.value)?,
         Verb::Delete(delete) => line.delete(delete)?,
+        Verb::Bury(version) => line.bury(*version)?,
         Verb::Arithmetic(arithmetic) => line.arithmetic(arithmetic)?,
         Verb::Flush(delay) => super::text::flush(*delay, dialect, out),
+        Verb::Floor { version, second } => line.floor(*version, *second)?,
         Verb::Statistics => out.extend_from_slice(b"stats\r\n"),
         Verb::Noop => out.extend_from_slice(b"mn\r\n"),
     }
@@ -95,6 +103,9 @@ impl Line<'_> {
         }
         let retrieve = &read.retrieve;
         self.out.extend_from_slice(if read.value { b" v c f t h l" } else { b" s c f t h l" });
+        if self.dialect.versions {
+            self.out.extend_from_slice(b" V D");
+        }
         if !retrieve.bump {
             self.out.extend_from_slice(b" u");
         }
@@ -144,6 +155,56 @@ impl Line<'_> {
         self.end();
         self.out.extend_from_slice(value);
         self.out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn need_versions(&self) -> Result<(), Unsupported> {
+        if self.dialect.versions { Ok(()) } else { Err(NO_VERSIONS) }
+    }
+
+    fn put_newer(&mut self, newer: &Newer, value: &[u8]) -> Result<(), Unsupported> {
+        self.need_versions()?;
+        let base64 = self.begin(b"ms ")?;
+        self.out.push(b' ');
+        put(value.len(), self.out);
+        self.out.extend_from_slice(if base64 { b" b c" } else { b" c" });
+        self.flag(b'V', newer.version.0);
+        if let Some(as_of) = newer.as_of {
+            self.flag(b'A', as_of);
+        }
+        if newer.flags != 0 {
+            self.flag(b'F', newer.flags);
+        }
+        if newer.expiry != Expiry::NEVER {
+            self.flag(b'D', newer.expiry.0);
+        }
+        let marks = u8::from(newer.stale) | u8::from(newer.token_sent) << 1;
+        if marks != 0 {
+            self.flag(b'Y', marks);
+        }
+        self.end();
+        self.out.extend_from_slice(value);
+        self.out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn bury(&mut self, version: Version) -> Result<(), Unsupported> {
+        self.need_versions()?;
+        if self.begin(b"md ")? {
+            self.out.extend_from_slice(b" b");
+        }
+        self.flag(b'V', version.0);
+        self.end();
+        Ok(())
+    }
+
+    fn floor(&mut self, version: Version, second: u32) -> Result<(), Unsupported> {
+        self.need_versions()?;
+        self.out.extend_from_slice(b"mf ");
+        put(version.0, self.out);
+        self.out.push(b' ');
+        put(second, self.out);
+        self.end();
         Ok(())
     }
 

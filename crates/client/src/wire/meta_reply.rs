@@ -1,5 +1,7 @@
 //! Meta replies: a code of two letters, then flags in the order asked for, `Z`, `X` and `W` where they hold, then a value.
 
+use moneta_item::{Expiry, Version};
+
 use super::request::Kind;
 use super::tokens::{self, next, number};
 use super::{Answer, Broken, Decoded, Expect, Seen, VALUE_LIMIT};
@@ -40,11 +42,13 @@ fn bare(code: &[u8], kind: Kind, seen: Seen) -> Result<Answer, Broken> {
     Ok(match (code, kind) {
         (b"EN", Kind::Read { .. }) => Answer::Miss,
         (b"HD", Kind::Read { value: false }) => Answer::Hit(seen),
-        (b"HD", Kind::Write { .. }) => Answer::Stored { cas: seen.cas },
-        (b"HD", Kind::Delete) => Answer::Deleted,
-        (b"NS", Kind::Write { .. } | Kind::Arithmetic) => Answer::NotStored,
+        (b"HD", Kind::Write { .. } | Kind::PutNewer) => Answer::Stored { cas: seen.cas },
+        (b"HD", Kind::Delete | Kind::Bury) => Answer::Deleted,
+        (b"HD", Kind::Floor) => Answer::Done,
+        (b"NS", Kind::Write { .. } | Kind::PutNewer | Kind::Arithmetic) => Answer::NotStored,
         (b"EX", Kind::Write { .. } | Kind::Delete | Kind::Arithmetic) => Answer::Exists,
-        (b"NF", Kind::Write { .. } | Kind::Delete | Kind::Arithmetic) => Answer::NotFound,
+        (b"EX", Kind::PutNewer | Kind::Bury) => Answer::Superseded,
+        (b"NF", Kind::Write { .. } | Kind::Delete | Kind::Bury | Kind::Arithmetic) => Answer::NotFound,
         _ => return Err(UNDUE),
     })
 }
@@ -95,6 +99,8 @@ fn flags(mut rest: &[u8], expect: &Expect, seen: &mut Seen) -> Result<(), Broken
                 }
             }
             b'c' => seen.cas = unsigned()?,
+            b'V' => seen.version = Some(Version(unsigned()?)),
+            b'D' => seen.expiry = Some(Expiry(narrow()?)),
             b'f' => seen.flags = narrow()?,
             b's' => seen.size = length_of_value(unsigned()?)?,
             b'l' => seen.idle = Some(narrow()?),

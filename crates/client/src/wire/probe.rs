@@ -8,12 +8,14 @@ use super::{Answer, Broken, Decoded, Dialect, Expect, Protocol, Request, Verb, t
 /// A key that nothing is stored under: for questions whose answers do not matter.
 pub const PROBE_KEY: &[u8] = b"moneta:probe";
 /// Asks for the version and, should this be a Moneta, for wide expiration times; whether `mn` is known; whether a client may
-/// choose CAS values (`E`). memcached looks at nothing behind `version`.
-const TEXT_QUESTIONS: &[u8] = b"version wide-times\r\nmn\r\nmg moneta:probe s E1\r\n";
+/// choose CAS values (`E`); what is known of versions. memcached looks at nothing behind `version`, and does not know `mv`.
+const TEXT_QUESTIONS: &[u8] = b"version wide-times\r\nmn\r\nmg moneta:probe s E1\r\nmv\r\n";
 /// Replies to these.
-const TEXT_REPLIES: usize = 3;
+const TEXT_REPLIES: usize = 4;
 /// How the reply to `version` ends if wide expiration times were granted to this connection.
 const GRANTED: &[u8] = b" wide-times";
+/// How the reply to `mv` begins if the server takes versions in the form that is written here.
+const KNOWS_VERSIONS: &[u8] = b"MV 1 ";
 /// What a server answers that wants nothing behind `version`.
 const NO_SUCH_COMMAND: &[u8] = b"ERROR";
 const UNKNOWN: Broken = Broken("a reply that no memcached gives");
@@ -103,7 +105,10 @@ impl Probe {
             0 if is_error => return Ok(Some(tokens::readable(line))),
             1 if line == b"MN" => self.knows_meta = true,
             2 if line == b"EN" || line.starts_with(b"HD") => self.dialect.explicit_cas = true,
-            1 | 2 if is_error => {}
+            3 if line.starts_with(KNOWS_VERSIONS) => self.dialect.versions = true,
+            // A later form.
+            3 if line.starts_with(b"MV ") => {}
+            1..=3 if is_error => {}
             _ => return Err(UNKNOWN),
         }
         Ok(None)

@@ -1,6 +1,7 @@
 //! What can be asked of a server.
 
 use moneta_item::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_item::{Newer, Version};
 
 /// A request, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +27,23 @@ pub enum Verb {
     },
     /// Store.
     Write(Write),
+    /// Store if that is newer than what is there.
+    PutNewer(Newer),
     /// Delete or mark.
     Delete(Delete),
+    /// Delete what is older than a version.
+    Bury(Version),
     /// Add or subtract.
     Arithmetic(Arithmetic),
     /// Drop everything, now or then.
     Flush(Exptime),
+    /// Take a flush that was commanded elsewhere.
+    Floor {
+        /// When it was commanded.
+        version: Version,
+        /// The Unix second it takes effect.
+        second: u32,
+    },
     /// All general statistics.
     Statistics,
     /// Nothing; the answer says that all before it is answered.
@@ -58,7 +70,7 @@ pub struct Expect {
 impl Expect {
     /// Whether a value went out with the request.
     pub fn brings_value(&self) -> bool {
-        matches!(self.kind, Kind::Write { .. })
+        matches!(self.kind, Kind::Write { .. } | Kind::PutNewer)
     }
 }
 
@@ -67,9 +79,12 @@ impl Expect {
 pub(super) enum Kind {
     Read { value: bool },
     Write { mode: WriteMode, compared: bool },
+    PutNewer,
     Delete,
+    Bury,
     Arithmetic,
     Flush,
+    Floor,
     Statistics,
     Noop,
 }
@@ -79,9 +94,12 @@ impl Verb {
         match self {
             Self::Read(Read { value, .. }) | Self::Peek { value } => Kind::Read { value: *value },
             Self::Write(write) => Kind::Write { mode: write.mode, compared: write.compare.is_some() },
+            Self::PutNewer(_) => Kind::PutNewer,
             Self::Delete(_) => Kind::Delete,
+            Self::Bury(_) => Kind::Bury,
             Self::Arithmetic(_) => Kind::Arithmetic,
             Self::Flush(_) => Kind::Flush,
+            Self::Floor { .. } => Kind::Floor,
             Self::Statistics => Kind::Statistics,
             Self::Noop => Kind::Noop,
         }
@@ -95,6 +113,8 @@ impl Verb {
                 touch.is_none() && vivify.is_none() && recache.is_none() && !claim
             }
             Self::Peek { .. } | Self::Statistics | Self::Noop => true,
+            // Those by version end in one state however often they come, but not in one answer.
+            Self::PutNewer(_) | Self::Bury(_) | Self::Floor { .. } => false,
             Self::Write(_) | Self::Delete(_) | Self::Arithmetic(_) | Self::Flush(_) => false,
         }
     }

@@ -8,6 +8,7 @@ use moneta_memory::{Memory, MemoryConfig};
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Listener, RunningServer, Server, ServerConfig};
+use moneta_store::versions::Versioning;
 use moneta_store::{Clock, Store};
 use moneta_testkit::suite::SuiteConfig;
 
@@ -34,6 +35,11 @@ impl Servers {
 
 /// RAM with the suite's limits.
 pub fn memory(config: SuiteConfig, clock: Arc<Clock>) -> Memory {
+    memory_with(config, Versioning::default(), clock)
+}
+
+/// The same, with versions made as told.
+pub fn memory_with(config: SuiteConfig, versioning: Versioning, clock: Arc<Clock>) -> Memory {
     let config = MemoryConfig {
         limit: config.memory,
         item_max: config.value_max,
@@ -41,7 +47,7 @@ pub fn memory(config: SuiteConfig, clock: Arc<Clock>) -> Memory {
         threads: 1,
         shards: Some(1),
         seed: SEED,
-        versioning: Default::default(),
+        versioning,
     };
     Memory::new(&config, clock).expect("the limits are possible")
 }

@@ -24,6 +24,7 @@ fn flood(listener: &TcpListener, full: &AtomicBool) -> std::io::Result<()> {
         let line = line?;
         match (line.split(' ').next(), line.split(' ').find(|word| word.starts_with('O'))) {
             (Some("version"), _) => writer.write_all(b"VERSION 1.6.45\r\n")?,
+            (Some("mv"), _) => writer.write_all(b"ERROR\r\n")?,
             (Some("mn"), _) => writer.write_all(b"MN\r\n")?,
             (_, None) => writer.write_all(b"EN\r\n")?,
             (_, Some(opaque)) => {

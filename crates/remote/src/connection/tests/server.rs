@@ -87,6 +87,7 @@ fn serve(stream: TcpStream, orders: &Orders) -> std::io::Result<()> {
 fn reply(line: &str, opaque: Option<&str>) -> String {
     match (line.split(' ').next(), opaque) {
         (Some("version"), _) => "VERSION 1.6.45\r\n".into(),
+        (Some("mv"), _) => "ERROR\r\n".into(),
         (Some("mn"), _) => "MN\r\n".into(),
         (Some("md"), Some(opaque)) => format!("NF {opaque}\r\n"),
         (_, Some(opaque)) => format!("EN {opaque}\r\n"),
