@@ -21,6 +21,15 @@ impl Deletes {
         (tombstones.find(hash), tombstones.horizon())
     }
 
+    /// How many deletes are remembered, the bytes of memory that they take, and since when all are, in milliseconds since the Unix
+    /// epoch.
+    pub(crate) fn census(&self) -> (u64, u64, u64) {
+        self.0.iter().fold((0, 0, 0), |(count, bytes, horizon), shard| {
+            let tombstones = shard.lock();
+            (count + tombstones.len() as u64, bytes + tombstones.memory() as u64, horizon.max(tombstones.horizon()))
+        })
+    }
+
     /// Remembers a delete at `now`, in milliseconds since the Unix epoch.
     pub(crate) fn insert(&self, shard: usize, hash: u64, version: Version, now: u64) {
         self.0[shard].lock().insert(hash, version, now);

@@ -355,6 +355,7 @@ impl Inner {
     /// The same as every store tells it, and as metrics.
     pub(crate) fn report(&self) -> Report {
         let flash = self.numbers();
+        let (tombstones, tombstone_bytes, horizon) = self.deletes.census();
         let stats = StoreStats {
             kind: "ssd",
             items: flash.items,
@@ -366,6 +367,9 @@ impl Inner {
             expired_unfetched: read(&self.counters.expired_unfetched),
             device_bytes: flash.device_bytes,
             oldest_second: Some(flash.oldest_second),
+            tombstones,
+            tombstone_bytes,
+            horizon,
             ..StoreStats::default()
         };
         Report { stats, metrics: flash.samples() }

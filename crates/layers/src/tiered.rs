@@ -251,8 +251,10 @@ impl<U: Store + 'static, L: Store + 'static> Component for Tiered<U, L> {
             lower_items: lower.stats.items,
             ..self.numbers()
         };
-        let StoreStats { device_bytes, oldest_second, .. } = lower.stats;
-        let stats = StoreStats { device_bytes, oldest_second, below: Some(lower.stats.together()), ..upper.stats };
+        let StoreStats { device_bytes, oldest_second, tombstones, tombstone_bytes, horizon, .. } = lower.stats;
+        let below = Some(lower.stats.together());
+        let stats =
+            StoreStats { device_bytes, oldest_second, tombstones, tombstone_bytes, horizon, below, ..upper.stats };
         Report { stats, metrics: numbers.samples() }
     }
 

@@ -447,6 +447,9 @@ impl Shard {
             ghost_bytes: (self.ghosts.pages() * PAGE_BYTES) as u64,
             dead_bytes: dead,
             tail_idle: self.tail_idle(),
+            tombstones: self.tombstones.len() as u64,
+            tombstone_bytes: self.tombstones.memory() as u64,
+            horizon: self.tombstones.horizon(),
             ..self.stats
         }
     }

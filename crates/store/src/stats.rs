@@ -49,8 +49,15 @@ pub struct StoreStats {
     pub device_bytes: u64,
     /// Where the items stored first go first: the Unix second from which on all are there, 0 while there are none.
     pub oldest_second: Option<u64>,
+    /// Deletes that are remembered in RAM.
+    pub tombstones: u64,
+    /// Memory of these, in bytes.
+    pub tombstone_bytes: u64,
+    /// The horizon: since when every delete that came to the store is remembered, in milliseconds since the Unix epoch; 0 where
+    /// none are.
+    pub horizon: u64,
     /// Of a store of two tiers, its lower tier, which has all items. What is above is of the upper tier then, but for
-    /// `device_bytes` and `oldest_second`.
+    /// `device_bytes`, `oldest_second`, and what is remembered of deletes.
     pub below: Option<Below>,
 }
 
@@ -118,6 +125,17 @@ impl StoreStats {
         Metric::counter("ghost_hits_total", Unit::Count, "Writes of keys that had been evicted lately.")
             .keys(&["ghost_hits"])
             .read(|store| store.ghost_hits.into()),
+        Metric::gauge("tombstones", Unit::Count, "Deletes that are remembered in RAM.")
+            .read(|store| store.tombstones.into()),
+        Metric::gauge("tombstone_bytes", Unit::Bytes, "Memory of the deletes that are remembered.")
+            .read(|store| store.tombstone_bytes.into()),
+        Metric::gauge(
+            "horizon_seconds",
+            Unit::Seconds,
+            "Unix second since which every delete that came to this node is remembered; 0 where none are.",
+        )
+        .keys(&["horizon"])
+        .read(|store| store.horizon.div_ceil(1000).into()),
         Metric::counter("out_of_memory_total", Unit::Count, "Writes the store refused for want of room.")
             .keys(&[])
             .read(|store| store.out_of_memory.into()),
@@ -153,6 +171,9 @@ impl StoreStats {
         self.reclaimed += other.reclaimed;
         self.expired_unfetched += other.expired_unfetched;
         self.out_of_memory += other.out_of_memory;
+        self.tombstones += other.tombstones;
+        self.tombstone_bytes += other.tombstone_bytes;
+        self.horizon = self.horizon.max(other.horizon);
         self.tail_idle = self.tail_idle.max(other.tail_idle);
         self.evicted_idle = self.evicted_idle.max(other.evicted_idle);
     }

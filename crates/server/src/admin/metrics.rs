@@ -79,6 +79,14 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
                 ("cas", "mismatch", totals.cas_badval),
             ])
         }),
+    counter("superseded_total", Unit::Count, "Writes and deletes by version that met something newer.")
+        .read(|now| now.totals.superseded.into()),
+    counter(
+        "refused_ahead_total",
+        Unit::Count,
+        "Writes and deletes by a version that was further ahead of this node's clock than max_clock_skew.",
+    )
+    .read(|now| now.totals.refused_ahead.into()),
     counter("get_misses_expired_total", Unit::Count, "Misses of get on an item whose time was up.")
         .read(|now| now.totals.get_expired.into()),
     counter("authentication_failures_total", Unit::Count, "Authentication attempts that failed.")
