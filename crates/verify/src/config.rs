@@ -28,20 +28,23 @@ pub enum Direction {
     AToB,
     /// B is right: A is written.
     BToA,
+    /// Of each key the newer version is right, and the side that lacks it is written. Both servers must know versions.
+    Newer,
 }
 
 impl Direction {
-    /// The side that is read.
-    pub fn source(self) -> Side {
+    /// The side that is read; `None` if each key has its own.
+    pub fn source(self) -> Option<Side> {
         match self {
-            Self::AToB => Side::A,
-            Self::BToA => Side::B,
+            Self::AToB => Some(Side::A),
+            Self::BToA => Some(Side::B),
+            Self::Newer => None,
         }
     }
 
-    /// The side that is written.
-    pub fn target(self) -> Side {
-        self.source().other()
+    /// The side that is written; `None` if each key has its own.
+    pub fn target(self) -> Option<Side> {
+        self.source().map(Side::other)
     }
 }
 
@@ -145,6 +148,9 @@ impl VerifyConfig {
         }
         if self.settle > Duration::from_secs(3600) {
             return wrong("a difference is waited for at most an hour to go away");
+        }
+        if self.repair.is_some_and(|repair| repair.delete_extra && repair.direction == Direction::Newer) {
+            return wrong("where the newer version is right, versions tell what is to be deleted");
         }
         Ok(())
     }

@@ -9,15 +9,21 @@ use std::time::{Duration, Instant};
 use moneta_client::wire::blocking::DialogueError;
 use moneta_client::wire::{Answer, Request, Seen, Verb};
 use moneta_store::request::{Delete, Exptime, Write, WriteMode};
+use moneta_store::versions::{Standing, Verdict, digest};
+use moneta_store::{Newer, Version};
 
 use crate::comparison::Sight;
-use crate::config::{Direction, Repair};
+use crate::config::Repair;
+use crate::error::Side;
 use crate::line::{Asked, Line, put, words};
 use crate::suspects::{Added, Suspect};
 
 const NO_CAS: &str = "the target gives its items no CAS values, so nothing could be written safely";
 const NO_EXPIRY: &str = "the source does not tell when the item expires";
 const EXTRA: &str = "only the target has it, and deleting was not asked for";
+const NO_VERSION: &str = "what is there has no version, so there is no telling what is newer";
+const BEFORE_HORIZON: &str =
+    "it is older than what the other side remembers of deletes, and may have been deleted there";
 const UNTOLD: &str = "only the target has it, either from a client or because one deleted it while it was copied; \
                       there is no telling, so it stays";
 
@@ -29,6 +35,10 @@ pub(crate) struct Fix {
     source: Option<Seen>,
     /// CAS value of the target's item; `None`: it has none.
     target: Option<u64>,
+    /// Write or delete under this version.
+    by_version: Option<Version>,
+    /// The side that is written.
+    pub(crate) to: Side,
     seen: Instant,
     /// It deletes what another one added.
     pub(crate) takes_back: bool,
@@ -43,6 +53,8 @@ pub(crate) enum Fixed {
     },
     /// The target is no longer what was compared.
     Overtaken,
+    /// By version: the target has something newer, or has deleted the key later.
+    Superseded,
     /// The connection broke: nobody knows.
     Lost,
     Refused(String),
@@ -54,7 +66,8 @@ impl Fix {
     /// # Errors
     /// Why that cannot be; the suspect comes back with it.
     pub(crate) fn plan(repair: Repair, suspect: Suspect, a: Sight, b: Sight) -> Result<Self, (Suspect, &'static str)> {
-        let (source, target) = source_and_target(repair.direction, a, b);
+        let Some(to) = repair.direction.target() else { return Self::plan_newer(suspect, a, b) };
+        let (source, target) = source_and_target(to, a, b);
         let refusal = match (&source, &target) {
             (_, Sight::Item(target)) if target.cas == 0 => Some(NO_CAS),
             (Sight::Item(source), _) if source.ttl.is_none() => Some(NO_EXPIRY),
@@ -67,17 +80,60 @@ impl Fix {
         }
         let item = |sight| if let Sight::Item(seen) = sight { Some(seen) } else { None };
         let target = item(target).map(|seen| seen.cas);
-        Ok(Self { suspect, source: item(source), target, seen: Instant::now(), takes_back: false })
+        Ok(Self {
+            suspect,
+            source: item(source),
+            target,
+            by_version: None,
+            to,
+            seen: Instant::now(),
+            takes_back: false,
+        })
+    }
+
+    /// The newer version is copied. Of two contents of one version that one which every server would choose is.
+    fn plan_newer(suspect: Suspect, a: Sight, b: Sight) -> Result<Self, (Suspect, &'static str)> {
+        let to = match (&a, &b) {
+            (Sight::Item(a), Sight::Item(b)) => match standing(a).against(&standing(b)) {
+                Verdict::Older => Side::A,
+                Verdict::Newer | Verdict::Same => Side::B,
+            },
+            (_, Sight::Item(_)) => Side::A,
+            _ => Side::B,
+        };
+        let (source, target) = source_and_target(to, a, b);
+        let item = |sight| if let Sight::Item(seen) = sight { Some(seen) } else { None };
+        let (source, target) = (item(source), item(target).map(|seen| seen.cas));
+        let by_version = source.as_ref().and_then(|source| source.version).filter(|version| *version > Version::ZERO);
+        if by_version.is_none() {
+            return Err((suspect, NO_VERSION));
+        }
+        Ok(Self { suspect, source, target, by_version, to, seen: Instant::now(), takes_back: false })
+    }
+
+    /// Deletes where it was copied from what the other side has deleted later; `None` if this was no such copy.
+    pub(crate) fn deletes_superseded(self) -> Result<Self, Suspect> {
+        match self {
+            Self { by_version: Some(_), source: Some(_), target: None, to, .. } => {
+                Ok(Self { source: None, to: to.other(), ..self })
+            }
+            Self { suspect, .. } => Err(suspect),
+        }
     }
 
     /// Deletes what a repair added under `cas`.
-    pub(crate) fn take_back(suspect: Suspect, cas: u64) -> Self {
-        Self { suspect, source: None, target: Some(cas), seen: Instant::now(), takes_back: true }
+    pub(crate) fn take_back(suspect: Suspect, cas: u64, to: Side) -> Self {
+        let (source, target, seen) = (None, Some(cas), Instant::now());
+        Self { suspect, source, target, by_version: None, to, seen, takes_back: true }
     }
 
     /// What is known of the target's item after this write had this outcome.
     pub(crate) fn added(&self, outcome: &Fixed) -> Option<Added> {
         let before = self.suspect.added;
+        if self.by_version.is_some() {
+            // What was deleted meanwhile has a newer version, and the next look copies that.
+            return before;
+        }
         let told = |cas| if cas == 0 { Added::Untold } else { Added::As(cas) };
         match (outcome, self.target) {
             (Fixed::Written { .. }, _) if self.source.is_none() => None,
@@ -95,9 +151,26 @@ impl Fix {
         self.source.as_ref().map_or(0, |source| source.value.len())
     }
 
+    /// A copy is as old as its version: where deletes of that time are forgotten, it is not to come back.
+    fn request_by_version<'a>(&'a self, key: &'a [u8], version: Version) -> Request<'a> {
+        let Some(source) = &self.source else { return Request { verb: Verb::Bury(version), key, value: &[] } };
+        let newer = Newer {
+            version,
+            as_of: Some(version.millis()),
+            flags: source.flags,
+            expiry: source.expiry.unwrap_or_default(),
+            stale: source.stale,
+            token_sent: false,
+        };
+        Request { verb: Verb::PutNewer(newer), key, value: &source.value }
+    }
+
     /// `server_ahead`: by how much the target's clock is ahead of Unix time here, in seconds.
     fn request(&self, server_ahead: i64) -> Request<'_> {
         let key = &*self.suspect.key;
+        if let Some(version) = self.by_version {
+            return self.request_by_version(key, version);
+        }
         let Some(source) = &self.source else {
             let verb = Verb::Delete(Delete { compare: self.target, ..Delete::default() });
             return Request { verb, key, value: &[] };
@@ -113,17 +186,23 @@ impl Fix {
     }
 }
 
-/// Sorts what was seen on either side.
-fn source_and_target<T>(direction: Direction, a: T, b: T) -> (T, T) {
-    match direction {
-        Direction::AToB => (a, b),
-        Direction::BToA => (b, a),
+/// How an item orders among the writes of its key, as every server would say.
+fn standing(seen: &Seen) -> Standing {
+    let meta = seen.meta(0);
+    Standing::Item { version: meta.version(), expiry: meta.expiry, digest: digest(&meta, [&seen.value[..]]) }
+}
+
+/// Sorts what was seen on either side: that of the side that is read, and that of the side that is written.
+fn source_and_target<T>(to: Side, a: T, b: T) -> (T, T) {
+    match to {
+        Side::B => (a, b),
+        Side::A => (b, a),
     }
 }
 
 /// The CAS value of what a repair added, if the target still has that and the source has nothing.
 pub(crate) fn stranded(repair: Repair, suspect: &Suspect, a: &Sight, b: &Sight) -> Option<u64> {
-    match (suspect.added, source_and_target(repair.direction, a, b)) {
+    match (suspect.added, source_and_target(repair.direction.target()?, a, b)) {
         (Some(Added::As(cas)), (Sight::Nothing, Sight::Item(item))) if item.cas == cas => Some(cas),
         _ => None,
     }
@@ -162,10 +241,14 @@ fn try_write(target: &mut Line, server_ahead: i64, fixes: &[Fix], done: &mut Vec
     let dialogue = target.dialogue()?;
     let asked: Vec<Asked> =
         fixes.iter().map(|fix| put(dialogue, &fix.request(server_ahead))).collect::<Result<_, _>>()?;
-    for asked in asked {
+    for (asked, fix) in asked.into_iter().zip(fixes) {
+        let by_version = fix.by_version.is_some();
         done.push(match asked {
             Err(why) => Fixed::Refused(why),
             Ok(()) => match dialogue.answer()? {
+                Answer::NotStored if by_version => Fixed::Refused(BEFORE_HORIZON.to_owned()),
+                Answer::NotFound if by_version => Fixed::Written { cas: 0 },
+                Answer::Superseded => Fixed::Superseded,
                 Answer::Stored { cas } => Fixed::Written { cas },
                 Answer::Deleted => Fixed::Written { cas: 0 },
                 Answer::NotStored | Answer::Exists | Answer::NotFound => Fixed::Overtaken,
@@ -179,6 +262,7 @@ fn try_write(target: &mut Line, server_ahead: i64, fixes: &[Fix], done: &mut Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Direction;
 
     const A_TO_B: Repair = Repair { direction: Direction::AToB, delete_extra: true };
 
@@ -244,8 +328,8 @@ mod tests {
         ] {
             assert_eq!(fix(target, before).added(&outcome), after, "{target:?} {before:?} {outcome:?}");
         }
-        assert_eq!(Fix::take_back(added(known), 7).added(&written(0)), None);
-        assert_eq!(Fix::take_back(added(known), 7).added(&Fixed::Lost), known);
+        assert_eq!(Fix::take_back(added(known), 7, Side::B).added(&written(0)), None);
+        assert_eq!(Fix::take_back(added(known), 7, Side::B).added(&Fixed::Lost), known);
     }
 
     #[test]
@@ -258,8 +342,52 @@ mod tests {
         assert_eq!(stranded(back, &ours, &Sight::Nothing, &item(7, None)), None);
         assert_eq!(stranded(back, &ours, &item(7, None), &Sight::Nothing), Some(7));
         assert_eq!(stranded(A_TO_B, &added(None), &Sight::Nothing, &item(7, None)), None);
-        let Verb::Delete(delete) = Fix::take_back(ours, 7).request(0).verb else { panic!("no delete") };
+        let Verb::Delete(delete) = Fix::take_back(ours, 7, Side::B).request(0).verb else { panic!("no delete") };
         assert_eq!(delete.compare, Some(7));
+    }
+
+    fn version(version: u64, value: &[u8]) -> Sight {
+        let version = Some(Version(version << 22));
+        Sight::Item(Seen {
+            value: value.to_vec(),
+            cas: 9,
+            version,
+            expiry: Some(Default::default()),
+            ..Seen::default()
+        })
+    }
+
+    #[test]
+    fn the_newer_version_goes_to_the_other_side() {
+        let newer = Repair { direction: Direction::Newer, delete_extra: false };
+        for (a, b, to, written) in [
+            (version(2, b"new"), version(1, b"old"), Side::B, 2),
+            (version(1, b"old"), version(2, b"new"), Side::A, 2),
+            (version(1, b"any"), Sight::Nothing, Side::B, 1),
+            (Sight::Nothing, version(1, b"any"), Side::A, 1),
+            (version(0, b"any"), version(1, b"any"), Side::A, 1),
+        ] {
+            let fix = plan(newer, a, b).expect("a plan");
+            let Verb::PutNewer(put) = fix.request(0).verb else { panic!("no put") };
+            let as_of = moneta_store::Version(written << 22).millis();
+            assert_eq!((fix.to, put.version, put.as_of), (to, Version(written << 22), Some(as_of)));
+        }
+        let one = plan(newer, version(1, b"one"), version(1, b"two")).expect("a plan");
+        let other = plan(newer, version(1, b"two"), version(1, b"one")).expect("a plan");
+        assert_ne!(one.to, other.to, "the same content wins on whichever side it is");
+        assert_eq!(plan(newer, version(0, b"one"), version(0, b"two")).err(), Some(NO_VERSION));
+        assert_eq!(plan(newer, version(0, b"one"), Sight::Nothing).err(), Some(NO_VERSION));
+    }
+
+    #[test]
+    fn what_the_other_side_has_deleted_later_is_deleted() {
+        let newer = Repair { direction: Direction::Newer, delete_extra: false };
+        let fix = plan(newer, version(1, b"any"), Sight::Nothing).expect("a plan");
+        let fix = fix.deletes_superseded().expect("a delete");
+        assert_eq!((fix.to, fix.request(0).verb), (Side::A, Verb::Bury(Version(1 << 22))));
+        assert!(fix.deletes_superseded().is_err(), "once");
+        let over = plan(newer, version(2, b"any"), version(1, b"any")).expect("a plan");
+        assert!(over.deletes_superseded().is_err(), "something newer is there");
     }
 
     #[test]

@@ -77,6 +77,12 @@ pub struct Counts {
     pub flags: u64,
     /// Both have it, and expire it at different times.
     pub expiry: u64,
+    /// Of the different ones that both sides have, the version of A is the newer one.
+    pub newer_in_a: u64,
+    /// The version of B is.
+    pub newer_in_b: u64,
+    /// Both have it under one version, with different contents.
+    pub same_version: u64,
     /// Could not be compared.
     pub errors: u64,
     /// Gone from both sides by the time they were looked at, or about to expire on the only side that has it.

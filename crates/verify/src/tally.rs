@@ -1,8 +1,9 @@
 //! What the threads of a run have found, together.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 
-use moneta_store::KeyHash;
+use moneta_store::{KeyHash, Version};
 use parking_lot::Mutex;
 
 use crate::comparison::{Difference, Sight};
@@ -47,6 +48,12 @@ impl Tally {
             return false;
         }
         inner.counts.different += 1;
+        match order(a, b) {
+            Some(Ordering::Greater) => inner.counts.newer_in_a += 1,
+            Some(Ordering::Less) => inner.counts.newer_in_b += 1,
+            Some(Ordering::Equal) => inner.counts.same_version += 1,
+            None => {}
+        }
         let kinds = match difference {
             Difference::Only(Side::A) => vec![Kind::OnlyInA],
             Difference::Only(Side::B) => vec![Kind::OnlyInB],
@@ -96,6 +103,13 @@ impl Tally {
             examples.push(example());
         }
     }
+}
+
+/// Which of two items is the newer one, where both servers tell and either has a version.
+fn order(a: &Sight, b: &Sight) -> Option<Ordering> {
+    let (Sight::Item(a), Sight::Item(b)) = (a, b) else { return None };
+    let (a, b) = (a.version?, b.version?);
+    (a.max(b) > Version::ZERO).then(|| a.cmp(&b))
 }
 
 impl Inner {

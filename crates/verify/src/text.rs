@@ -45,6 +45,9 @@ impl Report {
             ("errors", counts.errors),
         ];
         let sometimes = [
+            ("  newer in A", counts.newer_in_a),
+            ("  newer in B", counts.newer_in_b),
+            ("  of the same version", counts.same_version),
             ("gone meanwhile", counts.gone),
             ("changing all the time", counts.changing),
             ("undecided", counts.undecided),

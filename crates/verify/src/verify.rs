@@ -4,11 +4,11 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Instant;
 
-use moneta_client::wire::{Answer, Protocol, Request, Verb};
+use moneta_client::wire::{Answer, Dialect, Protocol, Request, Verb};
 use parking_lot::Mutex;
 
 use crate::comparison::Rules;
-use crate::config::{Keys, VerifyConfig};
+use crate::config::{Direction, Keys, VerifyConfig};
 use crate::error::{Side, VerifyError};
 use crate::line::Line;
 use crate::observer::{Observer, Phase};
@@ -31,6 +31,8 @@ pub struct Verify {
 struct Met {
     endpoint: Endpoint,
     protocol: Protocol,
+    /// It knows versions.
+    versions: bool,
     /// By how much its clock is ahead of Unix time here, in seconds.
     ahead: i64,
     /// How many items it says it has; `None` if it does not.
@@ -53,11 +55,16 @@ impl Verify {
     pub fn run(&self, observer: &dyn Observer) -> Result<Report, VerifyError> {
         self.config.check()?;
         let (a, b) = (self.meet(Side::A)?, self.meet(Side::B)?);
+        let by_version = self.config.repair.is_some_and(|repair| repair.direction == Direction::Newer);
+        if by_version && !(a.versions && b.versions) {
+            let what = "the newer version cannot be taken from servers that do not both know versions";
+            return Err(VerifyError::Config(what.to_owned()));
+        }
         let listed = Source::listed(&self.config)?;
         self.check_source([&a, &b], observer)?;
         let tally = Tally::new(self.config.examples);
         let pace = Pace::new(self.config.rate, self.config.batch);
-        let target = self.config.repair.map(|repair| repair.direction.target());
+        let target = self.config.repair.and_then(|repair| repair.direction.target());
         let shared = Shared {
             config: &self.config,
             observer,
@@ -100,7 +107,7 @@ impl Verify {
     fn check_source(&self, [a, b]: [&Met; 2], observer: &dyn Observer) -> Result<(), VerifyError> {
         let deletes = self.config.repair.filter(|repair| repair.delete_extra && !self.config.allow_empty_source);
         let Some(repair) = deletes else { return Ok(()) };
-        let side = repair.direction.source();
+        let Some(side) = repair.direction.source() else { return Ok(()) };
         let items = if side == Side::A { a.items } else { b.items };
         let is_empty = match walk::is_empty(side, &self.config, observer) {
             // With a file of keys, a server need not list its own. Its statistics count expired items, too.
@@ -150,10 +157,10 @@ impl Verify {
         let mut line = Line::new(side, &self.config);
         let question = Request { verb: Verb::Statistics, key: &[], value: &[] };
         let met = line.dialogue().and_then(|dialogue| {
-            let protocol = dialogue.dialect().protocol;
-            Ok((protocol, dialogue.call(&question)?))
+            let dialect = dialogue.dialect();
+            Ok((dialect, dialogue.call(&question)?))
         });
-        let (protocol, answer) = met.map_err(|error| line.failure(error))?;
+        let (Dialect { protocol, versions, .. }, answer) = met.map_err(|error| line.failure(error))?;
         // A server that keeps its statistics to itself can be compared all the same.
         let statistics = if let Answer::Statistics(list) = answer { list } else { Vec::new() };
         let find = |wanted| statistics.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
@@ -165,6 +172,7 @@ impl Verify {
                 protocol: protocol.name(),
             },
             protocol,
+            versions,
             ahead: time.map_or(0, |time| time - unix_now()),
             items: find("curr_items").and_then(|items| items.parse().ok()),
         })

@@ -26,6 +26,8 @@ const SUSPECTS_MAX: usize = 32 << 10;
 const FIXES_MAX: usize = 16 << 20;
 /// Repairs of a key that come to nothing before it is given up.
 const ATTEMPTS_MAX: u32 = 3;
+/// Why a key that is written all the time is not repaired.
+const CHANGED: &str = "the target was changed whenever it was to be written";
 /// How often a thread that waits asks whether to stop.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -269,7 +271,9 @@ impl Desk<'_> {
         let stranded = self.shared.config.repair.and_then(|repair| repair::stranded(repair, &suspect, a, b));
         let Some(cas) = stranded else { return Some(suspect) };
         suspect.written = false;
-        self.fixes.push(Fix::take_back(suspect, cas));
+        if let Some(to) = self.shared.config.repair.and_then(|repair| repair.direction.target()) {
+            self.fixes.push(Fix::take_back(suspect, cas, to));
+        }
         None
     }
 
@@ -335,12 +339,31 @@ impl Desk<'_> {
 
     /// Writes what was planned.
     fn repair(&mut self, pair: &mut Pair) {
-        let Some(repair) = self.shared.config.repair.filter(|_| !self.fixes.is_empty()) else { return };
-        let fixes = std::mem::take(&mut self.fixes);
         self.fix_bytes = 0;
-        let outcomes = repair::write(pair.line(repair.direction.target()), self.shared.target_ahead, &fixes);
+        // What is deleted for being superseded comes out of the first round.
+        while !self.fixes.is_empty() {
+            let (to_a, to_b): (Vec<Fix>, Vec<Fix>) =
+                std::mem::take(&mut self.fixes).into_iter().partition(|fix| fix.to == Side::A);
+            self.write(pair, Side::A, to_a);
+            self.write(pair, Side::B, to_b);
+        }
+    }
+
+    /// Writes what was planned for one side.
+    fn write(&mut self, pair: &mut Pair, side: Side, fixes: Vec<Fix>) {
+        if fixes.is_empty() {
+            return;
+        }
+        let outcomes = repair::write(pair.line(side), self.shared.target_ahead, &fixes);
         for (fix, outcome) in fixes.into_iter().zip(outcomes) {
             let added = fix.added(&outcome);
+            if outcome == Fixed::Superseded {
+                match fix.deletes_superseded() {
+                    Ok(delete) => self.fixes.push(delete),
+                    Err(suspect) => self.try_anew(suspect, CHANGED),
+                }
+                continue;
+            }
             let Fix { mut suspect, takes_back, .. } = fix;
             suspect.added = added;
             match outcome {
@@ -350,7 +373,7 @@ impl Desk<'_> {
                     suspect.forget();
                     self.suspects.add(suspect, SOON, Instant::now());
                 }
-                Fixed::Overtaken => self.try_anew(suspect, "the target was changed whenever it was to be written"),
+                Fixed::Overtaken | Fixed::Superseded => self.try_anew(suspect, CHANGED),
                 Fixed::Lost => self.try_anew(suspect, "the connection broke whenever it was to be written"),
                 Fixed::Refused(why) => self.shared.tally.unrepaired(&suspect.key, &why),
             }

@@ -138,7 +138,7 @@ fn an_empty_source_deletes_nothing_unless_told() {
             let config = VerifyConfig { repair: Some(Repair { direction, ..A_TO_B }), keys, ..config(a, b) };
             let refused = Verify::new(config.clone()).run(&Unwatched);
             let is_refused =
-                matches!(&refused, Err(VerifyError::EmptySource { side, .. }) if *side == direction.source());
+                matches!(&refused, Err(VerifyError::EmptySource { side, .. }) if Some(*side) == direction.source());
             assert!(is_refused, "{direction:?} {:?}: {refused:?}", config.keys);
             full.client().ask("mg key v\r\n", "VA 5\r\nvalue\r\n");
 

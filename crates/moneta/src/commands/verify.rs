@@ -93,6 +93,8 @@ enum RepairDirection {
     AToB,
     /// B is right, A is written
     BToA,
+    /// The newer version is right, key by key; both must know versions
+    Newer,
 }
 
 fn address(text: &str) -> Result<Address, String> {
@@ -115,6 +117,7 @@ impl VerifyArgs {
         let direction = |direction| match direction {
             RepairDirection::AToB => Direction::AToB,
             RepairDirection::BToA => Direction::BToA,
+            RepairDirection::Newer => Direction::Newer,
         };
         VerifyConfig {
             keys: match &self.keys {

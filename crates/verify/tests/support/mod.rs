@@ -223,5 +223,6 @@ pub fn verify(config: VerifyConfig) -> Report {
 
 /// The counts, but for those that depend on how the run went.
 pub fn found(report: &Report) -> Counts {
-    Counts { walked_a: 0, walked_b: 0, looked_for: 0, ..report.counts }
+    let versions = Counts { newer_in_a: 0, newer_in_b: 0, same_version: 0, ..report.counts };
+    Counts { walked_a: 0, walked_b: 0, looked_for: 0, ..versions }
 }
