@@ -16,12 +16,11 @@ use moneta_store::{
 
 use crate::config::{ConfigError, MemoryConfig};
 use crate::large::Published;
-use crate::newer::Newer;
 use crate::read::{LARGE, Pinned, Read};
 use crate::segments::Location;
 use crate::shard::{Found, Shard, Shared, location_of};
 use crate::sync::Mutex;
-use crate::write::{NewItem, Order};
+use crate::write::{NewItem, Newer, Order};
 
 /// Classes of the index that one batch of a walk visits.
 pub(crate) const WALK_CLASSES: usize = 64;

@@ -5,22 +5,7 @@ use moneta_store::{Deleted, ItemRef, Key, StoreError, Version, Written};
 
 use crate::record::mark;
 use crate::shard::{Found, Shard};
-use crate::write::{NewItem, Plan};
-
-/// An item that is to be stored if it is newer than what is there.
-#[derive(Clone, Copy)]
-pub(crate) struct Newer<'a> {
-    item: NewItem,
-    content: &'a ItemRef<'a>,
-    hash: u64,
-    as_of: u64,
-}
-
-impl std::fmt::Debug for Newer<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Newer").field("item", &self.item).field("as_of", &self.as_of).finish_non_exhaustive()
-    }
-}
+use crate::write::{NewItem, Newer, Plan};
 
 impl<'a> Newer<'a> {
     /// `as_of` as in [`moneta_store::Put::Newer`].

@@ -1,10 +1,9 @@
 //! Writing and deleting items.
 
 use moneta_store::request::{Delete, Exptime, Write, WriteMode};
-use moneta_store::{Deleted, Expiry, ItemMeta, Key, Put, Written};
+use moneta_store::{Deleted, Expiry, ItemMeta, ItemRef, Key, Put, Written};
 
 use crate::log::{Cas, Draft, NoRoom, pages_for};
-use crate::newer::Newer;
 use crate::read::LARGE;
 use crate::record::{Header, NO_FRAGMENT, Stamp, mark, padded};
 use crate::segments::Log;
@@ -37,6 +36,21 @@ pub(crate) enum Order<'a> {
     Put(NewItem, Put),
     /// The same, if it is newer than what is there.
     Newer(Newer<'a>),
+}
+
+/// An item that is to be stored if it is newer than what is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Newer<'a> {
+    pub(crate) item: NewItem,
+    pub(crate) content: &'a ItemRef<'a>,
+    pub(crate) hash: u64,
+    pub(crate) as_of: u64,
+}
+
+impl std::fmt::Debug for Newer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Newer").field("item", &self.item).field("as_of", &self.as_of).finish_non_exhaustive()
+    }
 }
 
 /// How a write goes on after its conditions were looked at.
