@@ -275,7 +275,7 @@ impl<D: Database> Store for Embedded<D> {
 impl<D: Database> Component for Embedded<D> {
     /// What limits this store is what it may take of its device, which is set when it is opened.
     fn parts(&self) -> Parts<'_> {
-        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: Some(self) }
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: Some(self), feed: None }
     }
 
     fn attach(&self, _: &mut Reactors) {}

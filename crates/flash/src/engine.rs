@@ -320,7 +320,7 @@ impl Store for Flash {
 impl Component for Flash {
     /// No resize: the size of the devices limits this store, and that cannot change at run time.
     fn parts(&self) -> Parts<'_> {
-        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: Some(self) }
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: Some(self), feed: None }
     }
 
     fn attach(&self, worker: &mut Reactors) {

@@ -200,6 +200,7 @@ impl<S: Store + 'static> Component for Chunked<S> {
             resize: self.shared.below.parts().resize,
             // Only entries leave the store below.
             observe: None,
+            feed: None,
         }
     }
 

@@ -4,6 +4,7 @@
 //! delete values up to some size.
 
 mod chunked;
+pub mod feed;
 mod stripes;
 mod tiered;
 

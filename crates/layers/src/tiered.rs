@@ -230,6 +230,7 @@ impl<U: Store + 'static, L: Store + 'static> Component for Tiered<U, L> {
             resize: self.0.upper.parts().resize,
             // An item that leaves only the upper tier has not left the store.
             observe: self.0.lower.parts().observe,
+            feed: None,
         }
     }
 

@@ -298,7 +298,14 @@ impl Memory {
 
 impl Component for Memory {
     fn parts(&self) -> Parts<'_> {
-        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: Some(self), observe: Some(self) }
+        Parts {
+            below: Vec::new(),
+            walk: Some(self),
+            flush: Some(self),
+            resize: Some(self),
+            observe: Some(self),
+            feed: None,
+        }
     }
 
     fn attach(&self, _: &mut Reactors) {}

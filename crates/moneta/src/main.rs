@@ -37,6 +37,7 @@ fn cli() -> Command {
         .subcommand(commands::flash::command())
         .subcommand(commands::bench::command())
         .subcommand(commands::verify::command())
+        .subcommand(commands::feed::command())
 }
 
 fn main() -> ExitCode {
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => commands::serve::run(matches),
         Some(("config", matches)) => commands::config::run(matches),
         Some(("flash", matches)) => commands::flash::run(matches),
+        Some(("feed", matches)) => commands::feed::run(matches),
         Some(("bench", matches)) => commands::bench::run(matches),
         // What it finds is its exit status.
         Some(("verify", matches)) => return commands::verify::run(matches),

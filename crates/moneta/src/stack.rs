@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use moneta_flash::{Flash, FlashConfig};
+use moneta_layers::feed::Feed;
 use moneta_layers::{Chunked, ChunkedConfig, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::{Remote, RemoteConfig};
@@ -28,6 +29,15 @@ use crate::{engines, same_endpoint};
 /// If a layer cannot be made, as when the system has no memory for it or a device is not fit; [`Refused`] if both tiers are one
 /// server.
 pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Arc<dyn Store>> {
+    let tiers = tiers(settings, clock, recovery)?;
+    Ok(match cluster::feed_bytes(settings) {
+        None => tiers,
+        // Round everything, what tells other copies: it hears of every change, by whatever way it came, once it took effect.
+        Some(bytes) => Arc::new(Feed::new(tiers, bytes, Arc::clone(clock))),
+    })
+}
+
+fn tiers(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Arc<dyn Store>> {
     Ok(match (&settings.stack.upper, &settings.stack.lower) {
         // RAM alone: it holds every item, and whatever it has is answered at once, without a wait or a copy between.
         (Upper::Memory, Lower::None) => Arc::new(ram(settings, random_hash()?, clock)?),

@@ -206,7 +206,7 @@ impl Store for Remote {
 impl Component for Remote {
     /// The server bounds its own memory, and does not tell what it evicts.
     fn parts(&self) -> Parts<'_> {
-        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: None }
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: None, feed: None }
     }
 
     fn attach(&self, worker: &mut Reactors) {

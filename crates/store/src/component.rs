@@ -9,6 +9,7 @@ use moneta_item::ItemMeta;
 use moneta_item::request::Exptime;
 
 use crate::context::Cx;
+use crate::feed::Feed;
 use crate::metric::Sample;
 use crate::outcome::Step;
 use crate::reactor::Reactors;
@@ -49,6 +50,8 @@ pub struct Parts<'a> {
     pub resize: Option<&'a dyn Resize>,
     /// Tells of items that leave without having been deleted.
     pub observe: Option<&'a dyn Observe>,
+    /// Tells of its changes.
+    pub feed: Option<&'a dyn Feed>,
 }
 
 /// Shows the items of a store one after the other.

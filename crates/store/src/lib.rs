@@ -9,6 +9,7 @@ pub mod change;
 pub mod component;
 mod context;
 mod error;
+pub mod feed;
 pub mod metric;
 pub mod offload;
 mod op;

@@ -163,7 +163,7 @@ impl Store for Shelf {
 
 impl Component for Shelf {
     fn parts(&self) -> Parts<'_> {
-        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: None }
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: None, feed: None }
     }
 
     fn attach(&self, _: &mut Reactors) {}

@@ -111,7 +111,7 @@ impl Store for ModelStore {
 impl Component for ModelStore {
     /// The model's memory has no limit, and nothing leaves it by itself.
     fn parts(&self) -> Parts<'_> {
-        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: None }
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: None, feed: None }
     }
 
     fn attach(&self, _: &mut Reactors) {}

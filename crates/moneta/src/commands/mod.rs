@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod config;
+pub mod feed;
 pub mod flash;
 pub mod serve;
 pub mod verify;

@@ -10,6 +10,9 @@ use tokio::time::timeout;
 
 use super::observed::Observed;
 
+/// Answers from the feed that are made at once.
+pub(super) const FEEDS: usize = 4;
+
 /// The phase of the node.
 #[derive(Clone, Debug)]
 enum Life {
@@ -30,6 +33,8 @@ pub(super) struct Desk {
     pub(super) readiness: Arc<Semaphore>,
     /// As above.
     pub(super) statistics: Arc<Semaphore>,
+    /// Admits a few requests at a time that read the feed.
+    pub(super) feed: Arc<Semaphore>,
 }
 
 /// The store has not answered in time.
@@ -40,7 +45,14 @@ impl Desk {
     /// The state of a node that starts; its tiers report their progress to `recovery`.
     pub(super) fn new(recovery: Arc<Progress>) -> Self {
         let one = || Arc::new(Semaphore::new(1));
-        Self { life: RwLock::new(Life::Starting), recovery, metrics: one(), readiness: one(), statistics: one() }
+        Self {
+            life: RwLock::new(Life::Starting),
+            recovery,
+            metrics: one(),
+            readiness: one(),
+            statistics: one(),
+            feed: Arc::new(Semaphore::new(FEEDS)),
+        }
     }
 
     /// The server runs.

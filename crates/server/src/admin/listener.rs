@@ -28,8 +28,8 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(30);
 const REQUEST_BYTES: usize = 16 * 1024;
 /// Pause after a failed accept, and before a failed thread restarts.
 const REST: Duration = Duration::from_millis(100);
-/// Threads for calls to the store: one for each kind of page, and a spare one.
-const ASKING_THREADS: usize = 4;
+/// Threads for calls to the store: one for each kind of page, those of the feed, and a spare one.
+const ASKING_THREADS: usize = 4 + super::desk::FEEDS;
 
 /// What the admin thread serves.
 pub(super) struct Service {

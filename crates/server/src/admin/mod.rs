@@ -4,6 +4,7 @@
 //! a bounded time. It answers before the tiers are opened and after the last client has gone: while the node starts, drains
 //! and closes its store, `/healthz` succeeds and `/readyz` names the phase.
 
+mod changes;
 mod collector;
 mod desk;
 mod format;
@@ -99,6 +100,7 @@ fn routes(desk: Arc<Desk>) -> Router {
         .route("/healthz", get(pages::healthz))
         .route("/readyz", get(pages::readyz))
         .route("/stats", get(pages::stats))
+        .route("/changes", get(changes::changes))
         .with_state(desk)
 }
 

@@ -37,6 +37,11 @@ impl Observed {
         Self { node, store, stopper, addresses, listener_states }
     }
 
+    /// What the server serves.
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
     /// The store's report; may block.
     pub(super) fn report(&self) -> Report {
         component::report(&self.store, &Cx::outside())

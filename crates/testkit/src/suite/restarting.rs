@@ -80,7 +80,14 @@ impl<R: Restarting> Store for Held<R> {
 
 impl<R: Restarting> Component for Held<R> {
     fn parts(&self) -> Parts<'_> {
-        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: Some(self), observe: Some(self) }
+        Parts {
+            below: Vec::new(),
+            walk: Some(self),
+            flush: Some(self),
+            resize: Some(self),
+            observe: Some(self),
+            feed: None,
+        }
     }
 
     fn attach(&self, worker: &mut Reactors) {

@@ -7,7 +7,7 @@ use moneta_store::Origin;
 use moneta_store::versions::Versioning;
 
 use crate::options::declaration::{Opt, section};
-use crate::options::kinds::numbers::{Milliseconds, Number, Seconds, Size, Switch};
+use crate::options::kinds::numbers::{Milliseconds, Number, Seconds, Share, Size, Switch};
 use crate::options::kinds::units::TIB;
 use crate::options::report::Refusal;
 use crate::options::sections::memory::MEMORY;
@@ -31,6 +31,10 @@ section! {
         .when("Another number for each node of a region that clients write to directly: two writes of a key in the same millisecond \
                then have different versions.");
 
+    /// Share of --memory, beside it, for the keys that changed last: what readers of the feed have not been told yet. 0: no feed.
+    FEED_MEMORY: Share = Opt::new("feed_memory", Share { max: 50 }, || 1)
+        .when("Larger where readers of the feed may be away for longer while many keys change. Only with --cluster.");
+
     /// How far ahead of this node's clock the version of a write may be; what is further ahead is refused.
     MAX_CLOCK_SKEW: Milliseconds =
         Opt::new("max_clock_skew", Milliseconds { min: 1, max: 3_600_000 }, || Duration::from_millis(500))
@@ -44,6 +48,12 @@ section! {
     /// hundredth of --memory.
     TOMBSTONE_MEMORY: Size<u64> = Opt::new("tombstone_memory", Size::in_bytes(0, TIB), || 0)
         .when("Where deletes are so many that they are forgotten before tombstone_ttl.");
+}
+
+/// Bytes that the feed may take; `None`: there is none.
+pub fn feed_bytes(options: &Values) -> Option<u64> {
+    let bytes = options.get(&MEMORY) / 100 * u64::from(options.get(&FEED_MEMORY));
+    (options.get(&CLUSTER) && bytes > 0).then_some(bytes)
 }
 
 /// Refuses tiers that remember no deletes.

@@ -1,0 +1,277 @@
+//! `moneta feed`: prints what changes on a node, or applies it to another.
+
+use std::fs;
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_client::Address;
+use serde::Deserialize;
+use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::flag;
+
+use self::apply::{Applied, Target};
+
+mod apply;
+
+/// How long the node may wait for a change before it answers.
+const WAIT: Duration = Duration::from_secs(10);
+/// Pause before a node that does not answer is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Changes asked for at once.
+const LIMIT: usize = 1000;
+
+/// What is to be read, and what to do with it.
+#[derive(Debug, Args)]
+struct FeedArgs {
+    /// The admin address of the node whose changes are read: HOST:PORT
+    #[arg(value_name = "ADMIN")]
+    source: String,
+    /// Apply the changes to this node: its HOST:PORT or the path of its Unix socket; best its batch port
+    #[arg(long, value_name = "NODE", value_parser = |text: &str| text.parse::<Address>())]
+    into: Option<Address>,
+    /// Begin so long ago, as 30s, 5m or 2h [default: now]
+    #[arg(long, value_name = "TIME", value_parser = ago)]
+    from: Option<Duration>,
+    /// Go on with changes as they come, until a signal; --into always does
+    #[arg(long)]
+    follow: bool,
+    /// Begin where this file says, and keep in it how far it has come
+    #[arg(long, value_name = "FILE")]
+    cursor_file: Option<PathBuf>,
+    /// Only what was written in this region, 0 to 15
+    #[arg(long, value_name = "REGION")]
+    region: Option<u8>,
+    /// Only keys that begin so
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    prefix: String,
+    /// Print values too, in base64
+    #[arg(long)]
+    values: bool,
+    /// Print the lines of JSON as the node sends them
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line of an answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Set {
+        #[serde(flatten)]
+        key: KeyText,
+        version: String,
+        flags: u32,
+        expiry: u32,
+        stale: bool,
+        value: Option<String>,
+    },
+    Delete {
+        #[serde(flatten)]
+        key: KeyText,
+        version: String,
+    },
+    Flush {
+        version: String,
+        second: u32,
+    },
+    Gap {
+        since: u64,
+    },
+    End {
+        cursor: String,
+        watermark: u64,
+    },
+}
+
+/// A key, as text or in base64.
+#[derive(Clone, Debug, Deserialize)]
+struct KeyText {
+    key: Option<String>,
+    key64: Option<String>,
+}
+
+fn ago(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a number with s, m or h, as 5m".to_owned();
+    let split = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at)).ok_or_else(wrong)?;
+    let seconds = match &text[split..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(wrong()),
+    };
+    text[..split].parse::<u64>().map(|number| Duration::from_secs(number * seconds)).map_err(|_| wrong())
+}
+
+/// Milliseconds since the Unix epoch.
+fn now() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    let command = FeedArgs::augment_args(Command::new("feed"));
+    command.about("Print what changes on a node of a cluster, or apply it to another node").after_help(
+        "With --into the other node takes what is newer than what it has: the simplest replication there is. Both nodes run with \
+         --cluster. After a gap (the reader was away for longer than --feed-memory reaches) it says so and goes on: compare both \
+         nodes with `moneta verify` then.",
+    )
+}
+
+/// Reads and prints or applies until the end, or a signal.
+///
+/// # Errors
+/// If the node cannot be asked at first, or refuses; if the other node is none that knows versions.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let args = FeedArgs::from_arg_matches(matches)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in TERM_SIGNALS {
+        flag::register(*signal, Arc::clone(&stop)).context("signals")?;
+    }
+    let mut reader = Reader::new(&args)?;
+    let mut target = args.into.as_ref().map(|address| Target::connect(address.clone())).transpose()?;
+    let mut told = Applied::default();
+    while !stop.load(Ordering::Relaxed) {
+        let began = reader.place();
+        let lines = reader.read(target.is_some())?;
+        match &mut target {
+            Some(target) => target.apply(&lines.parsed, &mut told)?,
+            None if args.json => {}
+            None => lines.parsed.iter().try_for_each(print)?,
+        }
+        if args.json {
+            stdout().write_all(lines.text.as_bytes())?;
+        }
+        reader.keep()?;
+        if let Some(summary) = target.as_ref().and_then(|_| told.summary(reader.watermark, now())) {
+            eprintln!("{summary}");
+        }
+        if reader.place() == began && target.is_none() && !args.follow {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// An answer.
+struct Lines {
+    text: String,
+    parsed: Vec<Line>,
+}
+
+/// Asks the node again and again.
+struct Reader<'a> {
+    args: &'a FeedArgs,
+    agent: ureq::Agent,
+    cursor: Option<String>,
+    since: Option<u64>,
+    /// Up to when all is told, milliseconds since the Unix epoch.
+    watermark: u64,
+    answered: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(args: &'a FeedArgs) -> anyhow::Result<Self> {
+        let config = ureq::Agent::config_builder().timeout_global(Some(WAIT * 3)).http_status_as_error(false).build();
+        let cursor = match &args.cursor_file {
+            Some(path) if path.exists() => {
+                let text = fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+                Some(text.trim().to_owned()).filter(|cursor| !cursor.is_empty())
+            }
+            _ => None,
+        };
+        let since = args.from.map(|ago| now().saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)));
+        Ok(Self { args, agent: config.into(), cursor, since, watermark: 0, answered: false })
+    }
+
+    /// The next changes; waits for some. A node that has answered before may be away for a while.
+    fn read(&mut self, values: bool) -> anyhow::Result<Lines> {
+        loop {
+            match self.ask(values) {
+                Ok(lines) => {
+                    self.answered = true;
+                    return Ok(lines);
+                }
+                Err(error) if self.answered => {
+                    eprintln!("moneta feed: {error:#}; asking again");
+                    sleep(RETRY);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn ask(&mut self, values: bool) -> anyhow::Result<Lines> {
+        let mut request =
+            self.agent.get(format!("http://{}/changes", self.args.source)).query("limit", LIMIT.to_string());
+        if self.answered && (self.args.follow || values) {
+            request = request.query("wait", WAIT.as_millis().to_string());
+        }
+        if values || self.args.values {
+            request = request.query("values", "1");
+        }
+        if let Some(region) = self.args.region {
+            request = request.query("region", region.to_string());
+        }
+        if !self.args.prefix.is_empty() {
+            request = request.query("prefix", &self.args.prefix);
+        }
+        request = match (&self.cursor, self.since) {
+            (Some(cursor), _) => request.query("cursor", cursor),
+            (None, Some(since)) => request.query("since", since.to_string()),
+            (None, None) => request,
+        };
+        let mut response = request.call().with_context(|| format!("{} does not answer", self.args.source))?;
+        let text =
+            response.body_mut().with_config().limit(64 << 20).read_to_string().context("the answer is cut short")?;
+        if response.status() != 200 {
+            bail!("{}: {}", self.args.source, text.trim());
+        }
+        let parsed: Vec<Line> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).with_context(|| format!("not a line of a feed: {line}")))
+            .collect::<anyhow::Result<_>>()?;
+        let Some(Line::End { cursor, watermark }) = parsed.last() else { bail!("the answer is cut short") };
+        (self.cursor, self.watermark) = (Some(cursor.clone()), self.watermark.max(*watermark));
+        Ok(Lines { text, parsed })
+    }
+
+    fn place(&self) -> Option<String> {
+        self.cursor.clone()
+    }
+
+    /// Writes down how far all is done.
+    fn keep(&self) -> anyhow::Result<()> {
+        let (Some(path), Some(cursor)) = (&self.args.cursor_file, &self.cursor) else { return Ok(()) };
+        let draft = path.with_extension("new");
+        fs::write(&draft, format!("{cursor}\n"))
+            .and_then(|()| fs::rename(&draft, path))
+            .with_context(|| format!("{} cannot be written", path.display()))
+    }
+}
+
+fn print(line: &Line) -> anyhow::Result<()> {
+    let named = |key: &KeyText| match (&key.key, &key.key64) {
+        (Some(text), _) => text.clone(),
+        (None, encoded) => format!("base64:{}", encoded.as_deref().unwrap_or_default()),
+    };
+    let mut out = stdout().lock();
+    match line {
+        Line::Set { key, version, flags, expiry, stale, value } => {
+            let stale = if *stale { " stale" } else { "" };
+            let value = value.as_ref().map(|value| format!(" {value}")).unwrap_or_default();
+            writeln!(out, "set {} version={version} flags={flags} expiry={expiry}{stale}{value}", named(key))
+        }
+        Line::Delete { key, version } => writeln!(out, "delete {} version={version}", named(key)),
+        Line::Flush { version, second } => writeln!(out, "flush version={version} at={second}"),
+        Line::Gap { since } => writeln!(out, "gap: changes before {since} ms are missing"),
+        Line::End { .. } => Ok(()),
+    }?;
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Applying changes to a node, in mode newer: in any order, and any number of times.
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use moneta_client::Address;
+use moneta_remote::{Remote, RemoteConfig};
+use moneta_store::versions::Floor;
+use moneta_store::{
+    Calls, Clock, Deleted, ErrorKind, Expiry, ItemMeta, ItemRef, Key, KeyHash, Pending, Step, StoreError, Value,
+    Version, Written,
+};
+
+use super::{KeyText, Line};
+
+/// Pause before what failed is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// How often what was done is told.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The node has it now, or had it.
+    Taken,
+    /// The node has something newer.
+    Superseded,
+    /// The node may have forgotten a delete of the key, and has nothing there.
+    Unsure,
+    /// Changes are missing.
+    Gap,
+}
+
+/// The node that changes are applied to.
+pub(super) struct Target {
+    node: Remote,
+    clock: Arc<Clock>,
+    address: Address,
+}
+
+/// A change as it is sent.
+enum Sent {
+    Set { key: Vec<u8>, meta: ItemMeta, value: Vec<u8> },
+    Delete { key: Vec<u8>, version: Version },
+    Flush(Floor),
+}
+
+impl Target {
+    /// Will talk to the node at `address`.
+    ///
+    /// # Errors
+    /// If the system has no threads for it.
+    pub(super) fn connect(address: Address) -> anyhow::Result<Self> {
+        let clock = Arc::new(Clock::system());
+        let config = RemoteConfig {
+            request_timeout: Duration::from_secs(5),
+            ..RemoteConfig::new(address.clone(), KeyHash::seeded(0))
+        };
+        let node = Remote::new(config, Arc::clone(&clock)).context("cannot talk to the other node")?;
+        Ok(Self { node, clock, address })
+    }
+
+    /// Applies the changes of an answer, all under way at once but for flushes. `told` is called with what became of each.
+    ///
+    /// # Errors
+    /// If the node refuses for good: it knows no versions, or is no node at all.
+    pub(super) fn apply(&mut self, lines: &[Line], told: &mut Applied) -> anyhow::Result<()> {
+        let mut under_way: Vec<(Sent, Pending<Fate>)> = Vec::new();
+        for line in lines {
+            let sent = match line {
+                Line::Gap { .. } => {
+                    told.count(Fate::Gap);
+                    continue;
+                }
+                Line::End { .. } => continue,
+                Line::Set { key, version, flags, expiry, stale, value } => {
+                    let value = value.as_deref().context("a change without its value")?;
+                    let meta = ItemMeta {
+                        cas: number(version)?,
+                        flags: *flags,
+                        expiry: Expiry(*expiry),
+                        stale: *stale,
+                        ..ItemMeta::default()
+                    };
+                    Sent::Set { key: bytes(key)?, meta, value: STANDARD.decode(value).context("not base64")? }
+                }
+                Line::Delete { key, version } => Sent::Delete { key: bytes(key)?, version: Version(number(version)?) },
+                Line::Flush { version, second } => {
+                    let floor = Floor { version: Version(number(version)?), second: *second };
+                    self.settle(std::mem::take(&mut under_way), told)?;
+                    Sent::Flush(floor)
+                }
+            };
+            let pending = self.send(&sent);
+            under_way.push((sent, pending));
+        }
+        self.settle(under_way, told)
+    }
+
+    fn send(&self, sent: &Sent) -> Pending<Fate> {
+        self.clock.refresh();
+        let step = match sent {
+            Sent::Set { key, meta, value } => {
+                let item = ItemRef { meta: *meta, value: Value::whole(value) };
+                // The source has looked it up just now.
+                self.node.put_newer(&self.key(key), &item, self.clock.millis()).map(|written| match written {
+                    Written::Stored { .. } => Fate::Taken,
+                    Written::NotStored => Fate::Unsure,
+                    _ => Fate::Superseded,
+                })
+            }
+            Sent::Delete { key, version } => self.node.bury(&self.key(key), *version).map(|deleted| match deleted {
+                Deleted::Superseded => Fate::Superseded,
+                _ => Fate::Taken,
+            }),
+            Sent::Flush(floor) => self.node.floor(*floor).map(|()| Fate::Taken),
+        };
+        match step {
+            Step::Done(fate) => Box::pin(std::future::ready(fate)),
+            Step::Wait(pending) => pending,
+        }
+    }
+
+    fn key<'k>(&self, key: &'k [u8]) -> Key<'k> {
+        Key::new(key, KeyHash::seeded(0))
+    }
+
+    /// Waits for the ends; what failed is sent again until it does not.
+    fn settle(&self, under_way: Vec<(Sent, Pending<Fate>)>, told: &mut Applied) -> anyhow::Result<()> {
+        for (sent, pending) in under_way {
+            let mut ended = pollster::block_on(pending);
+            while let Err(error) = &ended {
+                if !may_pass(error) {
+                    bail!("{} does not take changes: {error}", self.address);
+                }
+                eprintln!("moneta feed: {}: {error}; trying again", self.address);
+                sleep(RETRY);
+                ended = pollster::block_on(self.send(&sent));
+            }
+            told.count(ended.expect("it did not fail"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the same may succeed later. A clock that is ahead is not, once time has passed.
+fn may_pass(error: &StoreError) -> bool {
+    !matches!(error.kind(), ErrorKind::Unsupported)
+}
+
+fn number(text: &str) -> anyhow::Result<u64> {
+    text.parse().with_context(|| format!("{text:?} is no version"))
+}
+
+fn bytes(key: &KeyText) -> anyhow::Result<Vec<u8>> {
+    match (&key.key, &key.key64) {
+        (Some(text), _) => Ok(text.as_bytes().to_vec()),
+        (None, Some(encoded)) => STANDARD.decode(encoded).context("a key that is not base64"),
+        (None, None) => bail!("a change without a key"),
+    }
+}
+
+/// What was done so far.
+pub(super) struct Applied {
+    taken: u64,
+    superseded: u64,
+    unsure: u64,
+    gaps: u64,
+    told: Instant,
+}
+
+impl Default for Applied {
+    fn default() -> Self {
+        Self { taken: 0, superseded: 0, unsure: 0, gaps: 0, told: Instant::now() }
+    }
+}
+
+impl Applied {
+    fn count(&mut self, fate: Fate) {
+        match fate {
+            Fate::Taken => self.taken += 1,
+            Fate::Superseded => self.superseded += 1,
+            Fate::Unsure => self.unsure += 1,
+            Fate::Gap => self.gaps += 1,
+        }
+    }
+
+    /// A line on what was done, now and then. `watermark`: up to when all is told, milliseconds since the Unix epoch.
+    pub(super) fn summary(&mut self, watermark: u64, now: u64) -> Option<String> {
+        if self.told.elapsed() < TELL_EVERY {
+            return None;
+        }
+        self.told = Instant::now();
+        let Self { taken, superseded, unsure, gaps, .. } = self;
+        let lag = now.saturating_sub(watermark);
+        Some(format!(
+            "{taken} taken, {superseded} older than what is there, {unsure} not created for want of certainty, {gaps} gaps; \
+             {lag} ms behind"
+        ))
+    }
+}
