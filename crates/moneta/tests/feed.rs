@@ -1,0 +1,161 @@
+//! `moneta feed`: what it prints, and two nodes that are each other's copies by it.
+
+mod common;
+
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Ended, Node, moneta, printed};
+use fastrand::Rng;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const KEYS: u32 = 40;
+
+/// A node of a cluster, and the address of its admin side.
+fn node(writer: &str, more: &[&str]) -> (Node, String) {
+    let arguments = [&["--cluster", "--writer-id", writer, "--threads", "2"], more];
+    let node = Node::start(&arguments.concat());
+    let admin = admin_of(&node);
+    (node, admin)
+}
+
+/// The address of a node's admin side, as its log has it.
+fn admin_of(node: &Node) -> String {
+    let log = node.log();
+    let line = log.lines().find(|line| line.contains("admin HTTP listening")).expect("it says so");
+    let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+    address.expect("with the address").to_owned()
+}
+
+/// A feed that goes on until it is dropped.
+fn feed(from: &str, into: &Node, cursor: &std::path::Path) -> Ended {
+    let mut command: Command = moneta(&["feed", from, "--into", &into.address().to_string(), "--from", "1h"]);
+    let child: Child = command.arg("--cursor-file").arg(cursor).spawn().expect("the binary runs");
+    Ended(child)
+}
+
+#[test]
+fn it_prints_what_changed_and_ends() {
+    let (node, admin) = node("1", &[]);
+    node.exchange("set kept 7 0 5\r\nvalue\r\nset gone 0 0 1\r\nx\r\ndelete gone\r\ndelete never\r\n");
+    let text = printed(&mut moneta(&["feed", &admin, "--from", "1h", "--values"]));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines.iter().any(|line| line.starts_with("set kept version=") && line.ends_with("flags=7 expiry=0 dmFsdWU="))
+    );
+    assert!(lines.iter().any(|line| line.starts_with("delete gone version=")), "{text}");
+    assert!(lines.iter().any(|line| line.starts_with("delete never version=")), "{text}");
+    assert!(!text.contains("set gone"), "it is told as it is now: {text}");
+    let json = printed(&mut moneta(&["feed", &admin, "--from", "1h", "--json", "--prefix", "kep"]));
+    assert_eq!(json.lines().filter(|line| line.contains("\"kind\":\"set\"")).count(), 1, "{json}");
+    assert!(!json.contains("delete"), "{json}");
+}
+
+#[test]
+fn a_node_without_a_feed_says_so() {
+    let node = Node::start(&[]);
+    let error = common::refused(&mut moneta(&["feed", &admin_of(&node)]), 1);
+    assert!(error.contains("start it with --cluster"), "{error}");
+}
+
+/// What a node holds of each key: value and version.
+fn content(node: &Node) -> Vec<String> {
+    let asked: String = (0..KEYS).map(|key| format!("mg k{key} v f V D\r\n")).collect();
+    let answer = node.exchange(&asked);
+    let mut lines = answer.lines();
+    let mut held = Vec::new();
+    while let Some(line) = lines.next() {
+        // Each node has recache tokens for itself.
+        let line: String = line.split(' ').filter(|token| !matches!(*token, "W" | "Z")).collect::<Vec<_>>().join(" ");
+        match line.starts_with("VA") {
+            true => held.push(format!("{line} {}", lines.next().unwrap_or_default())),
+            false => held.push(line),
+        }
+    }
+    held
+}
+
+/// Writes of every kind to a node, until told to stop.
+fn write(node: &Node, seed: u64, stop: &AtomicBool) {
+    let mut rng = Rng::with_seed(seed);
+    while !stop.load(Ordering::Relaxed) {
+        let requests: String = (0..20)
+            .map(|_| {
+                let key = rng.u32(0..KEYS);
+                match rng.u8(0..20) {
+                    0..8 => format!("set k{key} {} 0 3\r\n{:03}\r\n", rng.u8(..), rng.u16(0..1000)),
+                    8..11 => format!("delete k{key}\r\n"),
+                    11 => format!("append k{key} 0 0 1\r\n+\r\n"),
+                    12 => format!("add k{key} 0 0 1\r\n7\r\n"),
+                    13..15 => format!("incr k{key} 5\r\n"),
+                    15 => format!("touch k{key} {}\r\n", rng.u32(1000..2000)),
+                    16 => format!("set k{key} 0 {} 1\r\nt\r\n", rng.u32(1000..3000)),
+                    17 => format!("md k{key} I\r\n"),
+                    18 => format!("ms k{key} 2 T0\r\nms\r\n"),
+                    _ => format!("replace k{key} 3 0 2\r\nre\r\n"),
+                }
+            })
+            .collect();
+        node.exchange(&requests);
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn ends_alike(one: &Node, other: &Node) {
+    let begun = Instant::now();
+    loop {
+        let (first, second) = (content(one), content(other));
+        if first == second {
+            assert!(first.iter().any(|line| line.starts_with("VA")), "all is gone: {first:?}");
+            return;
+        }
+        if begun.elapsed() > PATIENCE {
+            let differ: Vec<_> = first.iter().zip(&second).filter(|(first, second)| first != second).collect();
+            panic!("the nodes differ: {differ:?}");
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Two nodes that apply each other's feeds hold the same at rest, whatever clients do to both at once.
+fn copies_of_each_other(more: [&[&str]; 2]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let seed =
+        std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("MONETA_SEED={seed}");
+    let ((one, one_admin), (other, other_admin)) = (node("1", more[0]), node("2", more[1]));
+    let cursors = [folder.path().join("one"), folder.path().join("other")];
+    let _there = feed(&one_admin, &other, &cursors[0]);
+    let mut back = feed(&other_admin, &one, &cursors[1]);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stop = &stop;
+        let (one, other) = (&one, &other);
+        scope.spawn(move || write(one, seed, stop));
+        scope.spawn(move || write(other, seed ^ 1, stop));
+        thread::sleep(Duration::from_millis(1500));
+        // It goes on where the file says.
+        drop(std::mem::replace(&mut back, feed(&other_admin, one, &cursors[1])));
+        thread::sleep(Duration::from_millis(1500));
+        stop.store(true, Ordering::Relaxed);
+    });
+    ends_alike(&one, &other);
+    one.exchange("flush_all\r\n");
+    one.exchange("set k0 0 0 5\r\nafter\r\n");
+    ends_alike(&one, &other);
+    assert_eq!(content(&other).iter().filter(|line| line.starts_with("VA")).count(), 1, "the flush is a copy, too");
+}
+
+#[test]
+fn two_nodes_in_ram_are_copies_of_each_other() {
+    copies_of_each_other([&[], &[]]);
+}
+
+#[test]
+fn a_node_on_an_ssd_and_one_in_ram_are_copies_of_each_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:64m", folder.path().display());
+    copies_of_each_other([&["--flash", &flash], &[]]);
+}
