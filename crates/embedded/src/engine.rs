@@ -260,6 +260,7 @@ impl<D: Database> Store for Embedded<D> {
             Op::Holds => Step::Done(Ok(Outcome::Held(true))),
             // What goes first is decided by age, not by hits.
             Op::NoteHit => Step::Done(Ok(Outcome::Done)),
+            Op::BuriedAs => Step::Done(Ok(Outcome::Cas(0))),
             // 0 if the number cannot be made sure of, as no floor above it can be written.
             Op::NextCas => Step::Done(Ok(Outcome::Cas(inner.shared.next_sequence().unwrap_or(0)))),
         }

@@ -24,7 +24,7 @@ pub(crate) fn perform<D: Database>(
             forget_if_untrusted(context, key)?;
             Outcome::Done
         }
-        OwnedOp::Bury(_) | OwnedOp::Peek | OwnedOp::Holds | OwnedOp::NoteHit | OwnedOp::NextCas => {
+        OwnedOp::Bury(_) | OwnedOp::Peek | OwnedOp::Holds | OwnedOp::NoteHit | OwnedOp::NextCas | OwnedOp::BuriedAs => {
             unreachable!("these change nothing, and never come to a writer")
         }
     })

@@ -55,7 +55,7 @@ impl Inner {
         match self.compare(&shard, key, version, written, fetched) {
             Compared::On(place) => return Attempt::Read(place),
             Compared::Verdict(Verdict::Older) => return Attempt::done(Written::Superseded),
-            Compared::Verdict(Verdict::Same) => return Attempt::done(Written::Stored { cas: version.0 }),
+            Compared::Verdict(Verdict::Same) => return Attempt::done(Written::Unchanged { cas: version.0 }),
             Compared::Verdict(Verdict::Newer) => {}
             Compared::Absent => {
                 if as_of < self.deletes.find(self.identities.number(key.hash), key.hash).1 {
@@ -84,8 +84,7 @@ impl Inner {
         let was_there = self.find(&shard, key.hash).is_some();
         match self.compare(&shard, key, version, || Standing::Deleted(version), fetched) {
             Compared::On(place) => return Attempt::Read(place),
-            Compared::Verdict(Verdict::Older) => return Attempt::done(Deleted::Superseded),
-            Compared::Verdict(Verdict::Same) => return Attempt::done(Deleted::NotFound),
+            Compared::Verdict(Verdict::Older | Verdict::Same) => return Attempt::done(Deleted::Superseded),
             Compared::Verdict(Verdict::Newer) | Compared::Absent => {}
         }
         let deleted = if was_there { Deleted::Deleted } else { Deleted::NotFound };
@@ -132,6 +131,12 @@ impl Inner {
             }
             Look::Absent | Look::Foreign => Compared::Absent,
         }
+    }
+
+    /// The version under which a key was deleted, as far as it is remembered; else 0.
+    pub(crate) fn buried_as(&self, key: &Key<'_>) -> Version {
+        let _shard = self.shard(key.hash).lock();
+        self.deletes.find(self.identities.number(key.hash), key.hash).0.unwrap_or_default()
     }
 
     /// Remembers a delete under a version. The caller holds the lock of the key's shard.

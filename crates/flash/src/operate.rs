@@ -92,6 +92,7 @@ impl Inner {
                 Attempt::done(Outcome::Done)
             }
             Op::Bury(version) => self.try_bury(key, version, fetched).map(Outcome::Deleted),
+            Op::BuriedAs => Attempt::done(Outcome::Cas(self.buried_as(key).0)),
             Op::NextCas => Attempt::done(Outcome::Cas(self.log.sequence.next().0)),
         }
     }

@@ -24,6 +24,11 @@ pub enum Written {
         /// CAS value of the new version.
         cas: u64,
     },
+    /// In mode newer: this very item is there.
+    Unchanged {
+        /// Its CAS value, the version that was written.
+        cas: u64,
+    },
     /// The mode's condition did not hold (add on something, replace or append on nothing, newer on nothing where
     /// deletes may have been forgotten).
     NotStored,
@@ -48,7 +53,7 @@ pub enum Deleted {
     Exists,
     /// Nothing there.
     NotFound,
-    /// A delete by version: something newer is there, or was deleted or flushed.
+    /// A delete by version: something newer is there, or it was deleted or flushed under this version or a newer one.
     Superseded,
 }
 

@@ -172,6 +172,7 @@ impl<S: Store + 'static> Store for Chunked<S> {
             Op::Holds => Step::Done(Ok(Outcome::Held(true))),
             // The store below counts reads of heads.
             Op::NoteHit => self.shared.below.call(cx, key, Op::NoteHit, &mut moneta_store::Unseen),
+            Op::BuriedAs => Step::Done(Ok(Outcome::Cas(0))),
             Op::NextCas => Step::Done(Ok(Outcome::Cas(self.shared.cas(0)))),
         }
     }

@@ -208,7 +208,7 @@ impl<U: Store + 'static, L: Store + 'static> Store for Tiered<U, L> {
                     || holds(self.0.lower.call(cx, key, Op::Holds, &mut Unseen));
                 Step::Done(Ok(Outcome::Held(held)))
             }
-            Op::NoteHit | Op::NextCas => self.0.lower.call(cx, key, op, &mut Unseen),
+            Op::NoteHit | Op::NextCas | Op::BuriedAs => self.0.lower.call(cx, key, op, &mut Unseen),
         }
     }
 

@@ -260,6 +260,10 @@ impl Memory {
             // The highest tier there can be: it sees every hit.
             Op::NoteHit => Step::Done(Ok(Outcome::Done)),
             Op::NextCas => Step::Done(Ok(Outcome::Cas(shard.lock().next_version().0))),
+            Op::BuriedAs => {
+                let version = shard.lock().tombstones.find(key.hash).unwrap_or_default();
+                Step::Done(Ok(Outcome::Cas(version.0)))
+            }
             Op::Bury(version) => Step::Done(shard.lock().bury(key, version).map(Outcome::Deleted)),
             Op::Read(_) | Op::Write(..) | Op::Put(..) => unreachable!("answered before"),
         }

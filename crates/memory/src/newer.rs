@@ -63,7 +63,7 @@ impl Shard {
         };
         match verdict {
             Verdict::Newer => Plan::Value(newer.item),
-            Verdict::Same => Plan::Refuse(Written::Stored { cas: version.0 }),
+            Verdict::Same => Plan::Refuse(Written::Unchanged { cas: version.0 }),
             Verdict::Older => Plan::Refuse(Written::Superseded),
         }
     }
@@ -84,7 +84,7 @@ impl Shard {
         self.accept_version(version)?;
         let found = self.find(key, now).ok();
         if found.as_ref().is_some_and(|found| self.version(found) > version)
-            || self.tombstones.find(key.hash).is_some_and(|deleted| deleted > version)
+            || self.tombstones.find(key.hash).is_some_and(|deleted| deleted >= version)
             || self.floors.takes(version)
         {
             return Ok(Deleted::Superseded);

@@ -244,7 +244,7 @@ impl Hub {
             return;
         }
         let status = match written {
-            Written::Stored { .. } => "stored",
+            Written::Stored { .. } | Written::Unchanged { .. } => "stored",
             Written::NotStored => "not_stored",
             Written::Exists => "exists",
             Written::Superseded => "superseded",

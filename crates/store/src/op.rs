@@ -5,7 +5,7 @@ use moneta_item::{Item, ItemRef, Version};
 
 /// One operation on one key. Borrowed from whoever asks; a store that waits copies what it needs.
 ///
-/// The last four answer at once, in every store: they never return [`crate::Step::Wait`] and never fail.
+/// The last five answer at once, in every store: they never return [`crate::Step::Wait`] and never fail.
 #[derive(Clone, Copy)]
 pub enum Op<'a> {
     /// Reads the item, with the side effects the request asks for. Ends as [`crate::Outcome::Read`].
@@ -36,6 +36,9 @@ pub enum Op<'a> {
     /// A CAS value for a version of the key that the store is not given: above every one it was given or has told for this key,
     /// and never told again. Ends as [`crate::Outcome::Cas`]; 0: the store keeps no such count.
     NextCas,
+    /// The version under which the key was deleted, or up to which it expired, as far as the store remembers. Ends as
+    /// [`crate::Outcome::Cas`]; 0: it remembers nothing.
+    BuriedAs,
 }
 
 /// Over what [`Op::Put`] stores.
@@ -46,7 +49,7 @@ pub enum Put {
     /// Only over a live item; else the outcome is [`crate::Written::NotStored`].
     Present,
     /// Only over what is older than the item's version, which must not be 0; else the outcome is
-    /// [`crate::Written::Superseded`]. The same item again is stored.
+    /// [`crate::Written::Superseded`]. The same item again is [`crate::Written::Unchanged`].
     Newer {
         /// When the value was last known to be current, in milliseconds since the Unix epoch. If the store may have forgotten
         /// deletes since then, the item replaces an older one but does not create one: the outcome is
@@ -62,7 +65,7 @@ impl Op<'_> {
             Self::Read(request) => {
                 request.touch.is_some() || request.vivify.is_some() || request.recache.is_some() || request.claim
             }
-            Self::Peek | Self::Holds | Self::NoteHit | Self::NextCas => false,
+            Self::Peek | Self::Holds | Self::NoteHit | Self::NextCas | Self::BuriedAs => false,
             Self::Write(..) | Self::Delete(_) | Self::Arithmetic(_) | Self::Put(..) | Self::Bury(_) | Self::Drop => {
                 true
             }
@@ -95,6 +98,8 @@ pub enum OwnedOp {
     NoteHit,
     /// [`Op::NextCas`].
     NextCas,
+    /// [`Op::BuriedAs`].
+    BuriedAs,
 }
 
 impl OwnedOp {
@@ -112,6 +117,7 @@ impl OwnedOp {
             Op::Holds => Self::Holds,
             Op::NoteHit => Self::NoteHit,
             Op::NextCas => Self::NextCas,
+            Op::BuriedAs => Self::BuriedAs,
         }
     }
 
@@ -134,6 +140,7 @@ impl OwnedOp {
             Self::Holds => Op::Holds,
             Self::NoteHit => Op::NoteHit,
             Self::NextCas => Op::NextCas,
+            Self::BuriedAs => Op::BuriedAs,
         })
     }
 }

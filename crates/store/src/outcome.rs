@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use moneta_item::{Deleted, Lookup, Number, Written};
+use moneta_item::{Deleted, Lookup, Number, Version, Written};
 
 use crate::error::StoreError;
 
@@ -23,7 +23,7 @@ pub enum Outcome {
     Number(Number),
     /// Of [`crate::Op::Holds`].
     Held(bool),
-    /// Of [`crate::Op::NextCas`].
+    /// Of [`crate::Op::NextCas`] and [`crate::Op::BuriedAs`].
     Cas(u64),
     /// Of operations that tell nothing.
     Done,
@@ -92,6 +92,14 @@ impl Outcome {
         match self {
             Self::Number(number) => number,
             other => other.mismatched("arithmetic"),
+        }
+    }
+
+    /// Of a question for a version.
+    pub fn version(self) -> Version {
+        match self {
+            Self::Cas(cas) => Version(cas),
+            other => other.mismatched("a version"),
         }
     }
 

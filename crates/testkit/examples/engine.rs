@@ -150,6 +150,7 @@ impl Store for Shelf {
             }
             Op::Holds => Step::Done(Ok(Outcome::Held(item.is_some()))),
             Op::NoteHit => Step::Done(Ok(Outcome::Done)),
+            Op::BuriedAs => Step::Done(Ok(Outcome::Cas(0))),
             Op::NextCas => Step::Done(Ok(Outcome::Cas(items.next_cas()))),
         }
     }

@@ -97,6 +97,7 @@ impl Store for ModelStore {
             }
             Op::Holds => Step::Done(Ok(Outcome::Held(state.peek(key).is_ok()))),
             Op::NoteHit => Step::Done(Ok(Outcome::Done)),
+            Op::BuriedAs => Step::Done(Ok(Outcome::Cas(0))),
             Op::NextCas => Step::Done(Ok(Outcome::Cas(state.new_cas(None)))),
         }
     }

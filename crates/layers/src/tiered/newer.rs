@@ -23,7 +23,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         let written = Standing::Item { version: meta.version(), expiry: meta.expiry, digest: digest(&meta, [value]) };
         match self.above(key).await.map(|above| written.against(&standing(&above))) {
             Some(Verdict::Older) => return Ok(Written::Superseded),
-            Some(Verdict::Same) => return Ok(Written::Stored { cas: meta.cas }),
+            Some(Verdict::Same) => return Ok(Written::Unchanged { cas: meta.cas }),
             Some(Verdict::Newer) | None => {}
         }
         let item = ItemRef { meta, value: Value::whole(value) };
@@ -36,7 +36,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         let below = self.change_below(key, step).await.map(Outcome::written);
         let answer = match below {
             // What the upper tier has is what the lower one has, or newer.
-            Ok(Written::Superseded | Written::NotStored) => return below,
+            Ok(Written::Superseded | Written::NotStored | Written::Unchanged { .. }) => return below,
             Err(error) if error.kind() == ErrorKind::ClockAhead => return Err(error),
             below => finish(self.settle(key, &item, below)).await,
         };

@@ -150,7 +150,7 @@ impl Double for Faulty {
         match op {
             Op::Read(_) | Op::Peek => self.read(cx, key),
             Op::Write(..) | Op::Put(..) | Op::Delete(_) => self.change(key, op),
-            Op::Bury(_) | Op::Arithmetic(_) | Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas => {
+            Op::Bury(_) | Op::Arithmetic(_) | Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas | Op::BuriedAs => {
                 self.inner.call(cx, key, op, out)
             }
         }

@@ -71,7 +71,9 @@ impl Double for Leaky {
                 let _ = self.delete(cx, key, &Delete::default());
                 Step::Done(Ok(Outcome::Done))
             }
-            Op::Bury(_) | Op::Arithmetic(_) | Op::NoteHit | Op::NextCas => self.inner.call(cx, key, op, out),
+            Op::Bury(_) | Op::Arithmetic(_) | Op::NoteHit | Op::NextCas | Op::BuriedAs => {
+                self.inner.call(cx, key, op, out)
+            }
         }
     }
 }

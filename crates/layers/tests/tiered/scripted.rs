@@ -127,7 +127,7 @@ impl Double for Scripted {
             }
             (Op::Holds, Mode::Parked) => Step::Done(Ok(Outcome::Held(true))),
             (Op::Holds, Mode::Failing(_)) => Step::Done(Ok(Outcome::Held(false))),
-            (Op::Holds | Op::Drop | Op::NextCas, _) => self.engine.call(cx, key, op, out),
+            (Op::Holds | Op::Drop | Op::NextCas | Op::BuriedAs, _) => self.engine.call(cx, key, op, out),
             (Op::Read(_), Mode::Late) => {
                 let (passed, read) = (self.passed(Mode::Late), doubles::later(&self.engine, cx, key, op));
                 Step::Wait(Box::pin(async {

@@ -88,7 +88,7 @@ impl Double for Slow {
     }
 
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
-        if matches!(op, Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas) {
+        if matches!(op, Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas | Op::BuriedAs) {
             return self.inner.call(cx, key, op, out);
         }
         if self.is_at_once() {

@@ -10,8 +10,8 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use moneta_protocol::base64;
-use moneta_store::feed::{Batch, Change, Feed, Place};
-use moneta_store::{Cx, Item, ItemRef, Key, Lookup, Op, Outcome, Policy, Step, Store, StoreError};
+use moneta_store::feed::{self, Batch, Change, Feed, Held, Place};
+use moneta_store::{Cx, Policy, Store, StoreError, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
@@ -140,34 +140,38 @@ fn answer(store: &Arc<dyn Store>, from: Place, asked: &Asked) -> Result<Vec<u8>,
 /// A change as a reader is told; `None` if it is not to be told, or no longer there.
 fn describe(store: &Arc<dyn Store>, change: &Change, asked: &Asked) -> Result<Option<Value>, StoreError> {
     let wanted = |key: &[u8]| key.starts_with(asked.prefix.as_bytes());
-    let of_region =
-        |version: moneta_store::Version| asked.region.is_none_or(|region| version.origin().region() == region);
+    let of_region = |version: Version| asked.region.is_none_or(|region| version.origin().region() == region);
     Ok(match change {
         Change::Flushed(floor) if of_region(floor.version) => {
             Some(json!({ "kind": "flush", "version": floor.version.0.to_string(), "second": floor.second }))
         }
-        Change::Deleted(key, version) if wanted(key) && of_region(*version) => {
-            let mut object = named("delete", key);
-            object.insert("version".into(), version.0.to_string().into());
-            Some(object.into())
-        }
-        Change::Set(key) if wanted(key) => match look_up(store, key)? {
-            // An item without a version stays where it is.
-            Some(item) if !item.meta.unversioned && of_region(item.meta.version()) => {
-                let mut object = named("set", key);
-                object.insert("version".into(), item.meta.cas.to_string().into());
-                object.insert("flags".into(), item.meta.flags.into());
-                object.insert("expiry".into(), item.meta.expiry.0.into());
-                object.insert("stale".into(), item.meta.stale.into());
-                if asked.values != 0 {
-                    object.insert("value".into(), base64::encode_key(&item.value).into());
+        Change::Deleted(key, version) if wanted(key) && of_region(*version) => Some(deleted(key, *version)),
+        Change::Set(key) if wanted(key) => {
+            let cx = Cx::outside().under(Policy::Batch);
+            match pollster::block_on(feed::held(store, &cx, key))? {
+                Held::Item(item) if of_region(item.meta.version()) => {
+                    let mut object = named("set", key);
+                    object.insert("version".into(), item.meta.cas.to_string().into());
+                    object.insert("flags".into(), item.meta.flags.into());
+                    object.insert("expiry".into(), item.meta.expiry.0.into());
+                    object.insert("stale".into(), item.meta.stale.into());
+                    if asked.values != 0 {
+                        object.insert("value".into(), base64::encode_key(&item.value).into());
+                    }
+                    Some(object.into())
                 }
-                Some(object.into())
+                Held::Buried(version) if of_region(version) => Some(deleted(key, version)),
+                _ => None,
             }
-            _ => None,
-        },
+        }
         _ => None,
     })
+}
+
+fn deleted(key: &[u8], version: Version) -> Value {
+    let mut object = named("delete", key);
+    object.insert("version".into(), version.0.to_string().into());
+    object.into()
 }
 
 /// An object with a key: as text, or in base64 if it is none.
@@ -179,20 +183,4 @@ fn named(kind: &str, key: &[u8]) -> Map<String, Value> {
         Err(_) => object.insert("key64".into(), base64::encode_key(key).into()),
     };
     object
-}
-
-fn look_up(store: &Arc<dyn Store>, key: &[u8]) -> Result<Option<Item>, StoreError> {
-    let key = Key::new(key, store.seed());
-    let mut seen = None;
-    let step = store.call(&Cx::outside().under(Policy::Batch), &key, Op::Peek, &mut |item: &ItemRef<'_>| {
-        seen = Some(Item::copy(item));
-    });
-    let outcome = match step {
-        Step::Done(outcome) => outcome?,
-        Step::Wait(pending) => pollster::block_on(pending)?,
-    };
-    Ok(match outcome {
-        Outcome::Read(Lookup::Found(item)) => Some(item),
-        _ => seen,
-    })
 }

@@ -81,7 +81,7 @@ pub(super) fn answer_write(
         worker.node.prefixes.count(asked.key, Use::Set, worker.node.clock.now());
     }
     let reply = match written {
-        Written::Stored { cas } => Reply::Stored { cas, size },
+        Written::Stored { cas } | Written::Unchanged { cas } => Reply::Stored { cas, size },
         Written::NotStored => Reply::NotStored,
         Written::Exists | Written::Superseded => Reply::Exists,
         Written::NotFound => Reply::NotFound,

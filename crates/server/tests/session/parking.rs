@@ -69,7 +69,7 @@ impl Double for ParkingStore {
     }
 
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
-        let answers_at_once = matches!(op, Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas);
+        let answers_at_once = matches!(op, Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas | Op::BuriedAs);
         if answers_at_once || !key.bytes.starts_with(b"w") {
             return self.model.call(cx, key, op, out);
         }

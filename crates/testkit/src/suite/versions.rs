@@ -289,10 +289,14 @@ impl<S: Store> World<'_, S> {
         let expected = match verdict {
             Verdict::Older => Written::Superseded,
             Verdict::Newer if is_old && self.live(key).is_none() => Written::NotStored,
-            Verdict::Same | Verdict::Newer => Written::Stored { cas: version.0 },
+            Verdict::Newer => Written::Stored { cas: version.0 },
+            Verdict::Same => Written::Unchanged { cas: version.0 },
         };
+        // What has died may be forgotten, and is then stored anew.
+        let is_dead = verdict == Verdict::Same && self.live(key).is_none();
+        let written = if is_dead && written == (Written::Stored { cas: version.0 }) { expected } else { written };
         assert_eq!(written, expected, "{operation} over {:?}, as of {as_of}", self.keys.get(&key));
-        if matches!(expected, Written::Stored { .. }) {
+        if matches!(expected, Written::Stored { .. } | Written::Unchanged { .. }) {
             self.keys.insert(key, Known::Item { version, expiry, flags, value });
         }
         operation
@@ -307,7 +311,9 @@ impl<S: Store> World<'_, S> {
         let was_live = self.live(key).is_some();
         let deleted = wait(self.store.bury(&self.key(&name), version)).expect("an answer");
         match verdict {
-            Verdict::Older => assert_eq!(deleted, Deleted::Superseded, "{operation} over {:?}", self.keys.get(&key)),
+            Verdict::Older | Verdict::Same => {
+                assert_eq!(deleted, Deleted::Superseded, "{operation} over {:?}", self.keys.get(&key))
+            }
             _ => {
                 assert_ne!(deleted, Deleted::Superseded, "{operation} over {:?}", self.keys.get(&key));
                 assert!(deleted == Deleted::Deleted || !was_live, "{operation} ended in {deleted:?}");

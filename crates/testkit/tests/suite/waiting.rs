@@ -65,7 +65,7 @@ impl Double for Waiting {
 
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         match op {
-            Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas => self.inner.call(cx, key, op, out),
+            Op::Drop | Op::Holds | Op::NoteHit | Op::NextCas | Op::BuriedAs => self.inner.call(cx, key, op, out),
             _ => self.later(read_owned(&self.inner, cx, key, op)),
         }
     }

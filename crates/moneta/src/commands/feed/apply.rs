@@ -108,7 +108,7 @@ impl Target {
                 let item = ItemRef { meta: *meta, value: Value::whole(value) };
                 // The source has looked it up just now.
                 self.node.put_newer(&self.key(key), &item, self.clock.millis()).map(|written| match written {
-                    Written::Stored { .. } => Fate::Taken,
+                    Written::Stored { .. } | Written::Unchanged { .. } => Fate::Taken,
                     Written::NotStored => Fate::Unsure,
                     _ => Fate::Superseded,
                 })
