@@ -23,6 +23,7 @@ fn node(writer: &str, more: &[&str]) -> (Node, String) {
 
 /// The address of a node's admin side, as its log has it.
 fn admin_of(node: &Node) -> String {
+    node.wait_for_log("admin HTTP listening");
     let log = node.log();
     let line = log.lines().find(|line| line.contains("admin HTTP listening")).expect("it says so");
     let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
@@ -156,6 +157,6 @@ fn two_nodes_in_ram_are_copies_of_each_other() {
 #[test]
 fn a_node_on_an_ssd_and_one_in_ram_are_copies_of_each_other() {
     let folder = tempfile::tempdir().expect("a folder");
-    let flash = format!("{}:64m", folder.path().display());
+    let flash = format!("{}:200m", folder.path().display());
     copies_of_each_other([&["--flash", &flash], &[]]);
 }

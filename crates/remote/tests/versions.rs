@@ -44,7 +44,14 @@ impl Store for Told {
 
 impl Component for Told {
     fn parts(&self) -> Parts<'_> {
-        Parts { below: vec![&self.remote], walk: Some(self), flush: Some(self), resize: None, observe: None }
+        Parts {
+            below: vec![&self.remote],
+            walk: Some(self),
+            flush: Some(self),
+            resize: None,
+            observe: None,
+            feed: None,
+        }
     }
 
     fn attach(&self, _: &mut Reactors) {}

@@ -10,6 +10,7 @@ pub mod component;
 mod context;
 mod error;
 pub mod feed;
+pub mod holding;
 pub mod metric;
 pub mod offload;
 mod op;

@@ -10,7 +10,8 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use moneta_protocol::base64;
-use moneta_store::feed::{self, Batch, Change, Feed, Held, Place};
+use moneta_store::feed::{Batch, Change, Feed, Place};
+use moneta_store::holding::{Held, held};
 use moneta_store::{Cx, Policy, Store, StoreError, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -148,7 +149,7 @@ fn describe(store: &Arc<dyn Store>, change: &Change, asked: &Asked) -> Result<Op
         Change::Deleted(key, version) if wanted(key) && of_region(*version) => Some(deleted(key, *version)),
         Change::Set(key) if wanted(key) => {
             let cx = Cx::outside().under(Policy::Batch);
-            match pollster::block_on(feed::held(store, &cx, key))? {
+            match pollster::block_on(held(store, &cx, key))? {
                 Held::Item(item) if of_region(item.meta.version()) => {
                     let mut object = named("set", key);
                     object.insert("version".into(), item.meta.cas.to_string().into());
