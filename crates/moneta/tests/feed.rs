@@ -160,3 +160,32 @@ fn a_node_on_an_ssd_and_one_in_ram_are_copies_of_each_other() {
     let flash = format!("{}:200m", folder.path().display());
     copies_of_each_other([&["--flash", &flash], &[]]);
 }
+
+/// A node that is killed and comes back takes what it missed, and what it lost with its last second.
+#[test]
+fn a_node_that_was_killed_catches_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:200m", folder.path().join("tier").display());
+    let (one, one_admin) = node("1", &[]);
+    let on_port = |port: &str| {
+        let arguments = ["serve", "-p", port, "--admin", "off", "--cluster", "--writer-id", "2", "--flash", &flash];
+        Node::run(&mut moneta(&arguments))
+    };
+    let killed = on_port("0");
+    let port = killed.address().port().to_string();
+    let _feed = feed(&one_admin, &killed, &folder.path().join("cursor"));
+    let stop = AtomicBool::new(false);
+    let back = thread::scope(|scope| {
+        let (stop, one) = (&stop, &one);
+        scope.spawn(move || write(one, 7, stop));
+        thread::sleep(Duration::from_millis(1200));
+        // Dropped, it is killed.
+        drop(killed);
+        thread::sleep(Duration::from_millis(700));
+        let back = on_port(&port);
+        thread::sleep(Duration::from_millis(700));
+        stop.store(true, Ordering::Relaxed);
+        back
+    });
+    ends_alike(&one, &back);
+}

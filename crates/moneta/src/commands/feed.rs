@@ -21,6 +21,8 @@ mod apply;
 
 /// How long the node may wait for a change before it answers.
 const WAIT: Duration = Duration::from_secs(10);
+/// How far a reader goes back when the node that it writes to was away: longer than that node leaves changes in RAM alone.
+const MARGIN: Duration = Duration::from_secs(90);
 /// Pause before a node that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Changes asked for at once.
@@ -141,7 +143,13 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         let began = reader.place();
         let lines = reader.read(target.is_some())?;
         match &mut target {
-            Some(target) => target.apply(&lines.parsed, &mut told)?,
+            Some(target) => {
+                target.apply(&lines.parsed, &mut told)?;
+                if target.take_was_away() {
+                    // A node that was killed has lost what it took last.
+                    reader.go_back(MARGIN);
+                }
+            }
             None if args.json => {}
             None => lines.parsed.iter().try_for_each(print)?,
         }
@@ -240,6 +248,12 @@ impl<'a> Reader<'a> {
         let Some(Line::End { cursor, watermark }) = parsed.last() else { bail!("the answer is cut short") };
         (self.cursor, self.watermark) = (Some(cursor.clone()), self.watermark.max(*watermark));
         Ok(Lines { text, parsed })
+    }
+
+    /// Reads again what was told in this time before the last watermark.
+    fn go_back(&mut self, margin: Duration) {
+        let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
+        (self.cursor, self.since) = (None, Some(self.watermark.saturating_sub(margin)));
     }
 
     fn place(&self) -> Option<String> {

@@ -40,6 +40,8 @@ pub(super) struct Target {
     node: Remote,
     clock: Arc<Clock>,
     address: Address,
+    /// It did not answer for a while: it may have lost what it had taken last.
+    was_away: bool,
 }
 
 /// A change as it is sent.
@@ -61,7 +63,12 @@ impl Target {
             ..RemoteConfig::new(address.clone(), KeyHash::seeded(0))
         };
         let node = Remote::new(config, Arc::clone(&clock)).context("cannot talk to the other node")?;
-        Ok(Self { node, clock, address })
+        Ok(Self { node, clock, address, was_away: false })
+    }
+
+    /// Whether the node did not answer since this was asked last.
+    pub(super) fn take_was_away(&mut self) -> bool {
+        std::mem::take(&mut self.was_away)
     }
 
     /// Applies the changes of an answer, all under way at once but for flushes. `told` is called with what became of each.
@@ -130,13 +137,14 @@ impl Target {
     }
 
     /// Waits for the ends; what failed is sent again until it does not.
-    fn settle(&self, under_way: Vec<(Sent, Pending<Fate>)>, told: &mut Applied) -> anyhow::Result<()> {
+    fn settle(&mut self, under_way: Vec<(Sent, Pending<Fate>)>, told: &mut Applied) -> anyhow::Result<()> {
         for (sent, pending) in under_way {
             let mut ended = pollster::block_on(pending);
             while let Err(error) = &ended {
                 if !may_pass(error) {
                     bail!("{} does not take changes: {error}", self.address);
                 }
+                self.was_away |= error.kind() != ErrorKind::ClockAhead;
                 eprintln!("moneta feed: {}: {error}; trying again", self.address);
                 sleep(RETRY);
                 ended = pollster::block_on(self.send(&sent));
