@@ -3,8 +3,6 @@
 use std::fs;
 use std::io::{Write, stdout};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,8 +10,6 @@ use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_client::Address;
 use serde::Deserialize;
-use signal_hook::consts::TERM_SIGNALS;
-use signal_hook::flag;
 
 use self::apply::{Applied, Target};
 
@@ -132,14 +128,11 @@ pub fn command() -> Command {
 /// If the node cannot be asked at first, or refuses; if the other node is none that knows versions.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let args = FeedArgs::from_arg_matches(matches)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in TERM_SIGNALS {
-        flag::register(*signal, Arc::clone(&stop)).context("signals")?;
-    }
     let mut reader = Reader::new(&args)?;
     let mut target = args.into.as_ref().map(|address| Target::connect(address.clone())).transpose()?;
     let mut told = Applied::default();
-    while !stop.load(Ordering::Relaxed) {
+    // A signal may end it anywhere: what was applied and not written down is applied again.
+    loop {
         let began = reader.place();
         let lines = reader.read(target.is_some())?;
         match &mut target {
