@@ -74,7 +74,7 @@ pub trait Database: Sized + Send + Sync + 'static {
     /// If the library fails.
     fn read(&self, shard: usize, key: &[u8], look: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
 
-    /// Shows keys and records in an order of its own that stays the same, behind the key `after` or from the first, until
+    /// Shows keys and records in some fixed order, behind the key `after` or from the first, until
     /// `look` returns false.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ pub trait Database: Sized + Send + Sync + 'static {
     /// If the library fails.
     fn make_room(&self, shard: usize) -> Result<bool, Failure>;
 
-    /// Does what is due once an interval: writes out what has waited in memory, removes what is dead.
+    /// The work of each interval: writes out what has waited in memory, removes expired items.
     ///
     /// # Errors
     /// If the library fails. It is called again after another interval.

@@ -1,4 +1,4 @@
-//! The thread that does what is due once an interval: brings writes to rest, removes the dead, raises the sequence's floor.
+//! The maintenance thread: once an interval it makes writes durable, removes expired items, and raises the sequence floor.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub(crate) fn run<D: Database>(inner: &Arc<Inner<D>>) {
 /// A part of a turn.
 type Part<D> = fn(&Inner<D>) -> Result<(), Failure>;
 
-/// Does all that is due, be it that some of it fails or panics; the error is the first one's.
+/// Does all tasks of an interval even if some fail or panic; returns the first error.
 pub(crate) fn turn<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     let parts: [Part<D>; 4] = [
         |inner| inner.shared.settle(),
@@ -97,7 +97,7 @@ fn settle_untrusted<D: Database>(inner: &Inner<D>) -> Result<(), Failure> {
     }
     for key in inner.shared.untrusted.some(UNTRUSTED) {
         let key = Key::new(&key, inner.shared.seed());
-        // Nobody waits for the answer; if it fails, the key stays in doubt.
+        // No request waits for the outcome; if it fails, the key stays in doubt.
         let (answer, _) = answer();
         inner.ask(&key, Request::new(&key, OwnedOp::Drop, answer));
     }

@@ -86,7 +86,7 @@ impl Manifest {
         if !file.try_exists().map_err(failed("look for its ledger"))? {
             refuse_foreign(folder).map_err(failed("list the folder"))??;
         }
-        // Before it is read: whoever has the folder may be writing it.
+        // Before it is read: the folder's owner may be writing it.
         let lock = lock(folder)?;
         let (entries, interrupted) = match fs::read(&file) {
             Ok(bytes) => check(folder, &bytes, identity)?,

@@ -52,7 +52,7 @@ fn get<D: Database>(context: &mut BatchContext<'_, D>, key: &Key<'_>, request: &
     if let Some(version) = &reading.rewrite {
         cas = writer.store(key, version)?;
     }
-    // Whoever creates an item is told that nothing was there.
+    // The request that creates an item is answered as if none was there.
     match reading.created {
         true => Ok(Lookup::Found(Item { meta: reading.shown(cas), value: Vec::new().into() })),
         false => Ok(Lookup::Found(Item { meta: reading.shown(cas), value: reading.value.to_vec().into() })),

@@ -1,4 +1,4 @@
-//! What a library's thread needs of the engine above it: what is alive, what time it is, and whom to tell of departures.
+//! What a library's threads need from the engine above it: which items are live, the time, and the observer of removals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -146,7 +146,7 @@ impl Shared {
         if due() { self.write_flush(0, true) } else { Ok(()) }
     }
 
-    /// Keeps flushes away while items are changed by what they are. Whoever has it must not [`settle`](Self::settle).
+    /// Keeps flushes away during read-modify-write changes. Its holder must not [`settle`](Self::settle).
     pub(crate) fn changing(&self) -> RwLockReadGuard<'_, ()> {
         self.changing.read()
     }

@@ -8,7 +8,7 @@
 //! ```text
 //!  requests ──> queue ──> group ──> batch ──commit──> answers
 //!                           ^         │ full: make room, once more
-//!                           └─────────┘ fails: each request in a batch of its own
+//!                           └─────────┘ fails: each request in a separate batch
 //! ```
 
 use std::collections::VecDeque;

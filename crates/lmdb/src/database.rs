@@ -29,9 +29,9 @@ const RESERVE_MIN: u64 = 16 << 20;
 const RESERVE_PART_MAX: u64 = 4;
 /// Longest time for which room waits for those who read: a read from a device that works takes milliseconds.
 const READERS_WAIT: Duration = Duration::from_secs(5);
-/// The same when such a wait has ended in vain, until one does not: else every write would stand for as long as one read hangs.
+/// The same after such a wait has timed out, until one succeeds: else every write would wait as long as one read hangs.
 const READERS_WAIT_AGAIN: Duration = Duration::from_millis(10);
-/// Slots for readers beside the pool's: the keeper, and whoever asks for statistics.
+/// Reader slots besides the pool's: for maintenance and for statistics.
 const READERS_MORE: u32 = 256;
 /// Says that the file was written to without syncs, and so cannot be trusted once the machine has gone down.
 const UNSYNCED: &str = "moneta.unsynced";
@@ -54,9 +54,9 @@ pub struct LmdbDatabase {
     pub(crate) tables: Tables,
     pub(crate) shared: Arc<Shared>,
     pub(crate) counters: Counters,
-    /// Held by all who read; whoever needs room waits for them, as LMDB uses no page again that a reader may see.
+    /// Held by all readers; a writer that needs room waits for them, since LMDB reuses no page that a reader may see.
     reading: RwLock<()>,
-    /// Whether the last wait for readers ended in vain.
+    /// Whether the last wait for readers timed out.
     readers_hang: AtomicBool,
     /// Most bytes of the file.
     pub(crate) bytes: u64,
@@ -140,7 +140,7 @@ impl Database for LmdbDatabase {
         Ok(())
     }
 
-    /// Removes some of the oldest items when nobody reads what was there before: LMDB uses no page again that a reader may see.
+    /// Removes some of the oldest items when no reader is left: LMDB reuses no page that a reader may see.
     fn make_room(&self, _shard: usize) -> Result<bool, Failure> {
         self.counters.map_full.fetch_add(1, Ordering::Relaxed);
         // Those who begin to read after this see only what there is now.
@@ -243,7 +243,7 @@ fn open_env(config: &LmdbConfig, bytes: u64) -> heed::Result<Env> {
     let mut options = EnvOpenOptions::new();
     options.map_size(usize::try_from(bytes).unwrap_or(usize::MAX)).max_dbs(Tables::COUNT);
     options.max_readers(u32::try_from(config.read_threads).unwrap_or(u32::MAX).saturating_add(READERS_MORE));
-    // Items are read at random: reading ahead would bring in what nobody asked for.
+    // Items are read at random: readahead would load unrelated pages.
     let mut flags = EnvFlags::NO_READ_AHEAD;
     if config.durability == Durability::Interval {
         flags |= EnvFlags::NO_SYNC;
@@ -252,7 +252,7 @@ fn open_env(config: &LmdbConfig, bytes: u64) -> heed::Result<Env> {
     // to the system, which matters only when the machine goes down; the file is removed then (`prepare`).
     unsafe { options.flags(flags) };
     // SAFETY: the file must not change under the map but through LMDB. The folder is locked for this process, which opens it
-    // here alone, and is on a local file system as any tier's; whoever writes over it from outside breaks every database.
+    // here alone, and is on a local file system as any tier's; a process that overwrites it breaks any database.
     unsafe { options.open(&config.path) }
 }
 

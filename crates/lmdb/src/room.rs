@@ -110,7 +110,7 @@ impl LmdbDatabase {
         Ok(Bite { items: gone.len(), pages: freed })
     }
 
-    /// Counts an item that has left by itself, and tells whoever observes.
+    /// Counts an evicted or expired item, and tells the observer.
     pub(crate) fn departed(&self, left: &Left) {
         let (counter, why) = match self.shared.life(&left.header) {
             Life::Live => (&self.counters.evicted, Some(RemovalCause::Evicted)),

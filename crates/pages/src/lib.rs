@@ -19,7 +19,7 @@ pub const PAGE_BYTES: usize = 64 << 10;
 /// Bytes mapped at a time. Only what is touched becomes resident.
 const CHUNK_BYTES: usize = 32 << 20;
 
-/// Free pages handed to the system at a time, so that nobody who needs one waits for long.
+/// Free pages given to the system at a time, so that a thread that needs a page does not wait long.
 const GIVE_BACK_BATCH: usize = 64;
 
 /// Where pages come from and go back to.
@@ -30,7 +30,7 @@ pub struct PagePool {
 
 #[derive(Debug, Default)]
 struct PoolState {
-    /// Kept so that the maps live as long as the pool; nobody looks into them again.
+    /// Keeps the maps alive as long as the pool; never read.
     chunks: Vec<MmapMut>,
     /// Start of the newest chunk, taken once: asking the map again would borrow what pages already own.
     newest: Option<PagePointer>,
@@ -85,7 +85,7 @@ impl PagePool {
                 free.split_off(keep)
             };
             left = if batch.is_empty() { 0 } else { left.saturating_sub(batch.len()) };
-            // Out of the list these pages are nobody's but ours, so the lock is not held meanwhile.
+            // Pages removed from the list belong to this thread alone, so the lock is not held meanwhile.
             batch.sort_unstable_by_key(|page| page.0);
             for run in batch.chunk_by(|page, next| page.0.addr().get() + PAGE_BYTES == next.0.addr().get()) {
                 discard(run);
@@ -95,12 +95,12 @@ impl PagePool {
     }
 }
 
-/// Drops the memory behind a run of neighbouring pages that nobody owns; it is zero when it is next touched.
+/// Releases the memory of a run of adjacent free pages; it is zero when next touched.
 fn discard(run: &[PagePointer]) {
     let Some(first) = run.first() else { return };
     #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: the range lies in a private anonymous map of ours, and nobody refers to its bytes: its pages are in no
-    // list and in nobody's hands.
+    // SAFETY: the range lies in a private anonymous map of the pool, and nothing refers to its bytes: its pages are in no
+    // list and not taken.
     let _ = unsafe {
         // If the system refuses, the memory stays resident, and that is all.
         rustix::mm::madvise(first.0.as_ptr().cast(), run.len() * PAGE_BYTES, rustix::mm::Advice::LinuxDontNeed)
@@ -263,7 +263,7 @@ impl Part {
     /// The bytes.
     ///
     /// # Safety
-    /// The page must stay taken, and nobody may write this range, for as long as the slice is used.
+    /// The page must stay taken, and no thread may write this range, as long as the slice is used.
     pub unsafe fn as_slice<'a>(&self) -> &'a [u8] {
         // SAFETY: by the caller's promise.
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.length) }
@@ -272,7 +272,7 @@ impl Part {
     /// Fills the range with `bytes`.
     ///
     /// # Safety
-    /// The page must stay taken, and nobody else may read or write this range meanwhile.
+    /// The page must stay taken, and no other thread may read or write this range meanwhile.
     ///
     /// # Panics
     /// If the lengths differ.

@@ -1,4 +1,4 @@
-//! The thread that asks for those who turn no event loop: tools, dumps, tests.
+//! The background thread that makes requests for threads without an event loop: tools, dumps, tests.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::promise::Promise;
 use crate::shared::Shared;
 use crate::worker_client::WorkerClient;
 
-/// See the module. Dropping it ends the thread and what it had under way.
+/// The background thread. Dropping it ends the thread and fails its requests.
 pub(crate) struct Background {
     mailbox: Arc<Mailbox>,
     thread: Option<JoinHandle<()>>,
@@ -92,7 +92,7 @@ impl Mailbox {
         }
     }
 
-    /// Ends what is in the box without asking anybody.
+    /// Fails the queued requests without sending them.
     fn refuse(&self, reason: &str) {
         let failure = Failure::new(ErrorKind::Unreachable, reason);
         for Job { promise, .. } in std::mem::take(&mut *self.jobs.lock()) {

@@ -38,7 +38,7 @@ pub struct RemoteConfig {
     /// Bytes that wait to be sent on a connection; a request that would come on top of more fails at once.
     pub unsent_max: usize,
     /// Longest value written or read, in bytes. One longer is not sent: its key is deleted, and the answer is
-    /// [`moneta_store::Written::TooLarge`]. The server may have a lower limit of its own.
+    /// [`moneta_store::Written::TooLarge`]. The server may have a lower limit.
     pub item_max: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Arithmetic. Servers can create what is missing themselves, but do not tell whether they did, which the store must know.
-//! So a missing number is added, and if somebody else was faster, counted on: the request takes effect at the one step that
-//! succeeds, and most counters are there at the first.
+//! Arithmetic. Servers can create a missing number, but do not tell whether they did, which the store must know. So a missing
+//! number is added, and if another client was faster, the arithmetic is retried. The request takes effect at the one step that
+//! succeeds; most counters exist at the first.
 
 use moneta_client::wire::{self, Answer, Verb};
 use moneta_store::request::{Arithmetic, Create, Write, WriteMode};
@@ -47,7 +47,7 @@ async fn finish(
     Err(StoreError::new(ErrorKind::Timeout, "the number is created and deleted all the time"))
 }
 
-/// Adds the first value; `None` if somebody else has.
+/// Adds the first value; `None` if another client has added one.
 async fn add(
     remote: &Caller,
     key: &HeldKey,

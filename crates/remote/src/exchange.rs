@@ -1,4 +1,4 @@
-//! A request under way, as a future.
+//! A request in flight, as a future.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::connection::{Claim, Won};
 use crate::promise::Promise;
 use crate::worker_client::WorkerClient;
 
-/// See the module. Dropped before its end, it is forgotten; its reply is still taken off the connection.
+/// A request in flight. If it is dropped early, its reply is still received and discarded.
 pub(crate) struct Exchange {
     way: Way,
     over: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Exchange {
 
 /// Who asks.
 enum Way {
-    /// This thread, on a connection of its own.
+    /// This thread, on one of its connections.
     Local { client: Rc<WorkerClient>, slot: usize },
     /// The background thread.
     Shared(Arc<Promise>),

@@ -1,9 +1,9 @@
 //! Storing whole items, marks and all.
 //!
-//! The item goes in one command. A server has none for marks, so these follow in further ones, each bound to the version just
-//! stored: first "stale", which frees the recache, then a read that wins it. Where somebody has won the recache of an item that
-//! is not stale, the item is stored with little time to live, won for that, and then given its true expiration time. Items
-//! with marks are rare; for the moment between, readers of the server see them without.
+//! The item is stored by one command. Servers have no command for marks, so these follow in further ones, each bound to the version
+//! just stored: first "stale", which frees the recache, then a read that wins it. If the recache is won and the item is not stale,
+//! the item is stored with a short time to live, so that a read wins it, and then gets its true expiration time. Items with marks
+//! are rare; in between, readers of the server see them without.
 
 use moneta_client::wire::{Answer, Protocol, Read, Verb};
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
@@ -95,7 +95,7 @@ impl Marking {
             let delete = reads::giving_back(cas, self.remote.dialect());
             match self.remote.begin(Verb::Delete(delete), &self.key.get(), &[])?.await? {
                 Answer::Deleted => {}
-                // Somebody has changed the key since: theirs stays.
+                // Another client has changed the key since: keep its version.
                 Answer::Exists | Answer::NotFound => return Ok(Written::Stored { cas }),
                 other => return Err(self.remote.unexpected(other)),
             }

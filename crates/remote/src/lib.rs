@@ -1,6 +1,6 @@
 //! Any server that speaks memcached's protocol, as a store: memcached itself, or another Moneta.
 //!
-//! A worker thread has connections of its own, in its [`moneta_store::Reactor`]; requests of one turn go out in one write,
+//! Each worker thread has its connections, in its [`moneta_store::Reactor`]; requests of one turn go out in one write,
 //! and replies are matched in order. Threads without a reactor share one background thread. See docs/remote.md for what is
 //! promised when servers die, hang, or come back.
 

@@ -12,7 +12,7 @@ use moneta_client::Address;
 /// Finds the addresses behind a name; may wait for a name server.
 type Lookup = dyn Fn(&Address) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// See the module. A Unix socket has a name and no addresses.
+/// The addresses behind a server's name. A Unix socket has a name and no addresses.
 pub(crate) struct Names {
     name: Address,
     look_up: Box<Lookup>,
@@ -55,8 +55,8 @@ impl Names {
         self.known.lock().proven = Some(address);
     }
 
-    /// Looks the name up again, as the server may have moved: on a thread of its own, since name servers may be slow. Does
-    /// nothing if that is under way, or was `pause` ago at most: whoever fails again asks again.
+    /// Looks the name up again, since the server may have moved: on a new thread, since name servers may be slow. Does nothing if a
+    /// look-up is in progress or began less than `pause` ago; the next failure calls this again.
     pub(crate) fn look_up_again(self: &Arc<Self>, pause: Duration) {
         if !self.is_to_be_looked_up() || !self.begin_to_look(pause) {
             return;

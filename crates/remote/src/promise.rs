@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::connection::{Claim, Outcome, Won};
 use crate::failure::Failure;
 
-/// See the module.
+/// An answer on its way from one thread to another.
 #[derive(Debug, Default)]
 pub(crate) struct Promise(Mutex<State>);
 
@@ -25,7 +25,7 @@ impl Promise {
         Arc::default()
     }
 
-    /// Puts the answer in and wakes whoever waits for it. If nobody does any more, what it has won comes back.
+    /// Sets the answer and wakes the waiter. If the waiter is gone, returns the recache that the answer has won.
     pub(crate) fn keep(&self, outcome: Outcome) -> (Option<Waker>, Option<Won>) {
         let mut state = self.0.lock();
         let won = state.given_up.take().and_then(|claim| claim.won(&outcome));
@@ -33,7 +33,7 @@ impl Promise {
         (state.waker.take(), won)
     }
 
-    /// Puts a failure in and wakes whoever waits for it.
+    /// Sets a failure and wakes the waiter.
     pub(crate) fn fail(&self, failure: Failure) {
         let (waker, _) = self.keep(Err(failure));
         waker.into_iter().for_each(Waker::wake);

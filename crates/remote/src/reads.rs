@@ -1,9 +1,8 @@
 //! Reads.
 //!
-//! A meta read wins the recache of an item that is marked as stale, whether it wants to or not; other reads would not show
-//! the marks or the expiration time. So a read that may not win and has won all the same gives back what it won, before it
-//! ends: it marks the very version as stale again, which takes nobody's claim but its own. For the time between, another
-//! reader is told that somebody else has won.
+//! A meta read wins the recache of a stale item even if it does not ask for that; other reads do not show the marks or the
+//! expiration time. So a read that wins without asking gives the recache back before it ends: it marks the same version as stale
+//! again, which revokes only its own claim. In between, other readers see that the recache is taken.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,7 +25,7 @@ pub(crate) fn peek(remote: &Caller, key: &Key<'_>) -> Step {
     look(remote, key, Verb::Peek { value: true }, &Retrieve { bump: false, ..Retrieve::default() })
 }
 
-/// A read that nobody waits for, so that the server sees that the item is wanted.
+/// A read without a waiter, so that the server counts a use of the item.
 pub(crate) fn note_hit(remote: &Caller, key: &Key<'_>) {
     let retrieve = Retrieve::default();
     let verb = Verb::Read(Read { retrieve, value: false });
@@ -49,7 +48,7 @@ fn look(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step 
     }
 }
 
-/// A key, kept without an allocation of its own.
+/// A key, stored without a separate allocation.
 pub(crate) struct HeldKey {
     bytes: [u8; KEY_MAX],
     length: u8,

@@ -128,14 +128,14 @@ impl Caller {
     /// Begins a request whose answer is not waited for.
     pub(crate) fn begin_unanswered(&self, verb: Verb, key: &Key<'_>) {
         let request = Request { verb, key: key.bytes, value: &[] };
-        // That it cannot be begun is counted, and no more than that is due.
+        // Counts the failure; nothing else to do.
         let _ = match self.client() {
             Some(client) => client.begin_for(&request, key.hash, Target::Unanswered),
             None => self.submit(&request, key.hash, None),
         };
     }
 
-    /// Begins a request whose answer goes into a promise, also on a thread with connections of its own.
+    /// Begins a request whose answer goes into a promise, also on a thread with connections.
     pub(crate) fn begin_for(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Arc<Promise>, StoreError> {
         let request = Request { verb, key: key.bytes, value };
         let promise = Promise::new();

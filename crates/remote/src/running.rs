@@ -1,11 +1,11 @@
-//! The clock of a client: it tells how long its thread could have served it.
+//! The clock of a client: measures only time in which its thread could serve it.
 //!
-//! A thread may be held up: its process is stopped, the machine is overloaded, something else took it long. It neither sends
-//! nor receives meanwhile, so that time says nothing of a server, and must not be held against it. Therefore a client that waits
-//! for something is turned in beats, several in each timeout, and of the time between two turns no more than two beats count.
-//! A thread that is never in time still turns: what it waits for is late after a few of its turns, however far apart they are.
+//! A thread may be delayed: its process is stopped, the machine is overloaded, other work took long. It neither sends nor receives
+//! meanwhile, so that time must not count against a server. So a waiting client is turned in beats, several in each timeout,
+//! and between two turns at most two beats count. On a thread that is always late, a request still times out after a few turns,
+//! however far apart they are.
 //!
-//! While a client has no request under way it needs no turn, and all time counts.
+//! A client without a request in flight needs no turns, and all time counts.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// of its timeout, while a thread that only waits is woken eight times in one.
 const BEATS: u32 = 8;
 
-/// See the module. Its moments are the system's, less the time that does not count.
+/// The clock of a client. Its time is the system's, less the time that does not count.
 #[derive(Debug)]
 pub(crate) struct RunningClock {
     beat: Duration,
@@ -45,7 +45,7 @@ impl RunningClock {
         system - self.lost
     }
 
-    /// When the turn after the one at `system` has to be, in the system's time, if `deadline` is what is due next.
+    /// The system time of the turn that has to follow the one at `system`, given the next `deadline`.
     #[inline]
     pub(crate) fn next_turn(&mut self, deadline: Option<Instant>, system: Instant) -> Option<Instant> {
         self.limit = deadline.map(|_| system + 2 * self.beat);

@@ -14,7 +14,7 @@ use crate::counters::Counters;
 use crate::error::RemoteError;
 use crate::names::Names;
 
-/// See the module.
+/// The state that all connections to a server share.
 pub(crate) struct Shared {
     pub(crate) config: RemoteConfig,
     /// Where workers have their connections.
@@ -67,7 +67,7 @@ impl Shared {
         }
     }
 
-    /// Whether the server is taken for dead: then nobody waits for it.
+    /// Whether the server is taken for dead: requests then fail at once.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.unreached.load(Ordering::Relaxed) >= self.config.timeouts_max || self.hangs()

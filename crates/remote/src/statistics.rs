@@ -50,7 +50,7 @@ pub(crate) fn stats(remote: &Caller, snapshot: &Snapshot) -> StoreStats {
     };
     let Some(asked) = asked else { return snapshot.0.lock().stats };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    // The request has a deadline of its own; the answer may be taken by another who waits for it.
+    // The request has a separate deadline; another waiter may take the answer.
     loop {
         {
             let mut said = snapshot.0.lock();

@@ -9,7 +9,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// See the module. It is set as rarely as possible: to the first deadline, and when that has passed, to the then first.
+/// A timer in the event queue. Set rarely: to the first deadline, and when that has passed, to the next one.
 #[derive(Debug)]
 pub(crate) struct Timer {
     descriptor: OwnedFd,

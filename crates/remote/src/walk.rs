@@ -1,4 +1,4 @@
-//! Walks: the server's list of its keys, read on a thread and a connection of its own, and a look at each key that it names.
+//! Walks: reads the server's list of its keys on a separate thread and connection, and looks up each key it names.
 //!
 //! ```text
 //!  server ──list──> thread ──batches of keys──> [ Keys, bounded ] ──> the walk's future ──looks──> connections of the store
@@ -32,7 +32,7 @@ const BATCH: usize = 100;
 const AHEAD: usize = 4;
 /// How long a server may be silent in the middle of its list: it may have many dead items to pass over.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Pause before a server is asked again that has a list for somebody else under way.
+/// Pause before a retry if the server is busy listing its keys to another client.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// What an item takes on the server beside key and value, in bytes: of the order of memcached's header.
 const OVERHEAD: usize = 56;
@@ -186,7 +186,7 @@ fn failure(config: &RemoteConfig, error: &DialogueError) -> Failure {
 }
 
 impl Keys {
-    /// Hands a batch over, when there is room; false if nobody wants it.
+    /// Hands a batch over when there is room; false if the walk was dropped.
     fn push(&self, batch: Vec<Arc<[u8]>>) -> bool {
         let waker = {
             let mut state = self.state.lock();

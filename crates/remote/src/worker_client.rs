@@ -1,8 +1,7 @@
 //! The connections of one thread to a server, and the driver that turns them.
 //!
-//! Connections lie in an event queue of their own, whose descriptor is what the thread's event loop watches. The queue is
-//! never asked what is ready: a turn receives where replies are due, which it would have to do anyway, and so saves the
-//! question.
+//! The connections have a separate event queue, whose descriptor the thread's event loop watches. The queue is never polled: a
+//! turn receives from every connection with expected replies, which it would do anyway, and so saves a system call.
 
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -22,7 +21,7 @@ use crate::running::RunningClock;
 use crate::shared::Shared;
 use crate::timer::Timer;
 
-/// See the module.
+/// The connections of one thread to a server.
 pub(crate) struct WorkerClient {
     shared: Arc<Shared>,
     state: RefCell<State>,
@@ -50,9 +49,8 @@ impl WorkerClient {
 
     /// Connections for a worker, which have begun to connect; `None` where the system has no room for them.
     pub(crate) fn of_worker(shared: &Arc<Shared>) -> Option<Rc<Self>> {
-        let client = Self::new(shared)
-            .inspect_err(|error| tracing::warn!(%error, "a worker has no connections of its own"))
-            .ok()?;
+        let client =
+            Self::new(shared).inspect_err(|error| tracing::warn!(%error, "a worker cannot have connections")).ok()?;
         client.exchange();
         Some(Rc::new(client))
     }
@@ -137,7 +135,7 @@ impl WorkerClient {
     }
 }
 
-/// Gives back what reads have won that nobody waits for any more, and sends that.
+/// Gives back recaches won by reads whose waiters are gone, and sends that.
 #[cold]
 fn give_back(links: &mut [Link], turn: &mut Turn<'_>) {
     for Won { key, hash, cas } in std::mem::take(&mut turn.replies.won) {

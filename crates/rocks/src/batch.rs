@@ -13,7 +13,7 @@ use crate::shard::{Shard, broken};
 pub struct RocksBatch<'a> {
     shard: &'a Shard,
     writes: WriteBatch,
-    /// Where in `writes` the newest record of each key lies; `None`: the key is deleted. RocksDB shows a batch to nobody before
+    /// Where in `writes` the newest record of each key lies; `None`: the key is deleted. RocksDB shows a batch to no reader before
     /// its end, and reads of this batch have to see it.
     newest: HashMap<Box<[u8]>, Option<Range<usize>>>,
 }

@@ -9,7 +9,7 @@ use moneta_embedded::EmbeddedError;
 const SHARD_BYTES_MIN: u64 = 1 << 20;
 /// Under FIFO an item is at most this part of its shard: a file goes whole, and one item must not take most of the others along.
 const ITEM_PART: u64 = 8;
-/// Most shards: each has threads, buffers and files of its own.
+/// Most shards: each has separate threads, buffers and files.
 const SHARDS_MAX: usize = 256;
 /// A write buffer is this part of its shard, unless told otherwise,
 const BUFFER_PART: u64 = 64;

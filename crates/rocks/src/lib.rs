@@ -1,7 +1,7 @@
 //! Engine: RocksDB, sharded by hash of key. For those who want what RocksDB has: compression, levels, its tools and its fame.
 //!
 //! Everything a client can ask for is [`moneta_embedded`]'s; here is what RocksDB is told, how its size is bounded, what its
-//! compaction leaves out, and what it says of itself. It has no observers: files leave whole, and nobody reads what was in
+//! compaction leaves out, and what it says of itself. It has no observers: files are removed whole, without reading what was in
 //! them.
 
 mod batch;

@@ -103,7 +103,7 @@ pub struct Seen {
     pub fetched: bool,
     /// Marked as stale.
     pub stale: bool,
-    /// Somebody else has won its recache.
+    /// Another client has won its recache.
     pub token_sent: bool,
     /// This request has won its recache.
     pub won: bool,

@@ -21,7 +21,7 @@ pub enum DialogueError {
     /// The server's protocol has no form for the request. The dialogue goes on.
     #[error("{0}")]
     Unsupported(#[from] Unsupported),
-    /// The server lists its keys to somebody else, and can do that once at a time.
+    /// The server is listing its keys to another client, and can do that for one at a time.
     #[error("the server is busy listing its keys to somebody else")]
     Busy,
     /// The server will not.
@@ -50,7 +50,7 @@ impl Dialogue {
     /// Connects and finds out what the server speaks, unless told. Any wait for the server is at most `timeout`.
     ///
     /// # Errors
-    /// When nobody is there, or no memcached.
+    /// If no server answers, or the server is not a memcached.
     pub fn open(
         address: &Address,
         protocol: Option<Protocol>,

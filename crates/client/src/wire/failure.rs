@@ -5,7 +5,7 @@
 #[error("{0}")]
 pub struct Unsupported(pub &'static str);
 
-/// What came is not the reply that is due. The connection is of no further use.
+/// The received bytes are not the expected reply. The connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub &'static str);

@@ -84,7 +84,7 @@ fn length_of_value(length: u64) -> Result<usize, Broken> {
     length.ok_or(Broken("a value of impossible length"))
 }
 
-/// Reads the flags of a reply, which must be the one that is due.
+/// Reads the flags of a reply, which must be the expected one.
 fn flags(mut rest: &[u8], expect: &Expect, seen: &mut Seen) -> Result<(), Broken> {
     let mut known = false;
     while let Some(token) = next(&mut rest) {

@@ -3,7 +3,7 @@
 //!
 //! A request is encoded behind others; what [`encode`] returns is kept and given to [`decode`] when its turn in the stream of
 //! replies has come. Every reply of meta and binary carries the number that its request was given (`O`, opaque), and a text
-//! reply with an item its key: a reply that does not fit its request breaks the connection ([`Broken`]) and is nobody's answer.
+//! reply with an item its key: a reply that does not match its request breaks the connection ([`Broken`]) and is discarded.
 
 mod answer;
 mod binary;

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "in vain waited until {what}");
+        assert!(begun.elapsed() < PATIENCE, "waited too long until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

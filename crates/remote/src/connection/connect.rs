@@ -112,8 +112,8 @@ impl Link {
         self.waiting_bytes = 0;
     }
 
-    /// Asks a server that leaves requests unanswered for something of no consequence, as a client would: so nobody has to wait
-    /// to find out whether it is back, or has to ask for that. Does nothing while anything is in flight, which tells as well.
+    /// Sends a harmless request to a server that leaves requests unanswered, so that no client request has to wait to find out
+    /// whether the server is back. Does nothing while a request is in flight, which tests the same.
     pub(super) fn begin_trial(&mut self, turn: &mut Turn<'_>, dialect: Dialect) {
         if !self.in_flight.is_empty() {
             return;

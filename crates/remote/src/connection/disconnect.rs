@@ -1,8 +1,7 @@
-//! What becomes of requests when a connection is lost, and when the next attempt is.
+//! The loss of a connection: what happens to its requests, and when to reconnect.
 //!
-//! A request that was sent may have taken effect: it fails, and whoever made it knows no more. Sent again are only, and only
-//! once: reads without side effects, and what was not sent at all, if the connection was idle before and so may have been
-//! closed by a server that was started anew.
+//! A sent request may have taken effect: it fails, and its outcome is unknown. Retries idempotent reads and unsent requests, once,
+//! if the connection was idle before, since a restarted server may have closed it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

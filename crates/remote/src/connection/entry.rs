@@ -58,7 +58,7 @@ impl From<&Request<'_>> for OwnedRequest {
     }
 }
 
-/// What a read that nobody waits for any more may have won without wanting to: the recache of this key's item.
+/// The recache of this key's item, which a read without a waiter may have won.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) key: Box<[u8]>,

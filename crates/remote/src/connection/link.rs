@@ -1,4 +1,4 @@
-//! A connection: bytes to send, replies that are due, and the turns that move both.
+//! A connection: bytes to send, expected replies, and the turns that move both.
 //!
 //! A request is encoded behind others and sent with the next turn, in one call with all of its turn. A turn that has sent
 //! something leaves receiving to the next one: the replies cannot be there yet, and the event queue tells when they are.
@@ -57,7 +57,7 @@ pub(super) struct Carried {
     pub(super) dialect: Option<Dialect>,
 }
 
-/// See the module.
+/// A connection to a server.
 pub(crate) struct Link {
     pub(super) shared: Arc<Shared>,
     pub(super) stage: Stage,
@@ -282,7 +282,7 @@ impl Link {
         let left_unread = self.unread;
         let asked = !self.in_flight.front().is_none_or(|first| self.retains && first.span.start >= self.sent);
         if idle && !probing && !left_unread && !asked {
-            // Nothing is due: what there is to receive can only be the connection's end.
+            // No reply is expected: the only thing to receive is the connection's end.
             self.active = turn.now;
             self.receive(turn)?;
         }

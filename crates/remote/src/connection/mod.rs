@@ -1,4 +1,4 @@
-//! One connection to a server: what is sent, what is due, and what becomes of both when the connection is lost.
+//! One connection to a server: requests to send, expected replies, and their fate when the connection is lost.
 
 mod connect;
 mod disconnect;

@@ -13,11 +13,11 @@ use crate::failure::Failure;
 /// How a request ended.
 pub(crate) type Outcome = Result<Answer, Failure>;
 
-/// See the module.
+/// The answers of a thread's connections, each in a slot.
 #[derive(Default)]
 pub(crate) struct Replies {
     slots: Slab<Slot>,
-    /// Whom to wake when nothing is borrowed any more.
+    /// Wakers to call when nothing is borrowed any more.
     pub(crate) wakers: Vec<Waker>,
     pub(crate) tally: Tally,
     /// What is to be given back.

@@ -12,7 +12,7 @@ use rustix::net::{
     sockopt,
 };
 
-/// See the module. Closing it takes it out of the event queue.
+/// A non-blocking socket to a server. Closing it removes it from the event queue.
 #[derive(Debug)]
 pub(crate) struct Socket(OwnedFd);
 

@@ -7,14 +7,14 @@
 //! ```
 //!
 //! There is no way from Down to Up past a probe: a server whose kernel accepts connections while it hangs is not up. If it
-//! answers probes but left requests unanswered, a connection that comes up is on trial: until a request of its own is
-//! answered, it takes none of anybody else.
+//! answers probes but left requests unanswered, a connection that comes up is on trial: until its trial request is
+//! answered, it takes no others.
 
 use std::time::Instant;
 
 use moneta_client::wire::{Dialect, Probe};
 
-/// See the module.
+/// The stage of a connection.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// No connection, and the next attempt is not before this moment, unless the server was seen to be back.

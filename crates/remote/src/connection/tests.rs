@@ -28,7 +28,7 @@ use crate::worker_client::WorkerClient;
 /// Any key.
 const KEY: &[u8] = b"key";
 
-/// What a name means, as long as nobody moves it.
+/// The addresses of a name, until a test changes them.
 #[derive(Clone, Default)]
 struct Meaning(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -56,7 +56,7 @@ impl Meaning {
     }
 }
 
-/// An address at which connections are made, and nobody ever says a word, for as long as the listener is kept.
+/// An address that accepts connections and never answers, as long as the listener is kept.
 fn silent() -> (SocketAddr, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address is free");
     (listener.local_addr().expect("it is bound"), listener)
@@ -107,7 +107,7 @@ fn a_server_that_moved_is_found_again_though_its_old_address_is_silent() {
     turn_until("it answers", &client, || matches!(look(&client), Ok(Answer::Miss)));
 }
 
-/// An address at which nobody listens, nor ever will while the socket is kept.
+/// An address that refuses connections as long as the socket is kept.
 fn refusing() -> (SocketAddr, OwnedFd) {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("the system has room");
     rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("an address is free");
