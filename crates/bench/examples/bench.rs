@@ -1,4 +1,4 @@
-//! The benchmark as a program of its own: the same command line as `moneta bench`.
+//! The benchmark as a separate program: the same command line as `moneta bench`.
 
 use std::process::ExitCode;
 

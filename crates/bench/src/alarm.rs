@@ -53,7 +53,7 @@ impl Alarm {
     }
 }
 
-/// Lets the calling thread run ahead of all ordinary ones, as a client with a machine of its own would; without the right to it
+/// Lets the calling thread run ahead of all ordinary ones, as a client on a separate machine would; without the right to it
 /// (root, or CAP_SYS_NICE) the thread stays what it is.
 pub fn run_first() {
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);

@@ -4,7 +4,7 @@
 //! answer brings the next request.
 //! *Open loop*: requests are due at times that do not depend on the answers. A request that is due while every connection is
 //! busy waits, and its latency counts from the time it was due: there is no coordinated omission. Between requests the thread
-//! polls without sleep, which needs a core of its own, or, with an alarm, sleeps.
+//! polls without sleep, which needs a separate core, or, with an alarm, sleeps.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;

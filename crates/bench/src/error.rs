@@ -68,7 +68,7 @@ pub enum BenchError {
     /// A bound that was asked for was not kept.
     #[error("{0}")]
     Bound(String),
-    /// With verification on, values came back that nobody wrote for their key.
+    /// With verification on, values came back that were never written for their key.
     #[error("{count} values read were not written for their key, for example: {}", examples.join("; "))]
     Mismatch {
         /// How many values were wrong.

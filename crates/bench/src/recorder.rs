@@ -31,7 +31,7 @@ pub struct Tally {
     pub not_stored: u64,
     /// Commands answered with an error.
     pub failed: u64,
-    /// Values read that nobody wrote for their key.
+    /// Values read that were never written for their key.
     pub mismatches: u64,
 }
 

@@ -225,7 +225,7 @@ impl Drop for Server {
     }
 }
 
-/// Spawns from a thread of its own, pinned first: a child inherits the CPUs of the thread that starts it.
+/// Spawns from a new thread, pinned first: a child inherits the CPUs of the thread that starts it.
 fn spawn_pinned(mut command: Command, cpus: &[usize]) -> Result<std::io::Result<Child>> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| pin_this_thread(cpus).map(|()| command.spawn()));

@@ -19,7 +19,7 @@ impl Table {
         self.rows.push(cells.to_vec());
     }
 
-    /// Adds a line of its own above the rows that follow.
+    /// Adds a heading line above the rows that follow.
     pub fn heading(&mut self, text: &str) {
         self.headings.push((self.rows.len(), text.to_owned()));
     }

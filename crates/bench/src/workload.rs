@@ -214,7 +214,7 @@ impl Source for MixedSource {
 /// How often every key is set.
 #[derive(Debug, Clone, Copy)]
 pub struct Passes {
-    /// The number of the first pass. Pass 0 goes in the order of the keys' numbers, each later one in an order of its own.
+    /// The number of the first pass. Pass 0 goes in the order of the keys' numbers, each later one in another order.
     pub first: u32,
     /// How many there are; none means without end.
     pub count: Option<u32>,

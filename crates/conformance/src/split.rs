@@ -1,4 +1,4 @@
-//! The split topology: memcached as L1, Moneta on SSD as L2, and a Moneta in front of both, each a process of its own on a Unix
+//! The split topology: memcached as L1, Moneta on SSD as L2, and a Moneta in front of both, each a separate process on a Unix
 //! socket, so that one that is started again is where it was.
 
 use std::ffi::OsString;

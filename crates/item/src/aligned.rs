@@ -92,7 +92,7 @@ unsafe impl Send for Aligned {}
 // SAFETY: shared references only read.
 unsafe impl Sync for Aligned {}
 
-/// An allocation; whoever holds the only copy that is used owns it.
+/// An allocation; the holder of the only used copy owns it.
 #[derive(Clone, Copy)]
 struct Memory {
     pointer: NonNull<u8>,

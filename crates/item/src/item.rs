@@ -154,7 +154,7 @@ pub struct ItemRef<'a> {
     pub value: Value<'a>,
 }
 
-/// A value that lies nowhere else: bytes of its own, or a part of the buffer that a device was read into.
+/// An owned value: separate bytes, or a part of the buffer that a device was read into.
 pub struct OwnedValue(Memory);
 
 enum Memory {

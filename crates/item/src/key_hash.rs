@@ -1,7 +1,7 @@
-//! How keys are hashed: by a function that nobody without its secret can find collisions of.
+//! The key hash: a function whose collisions cannot be found without its secret.
 //!
 //! Engines know keys by bits of their hashes. An engine on SSD takes keys that agree in 40 bits or more for one and lets the
-//! newer item replace the other, so a client that can find a key which agrees with somebody else's can make that item
+//! newer item replace the other, so a client that can find a key which agrees with another client's can make that item
 //! vanish; keys that share a bucket make an index slow. A seed is no protection: of XXH3 and its like there are fixed pairs
 //! of keys that collide under one seed in 1,400. AES-CMAC (RFC 4493) is a pseudorandom function: to find a key that agrees
 //! with a given one there is no better way than to try them.

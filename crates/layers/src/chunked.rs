@@ -15,7 +15,7 @@
 //! effect later: in a server that hangs, in a socket's buffer. So each head names the *epoch* of its key's stripe (`epochs`),
 //! and whenever a change fails, times out, or is dropped before its end, the epoch ends: what was written in it, or is yet to
 //! be by a command under way, is a miss from then on, and so are its neighbours in the stripe. Another process begins with
-//! epochs of its own, so after a restart everything is a miss, as with memory. Two processes must not share one server.
+//! new epochs, so after a restart everything is a miss, as with memory. Two processes must not share one server.
 //!
 //! | request | asked below |
 //! |---|---|

@@ -1,11 +1,11 @@
 //! The keys' locks: what changes a key in a store of several parts has it to itself, and every change is counted.
 //!
 //! A key belongs to one of [`STRIPES`] stripes by its hash. A stripe is a fair lock, first come first served, and a version
-//! that grows when whoever held the lock lets go of it. Readers take no lock: one that wants to bring an item up from a lower
+//! that grows when the lock's holder releases it. Readers take no lock: one that wants to bring an item up from a lower
 //! tier notes the version before it asks that tier, and afterwards brings it up only if the version is still the same.
 //!
 //! A request holds one stripe at a time, and waits for nothing else that a holder of a stripe could hold up; a flush takes all
-//! of them, in order. So nobody waits in a circle.
+//! of them, in order. So there is no deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const SHIFT: u32 = 24;
 
 /// One stripe.
 struct Stripe {
-    /// One permit: whoever has it holds the stripe. A semaphore rather than a mutex, so that a holder can move from the
+    /// One permit: its owner holds the stripe. A semaphore rather than a mutex, so that a holder can move from the
     /// stack into a future.
     lock: Semaphore,
     version: AtomicU64,
@@ -30,7 +30,7 @@ struct Stripe {
 pub(crate) struct Stripes(Arc<[Stripe]>);
 
 impl Stripe {
-    /// A change is over: whoever noted the version before must see that it is.
+    /// A change is over: readers that noted the version before must see that.
     fn release(&self, changed: bool) {
         if changed {
             self.version.fetch_add(1, Ordering::Release);
@@ -79,12 +79,12 @@ impl Stripes {
         self.0[Self::index(hash)].version.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether somebody holds the stripe of a hash.
+    /// Whether the stripe of a hash is held.
     pub(crate) fn is_held(&self, hash: u64) -> bool {
         self.0[Self::index(hash)].lock.available_permits() == 0
     }
 
-    /// The stripe of a hash, if nobody holds it or waits for it.
+    /// The stripe of a hash, if it is not held and has no waiters.
     #[inline]
     pub(crate) fn try_lock(&self, hash: u64) -> Option<Held<'_>> {
         let index = Self::index(hash);

@@ -9,7 +9,7 @@
 //!
 //! What holds at any moment at which no change of a key is under way: the upper tier has the newest version of it or nothing,
 //! and so has the lower. Who changes a key has its lock (`stripes`) and writes below first; who reads has none. A *promotion*
-//! takes the lock without waiting for it, and happens only if nobody has changed the key since before the lower tier was
+//! takes the lock without waiting for it, and happens only if the key has not changed since before the lower tier was
 //! asked: so an old value can never replace a newer one.
 //!
 //! A version that cannot be kept in the upper tier (too large, no memory under `-M`) is in the lower one alone. It is in the
@@ -82,7 +82,7 @@ struct Shared<U, L> {
     /// Seconds by which it may take place later in the lower tier.
     flush_lag: u32,
     lanes: Lanes,
-    /// Keys that move while somebody walks.
+    /// Keys that move during a walk.
     moves: Arc<Moves>,
     counters: Counters,
 }

@@ -193,7 +193,7 @@ impl Rest for PinnedRest<'_> {
 
     fn copy_to(&self, out: &mut Vec<u8>) {
         for part in self.0 {
-            // SAFETY: whoever made this value keeps the segments pinned while it is shown.
+            // SAFETY: the creator of this value keeps the segments pinned while it is shown.
             out.extend_from_slice(unsafe { part.as_slice() });
         }
     }

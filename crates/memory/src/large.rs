@@ -60,7 +60,7 @@ impl Shard {
             let old = if order.joins() { shard.find(key, now).ok() } else { None };
             value.len() + old.map_or(0, |old| old.header.value_length as usize)
         };
-        // What is refused anyway must not push anybody out.
+        // A write that will be refused must not evict items.
         let old = self.find(key, now).ok();
         if let Plan::Refuse(written) = self.plan(old.as_ref(), value.len(), order, now) {
             return Err(written);
@@ -225,7 +225,7 @@ impl Reserved {
                     run = runs.next().expect("the room was taken for exactly these runs");
                 }
                 let length = run.len().min(part.len() - at);
-                // SAFETY: the segments are pinned and the record is hidden: nobody else looks into it.
+                // SAFETY: the segments are pinned and the record is hidden: no other thread reads it.
                 unsafe { part.sub(at..at + length).fill(&run[..length]) };
                 run = &run[length..];
                 at += length;

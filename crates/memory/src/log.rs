@@ -9,7 +9,7 @@ use crate::shard::Shard;
 /// A record that does not fit the rest of its segment is split if it is at least this large; a smaller one leaves the rest
 /// unused. At most this much, so under 2 % of a segment on average, is lost so.
 const SPLIT_FROM: usize = 2048;
-/// A split record's first part has at least this many bytes of value, else it is not worth a header of its own.
+/// A split record's first part has at least this many bytes of value, else it is not worth a header.
 const FIRST_PART_MIN: usize = 64;
 
 /// A record to be written.
@@ -146,7 +146,7 @@ impl Shard {
             last_access: 0,
             all_fields: false,
         };
-        // The key is not written: nobody looks at the key of a dead record.
+        // The key is not written: the key of a dead record is never read.
         self.write_chain(location, &mut Header { ..*header }, &draft, fragments);
         self.segments.kill(location);
     }

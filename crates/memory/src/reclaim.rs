@@ -298,7 +298,7 @@ impl Shard {
 
     /// All that can be had without evicting: tidies until one page more is free. `None` if there is nothing to tidy.
     fn tidy_all(&mut self, now: u32) -> Option<usize> {
-        // What was in vain a moment ago need not be tried for every write that is refused.
+        // A sweep that freed nothing a moment ago need not be repeated for every refused write.
         if self.tidied_in_vain == (now, self.index.len()) {
             return None;
         }

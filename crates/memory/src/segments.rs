@@ -178,7 +178,7 @@ impl Segments {
         number
     }
 
-    /// Gives up a sealed segment in which nothing lives and nobody is at work.
+    /// Frees a sealed segment without live records and pins.
     fn release_if_empty(&mut self, number: u32) {
         let segment = self.segment(number);
         if segment.live != 0 || segment.pins != 0 || self.queues[segment.log as usize].newest == number {
@@ -236,7 +236,7 @@ impl Segments {
         }
     }
 
-    /// Gives up all segments. Those in which somebody is at work leave their logs now and go when the pins do.
+    /// Frees all segments. Pinned ones leave their logs now and are freed with their last pin.
     pub(crate) fn clear(&mut self) {
         self.queues = [Queue::EMPTY, Queue::EMPTY];
         self.vacant.clear();
@@ -385,7 +385,7 @@ impl Segments {
         self.segment_mut(location.segment()).live -= (to - from) as u32;
     }
 
-    /// Keeps a segment from being given up or moved while somebody works in it without the lock.
+    /// Keeps a segment from being freed or moved while it is used without the lock.
     pub(crate) fn pin(&mut self, number: u32) {
         self.segment_mut(number).pins += 1;
     }
@@ -396,7 +396,7 @@ impl Segments {
         self.release_if_empty(number);
     }
 
-    /// The oldest sealed segment of a log that nobody is at work in.
+    /// The oldest sealed segment of a log that is not pinned.
     pub(crate) fn oldest(&self, log: Log) -> Option<u32> {
         let queue = &self.queues[log as usize];
         let mut number = queue.oldest;

@@ -57,7 +57,7 @@ pub(crate) struct Shard {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// Where the search for segments worth cleaning goes on.
     pub(crate) clean_next: u32,
-    /// Sweeps in vain that are left until eviction has come a segment further, and how far it has come.
+    /// Sweeps left that may free nothing until eviction has advanced by a segment, and how far it has advanced.
     pub(crate) vain_sweeps: u32,
     pub(crate) scanned_since_tidying: usize,
     /// The second and the number of items at which tidying all gained nothing.

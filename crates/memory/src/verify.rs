@@ -1,5 +1,5 @@
 //! The books of a shard, checked: segments against their records, records against the index, and back. Errors here stay
-//! silent for long: a segment that is never given up, an item that is never found, memory that nobody counts.
+//! silent for long: a segment that is never given up, an item that is never found, memory that is not accounted.
 
 use std::collections::{HashMap, HashSet};
 

@@ -17,7 +17,7 @@ pub fn rocks(tier: &RocksSettings, item_max: usize, clock: &Arc<Clock>) -> anyho
     use moneta_rocks::{Compaction, Compression, Filter, Log, Rocks, RocksConfig};
 
     use crate::options::sections::rocks as wanted;
-    /// Bits of a filter for each key: one in a hundred files is asked in vain.
+    /// Bits of a filter for each key: one in a hundred files is read without need.
     const FILTER_BITS: f64 = 10.0;
     let config = RocksConfig {
         shards: tier.shards,

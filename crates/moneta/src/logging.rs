@@ -1,6 +1,6 @@
 //! The log: structured, on standard error, as text or as one JSON object a line; its level can change while running.
 //!
-//! Whoever logs never waits for who reads: lines go through a bounded queue to a thread that writes them, and what finds the
+//! Logging never blocks on the log's reader: lines go through a bounded queue to a thread that writes them, and what finds the
 //! queue full is dropped and counted. Lines that repeat are bounded, too ([`repeats`]).
 
 mod repeats;

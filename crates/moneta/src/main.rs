@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // As in `moneta config | head`: whoever reads has seen enough.
+        // As in `moneta config | head`: the reader has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("moneta: {}", sentence(&error));

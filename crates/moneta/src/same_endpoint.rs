@@ -42,13 +42,13 @@ fn reached(name: &str) -> Vec<SocketAddr> {
     found.into_iter().map(plain).collect()
 }
 
-/// On a thread of its own, which is left behind if it takes too long.
+/// On a separate thread, which is abandoned if it takes too long.
 fn look_up(name: &str) -> Vec<SocketAddr> {
     let (sender, receiver) = mpsc::channel();
     let name = name.to_owned();
     let look = move || {
         let found = name.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
-        // Nobody waits for it any more: too late.
+        // Too late: the caller has stopped waiting.
         let _ = sender.send(found);
     };
     let started = thread::Builder::new().name("names".into()).spawn(look);

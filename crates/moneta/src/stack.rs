@@ -78,7 +78,7 @@ where
     Arc::new(Tiered::new(upper, lower, config, Arc::clone(clock)))
 }
 
-/// Refuses a server that would be both tiers: what the upper one keeps there, heads and pieces of its own form, would be read as
+/// Refuses a server that would be both tiers: what the upper one keeps there, heads and pieces in its format, would be read as
 /// items of the lower one. Addresses that are written alike are refused before; here names are looked up.
 fn two_servers(upper: &Upper, lower: &Lower) -> Result<(), Refused> {
     let (Upper::Remote(upper, _), Lower::Remote(lower)) = (upper, lower) else { return Ok(()) };

@@ -47,6 +47,6 @@ pub enum Reply<'a> {
     Noop,
     /// The version.
     Version(&'a str),
-    /// A line of its own, without its end; in binary the body of a successful reply.
+    /// A single line, without its end; in binary the body of a successful reply.
     Line(&'a str),
 }

@@ -28,12 +28,12 @@ const LOOK: Duration = Duration::from_millis(1);
 /// What a thread is to do.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The sending end of a [`Pending`]: whoever does the work answers through it, from any thread.
+/// The sending end of a [`Pending`]: the thread that does the work answers through it.
 #[derive(Debug)]
 pub struct Answer<T>(oneshot::Sender<Result<T, StoreError>>);
 
 impl<T> Answer<T> {
-    /// Ends the request. Nobody may be waiting any more; then nothing happens.
+    /// Ends the request. Without a waiter, nothing happens.
     pub fn send(self, ended: Result<T, StoreError>) {
         let _ = self.0.send(ended);
     }
@@ -127,7 +127,7 @@ impl Offload {
         }
     }
 
-    /// Has `job` done by some thread and gives what waits for its end. It is done whether or not anybody waits.
+    /// Runs `job` on a thread of the pool; returns a future for its end. The job runs even if the future is dropped.
     pub fn submit<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
@@ -235,7 +235,7 @@ mod tests {
         let done = Arc::new(AtomicUsize::new(0));
         for _ in 0..1000 {
             let done = Arc::clone(&done);
-            // Nobody waits for these.
+            // These have no waiters.
             drop(pool.submit(move || {
                 done.fetch_add(1, Ordering::Relaxed);
                 Ok(())

@@ -3,7 +3,7 @@
 use moneta_item::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_item::{Item, ItemRef, Version};
 
-/// One operation on one key. Borrowed from whoever asks; a store that waits copies what it needs.
+/// One operation on one key. Borrowed from the caller; a store that waits copies what it needs.
 ///
 /// The last five answer at once, in every store: they never return [`crate::Step::Wait`] and never fail.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@
 //! - CAS values: a client's own are taken as they are; those a store picks, below 2^63, stay the same for a version and
 //!   grow from one version of a key to the next, whatever happened to it in between;
 //! - a miss may say `expired` only where the model has an expired item, or had one before a restart, but need not;
-//! - a walk shows every live item once that nobody changed meanwhile, and nothing dead;
+//! - a walk shows every live item once that was not changed meanwhile, and no expired one;
 //! - the gauge of items lies between what a walk shows and that plus the keys whose item died by time or flush and was not
 //!   replaced; that of a store of two tiers, which is of its RAM, is not more than that. `bytes`, and index, logs and ghosts together, stay within the limit where the store has one.
 //!
@@ -130,7 +130,7 @@ impl Options {
         Self { config, ..self }
     }
 
-    /// How many sequences to try, each on a store of its own; 20 unless told.
+    /// How many sequences to try, each on a new store; 20 by default.
     #[must_use]
     pub fn rounds(self, rounds: u32) -> Self {
         Self { rounds, ..self }
@@ -267,7 +267,7 @@ pub fn run<S: Store>(make: impl Fn(SuiteConfig, Arc<Clock>) -> S, options: Optio
     run_polled(make, |_| std::thread::park(), options);
 }
 
-/// As [`run`], for a store that makes progress only when somebody turns its event loop: `idle` is called each time a
+/// As [`run`], for a store that makes progress only when its event loop is turned: `idle` is called each time a
 /// future is pending, and returns when it is worth polling again.
 ///
 /// # Panics

@@ -91,7 +91,7 @@ pub struct VerifyConfig {
     pub batch: usize,
     /// The most keys that are looked at in a second, on all connections together, those looked at again included.
     pub rate: Option<f64>,
-    /// Longest wait for a server at any point. A wait in vain is followed by one attempt on a new connection.
+    /// Longest wait for a server at any point. After a timeout, one attempt on a new connection follows.
     pub timeout: Duration,
 }
 

@@ -80,7 +80,7 @@ pub enum VerifyError {
     /// The temporary file that keys of a walk wait in cannot be written or read.
     #[error("a temporary file for keys: {0}")]
     Spool(#[source] io::Error),
-    /// Somebody asked to stop.
+    /// The run was asked to stop.
     #[error("interrupted")]
     Interrupted,
 }

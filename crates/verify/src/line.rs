@@ -52,7 +52,7 @@ impl Line {
         VerifyError::Server { side: self.side, address: self.address.to_string(), source }
     }
 
-    /// The system's words for a socket's timeout and its end say little to anybody.
+    /// The system's messages for a socket's timeout and its end are not helpful.
     fn readable(&self, error: io::Error) -> io::Error {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {

@@ -40,7 +40,7 @@ pub trait Observer: Sync {
     }
 }
 
-/// Nobody.
+/// No observer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 

@@ -13,7 +13,7 @@ use crate::error::{Side, VerifyError};
 use crate::line::Line;
 
 /// Bytes of keys that are asked for before answers are read. Less than any socket has room for: a server that waits until
-/// somebody reads its answers must not keep us from sending the rest of the questions.
+/// its answers are read must not keep us from sending the rest of the questions.
 const QUESTIONS_MAX: usize = 16 << 10;
 /// What a question takes beside its key, about.
 const QUESTION: usize = 40;
@@ -94,7 +94,7 @@ impl Pair {
         while next < keys.len() {
             let part = part(keys, next);
             if let Err((side, error)) = step(self, part, &mut next) {
-                // The other side has answers under way that nobody will read.
+                // The other side has answers in flight that will not be read.
                 self.a.close();
                 self.b.close();
                 if failed_at.replace(next) == Some(next) {

@@ -55,7 +55,7 @@ pub(crate) enum Fixed {
     Overtaken,
     /// By version: the target has something newer, or has deleted the key later.
     Superseded,
-    /// The connection broke: nobody knows.
+    /// The connection broke: the outcome is unknown.
     Lost,
     Refused(String),
 }

@@ -39,7 +39,7 @@ pub(crate) struct Suspect {
     last: Option<Versions>,
     /// Its difference is in the report.
     pub(crate) counted: bool,
-    /// A repair was written, and nobody has looked since.
+    /// A repair was written and not checked since.
     pub(crate) written: bool,
     /// The target's item is there by a repair only, which found none.
     pub(crate) added: Option<Added>,
@@ -170,7 +170,7 @@ impl Suspects {
         all
     }
 
-    /// When the next one is due.
+    /// When the next one has to be checked.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.rounds.iter().filter_map(|(_, queue)| queue.front().map(|(at, _)| *at)).min()
     }

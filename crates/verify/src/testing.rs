@@ -1,4 +1,4 @@
-//! What a fuzz target calls that is nobody else's.
+//! Functions for fuzz targets only.
 
 use std::io;
 

@@ -16,7 +16,7 @@ use crate::spool::Spool;
 const TELL_EVERY: u64 = 1000;
 /// Pause before a server is asked again that lists its keys to another client, or whose own crawler is at work.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
-/// After so many pauses (30 s) somebody else's long walk is the likelier reason.
+/// After so many pauses (30 s), another client's long walk is the likelier reason.
 const BUSY_PAUSES: u32 = 150;
 
 /// A walk that came to its end.

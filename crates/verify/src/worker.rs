@@ -235,7 +235,7 @@ impl Desk<'_> {
         });
         *lost += due.filter(|suspect| !suspect.counted).count();
         if looked.is_err() {
-            // Nobody will look at what is written now.
+            // What is written now will not be checked.
             self.fixes.retain(|fix| fix.takes_back);
         }
         self.repair(pair);
@@ -288,7 +288,7 @@ impl Desk<'_> {
         }
         match suspect.judge(verdict, (Version::of(&a, at), Version::of(&b, at))) {
             Next::Equal | Next::Gone if suspect.written => self.shared.repaired(&suspect.key),
-            // Somebody else has evened it out.
+            // The sides have become equal by themselves.
             Next::Equal | Next::Gone if suspect.counted => {}
             Next::Equal => drop(tally.count(|counts| counts.equal += u64::from(self.task == Task::Compare))),
             Next::Gone => drop(tally.count(|counts| counts.gone += 1)),

@@ -27,9 +27,9 @@ const WRONG: usize = 1_000;
 pub enum Attack {
     /// A binary TOUCH that claims a body of 4 GiB, and much of it.
     EndlessTouch,
-    /// Gets of large items that nobody reads: they are on SSD if the server has one.
+    /// Gets of large items whose values are not read: they are on SSD if the server has one.
     UnreadGets,
-    /// A dump that nobody reads.
+    /// A dump that is not read.
     UnreadDump,
     /// A watcher that does not read.
     UnreadWatch,
@@ -45,7 +45,7 @@ pub enum Attack {
     SlowReader,
     /// A log-in whose line does not end.
     EndlessLogin,
-    /// Log-ins with wrong passwords whose answers nobody reads.
+    /// Log-ins with wrong passwords whose answers are not read.
     WrongLogins,
 }
 

@@ -1,7 +1,7 @@
 //! A server under attack by many hostile clients at once, while one that behaves measures what it gets.
 //!
 //! ```text
-//!  fill ──> quiet: the good client alone ──> attack: all hostile clients, and the good one ──> rest: nobody
+//!  fill ──> quiet: the good client alone ──> attack: all hostile clients, and the good one ──> rest: no client
 //! ```
 //!
 //! What is told of it: the server's resident memory before, at its most and after; the good client's latencies without and with

@@ -1,4 +1,4 @@
-//! What a whole disk has written, as the kernel counts it below the page cache: also what it writes back for nobody in particular.
+//! What a whole disk has written, as the kernel counts it below the page cache: including write-back on behalf of no process.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! A campaign on servers that keep their items on an SSD: everything docs/benchmarks.md tells of the SSD tier, in one run.
 //!
-//! The servers are started once, each with a folder of its own on the same disk, and measured in turn: A fills, B fills; then in
+//! The servers are started once, each with a separate folder on the same disk, and measured in turn: A fills, B fills; then in
 //! every round A reads, B reads, and so on. While one is measured the other is idle. Before each load that reads, the page cache
 //! is dropped, so that reads are the disk's.
 //!
@@ -9,7 +9,7 @@
 //! | [`subject`] | a server under test with its folder |
 //! | [`counters`] | what a server says of its tiers in `stats`, under the names of either program |
 //! | [`fill`], [`reads`], [`nightly`], [`overwrites`], [`restart`] | the parts of the campaign |
-//! | [`engines`] | a campaign of its own: any number of servers, one after the other |
+//! | [`engines`] | a separate campaign: any number of servers, one after the other |
 //! | [`device`] | what a disk has written |
 //! | [`fio`], [`page_cache`] | what the disk itself can do; emptying the page cache |
 //! | [`report`] | the results as a table |

@@ -1,6 +1,6 @@
 //! The nightly load: online gets at a fixed rate, first alone, then while a bulk load overwrites everything at full speed.
 //!
-//! The online client sleeps between its requests and runs ahead of the bulk load's, as if it had a machine of its own; its
+//! The online client sleeps between its requests and runs ahead of the bulk load's, as if it had a separate machine; its
 //! latency counts from the moment a request was due.
 
 use std::time::Duration;

@@ -89,7 +89,7 @@ pub struct Outcome {
     pub plan: Plan,
     /// Commands sent to each server.
     pub commands: usize,
-    /// Streams, each on a connection of its own.
+    /// Streams, each on a separate connection.
     pub streams: usize,
     /// Streams that a server ended by closing the connection.
     pub closed: usize,

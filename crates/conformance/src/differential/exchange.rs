@@ -71,7 +71,7 @@ pub struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// A player with a connection of its own for resets and lookups.
+    /// A player with a separate connection for resets and lookups.
     pub fn new(server: &'a Server) -> Result<Self> {
         Ok(Self { server, control: server.connect()?, batch_limit: BATCH_LIMIT })
     }

@@ -13,7 +13,7 @@ pub(super) struct Counters {
     pub(super) values_broken: AtomicU64,
     /// Entries found that are of an epoch that is over.
     pub(super) entries_outdated: AtomicU64,
-    /// Entries found that nobody of this kind wrote.
+    /// Entries found that were not written by this layer.
     pub(super) entries_foreign: AtomicU64,
     /// Changes that waited for another one on the same key.
     pub(super) key_waits: AtomicU64,

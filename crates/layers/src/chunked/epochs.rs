@@ -1,7 +1,7 @@
 //! What tells entries that may be read from those that may not: each names the epoch it was written in.
 //!
 //! An epoch is a 64-bit number. It begins anywhere, by chance, so that no process takes another's entries for its own; each
-//! stripe of keys adds its own count. A count grows when nobody knows what became of a change: whatever was written in the
+//! stripe of keys adds its own count. A count grows when the outcome of a change is unknown: everything written in the
 //! stripe before, or is still to be written by a command that hangs somewhere, is of an epoch that is over. A flush is a new
 //! beginning for all of them.
 //!

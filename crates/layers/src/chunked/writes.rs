@@ -16,7 +16,7 @@ use super::reads::{Found, PIECES_AT_ONCE};
 use super::{Call, layout};
 use crate::stripes::Held;
 
-/// Ends the epoch of a key unless it is dispelled: nobody waited to the end of what was begun in it, or it failed.
+/// Ends the epoch of a key unless it is dispelled: its change failed, or was dropped before its end.
 struct Doubt<'a> {
     epochs: &'a Epochs,
     hash: u64,
@@ -210,7 +210,7 @@ impl<S: Store + 'static> Call<S> {
         let (deleted, pieces) = join(self.delete_entry(key), join_all(pieces)).await;
         deleted?;
         changing.settle();
-        // An item of which a piece was gone was none. What became of the others matters to nobody: no head names them.
+        // An item with a missing piece was already gone. Its other pieces do not matter: no head names them.
         let is_whole = pieces.iter().all(|piece| matches!(piece, Ok(Deleted::Deleted)));
         let was_there = is_whole && head.is_some_and(|head| !head.meta.expiry.is_dead(self.clock.now()));
         Ok(if was_there { Deleted::Deleted } else { Deleted::NotFound })

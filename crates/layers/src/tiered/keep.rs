@@ -128,7 +128,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             shared.moves.note_up(key);
         }
         match above {
-            // Stored, and gone at once as the first to make room: a load that nobody waits for may be cut short so.
+            // Stored, and evicted at once as the first item: a load without a waiter may end so.
             Ok(Written::NotStored) => Ok(Written::Stored { cas: item.meta.cas }),
             Ok(written) => Ok(written),
             Err(_) => Ok(Written::OutOfMemory),

@@ -1,4 +1,4 @@
-//! Keys that move to the lower tier while somebody walks.
+//! Keys that move to the lower tier during a walk.
 //!
 //! A walk reads the lower tier up to an end that is fixed when it begins, then shows of the upper tier what the lower one does
 //! not hold. A key that only the upper tier had, and that is written below meanwhile, would be in neither part. So a writer
@@ -50,7 +50,7 @@ pub(super) struct Watch {
 }
 
 impl Moves {
-    /// Whether somebody walks. To be asked with the key's stripe held.
+    /// Whether a walk is in progress. Call with the key's stripe held.
     #[inline]
     pub(super) fn is_watched(&self) -> bool {
         self.walks.load(Ordering::Relaxed) > 0

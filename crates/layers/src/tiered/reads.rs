@@ -158,7 +158,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     }
 
     /// Ends a read with what the lower tier has. There is such a future for each read that waits for a device, so what seldom
-    /// happens in it has a box of its own.
+    /// happens in it has a separate box.
     async fn end_below(
         self,
         key: &Key<'_>,

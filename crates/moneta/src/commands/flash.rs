@@ -63,7 +63,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells somebody at a terminal how far it is.
+/// Shows progress on a terminal.
 fn progress() -> impl FnMut(usize, usize) {
     let watched = stderr().is_terminal();
     let mut told = Instant::now();

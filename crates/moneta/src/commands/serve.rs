@@ -65,7 +65,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         tracing::warn!(flag, "changes nothing: {meaning}");
     }
     let clock = Arc::new(Clock::system());
-    // First, so that whoever asks after the node gets an answer while its tiers are read.
+    // First, so that health checks are answered while the tiers are read.
     let recovery = Arc::default();
     let supervisor = Supervisor::start(Arc::clone(&recovery))?;
     let start_admin = |address| Admin::start(address, Arc::clone(&recovery)).map_err(explain);

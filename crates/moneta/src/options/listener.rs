@@ -18,7 +18,7 @@ pub struct ExtraListener {
     pub address: ExtraAddress,
     /// How its requests treat the tiers.
     pub policy: Policy,
-    /// Limits of its own.
+    /// Limits that override the node's.
     pub limits: ListenerLimits,
 }
 

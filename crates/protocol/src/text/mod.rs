@@ -83,7 +83,7 @@ fn dispatch<'a>(decoder: &mut Decoder, input: &'a [u8], line: &'a [u8], consumed
 }
 
 /// Whether a line that is no command is the first of an HTTP request: a browser, or a page that makes one post to this port. What
-/// follows is headers and a body that somebody else may have written, so none of it may be taken for commands.
+/// follows is headers and a body that a third party may have written, so none of it may be taken for commands.
 fn is_http(line: &[u8]) -> bool {
     line.rsplit(|&byte| byte == b' ').find(|token| !token.is_empty()).is_some_and(|last| last.starts_with(b"HTTP/"))
 }

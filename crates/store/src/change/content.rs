@@ -73,7 +73,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Both runs, for whoever writes them one after the other; `None` for a number that is filled up with spaces.
+    /// Both runs, for a caller that writes them one after the other; `None` for a number that is filled up with spaces.
     pub fn runs(&self) -> Option<[&[u8]; 2]> {
         match self.tail {
             Tail::Borrowed(tail) => Some([self.first(), tail]),

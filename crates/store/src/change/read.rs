@@ -36,7 +36,7 @@ pub fn read<'a>(old: Option<&Old<'a>>, request: &Retrieve, now: u32) -> Option<R
     }
 }
 
-/// Whether a read of this item wins its recache: it asks for it, nobody has it, and the item is stale or has less left to
+/// Whether a read of this item wins its recache: it asks for it, no client has it, and the item is stale or has less left to
 /// live than the read wants.
 #[inline]
 pub fn wins_recache(meta: &ItemMeta, request: &Retrieve, now: u32) -> bool {

@@ -19,7 +19,7 @@ pub(crate) struct ModelItem {
     last_access: u32,
     fetched: bool,
     stale: bool,
-    /// Somebody has won the right to recache this version.
+    /// A client has won the right to recache this version.
     token_sent: bool,
     /// Place of the key in the order of walks; kept while the key keeps an item.
     serial: u64,

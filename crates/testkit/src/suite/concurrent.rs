@@ -25,7 +25,7 @@ use super::{START, SuiteConfig};
 const STEPS: u64 = 4000;
 /// Keys of each kind but the still ones: few, so that threads meet.
 const KEYS: usize = 3;
-/// Keys nobody writes while threads run.
+/// Keys that are not written while threads run.
 const STILL_KEYS: usize = 200;
 /// Longest signed value. Large enough to span whatever an engine copies at once.
 const SIGNED_MAX: usize = 3000;
@@ -37,7 +37,7 @@ struct Shared<S> {
     added: [AtomicU64; KEYS],
     /// Successful swaps of each number.
     swapped: [AtomicU64; KEYS],
-    /// Whether somebody holds each lock.
+    /// Whether each lock is held.
     held: [AtomicBool; KEYS],
 }
 
@@ -190,7 +190,7 @@ impl<'a, S: Store> Worker<'a, S> {
         };
     }
 
-    /// Adds one to a number by reading it and writing it back if nobody else has.
+    /// Adds one to a number by reading it and writing it back with its CAS value.
     fn swap(&mut self, key: usize) {
         let name = format!("swapped {key}");
         let item = self.shared.read(&name).expect("nobody deletes it");
