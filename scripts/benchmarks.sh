@@ -117,7 +117,7 @@ declare -A build_load=(
     [ssd-set]="--keys 300000 --value-size 1000 --mix set"
 )
 
-# build_command BINARY LOAD FOLDER: the node of a load. Each build has a tier of its own, so neither reads the other's format.
+# build_command BINARY LOAD FOLDER: the node of a load. Each build has a separate tier, so neither reads the other's format.
 build_command() {
     local binary=$1 name=$2 tier=$3
     case $name in

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 deny="$(scripts/tool.sh cargo-deny)"
 "$deny" --workspace check licenses bans sources
 
-# The list of known faults lives in a repository of its own; a machine without a way there must still be able to work.
+# The list of known faults lives in a separate repository; a machine without a way there must still be able to work.
 if "$deny" fetch db >/dev/null 2>&1; then
     "$deny" --workspace check advisories
 else

@@ -84,7 +84,7 @@ if [ ${#packages[@]} -gt 0 ]; then
     "${as_root[@]}" apt-get update -q
     "${as_root[@]}" apt-get install -q -y --no-install-recommends "${packages[@]}"
 
-    # Debian starts a memcached of its own on port 11211, where `make run` wants to listen; the tests start theirs.
+    # Debian starts a memcached on port 11211, where `make run` wants to listen; the tests start theirs.
     if [[ " ${packages[*]} " == *" memcached "* ]] && command -v systemctl >/dev/null 2>&1; then
         "${as_root[@]}" systemctl disable --now memcached >/dev/null 2>&1 || true
     fi
