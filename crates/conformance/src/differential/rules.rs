@@ -53,6 +53,10 @@ pub const RULES: &[Rule] = &[
         "a known command that lacks a token, or a line of blanks, is of a bad format to 1.6.45 and an ERROR to 1.6.18: the two pass for equal",
     ),
     compared(
+        "commands by version",
+        "mv is no command to memcached, and the data block of a write that is refused as an ERROR may happen to be just that",
+    ),
+    compared(
         "replies pending at a close",
         "memcached drops replies not yet written when an error closes the connection; how many depends on timing",
     ),
