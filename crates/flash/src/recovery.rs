@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use crate::batches::batches;
 use crate::counters::count;
@@ -135,6 +136,10 @@ fn survey_all(inner: &Inner) -> (Vec<(usize, Use)>, Vec<Unreadable>) {
     for (region, survey) in surveys.into_iter().map(Mutex::into_inner).enumerate() {
         match survey {
             Some(Ok(Survey::InUse(used))) if used.sequence >= flushed_below => found.push((region, used)),
+            // The readable end may be left from an earlier use.
+            Some(Ok(Survey::InUse(used))) if used.unreadable => {
+                unreadable.push(Unreadable { region, error: Errno::IO.into() });
+            }
             Some(Ok(_)) => inner.regions.give_back(region),
             Some(Err(error)) => unreadable.push(Unreadable { region, error }),
             None => unreachable!("all were looked at"),

@@ -53,7 +53,6 @@ pub(crate) fn survey(devices: &Devices, region: usize) -> io::Result<Survey> {
             Ok(Survey::InUse(used)) => Ok(Survey::InUse(Use { unreadable: true, ..used })),
             _ => Err(error),
         },
-        (Ok(End::Blank), Err(_)) => Ok(Survey::Free),
         (Ok(first), Err(error)) => match weigh(first, End::Unknown, devices.seed()) {
             Survey::InUse(used) => Ok(Survey::InUse(Use { damaged: true, unreadable: true, ..used })),
             Survey::Free => Err(error),

@@ -18,7 +18,7 @@ use crate::survey::Use;
 /// Most regions that may have been begun after the newest readable one, if superblocks do not limit their numbers.
 const NEWER_MAX: u64 = 64;
 
-/// A region with both ends unreadable, or with one unreadable and the other blank.
+/// A region with both ends unreadable, or with one unreadable and the other blank or left from a flushed use.
 pub(crate) struct Unreadable {
     pub(crate) region: usize,
     pub(crate) error: io::Error,

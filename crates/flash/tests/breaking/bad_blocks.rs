@@ -274,6 +274,15 @@ fn a_block_that_a_start_cannot_read_brings_nothing_back() {
         let (old, lost) = started(&image, &clock, &[region..region + REGION]);
         assert!(old == 0 && lost <= 50, "all of region {region}: {old} old, {lost} lost");
     }
+    // A crash may have lost the other end already.
+    for region in [full, filled] {
+        for (lost_end, bad) in [(first_end(region), last_end(region)), (last_end(region), first_end(region))] {
+            let mut image = image.clone();
+            image[lost_end.start as usize..lost_end.end as usize].fill(0);
+            let (old, lost) = started(&image, &clock, std::slice::from_ref(&bad));
+            assert!(old == 0 && lost <= 50, "{lost_end:?} lost, {bad:?} bad: {old} old, {lost} lost");
+        }
+    }
     // A region without anything in it costs nothing.
     let unused = region_at(REGIONS - 1);
     assert_eq!(started(&image, &clock, &[first_end(unused), last_end(unused)]), (0, 0));

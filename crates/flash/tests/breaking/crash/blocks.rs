@@ -35,6 +35,12 @@ pub fn choose(image: &[u8], rng: &mut Rng) -> Vec<u64> {
 pub fn excuse(image: &[u8], bad: &[u64], number: usize, sound: Option<u32>, shows: bool) -> bool {
     let needle = name(number);
     bad.iter().any(|block| {
+        if let Some(region) = headless(image, *block as usize)
+            && !shows
+        {
+            // Nothing tells any more what the region is: all that it holds is lost.
+            return occurrences(image, region, &needle).next().is_some();
+        }
         let bad = *block as usize..*block as usize + BLOCK;
         // Records in the block before it are misses if one reaches from there into it.
         let reach = if shows { bad.clone() } else { bad.start - BLOCK..bad.end };
@@ -48,6 +54,20 @@ pub fn excuse(image: &[u8], bad: &[u64], number: usize, sound: Option<u32>, show
             counts && at - HEADER_MAX < reach.end && reach.start < behind + length
         })
     })
+}
+
+/// The region of a bad block that is one of its ends, if the crash has lost the other one.
+fn headless(image: &[u8], bad: usize) -> Option<Range<usize>> {
+    let start = HEAD as usize + (bad - HEAD as usize) / REGION as usize * REGION as usize;
+    let (first, last) = (start, start + REGION as usize - BLOCK);
+    let sequence = |at: usize| {
+        let is_end = image[at..].starts_with(b"MONETARG") || image[at..].starts_with(b"MONETATR");
+        is_end.then(|| u64::from_le_bytes(image[at + 24..at + 32].try_into().expect("eight bytes")))
+    };
+    let (header, tail) = (sequence(first), sequence(last + BLOCK - 64));
+    let is_lost =
+        (bad == first && tail < header) || (bad == last && header < tail) || header.is_none() && tail.is_none();
+    is_lost.then_some(first..start + REGION as usize)
 }
 
 /// The version of a key whose value begins there; `None` for a tombstone, or what is none of the key.

@@ -20,13 +20,12 @@ use super::blocks;
 use super::book::{Book, Ended, Held, Seconds};
 
 /// A get after a crash. Reads may last for 30 ms at most here, which a busy machine can need for one: those are asked again.
-fn get_when_answered(store: &impl Store, name: &[u8]) -> Option<Vec<u8>> {
+fn get_when_answered(store: &impl Store, name: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let began = std::time::Instant::now();
     loop {
         match get(store, name) {
-            Ok(shown) => return shown,
             Err(error) if error.kind() == ErrorKind::Timeout && began.elapsed() < Duration::from_secs(60) => {}
-            Err(error) => panic!("a get after the crash: {error:?}"),
+            shown => return shown,
         }
     }
 }
@@ -227,7 +226,7 @@ impl<'p, S: Stack> Lives<'p, S> {
         for book in books {
             let book = book.lock().expect("no thread panicked");
             let of_key = |key: usize| {
-                let shown = get_when_answered(&store, &name(book.number(key)));
+                let shown = get_when_answered(&store, &name(book.number(key))).expect("a get after the crash");
                 let checked = book.check_after(key, shown.as_deref(), events, self.clock.now(), self.plan.may_miss);
                 checked.unwrap_or_else(|wrong| panic!("after a crash {what}: {wrong}"))
             };
@@ -255,7 +254,7 @@ impl<'p, S: Stack> Lives<'p, S> {
             for (key, sound) in sound.iter().enumerate() {
                 let (number, sound) = (book.number(key), sound.map(|held| held.version));
                 // A bad block may make the read of a key fail.
-                let shown = get(&store, &name(number)).unwrap_or(None);
+                let shown = get_when_answered(&store, &name(number)).unwrap_or(None);
                 // A torn record makes what lies before it in its block a miss. It counts as the end of the log once
                 // nothing sound is left behind it, and then what lies before it shows, if it was not lost for sure.
                 let is_end = sound.is_none() && shown.is_some();
