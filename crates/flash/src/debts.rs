@@ -60,7 +60,9 @@ impl Inner {
         let mut shard = self.shard(key.hash).lock();
         match self.find(&shard, key.hash) {
             Some((position, location)) => {
-                self.note_forgotten(key, location);
+                // Its record counts until the tombstone is there: what is stored before that must not go before the record.
+                let region = self.regions.get(self.regions.region_of(location.block()));
+                self.log.forgotten.note_evicted(key.hash, region.sequence());
                 shard.index.remove(position);
             }
             // The device may have a record that the index had no room for.
@@ -136,5 +138,48 @@ impl flusher::Engine for ForFlusher {
         if let Some(inner) = self.0.upgrade() {
             inner.came_back();
         }
+    }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use moneta_store::request::{Exptime, Write};
+    use moneta_store::steps::finish;
+    use moneta_store::{Calls, Clock, Store};
+
+    use super::*;
+    use crate::config::{DeviceConfig, FlashConfig};
+    use crate::engine::Flash;
+    use crate::io::testing::MemoryMedia;
+
+    #[test]
+    fn what_is_stored_before_a_tombstone_is_paid_does_not_go_before_the_old_record() {
+        let config = FlashConfig {
+            region_bytes: 256 << 10,
+            item_max: 48 << 10,
+            flush_interval: Duration::from_secs(3600),
+            ..FlashConfig::new(vec![DeviceConfig { path: "unused".into(), bytes: 0 }])
+        };
+        let media = MemoryMedia::new((1 << 20) + 20 * (256 << 10));
+        let flash = Flash::open_on(vec![media as _], &config, Arc::new(Clock::manual(1_000_000_000))).unwrap();
+        let (key, inner) = (Key::new(b"key", flash.seed()), &flash.inner);
+        let set = |seconds: i64| {
+            let request = Write { exptime: Exptime(seconds), ..Write::default() };
+            pollster::block_on(finish(flash.set(&key, b"value", &request))).unwrap();
+            let (_, location) = inner.shard(key.hash).lock().find(key.hash).expect("it is stored");
+            inner.regions.get(inner.regions.region_of(location.block()))
+        };
+        let old = set(0);
+        inner.owe(&key);
+        // It dies first. Were its region emptied then, a restart would find the old record.
+        let new = set(300);
+        assert_ne!(old.sequence(), new.sequence());
+        assert!(inner.pay());
+        assert!(inner.shard(key.hash).lock().find(key.hash).is_some(), "the tombstone takes nothing that is newer");
+        assert_eq!(new.summary().behind, old.sequence());
+        flash.crash();
     }
 }
