@@ -81,6 +81,8 @@ pub enum RegionState {
     Open,
     /// The device cannot read it.
     Unreadable,
+    /// It is in use, but for a block that the device did not write. It is retired when it is emptied.
+    Bad,
     /// The device failed to read or write it, and it is out of use for good.
     Retired,
 }
@@ -94,6 +96,7 @@ impl RegionState {
             Self::Full => "full",
             Self::Open => "open",
             Self::Unreadable => "unreadable",
+            Self::Bad => "bad",
             Self::Retired => "retired",
         }
     }
@@ -113,7 +116,7 @@ pub fn inspect(
     let state = devices.state();
     let mut regions: Vec<RegionReport> = (0..devices.regions()).map(|region| report(&devices, region)).collect();
     let mut used = Vec::new();
-    let retired = devices.retired();
+    let (retired, bad) = (devices.retired(), devices.bad());
     for (region, report) in regions.iter_mut().enumerate() {
         if retired.contains(&region) {
             report.state = RegionState::Retired;
@@ -132,6 +135,9 @@ pub fn inspect(
                 };
                 if report.state != RegionState::Flushed {
                     used.push((region, found));
+                }
+                if bad.contains(&region) {
+                    report.state = RegionState::Bad;
                 }
             }
             Err(_) => report.state = RegionState::Unreadable,

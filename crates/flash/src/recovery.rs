@@ -35,6 +35,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// If the superblocks cannot be written.
 pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     inner.devices.retired().into_iter().for_each(|region| inner.regions.retire(region));
+    inner.devices.bad().into_iter().for_each(|region| inner.regions.get(region).set_bad(true));
     if fresh {
         (0..inner.regions.len()).for_each(|region| inner.regions.give_back(region));
     } else {

@@ -6,12 +6,13 @@ use moneta_flash::inspect::{Inspection, RegionReport, RegionState};
 use serde_json::{Value, json};
 
 /// Every state, in the order shown.
-const STATES: [RegionState; 6] = [
+const STATES: [RegionState; 7] = [
     RegionState::Free,
     RegionState::Open,
     RegionState::Full,
     RegionState::Flushed,
     RegionState::Unreadable,
+    RegionState::Bad,
     RegionState::Retired,
 ];
 
@@ -52,7 +53,8 @@ pub fn has_damage(found: &Inspection) -> bool {
 
 /// The second in which the oldest region that counts was begun.
 fn oldest(found: &Inspection) -> Option<u32> {
-    let counts = |region: &&RegionReport| matches!(region.state, RegionState::Full | RegionState::Open);
+    let counts =
+        |region: &&RegionReport| matches!(region.state, RegionState::Full | RegionState::Open | RegionState::Bad);
     found.regions.iter().filter(counts).map(|region| region.begun).min()
 }
 
@@ -88,7 +90,7 @@ pub fn as_text(found: &Inspection, verified: bool, every_region: bool) -> String
     let looked_at =
         if verified { "every record was checked" } else { "of headers and footers; --verify checks every record" };
     let _ = writeln!(text, "damaged      {} ({looked_at})", totals.damaged);
-    let is_bad = |state| matches!(state, RegionState::Unreadable | RegionState::Retired);
+    let is_bad = |state| matches!(state, RegionState::Unreadable | RegionState::Bad | RegionState::Retired);
     let damaged = |region: &&RegionReport| region.damaged > 0 || is_bad(region.state);
     let listed: Vec<&RegionReport> = found.regions.iter().filter(|region| every_region || damaged(region)).collect();
     if !listed.is_empty() {

@@ -31,7 +31,7 @@ use lock::Whereabouts;
 use place::Place;
 #[cfg(feature = "testing")]
 use superblock::Head;
-use superblock::{FIRST_REGION, Superblock};
+use superblock::{FIRST_REGION, IN_USE, Superblock};
 use superblocks::Superblocks;
 use tier::{Candidate, Plan, Wanted};
 
@@ -203,13 +203,35 @@ impl Devices {
 
     /// Regions that are out of use because a device cannot read or write them.
     pub fn retired(&self) -> Vec<usize> {
+        self.listed(0)
+    }
+
+    /// Regions in use with a block that a device does not write. They are retired when they are emptied.
+    pub fn bad(&self) -> Vec<usize> {
+        self.listed(IN_USE)
+    }
+
+    /// Regions that superblocks list with that mark.
+    fn listed(&self, mark: u32) -> Vec<usize> {
         let superblocks = self.superblocks.lock();
         let all: Vec<&Superblock> = superblocks.all().collect();
-        let is_retired = |(device, offset): &(u32, u64)| {
-            all[*device as usize].retired.contains(&number_on_device(*offset, self.region_bytes))
+        let is_listed = |(device, offset): &(u32, u64)| {
+            all[*device as usize].retired.contains(&(number_on_device(*offset, self.region_bytes) | mark))
         };
         let places = self.places.iter().enumerate();
-        places.filter(|(_, place)| is_retired(place)).map(|(region, _)| region).collect()
+        places.filter(|(_, place)| is_listed(place)).map(|(region, _)| region).collect()
+    }
+
+    /// Writes down that a region has a block which the device does not write, unless it is retired.
+    ///
+    /// # Errors
+    /// That of the first device that failed. The next saved state has it.
+    pub fn note_bad(&self, region: usize) -> io::Result<()> {
+        let (device, offset) = self.place(region);
+        let mut superblocks = self.superblocks.lock();
+        superblocks.retire(device, number_on_device(offset, self.region_bytes) | IN_USE);
+        let state = superblocks.state();
+        superblocks.save(&state, &self.media)
     }
 
     /// Whether [`Devices::retire`] was called for a region, even if it failed.

@@ -33,6 +33,7 @@
 //!       | 0 up to 4096                                                      |
 //!       +-------------------------------------------------------------------+
 //! ```
+//! The highest bit in the number of a retired region: it has a bad block and is still in use.
 //! Numbers are little-endian. The checksum is XXH3 of all 4096 bytes, with the checksum field as 0. Every version keeps magic,
 //! version and checksum in these places. In version 1, `shard bits` and everything from 112 on is 0: its tiers use hash 1, and
 //! their shard bits follow from their sizes. Early builds of version 2 left `region floor` 0.
@@ -59,6 +60,8 @@ const ABANDONED: u32 = 1;
 const FIELD_BYTES: usize = 184;
 /// Offset of the list of retired regions.
 const RETIRED: usize = 512;
+/// Marks a number in the list whose region is in use: it has a bad block, and is retired when it is emptied.
+pub(super) const IN_USE: u32 = 1 << 31;
 /// Most retired regions that fit into a superblock.
 pub(super) const RETIRED_MAX: usize = (BLOCK_BYTES - RETIRED) / 4 - 1;
 const CHECKSUM: std::ops::Range<usize> = 16..24;
@@ -89,7 +92,7 @@ pub(super) struct Superblock {
     pub(super) shard_bits: u32,
     /// How keys are hashed.
     pub(super) hash: NamedHash,
-    /// Retired regions of this device, by their number on it.
+    /// Retired regions of this device, by their number on it; with [`IN_USE`] those that are to be.
     pub(super) retired: Vec<u32>,
     /// The tier's state.
     pub(super) state: TierState,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::TierState;
-use super::superblock::{Head, RETIRED_MAX, Superblock};
+use super::superblock::{Head, IN_USE, RETIRED_MAX, Superblock};
 use super::tier::{Candidate, Plan};
 use crate::error::FlashError;
 use crate::io::Media;
@@ -74,10 +74,13 @@ impl Superblocks {
         self.members[0].superblock.state
     }
 
-    /// Marks a region of a device as retired. The next [`Superblocks::save`] writes it.
+    /// Marks a region of a device as retired, or with [`IN_USE`] as one that is to be. The next [`Superblocks::save`] writes it.
     pub(super) fn retire(&mut self, device: usize, number: u32) {
         let retired = &mut self.members[device].superblock.retired;
-        if retired.contains(&number) {
+        if number & IN_USE == 0 {
+            retired.retain(|known| *known != number | IN_USE);
+        }
+        if retired.iter().any(|known| known & !IN_USE == number & !IN_USE) {
             return;
         }
         if retired.len() == RETIRED_MAX {

@@ -189,14 +189,19 @@ fn retired_regions_are_remembered_on_their_devices() {
     for region in [3, 8, 3] {
         devices.retire(region).unwrap();
     }
-    assert_eq!(devices.retired(), [3, 8]);
+    for region in [5, 6, 8] {
+        devices.note_bad(region).unwrap();
+    }
+    devices.retire(6).unwrap();
     drop(devices);
-    assert_eq!(Devices::on(media.clone(), &config).unwrap().devices.retired(), [3, 8]);
+    let devices = Devices::on(media.clone(), &config).unwrap().devices;
+    assert_eq!((devices.retired(), devices.bad()), (vec![3, 6, 8], vec![5]));
+    drop(devices);
     // In the tier that begins with one of the devices alone, its bad blocks are still marked.
     let config = FlashConfig { start_empty: true, ..config };
     let alone = Devices::on(vec![media[1].clone()], &config).unwrap();
     assert!(alone.fresh);
-    assert_eq!(alone.devices.retired(), [1]);
+    assert_eq!((alone.devices.retired(), alone.devices.bad()), (vec![1, 2], vec![]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::TierState;
 use super::named_hash::NamedHash;
 use super::size::Size;
-use super::superblock::{FIRST_REGION, Head, Superblock};
+use super::superblock::{FIRST_REGION, Head, IN_USE, Superblock};
 use crate::error::FlashError;
 use crate::identity::SHARD_BITS_MAX;
 
@@ -159,7 +159,10 @@ pub(super) fn plan(
         };
         // A bad block stays bad, whichever tier the device belongs to.
         let found = candidate.superblock().filter(|found| found.region_bytes == region_bytes);
-        let retired = found.map_or_else(Vec::new, |found| found.retired.clone());
+        let mut retired = found.map_or_else(Vec::new, |found| found.retired.clone());
+        if keeps.is_none() {
+            retired.iter_mut().for_each(|number| *number &= !IN_USE);
+        }
         Ok(Superblock { device, number, regions: candidate.regions(region_bytes), retired, ..shared.clone() })
     });
     let superblocks = superblocks.collect::<Result<_, FlashError>>()?;

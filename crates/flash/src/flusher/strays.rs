@@ -31,7 +31,7 @@ use crate::log::Sealed;
 /// Bad blocks of a region that are told apart. With more of them all of it is taken for bad.
 const BLOCKS_MAX: usize = 16;
 /// Regions that may have bad blocks at once. More of them are a device that fails.
-const STRAYS_MAX: usize = 3;
+const STRAYS_MAX: usize = 5;
 
 /// Whether a failed write may be the fault of a block, rather than of the device or its file system.
 pub(super) fn is_of_block(error: &io::Error) -> bool {
@@ -194,6 +194,9 @@ impl Strays {
                 }
             };
             unsynced.forget(&stray.buffer);
+            if stage == Stage::Ready {
+                writer.note_bad(stray.region);
+            }
             if let Some(sealed) = stray.sealed.take() {
                 tails.take(writer, sealed, stage);
             }

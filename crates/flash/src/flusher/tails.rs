@@ -114,7 +114,7 @@ impl Tails {
                     writer.try_superblocks()?;
                     let region = tail.region;
                     tracing::error!(region, %error, "a device does not take a footer: a restart reads the records");
-                    regions.get(region).set_bad(true);
+                    writer.note_bad(region);
                 }
                 written => written?,
             }

@@ -131,6 +131,14 @@ impl Writer {
         Ok(())
     }
 
+    /// Has a region retired when it is emptied, also by a later run.
+    pub(super) fn note_bad(&self, region: usize) {
+        self.log.regions.get(region).set_bad(true);
+        if let Err(error) = self.log.queue.health.watch(|| self.devices.note_bad(region)) {
+            tracing::warn!(region, %error, "it cannot be written down that a region has a bad block");
+        }
+    }
+
     /// Whether devices take anything: their superblocks.
     ///
     /// # Errors

@@ -113,6 +113,21 @@ fn a_block_that_cannot_be_written_costs_nothing_and_its_region_is_retired_when_i
 }
 
 #[test]
+fn a_restart_remembers_a_region_with_a_bad_block_that_is_still_in_use() {
+    let (media, clock) = (device(&[9 * BLOCK..10 * BLOCK]), Arc::new(Clock::manual(START)));
+    let flash = open(Arc::clone(&media) as _, &every_write(), &clock);
+    let told = work(&flash, CHANGES, "before the restart");
+    assert_eq!(numbers(&flash).regions_retired, 0);
+    flash.crash();
+    media.unwritable.lock().clear();
+    let flash = open(Arc::clone(&media) as _, &every_write(), &clock);
+    check(&flash, &told, "behind the restart");
+    write_over(&flash);
+    assert_eq!(numbers(&flash).regions_retired, 1);
+    flash.crash();
+}
+
+#[test]
 fn a_tier_that_is_stopped_with_a_bad_block_comes_back_with_everything() {
     // With the bad blocks in a region that is full, and in one that is still open.
     for (changes, bad) in

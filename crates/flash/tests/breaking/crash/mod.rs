@@ -110,7 +110,7 @@ fn nothing_old_comes_back_while_regions_are_emptied_and_reads_fail() {
 
 /// Blocks go bad: no write of them succeeds any more.
 fn wearing() -> Odds {
-    Odds { worn: 60, ..plan().odds }
+    Odds { worn: 150, ..plan().odds }
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn nothing_is_lost_because_blocks_take_no_writes() {
 #[test]
 fn nothing_old_comes_back_while_regions_are_emptied_and_blocks_take_no_writes() {
     live::<Alone>(&Plan { odds: wearing(), durability: Durability::EveryWrite, regions: 24, ..tight() });
-    let odds = Odds { worn: 60, ..failing(true).odds };
+    let odds = Odds { worn: 150, ..failing(true).odds };
     live::<Below>(&Plan { odds, regions: 24, operations: 1200, lives: 2, ..tight() });
 }
 
