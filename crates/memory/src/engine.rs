@@ -7,7 +7,7 @@ use crossbeam_utils::CachePadded;
 use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
 use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Resize};
-use moneta_store::request::{Delete, Exptime, Retrieve};
+use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Clock, Cursor, Cx, Expiry, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Put, Reactors, Rest, Step, Store,
@@ -249,7 +249,7 @@ impl Memory {
             Op::Delete(request) => Step::ended(shard.lock().delete(key, request)),
             Op::Arithmetic(request) => Step::ended(shard.lock().arithmetic(key, request)),
             Op::Drop => {
-                shard.lock().delete(key, &Delete::default());
+                shard.lock().forget(key);
                 Step::Done(Ok(Outcome::Done))
             }
             Op::Holds => {

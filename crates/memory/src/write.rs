@@ -344,6 +344,14 @@ impl Shard {
         true
     }
 
+    /// Removes what a key has here. Other copies keep it: this is no delete.
+    pub(crate) fn forget(&mut self, key: &Key<'_>) {
+        let now = self.settle();
+        if let Ok(found) = self.find(key, now) {
+            self.remove(&found);
+        }
+    }
+
     pub(crate) fn delete(&mut self, key: &Key<'_>, request: &Delete) -> Deleted {
         let now = self.settle();
         let rewrites = request.drop_value || request.invalidate;

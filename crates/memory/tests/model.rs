@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::request::Write;
 use moneta_store::versions::Versioning;
-use moneta_store::{Clock, KeyHash};
+use moneta_store::{Calls, Clock, Item, ItemRef, Key, KeyHash, Store, Written};
 use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn memory(config: SuiteConfig, clock: Arc<Clock>, shards: usize) -> Memory {
@@ -73,4 +74,21 @@ fn threads_neither_lose_nor_tear() {
 fn the_newest_write_wins_in_any_order_of_arrival() {
     suite::versions(|config, versioning, clock| versioned(config, versioning, clock, 1), suite::seed());
     suite::versions(|config, versioning, clock| versioned(config, versioning, clock, 4), suite::seed());
+}
+
+/// What a node gives up half way is gone there alone.
+#[test]
+fn a_drop_leaves_no_tombstone_among_copies() {
+    let config = SuiteConfig { memory: 64 << 20, value_max: 1 << 10 };
+    let versioning = Versioning { cluster: true, ..Versioning::default() };
+    let store = versioned(config, versioning, Arc::new(Clock::manual(1_700_000_000)), 1);
+    let key = Key::new(b"key", store.seed());
+    assert!(matches!(store.set(&key, b"value", &Write::default()).now(), Ok(Written::Stored { .. })));
+    let mut item = None;
+    drop(store.peek(&key, &mut |shown: &ItemRef<'_>| item = Some(Item::copy(shown))));
+    store.forget(&key);
+    assert!(!store.holds(&key));
+    let item = item.expect("it was there");
+    let again = store.put_newer(&key, &item.as_ref(), 1_700_000_000_000).now();
+    assert_eq!(again.expect("RAM answers"), Written::Stored { cas: item.meta.cas }, "another copy's is taken");
 }
