@@ -58,7 +58,8 @@ impl Inner {
             Compared::Verdict(Verdict::Same) => return Attempt::done(Written::Unchanged { cas: version.0 }),
             Compared::Verdict(Verdict::Newer) => {}
             Compared::Absent => {
-                if as_of < self.deletes.find(self.identities.number(key.hash), key.hash).1 {
+                let horizon = self.deletes.find(self.identities.number(key.hash), key.hash).1;
+                if self.config.versioning.is_unsure(as_of, horizon) {
                     return Attempt::done(Written::NotStored);
                 }
             }

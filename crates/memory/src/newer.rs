@@ -51,7 +51,9 @@ impl Shard {
         let Some(old) = old else {
             return match self.tombstones.find(newer.hash) {
                 Some(deleted) if deleted >= version => Plan::Refuse(Written::Superseded),
-                _ if newer.as_of < self.tombstones.horizon() => Plan::Refuse(Written::NotStored),
+                _ if self.shared.versioning.is_unsure(newer.as_of, self.tombstones.horizon()) => {
+                    Plan::Refuse(Written::NotStored)
+                }
                 _ => Plan::Value(newer.item),
             };
         };

@@ -89,6 +89,6 @@ fn a_drop_leaves_no_tombstone_among_copies() {
     store.forget(&key);
     assert!(!store.holds(&key));
     let item = item.expect("it was there");
-    let again = store.put_newer(&key, &item.as_ref(), 1_700_000_000_000).now();
+    let again = store.put_newer(&key, &item.as_ref(), 1_700_000_001_000).now();
     assert_eq!(again.expect("RAM answers"), Written::Stored { cas: item.meta.cas }, "another copy's is taken");
 }

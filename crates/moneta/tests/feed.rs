@@ -32,7 +32,11 @@ fn admin_of(node: &Node) -> String {
 
 /// A feed that goes on until it is dropped.
 fn feed(from: &str, into: &Node, cursor: &std::path::Path) -> Ended {
-    let mut command: Command = moneta(&["feed", from, "--into", &into.address().to_string(), "--from", "1h"]);
+    feed_to(from, &into.address().to_string(), cursor)
+}
+
+fn feed_to(from: &str, into: &str, cursor: &std::path::Path) -> Ended {
+    let mut command: Command = moneta(&["feed", from, "--into", into, "--from", "1h"]);
     let child: Child = command.arg("--cursor-file").arg(cursor).spawn().expect("the binary runs");
     Ended(child)
 }
@@ -167,13 +171,15 @@ fn a_node_that_was_killed_catches_up() {
     let folder = tempfile::tempdir().expect("a folder");
     let flash = format!("{}:200m", folder.path().join("tier").display());
     let (one, one_admin) = node("1", &[]);
-    let on_port = |port: &str| {
-        let arguments = ["serve", "-p", port, "--admin", "off", "--cluster", "--writer-id", "2", "--flash", &flash];
-        Node::run(&mut moneta(&arguments))
+    // A free port may be taken before the node is back; the reader finds it by its socket.
+    let socket = folder.path().join("socket").display().to_string();
+    let start = || {
+        let listens = ["serve", "-p", "0", "--listen", "127.0.0.1", "--unix-socket", &socket, "--admin", "off"];
+        let is = ["--cluster", "--writer-id", "2", "--flash", &flash];
+        Node::run(&mut moneta(&[&listens[..], &is].concat()))
     };
-    let killed = on_port("0");
-    let port = killed.address().port().to_string();
-    let _feed = feed(&one_admin, &killed, &folder.path().join("cursor"));
+    let killed = start();
+    let _feed = feed_to(&one_admin, &socket, &folder.path().join("cursor"));
     let stop = AtomicBool::new(false);
     let back = thread::scope(|scope| {
         let (stop, one) = (&stop, &one);
@@ -182,7 +188,7 @@ fn a_node_that_was_killed_catches_up() {
         // Dropped, it is killed.
         drop(killed);
         thread::sleep(Duration::from_millis(700));
-        let back = on_port(&port);
+        let back = start();
         thread::sleep(Duration::from_millis(700));
         stop.store(true, Ordering::Relaxed);
         back

@@ -48,6 +48,13 @@ impl Versioning {
         VersionClock::new(self.origin, Lane::of(self.salt, number, count))
     }
 
+    /// Whether a value that was current at `as_of`, by another node's clock, may have been deleted since: deletes are known since
+    /// `horizon`, by this node's clock, and both clocks are as far apart as may be.
+    #[inline]
+    pub fn is_unsure(&self, as_of: u64, horizon: u64) -> bool {
+        as_of < horizon.saturating_add(self.skew_max)
+    }
+
     /// Whether a version is further ahead of `millis` (since the Unix epoch) than a store takes.
     #[inline]
     pub fn is_ahead(&self, version: Version, millis: u64) -> bool {

@@ -138,8 +138,8 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         match &mut target {
             Some(target) => {
                 target.apply(&lines.parsed, &mut told)?;
-                if target.take_was_away() {
-                    // A node that was killed has lost what it took last.
+                if target.take_lacks() {
+                    sleep(RETRY);
                     reader.go_back(MARGIN);
                 }
             }

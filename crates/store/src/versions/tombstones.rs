@@ -51,9 +51,11 @@ impl Tombstones {
         Self { generations: VecDeque::new(), slots_max, ttl: u64::from(ttl) * 1000, horizon: now }
     }
 
-    /// For one of `shards` shards of a store.
+    /// For one of `shards` shards of a store that starts at `now`. What another node's clock has after that counts as after the
+    /// start: a node that starts loses what it remembered anyway.
     pub fn of_shard(versioning: &Versioning, shards: u64, now: u64) -> Self {
-        Self::new(versioning.tombstone_bytes / shards, versioning.tombstone_ttl, now)
+        let horizon = now.saturating_sub(versioning.skew_max);
+        Self::new(versioning.tombstone_bytes / shards, versioning.tombstone_ttl, horizon)
     }
 
     /// Since when every delete is remembered, in milliseconds since the Unix epoch, by this store's clock.

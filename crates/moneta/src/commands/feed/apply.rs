@@ -40,8 +40,8 @@ pub(super) struct Target {
     node: Remote,
     clock: Arc<Clock>,
     address: Address,
-    /// It did not answer for a while: it may have lost what it had taken last.
-    was_away: bool,
+    /// It may lack what it was told: it did not answer for a while, or had started so lately that it did not create items.
+    lacks: bool,
 }
 
 /// A change as it is sent.
@@ -63,12 +63,12 @@ impl Target {
             ..RemoteConfig::new(address.clone(), KeyHash::seeded(0))
         };
         let node = Remote::new(config, Arc::clone(&clock)).context("cannot talk to the other node")?;
-        Ok(Self { node, clock, address, was_away: false })
+        Ok(Self { node, clock, address, lacks: false })
     }
 
-    /// Whether the node did not answer since this was asked last.
-    pub(super) fn take_was_away(&mut self) -> bool {
-        std::mem::take(&mut self.was_away)
+    /// Whether the node may lack what it was told since this was asked last.
+    pub(super) fn take_lacks(&mut self) -> bool {
+        std::mem::take(&mut self.lacks)
     }
 
     /// Applies the changes of an answer, all under way at once but for flushes. `told` is called with what became of each.
@@ -144,12 +144,14 @@ impl Target {
                 if !may_pass(error) {
                     bail!("{} does not take changes: {error}", self.address);
                 }
-                self.was_away |= error.kind() != ErrorKind::ClockAhead;
+                self.lacks |= error.kind() != ErrorKind::ClockAhead;
                 eprintln!("moneta feed: {}: {error}; trying again", self.address);
                 sleep(RETRY);
                 ended = pollster::block_on(self.send(&sent));
             }
-            told.count(ended.expect("it did not fail"));
+            let fate = ended.expect("it did not fail");
+            self.lacks |= fate == Fate::Unsure;
+            told.count(fate);
         }
         Ok(())
     }
