@@ -66,7 +66,9 @@ impl Inner {
     pub(crate) fn take_floor(self: &Arc<Self>, floor: Floor, newest: Version) -> Step<()> {
         let now = self.settle();
         if !self.floors.note(floor, now) {
-            return Step::done(());
+            // The later one may not be on the device yet: answered once it is.
+            let pending = self.flush_at.load(Ordering::Acquire);
+            return self.flush((pending != 0).then_some(pending));
         }
         self.log.sequence.raise(floor.version.0.max(self.floors.bound().0));
         if floor.second > now {
