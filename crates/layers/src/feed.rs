@@ -37,7 +37,7 @@ impl<S: Store + 'static> Feed<S> {
 }
 
 impl<S: Store> Shared<S> {
-    /// Tells of an operation that has ended. What it changed counts as changed although the outcome says no more.
+    /// Tells of an operation that may have changed the key, if its outcome says that there is an item now.
     fn note(&self, key: &[u8], outcome: &Outcome) {
         match outcome {
             Outcome::Written(Written::Stored { .. })
@@ -153,6 +153,10 @@ impl<S: Store + 'static> Store for Feed<S> {
             Op::Bury(version) => shared.bury(cx, key, version),
             // What a client gives up half way is gone here alone.
             Op::Drop => shared.below.call(cx, key, op, out),
+            // Any meta read may win a recache: that is for this node's readers alone, and is not told.
+            Op::Read(request) if request.touch.is_none() && request.vivify.is_none() => {
+                shared.below.call(cx, key, op, out)
+            }
             op if op.changes() => shared.changing(cx, key, op, out),
             op => shared.below.call(cx, key, op, out),
         }

@@ -44,7 +44,9 @@ fn feed_to(from: &str, into: &str, cursor: &std::path::Path) -> Ended {
 #[test]
 fn it_prints_what_changed_and_ends() {
     let (node, admin) = node("1", &[]);
-    node.exchange("set kept 7 0 5\r\nvalue\r\nset gone 0 0 1\r\nx\r\ndelete gone\r\ndelete never\r\n");
+    node.exchange(
+        "set kept 7 0 5\r\nvalue\r\nset read 0 0 1\r\nx\r\nset gone 0 0 1\r\nx\r\ndelete gone\r\ndelete never\r\n",
+    );
     let text = printed(&mut moneta(&["feed", &admin, "--from", "1h", "--values"]));
     let lines: Vec<&str> = text.lines().collect();
     assert!(
@@ -53,6 +55,10 @@ fn it_prints_what_changed_and_ends() {
     assert!(lines.iter().any(|line| line.starts_with("delete gone version=")), "{text}");
     assert!(lines.iter().any(|line| line.starts_with("delete never version=")), "{text}");
     assert!(!text.contains("set gone"), "it is told as it is now: {text}");
+    node.exchange("mg read v\r\nget read\r\nmg read s k\r\n");
+    let reads = printed(&mut moneta(&["feed", &admin, "--from", "1h", "--prefix", "read"]));
+    let told = reads.lines().filter(|line| line.starts_with("set read ")).count();
+    assert_eq!(told, 1, "a read is no change: {reads}");
     let json = printed(&mut moneta(&["feed", &admin, "--from", "1h", "--json", "--prefix", "kep"]));
     assert_eq!(json.lines().filter(|line| line.contains("\"kind\":\"set\"")).count(), 1, "{json}");
     assert!(!json.contains("delete"), "{json}");
