@@ -56,7 +56,7 @@ impl Shard {
         self.floors.takes(self.version(found))
     }
 
-    /// Sweeps out a piece of what a flush has taken. False at the end.
+    /// Sweeps out a piece of what a flush has taken. False at the end. Writes go on with what a delayed flush has begun.
     pub(crate) fn sweep_step(&mut self) -> bool {
         let Some(sweep) = self.sweep.take() else { return false };
         let mut flushed = Vec::new();

@@ -106,6 +106,9 @@ impl Shard {
         if !self.make_room(HEADER_MAX + key.bytes.len() + old_length + value.len(), now) {
             return self.set_without_room(key, value, order, now);
         }
+        if self.sweep.is_some() {
+            self.sweep_step();
+        }
         let old = self.find(key, now).ok();
         let written = match self.plan(old.as_ref(), value.len(), order, now) {
             Plan::Refuse(written) => return written,
