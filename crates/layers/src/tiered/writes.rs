@@ -8,7 +8,7 @@ use super::Call;
 use super::keep::Admitted;
 use crate::stripes::Held;
 
-/// Whether a delete takes the item whatever it is.
+/// Whether a delete removes the item without a condition.
 fn is_plain(request: &Delete) -> bool {
     request.compare.is_none() && !request.invalidate && !request.drop_value
 }
