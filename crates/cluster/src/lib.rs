@@ -1,0 +1,5 @@
+//! An app's data in several full copies, one or more in each zone, as one store: written to all, read close by.
+
+pub mod topology;
+
+pub use topology::{Node, Replica, RingKind, Topology};

@@ -1,0 +1,53 @@
+//! Which nodes hold which copies of an app's data.
+
+use moneta_client::Address;
+
+/// The copies of an app's data, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// Grows with every change, so that proxies with different topologies can be told apart. A source that has no epochs counts
+    /// the changes it sees.
+    pub epoch: u64,
+    /// How the keys of a copy are divided among its nodes.
+    pub ring: RingKind,
+    /// The copies.
+    pub replicas: Vec<Replica>,
+}
+
+/// One full copy of the data, in one zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Its name, which no other replica has.
+    pub name: String,
+    /// Where it stands.
+    pub zone: String,
+    /// It takes writes and answers no reads, as while it is filled.
+    pub write_only: bool,
+    /// Its nodes. Each has a slot that no other node of the replica has.
+    pub nodes: Vec<Node>,
+}
+
+/// A node, in a slot of its replica's ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The name by which the ring places it. A replacement under the same name takes over the same keys.
+    pub slot: String,
+    /// Where it serves.
+    pub address: Address,
+    /// Where its admin side serves; `None`: it is not known.
+    pub admin: Option<Address>,
+    /// Its share of the keys, relative to the other nodes'. At least 1.
+    pub weight: u32,
+}
+
+/// How a ring places slots and keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RingKind {
+    /// By slot name and weight.
+    #[default]
+    Slots,
+    /// As EVCache's client does.
+    Evcache,
+    /// As libketama, libmemcached and spymemcached do.
+    Libketama,
+}
