@@ -270,11 +270,11 @@ fn servers_are_recognised_by_their_answers() {
             Probed::Dialect(Dialect::least(Protocol::Meta), 54),
         ),
         (
-            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 1 region=0 writer=0 cluster=0 now=5\r\n",
+            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 2 region=0 writer=0 cluster=0 now=5\r\n",
             Probed::Dialect(dialect(Protocol::Meta), 75),
         ),
         (
-            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 2 region=0\r\n",
+            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 3 region=0\r\n",
             Probed::Dialect(Dialect { versions: false, ..dialect(Protocol::Meta) }, 50),
         ),
         (
@@ -365,7 +365,7 @@ fn newer() -> impl Strategy<Value = Newer> {
     let options = (1..=u64::MAX, some(any::<u64>()), any::<u32>(), any::<u32>(), any::<bool>(), any::<bool>());
     options.prop_map(|(version, as_of, flags, expiry, stale, token_sent)| {
         let (version, expiry) = (Version(version), Expiry(expiry));
-        Newer { version, as_of, flags, expiry, stale, token_sent }
+        Newer { version, as_of, base: None, flags, expiry, stale, token_sent }
     })
 }
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use moneta_store::change::{self, Content};
-use moneta_store::versions::{Standing, Verdict, digest};
+use moneta_store::versions::{Standing, Verdict, digest, follows, follows_delete};
 use moneta_store::{Deleted, ItemMeta, ItemRef, Key, StoreError, Version, Written};
 
 use crate::attempt::Attempt;
@@ -31,6 +31,7 @@ impl Inner {
         key: &Key<'_>,
         item: &ItemRef<'_>,
         as_of: u64,
+        base: Option<Version>,
         fetched: Option<&Fetched>,
     ) -> Attempt<Written> {
         let mut copied = Vec::new();
@@ -52,7 +53,7 @@ impl Inner {
         let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
         let written = || standing(&item.meta, value);
-        match self.compare(&shard, key, version, written, fetched) {
+        match self.compare(&shard, key, (version, base), written, fetched) {
             Compared::On(place) => return Attempt::Read(place),
             Compared::Verdict(Verdict::Older) => return Attempt::done(Written::Superseded),
             Compared::Verdict(Verdict::Same) => return Attempt::done(Written::Unchanged { cas: version.0 }),
@@ -83,7 +84,7 @@ impl Inner {
         let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
         let was_there = self.find(&shard, key.hash).is_some();
-        match self.compare(&shard, key, version, || Standing::Deleted(version), fetched) {
+        match self.compare(&shard, key, (version, None), || Standing::Deleted(version), fetched) {
             Compared::On(place) => return Attempt::Read(place),
             Compared::Verdict(Verdict::Older | Verdict::Same) => return Attempt::done(Deleted::Superseded),
             Compared::Verdict(Verdict::Newer) | Compared::Absent => {}
@@ -107,7 +108,7 @@ impl Inner {
         &self,
         shard: &Shard,
         key: &Key<'_>,
-        version: Version,
+        (version, base): (Version, Option<Version>),
         written: impl Fn() -> Standing,
         fetched: Option<&Fetched>,
     ) -> Compared {
@@ -118,9 +119,14 @@ impl Inner {
         if let Some(deleted) = deleted.filter(|deleted| *deleted >= version) {
             return Compared::Verdict(written().against(&Standing::Deleted(deleted)));
         }
+        // A delete is remembered for as long as an older record of the key may be found.
+        if deleted.is_some_and(|deleted| !follows_delete(base, deleted)) {
+            return Compared::Verdict(Verdict::Older);
+        }
         if let Some((_, location)) = self.find(shard, key.hash) {
             let region = self.regions.get(self.regions.region_of(location.block()));
-            if version > region.greatest_version() {
+            let greatest = region.greatest_version();
+            if version > greatest && base.is_none_or(|base| base >= greatest) {
                 return Compared::Verdict(Verdict::Newer);
             }
         }
@@ -128,7 +134,10 @@ impl Inner {
             Look::On(place) => Compared::On(place),
             Look::Present(present) => {
                 let (meta, view) = (present.meta(u32::MAX), present.view());
-                Compared::Verdict(written().against(&standing(&meta, view.value())))
+                match written().against(&standing(&meta, view.value())) {
+                    Verdict::Newer if !follows(base, Some(meta.version())) => Compared::Verdict(Verdict::Older),
+                    verdict => Compared::Verdict(verdict),
+                }
             }
             Look::Absent | Look::Foreign => Compared::Absent,
         }

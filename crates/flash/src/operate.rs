@@ -76,7 +76,9 @@ impl Inner {
             Op::Write(value, request) => self.try_set(key, value, request, fetched).map(Outcome::Written),
             Op::Delete(request) => self.try_delete(key, request, fetched).map(Outcome::Deleted),
             Op::Arithmetic(request) => self.try_arithmetic(key, request, fetched).map(Outcome::Number),
-            Op::Put(item, Put::Newer { as_of }) => self.try_put_newer(key, item, as_of, fetched).map(Outcome::Written),
+            Op::Put(item, Put::Newer { as_of, base }) => {
+                self.try_put_newer(key, item, as_of, base, fetched).map(Outcome::Written)
+            }
             Op::Put(item, how) => self.try_put(key, item, how, fetched).map(Outcome::Written),
             Op::Drop => {
                 // Without room for the tombstone now, it is appended later; until then the key is not served.

@@ -10,6 +10,9 @@ pub struct Newer {
     pub version: Version,
     /// When its value was last known to be current, in milliseconds since the Unix epoch; `None`: now.
     pub as_of: Option<u64>,
+    /// The version that it was made from: what is there must not be newer than it either; with [`Version::ZERO`] nothing may be
+    /// there.
+    pub base: Option<Version>,
     /// Opaque client flags.
     pub flags: u32,
     /// When it dies.

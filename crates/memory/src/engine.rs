@@ -205,7 +205,7 @@ impl Store for Memory {
         match op {
             Op::Read(request) => self.read(key, request, out),
             Op::Write(value, request) => Step::ended(self.store(key, value, &Order::Write(request))),
-            Op::Put(item, Put::Newer { as_of }) => self.put_newer(key, item, as_of),
+            Op::Put(item, Put::Newer { as_of, base }) => self.put_newer(key, item, as_of, base),
             Op::Put(item, how) => Step::ended(self.put(key, item, how)),
             other => self.call_rest(key, other, out),
         }
@@ -275,9 +275,9 @@ impl Memory {
     }
 
     #[cold]
-    fn put_newer(&self, key: &Key<'_>, item: &ItemRef<'_>, as_of: u64) -> Step {
+    fn put_newer(&self, key: &Key<'_>, item: &ItemRef<'_>, as_of: u64, base: Option<moneta_store::Version>) -> Step {
         let accepted = self.shard(key.hash).lock().accept_version(item.meta.version());
-        Step::Done(accepted.map(|()| self.put_as(key, item, &Order::Newer(Newer::new(key, item, as_of))).into()))
+        Step::Done(accepted.map(|()| self.put_as(key, item, &Order::Newer(Newer::new(key, item, as_of, base))).into()))
     }
 
     #[inline]

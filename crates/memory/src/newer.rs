@@ -1,6 +1,6 @@
 //! Writes by version: what is newer replaces what is older, and nothing older replaces it, in whatever order both arrive.
 
-use moneta_store::versions::{Standing, Verdict, digest};
+use moneta_store::versions::{Standing, Verdict, digest, follows, follows_delete};
 use moneta_store::{Deleted, ItemRef, Key, StoreError, Version, Written};
 
 use crate::record::mark;
@@ -8,9 +8,9 @@ use crate::shard::{Found, Shard};
 use crate::write::{NewItem, Newer, Plan};
 
 impl<'a> Newer<'a> {
-    /// `as_of` as in [`moneta_store::Put::Newer`].
-    pub(crate) fn new(key: &Key<'_>, content: &'a ItemRef<'a>, as_of: u64) -> Self {
-        Self { item: NewItem::of(&content.meta), content, hash: key.hash, as_of }
+    /// `as_of` and `base` as in [`moneta_store::Put::Newer`].
+    pub(crate) fn new(key: &Key<'_>, content: &'a ItemRef<'a>, as_of: u64, base: Option<Version>) -> Self {
+        Self { item: NewItem::of(&content.meta), content, hash: key.hash, as_of, base }
     }
 
     fn version(&self) -> Version {
@@ -50,7 +50,9 @@ impl Shard {
         }
         let Some(old) = old else {
             return match self.tombstones.find(newer.hash) {
-                Some(deleted) if deleted >= version => Plan::Refuse(Written::Superseded),
+                Some(deleted) if deleted >= version || !follows_delete(newer.base, deleted) => {
+                    Plan::Refuse(Written::Superseded)
+                }
                 _ if self.shared.versioning.is_unsure(newer.as_of, self.tombstones.horizon()) => {
                     Plan::Refuse(Written::NotStored)
                 }
@@ -64,6 +66,7 @@ impl Shard {
             std::cmp::Ordering::Equal => newer.standing().against(&self.standing(old)),
         };
         match verdict {
+            Verdict::Newer if !follows(newer.base, Some(self.version(old))) => Plan::Refuse(Written::Superseded),
             Verdict::Newer => Plan::Value(newer.item),
             Verdict::Same => Plan::Refuse(Written::Unchanged { cas: version.0 }),
             Verdict::Older => Plan::Refuse(Written::Superseded),

@@ -45,6 +45,7 @@ pub(crate) struct Newer<'a> {
     pub(crate) content: &'a ItemRef<'a>,
     pub(crate) hash: u64,
     pub(crate) as_of: u64,
+    pub(crate) base: Option<moneta_store::Version>,
 }
 
 impl std::fmt::Debug for Newer<'_> {

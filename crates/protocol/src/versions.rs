@@ -15,7 +15,7 @@ pub(crate) const STALE: u64 = 1;
 pub(crate) const TOKEN_SENT: u64 = 2;
 
 /// Flags that go with `V` in `ms`. Proxies add `P` and `L`, which say nothing.
-const WITH_PUT: u128 = letters(b"VADYFqOkbcsPL");
+const WITH_PUT: u128 = letters(b"VACDYFqOkbcsPL");
 /// Flags that go with `V` in `md`.
 const WITH_BURY: u128 = letters(b"VqOkbPL");
 /// Flags of `mf`.
@@ -54,6 +54,7 @@ pub(crate) fn newer(line: &[u8], flags: &Flags) -> Result<Option<Newer>, &'stati
     Ok(Some(Newer {
         version: Version(version),
         as_of: argument(line, b'A'),
+        base: flags.compare.map(Version),
         flags: flags.client_flags,
         expiry: Expiry(expiry),
         stale: marks & STALE != 0,

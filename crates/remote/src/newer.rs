@@ -9,7 +9,7 @@ use moneta_store::{Deleted, ItemRef, Key, Newer, Step, Version, Written};
 use crate::remote::Caller;
 use crate::writes;
 
-pub(crate) fn put(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, as_of: u64) -> Step {
+pub(crate) fn put(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, as_of: u64, base: Option<Version>) -> Step {
     let meta = &item.meta;
     if item.value.len() > remote.config().item_max {
         return refuse_too_large(remote, key, meta.version());
@@ -17,6 +17,7 @@ pub(crate) fn put(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, as_of: u64
     let newer = Newer {
         version: meta.version(),
         as_of: Some(as_of),
+        base,
         flags: meta.flags,
         expiry: meta.expiry,
         stale: meta.stale,

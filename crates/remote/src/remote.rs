@@ -179,7 +179,7 @@ impl Store for Remote {
             Op::Write(value, request) => writes::set(&caller, key, value, request),
             Op::Delete(request) => writes::delete(&caller, key, request),
             Op::Arithmetic(request) => counting::arithmetic(&caller, key, request),
-            Op::Put(item, Put::Newer { as_of }) => newer::put(&caller, key, item, as_of),
+            Op::Put(item, Put::Newer { as_of, base }) => newer::put(&caller, key, item, as_of, base),
             Op::Bury(version) => newer::bury(&caller, key, version),
             Op::Put(item, how) => install::put(&caller, key, item, how),
             Op::Drop => {

@@ -49,7 +49,7 @@ pub trait Calls: Store {
 
     /// [`Op::Put`] in mode newer.
     fn put_newer(&self, key: &Key<'_>, item: &ItemRef<'_>, as_of: u64) -> Step<Written> {
-        self.put(key, item, Put::Newer { as_of })
+        self.put(key, item, Put::Newer { as_of, base: None })
     }
 
     /// [`Op::Bury`].

@@ -55,6 +55,10 @@ pub enum Put {
         /// deletes since then, the item replaces an older one but does not create one: the outcome is
         /// [`crate::Written::NotStored`] then.
         as_of: u64,
+        /// The version that the item was made from: what is there now must not be newer than it either, and with
+        /// [`Version::ZERO`] nothing may be there. Else the outcome is [`crate::Written::Superseded`] too. `None`: the item was
+        /// made from nothing.
+        base: Option<Version>,
     },
 }
 

@@ -7,7 +7,7 @@ mod tombstones;
 use moneta_item::{Lane, Origin, Version, VersionClock};
 
 pub use floor::{Floor, Floors};
-pub use standing::{Standing, Verdict, digest};
+pub use standing::{Standing, Verdict, digest, follows, follows_delete};
 pub use tombstones::Tombstones;
 
 /// How a store makes and keeps versions.

@@ -157,6 +157,7 @@ impl Fix {
         let newer = Newer {
             version,
             as_of: Some(version.millis()),
+            base: None,
             flags: source.flags,
             expiry: source.expiry.unwrap_or_default(),
             stale: source.stale,

@@ -172,6 +172,9 @@ impl Line<'_> {
         if let Some(as_of) = newer.as_of {
             self.flag(b'A', as_of);
         }
+        if let Some(base) = newer.base {
+            self.flag(b'C', base.0);
+        }
         if newer.flags != 0 {
             self.flag(b'F', newer.flags);
         }

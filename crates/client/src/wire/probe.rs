@@ -15,7 +15,7 @@ const TEXT_REPLIES: usize = 4;
 /// How the reply to `version` ends if wide expiration times were granted to this connection.
 const GRANTED: &[u8] = b" wide-times";
 /// How the reply to `mv` begins if the server takes versions in the form that is written here.
-const KNOWS_VERSIONS: &[u8] = b"MV 1 ";
+const KNOWS_VERSIONS: &[u8] = b"MV 2 ";
 /// What a server answers that wants nothing behind `version`.
 const NO_SUCH_COMMAND: &[u8] = b"ERROR";
 const UNKNOWN: Broken = Broken("a reply that no memcached gives");

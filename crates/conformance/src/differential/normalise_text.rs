@@ -3,7 +3,7 @@
 use super::compare::Part;
 
 const ERROR: &[u8] = b"ERROR\r\n";
-const VERSIONS: &[u8] = b"MV 1 ";
+const VERSIONS: &[u8] = b"MV 2 ";
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 
 /// The parts of `bytes`, which may end within a reply.
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_data_block_that_is_taken_for_mv_is_no_difference() {
-        let own = parts(b"ERROR\r\nMV 1 region=0 writer=0 cluster=0 now=1795391032508\r\n");
+        let own = parts(b"ERROR\r\nMV 2 region=0 writer=0 cluster=0 now=1795391032508\r\n");
         assert_eq!(own, parts(b"ERROR\r\nERROR\r\n"));
     }
 

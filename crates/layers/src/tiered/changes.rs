@@ -48,7 +48,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         let flushed = self.shared.is_flush_past();
         let origin = match how {
             Put::Any => Origin::Blind,
-            Put::Newer { as_of } => return self.put_newer(key, meta, value, as_of, flushed).await,
+            how @ Put::Newer { base, .. } => return self.put_newer(key, meta, value, (how, base), flushed).await,
             Put::Present => {
                 let newest = self.newest(key).await?;
                 if newest.live(self.shared.clock.now()).is_none() {

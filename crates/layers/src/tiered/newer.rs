@@ -1,7 +1,7 @@
 //! Writes by version: the lower tier decides, since it remembers deletes, unless the upper one alone has the key.
 
 use moneta_store::steps::{finish, look_up, start_operation};
-use moneta_store::versions::{Standing, Verdict, digest};
+use moneta_store::versions::{Standing, Verdict, digest, follows};
 use moneta_store::{
     Deleted, ErrorKind, Item, ItemMeta, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, Put, Step, Store, StoreError,
     Unseen, Value, Version, Written,
@@ -17,11 +17,15 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         key: &Key<'_>,
         meta: ItemMeta,
         value: &[u8],
-        as_of: u64,
+        (how, base): (Put, Option<Version>),
         flushed: bool,
     ) -> Result<Written, StoreError> {
         let written = Standing::Item { version: meta.version(), expiry: meta.expiry, digest: digest(&meta, [value]) };
-        match self.above(key).await.map(|above| written.against(&standing(&above))) {
+        let above = self.above(key).await;
+        match above.as_ref().map(|above| written.against(&standing(above))) {
+            Some(Verdict::Newer) if !follows(base, above.map(|above| above.meta.version())) => {
+                return Ok(Written::Superseded);
+            }
             Some(Verdict::Older) => return Ok(Written::Superseded),
             Some(Verdict::Same) => return Ok(Written::Unchanged { cas: meta.cas }),
             Some(Verdict::Newer) | None => {}
@@ -32,7 +36,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         }
         // What others wrote is not withheld: its deletes must be remembered below. It counts against the budget.
         let _ = self.shared.admits(key, value.len());
-        let step = self.shared.lower.call(self.cx, key, Op::Put(&item, Put::Newer { as_of }), &mut Unseen);
+        let step = self.shared.lower.call(self.cx, key, Op::Put(&item, how), &mut Unseen);
         let below = self.change_below(key, step).await.map(Outcome::written);
         let answer = match below {
             // What the upper tier has is what the lower one has, or newer.

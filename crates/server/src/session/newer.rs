@@ -25,7 +25,7 @@ pub(super) struct Asked<'a> {
 pub(super) fn told(node: &Node) -> String {
     let (origin, cluster) = (node.settings.origin, u8::from(node.settings.cluster));
     let now = node.clock.millis();
-    format!("MV 1 region={} writer={} cluster={cluster} now={now}", origin.region(), origin.writer())
+    format!("MV 2 region={} writer={} cluster={cluster} now={now}", origin.region(), origin.writer())
 }
 
 impl Session {
@@ -40,7 +40,8 @@ impl Session {
         let as_of = item.as_of.unwrap_or_else(|| clock.millis());
         // Counted and watched as the `set` that it is.
         let request = Write { flags: item.flags, exptime: Exptime(i64::from(item.expiry.0)), ..Write::default() };
-        match worker.store.call(&worker.cx, &key, Op::Put(&content, Put::Newer { as_of }), &mut Unseen) {
+        match worker.store.call(&worker.cx, &key, Op::Put(&content, Put::Newer { as_of, base: item.base }), &mut Unseen)
+        {
             Step::Done(outcome) => {
                 let (peer, asked) = (self.peer, change::Asked { key: sent, request: &request, style });
                 answer_write(worker, &peer, asked, value.len(), outcome.map(Outcome::written), self.out(output));

@@ -143,7 +143,7 @@ fn a_flush_from_elsewhere_is_refused_where_flush_all_is() {
 fn a_client_can_ask_what_the_server_knows() {
     let (worker, clock) = node(true);
     clock.advance_millis(77);
-    let told = format!("MV 1 region=3 writer=9 cluster=1 now={NOW}077\r\n");
+    let told = format!("MV 2 region=3 writer=9 cluster=1 now={NOW}077\r\n");
     assert_eq!(say(&worker, &mut Talk::new(), "mv\r\n"), told);
 }
 

@@ -58,6 +58,21 @@ impl Standing {
     }
 }
 
+/// Whether a write that was made from version `base` still stands on what is `there`, the version of a live item. From
+/// [`Version::ZERO`]: it was made where nothing was.
+pub fn follows(base: Option<Version>, there: Option<Version>) -> bool {
+    match (base, there) {
+        (None, _) | (_, None) => true,
+        (Some(base), Some(there)) => base != Version::ZERO && there <= base,
+    }
+}
+
+/// Whether a write that was made from version `base` still stands where the key was deleted under a version. One that was made
+/// where nothing was does.
+pub fn follows_delete(base: Option<Version>, deleted: Version) -> bool {
+    base.is_none_or(|base| base == Version::ZERO || deleted <= base)
+}
+
 /// When something dies, such that never is last.
 fn moment(expiry: Expiry) -> u32 {
     if expiry == Expiry::NEVER { u32::MAX } else { expiry.0 }

@@ -10,8 +10,8 @@ use fastrand::Rng;
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::versions::{Floor, Floors, Standing, Verdict, Versioning, digest};
 use moneta_store::{
-    Calls, Clock, Cursor, Deleted, ErrorKind, Expiry, ItemMeta, ItemRef, Key, Lookup, Origin, Step, Store, StoreError,
-    Value, Version, Walking, Written,
+    Calls, Clock, Cursor, Deleted, ErrorKind, Expiry, ItemMeta, ItemRef, Key, Lookup, Origin, Put, Step, Store,
+    StoreError, Value, Version, Walking, Written,
 };
 
 use super::{START, SuiteConfig};
@@ -287,9 +287,13 @@ impl<S: Store> World<'_, S> {
         let is_old = self.rng.u8(0..10) == 0 && (self.live(key).is_some() || !self.keys.contains_key(&key));
         let as_of = if is_old { u64::from(START) * 1000 - 1 } else { self.clock.millis() };
         let item = ItemRef { meta, value: Value::whole(&value) };
-        let written = wait(self.store.put_newer(&self.key(&name), &item, as_of)).expect("an answer");
+        let base = self.base(key, version);
+        let put = self.store.put(&self.key(&name), &item, Put::Newer { as_of, base });
+        let operation = format!("{operation} from {base:?}");
+        let written = wait(put).expect("an answer");
         let expected = match verdict {
             Verdict::Older => Written::Superseded,
+            Verdict::Newer if !self.stands_on(key, base) => Written::Superseded,
             Verdict::Newer if is_old && self.live(key).is_none() => Written::NotStored,
             Verdict::Newer => Written::Stored { cas: version.0 },
             Verdict::Same => Written::Unchanged { cas: version.0 },
@@ -305,6 +309,31 @@ impl<S: Store> World<'_, S> {
             self.keys.insert(key, Known::Item { version, expiry, flags, value });
         }
         operation
+    }
+
+    /// A version that a write could say it was made from: any, that of what is there, one below that, or nothing.
+    fn base(&mut self, key: usize, version: Version) -> Option<Version> {
+        let live = self.live(key).map(|live| live.0);
+        match self.rng.u8(0..6) {
+            0 => live.map(|live| live.min(version.just_below())),
+            1 => live.map(Version::just_below).filter(|base| *base > Version::ZERO),
+            2 => Some(Version::ZERO),
+            3 => Some(version.just_below()),
+            _ => None,
+        }
+    }
+
+    /// Whether a write that was made from `base` stands on what the key has, as far as that is known.
+    fn stands_on(&self, key: usize, base: Option<Version>) -> bool {
+        let live = self.live(key).map(|live| live.0);
+        let Some(base) = base else { return true };
+        match (live, self.keys.get(&key)) {
+            (Some(live), _) => base != Version::ZERO && live <= base,
+            (None, Some(Known::Deleted { below, .. })) if !self.floors.takes(*below) => {
+                base == Version::ZERO || *below <= base
+            }
+            _ => true,
+        }
     }
 
     fn bury(&mut self, key: usize) -> String {
