@@ -362,10 +362,11 @@ fn arithmetic() -> impl Strategy<Value = Arithmetic> {
 }
 
 fn newer() -> impl Strategy<Value = Newer> {
-    let options = (1..=u64::MAX, some(any::<u64>()), any::<u32>(), any::<u32>(), any::<bool>(), any::<bool>());
-    options.prop_map(|(version, as_of, flags, expiry, stale, token_sent)| {
+    let dates = (some(any::<u64>()), some(any::<u64>().prop_map(Version)));
+    let options = (1..=u64::MAX, dates, any::<u32>(), any::<u32>(), any::<bool>(), any::<bool>());
+    options.prop_map(|(version, (as_of, base), flags, expiry, stale, token_sent)| {
         let (version, expiry) = (Version(version), Expiry(expiry));
-        Newer { version, as_of, base: None, flags, expiry, stale, token_sent }
+        Newer { version, as_of, base, flags, expiry, stale, token_sent }
     })
 }
 

@@ -35,6 +35,7 @@ fn commands_by_version_become_what_they_say() {
     let full = Newer {
         version: Version(u64::MAX),
         as_of: Some(1_790_000_000_123),
+        base: Some(Version(41)),
         flags: 9,
         expiry: Expiry(1_800_000_000),
         stale: true,
@@ -43,8 +44,8 @@ fn commands_by_version_become_what_they_say() {
     let cases: [(&str, Command<'_>); 6] = [
         ("ms k 2 V7\r\nxy\r\n", put(bare, b" V7")),
         (
-            "ms k 2 Y3 A1790000000123 D1800000000 F9 V18446744073709551615 c O1\r\nxy\r\n",
-            put(full, b" Y3 A1790000000123 D1800000000 F9 V18446744073709551615 c O1"),
+            "ms k 2 Y3 A1790000000123 C41 D1800000000 F9 V18446744073709551615 c O1\r\nxy\r\n",
+            put(full, b" Y3 A1790000000123 C41 D1800000000 F9 V18446744073709551615 c O1"),
         ),
         ("md k V7\r\n", Command::Bury { key: b"k", version: Version(7), style: style(b" V7", false) }),
         (
