@@ -72,12 +72,13 @@ fn commands_by_version_become_what_they_say() {
 #[test]
 fn what_contradicts_a_version_is_refused() {
     const CONTRADICTS: &str = "CLIENT_ERROR flag does not go with a version";
-    for flag in ["C1", "E1", "MS", "ME", "MN", "I", "T0", "T10", "N0", "R1", "J1", "x", "t", "v", "h", "l"] {
+    for flag in ["E1", "MS", "ME", "MN", "I", "T0", "T10", "N0", "R1", "J1", "x", "t", "v", "h", "l"] {
         assert_eq!(told(&format!("ms k 2 V7 {flag}\r\nxy\r\n")), CONTRADICTS, "{flag}");
         assert_eq!(told(&format!("ms k 2 {flag} V7\r\nxy\r\n")), CONTRADICTS, "{flag}");
         assert_eq!(told(&format!("md k V7 {flag}\r\n")), CONTRADICTS, "{flag}");
     }
     assert_eq!(told("md k V7 D1\r\n"), CONTRADICTS);
+    assert_eq!(told("md k V7 C1\r\n"), CONTRADICTS);
     assert_eq!(told("md k V7 F1\r\n"), CONTRADICTS);
 }
 
