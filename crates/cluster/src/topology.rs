@@ -1,6 +1,12 @@
 //! Which nodes hold which copies of an app's data.
 
+mod error;
+
+use std::net::IpAddr;
+
 use moneta_client::Address;
+
+pub use error::TopologyError;
 
 /// The copies of an app's data, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,4 +56,24 @@ pub enum RingKind {
     Evcache,
     /// As libketama, libmemcached and spymemcached do.
     Libketama,
+}
+
+impl RingKind {
+    /// The slot of a node that was given none, for an address that was written as `address`: the name by which the clients of this
+    /// ring place it. [`RingKind::Slots`]: the address. [`RingKind::Libketama`]: as libmemcached, the host, and its port unless that is 11211
+    /// (0 for a Unix socket). [`RingKind::Evcache`]: `host/ip`, so `None` for a host by name, whose number is not known here.
+    pub fn slot_of(self, address: &Address) -> Option<String> {
+        let text = address.to_string();
+        match (self, address) {
+            (Self::Slots, _) => Some(text),
+            (Self::Libketama, Address::Tcp(_)) => Some(text.strip_suffix(":11211").unwrap_or(&text).to_owned()),
+            (Self::Libketama, Address::Unix(_)) => Some(format!("{text}:0")),
+            (Self::Evcache, Address::Tcp(_)) => {
+                let (host, _) = text.rsplit_once(':')?;
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                host.parse::<IpAddr>().is_ok().then(|| format!("{host}/{host}"))
+            }
+            (Self::Evcache, Address::Unix(_)) => None,
+        }
+    }
 }
