@@ -1,7 +1,38 @@
 //! An app's data in several full copies, one or more in each zone, as one store: written to all, read close by.
+//!
+//! The way of a request: [`cluster`] picks the rule of its kind ([`reads`], [`writes`], or [`decide`] for what depends on what a
+//! key holds), a [`call`] begins operations on nodes, and a [`reactor`] turns this worker's connections to them. Beside requests,
+//! [`maintenance`] probes nodes that fail and gives them the writes that they missed ([`hints`]).
 
 pub mod ring;
 pub mod topology;
 
+mod budget;
+mod call;
+mod cluster;
+mod config;
+mod counters;
+mod decide;
+mod error;
+mod health;
+mod hints;
+mod layout;
+mod maintenance;
+mod metrics;
+mod node;
+mod reactor;
+mod reads;
+mod spread;
+mod stamp;
+mod status;
+mod writes;
+
+pub use cluster::{Cluster, Writer};
+pub use config::{Ack, ClusterConfig, Fallback};
+pub use error::ClusterError;
+pub use maintenance::Maintenance;
+pub use metrics::metrics;
+pub use node::Connect;
 pub use ring::Ring;
+pub use status::{NodeStatus, Status};
 pub use topology::{Node, Replica, RingKind, Topology, TopologyError};

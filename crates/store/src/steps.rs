@@ -58,7 +58,7 @@ impl<T: 'static> Step<T> {
 }
 
 /// Performs an operation; a read or peek that hits ends as [`Lookup::Found`], with a copy of the item, also if it need not wait.
-pub fn read_owned<S: Store>(store: &S, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
+pub fn read_owned<S: Store + ?Sized>(store: &S, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
     let mut seen = None;
     let step = store.call(cx, key, op, &mut |item: &ItemRef<'_>| seen = Some(Item::copy(item)));
     match (step, seen) {

@@ -74,8 +74,8 @@ pub fn follows_delete(base: Option<Version>, deleted: Version) -> bool {
 }
 
 /// When something dies, such that never is last.
-fn moment(expiry: Expiry) -> u32 {
-    if expiry == Expiry::NEVER { u32::MAX } else { expiry.0 }
+fn moment(expiry: Expiry) -> u64 {
+    if expiry == Expiry::NEVER { u64::MAX } else { expiry.0.into() }
 }
 
 /// A digest of what a client sees of an item: XXH3-64 of flags, the stale mark and the value, which may come in runs.

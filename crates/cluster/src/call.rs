@@ -1,0 +1,95 @@
+//! One operation's view of the cluster: the current layout, and this worker's connections to its nodes.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use moneta_store::{Cx, Key, Op, Step, StoreError, steps};
+
+use crate::cluster::Shared;
+use crate::layout::Layout;
+use crate::node::{Node, is_unwell};
+use crate::reactor::{Attached, ClusterReactor, Task};
+
+/// Who asks, and what the cluster looked like then.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) shared: Arc<Shared>,
+    cx: Cx,
+    at: At,
+}
+
+#[derive(Clone)]
+enum At {
+    Worker(Rc<ClusterReactor>, Rc<Attached>),
+    /// A thread that has no connections: the nodes' stores have threads for those.
+    Outside(Arc<Layout>),
+}
+
+impl Call {
+    pub(crate) fn new(shared: &Arc<Shared>, cx: &Cx) -> Self {
+        let at = match cx.reactor::<ClusterReactor>(shared.slot) {
+            Some(reactor) => {
+                let attached = reactor.attached(|| shared.layout(), shared.generation());
+                At::Worker(reactor, attached)
+            }
+            None => At::Outside(shared.layout()),
+        };
+        Self { shared: Arc::clone(shared), cx: cx.clone(), at }
+    }
+
+    pub(crate) fn layout(&self) -> &Arc<Layout> {
+        match &self.at {
+            At::Worker(_, attached) => &attached.layout,
+            At::Outside(layout) => layout,
+        }
+    }
+
+    pub(crate) fn node(&self, node: usize) -> &Arc<Node> {
+        &self.layout().nodes[node]
+    }
+
+    /// Begins an operation on a node. What it reads is copied.
+    pub(crate) fn begin(&self, node: usize, key: &Key<'_>, op: Op<'_>) -> Step {
+        let store = &*self.node(node).store;
+        match &self.at {
+            At::Worker(_, attached) => steps::read_owned(store, &attached.cx(node, self.cx.policy()), key, op),
+            At::Outside(_) => steps::read_owned(store, &Cx::outside().under(self.cx.policy()), key, op),
+        }
+    }
+
+    /// Does something with a node's store.
+    pub(crate) fn begin_on<T>(&self, node: usize, begin: impl FnOnce(&dyn moneta_store::Store, &Cx) -> T) -> T {
+        let store = &*self.node(node).store;
+        match &self.at {
+            At::Worker(_, attached) => begin(store, &attached.cx(node, self.cx.policy())),
+            At::Outside(_) => begin(store, &Cx::outside().under(self.cx.policy())),
+        }
+    }
+
+    /// Takes note of how a node ended an operation.
+    pub(crate) fn note<T>(&self, node: usize, ended: &Result<T, StoreError>) {
+        let node = self.node(node);
+        match ended {
+            Err(error) if is_unwell(error) => self.shared.note_failure(self.layout(), node),
+            _ => node.health.note_answer(),
+        }
+    }
+
+    /// Goes on with `task` behind the answer. Threads without connections wait for it.
+    pub(crate) async fn behind(&self, task: Task) {
+        match &self.at {
+            At::Worker(reactor, _) => reactor.spawn(task),
+            At::Outside(_) => task.await,
+        }
+    }
+
+    /// Begins a task that is not waited for. On a thread without connections it is dropped once its requests were begun.
+    pub(crate) fn spawn(&self, mut task: Task) {
+        match &self.at {
+            At::Worker(reactor, _) => reactor.spawn(task),
+            At::Outside(_) => {
+                let _ = task.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+            }
+        }
+    }
+}

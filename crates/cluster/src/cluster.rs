@@ -1,0 +1,443 @@
+//! The store: each operation goes to the nodes that hold its key, by the rule of its kind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use moneta_store::component::{Component, Flush, Health, Parts, Report};
+use moneta_store::request::{Exptime, WriteMode};
+use moneta_store::steps::{start, start_operation};
+use moneta_store::versions::{Floor, Floors};
+use moneta_store::{
+    Clock, Cx, ErrorKind, Expiry, Key, KeyHash, Lookup, Op, Origin, Outcome, OwnedKey, OwnedOp, Put, Reactors, Slot,
+    Step, Store, StoreError, StoreStats, Visit,
+};
+use parking_lot::{Mutex, RwLock};
+
+use crate::budget::Budget;
+use crate::call::Call;
+use crate::config::{ClusterConfig, majority};
+use crate::counters::Counters;
+use crate::decide::is_plain;
+use crate::error::ClusterError;
+use crate::layout::{Layout, Replica};
+use crate::metrics;
+use crate::node::{Connect, Node};
+use crate::reactor::ClusterReactor;
+use crate::stamp::Stamps;
+use crate::status::{NodeStatus, Status};
+use crate::topology::Topology;
+
+/// Who this process is among those that write.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    /// Region and writer, part of each version.
+    pub origin: Origin,
+    /// Where the counters of versions begin: another number in each process.
+    pub salt: u64,
+    /// How keys are hashed within this process: as the stores of the nodes do.
+    pub seed: KeyHash,
+}
+
+/// An app's data in several copies. Cheap to clone; all clones are one store.
+#[derive(Clone)]
+pub struct Cluster(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) config: ClusterConfig,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) stamps: Stamps,
+    pub(crate) budget: Budget,
+    pub(crate) counters: Counters,
+    /// Longest value, in bytes, that a change may make.
+    pub(crate) item_max: usize,
+    /// Where workers have their connections.
+    pub(crate) slot: Slot,
+    connect: Box<dyn Connect>,
+    layout: RwLock<Arc<Layout>>,
+    /// That of the current layout.
+    generation: AtomicU64,
+    /// Held while a topology is taken.
+    changing: Mutex<()>,
+    turn: AtomicUsize,
+    pub(crate) seed: KeyHash,
+}
+
+impl Cluster {
+    /// A store on the nodes of `topology`. They need not be up. Values longer than `item_max` bytes are refused.
+    ///
+    /// # Errors
+    /// When the topology makes no sense, or a node's store cannot be made.
+    pub fn new(
+        config: ClusterConfig,
+        topology: &Topology,
+        connect: Box<dyn Connect>,
+        writer: Writer,
+        item_max: usize,
+        clock: Arc<Clock>,
+    ) -> Result<Self, ClusterError> {
+        let empty =
+            Layout { epoch: 0, generation: 0, replicas: Vec::new(), nodes: Vec::new(), readable: Vec::new(), near: 0 };
+        let shared = Shared {
+            stamps: Stamps::new(writer.origin, writer.salt),
+            budget: Budget::new(),
+            counters: Counters::default(),
+            item_max,
+            slot: Slot::draw(),
+            connect,
+            layout: RwLock::new(Arc::new(empty)),
+            generation: AtomicU64::new(0),
+            changing: Mutex::new(()),
+            turn: AtomicUsize::new(0),
+            seed: writer.seed,
+            config,
+            clock,
+        };
+        let cluster = Self(Arc::new(shared));
+        cluster.change(topology)?;
+        Ok(cluster)
+    }
+
+    /// Takes a new topology. Requests under way end on the nodes where they began; nodes that stay keep their connections, and
+    /// nodes that take over a slot keep its hints.
+    ///
+    /// # Errors
+    /// When it makes no sense, or a node's store cannot be made: the one of before stays then.
+    pub fn change(&self, topology: &Topology) -> Result<(), ClusterError> {
+        let _changing = self.0.changing.lock();
+        let old = self.0.layout();
+        let layout = Arc::new(self.0.lay_out(topology, &old)?);
+        let generation = layout.generation;
+        *self.0.layout.write() = layout;
+        self.0.generation.store(generation, Ordering::Release);
+        self.0.counters.topologies.add(1);
+        tracing::info!(
+            app = self.0.config.app,
+            epoch = topology.epoch,
+            nodes = self.0.layout().nodes.len(),
+            "topology taken"
+        );
+        Ok(())
+    }
+
+    /// What the app's nodes are, and how they are.
+    pub fn status(&self) -> Status {
+        let layout = self.0.layout();
+        let nodes = layout.replicas.iter().flat_map(|replica| {
+            let nodes = &layout.nodes[replica.first..replica.first + replica.count];
+            nodes.iter().map(|node| NodeStatus::of(replica, node))
+        });
+        Status { app: self.0.config.app.clone(), epoch: layout.epoch, nodes: nodes.collect() }
+    }
+
+    /// Where a key's copies are: those that reads go to first, then the others.
+    pub fn route(&self, key: &[u8]) -> Vec<NodeStatus> {
+        let layout = self.0.layout();
+        let written = (0..layout.replicas.len()).filter(|replica| !layout.readable.contains(replica));
+        let order = layout.readable.iter().copied().chain(written);
+        order
+            .map(|replica| {
+                let replica = &layout.replicas[replica];
+                NodeStatus::of(replica, &layout.nodes[replica.node_of(key)])
+            })
+            .collect()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ClusterConfig {
+        &self.0.config
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Shared {
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout.read())
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// A number that is one more each time.
+    pub(crate) fn turn(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lay_out(&self, topology: &Topology, old: &Layout) -> Result<Layout, ClusterError> {
+        let mut replicas = Vec::new();
+        let mut nodes: Vec<Arc<Node>> = Vec::new();
+        for replica in &topology.replicas {
+            let first = nodes.len();
+            for place in &replica.nodes {
+                let name = format!("{}/{}", replica.name, place.slot);
+                let known = old.nodes.iter().find(|node| node.name == name);
+                let node = match known.filter(|node| node.place == *place && node.zone == replica.zone) {
+                    Some(node) => Arc::clone(node),
+                    None => {
+                        let failed = |source| ClusterError::Node { node: name.clone(), source };
+                        let store = self.connect.open(place).map_err(failed)?;
+                        let hints = match known {
+                            Some(before) => Arc::clone(&before.hints),
+                            None => Arc::new(self.hints(&name)?),
+                        };
+                        let health = Default::default();
+                        Arc::new(Node { name, zone: replica.zone.clone(), place: place.clone(), store, health, hints })
+                    }
+                };
+                nodes.push(node);
+            }
+            let ring = crate::Ring::new(topology.ring, &replica.nodes)?;
+            let (name, zone, count) = (replica.name.clone(), replica.zone.clone(), replica.nodes.len());
+            replicas.push(Replica { name, zone, write_only: replica.write_only, ring, first, count });
+        }
+        let is_near = |replica: &Replica| self.config.zone.as_ref().is_none_or(|zone| *zone == replica.zone);
+        let (near, far): (Vec<usize>, Vec<usize>) = (0..replicas.len())
+            .filter(|&replica| !replicas[replica].write_only)
+            .partition(|&replica| is_near(&replicas[replica]));
+        let count = near.len();
+        let readable = [near, far].concat();
+        Ok(Layout { epoch: topology.epoch, generation: old.generation + 1, replicas, nodes, readable, near: count })
+    }
+
+    fn hints(&self, name: &str) -> Result<crate::hints::Hints, ClusterError> {
+        let bytes = self.config.hint_bytes;
+        let Some(folder) = &self.config.hint_dir else { return Ok(crate::hints::Hints::new(bytes)) };
+        let file: String = format!("{}.{name}", self.config.app)
+            .bytes()
+            .map(|byte| match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' => char::from(byte).to_string(),
+                other => format!("_{other:02x}"),
+            })
+            .collect();
+        let path = folder.join(format!("{file}.hints"));
+        crate::hints::Hints::open(bytes, &path).map_err(|source| ClusterError::Hints { path, source })
+    }
+
+    /// A node has failed: after too many failures in a row it is not asked any more, unless too much of its zone is not.
+    pub(crate) fn note_failure(&self, layout: &Layout, node: &Node) {
+        if node.health.note_failure() < self.config.eject_after || node.health.is_ejected() {
+            return;
+        }
+        let zone: Vec<_> = layout.nodes.iter().filter(|other| other.zone == node.zone).collect();
+        let ejected = zone.iter().filter(|other| other.health.is_ejected()).count();
+        let may = (zone.len() * self.config.eject_share as usize / 100).max(1);
+        let first = self.clock.millis() + u64::try_from(self.config.probe_min.as_millis()).unwrap_or(u64::MAX);
+        if ejected < may && node.health.eject(first) {
+            tracing::warn!(
+                app = self.config.app,
+                node = node.name,
+                "the node fails: it is not asked until it answers a probe"
+            );
+        }
+    }
+
+    /// A change that others always overtook.
+    pub(crate) fn outrun(&self) -> StoreError {
+        StoreError::new(ErrorKind::Unavailable, "others change the key all the time: try again")
+    }
+
+    pub(crate) fn nothing_to_read(&self) -> StoreError {
+        StoreError::new(ErrorKind::Unreachable, "no copy answers reads")
+    }
+}
+
+impl Store for Cluster {
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, _: &mut dyn Visit) -> Step {
+        match op {
+            Op::Holds => return Step::Done(Ok(Outcome::Held(true))),
+            Op::NoteHit => return Step::Done(Ok(Outcome::Done)),
+            Op::NextCas => return Step::Done(Ok(Outcome::Cas(self.0.stamps.next(&self.0.clock).0))),
+            Op::BuriedAs => return Step::Done(Ok(Outcome::Cas(0))),
+            _ => {}
+        }
+        let call = Call::new(&self.0, cx);
+        let owned = OwnedKey::of(key);
+        match op {
+            Op::Read(request) if request.touch.is_none() => {
+                let request = *request;
+                start_operation(async move {
+                    let lookup = call.clone().read(owned.clone(), request).await?;
+                    match (lookup, request.vivify) {
+                        (Lookup::Miss { .. }, Some(_)) => call.decide(owned, OwnedOp::Read(request)).await,
+                        (lookup, _) => Ok(lookup.into()),
+                    }
+                })
+            }
+            Op::Peek => start_operation(async move { call.look(&owned, Op::Peek).await }),
+            Op::Write(value, _) if value.len() > self.0.item_max => {
+                start_operation(async move { call.refuse_too_large(owned).await })
+            }
+            Op::Write(value, request)
+                if request.mode == WriteMode::Set && request.compare.is_none() && request.new_cas.is_none() =>
+            {
+                let (value, request) = (value.to_vec(), *request);
+                start_operation(async move { call.set(owned, value, request).await })
+            }
+            Op::Delete(request) if is_plain(request) => start_operation(async move { call.delete(owned).await }),
+            Op::Put(item, Put::Newer { as_of, .. }) => {
+                let (meta, value) = (item.meta, item.value.to_vec());
+                start_operation(async move { call.forward(owned, meta, value, as_of).await })
+            }
+            Op::Put(item, how) => {
+                let (meta, value) = (item.meta, item.value.to_vec());
+                start_operation(async move { call.put(owned, meta, value, how).await })
+            }
+            Op::Bury(version) => start_operation(async move { call.forward_delete(owned, version).await }),
+            Op::Drop => {
+                let drops = async move {
+                    let gone = call.delete(owned).await;
+                    drop(gone);
+                };
+                Call::new(&self.0, cx).spawn(Box::pin(drops));
+                Step::Done(Ok(Outcome::Done))
+            }
+            op => {
+                let op = OwnedOp::of(op);
+                start_operation(async move { call.decide(owned, op).await })
+            }
+        }
+    }
+
+    fn announce(&self, _: &[Key<'_>]) {}
+
+    fn seed(&self) -> KeyHash {
+        self.0.seed
+    }
+}
+
+impl Component for Cluster {
+    /// Nodes come and go, so they are no parts: this component attaches, reports and closes them.
+    fn parts(&self) -> Parts<'_> {
+        let flush = self.0.config.allow_flush.then_some(self as &dyn Flush);
+        Parts { below: Vec::new(), walk: None, flush, resize: None, observe: None, feed: None }
+    }
+
+    fn attach(&self, worker: &mut Reactors) {
+        match ClusterReactor::new(&self.0.layout()) {
+            Ok(reactor) => worker.add(self.0.slot, std::rc::Rc::new(reactor)),
+            Err(error) => tracing::warn!(%error, "a worker cannot have connections to nodes: its requests use threads"),
+        }
+    }
+
+    fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
+        let layout = self.0.layout();
+        let mut metrics = metrics::samples(&self.0.config.app, &self.0.counters, &layout);
+        // A node's connections, as those of any remote store.
+        for node in &layout.nodes {
+            metrics.extend(moneta_store::component::report(&*node.store, cx).metrics);
+        }
+        Report { stats: StoreStats { kind: "cluster", ..StoreStats::default() }, metrics }
+    }
+
+    /// Ready as long as some copy of each key answers.
+    fn health(&self, _: Vec<Health>) -> Health {
+        let layout = self.0.layout();
+        let ejected: Vec<&str> =
+            layout.nodes.iter().filter(|node| node.health.is_ejected()).map(|node| node.name.as_str()).collect();
+        if ejected.is_empty() {
+            return Health::default();
+        }
+        let is_whole = |replica: &&Replica| {
+            let nodes = &layout.nodes[replica.first..replica.first + replica.count];
+            nodes.iter().all(|node| !node.health.is_ejected())
+        };
+        let whole = layout.readable.iter().map(|&replica| &layout.replicas[replica]).filter(is_whole).count();
+        let note = format!(
+            "{}: {whole} of {} copies are whole; not asked: {}",
+            self.0.config.app,
+            layout.copies(),
+            ejected.join(", ")
+        );
+        Health { unready: whole == 0, notes: vec![note] }
+    }
+
+    fn close(&self) {
+        for node in &self.0.layout().nodes {
+            node.hints.sync();
+            moneta_store::component::close(&*node.store);
+        }
+    }
+}
+
+impl Flush for Cluster {
+    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        let clock = &self.0.clock;
+        let moment = Expiry::resolve(delay, clock.now());
+        let floor = Floor::new(self.0.stamps.next(clock), moment, clock.now());
+        self.floor(cx, floor)
+    }
+
+    fn pending(&self) -> Option<u32> {
+        None
+    }
+
+    /// Every node takes it. One that does not gets it when it is back.
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        let call = Call::new(&self.0, cx);
+        start(async move {
+            let layout = Arc::clone(call.layout());
+            let mut whole = 0;
+            let mut why = None;
+            for replica in &layout.replicas {
+                let mut took = 0;
+                for node in replica.first..replica.first + replica.count {
+                    let step = call.begin_on(node, |store, cx| moneta_store::component::floor(store, cx, floor));
+                    let ended = moneta_store::steps::finish(step).await;
+                    call.note(node, &ended);
+                    match ended {
+                        Ok(()) => took += 1,
+                        Err(error) => {
+                            layout.nodes[node].hints.note_floor(floor);
+                            why = Some(error);
+                        }
+                    }
+                }
+                whole += usize::from(took == replica.count && !replica.write_only);
+            }
+            match why {
+                Some(error) if whole < majority(layout.copies()) => {
+                    Err(crate::writes::too_few(whole, layout.copies(), Some(error)))
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// The nodes keep them.
+    fn floors(&self) -> Floors {
+        Floors::default()
+    }
+
+    fn lag(&self) -> u32 {
+        0
+    }
+}
+
+impl Call {
+    /// What is too large leaves its key without a value.
+    async fn refuse_too_large(self, key: OwnedKey) -> Result<moneta_store::Written, StoreError> {
+        self.delete(key).await?;
+        Ok(moneta_store::Written::TooLarge)
+    }
+
+    /// A whole item without conditions of versions, as layers store them.
+    async fn put(
+        self,
+        key: OwnedKey,
+        mut meta: moneta_store::ItemMeta,
+        value: Vec<u8>,
+        how: Put,
+    ) -> Result<moneta_store::Written, StoreError> {
+        if how == Put::Present && matches!(self.look(&key, Op::Peek).await?, Lookup::Miss { .. }) {
+            return Ok(moneta_store::Written::NotStored);
+        }
+        meta.cas = self.shared.stamps.next(&self.shared.clock).0;
+        meta.unversioned = false;
+        let as_of = self.shared.clock.millis();
+        self.forward(key, meta, value, as_of).await
+    }
+}

@@ -1,0 +1,119 @@
+//! What a cluster store is told of the app that it serves.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How many copies must have taken a write before it is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ack {
+    /// None: the write is answered once it was sent.
+    None,
+    /// One.
+    One,
+    /// More than half.
+    #[default]
+    Quorum,
+    /// All but one; the one, where there is only one.
+    AllButOne,
+    /// All.
+    All,
+}
+
+impl Ack {
+    /// How many of `copies` that is. Copies that take writes only do not count.
+    pub fn of(self, copies: usize) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One => copies.min(1),
+            Self::Quorum => majority(copies),
+            Self::AllButOne => copies.saturating_sub(1).max(copies.min(1)),
+            Self::All => copies,
+        }
+    }
+}
+
+/// More than half.
+pub(crate) fn majority(copies: usize) -> usize {
+    copies / 2 + 1
+}
+
+/// When a read that the near copy did not answer with a hit goes to another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// Never.
+    None,
+    /// When the near copy's node fails.
+    Error,
+    /// Also when it has no such item. So a node that comes back empty fills itself from what is read.
+    #[default]
+    Miss,
+}
+
+/// How an app's data are read and written.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    /// The app's name, in metrics and in messages.
+    pub app: String,
+    /// The zone whose copies are read first; `None`: any.
+    pub zone: Option<String>,
+    /// Copies that must have taken a write.
+    pub ack: Ack,
+    /// When a read goes to another copy.
+    pub fallback: Fallback,
+    /// Second reads, in a hundredth of all reads: a bound on what failures and misses cost the other copies.
+    pub retry_budget: u32,
+    /// Failures in a row after which a node is not asked any more until it answers a probe. At least 1.
+    pub eject_after: u32,
+    /// Nodes of a zone that may be ejected at once, in a hundredth of them; one may always be.
+    pub eject_share: u32,
+    /// The pause before the first probe of an ejected node; each further one is half as long again, up to
+    /// [`ClusterConfig::PROBE_MAX`].
+    pub probe_min: Duration,
+    /// Memory for the hints of one node, in bytes.
+    pub hint_bytes: u64,
+    /// Where hints are kept over a restart; `None`: in memory alone.
+    pub hint_dir: Option<PathBuf>,
+    /// Hints delivered to a node in a second, at most.
+    pub hint_rate: u32,
+    /// Whether the app can be flushed through this store.
+    pub allow_flush: bool,
+}
+
+impl ClusterConfig {
+    /// The longest pause between two probes of an ejected node.
+    pub const PROBE_MAX: Duration = Duration::from_secs(60);
+
+    /// The defaults, for an app of this name.
+    pub fn new(app: impl Into<String>) -> Self {
+        Self {
+            app: app.into(),
+            zone: None,
+            ack: Ack::default(),
+            fallback: Fallback::default(),
+            retry_budget: 20,
+            eject_after: 5,
+            eject_share: 50,
+            probe_min: Duration::from_secs(1),
+            hint_bytes: 16 << 20,
+            hint_dir: None,
+            hint_rate: 5_000,
+            allow_flush: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_say_how_many() {
+        let of = |ack: Ack| [1, 2, 3, 4, 5].map(|copies| ack.of(copies));
+        assert_eq!(of(Ack::None), [0; 5]);
+        assert_eq!(of(Ack::One), [1; 5]);
+        assert_eq!(of(Ack::Quorum), [1, 2, 2, 3, 3]);
+        assert_eq!(of(Ack::AllButOne), [1, 1, 2, 3, 4]);
+        assert_eq!(of(Ack::All), [1, 2, 3, 4, 5]);
+        assert_eq!(Ack::All.of(0), 0);
+    }
+}

@@ -1,0 +1,380 @@
+//! Changes that depend on what a key holds: add, append, incr, cas, touch, marks.
+//!
+//! One round: ask all copies what they hold, until more than half and the key's home have answered; take the newest; work out
+//! what the change makes of it; store that on the home, provided the home still holds what it said; then on the others, under the same
+//! condition. The home is the same for all processes, so that changes of a key take turns there. Answered when more than half
+//! have taken the result. A copy that holds something newer than the change was made from refuses it, and the change is decided again.
+//!
+//! A round that fails half way leaves its result on some copies. The next round does not count it as what the key holds, or an
+//! increment would be made twice.
+
+use moneta_store::change::{self, Old};
+use moneta_store::request::Delete;
+use moneta_store::{
+    Deleted, ErrorKind, Expiry, Item, ItemMeta, ItemRef, Lookup, Number, Op, Outcome, OwnedKey, OwnedOp, Put,
+    StoreError, Value, Version, Written,
+};
+use smallvec::SmallVec;
+
+use crate::call::Call;
+use crate::config::majority;
+use crate::spread::Spread;
+use crate::writes::{Answer, Sent, Told, too_few};
+
+/// Rounds until a change gives up because others change the key all the time.
+const ROUNDS: usize = 16;
+
+/// What a change makes of what is there.
+enum Decision {
+    /// Nothing is stored.
+    Nothing(Outcome),
+    /// This is stored, and how the change ends then, given the version.
+    Store(Item, Ending),
+    /// The item is deleted.
+    Remove,
+}
+
+/// How a change ends once its result is stored.
+enum Ending {
+    Written,
+    Deleted,
+    Number(Number),
+    Read(Item),
+}
+
+/// What the copies said that they hold.
+struct Held {
+    /// By node: its item's version, [`Version::ZERO`] where it has none.
+    versions: SmallVec<[(usize, Version); 4]>,
+    /// The newest, and the node that has it.
+    newest: Option<(usize, Item)>,
+    home: usize,
+}
+
+/// What became of a round.
+enum Round {
+    Ended(Outcome),
+    /// Something newer came in between.
+    Again,
+}
+
+impl Call {
+    /// A change of a key that depends on what it holds.
+    pub(crate) async fn decide(self, key: OwnedKey, op: OwnedOp) -> Result<Outcome, StoreError> {
+        self.shared.counters.decisions.add(1);
+        let mut own = SmallVec::<[Version; 4]>::new();
+        for round in 0..ROUNDS {
+            match self.round(&key, &op, &mut own).await? {
+                Round::Ended(outcome) => return Ok(outcome),
+                Round::Again => self.shared.counters.conflicts.add(1),
+            }
+            // Others that collide here go on at different times.
+            pause(round).await;
+        }
+        Err(self.shared.outrun())
+    }
+
+    async fn round(&self, key: &OwnedKey, op: &OwnedOp, own: &mut SmallVec<[Version; 4]>) -> Result<Round, StoreError> {
+        let held = self.ask(key, own).await?;
+        if let Some((source, newest)) = &held.newest
+            && *source != held.home
+            && held.version(held.home) < newest.meta.version()
+            && !own.contains(&held.version(held.home))
+            && !self.offer(key, held.home, newest, own).await?
+        {
+            return Ok(Round::Again);
+        }
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let old = held.newest.as_ref().map(|(_, item)| Old { meta: item.meta, value: &item.value });
+        if let Some(old) = &old {
+            shared.stamps.note(old.meta.version());
+        }
+        match decision(op, old.as_ref(), now, shared.item_max) {
+            Decision::Nothing(outcome) => Ok(Round::Ended(outcome)),
+            Decision::Remove => self.remove(key, &held, own).await,
+            Decision::Store(mut item, ending) => {
+                // What keeps its version only lives longer: copies take the later end of equal versions.
+                let keeps = item.meta.cas != 0;
+                if !keeps {
+                    item.meta.cas = shared.stamps.next(&shared.clock).0;
+                }
+                let version = item.meta.version();
+                Ok(match self.store(key, &held, &item, keeps, own).await? {
+                    true => Round::Ended(ending.told(version)),
+                    false => Round::Again,
+                })
+            }
+        }
+    }
+
+    /// What the copies hold: of more than half, and of the home.
+    async fn ask(&self, key: &OwnedKey, own: &[Version]) -> Result<Held, StoreError> {
+        let layout = self.layout();
+        let homes = self.homes(&key.key());
+        let mut spread = Spread::default();
+        // An ejected node is asked only where too few others are left.
+        let well = homes.iter().filter(|&&node| !self.node(node).health.is_ejected()).count();
+        let asks_all = well < majority(layout.copies());
+        for &node in &homes {
+            if asks_all || !self.node(node).health.is_ejected() {
+                spread.add(node, self.begin(node, &key.key(), Op::Peek));
+            }
+        }
+        let mut versions = SmallVec::new();
+        let mut newest: Option<(usize, Item)> = None;
+        let mut why = None;
+        while let Some((node, ended)) = spread.next().await {
+            self.note(node, &ended);
+            match ended.map(Outcome::lookup) {
+                Ok(Lookup::Found(item)) => {
+                    let version = item.meta.version();
+                    versions.push((node, version.max(Version(1))));
+                    let lacks = self.node(node).hints.lacks(key.key().bytes);
+                    let is_newer = newest.as_ref().is_none_or(|(_, newest)| version > newest.meta.version());
+                    if is_newer && !lacks && !own.contains(&version) {
+                        newest = Some((node, item));
+                    }
+                }
+                Ok(_) => versions.push((node, Version::ZERO)),
+                Err(error) => why = Some(error),
+            }
+            let first = homes.iter().find(|&&home| spread.waits_for(|node| node == home) || has(&versions, home));
+            let home = first.filter(|&&home| has(&versions, home));
+            if let Some(&home) = home.filter(|_| versions.len() >= majority(layout.copies())) {
+                // The outcomes that are still to come change nothing.
+                return Ok(Held { versions, newest, home });
+            }
+        }
+        Err(too_few(versions.len(), layout.copies(), why))
+    }
+
+    /// Gives the home what another copy has. False: the home knows that it was deleted, or has something newer by now.
+    async fn offer(
+        &self,
+        key: &OwnedKey,
+        home: usize,
+        item: &Item,
+        own: &mut SmallVec<[Version; 4]>,
+    ) -> Result<bool, StoreError> {
+        let as_of = self.shared.clock.millis();
+        let put = self.begin(home, &key.key(), Op::Put(&item.as_ref(), Put::Newer { as_of, base: None }));
+        let mut spread = Spread::default();
+        spread.add(home, put);
+        let Some((_, ended)) = spread.next().await else { return Ok(false) };
+        self.note(home, &ended);
+        match Answer::of(ended) {
+            Answer::Taken { .. } => Ok(true),
+            Answer::Superseded => {
+                own.push(item.meta.version());
+                Ok(false)
+            }
+            Answer::NotCreated => {
+                Err(StoreError::new(ErrorKind::Unavailable, "a copy has just started: it cannot tell what was deleted"))
+            }
+            Answer::Refused(_) => Err(StoreError::new(ErrorKind::OutOfMemory, "a copy has no room for the item")),
+            Answer::Failed(error) => Err(error),
+        }
+    }
+
+    /// Stores a result on the home, then on the others. False: something newer came in between.
+    async fn store(
+        &self,
+        key: &OwnedKey,
+        held: &Held,
+        item: &Item,
+        keeps: bool,
+        own: &mut SmallVec<[Version; 4]>,
+    ) -> Result<bool, StoreError> {
+        let layout = self.layout();
+        let version = item.meta.version();
+        let item = item.as_ref();
+        let as_of = self.shared.clock.millis();
+        let sent = Sent::Put(&item, as_of);
+        let put = |node: usize, base: Option<Version>| {
+            let op = Op::Put(&item, Put::Newer { as_of, base: base.filter(|_| !keeps) });
+            self.begin(node, &key.key(), op)
+        };
+        let mut spread = Spread::default();
+        spread.add(held.home, put(held.home, Some(held.version(held.home))));
+        let Some((_, ended)) = spread.next().await else { return Ok(false) };
+        self.note(held.home, &ended);
+        match Answer::of(ended) {
+            Answer::Taken { .. } => {}
+            Answer::Superseded => return Ok(false),
+            Answer::Refused(refused) => return Err(refusal(refused)),
+            Answer::NotCreated => {
+                let text = "a copy has just started: it cannot tell what was deleted";
+                return Err(StoreError::new(ErrorKind::Unavailable, text));
+            }
+            // Whether it is stored is not known.
+            Answer::Failed(error) => return Err(error),
+        }
+        own.push(version);
+        let newest = held.newest.as_ref().map_or(Version::ZERO, |(_, item)| item.meta.version());
+        for replica in &layout.replicas {
+            let node = replica.node_of(key.key().bytes);
+            if node == held.home {
+                continue;
+            }
+            if layout.nodes[node].health.is_ejected() {
+                self.miss(node, key, &sent);
+                continue;
+            }
+            // A copy that had not answered holds what the others hold, as far as is known.
+            let base = if has(&held.versions, node) { held.version(node) } else { newest.max(Version(1)) };
+            spread.add(node, put(node, (!replica.write_only).then_some(base)));
+        }
+        let wanted = majority(layout.copies());
+        let (mut took, mut why) = (1, None);
+        while took < wanted
+            && let Some((node, ended)) = spread.next().await
+        {
+            self.note(node, &ended);
+            match Answer::of(ended) {
+                Answer::Taken { .. } => took += usize::from(layout.counts(node)),
+                Answer::Failed(error) => {
+                    self.miss(node, key, &sent);
+                    why = Some(error);
+                }
+                Answer::Superseded | Answer::NotCreated | Answer::Refused(_) => {}
+            }
+        }
+        if spread.left() > 0 {
+            self.watch_rest(spread, key, sent.missed(as_of)).await;
+        }
+        if took >= wanted {
+            return Ok(true);
+        }
+        if let Some(error) = why {
+            return Err(too_few(took, layout.copies(), Some(error)));
+        }
+        self.is_past(key, held.home, version).await
+    }
+
+    /// Whether the home has gone on from a result that other copies did not take: then what they hold came after it.
+    async fn is_past(&self, key: &OwnedKey, home: usize, version: Version) -> Result<bool, StoreError> {
+        let mut spread = Spread::default();
+        spread.add(home, self.begin(home, &key.key(), Op::Peek));
+        let Some((_, ended)) = spread.next().await else { return Ok(false) };
+        self.note(home, &ended);
+        Ok(match ended.map(Outcome::lookup)? {
+            Lookup::Found(item) => item.meta.version() > version,
+            _ => true,
+        })
+    }
+
+    /// Deletes what the key holds, provided it is still that: first with an item on the home that is dead from the start, then
+    /// on all copies.
+    async fn remove(&self, key: &OwnedKey, held: &Held, own: &mut SmallVec<[Version; 4]>) -> Result<Round, StoreError> {
+        let clock = &self.shared.clock;
+        let meta = ItemMeta { cas: self.shared.stamps.next(clock).0, expiry: Expiry(1), ..ItemMeta::default() };
+        let dead = Item { meta, value: Vec::new().into() };
+        if !self.store(key, held, &dead, false, own).await? {
+            return Ok(Round::Again);
+        }
+        let version = self.shared.stamps.next(clock);
+        match self.send(key, Sent::Bury(version)).await? {
+            Told::Taken { .. } | Told::Superseded(_) => Ok(Round::Ended(Deleted::Deleted.into())),
+            Told::Refused(_) => unreachable!("a delete is not refused"),
+        }
+    }
+}
+
+impl Held {
+    /// What a node said that it holds.
+    fn version(&self, node: usize) -> Version {
+        self.versions.iter().find(|(other, _)| *other == node).map_or(Version::ZERO, |(_, version)| *version)
+    }
+}
+
+fn has(versions: &[(usize, Version)], node: usize) -> bool {
+    versions.iter().any(|(other, _)| *other == node)
+}
+
+/// A result that a copy cannot store.
+fn refusal(refused: Written) -> StoreError {
+    match refused {
+        Written::TooLarge => StoreError::new(ErrorKind::Unsupported, "the result is larger than a copy takes"),
+        _ => StoreError::new(ErrorKind::OutOfMemory, "a copy has no room for the result"),
+    }
+}
+
+/// Lets other requests go on, a few turns after a few conflicts.
+async fn pause(round: usize) {
+    for _ in 0..fastrand::usize(0..=1 << round.min(6)) {
+        let mut yielded = false;
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut yielded, true) {
+                return std::task::Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// What a change makes of the item that is there.
+fn decision(op: &OwnedOp, old: Option<&Old<'_>>, now: u32, item_max: usize) -> Decision {
+    let before = old.map(|old| (old.meta, old.value.len()));
+    let stored = |version: &change::Version<'_>| {
+        let version = match &before {
+            Some((meta, length)) => version.in_cluster(meta, *length),
+            None => *version,
+        };
+        let ItemRef { meta, value } = version.item();
+        Item { meta, value: value.into() }
+    };
+    match op {
+        OwnedOp::Write(value, request) => match change::write(old, value, request, now, item_max) {
+            Ok(version) => Decision::Store(stored(&version), Ending::Written),
+            Err(written) => Decision::Nothing(written.into()),
+        },
+        OwnedOp::Delete(request) => match change::delete(old, request, now) {
+            Ok(change::Removal::Remove) => Decision::Remove,
+            Ok(change::Removal::Rewrite(version)) => Decision::Store(stored(&version), Ending::Deleted),
+            Err(deleted) => Decision::Nothing(deleted.into()),
+        },
+        OwnedOp::Arithmetic(request) => match change::arithmetic(old, request, now) {
+            Ok(computed) => {
+                let item = stored(&computed.version);
+                Decision::Store(item, Ending::Number(computed.answer(0)))
+            }
+            Err(number) => Decision::Nothing(number.into()),
+        },
+        OwnedOp::Read(request) => match change::read(old, request, now) {
+            None => Decision::Nothing(Lookup::Miss { expired: false }.into()),
+            Some(reading) => {
+                let shown = Item { meta: reading.meta, value: Value::whole(reading.value).into() };
+                match &reading.rewrite {
+                    None => Decision::Nothing(Lookup::Found(shown).into()),
+                    Some(version) => Decision::Store(stored(version), Ending::Read(shown)),
+                }
+            }
+        },
+        other => unreachable!("{other:?} does not depend on what is there"),
+    }
+}
+
+impl Ending {
+    fn told(self, version: Version) -> Outcome {
+        match self {
+            Self::Written => Written::Stored { cas: version.0 }.into(),
+            Self::Deleted => Deleted::Deleted.into(),
+            Self::Number(Number::Value { number, meta, created }) => {
+                Number::Value { number, meta: ItemMeta { cas: version.0, unversioned: false, ..meta }, created }.into()
+            }
+            Self::Number(other) => other.into(),
+            Self::Read(item) => {
+                let meta = ItemMeta { cas: version.0, unversioned: false, ..item.meta };
+                Lookup::Found(Item { meta, ..item }).into()
+            }
+        }
+    }
+}
+
+/// Whether a delete takes the item away under no condition.
+pub(crate) fn is_plain(request: &Delete) -> bool {
+    *request == Delete::default()
+}

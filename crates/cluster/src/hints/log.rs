@@ -1,0 +1,140 @@
+//! The file in which the hints of one node outlive the process.
+//!
+//! Records are appended: `length u32 | CRC-32 of the rest u32 | kind u8 | version u64 | moment u64 | key`, little-endian. A record
+//! that is cut off or damaged ends the file. It is written anew, beside itself and then renamed, when little of it still holds.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use moneta_store::Version;
+use moneta_store::versions::Floor;
+
+use super::Missed;
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Missed(Box<[u8]>, Missed),
+    Settled(Box<[u8]>),
+    Floor(Floor),
+    NoFloor,
+}
+
+const SET: u8 = 1;
+const DELETE: u8 = 2;
+const SETTLED: u8 = 3;
+const FLOOR: u8 = 4;
+const NO_FLOOR: u8 = 5;
+/// Bytes before the kind.
+const PREFIX: usize = 8;
+/// Bytes of kind, version and moment.
+const FIXED: usize = 17;
+/// Bytes that are appended before they are written to the file.
+const BUFFERED: usize = 64 << 10;
+
+impl Entry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let none: &[u8] = &[];
+        let (kind, version, moment, key) = match self {
+            Self::Missed(key, missed) => {
+                (if missed.deleted { DELETE } else { SET }, missed.version.0, missed.at, &**key)
+            }
+            Self::Settled(key) => (SETTLED, 0, 0, &**key),
+            Self::Floor(floor) => (FLOOR, floor.version.0, u64::from(floor.second), none),
+            Self::NoFloor => (NO_FLOOR, 0, 0, none),
+        };
+        let start = out.len();
+        out.extend_from_slice(&((FIXED + key.len()) as u32).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.push(kind);
+        out.extend_from_slice(&version.to_le_bytes());
+        out.extend_from_slice(&moment.to_le_bytes());
+        out.extend_from_slice(key);
+        let check = crc32fast::hash(&out[start + PREFIX..]);
+        out[start + 4..start + PREFIX].copy_from_slice(&check.to_le_bytes());
+    }
+
+    /// The record at the begin of `bytes`, and its length.
+    fn decode(bytes: &[u8]) -> Option<(Self, usize)> {
+        let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let length = number(0)? as usize;
+        let body = bytes.get(PREFIX..)?.get(..length)?;
+        if length < FIXED || crc32fast::hash(body) != number(4)? {
+            return None;
+        }
+        let wide = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("eight bytes"));
+        let (version, moment, key) = (Version(wide(1)), wide(9), Box::from(&body[FIXED..]));
+        let entry = match body[0] {
+            kind @ (SET | DELETE) => Self::Missed(key, Missed { version, deleted: kind == DELETE, at: moment }),
+            SETTLED => Self::Settled(key),
+            FLOOR => Self::Floor(Floor { version, second: u32::try_from(moment).ok()? }),
+            NO_FLOOR => Self::NoFloor,
+            _ => return None,
+        };
+        Some((entry, PREFIX + length))
+    }
+}
+
+/// The open file.
+pub(super) struct Log {
+    path: PathBuf,
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl Log {
+    /// Opens or creates the file; tells what it says.
+    pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<Entry>)> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let (mut entries, mut at) = (Vec::new(), 0);
+        while let Some((entry, length)) = Entry::decode(&bytes[at..]) {
+            entries.push(entry);
+            at += length;
+        }
+        file.set_len(at as u64)?;
+        Ok((Self { path: path.to_owned(), file, buffer: Vec::new() }, entries))
+    }
+
+    pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        entry.encode(&mut self.buffer);
+        if self.buffer.len() >= BUFFERED { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Brings all records to the device.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.write()?;
+        self.file.sync_data()
+    }
+
+    /// Replaces all records.
+    pub(super) fn rewrite(&mut self, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        entries.for_each(|entry| entry.encode(&mut bytes));
+        self.buffer.clear();
+        let beside = self.path.with_extension("new");
+        let mut file = File::create(&beside)?;
+        file.write_all(&bytes)?;
+        file.sync_data()?;
+        fs::rename(&beside, &self.path)?;
+        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        Ok(())
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let _ = self.sync();
+    }
+}

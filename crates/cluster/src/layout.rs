@@ -1,0 +1,78 @@
+//! A topology with the nodes that stand behind it: immutable, and replaced as a whole.
+
+use std::sync::Arc;
+
+use crate::node::Node;
+use crate::ring::Ring;
+
+/// Where the copies of each key are.
+pub(crate) struct Layout {
+    pub(crate) epoch: u64,
+    /// Grows with every layout of this process.
+    pub(crate) generation: u64,
+    pub(crate) replicas: Vec<Replica>,
+    /// Of all replicas.
+    pub(crate) nodes: Vec<Arc<Node>>,
+    /// Replicas that answer reads, those of the near zone first.
+    pub(crate) readable: Vec<usize>,
+    /// How many of [`Layout::readable`] are near.
+    pub(crate) near: usize,
+}
+
+/// One full copy.
+pub(crate) struct Replica {
+    pub(crate) name: String,
+    pub(crate) zone: String,
+    pub(crate) write_only: bool,
+    pub(crate) ring: Ring,
+    /// Where its nodes begin in [`Layout::nodes`].
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+}
+
+impl Replica {
+    /// The index of the node that holds a key, in [`Layout::nodes`].
+    #[inline]
+    pub(crate) fn node_of(&self, key: &[u8]) -> usize {
+        self.first + self.ring.node(key)
+    }
+
+    /// Whether this is one of its nodes.
+    #[inline]
+    pub(crate) fn holds(&self, node: usize) -> bool {
+        (self.first..self.first + self.count).contains(&node)
+    }
+
+    /// A number that orders the replicas for one key, the same in every process.
+    fn rank(&self, key: &[u8]) -> u64 {
+        let seed = xxhash_rust::xxh3::xxh3_64(self.name.as_bytes());
+        xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
+    }
+}
+
+impl Layout {
+    /// Copies that count for acknowledgements.
+    pub(crate) fn copies(&self) -> usize {
+        self.readable.len()
+    }
+
+    /// Whether a node belongs to a copy that reads go to first.
+    pub(crate) fn is_near(&self, node: usize) -> bool {
+        let near = self.readable[..self.near].iter().map(|&replica| &self.replicas[replica]);
+        near.into_iter().any(|replica| replica.holds(node))
+    }
+
+    /// Whether a node belongs to a copy that counts for acknowledgements.
+    pub(crate) fn counts(&self, node: usize) -> bool {
+        self.replicas.iter().any(|replica| !replica.write_only && replica.holds(node))
+    }
+
+    /// The replicas that may decide on changes of a key, the key's home first. All processes with this topology have the same
+    /// order.
+    pub(crate) fn homes(&self, key: &[u8]) -> Vec<usize> {
+        let mut homes = self.readable.clone();
+        homes.sort_unstable();
+        homes.sort_by_key(|&replica| std::cmp::Reverse(self.replicas[replica].rank(key)));
+        homes
+    }
+}

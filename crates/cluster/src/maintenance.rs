@@ -1,0 +1,175 @@
+//! What goes on beside requests: probes of nodes that are not asked, and hints for nodes that are back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use moneta_store::{Cx, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
+
+use crate::cluster::{Cluster, Shared};
+use crate::config::ClusterConfig;
+use crate::error::ClusterError;
+use crate::hints::Missed;
+use crate::layout::Layout;
+use crate::node::Node;
+use crate::writes::Answer;
+
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A key that probes ask for.
+const PROBE_KEY: &[u8] = b"moneta:probe";
+
+/// The thread that maintains a cluster store, until it is dropped.
+pub struct Maintenance {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Maintenance {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system has no thread for it.
+    pub fn start(cluster: &Cluster) -> Result<Self, ClusterError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (cluster, stopped) = (cluster.clone(), Arc::clone(&stop));
+        let run = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                cluster.shared().clock.refresh();
+                pollster::block_on(cluster.maintain());
+                std::thread::park_timeout(PAUSE);
+            }
+        };
+        let thread = std::thread::Builder::new().name("cluster".into()).spawn(run).map_err(ClusterError::Thread)?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Maintenance {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Cluster {
+    /// One round: probes the nodes whose turn it is, and delivers hints to those that are well.
+    pub async fn maintain(&self) {
+        let shared = self.shared();
+        let layout = shared.layout();
+        for (index, node) in layout.nodes.iter().enumerate() {
+            if node.health.wants_probe(shared.clock.millis()) {
+                shared.probe(node).await;
+            }
+            if !node.health.is_ejected() && !node.hints.is_empty() {
+                shared.deliver(&layout, index).await;
+            }
+            node.hints.sync();
+        }
+    }
+}
+
+impl Shared {
+    async fn probe(&self, node: &Node) {
+        let key = Key::new(PROBE_KEY, self.seed);
+        let cx = Cx::outside();
+        if steps::finish(steps::read_owned(&*node.store, &cx, &key, Op::Peek)).await.is_ok() {
+            node.health.reinstate();
+            tracing::info!(app = self.config.app, node = node.name, "the node answers again");
+        } else {
+            let min = u64::try_from(self.config.probe_min.as_millis()).unwrap_or(u64::MAX);
+            let max = u64::try_from(ClusterConfig::PROBE_MAX.as_millis()).unwrap_or(u64::MAX);
+            node.health.note_failed_probe(self.clock.millis(), min, max);
+        }
+    }
+
+    /// Gives a node some of what it has missed, the oldest first.
+    async fn deliver(&self, layout: &Layout, index: usize) {
+        let node = &layout.nodes[index];
+        if let Some(floor) = node.hints.floor() {
+            let step = component::floor(&*node.store, &Cx::outside(), floor);
+            match steps::finish(step).await {
+                Ok(()) => node.hints.settle_floor(floor),
+                Err(error) => {
+                    tracing::debug!(node = node.name, %error, "a flush cannot be delivered");
+                    self.note_failure(layout, node);
+                    return;
+                }
+            }
+        }
+        let batch = u128::from(self.config.hint_rate) * PAUSE.as_millis() / 1000;
+        let hints = node.hints.oldest(usize::try_from(batch).unwrap_or(usize::MAX).max(1));
+        // Some at once: each waits for a node or two.
+        for some in hints.chunks(32) {
+            let all = some.iter().map(|(key, missed)| self.deliver_one(layout, index, key, *missed));
+            let delivered = futures_util::future::join_all(all).await;
+            if delivered.contains(&false) {
+                self.note_failure(layout, node);
+                return;
+            }
+            self.counters.hints_delivered.add(some.len() as u64);
+        }
+    }
+
+    /// False if the node does not answer.
+    async fn deliver_one(&self, layout: &Layout, index: usize, key: &[u8], missed: Missed) -> bool {
+        let node = &layout.nodes[index];
+        let cx = Cx::outside();
+        let owned = OwnedKey::of(&Key::new(key, self.seed));
+        let step = match self.newest(layout, index, key, missed).await {
+            Ok(Some(item)) => {
+                let put = Op::Put(&item.as_ref(), Put::Newer { as_of: missed.at, base: None });
+                steps::read_owned(&*node.store, &cx, &owned.key(), put)
+            }
+            // The others have nothing: what the node has is older than what was written, or deleted.
+            Ok(None) => {
+                let version = if missed.deleted { missed.version } else { missed.version.just_below() };
+                steps::read_owned(&*node.store, &cx, &owned.key(), Op::Bury(version))
+            }
+            // Later, when a copy that has it answers.
+            Err(()) => return true,
+        };
+        match Answer::of(steps::finish(step).await) {
+            Answer::Failed(error) => {
+                tracing::debug!(node = node.name, %error, "a hint cannot be delivered");
+                !crate::node::is_unwell(&error)
+            }
+            _ => {
+                node.hints.settle(key, missed.version);
+                true
+            }
+        }
+    }
+
+    /// What another copy holds of a key that is as new as what was missed. The error: none that may have it answers.
+    async fn newest(
+        &self,
+        layout: &Layout,
+        index: usize,
+        key: &[u8],
+        missed: Missed,
+    ) -> Result<Option<moneta_store::Item>, ()> {
+        if missed.deleted {
+            return Ok(None);
+        }
+        let mut answered = false;
+        for replica in layout.replicas.iter().filter(|replica| !replica.holds(index)) {
+            let source = &layout.nodes[replica.node_of(key)];
+            if source.hints.lacks(key) || source.health.is_ejected() {
+                continue;
+            }
+            let key = Key::new(key, self.seed);
+            let peeked = steps::finish(steps::read_owned(&*source.store, &Cx::outside(), &key, Op::Peek)).await;
+            match peeked.map(Outcome::lookup) {
+                Ok(Lookup::Found(item)) if item.meta.version() >= missed.version => return Ok(Some(item)),
+                Ok(_) => answered = true,
+                Err(_) => {}
+            }
+        }
+        if answered || missed.version == Version::ZERO { Ok(None) } else { Err(()) }
+    }
+}

@@ -1,0 +1,98 @@
+//! The metrics of a cluster store.
+
+use std::sync::atomic::Ordering;
+
+use moneta_store::metric::{Metric, Reading, Sample, Unit, samples_of};
+
+use crate::counters::Counters;
+use crate::layout::Layout;
+use crate::node::Node;
+
+const APP: &[&str] = &["app"];
+const NODE: &[&str] = &["app", "zone", "node"];
+
+const OF_APP: &[Reading<Counters>] = &[
+    Metric::counter(
+        "cluster_second_reads_total",
+        Unit::Count,
+        "Reads that went on to another copy, after a failure or a miss.",
+    )
+    .labels(APP)
+    .read(|counters| counters.second_reads.get().into()),
+    Metric::counter(
+        "cluster_retries_refused_total",
+        Unit::Count,
+        "Reads that failed and found the retry budget spent.",
+    )
+    .labels(APP)
+    .read(|counters| counters.retries_refused.get().into()),
+    Metric::counter("cluster_fills_total", Unit::Count, "Items given to a near copy that had missed them.")
+        .labels(APP)
+        .read(|counters| counters.fills.get().into()),
+    Metric::counter(
+        "cluster_stamped_anew_total",
+        Unit::Count,
+        "Writes stamped again, since a copy held something newer.",
+    )
+    .labels(APP)
+    .read(|counters| counters.stamped_anew.get().into()),
+    Metric::counter("cluster_decisions_total", Unit::Count, "Changes that depend on what a key holds.")
+        .labels(APP)
+        .read(|counters| counters.decisions.get().into()),
+    Metric::counter(
+        "cluster_conflicts_total",
+        Unit::Count,
+        "Rounds of such changes that were repeated, since another change came in between.",
+    )
+    .labels(APP)
+    .read(|counters| counters.conflicts.get().into()),
+    Metric::counter("cluster_hints_delivered_total", Unit::Count, "Writes given to nodes that had missed them.")
+        .labels(APP)
+        .read(|counters| counters.hints_delivered.get().into()),
+    Metric::counter("cluster_topologies_total", Unit::Count, "Topologies taken.")
+        .labels(APP)
+        .read(|counters| counters.topologies.get().into()),
+];
+
+const EPOCH: Metric = Metric::gauge("cluster_epoch", Unit::Count, "Epoch of the topology.").labels(APP);
+
+const OF_NODE: &[Reading<Node>] = &[
+    Metric::gauge(
+        "cluster_node_up",
+        Unit::Count,
+        "Whether the node is asked: 1 or 0. One that fails is not, until it answers a probe.",
+    )
+    .labels(NODE)
+    .read(|node| u64::from(!node.health.is_ejected()).into()),
+    Metric::counter("cluster_node_ejections_total", Unit::Count, "Times the node was not asked any more.")
+        .labels(NODE)
+        .read(|node| node.health.ejections.load(Ordering::Relaxed).into()),
+    Metric::gauge("cluster_hints", Unit::Count, "Writes that the node has missed and will be given.")
+        .labels(NODE)
+        .read(|node| node.hints.counts().0.into()),
+    Metric::gauge("cluster_hint_bytes", Unit::Bytes, "Memory of these.")
+        .labels(NODE)
+        .read(|node| node.hints.counts().1.into()),
+    Metric::counter(
+        "cluster_hints_overflowed_total",
+        Unit::Count,
+        "Writes that the node has missed and that were too many to keep.",
+    )
+    .labels(NODE)
+    .read(|node| node.hints.counts().2.into()),
+];
+
+/// The declarations of a cluster store's metrics.
+pub fn metrics() -> impl Iterator<Item = Metric> {
+    OF_APP.iter().map(Reading::metric).chain([EPOCH]).chain(OF_NODE.iter().map(Reading::metric))
+}
+
+/// All metrics of an app.
+pub(crate) fn samples(app: &str, counters: &Counters, layout: &Layout) -> Vec<Sample> {
+    let mut all = samples_of([app], OF_APP, counters);
+    all.push(EPOCH.labelled([app], layout.epoch));
+    for node in &layout.nodes {
+        all.extend(samples_of([app, &node.zone, &node.name], OF_NODE, &**node));
+    }
+    all
+}

@@ -1,0 +1,34 @@
+//! A node as this process knows it: its store, whether it is well, and what it has missed.
+
+use std::sync::Arc;
+
+use moneta_store::{ErrorKind, Store, StoreError};
+
+use crate::health::NodeHealth;
+use crate::hints::Hints;
+use crate::topology;
+
+/// Opens the stores of nodes. The seam at which transport is replaced.
+pub trait Connect: Send + Sync {
+    /// The store of a node. It need not be up: its operations fail until it answers.
+    ///
+    /// # Errors
+    /// When no store can be made for such a node at all.
+    fn open(&self, node: &topology::Node) -> Result<Arc<dyn Store>, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// A node.
+pub(crate) struct Node {
+    /// The replica's name and the slot's, as `a1/a1-0`.
+    pub(crate) name: String,
+    pub(crate) zone: String,
+    pub(crate) place: topology::Node,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) health: NodeHealth,
+    pub(crate) hints: Arc<Hints>,
+}
+
+/// Whether a failure says that the node is not well, rather than that it refuses one request.
+pub(crate) fn is_unwell(error: &StoreError) -> bool {
+    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Unavailable)
+}

@@ -1,0 +1,145 @@
+//! Reads: the near copy first, then by the app's rule another one, from which the near one is filled.
+
+use moneta_store::change::wins_recache;
+use moneta_store::request::Retrieve;
+use moneta_store::{Item, Key, Lookup, Op, Outcome, OwnedKey, Put, StoreError, steps};
+
+use crate::call::Call;
+use crate::config::Fallback;
+
+impl Call {
+    /// A read that changes nothing but what a recache token does.
+    pub(crate) async fn read(self, key: OwnedKey, request: Retrieve) -> Result<Lookup, StoreError> {
+        let plain = Retrieve { claim: false, vivify: None, touch: None, ..request };
+        let lookup = self.look(&key, Op::Read(&plain)).await?;
+        match lookup {
+            Lookup::Found(item) if wins_recache(&item.meta, &request, self.shared.clock.now()) => {
+                self.claim(&key, &request, item).await
+            }
+            lookup => Ok(lookup),
+        }
+    }
+
+    /// Reads from the near copy, or from another one where that fails, lacks a write or, by the app's rule, misses.
+    pub(crate) async fn look(&self, key: &OwnedKey, op: Op<'_>) -> Result<Lookup, StoreError> {
+        let shared = &self.shared;
+        shared.budget.earn(shared.config.retry_budget);
+        let began = shared.clock.millis();
+        let order = self.order(key.key().bytes);
+        let mut failure = None;
+        let mut missed = None;
+        for (tries, &node) in order.iter().enumerate() {
+            // The first try is free; of those behind it all but one are made only where nothing has answered yet.
+            if tries > 0 && !(self.wants_another(missed.is_some(), tries) && shared.budget.take()) {
+                shared.counters.retries_refused.add(u64::from(failure.is_some()));
+                break;
+            }
+            shared.counters.second_reads.add(u64::from(tries > 0));
+            let ended = steps::finish(self.begin(node, &key.key(), op)).await;
+            self.note(node, &ended);
+            match ended.map(Outcome::lookup) {
+                Ok(Lookup::Miss { expired }) => {
+                    missed.get_or_insert(expired);
+                }
+                Ok(Lookup::Found(item)) => {
+                    self.shared.stamps.note_if_ahead(item.meta.version(), began);
+                    if tries > 0 {
+                        self.fill(&order[..tries], key, &item, began).await;
+                    }
+                    return Ok(Lookup::Found(item));
+                }
+                Ok(Lookup::Visited) => unreachable!("what a node shows is copied"),
+                Err(error) => failure = Some(error),
+            }
+        }
+        match (missed, failure) {
+            (Some(expired), _) => Ok(Lookup::Miss { expired }),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(shared.nothing_to_read()),
+        }
+    }
+
+    /// Whether another node is asked after `tries` of them.
+    fn wants_another(&self, missed: bool, tries: usize) -> bool {
+        match self.shared.config.fallback {
+            Fallback::None => false,
+            Fallback::Error => !missed,
+            // A miss is believed when two copies have said it.
+            Fallback::Miss => !missed || tries < 2,
+        }
+    }
+
+    /// The nodes that may have a key, in the order in which they are asked: near ones that are well and lack no write of the key,
+    /// others such, and at last all others.
+    fn order(&self, key: &[u8]) -> smallvec::SmallVec<[usize; 6]> {
+        let layout = self.layout();
+        let mut order: smallvec::SmallVec<[usize; 6]> =
+            layout.readable.iter().map(|&replica| layout.replicas[replica].node_of(key)).collect();
+        let (near, far) = order.split_at_mut(layout.near);
+        if near.len() > 1 {
+            let turn = self.shared.turn() % near.len();
+            near.rotate_left(turn);
+        }
+        if far.len() > 1 {
+            let turn = key.iter().fold(0, |sum, &byte| sum * 31 % 65_521 + usize::from(byte)) % far.len();
+            far.rotate_left(turn);
+        }
+        if order.iter().any(|&node| self.is_doubtful(node, key)) {
+            order.sort_by_key(|&node| (self.node(node).health.is_ejected(), self.is_doubtful(node, key)));
+        }
+        order
+    }
+
+    /// Whether a node is not well, or is known to lack a write of the key.
+    fn is_doubtful(&self, node: usize, key: &[u8]) -> bool {
+        let node = self.node(node);
+        node.health.is_ejected() || node.hints.lacks(key)
+    }
+
+    /// Gives the item to the near nodes that missed it, behind the answer. `as_of`: when it was read.
+    async fn fill(&self, lacking: &[usize], key: &OwnedKey, item: &Item, as_of: u64) {
+        let layout = self.layout();
+        if item.meta.unversioned {
+            return;
+        }
+        for &node in lacking.iter().filter(|&&node| layout.is_near(node) && !self.is_doubtful(node, key.key().bytes)) {
+            let put = Op::Put(&item.as_ref(), Put::Newer { as_of, base: None });
+            let step = self.begin(node, &key.key(), put);
+            self.shared.counters.fills.add(1);
+            let call = self.clone();
+            let rest = async move {
+                let ended = steps::finish(step).await;
+                call.note(node, &ended);
+            };
+            self.behind(Box::pin(rest)).await;
+        }
+    }
+
+    /// Wins the recache of an item that is stale or ends soon, at the key's home: so one reader of all zones has it.
+    async fn claim(&self, key: &OwnedKey, request: &Retrieve, seen: Item) -> Result<Lookup, StoreError> {
+        let request = Retrieve { touch: None, vivify: None, ..*request };
+        for node in self.homes(&key.key()) {
+            if self.is_doubtful(node, key.key().bytes) {
+                continue;
+            }
+            let ended = steps::finish(self.begin(node, &key.key(), Op::Read(&request))).await;
+            self.note(node, &ended);
+            match ended.map(Outcome::lookup) {
+                Ok(Lookup::Found(item)) if item.meta.version() >= seen.meta.version() => {
+                    return Ok(Lookup::Found(item));
+                }
+                // The home has not got it: the next one decides.
+                Ok(_) => {}
+                // Whether it was won is not known: nobody may win it twice.
+                Err(_) => break,
+            }
+        }
+        Ok(Lookup::Found(seen))
+    }
+
+    /// The nodes that may decide on changes of a key, the home first.
+    pub(crate) fn homes(&self, key: &Key<'_>) -> Vec<usize> {
+        let layout = self.layout();
+        layout.homes(key.bytes).into_iter().map(|replica| layout.replicas[replica].node_of(key.bytes)).collect()
+    }
+}
