@@ -27,7 +27,7 @@ use crate::flusher::Goal;
 use crate::format::BLOCK;
 use crate::format::record::{Draft, Salt, View, mark};
 use crate::format::region::{HEADER_BYTES, TRAILER_BYTES};
-use crate::io::Aligned;
+use crate::io::{Aligned, in_doubt};
 use crate::listing::{Listed, Listing, list};
 use crate::location::Location;
 use crate::log::{CARRIED, GROUPS, Over, REGIONS_LEAST, RESERVE};
@@ -258,14 +258,20 @@ impl Reclaimer {
             // The region can be read again, so it will be emptied later.
             Some(error) => return Err(error),
             None if entry.is_bad() => retire(&inner, region, io::Error::other("a write of it failed"))?,
-            None => match wipe(&inner, region).or_else(|_| wipe(&inner, region)) {
-                Ok(()) => {
-                    let (device, _) = inner.devices.place(region);
-                    inner.devices.media(device).sync()?;
-                    Emptied::Free
+            None => {
+                let failed_syncs = inner.devices.failed_syncs();
+                match wipe(&inner, region).or_else(|_| wipe(&inner, region)) {
+                    Ok(()) => {
+                        let (device, _) = inner.devices.place(region);
+                        inner.devices.media(device).sync()?;
+                        if inner.devices.failed_syncs() != failed_syncs {
+                            return Err(in_doubt());
+                        }
+                        Emptied::Free
+                    }
+                    Err(error) => retire(&inner, region, error)?,
                 }
-                Err(error) => retire(&inner, region, error)?,
-            },
+            }
         };
         // Only now, when no restart can find these records any more. A delete before this point writes a tombstone.
         for record in left {

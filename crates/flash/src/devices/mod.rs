@@ -147,9 +147,9 @@ impl Devices {
         snapshot_path: Option<PathBuf>,
     ) -> Result<Opened, FlashError> {
         let (fresh, why_fresh) = (plan.fresh, plan.why_fresh.clone());
-        let superblocks = Superblocks::carry_out(plan, candidates, &media)?;
-        let all: Vec<&Superblock> = superblocks.all().collect();
         let failed_syncs = Arc::<AtomicU64>::default();
+        let superblocks = Superblocks::carry_out(plan, candidates, &media, Arc::clone(&failed_syncs))?;
+        let all: Vec<&Superblock> = superblocks.all().collect();
         let counted = |media| Arc::new(SyncsCounted::new(media, Arc::clone(&failed_syncs))) as Arc<dyn Media>;
         let media = media.into_iter().map(counted).collect();
         let devices = Self {

@@ -3,17 +3,20 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::TierState;
 use super::superblock::{Head, IN_USE, RETIRED_MAX, Superblock};
 use super::tier::{Candidate, Plan};
 use crate::error::FlashError;
-use crate::io::Media;
+use crate::io::{Media, in_doubt};
 
 /// The last written superblocks, one for each device.
 pub(super) struct Superblocks {
     generation: u64,
     members: Vec<Member>,
+    /// Syncs of devices that have failed, whichever thread made them.
+    failed_syncs: Arc<AtomicU64>,
 }
 
 struct Member {
@@ -29,8 +32,10 @@ impl Superblocks {
         plan: Plan,
         candidates: &[Candidate],
         media: &[Arc<dyn Media>],
+        failed_syncs: Arc<AtomicU64>,
     ) -> Result<Self, FlashError> {
-        let mut superblocks = Self { generation: plan.generation, members: Vec::with_capacity(candidates.len()) };
+        let members = Vec::with_capacity(candidates.len());
+        let mut superblocks = Self { generation: plan.generation, members, failed_syncs };
         if plan.fresh {
             give_up(candidates, media, plan.generation + 1)?;
             superblocks.generation += 1;
@@ -61,7 +66,7 @@ impl Superblocks {
     pub(super) fn found(superblocks: Vec<Superblock>) -> Self {
         let generation = superblocks.iter().map(|superblock| superblock.generation).max().unwrap_or(0);
         let members = superblocks.into_iter().map(|superblock| Member { superblock, copy: 0 }).collect();
-        Self { generation, members }
+        Self { generation, members, failed_syncs: Arc::default() }
     }
 
     /// The last written superblock of each device.
@@ -101,9 +106,13 @@ impl Superblocks {
     }
 
     fn write(&mut self, number: usize, media: &Arc<dyn Media>) -> io::Result<()> {
+        let failures = self.failed_syncs.load(Ordering::Acquire);
         let member = &mut self.members[number];
         member.superblock.generation = self.generation;
         member.superblock.write(media.as_ref(), member.copy)?;
+        if self.failed_syncs.load(Ordering::Acquire) != failures {
+            return Err(in_doubt());
+        }
         member.copy ^= 1;
         Ok(())
     }

@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use rustix::io::Errno;
 use tempfile::TempDir;
 
 use super::{Devices, Opened, TierState};
@@ -542,6 +544,62 @@ fn a_save_that_one_device_fails_reaches_the_others() {
     faulty.set(Faults::default());
     drop(devices);
     assert!(Devices::on(vec![faulty, sound], &config).unwrap().fresh);
+}
+
+/// A device of which another thread's sync fails between a write and the sync behind it, and loses the write.
+struct Raced {
+    image: MemoryMedia,
+    /// The device as other threads sync it, until one has.
+    others: Mutex<Option<Arc<dyn Media>>>,
+    /// What was there before the write.
+    before: Mutex<Option<(u64, Aligned)>>,
+}
+
+impl Media for Raced {
+    fn bytes(&self) -> u64 {
+        self.image.bytes()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.image.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        let other = self.others.lock().take();
+        let mut before = Aligned::zeroed(bytes.len());
+        self.image.read_at(&mut before, offset)?;
+        self.image.write_at(bytes, offset)?;
+        if let Some(other) = other {
+            *self.before.lock() = Some((offset, before));
+            other.sync().unwrap_err();
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        match self.before.lock().take() {
+            Some((offset, before)) => self.image.write_at(&before, offset).and(Err(Errno::IO.into())),
+            None => Ok(()),
+        }
+    }
+
+    fn descriptor(&self) -> Option<std::os::fd::RawFd> {
+        None
+    }
+}
+
+#[test]
+fn a_save_that_another_thread_s_failed_sync_lost_has_failed() {
+    let image = Arc::into_inner(MemoryMedia::new(6 * MIB)).unwrap();
+    let media = Arc::new(Raced { image, others: Mutex::default(), before: Mutex::default() });
+    let config = config(&[]).with_a_device();
+    let devices = Devices::on(vec![media.clone()], &config).unwrap().devices;
+    let state = TierState { flushed_below: 7, ..devices.state() };
+    *media.others.lock() = Some(devices.all()[0].clone());
+    assert!(devices.save(&state).is_err(), "it is not on the device");
+    devices.save(&state).unwrap();
+    drop(devices);
+    assert_eq!(Devices::on(vec![media], &config).unwrap().devices.state().flushed_below, 7);
 }
 
 /// The number of writes, over several devices, that succeed; all later ones fail.

@@ -22,4 +22,4 @@ pub use media::{FileMedia, Media};
 pub use moneta_store::aligned::{Aligned, BLOCK_BYTES};
 pub(crate) use patience::look_every;
 pub use reader::Reader;
-pub use syncs::SyncsCounted;
+pub use syncs::{SyncsCounted, in_doubt};

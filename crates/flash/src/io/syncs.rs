@@ -2,7 +2,7 @@
 //!
 //! The kernel reports a failed write-back only once: one thread's failed sync consumes the error, and syncs of other threads then
 //! succeed although their writes are lost. So syncs of a device run one at a time, and each failure is counted before the
-//! next one begins.
+//! next one begins. What writes and then syncs compares the counts from before and after both.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -12,6 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::media::Media;
+
+/// The error of a sync that succeeded after another thread's had failed: that one may have lost what the caller wrote before.
+pub fn in_doubt() -> io::Error {
+    io::Error::other("a sync of another thread failed, and what was written before is in doubt")
+}
 
 /// A device, and how many of its syncs have failed.
 pub struct SyncsCounted {

@@ -23,3 +23,4 @@ mod room;
 mod slow;
 mod torn;
 mod walks;
+mod wipes;
