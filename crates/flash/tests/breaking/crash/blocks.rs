@@ -71,12 +71,13 @@ fn headless(image: &[u8], bad: usize) -> Option<Range<usize>> {
 }
 
 /// The version of a key whose value begins there; `None` for a tombstone, or what is none of the key.
-fn version_at(number: usize, bytes: &[u8]) -> Option<u32> {
+pub fn version_at(number: usize, bytes: &[u8]) -> Option<u32> {
     let head = bytes[..bytes.len().min(HEADER_MAX)].split(|byte| *byte == b';').next()?;
     std::str::from_utf8(head).ok()?.strip_prefix(&format!("{number}:"))?.parse().ok()
 }
 
-fn occurrences<'i>(image: &'i [u8], part: Range<usize>, needle: &'i [u8]) -> impl Iterator<Item = usize> + 'i {
+/// Where `needle` is in a part of an image.
+pub fn occurrences<'i>(image: &'i [u8], part: Range<usize>, needle: &'i [u8]) -> impl Iterator<Item = usize> + 'i {
     let found = image[part.clone()].windows(needle.len()).enumerate().filter(move |(_, window)| *window == needle);
     found.map(move |(at, _)| part.start + at)
 }

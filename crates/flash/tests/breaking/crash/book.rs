@@ -1,10 +1,14 @@
 //! What one thread did to the keys that are its alone, and so what each may show: now, and after a crash at any event of the
 //! device.
 
+use std::fmt::Write;
+
 use super::super::history::{value, version_of};
 
 /// A change that is not known to be on the device.
 const UNSURE: usize = usize::MAX;
+/// Changes of a key that a failure tells.
+const HISTORY: usize = 30;
 
 /// Seconds between which something happened: the clock may turn during a request.
 pub type Seconds = (u32, u32);
@@ -17,6 +21,13 @@ pub struct Held {
     pub dies: Seconds,
 }
 
+impl Held {
+    fn told(self) -> String {
+        let Self { version, dies } = self;
+        if dies.0 == u32::MAX { format!("{version}") } else { format!("{version} until {dies:?}") }
+    }
+}
+
 /// One change of a key.
 #[derive(Clone, Debug)]
 struct Change {
@@ -26,6 +37,8 @@ struct Change {
     begun: usize,
     /// Events of the device by which it is known to be on the device.
     sure: usize,
+    /// What was asked for, and the answer.
+    what: String,
 }
 
 /// All changes of some keys.
@@ -51,7 +64,7 @@ pub enum Ended {
 impl Book {
     /// Of so many keys from number `first` on, that all hold nothing.
     pub fn new(first: usize, keys: usize) -> Self {
-        let nothing = Change { outcomes: vec![None], begun: 0, sure: 0 };
+        let nothing = Change { outcomes: vec![None], begun: 0, sure: 0, what: "nothing yet".into() };
         Self { first, keys: vec![vec![nothing]; keys], versions: vec![0; keys] }
     }
 
@@ -75,7 +88,7 @@ impl Book {
     }
 
     /// A key was changed; `events` had happened to the device before.
-    pub fn note(&mut self, key: usize, to: Option<Held>, ended: Ended, events: usize) {
+    pub fn note(&mut self, key: usize, to: Option<Held>, ended: Ended, events: usize, what: String) {
         let mut outcomes = vec![to];
         if ended != Ended::Well {
             outcomes.push(None);
@@ -83,11 +96,18 @@ impl Book {
         if ended == Ended::Unsure {
             outcomes.extend(&self.last(key).outcomes);
         }
-        self.keys[key].push(Change { outcomes, begun: events, sure: UNSURE });
+        self.keys[key].push(Change { outcomes, begun: events, sure: UNSURE, what });
     }
 
     /// A key was read, and what it holds got another time to live. `shown`: what the read showed; an error if it failed.
-    pub fn note_touched(&mut self, key: usize, shown: Result<Option<u32>, ()>, dies: Seconds, events: usize) {
+    pub fn note_touched(
+        &mut self,
+        key: usize,
+        shown: Result<Option<u32>, ()>,
+        dies: Seconds,
+        events: usize,
+        what: String,
+    ) {
         let outcomes = match shown {
             Ok(None) => return,
             Ok(Some(version)) => vec![Some(Held { version, dies })],
@@ -97,7 +117,7 @@ impl Book {
                 touched.chain(before.iter().copied()).chain([None]).collect()
             }
         };
-        self.keys[key].push(Change { outcomes, begun: events, sure: UNSURE });
+        self.keys[key].push(Change { outcomes, begun: events, sure: UNSURE, what });
     }
 
     /// The last change of a key is on the device by now.
@@ -144,7 +164,7 @@ impl Book {
     /// Begins anew from what keys hold after a crash.
     pub fn restart(&mut self, held: Vec<Option<Held>>) {
         for (changes, held) in self.keys.iter_mut().zip(held) {
-            *changes = vec![Change { outcomes: vec![held], begun: 0, sure: 0 }];
+            *changes = vec![Change { outcomes: vec![held], begun: 0, sure: 0, what: "the life before".into() }];
         }
     }
 
@@ -173,10 +193,22 @@ impl Book {
                 }
             }
         }
-        let last = self.keys[key].iter().rev().take(4).collect::<Vec<_>>();
         Err(format!(
-            "key {number} shows {shown:?} in second {now:?}, and it may be one of {outcomes:?}; its last changes: {last:?}"
+            "key {number} shows {shown:?} in second {now:?}, and it may be one of {outcomes:?}; {}",
+            self.history(key)
         ))
+    }
+
+    /// What was done to a key lately, a line each.
+    pub fn history(&self, key: usize) -> String {
+        let changes = &self.keys[key];
+        let mut told = format!("what was done to key {} lately:\n", self.number(key));
+        for Change { outcomes, begun, sure, what } in &changes[changes.len().saturating_sub(HISTORY)..] {
+            let outcomes: Vec<String> = outcomes.iter().map(|held| held.map_or("nothing".into(), Held::told)).collect();
+            let sure = if *sure == UNSURE { "never".into() } else { format!("by {sure}") };
+            let _ = writeln!(told, "  behind {begun}, sure {sure}: {what}: holds {}", outcomes.join(" or "));
+        }
+        told
     }
 
     /// The value of a version of a key.

@@ -8,6 +8,7 @@
 mod blocks;
 mod book;
 mod syncs;
+mod telling;
 mod world;
 
 use std::time::Duration;

@@ -18,6 +18,7 @@ use super::super::drive::{
 use super::super::history::{name, version_of};
 use super::blocks;
 use super::book::{Book, Ended, Held, Seconds};
+use super::telling::Crash;
 
 /// A get after a crash. Reads may last for 30 ms at most here, which a busy machine can need for one: those are asked again.
 fn get_when_answered(store: &impl Store, name: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
@@ -206,10 +207,10 @@ impl<'p, S: Stack> Lives<'p, S> {
             log[applied..moment].iter().for_each(|event| replay.apply(event));
             applied = moment;
             let image = replay.image(&mut self.rng);
-            let what = format!("behind {moment} of {} events, {} of them not synced", log.len(), replay.cached());
-            let shown = self.reopen(image.clone(), moment, books, &what);
+            let crash = Crash { moment, unsynced: replay.cached(), log: &log, image: &image };
+            let shown = self.reopen(&crash, books);
             if number >= damaged_from {
-                self.reopen_damaged(&image, moment, &shown, books, &what);
+                self.reopen_damaged(&crash, &shown, books);
             }
             if number == last {
                 next = Some((image, shown));
@@ -220,15 +221,18 @@ impl<'p, S: Stack> Lives<'p, S> {
         image
     }
 
-    fn reopen(&self, image: Vec<u8>, events: usize, books: &[Mutex<Book>], what: &str) -> Vec<Vec<Option<Held>>> {
-        let (flash, store) = S::start(VolatileMedia::of(image, 0), &self.config, &self.clock);
+    fn reopen(&self, crash: &Crash<'_>, books: &[Mutex<Book>]) -> Vec<Vec<Option<Held>>> {
+        let (flash, store) = S::start(VolatileMedia::of(crash.image.to_vec(), 0), &self.config, &self.clock);
         let mut shown = Vec::new();
         for book in books {
             let book = book.lock().expect("no thread panicked");
             let of_key = |key: usize| {
                 let shown = get_when_answered(&store, &name(book.number(key))).expect("a get after the crash");
-                let checked = book.check_after(key, shown.as_deref(), events, self.clock.now(), self.plan.may_miss);
-                checked.unwrap_or_else(|wrong| panic!("after a crash {what}: {wrong}"))
+                let (moment, now) = (crash.moment, self.clock.now());
+                let checked = book.check_after(key, shown.as_deref(), moment, now, self.plan.may_miss);
+                checked.unwrap_or_else(|wrong| {
+                    panic!("{}: {wrong}{}", crash.what(), crash.tell(book.number(key)));
+                })
             };
             shown.push((0..book.keys()).map(of_key).collect());
         }
@@ -237,14 +241,8 @@ impl<'p, S: Stack> Lives<'p, S> {
     }
 
     /// The same device with blocks that cannot be read: what shows is what showed, but for the items on these blocks.
-    fn reopen_damaged(
-        &mut self,
-        image: &[u8],
-        events: usize,
-        sound: &[Vec<Option<Held>>],
-        books: &[Mutex<Book>],
-        what: &str,
-    ) {
+    fn reopen_damaged(&mut self, crash: &Crash<'_>, sound: &[Vec<Option<Held>>], books: &[Mutex<Book>]) {
+        let image = crash.image;
         let bad = blocks::choose(image, &mut self.rng);
         let media = VolatileMedia::of(image.to_vec(), 0);
         media.spoil(&bad);
@@ -258,14 +256,17 @@ impl<'p, S: Stack> Lives<'p, S> {
                 // A torn record makes what lies before it in its block a miss. It counts as the end of the log once
                 // nothing sound is left behind it, and then what lies before it shows, if it was not lost for sure.
                 let is_end = sound.is_none() && shown.is_some();
-                if is_end && book.check_after(key, shown.as_deref(), events, self.clock.now(), false).is_ok() {
+                if is_end && book.check_after(key, shown.as_deref(), crash.moment, self.clock.now(), false).is_ok() {
                     continue;
                 }
                 let shown = shown.map(|shown| version_of(number, &shown).unwrap_or_else(|wrong| panic!("{wrong}")));
                 assert!(
                     shown == sound || blocks::excuse(image, &bad, number, sound, shown.is_some()),
-                    "after a crash {what}, with bad blocks at {bad:x?}: key {number} shows {shown:?}, not {sound:?}, and \
-                     is on none of them"
+                    "{}, with bad blocks at {bad:x?}: key {number} shows {shown:?}, not {sound:?}, and is on none of \
+                     them; {}{}",
+                    crash.what(),
+                    book.history(key),
+                    crash.tell(number)
                 );
             }
         }
@@ -331,19 +332,20 @@ impl<T: Store> World<'_, T> {
                 let (version, lifetime) = (book.next_version(key), lifetime(rng));
                 let (ended, now) = self.timed(|| set(self.store, &name, &book.value(key, version), lifetime));
                 let held = Held { version, dies: dies(lifetime, now) };
-                self.note(book, key, Some(held), &ended.map(drop), begun);
+                self.note(book, key, Some(held), "set", &ended.map(drop), begun);
             }
             60..72 => {
                 let (ended, _) = self.timed(|| delete(self.store, &name));
-                self.note(book, key, None, &ended.map(drop), begun);
+                self.note(book, key, None, "delete", &ended.map(drop), begun);
             }
             72..80 => {
                 let lifetime = lifetime(rng);
                 let request = Retrieve { touch: Some(Exptime(lifetime)), ..Retrieve::default() };
                 let (touched, now) = self.timed(|| get_with(self.store, &name, &request));
+                let what = what("touch", &touched);
                 let shown = touched.map(|shown| self.look(book, key, shown.as_deref(), now)).map_err(drop);
                 // It writes the item again.
-                book.note_touched(key, shown, dies(lifetime, now), begun);
+                book.note_touched(key, shown, dies(lifetime, now), begun, what);
             }
             80..95 => {
                 if let (Ok(shown), now) = self.timed(|| get(self.store, &name)) {
@@ -363,14 +365,22 @@ impl<T: Store> World<'_, T> {
         version.unwrap_or_else(|wrong| panic!("before any crash: {wrong}"))
     }
 
-    fn note(&self, book: &mut Book, key: usize, to: Option<Held>, ended: &Result<(), StoreError>, begun: usize) {
+    fn note(
+        &self,
+        book: &mut Book,
+        key: usize,
+        to: Option<Held>,
+        asked: &str,
+        ended: &Result<(), StoreError>,
+        begun: usize,
+    ) {
         let came_to = match ended {
             Ok(()) => Ended::Well,
             // A delete may have to read, and has changed nothing where that fails.
             Err(error) if self.plan.odds.reads > 0 && error.kind() == ErrorKind::Device => Ended::Unsure,
             Err(_) => Ended::Badly,
         };
-        book.note(key, to, came_to, begun);
+        book.note(key, to, came_to, begun, what(asked, ended));
         if ended.is_ok() && self.plan.durability == Durability::EveryWrite && !self.may_be_off() {
             book.note_sure(key, self.media.events());
         }
@@ -383,16 +393,25 @@ impl<T: Store> World<'_, T> {
 
     fn flush(&self) {
         let begun = self.media.events();
-        let well = finish(self.store.flush(Exptime(0))).is_ok();
+        let flushed = finish(self.store.flush(Exptime(0)));
+        let (well, what) = (flushed.is_ok(), what("flush", &flushed));
         for book in self.books {
             let mut book = book.lock().expect("no thread panicked");
             for key in 0..book.keys() {
-                book.note(key, None, Ended::Well, begun);
+                book.note(key, None, Ended::Well, begun, what.clone());
                 if well {
                     book.note_sure(key, self.media.events());
                 }
             }
         }
+    }
+}
+
+/// A request and its answer, in words.
+fn what<T>(asked: &str, ended: &Result<T, StoreError>) -> String {
+    match ended {
+        Ok(_) => asked.into(),
+        Err(error) => format!("{asked}, {:?}, {error}", error.kind()),
     }
 }
 
