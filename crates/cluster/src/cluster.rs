@@ -1,7 +1,7 @@
 //! The store: each operation goes to the nodes that hold its key, by the rule of its kind.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use moneta_store::component::{Component, Flush, Health, Parts, Report};
 use moneta_store::request::{Exptime, WriteMode};
@@ -59,6 +59,7 @@ pub(crate) struct Shared {
     /// Held while a topology is taken.
     changing: Mutex<()>,
     turn: AtomicUsize,
+    closed: AtomicBool,
     pub(crate) seed: KeyHash,
 }
 
@@ -88,6 +89,7 @@ impl Cluster {
             generation: AtomicU64::new(0),
             changing: Mutex::new(()),
             turn: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
             seed: writer.seed,
             config,
             clock,
@@ -160,6 +162,10 @@ impl Shared {
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// A number that is one more each time.
@@ -356,6 +362,7 @@ impl Component for Cluster {
     }
 
     fn close(&self) {
+        self.0.closed.store(true, Ordering::Relaxed);
         for node in &self.0.layout().nodes {
             node.hints.sync();
             moneta_store::component::close(&*node.store);

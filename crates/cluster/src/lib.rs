@@ -30,7 +30,6 @@ mod writes;
 pub use cluster::{Cluster, Writer};
 pub use config::{Ack, ClusterConfig, Fallback};
 pub use error::ClusterError;
-pub use maintenance::Maintenance;
 pub use metrics::metrics;
 pub use node::Connect;
 pub use ring::Ring;

@@ -1,8 +1,6 @@
 //! What goes on beside requests: probes of nodes that are not asked, and hints for nodes that are back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use moneta_store::{Cx, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
@@ -20,60 +18,46 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A key that probes ask for.
 const PROBE_KEY: &[u8] = b"moneta:probe";
 
-/// The thread that maintains a cluster store, until it is dropped.
-pub struct Maintenance {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Maintenance {
-    /// Starts the thread.
+impl Cluster {
+    /// Starts the thread that maintains the store. It ends when the store is closed or dropped.
     ///
     /// # Errors
     /// When the system has no thread for it.
-    pub fn start(cluster: &Cluster) -> Result<Self, ClusterError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (cluster, stopped) = (cluster.clone(), Arc::clone(&stop));
+    pub fn start(&self) -> Result<(), ClusterError> {
+        let shared = Arc::downgrade(self.shared());
         let run = move || {
-            while !stopped.load(Ordering::Relaxed) {
-                cluster.shared().clock.refresh();
-                pollster::block_on(cluster.maintain());
-                std::thread::park_timeout(PAUSE);
+            while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
+                shared.clock.refresh();
+                pollster::block_on(shared.maintain());
+                drop(shared);
+                std::thread::sleep(PAUSE);
             }
         };
-        let thread = std::thread::Builder::new().name("cluster".into()).spawn(run).map_err(ClusterError::Thread)?;
-        Ok(Self { stop, thread: Some(thread) })
+        std::thread::Builder::new().name("cluster".into()).spawn(run).map_err(ClusterError::Thread)?;
+        Ok(())
     }
-}
 
-impl Drop for Maintenance {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Cluster {
-    /// One round: probes the nodes whose turn it is, and delivers hints to those that are well.
+    /// One round of what the thread does, for callers that have none.
     pub async fn maintain(&self) {
-        let shared = self.shared();
-        let layout = shared.layout();
-        for (index, node) in layout.nodes.iter().enumerate() {
-            if node.health.wants_probe(shared.clock.millis()) {
-                shared.probe(node).await;
-            }
-            if !node.health.is_ejected() && !node.hints.is_empty() {
-                shared.deliver(&layout, index).await;
-            }
-            node.hints.sync();
-        }
+        self.shared().maintain().await;
     }
 }
 
 impl Shared {
+    /// One round: probes the nodes whose turn it is, and delivers hints to those that are well.
+    async fn maintain(&self) {
+        let layout = self.layout();
+        for (index, node) in layout.nodes.iter().enumerate() {
+            if node.health.wants_probe(self.clock.millis()) {
+                self.probe(node).await;
+            }
+            if !node.health.is_ejected() && !node.hints.is_empty() {
+                self.deliver(&layout, index).await;
+            }
+            node.hints.sync();
+        }
+    }
+
     async fn probe(&self, node: &Node) {
         let key = Key::new(PROBE_KEY, self.seed);
         let cx = Cx::outside();

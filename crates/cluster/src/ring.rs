@@ -10,12 +10,9 @@ mod slots;
 use md5::{Digest, Md5};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::topology::{Node, RingKind, TopologyError};
+use crate::topology::{Node, RingKind, TopologyError, check_nodes};
 use points::Points;
 use slots::Buckets;
-
-/// The nodes a ring has at most: it names them by 16 bits.
-pub const MAX_NODES: usize = u16::MAX as usize;
 
 /// What the hash of a key in [`RingKind::Slots`] begins with: any number that no other hash of the same keys uses. It stays, or
 /// every key moves.
@@ -44,9 +41,9 @@ impl Ring {
     /// should not make large rings.
     ///
     /// # Errors
-    /// No nodes, more than [`MAX_NODES`], two with one slot, or a weight that the ring cannot have.
+    /// No nodes, more than [`MAX_NODES`](crate::topology::MAX_NODES), two with one slot, or a weight that the ring cannot have.
     pub fn new(kind: RingKind, nodes: &[Node]) -> Result<Self, TopologyError> {
-        check(kind, nodes)?;
+        check_nodes(kind, nodes)?;
         let places = match kind {
             RingKind::Slots => Places::Buckets(Buckets::of(nodes)),
             RingKind::Evcache => Places::Points(ketama::evcache(nodes)),
@@ -93,33 +90,10 @@ fn words(digest: &[u8; 16]) -> [u32; 4] {
     std::array::from_fn(|word| u32::from_le_bytes(std::array::from_fn(|byte| digest[word * 4 + byte])))
 }
 
-fn check(kind: RingKind, nodes: &[Node]) -> Result<(), TopologyError> {
-    if nodes.is_empty() {
-        return Err(TopologyError::NoNodes);
-    }
-    if nodes.len() > MAX_NODES {
-        return Err(TopologyError::TooManyNodes(nodes.len()));
-    }
-    let mut slots: Vec<&str> = nodes.iter().map(|node| node.slot.as_str()).collect();
-    slots.sort_unstable();
-    if let Some(pair) = slots.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(TopologyError::SameSlot(pair[0].to_owned()));
-    }
-    let weight = |node: &Node, why| Err(TopologyError::Weight { slot: node.slot.clone(), weight: node.weight, why });
-    for node in nodes {
-        match node.weight {
-            0 => return weight(node, "the least is 1"),
-            1 => {}
-            _ if kind == RingKind::Evcache => return weight(node, "the ring \"evcache\" has no weights"),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::MAX_NODES;
 
     fn nodes(slots: &[&str]) -> Vec<Node> {
         slots.iter().map(|slot| node(slot, 1)).collect()

@@ -1,11 +1,17 @@
 //! Which nodes hold which copies of an app's data.
 
+mod check;
 mod error;
+mod evcache;
+mod text;
 
 use std::net::IpAddr;
 
 use moneta_client::Address;
+use serde::{Deserialize, Serialize};
 
+pub use check::MAX_NODES;
+pub(crate) use check::check_nodes;
 pub use error::TopologyError;
 
 /// The copies of an app's data, at one moment.
@@ -47,7 +53,8 @@ pub struct Node {
 }
 
 /// How a ring places slots and keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RingKind {
     /// By slot name and weight.
     #[default]
@@ -56,6 +63,18 @@ pub enum RingKind {
     Evcache,
     /// As libketama, libmemcached and spymemcached do.
     Libketama,
+}
+
+impl Topology {
+    /// The nodes of all replicas.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.replicas.iter().flat_map(|replica| &replica.nodes)
+    }
+
+    /// Whether both are the same but for their epochs.
+    pub fn same_but_for_epoch(&self, other: &Self) -> bool {
+        self.ring == other.ring && self.replicas == other.replicas
+    }
 }
 
 impl RingKind {

@@ -101,6 +101,7 @@ pub fn lower(lower: &Lower) -> Option<String> {
         Lower::Rocks(tier) => Some(format!("rocks   {tier}")),
         Lower::Lmdb(tier) => Some(format!("lmdb    {tier}")),
         Lower::Remote(config) => Some(remote(config)),
+        Lower::Cluster(topology) => Some(format!("cluster {}", topology.display())),
     }
 }
 

@@ -10,6 +10,7 @@ mod inspection;
 mod logging;
 mod options;
 mod process;
+mod proxy;
 mod reload;
 mod same_endpoint;
 mod stack;
@@ -33,6 +34,7 @@ fn cli() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(commands::serve::command())
+        .subcommand(commands::proxy::command())
         .subcommand(commands::config::command())
         .subcommand(commands::flash::command())
         .subcommand(commands::bench::command())
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     });
     let result = match matches.subcommand() {
         Some(("serve", matches)) => commands::serve::run(matches),
+        Some(("proxy", matches)) => commands::proxy::run(matches),
         Some(("config", matches)) => commands::config::run(matches),
         Some(("flash", matches)) => commands::flash::run(matches),
         Some(("feed", matches)) => commands::feed::run(matches),

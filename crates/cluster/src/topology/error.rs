@@ -21,7 +21,7 @@ pub enum TopologyError {
     /// A replica, or a ring, has no nodes.
     #[error("a replica has no nodes")]
     NoNodes,
-    /// A replica, or a ring, has more nodes than a ring can number (`ring::MAX_NODES`).
+    /// A replica, or a ring, has more nodes than a ring can number ([`MAX_NODES`](crate::topology::MAX_NODES)).
     #[error("a replica has {0} nodes: at most 65535 fit a ring")]
     TooManyNodes(usize),
     /// Two nodes of a replica have one slot.

@@ -4,5 +4,6 @@ pub mod bench;
 pub mod config;
 pub mod feed;
 pub mod flash;
+pub mod proxy;
 pub mod serve;
 pub mod verify;

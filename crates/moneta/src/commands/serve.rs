@@ -18,8 +18,9 @@ use nix::sys::stat::{Mode, umask};
 use crate::banner::{self, Reachable};
 use crate::logging::LogLevel;
 use crate::options::live::Running;
+use crate::options::report::Refused;
 use crate::options::resolve::Resolved;
-use crate::options::sections::{access, cluster, memory, network, operation, workers};
+use crate::options::sections::{access, cluster, memory, network, operation, proxy, workers};
 use crate::options::settings::Settings;
 use crate::options::{flags, foreign, stray};
 use crate::process::{self, PidFile};
@@ -41,6 +42,17 @@ pub fn command() -> Command {
 /// If an option is refused, an address is taken, or a part of the node fails.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let settings = Settings::new(Resolved::gather(matches, |name| std::env::var_os(name))?)?;
+    if proxy::is_proxy(&settings) {
+        return Err(Refused(vec![settings.refuse(&proxy::TOPOLOGY, "given to `moneta proxy`: a node keeps items")]).into());
+    }
+    start(matches, settings)
+}
+
+/// Runs a server until it is told to stop.
+///
+/// # Errors
+/// As [`run`].
+pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     // The user first: everything that is opened or started from here on is to be that user's.
     if let Some(user) = flags::foreign_value(matches, foreign::USER) {
         process::become_user(user)?;
@@ -164,6 +176,7 @@ fn configure(options: &Settings) -> anyhow::Result<(ServerConfig, NodeSettings)>
     access::configure(options, &mut server, &mut node);
     operation::configure(options, &mut server, &mut node);
     cluster::configure(options, &mut node);
+    proxy::configure(options, &mut node);
     Ok((server, node))
 }
 

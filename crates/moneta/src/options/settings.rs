@@ -6,7 +6,7 @@ use crate::options::listener::ExtraListener;
 use crate::options::report::{Origin, Refused};
 use crate::options::resolve::Resolved;
 use crate::options::sections::tiers::{self, StackSettings};
-use crate::options::sections::{access, cluster, memory, network};
+use crate::options::sections::{access, cluster, memory, network, proxy};
 use crate::options::values::Values;
 
 /// Everything `moneta serve` was asked for: options that fit together.
@@ -30,7 +30,8 @@ impl Settings {
         let refusals = [
             network::contradictions(&values, !listeners.is_empty()),
             memory::contradictions(&values, stack.has_memory()),
-            tiers::contradictions(&values),
+            proxy::contradictions(&values),
+            if proxy::is_proxy(&values) { Vec::new() } else { tiers::contradictions(&values) },
             cluster::contradictions(&values, &stack),
             access::contradictions(&values),
         ]

@@ -7,6 +7,9 @@ use crate::options::kinds::Kind;
 /// One of a few words, each with the value it stands for.
 pub struct Choice<T: 'static>(pub &'static [(&'static str, T)]);
 
+/// A name: letters, digits, and `-`, `_`, `.`; may be left out.
+pub struct Name;
+
 /// Commands of operators, separated by commas, or `none`.
 pub struct CommandList;
 
@@ -35,6 +38,27 @@ impl<T: Clone + PartialEq + Sync> Kind for Choice<T> {
 
     fn placeholder(&self) -> String {
         self.joined("|")
+    }
+}
+
+impl Kind for Name {
+    type Value = Option<String>;
+
+    fn read(&self, text: &str) -> Option<Option<String>> {
+        let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+        text.chars().all(is_fit).then(|| (!text.is_empty()).then(|| text.into()))
+    }
+
+    fn write(&self, name: &Option<String>) -> String {
+        name.clone().unwrap_or_default()
+    }
+
+    fn range(&self) -> String {
+        "letters, digits, `-`, `_` and `.`".into()
+    }
+
+    fn placeholder(&self) -> String {
+        "NAME".into()
     }
 }
 

@@ -74,7 +74,8 @@ pub fn configure(options: &Values, node: &mut NodeSettings) {
     node.cluster = options.get(&CLUSTER);
 }
 
-fn origin(options: &Values) -> Origin {
+/// Who writes here.
+pub fn origin(options: &Values) -> Origin {
     Origin::new(options.get(&REGION_ID), options.get(&WRITER_ID))
 }
 

@@ -8,6 +8,7 @@ pub mod lmdb;
 pub mod memory;
 pub mod network;
 pub mod operation;
+pub mod proxy;
 pub mod remote;
 pub mod rocks;
 pub mod tiers;
@@ -16,7 +17,7 @@ pub mod workers;
 use crate::options::declaration::{Declaration, Section};
 
 /// All, in the order shown.
-pub static ALL: [&Section; 11] = [
+pub static ALL: [&Section; 12] = [
     &network::SECTION,
     &memory::SECTION,
     &tiers::SECTION,
@@ -25,6 +26,7 @@ pub static ALL: [&Section; 11] = [
     &lmdb::SECTION,
     &remote::SECTION,
     &cluster::SECTION,
+    &proxy::SECTION,
     &workers::SECTION,
     &access::SECTION,
     &operation::SECTION,

@@ -1,5 +1,7 @@
 //! Which engine each tier of a node has: what can be stacked, and why the rest cannot.
 
+use std::path::PathBuf;
+
 use moneta_client::wire::Protocol;
 use moneta_layers::Promotion;
 use moneta_remote::RemoteConfig;
@@ -10,7 +12,7 @@ use crate::options::kinds::tier::{Tier, TierChoice};
 use crate::options::report::Refusal;
 use crate::options::sections::flash::{self, FlashSettings};
 use crate::options::sections::lmdb::{self, LmdbSettings};
-use crate::options::sections::remote;
+use crate::options::sections::{proxy, remote};
 use crate::options::sections::rocks::{self, RocksSettings};
 use crate::options::values::Values;
 
@@ -67,6 +69,8 @@ pub enum Lower {
     Lmdb(Box<LmdbSettings>),
     /// A server in another process.
     Remote(Box<RemoteConfig>),
+    /// The nodes of a cluster: this process is a proxy.
+    Cluster(PathBuf),
 }
 
 /// How items pass from one tier to the other.
@@ -81,6 +85,10 @@ pub struct Between {
 impl StackSettings {
     /// The tiers in force.
     pub fn new(options: &Values) -> Self {
+        if let Some(topology) = options.get(&proxy::TOPOLOGY) {
+            let between = Between { promotion: Promotion::Always, write_budget: None };
+            return Self { upper: Upper::None, lower: Lower::Cluster(topology), between };
+        }
         let upper = match options.get(&L1) {
             TierChoice::None => Upper::None,
             TierChoice::Remote(address) => {

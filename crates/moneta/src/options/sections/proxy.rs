@@ -1,0 +1,146 @@
+//! A proxy: it keeps no items and answers from the nodes of a cluster.
+
+use std::time::Duration;
+
+use moneta_client::wire::Protocol;
+use moneta_cluster::{Ack, ClusterConfig, Fallback};
+use moneta_server::node::NodeSettings;
+
+use crate::options::declaration::{Declaration, Opt, section};
+use crate::options::kinds::numbers::{Milliseconds, Number, Share, Size};
+use crate::options::kinds::paths::File;
+use crate::options::kinds::units::{MIB, TIB};
+use crate::options::kinds::words::{Choice, Name};
+use crate::options::report::Refusal;
+use crate::options::sections::{cluster, flash, lmdb, memory, remote, rocks, tiers};
+use crate::options::values::Values;
+
+section! {
+    "Proxy";
+
+    /// What nodes hold which copies of the data: a TOML file, docs/cluster.md has its form. It makes this process a proxy.
+    TOPOLOGY: File = Opt::new("topology", File, || None)
+        .example("\"/etc/moneta/topology.toml\"")
+        .when("For `moneta proxy`, and only for it. A changed file is taken within a second.");
+
+    /// The zone of this proxy: reads go to the copies there first.
+    ZONE: Name = Opt::new("zone", Name, || None)
+        .example("\"eu-west-1a\"")
+        .when("Wherever there is more than one zone; without it all copies are as near.");
+
+    /// The app's name in metrics, messages and the names of files of hints.
+    APP: Name = Opt::new("app", Name, || Some("default".into()))
+        .when("Where several proxies run on one machine.");
+
+    /// How many copies must have taken a write before it is answered.
+    ACK: Choice<Ack> = Opt::new(
+        "ack",
+        Choice(&[
+            ("none", Ack::None),
+            ("one", Ack::One),
+            ("quorum", Ack::Quorum),
+            ("all-but-one", Ack::AllButOne),
+            ("all", Ack::All),
+        ]),
+        || Ack::Quorum,
+    )
+    .when("one: writes go on while only one copy is left, and are lost if that one fails before the others are back. all: every zone \
+           reads what was written in any other, and no write succeeds while a copy is down.");
+
+    /// When a read goes to another zone's copy: when the near one fails, also when it misses, or never.
+    READ_FALLBACK: Choice<Fallback> = Opt::new(
+        "read_fallback",
+        Choice(&[("none", Fallback::None), ("error", Fallback::Error), ("miss", Fallback::Miss)]),
+        || Fallback::Miss,
+    )
+    .when("error: where most misses are keys that no copy has, so that asking another one is wasted; a node that comes back empty is then \
+           filled by its clients alone.");
+
+    /// Reads that may go to a second copy, in percent of all reads.
+    RETRY_BUDGET: Share = Opt::new("retry_budget", Share { max: 100 }, || 20)
+        .when("Higher where a whole zone of nodes may come back empty and should be filled fast; it bounds the load on the other zones.");
+
+    /// How long a request to a node may take.
+    NODE_TIMEOUT: Milliseconds =
+        Opt::new("node_timeout", Milliseconds { min: 1, max: 60_000 }, || Duration::from_millis(250))
+            .when("Shorter where a read should go to another copy sooner; longer than what nodes with slow devices take.");
+
+    /// Connections of each worker thread to each node; requests are pipelined on them.
+    NODE_CONNECTIONS: Number<usize> = Opt::new("node_connections", Number { min: 1, max: 64 }, || 1)
+        .when("Higher where large values hold up small ones.");
+
+    /// Failures of a node in a row after which it is not asked until it answers a probe.
+    EJECT_AFTER: Number<u32> = Opt::new("eject_after", Number { min: 1, max: 10_000 }, || 5)
+        .when("Higher where single failures are common and mean nothing.");
+
+    /// Nodes of a zone that may be ejected at once, in percent of them; one always may.
+    EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 100)
+        .when("Lower where a fault of this proxy's network must not make it leave its own zone.");
+
+    /// Folder for hints, the writes that nodes have missed, so that they outlive this process. Without it they are kept in memory alone.
+    HINT_DIR: File = Opt::new("hint_dir", File, || None)
+        .example("\"/var/lib/moneta/hints\"")
+        .when("In production, on a disk that stays with the proxy.");
+
+    /// Memory for the hints of one node. Where more was missed, the node drops everything from before when it is back.
+    HINT_MEMORY: Size<u64> = Opt::new("hint_memory", Size::in_bytes(1024, TIB), || 16 * MIB)
+        .when("Larger where a node may be away for long while many keys change: a hint takes about 100 bytes and twice its key.");
+
+    /// Hints given to a node in a second, at most.
+    HINT_RATE: Number<u32> = Opt::new("hint_rate", Number { min: 1, max: 10_000_000 }, || 5000)
+        .when("Lower where many proxies may have hints for one node at once.");
+}
+
+/// Whether this process is a proxy.
+pub fn is_proxy(options: &Values) -> bool {
+    options.get(&TOPOLOGY).is_some()
+}
+
+/// What the cluster store is told.
+pub fn config(options: &Values, allow_flush: bool) -> ClusterConfig {
+    ClusterConfig {
+        zone: options.get(&ZONE),
+        ack: options.get(&ACK),
+        fallback: options.get(&READ_FALLBACK),
+        retry_budget: options.get(&RETRY_BUDGET).into(),
+        eject_after: options.get(&EJECT_AFTER),
+        eject_share: options.get(&EJECT_SHARE).into(),
+        hint_bytes: options.get(&HINT_MEMORY),
+        hint_dir: options.get(&HINT_DIR),
+        hint_rate: options.get(&HINT_RATE),
+        allow_flush,
+        ..ClusterConfig::new(options.get(&APP).unwrap_or_default())
+    }
+}
+
+/// What is said of the nodes.
+pub fn node(options: &Values, address: moneta_client::Address) -> moneta_remote::RemoteConfig {
+    moneta_remote::RemoteConfig {
+        protocol: Some(Protocol::Meta),
+        connections: options.get(&NODE_CONNECTIONS),
+        request_timeout: options.get(&NODE_TIMEOUT),
+        connect_timeout: options.get(&NODE_TIMEOUT),
+        ..remote::server(options, address)
+    }
+}
+
+/// Refuses options of a proxy where there is none, and those of items where there is one.
+pub fn contradictions(options: &Values) -> Vec<Refusal> {
+    let changed = |section: &crate::options::declaration::Section| {
+        section.options.iter().copied().filter(|option| options.is_changed(*option)).collect::<Vec<_>>()
+    };
+    if !is_proxy(options) {
+        let refuse = |option: &dyn Declaration| options.refuse(option, "given together with topology, to a proxy");
+        return changed(&SECTION).into_iter().map(refuse).collect();
+    }
+    let sections = [&tiers::SECTION, &flash::SECTION, &rocks::SECTION, &lmdb::SECTION, &remote::SECTION];
+    let own: [&dyn Declaration; 4] =
+        [&cluster::CLUSTER, &cluster::FEED_MEMORY, &cluster::TOMBSTONE_MEMORY, &memory::NO_EVICT];
+    let others = sections.into_iter().flat_map(changed).chain(own.into_iter().filter(|option| options.is_changed(*option)));
+    others.map(|option| options.refuse(option, "left out of a proxy, which keeps no items")).collect()
+}
+
+/// Tells sessions that clients cannot choose versions.
+pub fn configure(options: &Values, node: &mut NodeSettings) {
+    node.cluster |= is_proxy(options);
+}
