@@ -1,7 +1,8 @@
 //! Empties regions: the oldest, or one whose records have all expired. Recently read records are carried forward.
 //!
 //! The oldest region can be emptied because nothing older is left. A region whose records have all expired can be emptied early,
-//! unless older versions of its keys lie in regions that still exist ([`Summary::behind`]). Carried records are on the devices
+//! unless older versions of its keys lie in regions that still exist ([`Summary::behind`]), or an older region has bad blocks, of
+//! which a restart may not find all records. Carried records are on the devices
 //! before their region is wiped, and the region is wiped at both ends, and the wipe synced, before it is used again: after a
 //! crash at any moment, a restart finds the newest version of each key or none. Records that are not carried leave the index
 //! only after the wipe: a delete before that still writes a tombstone.
@@ -175,9 +176,12 @@ impl Reclaimer {
         let in_use = || inner.regions.iter().filter(|(_, region)| region.sequence() != 0);
         let (oldest, region) = in_use().min_by_key(|(_, region)| region.sequence())?;
         inner.regions.note_oldest(region.sequence());
+        // A restart may miss records of a region with bad blocks, also such that hide older ones. What is newer does that then.
+        let bad = in_use().filter(|(_, region)| region.is_bad()).map(|(_, region)| region.sequence()).min();
         let dead = in_use().find(|(_, other)| {
             let summary = other.summary();
-            other.state() == State::Closed && summary.expiry_max <= now && summary.behind < region.sequence()
+            let may_go = summary.behind < region.sequence() && bad.is_none_or(|bad| other.sequence() <= bad);
+            other.state() == State::Closed && summary.expiry_max <= now && may_go
         });
         let chosen = match (dead, region.state()) {
             (Some((dead, _)), _) => dead,
