@@ -91,6 +91,12 @@ impl Buffer {
         self.note_written(synced, synced);
     }
 
+    /// All of it has to be written again, whatever was synced.
+    pub(crate) fn distrust_all(&self) {
+        self.synced.store(0, Ordering::Relaxed);
+        self.distrust();
+    }
+
     pub(crate) fn discard(&self) {
         self.discarded.store(true, Ordering::Release);
     }

@@ -132,7 +132,8 @@ impl Strays {
     fn try_again(&mut self, writer: &Writer) {
         for stray in &mut self.0 {
             writer.log.regions.get(stray.region).set_bad(false);
-            stray.buffer.distrust();
+            // All of it: what was synced may lack the bad blocks.
+            stray.buffer.distrust_all();
             (stray.blocks, stray.moved) = (BadBlocks::default(), None);
         }
     }

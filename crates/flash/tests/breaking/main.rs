@@ -21,6 +21,7 @@ mod order;
 mod races;
 mod room;
 mod slow;
+mod strays;
 mod torn;
 mod walks;
 mod wipes;
