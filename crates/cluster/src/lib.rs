@@ -5,6 +5,7 @@
 //! [`maintenance`] probes nodes that fail and gives them the writes that they missed ([`hints`]).
 
 pub mod ring;
+pub mod sources;
 pub mod topology;
 
 mod budget;
