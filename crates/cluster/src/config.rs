@@ -90,7 +90,7 @@ impl ClusterConfig {
             zone: None,
             ack: Ack::default(),
             fallback: Fallback::default(),
-            retry_budget: 20,
+            retry_budget: 50,
             eject_after: 5,
             eject_share: 50,
             probe_min: Duration::from_secs(1),

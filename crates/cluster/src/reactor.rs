@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -10,8 +11,10 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::stream::{FuturesUnordered, Stream};
 use moneta_store::{Cx, Policy, Reactor, Reactors, component};
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
+use smallvec::SmallVec;
 
 use crate::layout::Layout;
 use crate::node::Node;
@@ -24,18 +27,31 @@ pub(crate) struct Attached {
     pub(crate) layout: Arc<Layout>,
     /// In the order of [`Layout::nodes`].
     reactors: Vec<Rc<Reactors>>,
+    /// Nodes on which something was begun since their last turn.
+    begun: RefCell<SmallVec<[usize; 16]>>,
 }
 
 impl Attached {
-    /// The context of an operation on a node.
+    /// The context of an operation on a node, whose connections get a turn for it.
+    #[inline]
     pub(crate) fn cx(&self, node: usize, policy: Policy) -> Cx {
+        let mut begun = self.begun.borrow_mut();
+        if !begun.contains(&node) {
+            begun.push(node);
+        }
         Cx::of_worker(policy, &self.reactors[node])
+    }
+
+    fn turn(&self, node: usize) {
+        if let Some(reactors) = self.reactors.get(node) {
+            reactors.turn();
+        }
     }
 }
 
 /// A cluster's reactor on one worker.
 pub(crate) struct ClusterReactor {
-    /// Watches the nodes' descriptors. Never polled itself: a turn gives every node its turn.
+    /// Watches the nodes' descriptors, each with its index.
     queue: OwnedFd,
     attached: RefCell<Rc<Attached>>,
     /// Connections to nodes that have left, until the requests on them have ended.
@@ -50,10 +66,14 @@ impl ClusterReactor {
     /// When the system has no descriptor for it.
     pub(crate) fn new(layout: &Arc<Layout>) -> Result<Self, Errno> {
         let queue = epoll::create(CreateFlags::CLOEXEC)?;
-        let reactors = layout.nodes.iter().map(|node| attach(node, &queue)).collect();
+        let reactors = layout.nodes.iter().enumerate().map(|(index, node)| attach(node, index, &queue)).collect();
         Ok(Self {
             queue,
-            attached: RefCell::new(Rc::new(Attached { layout: Arc::clone(layout), reactors })),
+            attached: RefCell::new(Rc::new(Attached {
+                layout: Arc::clone(layout),
+                reactors,
+                begun: RefCell::default(),
+            })),
             leaving: RefCell::default(),
             tasks: RefCell::default(),
             added: RefCell::default(),
@@ -71,11 +91,18 @@ impl ClusterReactor {
     #[cold]
     fn change(&self, old: &Attached, layout: &Arc<Layout>) -> Rc<Attached> {
         let known = |node: &Arc<Node>| old.layout.nodes.iter().position(|other| Arc::ptr_eq(node, other));
-        let reactors = layout.nodes.iter().map(|node| match known(node) {
-            Some(at) => Rc::clone(&old.reactors[at]),
-            None => attach(node, &self.queue),
+        let reactors = layout.nodes.iter().enumerate().map(|(index, node)| match known(node) {
+            Some(at) => {
+                let reactors = Rc::clone(&old.reactors[at]);
+                watch(&reactors, index, |descriptor, data| epoll::modify(&self.queue, descriptor, data, EVENTS));
+                reactors
+            }
+            None => attach(node, index, &self.queue),
         });
-        let attached = Rc::new(Attached { layout: Arc::clone(layout), reactors: reactors.collect() });
+        let reactors = reactors.collect();
+        // What was begun before is sent, and what has come is taken, whatever the numbers of its node are.
+        old.reactors.iter().for_each(|reactors| reactors.turn());
+        let attached = Rc::new(Attached { layout: Arc::clone(layout), reactors, begun: RefCell::default() });
         let stays = |reactors: &Rc<Reactors>| attached.reactors.iter().any(|other| Rc::ptr_eq(other, reactors));
         let leaving = old.reactors.iter().filter(|reactors| !stays(reactors)).map(Rc::clone);
         self.leaving.borrow_mut().extend(leaving);
@@ -102,20 +129,56 @@ impl ClusterReactor {
     }
 }
 
-/// Connects this worker to a node. Without a descriptor for it, requests use threads.
-fn attach(node: &Node, queue: &OwnedFd) -> Rc<Reactors> {
-    let mut reactors = Reactors::default();
-    component::attach(&*node.store, &mut reactors);
-    let watched = reactors.descriptors().all(|descriptor| {
+/// What is watched for: that something has come since the last turn.
+const EVENTS: EventFlags = EventFlags::IN.union(EventFlags::ET);
+/// Events taken at once.
+const TAKEN: usize = 32;
+
+/// Has the descriptors of a node's reactors watched. False if one cannot be.
+fn watch(
+    reactors: &Reactors,
+    index: usize,
+    watch: impl Fn(BorrowedFd<'_>, EventData) -> rustix::io::Result<()>,
+) -> bool {
+    reactors.descriptors().all(|descriptor| {
         // SAFETY: the descriptor is open for as long as its reactor lives, which `reactors` holds.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        epoll::add(queue, descriptor, EventData::new_u64(0), EventFlags::IN | EventFlags::ET).is_ok()
-    });
-    if !watched {
+        watch(descriptor, EventData::new_u64(index as u64)).is_ok()
+    })
+}
+
+/// Connects this worker to a node. Without a descriptor for it, requests use threads.
+fn attach(node: &Node, index: usize, queue: &OwnedFd) -> Rc<Reactors> {
+    let mut reactors = Reactors::default();
+    component::attach(&*node.store, &mut reactors);
+    if !watch(&reactors, index, |descriptor, data| epoll::add(queue, descriptor, data, EVENTS)) {
         tracing::warn!(node = node.name, "the node's connections cannot be waited for: requests use threads");
         reactors.close();
     }
     Rc::new(reactors)
+}
+
+impl ClusterReactor {
+    /// Sends what was begun.
+    fn send(&self, attached: &Attached) {
+        let begun = std::mem::take(&mut *attached.begun.borrow_mut());
+        begun.into_iter().for_each(|node| attached.turn(node));
+    }
+
+    /// Gives a turn to the nodes from which something has come.
+    fn receive(&self, attached: &Attached) {
+        let mut events = [MaybeUninit::uninit(); TAKEN];
+        loop {
+            let (some, _) = match epoll::wait(&self.queue, &mut events, Some(&Timespec::default())) {
+                Ok(taken) => taken,
+                Err(_) => return,
+            };
+            some.iter().for_each(|event| attached.turn(event.data.u64() as usize));
+            if some.len() < TAKEN {
+                return;
+            }
+        }
+    }
 }
 
 impl Reactor for ClusterReactor {
@@ -125,7 +188,8 @@ impl Reactor for ClusterReactor {
 
     fn turn(&self) {
         let attached = Rc::clone(&self.attached.borrow());
-        attached.reactors.iter().for_each(|reactors| reactors.turn());
+        self.send(&attached);
+        self.receive(&attached);
         if !self.leaving.borrow().is_empty() {
             self.leaving.borrow_mut().retain(|reactors| {
                 reactors.turn();
@@ -134,9 +198,12 @@ impl Reactor for ClusterReactor {
         }
         if !self.tasks.borrow().is_empty() || !self.added.borrow().is_empty() {
             self.turn_tasks();
-            // What they began is to be sent now.
-            attached.reactors.iter().for_each(|reactors| reactors.turn());
+            self.send(&attached);
         }
+    }
+
+    fn is_eager(&self) -> bool {
+        false
     }
 
     fn close(&self) {

@@ -172,6 +172,10 @@ impl Reactor for WorkerClient {
         self.exchange();
     }
 
+    fn is_eager(&self) -> bool {
+        false
+    }
+
     fn close(&self) {
         // Futures that are left hold the connections, but they are not turned any more.
         self.end();

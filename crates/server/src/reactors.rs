@@ -42,13 +42,13 @@ impl WorkerReactors {
         &self.reactors
     }
 
-    /// Notes a connection's turn. Every few turns, submits requested I/O at once, so that devices do not idle while the worker serves
+    /// Notes a connection's turn. Every few turns, has eager reactors submit requested I/O at once, so that devices do not idle while the worker serves
     /// the other connections.
     #[inline]
     pub(crate) fn after_connection(&mut self) {
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(TURNS) {
-            self.reactors.turn();
+            self.reactors.turn_eager();
         }
     }
 

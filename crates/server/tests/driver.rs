@@ -77,6 +77,10 @@ impl Reactor for DeviceReactor {
         }
     }
 
+    fn is_eager(&self) -> bool {
+        true
+    }
+
     fn close(&self) {
         self.closed.set(true);
     }

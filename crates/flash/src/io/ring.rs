@@ -156,6 +156,10 @@ impl Reactor for Ring {
         self.advance();
     }
 
+    fn is_eager(&self) -> bool {
+        true
+    }
+
     /// Waits for reads in the kernel, up to the time limit of a read.
     fn close(&self) {
         self.finish();

@@ -43,7 +43,9 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let settings = Settings::new(Resolved::gather(matches, |name| std::env::var_os(name))?)?;
     if proxy::is_proxy(&settings) {
-        return Err(Refused(vec![settings.refuse(&proxy::TOPOLOGY, "given to `moneta proxy`: a node keeps items")]).into());
+        return Err(
+            Refused(vec![settings.refuse(&proxy::TOPOLOGY, "given to `moneta proxy`: a node keeps items")]).into()
+        );
     }
     start(matches, settings)
 }

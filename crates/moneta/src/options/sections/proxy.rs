@@ -57,7 +57,7 @@ section! {
            filled by its clients alone.");
 
     /// Reads that may go to a second copy, in percent of all reads.
-    RETRY_BUDGET: Share = Opt::new("retry_budget", Share { max: 100 }, || 20)
+    RETRY_BUDGET: Share = Opt::new("retry_budget", Share { max: 100 }, || 50)
         .when("Higher where a whole zone of nodes may come back empty and should be filled fast; it bounds the load on the other zones.");
 
     /// How long a request to a node may take.
@@ -136,7 +136,8 @@ pub fn contradictions(options: &Values) -> Vec<Refusal> {
     let sections = [&tiers::SECTION, &flash::SECTION, &rocks::SECTION, &lmdb::SECTION, &remote::SECTION];
     let own: [&dyn Declaration; 4] =
         [&cluster::CLUSTER, &cluster::FEED_MEMORY, &cluster::TOMBSTONE_MEMORY, &memory::NO_EVICT];
-    let others = sections.into_iter().flat_map(changed).chain(own.into_iter().filter(|option| options.is_changed(*option)));
+    let others =
+        sections.into_iter().flat_map(changed).chain(own.into_iter().filter(|option| options.is_changed(*option)));
     others.map(|option| options.refuse(option, "left out of a proxy, which keeps no items")).collect()
 }
 

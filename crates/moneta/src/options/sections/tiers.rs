@@ -12,8 +12,8 @@ use crate::options::kinds::tier::{Tier, TierChoice};
 use crate::options::report::Refusal;
 use crate::options::sections::flash::{self, FlashSettings};
 use crate::options::sections::lmdb::{self, LmdbSettings};
-use crate::options::sections::{proxy, remote};
 use crate::options::sections::rocks::{self, RocksSettings};
+use crate::options::sections::{proxy, remote};
 use crate::options::values::Values;
 
 section! {
