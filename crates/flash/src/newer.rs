@@ -1,7 +1,7 @@
 //! Writes by version: what is newer replaces what is older, and nothing older replaces it, in whatever order both arrive.
 //!
 //! A region knows the greatest version of its records. A write above it is above the record that the index points to there, and
-//! reads no device.
+//! reads no device, unless it must not create an item.
 
 use std::sync::atomic::Ordering;
 
@@ -53,17 +53,15 @@ impl Inner {
         let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
         let written = || standing(&item.meta, value);
-        match self.compare(&shard, key, (version, base), written, fetched) {
+        let horizon = self.deletes.find(self.identities.number(key.hash), key.hash).1;
+        let may_create = !self.config.versioning.is_unsure(as_of, horizon);
+        match self.compare(&shard, key, (version, base), may_create, written, fetched) {
             Compared::On(place) => return Attempt::Read(place),
             Compared::Verdict(Verdict::Older) => return Attempt::done(Written::Superseded),
             Compared::Verdict(Verdict::Same) => return Attempt::done(Written::Unchanged { cas: version.0 }),
             Compared::Verdict(Verdict::Newer) => {}
-            Compared::Absent => {
-                let horizon = self.deletes.find(self.identities.number(key.hash), key.hash).1;
-                if self.config.versioning.is_unsure(as_of, horizon) {
-                    return Attempt::done(Written::NotStored);
-                }
-            }
+            Compared::Absent if !may_create => return Attempt::done(Written::NotStored),
+            Compared::Absent => {}
         }
         let version = change::Version::of(&item.meta, Content::whole(value));
         match self.store(&mut shard, key, &version, now, ground) {
@@ -84,7 +82,7 @@ impl Inner {
         let ground = self.ground();
         let mut shard = self.shard(key.hash).lock();
         let was_there = self.find(&shard, key.hash).is_some();
-        match self.compare(&shard, key, (version, None), || Standing::Deleted(version), fetched) {
+        match self.compare(&shard, key, (version, None), true, || Standing::Deleted(version), fetched) {
             Compared::On(place) => return Attempt::Read(place),
             Compared::Verdict(Verdict::Older | Verdict::Same) => return Attempt::done(Deleted::Superseded),
             Compared::Verdict(Verdict::Newer) | Compared::Absent => {}
@@ -104,11 +102,13 @@ impl Inner {
         Ok(())
     }
 
+    /// `may_create`: it does not matter whether the key's item is there.
     fn compare(
         &self,
         shard: &Shard,
         key: &Key<'_>,
         (version, base): (Version, Option<Version>),
+        may_create: bool,
         written: impl Fn() -> Standing,
         fetched: Option<&Fetched>,
     ) -> Compared {
@@ -123,7 +123,8 @@ impl Inner {
         if deleted.is_some_and(|deleted| !follows_delete(base, deleted)) {
             return Compared::Verdict(Verdict::Older);
         }
-        if let Some((_, location)) = self.find(shard, key.hash) {
+        // An entry may be that of another key, or of an item that a flush took: a delete of this key has left it there.
+        if may_create && let Some((_, location)) = self.find(shard, key.hash) {
             let region = self.regions.get(self.regions.region_of(location.block()));
             let greatest = region.greatest_version();
             if version > greatest && base.is_none_or(|base| base >= greatest) {

@@ -7,6 +7,7 @@
 
 mod blocks;
 mod book;
+mod copies;
 mod syncs;
 mod telling;
 mod world;
