@@ -16,6 +16,7 @@ mod ghosts;
 mod large;
 mod log;
 mod newer;
+mod probation;
 mod read;
 mod reclaim;
 mod record;

@@ -3,7 +3,8 @@
 //! S3-FIFO (Yang, Zhang, Qiu, Yue, Vigfusson: "FIFO queues are all you need for cache eviction", SOSP 2023): new keys enter
 //! a small log; what leaves its old end goes to the main log if it was hit meanwhile, else out, its hash kept as a ghost. At
 //! the old end of the main log an item that was hit goes round once more for each hit. Here the two logs share one pool of
-//! pages, so nothing is evicted, and nothing moved, before memory is full.
+//! pages, so nothing is evicted, and nothing moved, before memory is full. How long either log may be, and what is too large
+//! for its hits, `probation` says.
 //!
 //! The work is spread: when pages run short, every write lets eviction advance by about twice its own size, so that the
 //! next page is free before it is needed and no write pays for a whole segment.
@@ -18,10 +19,6 @@ use crate::shard::{Found, Shard, hits_of, location_of};
 
 /// Pages kept free when memory is full: one to write into next, one for records that eviction moves.
 const SPARE_PAGES: usize = 2;
-/// The small log may take one in this many pages of both logs (S3-FIFO: 10 %).
-const SMALL_SHARE: usize = 10;
-/// Hits that take an item from the small log to the main one.
-const PROMOTE_HITS: u64 = 1;
 /// A segment is cleaned when at least one in this many of its bytes is dead.
 const CLEAN_SHARE: usize = 2;
 /// Segments looked at for cleaning before eviction goes on; a look is one cache line.
@@ -125,6 +122,7 @@ impl Shard {
             return Some(CAPACITY);
         };
         self.segments.set_scanned(number, next);
+        self.probation.note_scan(self.segments.log_of(number), next - offset, self.lengths());
         match entry {
             Entry::Live(location, header) => self.judge(location, header, now, mercy),
             Entry::Fragment { live: true } => self.judge_owner(number, offset, now, mercy),
@@ -174,11 +172,17 @@ impl Shard {
         true
     }
 
+    /// Segments of the small and of the main log.
+    fn lengths(&self) -> [usize; 2] {
+        [Log::Small, Log::Main].map(|log| self.segments.len_of(log))
+    }
+
     /// The segment eviction works on.
     fn victim(&self) -> Option<u32> {
-        let (small, main) = (self.segments.len_of(Log::Small), self.segments.len_of(Log::Main));
-        let (first, second) =
-            if small * SMALL_SHARE > small + main { (Log::Small, Log::Main) } else { (Log::Main, Log::Small) };
+        let (first, second) = match self.probation.turn(self.lengths()) {
+            Log::Small => (Log::Small, Log::Main),
+            Log::Main => (Log::Main, Log::Small),
+        };
         self.segments.oldest(first).or_else(|| self.segments.oldest(second))
     }
 
@@ -209,16 +213,20 @@ impl Shard {
             return self.expire(found);
         }
         let log = self.segments.log(found.location);
-        let (stays, hits) = match log {
-            Log::Small => (found.hits >= PROMOTE_HITS, 0),
-            Log::Main => (found.hits > 0, found.hits.saturating_sub(1)),
+        let bytes = found.header.value_start() + found.header.value_length as usize;
+        let wanted = match found.hits {
+            0 => u64::from(log == Log::Small && self.probation.takes_probe(self.lengths())),
+            hits => hits,
         };
+        let stays = wanted > 0 && self.probation.is_worth(bytes, wanted);
+        let hits = if log == Log::Small { 0 } else { found.hits.saturating_sub(1) };
         if stays && mercy == Mercy::Earned && self.relocate(found, hash, Log::Main, hits) {
             self.stats.promotions += 1;
             return;
         }
-        if log == Log::Small && !stays {
-            self.remember(hash);
+        if !stays {
+            self.remember(hash, log);
+            self.probation.note_eviction(log, bytes, self.segments.len() * CAPACITY);
         }
         self.evict(found);
     }
@@ -263,8 +271,8 @@ impl Shard {
         Some((Found { position, location, hits: hits_of(payload), header }, hash))
     }
 
-    /// Keeps the hash of an evicted key, with room for about as many ghosts as there are items.
-    fn remember(&mut self, hash: u64) {
+    /// Keeps the hash of a key evicted from `log`, with room for about as many ghosts as there are items.
+    fn remember(&mut self, hash: u64, log: Log) {
         let wanted = self.index.len().div_ceil(PAGE_GHOSTS);
         if self.ghosts.pages() * 4 < wanted * 3 {
             while self.ghosts.pages() < wanted && self.pages_left() > 0 {
@@ -272,7 +280,7 @@ impl Shard {
                 self.ghosts.grow(page);
             }
         }
-        self.ghosts.add(hash);
+        self.ghosts.add(hash, log);
     }
 
     /// Looks at some segments; sweeps or cleans what is worth it. True if that gained room.

@@ -12,6 +12,7 @@ use moneta_store::versions::{Floors, Tombstones, Versioning};
 use moneta_store::{Clock, ItemMeta, Key, KeyHash, StoreStats, Version, VersionClock};
 
 use crate::ghosts::Ghosts;
+use crate::probation::Probation;
 use crate::record::{CasBase, Header, Stamp, mark};
 use crate::segments::{Location, Log, Segments};
 
@@ -43,6 +44,8 @@ pub(crate) struct Shard {
     pub(crate) index: Index<TAG_BITS>,
     pub(crate) segments: Segments,
     pub(crate) ghosts: Ghosts,
+    /// What the small log may take.
+    pub(crate) probation: Probation,
     /// Makes the versions of what is written here.
     versions: VersionClock,
     /// Deletes that are remembered.
@@ -109,6 +112,7 @@ impl Shard {
             index,
             segments: Segments::new(),
             ghosts: Ghosts::default(),
+            probation: Probation::new(true),
             versions,
             tombstones,
             floors: Floors::default(),

@@ -3,7 +3,7 @@
 use moneta_store::request::{Delete, Exptime, Write, WriteMode};
 use moneta_store::{Deleted, Expiry, ItemMeta, ItemRef, Key, Put, Written};
 
-use crate::log::{Cas, Draft, NoRoom, pages_for};
+use crate::log::{Cas, Draft, NoRoom};
 use crate::read::LARGE;
 use crate::record::{Header, NO_FRAGMENT, Stamp, mark, padded};
 use crate::segments::Log;
@@ -11,9 +11,6 @@ use crate::shard::{Found, Shard, hits_of, location_of, payload};
 
 /// Bytes that a header takes at most.
 pub(crate) const HEADER_MAX: usize = 40;
-/// A record that would take more than one in this many pages of its shard goes straight to the main log: the small one
-/// could hold too few of its kind to see which are wanted.
-const STRAIGHT_TO_MAIN: usize = 20;
 
 /// What an item is to be that is written, besides key and value.
 #[derive(Clone, Copy, Debug)]
@@ -315,13 +312,17 @@ impl Shard {
     pub(crate) fn log_for(&mut self, key: &Key<'_>, old: Option<&Found>, length: usize) -> Log {
         match old {
             Some(old) => self.segments.log(old.location),
-            None if pages_for(length) > 1 && pages_for(length) * STRAIGHT_TO_MAIN > self.quota => Log::Main,
-            None if self.ghosts.take(key.hash) => {
-                self.stats.ghost_hits += 1;
-                Log::Main
-            }
-            None => Log::Small,
+            None => self.log_for_new(key, length),
         }
+    }
+
+    /// The log a key belongs in that is not there: the main one if it was there lately and is worth its bytes.
+    fn log_for_new(&mut self, key: &Key<'_>, length: usize) -> Log {
+        let items = self.index.len();
+        let Some(ghost) = self.ghosts.take(key.hash, items) else { return Log::Small };
+        self.stats.ghost_hits += 1;
+        self.probation.note_return(ghost.log, ghost.recent, items);
+        if self.probation.is_worth(key.bytes.len() + length, 1) { Log::Main } else { Log::Small }
     }
 
     fn insert(&mut self, hash: u64, location: crate::segments::Location) {
