@@ -39,6 +39,16 @@ pub struct MemoryConfig {
     pub versioning: Versioning,
 }
 
+/// What is evicted first when memory is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// S3-FIFO whose probationary share follows the traffic, and which weighs hits against bytes.
+    #[default]
+    Adaptive,
+    /// S3-FIFO as the paper has it: a tenth of memory for new items, and every hit counts the same.
+    S3Fifo,
+}
+
 /// Why an engine could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

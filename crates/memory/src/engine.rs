@@ -14,7 +14,7 @@ use moneta_store::{
     StoreStats, Unseen, Value, Visit, Walked, Walking, Written, component,
 };
 
-use crate::config::{ConfigError, MemoryConfig};
+use crate::config::{ConfigError, Eviction, MemoryConfig};
 use crate::large::Published;
 use crate::read::{LARGE, Pinned, Read};
 use crate::segments::Location;
@@ -90,6 +90,16 @@ impl Memory {
             shrinking: Arc::default(),
             pool,
         })
+    }
+
+    /// The same store with another eviction; without this it is [`Eviction::Adaptive`]. To be called before the store is used:
+    /// what was learnt is forgotten.
+    #[must_use]
+    pub fn with_eviction(self, eviction: Eviction) -> Self {
+        if eviction == Eviction::S3Fifo {
+            self.shards.iter().for_each(|slot| slot.lock().probation.pin());
+        }
+        self
     }
 
     /// Checks the books of all shards: every record, every segment and every entry of the index accounts for the others.

@@ -28,5 +28,5 @@ mod sync;
 mod verify;
 mod write;
 
-pub use config::{ConfigError, MemoryConfig};
+pub use config::{ConfigError, Eviction, MemoryConfig};
 pub use engine::Memory;

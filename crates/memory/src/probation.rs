@@ -47,8 +47,8 @@ const GOLDEN: u32 = 0x9e37_79b9;
 #[derive(Debug)]
 pub(crate) struct Probation {
     share: f64,
-    /// Whether the share follows the traffic.
-    adapts: bool,
+    /// Whether it is S3-FIFO with nothing learnt.
+    pinned: bool,
     /// Bytes lately evicted from each log; older ones count less.
     evicted: [f64; 2],
     /// Ghosts that came back meanwhile.
@@ -62,8 +62,13 @@ pub(crate) struct Probation {
 }
 
 impl Probation {
-    pub(crate) fn new(adapts: bool) -> Self {
-        Self { share: START, adapts, evicted: [0.0; 2], returns: 0.0, dice: 0, since_probe: 0, debt: 0 }
+    pub(crate) fn new() -> Self {
+        Self { share: START, pinned: false, evicted: [0.0; 2], returns: 0.0, dice: 0, since_probe: 0, debt: 0 }
+    }
+
+    /// Keeps the share where it begins, sends no probes, and weighs no bytes.
+    pub(crate) fn pin(&mut self) {
+        *self = Self { pinned: true, ..Self::new() };
     }
 
     /// The log whose old end is to be looked at next. Lengths are those of the small and the main log in segments.
@@ -77,7 +82,7 @@ impl Probation {
     #[inline]
     pub(crate) fn note_scan(&mut self, log: Log, bytes: usize, [small, main]: [usize; 2]) {
         self.debt = match log {
-            _ if main * MAIN_PART <= small + main => 0,
+            _ if self.pinned || main * MAIN_PART <= small + main => 0,
             Log::Small => (self.debt + bytes as i64).min(DEBT_MAX),
             Log::Main => (self.debt - bytes as i64 * PACE).max(-DEBT_MAX),
         };
@@ -86,7 +91,7 @@ impl Probation {
     /// Whether an item of the small log that had no hit goes to the main one all the same.
     #[inline]
     pub(crate) fn takes_probe(&mut self, [small, main]: [usize; 2]) -> bool {
-        if (small as f64) <= STARVED * self.share.max(START) * (small + main) as f64 {
+        if self.pinned || (small as f64) <= STARVED * self.share.max(START) * (small + main) as f64 {
             return false;
         }
         self.since_probe = (self.since_probe + 1) % PROBE;
@@ -118,8 +123,11 @@ impl Probation {
 
     /// A key that left `log` was wanted again, and if `recent`, soon. `items` are in memory.
     pub(crate) fn note_return(&mut self, log: Log, recent: bool, items: usize) {
+        if self.pinned {
+            return;
+        }
         self.returns += 1.0;
-        if !recent || !self.adapts {
+        if !recent {
             return;
         }
         let [small, main] = self.evicted;
@@ -142,7 +150,7 @@ mod tests {
 
     /// The share after many evictions and returns at these rates in 100 from the small and the main log.
     fn learnt(evictions: [u32; 2], returns: [u32; 2]) -> f64 {
-        let mut probation = Probation::new(true);
+        let mut probation = Probation::new();
         for round in 0..100_000u32 {
             for log in [Log::Small, Log::Main] {
                 if round % 100 < evictions[log as usize] {
@@ -171,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_large_stays_as_often_as_its_hits_pay_for_its_bytes() {
-        let mut probation = Probation::new(true);
+        let mut probation = Probation::new();
         let kept =
             |probation: &mut Probation, bytes, hits| (0..1000).filter(|_| probation.is_worth(bytes, hits)).count();
         // Nothing that was evicted came back: no room is too much for a hit.
@@ -185,10 +193,39 @@ mod tests {
     }
 
     #[test]
-    fn without_adaptation_the_share_stays() {
-        let mut probation = Probation::new(false);
-        probation.note_eviction(Log::Main, 1000, MEMORY);
-        probation.note_return(Log::Small, true, 1);
+    fn pinned_it_learns_nothing() {
+        let mut probation = Probation::new();
+        probation.pin();
+        for _ in 0..1000 {
+            probation.note_eviction(Log::Main, 1000, MEMORY);
+            probation.note_return(Log::Small, true, 1);
+            probation.note_scan(Log::Small, 1000, [20, 80]);
+        }
         assert_eq!([probation.turn([11, 89]), probation.turn([10, 90])], [Log::Small, Log::Main]);
+        assert!(probation.is_worth(MEMORY, 1));
+        assert!((0..100).all(|_| !probation.takes_probe([90, 10])));
+    }
+
+    #[test]
+    fn one_in_a_few_probes_a_starved_main_log() {
+        let mut probation = Probation::new();
+        let mut probes = |lengths| (0..160).filter(|_| probation.takes_probe(lengths)).count();
+        assert_eq!([probes([90, 10]), probes([20, 80]), probes([10, 90])], [10, 0, 0]);
+    }
+
+    #[test]
+    fn the_main_log_is_looked_through_at_a_pace() {
+        let mut probation = Probation::new();
+        let lengths = [60, 40];
+        let mut main = 0;
+        for _ in 0..13_000 {
+            let log = probation.turn(lengths);
+            main += u32::from(log == Log::Main);
+            probation.note_scan(log, 100, lengths);
+        }
+        assert!((900..=1100).contains(&main), "{main} of 13,000");
+        // Not one that is small.
+        probation.note_scan(Log::Small, 100, [80, 20]);
+        assert_eq!(probation.turn([80, 20]), Log::Small);
     }
 }

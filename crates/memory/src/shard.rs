@@ -112,7 +112,7 @@ impl Shard {
             index,
             segments: Segments::new(),
             ghosts: Ghosts::default(),
-            probation: Probation::new(true),
+            probation: Probation::new(),
             versions,
             tombstones,
             floors: Floors::default(),

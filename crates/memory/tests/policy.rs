@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Node, config, stored};
-use moneta_memory::MemoryConfig;
+use moneta_memory::{Eviction, MemoryConfig};
+use moneta_store::Calls;
 
 /// A store of some 6,500 items of 500 bytes.
 fn node() -> Node {
@@ -101,4 +102,17 @@ fn large_items_do_not_take_the_room_of_many_that_are_wanted() {
     // The small ones alone take 3.9 MB.
     assert!(missed * 100 < reads * 18, "{missed} of {reads} reads missed");
     node.verify();
+}
+
+#[test]
+fn a_pinned_policy_does_not_adapt() {
+    let config = MemoryConfig { item_max: 60_000, ..config(4 << 20) };
+    let node = Node::new(&config);
+    let node = Node { memory: node.memory.with_eviction(Eviction::S3Fifo), ..node };
+    for round in 0..80_000u64 {
+        read(&node, &format!("burst {round}"));
+        read(&node, &format!("burst {}", round.saturating_sub(1_500)));
+    }
+    let stats = node.memory.stats();
+    assert!(stats.evicted_unfetched * 2 > stats.evictions, "a tenth of memory is too little for these: {stats:?}");
 }

@@ -15,7 +15,7 @@ use moneta_store::{Clock, KeyHash, Progress, Store};
 
 use crate::options::report::{Refusal, Refused};
 use crate::options::sections::cluster::{self, CLUSTER};
-use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};
+use crate::options::sections::memory::{EVICTION, MAX_ITEM_SIZE, MEMORY, NO_EVICT};
 use crate::options::sections::tiers::{Lower, Upper};
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
@@ -173,7 +173,8 @@ fn ram_with(settings: &Settings, versioning: Versioning, seed: KeyHash, clock: &
         seed,
         versioning,
     };
-    Memory::new(&config, Arc::clone(clock)).context("the memory engine cannot start")
+    let memory = Memory::new(&config, Arc::clone(clock)).context("the memory engine cannot start")?;
+    Ok(memory.with_eviction(settings.get(&EVICTION)))
 }
 
 /// How the engines make versions. Counters begin elsewhere in every process.

@@ -1,11 +1,12 @@
 //! Memory: for items, and for what clients have not sent whole or not read.
 
-use moneta_memory::MemoryConfig;
+use moneta_memory::{Eviction, MemoryConfig};
 use moneta_server::node::NodeSettings;
 
 use crate::options::declaration::{Opt, section};
 use crate::options::kinds::numbers::{Size, Switch};
 use crate::options::kinds::units::{Bytes, GIB, KIB, MIB, TIB};
+use crate::options::kinds::words::Choice;
 use crate::options::live::Effect;
 use crate::options::report::Refusal;
 use crate::options::values::Values;
@@ -41,6 +42,14 @@ section! {
         .short('M')
         .alias("disable-evictions")
         .when("When losing an item is worse than failing to store one.");
+
+    /// What goes first when RAM is full: what the traffic says, or S3-FIFO with a tenth of memory for new items.
+    EVICTION: Choice<Eviction> = Opt::new(
+        "eviction",
+        Choice(&[("adaptive", Eviction::Adaptive), ("s3-fifo", Eviction::S3Fifo)]),
+        || Eviction::Adaptive,
+    )
+        .when("To compare with, or where measurements at a steady share are wanted.");
 
     /// Largest value; a number without a suffix is in bytes.
     MAX_ITEM_SIZE: Size<usize> = Opt::new("max_item_size", Size::in_bytes(KIB, GIB), || 1 << 20)
