@@ -1,8 +1,8 @@
 //! Tiers that each version of the format wrote, kept in the repository: every later build must read them.
 //!
 //! Without this, a change of the layout would go unnoticed as long as the same build writes and reads, and would cost its
-//! users everything they have on disk. `MONETA_WRITE_FIXTURES=1` writes the newest fixture anew, that of version 2 with a
-//! keyed hash; the others no build can write any more.
+//! users everything they have on disk. `MONETA_WRITE_FIXTURES=1` writes the newest fixture anew; the others no build can write
+//! any more.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -10,8 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
+use moneta_store::component::Component;
 use moneta_store::request::{Delete, Exptime, Write};
-use moneta_store::{Calls, Clock, Item, ItemRef, Key, Lookup, Step, Store};
+use moneta_store::versions::{Floor, Versioning};
+use moneta_store::{Calls, Clock, Item, ItemMeta, ItemRef, Key, Lookup, Origin, Step, Store, Value, Version, Written};
 
 const BLOCK: usize = 4096;
 /// The version that this build writes.
@@ -19,16 +21,24 @@ const NEWEST: u32 = 3;
 /// Numbers of the functions that keys are hashed by.
 const XXH3: u32 = 1;
 const AES_CMAC: u32 = 2;
-/// The second in which the fixture was written.
+/// The second in which fixtures of versions 1 and 2 were written.
 const THEN: u32 = 1_000_000_000;
+/// The same of version 3, in which times count from 2020.
+const THEN_3: u32 = 1_790_000_000;
 const TIER_BYTES: u64 = 6 << 20;
 
-fn open(folder: &Path, now: u32) -> Flash {
+fn open(folder: &Path, now: u32, cluster: bool) -> Flash {
+    open_by(folder, Arc::new(Clock::manual(now)), cluster)
+}
+
+/// `cluster`: it is one of several copies.
+fn open_by(folder: &Path, clock: Arc<Clock>, cluster: bool) -> Flash {
     let mut config = FlashConfig::new(vec![DeviceConfig { path: folder.into(), bytes: TIER_BYTES }]);
     config.region_bytes = 256 << 10;
     config.item_max = 32 << 10;
     config.io = Io::Threads;
-    Flash::open(&config, Arc::new(Clock::manual(now))).unwrap()
+    config.versioning = Versioning { cluster, ..Versioning::default() };
+    Flash::open(&config, clock).unwrap()
 }
 
 fn set(flash: &Flash, key: &str, value: &[u8], request: &Write) {
@@ -68,20 +78,67 @@ fn fill(flash: &Flash) {
     let _ = flash.delete(&Key::new(b"deleted", flash.seed()), &Delete::default()).now().unwrap();
 }
 
-fn check(flash: &Flash, now: u32) {
+/// A version that another node made so many seconds behind the begin of the fixture.
+fn version(seconds: u32) -> Version {
+    Version::new(Version::at(u64::from(THEN_3 + seconds) * 1000).local() + 5, Origin::new(3, 2))
+}
+
+/// Stores in mode newer what another node wrote, known to be current in that second.
+fn put(flash: &Flash, key: &str, version: Version, as_of: u32) -> Written {
+    let meta = ItemMeta { cas: version.0, ..ItemMeta::default() };
+    let item = ItemRef { meta, value: Value::whole(b"from elsewhere") };
+    let put = flash.put_newer(&Key::new(key.as_bytes(), flash.seed()), &item, u64::from(as_of) * 1000);
+    match put {
+        Step::Done(ended) => ended.unwrap(),
+        Step::Wait(pending) => pollster::block_on(pending).unwrap(),
+    }
+}
+
+/// What came from other nodes until second 60: items, a delete, and a flush that took one item and left another.
+fn fill_from_elsewhere(flash: &Flash) {
+    for (key, seconds) in [("taken", 10), ("left", 30), ("buried", 30)] {
+        assert!(matches!(put(flash, key, version(seconds), THEN_3 + 60), Written::Stored { .. }), "{key}");
+    }
+    let _ = flash.bury(&Key::new(b"buried", flash.seed()), version(40)).now().unwrap();
+    match flash.floor(Floor { version: version(20), second: THEN_3 + 15 }) {
+        Step::Done(ended) => ended.unwrap(),
+        Step::Wait(pending) => pollster::block_on(pending).unwrap(),
+    }
+    set(flash, "last", b"by this node", &Write::default());
+}
+
+fn check_from_elsewhere(flash: &Flash) {
+    assert_eq!(get(flash, "left").unwrap().meta.version(), version(30));
+    let last = get(flash, "last").unwrap().meta;
+    assert_eq!((last.version().millis() / 1000, last.version().origin()), (u64::from(THEN_3) + 60, Origin::default()));
+    for gone in ["taken", "plain 7", "cas", "buried"] {
+        assert!(get(flash, gone).is_none(), "{gone}");
+    }
+    assert_eq!(flash.parts().flush.unwrap().floors().newest, version(20));
+    assert_eq!(put(flash, "left", version(25), THEN_3 + 60), Written::Superseded);
+    assert_eq!(put(flash, "taken", version(15), THEN_3 + 60), Written::Superseded, "the floor is above it");
+    assert_eq!(put(flash, "buried", version(35), THEN_3 + 60), Written::NotStored, "it may have been deleted");
+}
+
+fn check(flash: &Flash, then: u32, now: u32) {
     for number in 0..300 {
         let item = get(flash, &format!("plain {number}")).unwrap();
         assert_eq!(item.value, [b'a' + (number % 26) as u8; 1000]);
-        assert_eq!(item.meta.last_access, THEN);
+        assert_eq!(item.meta.last_access, then);
     }
     let flags = get(flash, "flags").unwrap();
     assert_eq!((flags.value.as_slice(), flags.meta.flags), (&b"flagged"[..], 7));
     let expires = get(flash, "expires");
-    assert_eq!(expires.map(|item| item.meta.expiry.0), (now < THEN + 100).then_some(THEN + 100));
-    assert_eq!(get(flash, "cas").unwrap().meta.cas, 12345);
+    assert_eq!(expires.map(|item| item.meta.expiry.0), (now < then + 100).then_some(then + 100));
     assert_eq!(get(flash, "twice").unwrap().value, b"second");
     assert_eq!(get(flash, "empty").unwrap().value, b"");
     assert!(get(flash, "deleted").is_none() && get(flash, "flushed").is_none());
+}
+
+/// A client chose the CAS value of an item, so it counts as older than every other.
+fn check_chosen(flash: &Flash) {
+    let meta = get(flash, "cas").unwrap().meta;
+    assert_eq!((meta.cas, meta.unversioned), (12345, true));
 }
 
 /// Writes down the blocks of a file that are not zero, each after its offset.
@@ -112,16 +169,17 @@ fn version_of(file: &Path) -> (u32, u32) {
     (number(newest + 8) as u32, number(newest + 112) as u32)
 }
 
-/// `hash` is the number of its hash as its superblock has it, and the one that it is read by.
-fn is_read(name: &str, version: u32, hash: (u32, u32)) {
+/// `then`: the second in which it was written. `hash`: the number of its hash as its superblock has it, and of the one it is read by.
+fn is_read(name: &str, version: u32, then: u32, hash: (u32, u32)) {
     let packed = std::fs::read(fixture(name)).unwrap();
-    for now in [THEN + 50, THEN + 200] {
+    for now in [then + 70, then + 200] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("moneta.flash");
         unpack(&packed, &file);
         assert_eq!(version_of(&file), (version, hash.0));
-        let flash = open(folder.path(), now);
-        check(&flash, now);
+        let flash = open(folder.path(), now, false);
+        check(&flash, then, now);
+        check_chosen(&flash);
         let found = flash.numbers();
         assert_eq!(found.checksum_failures, 0);
         assert!(found.regions_closed >= 2, "a full region and one that was being filled");
@@ -132,30 +190,51 @@ fn is_read(name: &str, version: u32, hash: (u32, u32)) {
         );
         set(&flash, "written by this build", b"later", &Write::default());
         drop(flash);
-        let flash = open(folder.path(), now);
-        check(&flash, now);
+        let flash = open(folder.path(), now, false);
+        check(&flash, then, now);
+        check_chosen(&flash);
         assert_eq!(get(&flash, "written by this build").unwrap().value, b"later");
     }
 }
 
 #[test]
 fn what_version_1_wrote_is_read() {
-    is_read("1", 1, (0, XXH3));
+    is_read("1", 1, THEN, (0, XXH3));
 }
 
 #[test]
 fn what_version_2_wrote_is_read() {
-    is_read("2", 2, (XXH3, XXH3));
+    is_read("2", 2, THEN, (XXH3, XXH3));
 }
 
 #[test]
 fn what_version_2_wrote_with_a_keyed_hash_is_read() {
+    is_read("2-keyed", 2, THEN, (AES_CMAC, AES_CMAC));
+}
+
+#[test]
+fn what_version_3_wrote_is_read() {
     if std::env::var_os("MONETA_WRITE_FIXTURES").is_some() {
         let folder = tempfile::tempdir().unwrap();
-        let flash = open(folder.path(), THEN);
+        let clock = Arc::new(Clock::manual(THEN_3));
+        let flash = open_by(folder.path(), Arc::clone(&clock), true);
         fill(&flash);
+        clock.advance(60);
+        fill_from_elsewhere(&flash);
         drop(flash);
-        std::fs::write(fixture("2-keyed"), pack(&folder.path().join("moneta.flash"))).unwrap();
+        std::fs::write(fixture("3"), pack(&folder.path().join("moneta.flash"))).unwrap();
     }
-    is_read("2-keyed", 2, (AES_CMAC, AES_CMAC));
+    is_read("3", 3, THEN_3, (AES_CMAC, AES_CMAC));
+}
+
+/// What came by version from other nodes, read by one of several copies, also after a second restart.
+#[test]
+fn versions_tombstones_and_floors_that_version_3_wrote_are_read() {
+    let (packed, folder) = (std::fs::read(fixture("3")).unwrap(), tempfile::tempdir().unwrap());
+    unpack(&packed, &folder.path().join("moneta.flash"));
+    for now in [THEN_3 + 100, THEN_3 + 200] {
+        let flash = open(folder.path(), now, true);
+        check_from_elsewhere(&flash);
+        drop(flash);
+    }
 }
