@@ -47,7 +47,7 @@ impl Inner {
             return self.forget(key).map(|_| Written::TooLarge);
         }
         if self.log.queue.is_off() {
-            return self.refuse(key);
+            return self.refuse_newer(key, (version, base), as_of);
         }
         let now = self.settle();
         let ground = self.ground();
@@ -70,13 +70,31 @@ impl Inner {
         }
     }
 
+    /// A write in mode newer while devices are off. A tier above goes on alone and knows nothing of deletes, so what is known in RAM
+    /// decides first.
+    #[cold]
+    fn refuse_newer(&self, key: &Key<'_>, (version, base): (Version, Option<Version>), as_of: u64) -> Attempt<Written> {
+        {
+            let shard = self.shard(key.hash).lock();
+            let (deleted, horizon) = self.deletes.find(self.identities.number(key.hash), key.hash);
+            let is_deleted = deleted.is_some_and(|deleted| deleted >= version || !follows_delete(base, deleted));
+            if is_deleted || self.floors.bound() > version {
+                return Attempt::done(Written::Superseded);
+            }
+            if self.config.versioning.is_unsure(as_of, horizon) && self.find(&shard, key.hash).is_none() {
+                return Attempt::done(Written::NotStored);
+            }
+        }
+        self.refuse(key)
+    }
+
     /// [`moneta_store::Op::Bury`], as one try.
     pub(crate) fn try_bury(&self, key: &Key<'_>, version: Version, fetched: Option<&Fetched>) -> Attempt<Deleted> {
         if let Err(error) = self.accept_version(version) {
             return Attempt::Done(Err(error));
         }
         if self.log.queue.is_off() {
-            return self.refuse(key);
+            return self.refuse_delete(key, version);
         }
         let now = self.settle();
         let ground = self.ground();
@@ -90,6 +108,16 @@ impl Inner {
         let deleted = if was_there { Deleted::Deleted } else { Deleted::NotFound };
         self.remove(&mut shard, key, Removing::As(Some(version)), now, ground)
             .map_or_else(Attempt::from, |number| self.ended(deleted, number))
+    }
+
+    /// A delete by version while devices are off: nothing older may come back when they answer again.
+    #[cold]
+    pub(crate) fn refuse_delete(&self, key: &Key<'_>, version: Version) -> Attempt<Deleted> {
+        {
+            let _shard = self.shard(key.hash).lock();
+            self.remember_delete(key, version);
+        }
+        self.refuse(key)
     }
 
     /// Refuses a version that is too far ahead of the clock, and takes note of one that is not.

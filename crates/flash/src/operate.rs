@@ -198,7 +198,11 @@ impl Inner {
 
     fn try_delete(&self, key: &Key<'_>, request: &Delete, fetched: Option<&Fetched>) -> Attempt<Deleted> {
         if self.log.queue.is_off() {
-            return self.refuse(key);
+            let is_plain = *request == Delete::default();
+            return match self.config.versioning.cluster && is_plain {
+                true => self.refuse_delete(key, self.log.sequence.next()),
+                false => self.refuse(key),
+            };
         }
         let now = self.settle();
         let ground = self.ground();

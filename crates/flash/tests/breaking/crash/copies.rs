@@ -18,9 +18,10 @@ use moneta_store::{
 };
 use moneta_store::{Value, Version, Written};
 
-use super::super::drive::{START, config, delete, device_bytes, finish, key, open, set, wait};
+use super::super::drive::{START, config, delete, device_bytes, finish, key, set, wait};
 use super::super::history::{name, value, version_of};
 use super::telling::Crash;
+use super::world::{Alone, Below, Stack};
 
 const KEYS: usize = 30;
 /// Versions come from so far back and so far ahead of the clock, in milliseconds.
@@ -49,6 +50,8 @@ struct Change {
     item: Option<u32>,
     begun: usize,
     sure: usize,
+    /// It ended in an error: it may have taken effect, and is never sure.
+    failed: bool,
     what: &'static str,
 }
 
@@ -64,11 +67,12 @@ struct Book {
 
 impl Book {
     fn note(&mut self, number: usize, what: &'static str, version: Version, item: Option<u32>, begun: usize) {
-        self.keys[number].push(Change { version, item, begun, sure: usize::MAX, what });
+        self.keys[number].push(Change { version, item, begun, sure: usize::MAX, failed: false, what });
     }
 
     fn note_sure(&mut self, events: usize) {
-        self.keys.iter_mut().flatten().for_each(|change| change.sure = change.sure.min(events));
+        let sound = self.keys.iter_mut().flatten().filter(|change| !change.failed);
+        sound.for_each(|change| change.sure = change.sure.min(events));
     }
 
     /// The newest delete or floor, and the newest item, that were on the device behind so many events.
@@ -102,7 +106,7 @@ impl Book {
     /// What was done to a key.
     fn history(&self, number: usize) -> String {
         let mut told = format!("what was done to key {number}:\n");
-        for Change { version, item, begun, sure, what } in &self.keys[number] {
+        for Change { version, item, begun, sure, what, .. } in &self.keys[number] {
             let _ = writeln!(told, "  {what} {version:?}, item {item:?}, behind {begun}, sure by {sure}");
         }
         told
@@ -110,15 +114,16 @@ impl Book {
 }
 
 /// A node at work.
-struct Node<'n> {
+struct Node<'n, T> {
     flash: &'n Flash,
+    store: &'n T,
     media: &'n VolatileMedia,
     clock: &'n Clock,
     plan: &'n Plan,
     given: HashSet<u64>,
 }
 
-impl Node<'_> {
+impl<T: Store> Node<'_, T> {
     /// A version that another node made, of about now, and that no write has had.
     fn foreign(&mut self, rng: &mut Rng) -> Version {
         loop {
@@ -139,31 +144,32 @@ impl Node<'_> {
         book.serial += 1;
         let serial = book.serial;
         // A change that fails may have taken effect.
-        let took = |ended: Result<bool, StoreError>| {
-            assert!(ended.is_ok() || self.plan.may_miss, "{ended:?}");
-            ended.unwrap_or(true)
+        let may_miss = self.plan.may_miss;
+        let took = |book: &mut Book, what, version, item, ended: Result<bool, StoreError>| {
+            assert!(ended.is_ok() || may_miss, "{ended:?}");
+            if !matches!(ended, Ok(false)) {
+                book.note(number, what, version, item, begun);
+                book.keys[number].last_mut().expect("a change").failed = ended.is_err();
+            }
         };
         match rng.u8(0..100) {
             0..45 => {
                 let version = self.foreign(rng);
-                if took(put(self.flash, number, serial, version, version.millis()).map(is_stored)) {
-                    book.note(number, "put", version, Some(serial), begun);
-                }
+                let put = put(self.store, number, serial, version, version.millis());
+                took(book, "put", version, Some(serial), put.map(is_stored));
             }
             45..60 => {
                 let version = self.foreign(rng);
-                let buried = finish(self.flash.bury(&key(self.flash, &name), version));
-                if took(buried.map(|buried| buried != Deleted::Superseded)) {
-                    book.note(number, "bury", version, None, begun);
-                }
+                let buried = finish(self.store.bury(&key(self.store, &name), version));
+                took(book, "bury", version, None, buried.map(|buried| buried != Deleted::Superseded));
             }
             60..70 if self.plan.odds.syncs == 0 => {
-                let cas = set(self.flash, &name, &value(number, serial), 0).expect("a set");
+                let cas = set(self.store, &name, &value(number, serial), 0).expect("a set");
                 book.note(number, "set", Version(cas), Some(serial), begun);
             }
             70..78 if self.plan.odds.syncs == 0 => {
-                delete(self.flash, &name).expect("a delete");
-                let buried = self.flash.call(&Cx::outside(), &key(self.flash, &name), Op::BuriedAs, &mut Unseen);
+                delete(self.store, &name).expect("a delete");
+                let buried = self.store.call(&Cx::outside(), &key(self.store, &name), Op::BuriedAs, &mut Unseen);
                 let version = finish(buried).expect("it answers").version();
                 book.note(number, "delete", version, None, begun);
             }
@@ -174,19 +180,21 @@ impl Node<'_> {
                     return;
                 }
                 book.floor = floor.version;
-                let ended = finish(self.flash.floor(floor));
+                let ended = finish(self.store.floor(floor));
                 (0..KEYS).for_each(|number| book.note(number, FLOOR, floor.bound(), None, begun));
-                let events = self.media.events();
-                if ended.is_ok() {
-                    book.keys.iter_mut().for_each(|changes| changes.last_mut().expect("a floor").sure = events);
+                let sure = if ended.is_ok() { self.media.events() } else { usize::MAX };
+                for changes in &mut book.keys {
+                    let floor = changes.last_mut().expect("a floor");
+                    (floor.sure, floor.failed) = (sure, ended.is_err());
                 }
             }
             79..92 => {
-                if let Ok(shown) = look(self.flash, number) {
-                    // Before a crash all that was done counts, and what failed may.
-                    let (gone, _) = book.sure(number, usize::MAX - 1);
+                if let Ok(shown) = look(self.store, number) {
+                    // Before a crash all that was done counts, but for what failed.
+                    let done = book.keys[number].iter().filter(|change| change.item.is_none() && !change.failed);
+                    let gone = done.map(|change| change.version).max().unwrap_or_default();
                     let fits = shown.is_none_or(|(_, version)| version > gone);
-                    assert!(fits, "key {number} shows {shown:?}, gone below {gone:?}: {:?}", book.keys[number]);
+                    assert!(fits, "key {number} shows {shown:?}, gone below {gone:?}; {}", book.history(number));
                 }
             }
             _ => {
@@ -198,22 +206,28 @@ impl Node<'_> {
     }
 }
 
-fn is_stored(written: Written) -> bool {
+pub fn is_stored(written: Written) -> bool {
     matches!(written, Written::Stored { .. })
 }
 
 /// Stores an item of another node in mode newer.
-fn put(flash: &Flash, number: usize, serial: u32, version: Version, as_of: u64) -> Result<Written, StoreError> {
+pub fn put(
+    store: &impl Store,
+    number: usize,
+    serial: u32,
+    version: Version,
+    as_of: u64,
+) -> Result<Written, StoreError> {
     let bytes = value(number, serial);
     let meta = ItemMeta { cas: version.0, expiry: Expiry::NEVER, ..ItemMeta::default() };
-    finish(flash.put_newer(&key(flash, &name(number)), &ItemRef { meta, value: Value::whole(&bytes) }, as_of))
+    finish(store.put_newer(&key(store, &name(number)), &ItemRef { meta, value: Value::whole(&bytes) }, as_of))
 }
 
 /// The serial number and the version of what a key shows.
-fn look(flash: &Flash, number: usize) -> Result<Option<(u32, Version)>, StoreError> {
+pub fn look(store: &impl Store, number: usize) -> Result<Option<(u32, Version)>, StoreError> {
     let mut seen = None;
     let mut visitor = |item: &ItemRef<'_>| seen = Some((item.value.to_vec(), item.meta.version()));
-    let shown = match finish(flash.peek(&key(flash, &name(number)), &mut visitor))? {
+    let shown = match finish(store.peek(&key(store, &name(number)), &mut visitor))? {
         Lookup::Found(item) => Some((item.value.into_vec(), item.meta.version())),
         Lookup::Visited => seen,
         Lookup::Miss { .. } => None,
@@ -222,31 +236,33 @@ fn look(flash: &Flash, number: usize) -> Result<Option<(u32, Version)>, StoreErr
 }
 
 /// Opens a tier that is one of several copies.
-fn start(media: Arc<VolatileMedia>, clock: &Arc<Clock>) -> Flash {
+pub fn start<S: Stack>(media: Arc<VolatileMedia>, clock: &Arc<Clock>) -> (Flash, S::Store) {
     let versioning = Versioning { origin: Origin::new(1, 1), cluster: true, ..Versioning::default() };
     let config = FlashConfig { versioning, flush_interval: Duration::from_millis(3), ..config() };
-    open(media, &config, clock)
+    S::start(media, &config, clock)
 }
 
 /// What a crash leaves, and what then becomes of writes that come late. Tells what keys hold.
-fn reopen(crash: &Crash<'_>, book: &Book, plan: &Plan, clock: &Arc<Clock>) -> Vec<Option<(u32, Version)>> {
+fn reopen<S: Stack>(crash: &Crash<'_>, book: &Book, plan: &Plan, clock: &Arc<Clock>) -> Vec<Option<(u32, Version)>> {
     let before = clock.millis();
-    let flash = start(VolatileMedia::of(crash.image.to_vec(), 0), clock);
+    let (flash, store) = start::<S>(VolatileMedia::of(crash.image.to_vec(), 0), clock);
     let fail = |number: usize, wrong: String| panic!("{}: {wrong}{}", crash.what(), crash.tell(number));
     let mut held = Vec::new();
     for number in 0..KEYS {
-        let shown = look(&flash, number).expect("a get");
+        let shown = look(&store, number).expect("a get");
         book.check(number, shown, crash.moment, plan.may_miss).unwrap_or_else(|wrong| fail(number, wrong));
         let (gone, there) = book.sure(number, crash.moment);
         let newest = gone.max(there);
         let late = [newest.just_below(), Version::new(newest.local() + 1, Origin::new(3, 9))];
-        for (late, as_of) in late.into_iter().flat_map(|late| [(late, late.millis()), (late, before - 1)]) {
+        for (late, as_of) in
+            late.into_iter().flat_map(|late| [(late, late.millis().min(before - 1)), (late, before - 1)])
+        {
             // What is there may be replaced by what is newer; nothing is created that may have been deleted.
             if late <= Version::ZERO || shown.is_some_and(|(_, version)| version < late) {
                 continue;
             }
-            let written = put(&flash, number, u32::MAX, late, as_of).expect("an answer");
-            let after = look(&flash, number).expect("a get");
+            let written = put(&store, number, u32::MAX, late, as_of).expect("an answer");
+            let after = look(&store, number).expect("a get");
             if is_stored(written) || after != shown {
                 let wrong = format!(
                     "{late:?} came as of {as_of}, started at {before}: {written:?}, shows {after:?}, not {shown:?}; "
@@ -260,7 +276,7 @@ fn reopen(crash: &Crash<'_>, book: &Book, plan: &Plan, clock: &Arc<Clock>) -> Ve
     held
 }
 
-fn live(plan: &Plan) {
+fn live<S: Stack>(plan: &Plan) {
     let rounds = std::env::var("MONETA_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     for _ in 0..rounds {
         let seed = fastrand::u64(..);
@@ -269,19 +285,19 @@ fn live(plan: &Plan) {
         let (mut image, clock) = (vec![0; device_bytes(plan.regions) as usize], Arc::new(Clock::manual(START)));
         let mut book = Book { keys: vec![Vec::new(); KEYS], ..Book::default() };
         for _ in 0..plan.lives {
-            image = one_life(plan, image, &clock, &mut book, &mut rng);
+            image = one_life::<S>(plan, image, &clock, &mut book, &mut rng);
         }
     }
 }
 
-fn one_life(plan: &Plan, image: Vec<u8>, clock: &Arc<Clock>, book: &mut Book, rng: &mut Rng) -> Vec<u8> {
+fn one_life<S: Stack>(plan: &Plan, image: Vec<u8>, clock: &Arc<Clock>, book: &mut Book, rng: &mut Rng) -> Vec<u8> {
     let media = VolatileMedia::of(image, rng.u64(..));
-    let flash = start(Arc::clone(&media), clock);
+    let (flash, store) = start::<S>(Arc::clone(&media), clock);
     let begun = media.events();
     // What is stored from then on may be known to be current.
     clock.set_millis(clock.millis() + HORIZON + SPREAD.0);
     media.set(plan.odds);
-    let mut node = Node { flash: &flash, media: &media, clock, plan, given: HashSet::new() };
+    let mut node = Node { flash: &flash, store: &store, media: &media, clock, plan, given: HashSet::new() };
     (0..plan.operations).for_each(|_| node.step(book, rng));
     flash.crash();
     let (log, mut replay, mut applied) = (media.log(), media.replay(), 0);
@@ -295,7 +311,7 @@ fn one_life(plan: &Plan, image: Vec<u8>, clock: &Arc<Clock>, book: &mut Book, rn
         let image = replay.image(rng);
         let crash = Crash { moment, unsynced: replay.cached(), log: &log, image: &image };
         clock.set_millis(clock.millis() + 5);
-        let held = reopen(&crash, book, plan, clock);
+        let held = reopen::<S>(&crash, book, plan, clock);
         if number == last {
             let gone: BTreeMap<usize, Version> =
                 (0..KEYS).map(|number| (number, book.sure(number, moment).0)).collect();
@@ -304,7 +320,8 @@ fn one_life(plan: &Plan, image: Vec<u8>, clock: &Arc<Clock>, book: &mut Book, rn
     }
     let (image, held, gone) = next.expect("there are crashes");
     for (number, held) in held.into_iter().enumerate() {
-        let change = |version, item| Change { version, item, begun: 0, sure: 0, what: "the life before" };
+        let change =
+            |version, item| Change { version, item, begun: 0, sure: 0, failed: false, what: "the life before" };
         let held = held.map(|(serial, version)| change(version, Some(serial)));
         book.keys[number] = std::iter::once(change(gone[&number], None)).chain(held).collect();
     }
@@ -318,42 +335,19 @@ fn plan() -> Plan {
 
 #[test]
 fn nothing_that_a_copy_deleted_or_flushed_comes_back() {
-    live(&plan());
+    live::<Alone>(&plan());
+    live::<Below>(&Plan { lives: 2, ..plan() });
 }
 
 #[test]
 fn nothing_that_a_copy_deleted_or_flushed_comes_back_while_regions_are_emptied() {
-    live(&Plan { regions: 16, operations: 1800, may_miss: true, ..plan() });
+    live::<Alone>(&Plan { regions: 16, operations: 1800, may_miss: true, ..plan() });
+    live::<Below>(&Plan { regions: 16, operations: 1800, lives: 2, may_miss: true, ..plan() });
 }
 
 #[test]
 fn nothing_that_a_copy_deleted_or_flushed_comes_back_after_a_sync_that_failed() {
     let odds = Odds { writes: 300, syncs: 12, forgets: true, ..plan().odds };
-    live(&Plan { odds, may_miss: true, ..plan() });
-}
-
-/// The record of an item that a floor took stays in the index. A delete finds nothing there, and is in RAM alone.
-#[test]
-fn what_was_deleted_behind_a_floor_is_not_created_by_an_older_write_after_a_restart() {
-    let clock = Arc::new(Clock::manual(START));
-    let media = VolatileMedia::of(vec![0; device_bytes(20) as usize], 1);
-    let flash = start(Arc::clone(&media), &clock);
-    let version = |millis: u64| Version::new(Version::at(clock.millis() + millis).local(), Origin::new(3, 1));
-    let (first, floor, kept, older) = (version(1), version(2), version(3), version(4));
-    clock.set_millis(clock.millis() + 3000);
-    put(&flash, 0, 1, first, clock.millis()).expect("a put");
-    put(&flash, 1, 1, kept, clock.millis()).expect("a put that the floor leaves there");
-    finish(flash.floor(Floor { version: floor, second: START })).expect("a floor");
-    assert_eq!(look(&flash, 0).expect("a get"), None);
-    delete(&flash, &name(0)).expect("a delete");
-    wait(flash.sync()).expect("a sync");
-    flash.crash();
-    let (mut replay, log) = (media.replay(), media.log());
-    log.iter().for_each(|event| replay.apply(event));
-    let as_of = clock.millis();
-    clock.set_millis(as_of + 3000);
-    let flash = start(VolatileMedia::of(replay.image(&mut Rng::with_seed(1)), 0), &clock);
-    assert!(look(&flash, 1).expect("a get").is_some());
-    assert_eq!(put(&flash, 0, 2, older, as_of).expect("an answer"), Written::NotStored);
-    flash.crash();
+    live::<Alone>(&Plan { odds, may_miss: true, ..plan() });
+    live::<Below>(&Plan { odds, may_miss: true, lives: 2, ..plan() });
 }

@@ -8,6 +8,7 @@
 mod blocks;
 mod book;
 mod copies;
+mod late;
 mod syncs;
 mod telling;
 mod world;

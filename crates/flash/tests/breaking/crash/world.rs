@@ -10,6 +10,7 @@ use moneta_flash::{Durability, Flash, FlashConfig, Media};
 use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Exptime, Retrieve};
+use moneta_store::versions::Versioning;
 use moneta_store::{Calls, Clock, ErrorKind, Store, StoreError};
 
 use super::super::drive::{
@@ -98,22 +99,19 @@ impl Stack for Below {
 
     fn start(media: Arc<dyn Media>, config: &FlashConfig, clock: &Arc<Clock>) -> (Flash, Self::Store) {
         let flash = open(media, config, clock);
+        let Versioning { cluster, tombstone_bytes, .. } = config.versioning;
         let memory = MemoryConfig {
-            limit: MemoryConfig::limit_min(config.item_max),
+            limit: MemoryConfig::limit_min(config.item_max) + if cluster { tombstone_bytes } else { 0 },
             item_max: config.item_max,
             evict: true,
             threads: 1,
             shards: Some(1),
             seed: flash.seed(),
-            versioning: Default::default(),
+            versioning: config.versioning,
         };
         let memory = Memory::new(&memory, Arc::clone(clock)).expect("the limits are possible");
-        let tiers = TieredConfig {
-            promotion: Promotion::Always,
-            write_budget: None,
-            item_max: config.item_max,
-            cluster: false,
-        };
+        let tiers =
+            TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: config.item_max, cluster };
         (flash.clone(), Tiered::new(memory, flash, tiers, Arc::clone(clock)))
     }
 }
