@@ -90,7 +90,11 @@ impl MemoryConfig {
 
     /// Bytes of the limit that items may use.
     pub(crate) fn for_items(&self) -> u64 {
-        self.limit.saturating_sub(if self.versioning.cluster { self.versioning.tombstone_bytes } else { 0 })
+        self.limit.saturating_sub(self.for_tombstones())
+    }
+
+    fn for_tombstones(&self) -> u64 {
+        if self.versioning.cluster { self.versioning.tombstone_bytes } else { 0 }
     }
 
     /// Pages a shard needs to take the largest item.
@@ -107,7 +111,8 @@ impl MemoryConfig {
     pub(crate) fn shard_count(&self) -> Result<usize, ConfigError> {
         let possible = Self::quota(self.for_items(), 1) / Self::quota_min(self.item_max);
         if possible == 0 || self.shards.is_some_and(|shards| shards > possible) {
-            let needed = Self::limit_min(self.item_max) * self.shards.unwrap_or(1) as u64;
+            let items = Self::limit_min(self.item_max) * self.shards.unwrap_or(1) as u64;
+            let needed = items + self.for_tombstones();
             return Err(ConfigError::TooSmall { limit: self.limit, item_max: self.item_max, needed });
         }
         if let Some(shards) = self.shards {

@@ -3,9 +3,12 @@
 
 mod common;
 
-use common::{Node, config, signed, stored, version_of};
-use moneta_memory::MemoryConfig;
-use moneta_store::Calls;
+use std::sync::Arc;
+
+use common::{Node, START, config, signed, stored, version_of};
+use moneta_memory::{ConfigError, Memory, MemoryConfig};
+use moneta_store::versions::Versioning;
+use moneta_store::{Calls, Clock};
 
 #[test]
 fn index_logs_and_ghosts_stay_within_the_limit_after_every_write() {
@@ -81,4 +84,18 @@ fn how_long_items_lie_idle_before_they_go_is_told() {
         number += 1;
     }
     assert_eq!(node.memory.stats().evicted_idle, 50, "old ones go first");
+}
+
+#[test]
+fn a_limit_that_is_too_small_is_refused_with_one_that_is_not() {
+    let of_copies = Versioning { cluster: true, ..Versioning::default() };
+    for (shards, versioning) in [(1, Versioning::default()), (4, Versioning::default()), (1, of_copies), (4, of_copies)]
+    {
+        let config = |limit| MemoryConfig { shards: Some(shards), versioning, ..config(limit) };
+        let open = |limit| Memory::new(&config(limit), Arc::new(Clock::manual(START)));
+        let Err(ConfigError::TooSmall { needed, .. }) = open(MemoryConfig::limit_min(1 << 20) - 1) else {
+            panic!("{shards} shards fit")
+        };
+        assert!(open(needed).is_ok(), "{shards} shards, {versioning:?}: {needed} bytes are too few");
+    }
 }
