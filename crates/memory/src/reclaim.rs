@@ -9,7 +9,7 @@
 //! The work is spread: when pages run short, every write lets eviction advance by about twice its own size, so that the
 //! next page is free before it is needed and no write pays for a whole segment.
 
-use moneta_store::Key;
+use moneta_store::{Expiry, Key};
 
 use crate::ghosts::PAGE_GHOSTS;
 use crate::log::pages_for;
@@ -53,6 +53,12 @@ enum Tidied {
     InVain,
     /// The segment was given up.
     Gained,
+}
+
+/// Whether an item is likely to die before it is read again: it has less time left than has passed since its last access.
+fn dies_before_use(header: &Header, now: u32) -> bool {
+    let expiry = header.expiry;
+    expiry != Expiry::NEVER && expiry.0.saturating_sub(now) < now.saturating_sub(header.last_access)
 }
 
 impl Shard {
@@ -215,6 +221,7 @@ impl Shard {
         let log = self.segments.log(found.location);
         let bytes = found.header.value_start() + found.header.value_length as usize;
         let wanted = match found.hits {
+            _ if dies_before_use(&found.header, now) => 0,
             0 => u64::from(log == Log::Small && self.probation.takes_probe(self.lengths())),
             hits => hits,
         };

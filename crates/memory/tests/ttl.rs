@@ -69,3 +69,24 @@ fn what_expired_is_counted_once() {
     assert_eq!(node.memory.stats().reclaimed, 5_000);
     node.verify();
 }
+
+#[test]
+fn what_will_expire_before_it_is_read_again_goes_first() {
+    let node = Node::new(&config(8 << 20));
+    for key in 0..2_000 {
+        assert!(stored(node.set_for(&format!("short {key}"), &[b'v'; 1000], 100)));
+        assert!(stored(node.set_for(&format!("long {key}"), &[b'v'; 1000], 10_000)));
+    }
+    for key in 0..2_000 {
+        assert!(node.get(&format!("short {key}")).is_some() && node.get(&format!("long {key}")).is_some());
+    }
+    // 40 seconds to live, not read for 60.
+    node.clock.advance(60);
+    for key in 0..6_000 {
+        assert!(stored(node.set(&format!("new {key}"), &[b'v'; 1000])));
+    }
+    let held = |name: &str| (0..2_000).filter(|key| node.get(&format!("{name} {key}")).is_some()).count();
+    let (short, long) = (held("short"), held("long"));
+    assert!(short < 100 && long > 1_900, "{short} of 2,000 that die soon are left, {long} of as many that do not");
+    node.verify();
+}
