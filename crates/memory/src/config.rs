@@ -5,7 +5,7 @@ use moneta_store::KeyHash;
 use moneta_store::versions::Versioning;
 
 use crate::log::pages_for;
-use crate::segments::Location;
+use crate::segments::{Location, PAGE_EXTRA_BYTES};
 use crate::shard::SHARD_BITS_MAX;
 
 /// Shards for each thread, so that threads seldom meet at a lock.
@@ -17,8 +17,6 @@ const SHARD_BYTES_MIN: u64 = 8 << 20;
 const PAGES_OVERHEAD: usize = 8;
 /// Items of the largest size that a shard must be able to hold.
 const LARGEST_ITEMS: usize = 2;
-/// Memory that goes with a page outside it: its entry in the table of segments.
-const PAGE_EXTRA_BYTES: usize = 128;
 
 /// Configuration of the memory engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

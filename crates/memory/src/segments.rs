@@ -30,6 +30,10 @@ pub(crate) const CAPACITY: usize = PAGE_BYTES - FIRST;
 /// Bits of a location that name the unit in the segment.
 const UNIT_BITS: u32 = (PAGE_BYTES / UNIT).trailing_zeros();
 const NONE: u32 = u32::MAX;
+/// The table of segments grows by one in this many entries: doubled, up to half of it would be empty.
+const TABLE_GROWTH: usize = 16;
+/// Memory that goes with a page outside it, in bytes: its entry in the table, the table's spare room, and a vacant number.
+pub(crate) const PAGE_EXTRA_BYTES: usize = 80;
 
 /// Where a record begins: segment and unit in 35 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +110,10 @@ pub(crate) struct Segments {
     orphans: usize,
 }
 
+const _: () = assert!(
+    size_of::<Option<Segment>>() * (TABLE_GROWTH + 1) / TABLE_GROWTH + 2 * size_of::<u32>() <= PAGE_EXTRA_BYTES
+);
+
 impl Queue {
     const EMPTY: Self = Self { oldest: NONE, newest: NONE, segments: 0 };
 }
@@ -162,6 +170,9 @@ impl Segments {
                 number
             }
             None => {
+                if self.table.len() == self.table.capacity() {
+                    self.table.reserve_exact(self.table.len() / TABLE_GROWTH + 1);
+                }
                 self.table.push(Some(segment));
                 (self.table.len() - 1) as u32
             }
