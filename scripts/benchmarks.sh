@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The comparisons of docs/benchmarks.md. Reports go to standard output. Needs two idle cores.
-#   scripts/benchmarks.sh [speed|latency|threads|front|capacity|misses]...
+#   scripts/benchmarks.sh [speed|latency|threads|front|capacity|misses|policies]...
 #       with memcached; ROUNDS (5) and SECONDS_EACH (5) set the length, half an hour for all.
 #   scripts/benchmarks.sh --base BINARY [get|set|multiget100|pipeline10|tiered-get|tiered-set|ssd-get|ssd-set]...
 #       with an older build of Moneta: CPU a request in paired rounds; the first four loads if none is named. ROUNDS (20) and
@@ -103,6 +103,55 @@ misses() {
     replay 64 profile --profile twitter-7 --keys 100000 --ttl-scale 0.01 "${timed[@]}"
     replay 16 profile --profile twitter-52 --keys 300000 --ttl-scale 0.0005 "${timed[@]}"
     replay 16 profile --profile twitter-19 --keys 500000 --ttl-scale 0.01 "${timed[@]}"
+}
+
+# Beside known policies with as much room, near 5, 10 and 20 % of what is asked for at all. PYTHON has the package libcachesim, SEED
+# draws the profiles' streams. Ends with a line for each: misses over those of the best policy that does not know the future.
+policies() {
+    local folder
+    folder=$(mktemp -d)
+    trap 'rm -r "$folder"' RETURN
+    if [ -n "${MONETA_WORKLOADS:-}" ]; then
+        beside OLTP "6 11 21" "$MONETA_WORKLOADS/arc/OLTP.lis.zst" --value-size 512
+        beside P3 "21 42 82" "$MONETA_WORKLOADS/arc/P3.lis.zst" --value-size 512
+        beside cloudphysics "102 202 403" "$MONETA_WORKLOADS"/cloudphysics/*.bin
+    fi
+    local drawn=(profile --mix get=1 --ttl 0 --key-size 20 --seed "${SEED:-1}")
+    beside meta-kvcache "10 19 36" "${drawn[@]}" --profile meta-kvcache --keys 400000 --limit 2000000
+    beside twitter-4 "15 30 60" "${drawn[@]}" --profile twitter-4 --keys 200000 --limit 1000000
+    beside twitter-7 "11 22 44" "${drawn[@]}" --profile twitter-7 --keys 200000 --limit 1000000
+    beside twitter-12 "49 97 193" "${drawn[@]}" --profile twitter-12 --keys 200000 --limit 1000000
+    beside twitter-26 "23 46 91" "${drawn[@]}" --profile twitter-26 --keys 200000 --limit 1000000
+    beside twitter-37 "112 224 444" "${drawn[@]}" --profile twitter-37 --keys 50000 --limit 250000
+    beside twitter-14 "10 19 39" "${drawn[@]}" --profile twitter-14 --keys 200000 --limit 1000000 --value-size 3000
+    beside twitter-19 "20 40 79" "${drawn[@]}" --profile twitter-19 --keys 200000 --limit 1000000 --value-size 1000
+    beside twitter-22 "21 41 83" "${drawn[@]}" --profile twitter-22 --keys 200000 --limit 1000000 --value-size 1000
+    beside twitter-52 "13 26 51" "${drawn[@]}" --profile twitter-52 --keys 200000 --limit 1000000 --value-size 3000
+    cat "$folder/summary"
+}
+
+# beside NAME "MEMORY..." REPLAY-ARGUMENT...
+beside() {
+    local name=$1 memory
+    local -a sizes
+    read -ra sizes <<<"$2"
+    shift 2
+    for memory in "${sizes[@]}"; do
+        if [ "$memory" -lt 8 ]; then continue; fi
+        "$bench" bench replay "$@" --window 16 --server "${node/1024/$memory}" "--policies=${PYTHON:-python3}" --quiet \
+            --json "$folder/found"
+        python3 - "$name" "$memory" "$folder/found" >>"$folder/summary" <<'END'
+import json, sys
+
+found = json.load(open(sys.argv[3]))
+ratios = found["policies"]["miss_ratios"]
+bound = ratios.pop("Belady")
+best = min(ratios, key=ratios.get)
+ours = found["miss_ratio"]
+room = f"{found['policies']['capacity']} {found['policies']['unit']}"
+print(f"{sys.argv[1]}\t{sys.argv[2]}\t{room}\t{ours:.4f}\t{best}\t{ratios[best]:.4f}\t{ours / ratios[best]:.3f}\t{ours / ratios['LRU']:.3f}\t{bound:.4f}")
+END
+    done
 }
 
 # The loads that compare two builds. RAM alone where no --flash is named.

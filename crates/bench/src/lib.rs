@@ -12,6 +12,7 @@
 //! | [`hostile`] | a server under attack by many clients at once |
 //! | [`ssd`] | a whole campaign on servers that keep their items on an SSD |
 //! | [`trace`], [`replay`] | recorded requests, and their replay for hit ratios |
+//! | [`policies`] | known policies on the same requests |
 //! | [`process`] | CPU time and memory of a server, as the operating system counts them |
 
 pub mod address;
@@ -30,6 +31,7 @@ pub mod keys;
 pub mod load;
 pub mod operation;
 mod placement;
+pub mod policies;
 pub mod popularity;
 pub mod process;
 pub mod profiles;

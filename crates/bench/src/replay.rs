@@ -138,12 +138,21 @@ pub fn run(plan: &ReplayPlan, address: &Address, server: Option<Process>) -> Res
 
 /// A request with the length and time to live of what it stores, or of the write after its miss.
 #[derive(Debug, Clone, Copy)]
-struct Step {
-    operation: Operation,
-    key: Key,
+pub(crate) struct Step {
+    pub(crate) operation: Operation,
+    pub(crate) key: Key,
     version: u32,
-    length: usize,
-    ttl: u32,
+    pub(crate) length: usize,
+    pub(crate) ttl: u32,
+}
+
+/// The requests of a plan, in order.
+///
+/// # Errors
+/// As [`run`], of the trace; the iterator has those of its records.
+pub(crate) fn requests(plan: &ReplayPlan) -> Result<impl Iterator<Item = Result<Step>>> {
+    let mut stream = Stream::open(plan)?;
+    Ok(std::iter::from_fn(move || stream.next().transpose()))
 }
 
 /// The requests of a plan, in order.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::ResultFile;
 use crate::error::{BenchError, Result};
 use crate::load::Outcome;
+use crate::policies::Policies;
 use crate::recorder::{LatencySummary, Tally};
 use crate::replay::Replayed;
 use crate::table::{Table, figure};
@@ -59,6 +60,18 @@ pub(super) fn replayed(replayed: &Replayed) -> String {
         text += &format!("server: {:.1} MiB resident\n", memory.resident as f64 / MIB);
     }
     text + &complaints(&replayed.failures, &replayed.mismatches)
+}
+
+/// Policies from the fewest misses to the most, beside the server.
+pub(super) fn policies(policies: &Policies, miss_ratio: f64) -> String {
+    let mut rows: Vec<(&str, f64)> = policies.miss_ratios.iter().map(|(name, ratio)| (&name[..], *ratio)).collect();
+    rows.push(("server", miss_ratio));
+    rows.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut table = Table::new(["policy", "miss ratio", "server's over it"]);
+    for (name, ratio) in rows {
+        table.row([name.to_owned(), format!("{ratio:.5}"), format!("{:.3}", miss_ratio / ratio)]);
+    }
+    format!("\nwith room for {} {}, as the server holds now:\n{}", policies.capacity, policies.unit, table.render())
 }
 
 fn counts(tally: &Tally, hit_ratio: Option<f64>) -> String {

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 
 use super::{OutputArgs, TargetArgs, WorkloadArgs, output, rate};
 use crate::error::{BenchError, Result};
-use crate::replay::{self, Input, ReplayPlan};
+use crate::policies::{self, Policies};
+use crate::replay::{self, Input, ReplayPlan, Replayed};
 use crate::schedule::Arrivals;
 use crate::trace::Format;
 
@@ -26,6 +28,10 @@ pub struct ReplayArgs {
     /// Requests a second, so that expiration times mean the same on every server [default: as fast as it answers]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
+    /// Also simulate LRU, ARC, S3-FIFO, W-TinyLFU, LIRS, SIEVE and Belady's bound with as much room as what the server holds at
+    /// the end; by this Python, with the package libcachesim
+    #[arg(long, value_name = "PYTHON", num_args = 0..=1, require_equals = true, default_missing_value = "python3")]
+    policies: Option<String>,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
@@ -109,6 +115,16 @@ impl TraceArgs {
     }
 }
 
+/// The result as JSON.
+#[derive(Serialize)]
+struct Found<'a> {
+    #[serde(flatten)]
+    replayed: &'a Replayed,
+    /// Only with `--policies`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policies: Option<Policies>,
+}
+
 impl ReplayArgs {
     pub(super) fn run(&self) -> Result<()> {
         let mut plan = self.trace.plan(&self.file, &self.workload, self.target.client_cpus(), !self.output.quiet)?;
@@ -116,7 +132,12 @@ impl ReplayArgs {
         let server = self.target.open()?;
         let replayed = replay::run(&plan, server.address(), server.process())?;
         print!("{}", output::replayed(&replayed));
-        self.output.file.write(&replayed)?;
+        let python = self.policies.as_deref();
+        let policies = python.map(|python| policies::run(&plan, server.address(), python)).transpose()?;
+        if let Some(policies) = &policies {
+            print!("{}", output::policies(policies, replayed.miss_ratio));
+        }
+        self.output.file.write(&Found { replayed: &replayed, policies })?;
         replayed.check()
     }
 }
