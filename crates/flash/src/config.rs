@@ -48,6 +48,8 @@ pub struct FlashConfig {
     pub threads: usize,
     /// How versions are made, and which deletes are remembered.
     pub versioning: Versioning,
+    /// Whether the log is kept as a feed: this is one of several copies, and every change of it comes here.
+    pub feed: bool,
     /// Counts the regions that recovery has read.
     pub progress: Arc<Progress>,
 }
@@ -101,6 +103,7 @@ impl FlashConfig {
             index_bytes: u64::MAX,
             threads: 4,
             versioning: Versioning::default(),
+            feed: false,
             progress: Arc::default(),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Walk};
+use moneta_store::feed::Feed;
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors, Versioning};
 use moneta_store::{
@@ -20,6 +21,7 @@ use crate::debts::{Debts, ForFlusher};
 use crate::deletes::Deletes;
 use crate::devices::{Devices, Opened};
 use crate::error::FlashError;
+use crate::feed::Telling;
 use crate::floors::KnownFloors;
 use crate::flusher::{FlushQueue, Flusher, Goal};
 use crate::format::BLOCK;
@@ -65,6 +67,8 @@ pub(crate) struct Inner {
     /// Deletes that are remembered, by shard.
     pub(crate) deletes: Deletes,
     pub(crate) from_snapshot: AtomicBool,
+    /// What readers of the feed are told beside the log's records.
+    pub(crate) telling: Telling,
     reclaimer: Threads,
     flusher: Threads,
 }
@@ -161,6 +165,7 @@ impl Flash {
             floors: KnownFloors::new(&state, clock_now),
             deletes,
             from_snapshot: AtomicBool::new(false),
+            telling: Telling::default(),
             reclaimer: Threads::default(),
             flusher: Threads::default(),
         });
@@ -320,7 +325,8 @@ impl Store for Flash {
 impl Component for Flash {
     /// No resize: the size of the devices limits this store, and that cannot change at run time.
     fn parts(&self) -> Parts<'_> {
-        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: Some(self), feed: None }
+        let feed = self.inner.config.feed.then_some(self as &dyn Feed);
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: Some(self), feed }
     }
 
     fn attach(&self, worker: &mut Reactors) {

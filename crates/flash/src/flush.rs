@@ -71,6 +71,7 @@ impl Inner {
             return self.flush((pending != 0).then_some(pending));
         }
         self.log.sequence.raise(floor.version.0.max(self.floors.bound().0));
+        self.tell_flushed(floor);
         if floor.second > now {
             return self.flush(Some(floor.second));
         }
@@ -213,6 +214,7 @@ impl Inner {
     /// Devices answer again. They missed all changes made meanwhile, so everything they hold is flushed, by jobs.
     pub(crate) fn came_back(&self) {
         if self.log.queue.take_outdated() {
+            self.note_untold();
             tracing::warn!("items on the SSD were changed while it was off: the SSD tier starts empty");
             let emptied = {
                 let _one_at_a_time = self.flushing.lock();

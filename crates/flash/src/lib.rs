@@ -15,6 +15,7 @@ mod devices;
 mod engine;
 mod entries;
 mod error;
+mod feed;
 mod floors;
 mod flush;
 mod flusher;

@@ -74,6 +74,8 @@ pub(crate) struct Open {
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) end: usize,
     records: u32,
+    /// Not all of its records were carried forward.
+    has_changes: bool,
     footer: Vec<u8>,
     summary: Summary,
 }
@@ -112,6 +114,8 @@ pub(crate) struct Log {
     seed: u64,
     region_bytes: usize,
     appended: AtomicU64,
+    /// The greatest stamp of all regions that are not open.
+    newest_sealed: AtomicU64,
     /// The flush floor: records in regions with lower sequence numbers are flushed. Changed with all groups locked.
     flushed_below: AtomicU64,
 }
@@ -140,6 +144,7 @@ impl Log {
             seed,
             region_bytes,
             appended: AtomicU64::new(0),
+            newest_sealed: AtomicU64::new(0),
             flushed_below: AtomicU64::new(0),
         }
     }
@@ -202,6 +207,7 @@ impl Log {
         let least = over.map_or(0, |region| region.sequence()).max(forgotten);
         let evicted = self.evicted(hash);
         loop {
+            let is_carried = group == CARRIED;
             let number = self.group_not_below(group, least);
             let group = &self.groups[number];
             let mut head = group.open.lock();
@@ -236,6 +242,10 @@ impl Log {
             if evicted != 0 && evicted != open.sequence && draft.expiry != Expiry::NEVER {
                 // The expiry of the evicted record is unknown.
                 open.summary.behind = open.summary.behind.max(evicted);
+            }
+            if number == CARRIED && !is_carried && !open.has_changes {
+                open.has_changes = true;
+                self.regions.get(open.region).set_carried(false);
             }
             // Earlier records of the key lie in the region of its last record or in older ones.
             let block = self.regions.block_at(open.region, open.end);
@@ -293,10 +303,12 @@ impl Log {
         *self.regions.get(region).resident.write() = Some(Arc::clone(&buffer));
         self.regions.get(region).begin(sequence, base.0, salt, State::Open);
         self.regions.get(region).set_span(Span { begun, ..Span::default() });
+        self.regions.get(region).set_carried(usize::from(group) == CARRIED);
         let mut footer = Vec::with_capacity(self.region_bytes / 64);
         footer.resize(footer::SUMMARY_BYTES, 0);
         let summary = Summary::EMPTY;
-        Ok(Open { region, sequence, base, salt, buffer, end: HEADER_BYTES, records: 0, footer, summary })
+        let (end, records, has_changes) = (HEADER_BYTES, 0, false);
+        Ok(Open { region, sequence, base, salt, buffer, end, records, has_changes, footer, summary })
     }
 
     fn has_room(&self, open: &Open, length: usize) -> bool {
@@ -351,6 +363,7 @@ impl Log {
             footer_hash: hash(&footer),
         };
         footer.extend_from_slice(&trailer.encode());
+        self.note_stamp(summary.last);
         self.regions.get(region).set_state(State::Sealed);
         self.queue.push(Sealed { region, sequence, buffer, end, tail: footer });
         self.counters.regions_filled.fetch_add(1, Ordering::Relaxed);
@@ -388,6 +401,19 @@ impl Log {
         // A region takes its number, and enters it into the table, under its group's lock.
         let _heads = self.groups.each_ref().map(|group| group.open.lock());
         self.regions.upcoming_sequence()
+    }
+
+    /// Notes a stamp of a region that is not open.
+    pub(crate) fn note_stamp(&self, stamp: u64) {
+        self.newest_sealed.fetch_max(stamp, Ordering::AcqRel);
+    }
+
+    /// At least the stamp of the last record that was appended.
+    pub(crate) fn newest_stamp(&self) -> u64 {
+        let stamp_of = |group| self.with_open(group, |open| open.map_or(0, |open| open.summary.last));
+        let open = (0..GROUPS).map(stamp_of).max().unwrap_or(0);
+        // Afterwards: a region that was sealed meanwhile is counted here.
+        open.max(self.newest_sealed.load(Ordering::Acquire))
     }
 
     /// Calls `look` with the open region of a group, under the group's lock.

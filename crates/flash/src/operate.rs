@@ -245,11 +245,8 @@ impl Inner {
 
     /// A delete without an index entry. A record of an evicted key must not come back at a restart.
     fn not_found(&self, shard: &mut Shard, key: &Key<'_>, now: u32, ground: Ground) -> Attempt<Deleted> {
-        if self.find(shard, key.hash).is_some() {
-            if self.config.versioning.cluster {
-                // A tombstone of this key would be taken for one of the other at a restart.
-                self.remember_delete(key, self.log.sequence.next());
-            }
+        // One of several copies has to write the delete down, at the price of the other key.
+        if self.find(shard, key.hash).is_some() && !self.config.versioning.cluster {
             // The entry is another key's with this identity, and newer than any evicted record.
             return Attempt::done(Deleted::NotFound);
         }
@@ -335,6 +332,8 @@ impl Inner {
     /// A change while devices are off: fails, and makes sure that the key's stored version is never served again.
     #[cold]
     pub(crate) fn refuse<T>(&self, key: &Key<'_>) -> Attempt<T> {
+        // The upper tier may take it.
+        self.note_untold();
         let mut shard = self.shard(key.hash).lock();
         self.outdate_key(&mut shard, key);
         Attempt::Done(Err(off()))
@@ -387,6 +386,7 @@ impl Inner {
         ground: Ground,
     ) -> Result<Stored, Halt> {
         if self.log.queue.is_off() {
+            self.note_untold();
             self.outdate_key(shard, key);
             return Err(Halt::Failed(off()));
         }

@@ -234,6 +234,7 @@ impl Reclaimer {
 
     fn try_empty(&mut self, region: usize) -> io::Result<Emptied> {
         let inner = Arc::clone(&self.inner);
+        inner.tell_emptying(region)?;
         let entry = inner.regions.get(region);
         let mut victim = Victim {
             region,

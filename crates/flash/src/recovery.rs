@@ -36,6 +36,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     inner.devices.retired().into_iter().for_each(|region| inner.regions.retire(region));
     inner.devices.bad().into_iter().for_each(|region| inner.regions.get(region).set_bad(true));
+    let before = inner.devices.state();
     if fresh {
         (0..inner.regions.len()).for_each(|region| inner.regions.give_back(region));
     } else {
@@ -43,6 +44,12 @@ pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     }
     // Written before anything else, for the next start: no snapshot is valid, and CAS values and the sequence numbers of regions
     // begin above these floors.
+    let is_whole = |counter: &AtomicU64| counter.load(Ordering::Relaxed) == 0;
+    let counters = &inner.counters;
+    let whole = !fresh && is_whole(&counters.checksum_failures) && is_whole(&counters.io_errors);
+    let killed = !fresh && before.clean_stop == 0;
+    let (feed_from, lost) = inner.begin_telling(&before, whole, killed);
+    inner.devices.set_feed(feed_from, lost);
     let sequence_floor = inner.log.sequence.next_floor();
     let region_floor = inner.regions.upcoming_sequence() + SEQUENCES_AHEAD;
     let state = TierState { clean_stop: 0, sequence_floor, region_floor, ..inner.devices.state() };

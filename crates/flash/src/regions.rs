@@ -63,6 +63,8 @@ pub(crate) struct Region {
     records: AtomicU32,
     /// The device does not take all of its blocks: it is retired when it is emptied.
     bad: AtomicBool,
+    /// All of its records were carried forward. False if that is not known.
+    carried: AtomicBool,
     /// The region in RAM, while it is being filled or written. Read-locked for a lookup, write-locked to set it.
     pub(crate) resident: RwLock<Option<Arc<Buffer>>>,
 }
@@ -167,10 +169,20 @@ impl Region {
         self.bad.store(bad, Ordering::Release);
     }
 
+    /// Whether all of its records are known to be carried-forward ones. Final when it is not open any more.
+    pub(crate) fn is_carried(&self) -> bool {
+        self.carried.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_carried(&self, carried: bool) {
+        self.carried.store(carried, Ordering::Release);
+    }
+
     /// Begins a new use.
     pub(crate) fn begin(&self, sequence: u64, base: u64, salt: u64, state: State) {
         self.base.store(base, Ordering::Relaxed);
         self.salt.store(salt, Ordering::Relaxed);
+        self.set_carried(false);
         self.set_summary(Summary::EMPTY);
         self.set_span(Span::default());
         self.set_extent(0, 0);

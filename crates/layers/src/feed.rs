@@ -24,14 +24,14 @@ pub struct Feed<S>(Arc<Shared<S>>);
 
 struct Shared<S> {
     below: S,
-    ring: Arc<Ring>,
+    ring: Ring,
     clock: Arc<Clock>,
 }
 
 impl<S: Store + 'static> Feed<S> {
     /// Tells of the changes of `below`, which must be one of several copies, in a ring of up to `bytes`.
     pub fn new(below: S, bytes: u64, clock: Arc<Clock>) -> Self {
-        let ring = Arc::new(Ring::new(bytes, Arc::clone(&clock)));
+        let ring = Ring::new(bytes, Arc::clone(&clock));
         Self(Arc::new(Shared { below, ring, clock }))
     }
 }
@@ -181,7 +181,7 @@ impl<S: Store + 'static> Component for Feed<S> {
             flush,
             resize: below.resize,
             observe: below.observe,
-            feed: Some(&*self.0.ring),
+            feed: Some(&self.0.ring),
         }
     }
 

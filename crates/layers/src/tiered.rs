@@ -230,7 +230,8 @@ impl<U: Store + 'static, L: Store + 'static> Component for Tiered<U, L> {
             resize: self.0.upper.parts().resize,
             // An item that leaves only the upper tier has not left the store.
             observe: self.0.lower.parts().observe,
-            feed: None,
+            // Every change goes below first, unless a budget keeps some of them above.
+            feed: if self.0.admission.is_none() { self.0.lower.parts().feed } else { None },
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use moneta_layers::feed::Feed;
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::feed::{Change, Place};
+use moneta_store::feed::{Batch, Change, Place, Wanted};
 use moneta_store::holding::{Held, held};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::versions::Versioning;
@@ -187,8 +187,8 @@ impl World {
     /// Another node reads on in the feed of `from`; what it is told is then on its way.
     fn read_feed(&mut self, from: usize) {
         let to = (from + self.rng.usize(1..COPIES)) % COPIES;
-        let batch = feed(&self.nodes[from]).read(self.read[from][to], self.rng.usize(1..8));
-        for change in &batch.changes {
+        let batch = batch_of(&self.nodes[from], self.read[from][to], self.rng.usize(1..8));
+        for change in batch.changes.iter().map(|told| &told.change) {
             let twice = self.rng.u8(0..8) == 0;
             self.send(from, to, change, false);
             if twice {
@@ -206,8 +206,8 @@ impl World {
         for (from, to) in
             (0..COPIES * COPIES).map(|pair| (pair / COPIES, pair % COPIES)).filter(|(from, to)| from != to)
         {
-            let batch = feed(&self.nodes[from]).read(self.read[from][to], usize::MAX);
-            batch.changes.iter().for_each(|change| self.send(from, to, change, false));
+            let batch = batch_of(&self.nodes[from], self.read[from][to], usize::MAX);
+            batch.changes.iter().for_each(|told| self.send(from, to, &told.change, false));
             self.read[from][to] = batch.next;
         }
         let (late, mut arriving): (Vec<_>, Vec<_>) =
@@ -231,6 +231,7 @@ impl World {
             Change::Deleted(key, version) => Told::Deleted(number(key), *version),
             Change::Flushed(_) if self.guard == Guard::Floors => return,
             Change::Flushed(floor) => Told::Flushed(*floor),
+            Change::Item(_) | Change::Lost(_) => unreachable!("RAM tells keys, and is told of nothing it lost"),
         };
         self.under_way.push(Message { to, change: told, as_of: node.clock.millis(), again });
     }
@@ -301,8 +302,8 @@ impl World {
             {
                 let mut place = feed(&self.nodes[from]).since(START);
                 loop {
-                    let batch = feed(&self.nodes[from]).read(place, 100);
-                    batch.changes.iter().for_each(|change| self.send(from, to, change, false));
+                    let batch = batch_of(&self.nodes[from], place, 100);
+                    batch.changes.iter().for_each(|told| self.send(from, to, &told.change, false));
                     place = batch.next;
                     if batch.changes.is_empty() {
                         break;
@@ -330,6 +331,10 @@ impl World {
         }
         Ok(())
     }
+}
+
+fn batch_of(node: &Node, from: Place, limit: usize) -> Batch {
+    feed(node).reader(from, Wanted::default()).read(limit, usize::MAX).expect("a ring does not fail")
 }
 
 fn feed(node: &Node) -> &dyn moneta_store::feed::Feed {

@@ -32,6 +32,8 @@ pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress
     let tiers = tiers(settings, clock, recovery)?;
     Ok(match cluster::feed_bytes(settings) {
         None => tiers,
+        // The log of the SSD tier is the feed: it has every change.
+        Some(_) if tiers.parts().feed.is_some() => tiers,
         // Round everything, what tells other copies: it hears of every change, by whatever way it came, once it took effect.
         Some(bytes) => Arc::new(Feed::new(tiers, bytes, Arc::clone(clock))),
     })
@@ -148,7 +150,9 @@ fn flash(
     recovery: &Arc<Progress>,
 ) -> anyhow::Result<Flash> {
     let versioning = versioning(settings)?;
-    let config = FlashConfig { progress: Arc::clone(recovery), versioning, ..config.clone() };
+    // What a write budget keeps above is not in the log.
+    let feed = cluster::feed_bytes(settings).is_some() && settings.stack.between.write_budget.is_none();
+    let config = FlashConfig { progress: Arc::clone(recovery), versioning, feed, ..config.clone() };
     Flash::open(&config, Arc::clone(clock)).context("the SSD tier cannot start")
 }
 

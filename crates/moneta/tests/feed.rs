@@ -201,3 +201,58 @@ fn a_node_that_was_killed_catches_up() {
     });
     ends_alike(&one, &back);
 }
+
+/// A reader of a node on an SSD goes on behind a kill of that node, from the log: of what was on the device, nothing is missing,
+/// and no gap is told.
+#[test]
+fn a_reader_goes_on_when_its_source_was_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:200m", folder.path().join("tier").display());
+    let start = || {
+        let is = ["--cluster", "--writer-id", "1", "--flash", &flash, "--flash-durability", "every-write"];
+        let node = Node::start(&is);
+        let admin = admin_of(&node);
+        (node, admin)
+    };
+    let (target, _) = node("2", &[]);
+    let (source, admin) = start();
+    let sets = |node: &Node, range: std::ops::Range<u32>| {
+        let requests: String = range.map(|key| format!("set k{key} 0 0 3\r\n{key:03}\r\n")).collect();
+        assert!(!node.exchange(&requests).contains("ERROR"));
+    };
+    sets(&source, 0..20);
+    let cursor = folder.path().join("cursor");
+    let reader = feed(&admin, &target, &cursor);
+    ends_alike(&source, &target);
+    // The reader is away while this happens, and the node is killed behind it.
+    drop(reader);
+    sets(&source, 15..30);
+    source.exchange("delete k3\r\nmd k4 I\r\ntouch k5 1500\r\n");
+    drop(source);
+    let (source, admin) = start();
+    let place = std::fs::read_to_string(&cursor).expect("it was kept");
+    let json = printed(moneta(&["feed", &admin, "--json", "--cursor-file"]).arg(&cursor));
+    assert!(!json.contains("\"gap\"") && !json.contains("\"lost\""), "{json}");
+    assert!(json.contains("\"key\":\"k3\"") && json.contains("\"key\":\"k29\""), "{json}");
+    std::fs::write(&cursor, place).expect("it is written");
+    sets(&source, 30..KEYS);
+    let _reader = feed(&admin, &target, &cursor);
+    ends_alike(&source, &target);
+}
+
+/// What a node may have lost with its last second is told, and the feed goes on.
+#[test]
+fn a_kill_without_a_sync_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:200m", folder.path().join("tier").display());
+    let (killed, admin) = node("1", &["--flash", &flash]);
+    let cursor = folder.path().join("cursor");
+    let from_cursor = |admin: &str| printed(moneta(&["feed", admin, "--json", "--cursor-file"]).arg(&cursor));
+    from_cursor(&admin);
+    drop(killed);
+    let (back, admin) = node("1", &["--flash", &flash]);
+    back.exchange("set k 0 0 1\r\nx\r\n");
+    let json = from_cursor(&admin);
+    assert!(json.contains("\"kind\":\"lost\"") && json.contains("\"key\":\"k\""), "{json}");
+    assert!(!json.contains("\"gap\"") && !from_cursor(&admin).contains("\"lost\""), "{json}");
+}

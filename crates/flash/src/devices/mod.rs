@@ -85,6 +85,10 @@ pub struct TierState {
     pub floor_from: u32,
     /// Items with a lower version count no longer: the greatest bound of all flushes that took effect.
     pub floor_bound: u64,
+    /// The log has all changes with a greater stamp, as a version's time and counter; 0: it is not kept as a feed.
+    pub feed_from: u64,
+    /// The stamp at which a run began whose predecessor ended without a stop, and lost what it took last; 0: none did.
+    pub lost: u64,
 }
 
 impl Devices {
@@ -252,6 +256,23 @@ impl Devices {
         let state = superblocks.state();
         superblocks.save(&state, &self.media)?;
         superblocks.save(&state, &self.media)
+    }
+
+    /// Writes down that changes up to a stamp may be missing in the log.
+    ///
+    /// # Errors
+    /// That of the first device that failed. The next saved state has it.
+    pub fn save_feed_from(&self, stamp: u64) -> io::Result<()> {
+        let mut superblocks = self.superblocks.lock();
+        let lost = superblocks.state().lost;
+        superblocks.set_feed(stamp, lost);
+        let state = superblocks.state();
+        superblocks.save(&state, &self.media)
+    }
+
+    /// Sets [`TierState::feed_from`] and [`TierState::lost`]. The next state that is saved has them.
+    pub fn set_feed(&self, feed_from: u64, lost: u64) {
+        self.superblocks.lock().set_feed(feed_from, lost);
     }
 
     /// Whether a device can be read at all, tested at its superblocks.

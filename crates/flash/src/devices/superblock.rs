@@ -26,7 +26,9 @@
 //!       +----------------+----------------+----------------+----------------+
 //!  144  | key of the hash, 32 bytes                                         |
 //!       +-------------------------------------------------------------------+
-//!  176  | floor: bound                    | 0 up to 512                     |
+//!  176  | floor: bound                    | feed from                       |
+//!       +----------------+----------------+----------------+----------------+
+//!  192  | feed: lost before               | 0 up to 512                     |
 //!       +----------------+--------------------------------------------------+
 //!  512  | retired regions| the number of each on this device, 4 bytes each   |
 //!       +----------------+--------------------------------------------------+
@@ -57,7 +59,7 @@ pub(super) const FIRST_REGION: u64 = 1 << 20;
 /// Flag: the contents of the tier are void.
 const ABANDONED: u32 = 1;
 /// Bytes of the fixed-length fields.
-const FIELD_BYTES: usize = 184;
+const FIELD_BYTES: usize = 200;
 /// Offset of the list of retired regions.
 const RETIRED: usize = 512;
 /// Marks a number in the list whose region is in use: it has a bad block, and is retired when it is emptied.
@@ -162,6 +164,8 @@ impl Superblock {
         fields.extend(self.state.region_floor.to_le_bytes());
         fields.extend(self.hash.key);
         fields.extend(self.state.floor_bound.to_le_bytes());
+        fields.extend(self.state.feed_from.to_le_bytes());
+        fields.extend(self.state.lost.to_le_bytes());
         block[..FIELD_BYTES].copy_from_slice(&fields);
         let retired = &self.retired[..self.retired.len().min(RETIRED_MAX)];
         block[RETIRED..RETIRED + 4].copy_from_slice(&(retired.len() as u32).to_le_bytes());
@@ -221,6 +225,8 @@ impl Superblock {
                 floor_from: number32(block, 128),
                 region_floor: number64(block, 136),
                 floor_bound: number64(block, 176),
+                feed_from: number64(block, 184),
+                lost: number64(block, 192),
             },
         }
     }
@@ -242,6 +248,7 @@ fn number64(block: &[u8], offset: usize) -> u64 {
 
 /// The head of a device: both copies of the superblock combined.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one for each device, at a start")]
 pub(super) enum Head {
     /// A blank device, or one with only a torn first superblock.
     Blank,
@@ -316,6 +323,8 @@ mod tests {
                 floor_from: 333,
                 region_floor: 444,
                 floor_bound: 555,
+                feed_from: 666,
+                lost: 777,
             },
         }
     }
@@ -354,7 +363,8 @@ mod tests {
         assert_eq!(block[144..176], std::array::from_fn::<u8, 32, _>(|byte| byte as u8));
         assert_eq!((block[512], block[516], block[520], block[521]), (2, 6, 0xE8, 3));
         assert_eq!(&block[176..184], 555u64.to_le_bytes());
-        assert!(block[184..512].iter().chain(&block[524..]).all(|&byte| byte == 0));
+        assert_eq!((&block[184..192], &block[192..200]), (&666u64.to_le_bytes()[..], &777u64.to_le_bytes()[..]));
+        assert!(block[200..512].iter().chain(&block[524..]).all(|&byte| byte == 0));
     }
 
     #[test]
@@ -368,8 +378,15 @@ mod tests {
             Copied::Whole(found) => found,
             other => panic!("{other:?}"),
         };
-        let state =
-            TierState { floor_version: 0, floor_from: 0, region_floor: 0, floor_bound: 0, ..superblock(5).state };
+        let state = TierState {
+            floor_version: 0,
+            floor_from: 0,
+            region_floor: 0,
+            floor_bound: 0,
+            feed_from: 0,
+            lost: 0,
+            ..superblock(5).state
+        };
         let expected =
             Superblock { shard_bits: 0, hash: NamedHash::UNNAMED, retired: Vec::new(), state, ..superblock(5) };
         assert_eq!(found, expected);

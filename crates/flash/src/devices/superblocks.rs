@@ -79,6 +79,12 @@ impl Superblocks {
         self.members[0].superblock.state
     }
 
+    /// Sets from which stamp on the log has all changes, and the last that may be lost. The next [`Superblocks::save`] writes it.
+    pub(super) fn set_feed(&mut self, feed_from: u64, lost: u64) {
+        let states = self.members.iter_mut().map(|member| &mut member.superblock.state);
+        states.for_each(|state| (state.feed_from, state.lost) = (feed_from, lost));
+    }
+
     /// Marks a region of a device as retired, or with [`IN_USE`] as one that is to be. The next [`Superblocks::save`] writes it.
     pub(super) fn retire(&mut self, device: usize, number: u32) {
         let retired = &mut self.members[device].superblock.retired;
@@ -95,11 +101,14 @@ impl Superblocks {
     }
 
     /// Writes another state to all devices; returns the first failure, after trying all.
+    /// What it says of the feed is not taken: that is changed by [`Superblocks::set_feed`] alone, on another thread.
     pub(super) fn save(&mut self, state: &TierState, media: &[Arc<dyn Media>]) -> io::Result<()> {
+        let TierState { feed_from, lost, .. } = self.state();
+        let state = TierState { feed_from, lost, ..*state };
         self.generation += 1;
         let mut outcome = Ok(());
         for (number, media) in media.iter().enumerate() {
-            self.members[number].superblock.state = *state;
+            self.members[number].superblock.state = state;
             outcome = outcome.and(self.write(number, media));
         }
         outcome

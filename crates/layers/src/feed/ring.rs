@@ -1,29 +1,26 @@
 //! The ring: what changed last, up to a bound in bytes.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use moneta_store::feed::{Batch, Change, Feed, Place};
+use moneta_store::feed::{Batch, Change, Feed, Place, Reader, Told, Wanted};
 use moneta_store::versions::Floor;
-use moneta_store::{Clock, Version};
+use moneta_store::{Clock, StoreError, Version};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 /// Bytes that a change takes beside its key, about.
 const CHANGE_BYTES: u64 = 64;
 
-/// The changes that are still known. Readers cost it nothing.
-pub struct Ring {
+/// The changes that are still known. Readers cost it nothing. Clones are the same ring.
+#[derive(Clone)]
+pub struct Ring(Arc<Shared>);
+
+struct Shared {
     incarnation: u64,
     limit: u64,
     clock: Arc<Clock>,
     // Held to append or copy a few changes.
     state: Mutex<State>,
-    /// Readers that wait.
-    waiting: Arc<AtomicUsize>,
-    notify: Arc<Notify>,
 }
 
 struct State {
@@ -39,8 +36,8 @@ struct State {
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring")
-            .field("incarnation", &self.incarnation)
-            .field("limit", &self.limit)
+            .field("incarnation", &self.0.incarnation)
+            .field("limit", &self.0.limit)
             .finish_non_exhaustive()
     }
 }
@@ -48,7 +45,7 @@ impl std::fmt::Debug for Ring {
 fn bytes_of(change: &Change) -> u64 {
     let key = match change {
         Change::Set(key) | Change::Deleted(key, _) => key.len() as u64,
-        Change::Flushed(_) => 0,
+        Change::Item(_) | Change::Flushed(_) | Change::Lost(_) => 0,
     };
     CHANGE_BYTES + key
 }
@@ -57,14 +54,8 @@ impl Ring {
     /// An empty ring of up to `bytes`.
     pub fn new(bytes: u64, clock: Arc<Clock>) -> Self {
         let since = clock.millis();
-        Self {
-            incarnation: fastrand::u64(1..),
-            limit: bytes,
-            clock,
-            state: Mutex::new(State { changes: VecDeque::new(), bytes: 0, first: 0, since }),
-            waiting: Arc::default(),
-            notify: Arc::default(),
-        }
+        let state = Mutex::new(State { changes: VecDeque::new(), bytes: 0, first: 0, since });
+        Self(Arc::new(Shared { incarnation: fastrand::u64(1..), limit: bytes, clock, state }))
     }
 
     /// A key holds something else, or will when it is looked up.
@@ -83,25 +74,21 @@ impl Ring {
     }
 
     fn append(&self, change: Change) {
-        let mut state = self.state.lock();
+        let mut state = self.0.state.lock();
         // Under the lock: times grow with positions.
-        let now = self.clock.millis();
+        let now = self.0.clock.millis();
         state.bytes += bytes_of(&change);
         state.changes.push_back((now, change));
-        while state.bytes > self.limit {
+        while state.bytes > self.0.limit {
             let Some((at, oldest)) = state.changes.pop_front() else { break };
             state.bytes -= bytes_of(&oldest);
             state.first += 1;
             state.since = at + 1;
         }
-        drop(state);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.notify.notify_waiters();
-        }
     }
 
     fn place(&self, position: u64) -> Place {
-        Place { incarnation: self.incarnation, position }
+        Place { incarnation: self.0.incarnation, position, told: 0 }
     }
 }
 
@@ -111,66 +98,61 @@ impl State {
     }
 }
 
+impl Ring {
+    fn read(&self, from: Place, limit: usize) -> Batch {
+        let state = self.0.state.lock();
+        let is_known = from.incarnation == self.0.incarnation && (state.first..=state.end()).contains(&from.position);
+        let start = if is_known { from.position } else { state.first };
+        let skipped = (start - state.first) as usize;
+        let told = |(number, (_, change)): (u64, &(u64, Change))| Told { change: change.clone(), next: self.place(number) };
+        let changes: Vec<Told> = (start + 1..).zip(state.changes.iter().skip(skipped)).take(limit).map(told).collect();
+        let next = start + changes.len() as u64;
+        let is_end = next == state.end();
+        let watermark = if is_end {
+            self.0.clock.millis()
+        } else {
+            state.changes[(next - state.first) as usize].0.saturating_sub(1)
+        };
+        Batch { gap: (!is_known).then_some(state.since), changes, next: self.place(next), watermark, is_end }
+    }
+}
+
 impl Feed for Ring {
     fn end(&self) -> Place {
-        self.place(self.state.lock().end())
+        self.place(self.0.state.lock().end())
     }
 
     fn since(&self, millis: u64) -> Place {
-        let state = self.state.lock();
+        let state = self.0.state.lock();
         if millis < state.since {
             // A place before all that is known: reading from it tells of the gap.
-            return Place { incarnation: 0, position: 0 };
+            return Place { incarnation: 0, position: 0, told: 0 };
         }
         let before = state.changes.partition_point(|(at, _)| *at < millis);
         self.place(state.first + before as u64)
     }
 
-    fn read(&self, from: Place, limit: usize) -> Batch {
-        let state = self.state.lock();
-        let is_known = from.incarnation == self.incarnation && (state.first..=state.end()).contains(&from.position);
-        let start = if is_known { from.position } else { state.first };
-        let skipped = (start - state.first) as usize;
-        let changes: Vec<Change> =
-            state.changes.iter().skip(skipped).take(limit).map(|(_, change)| change.clone()).collect();
-        let next = start + changes.len() as u64;
-        let watermark = if next == state.end() {
-            self.clock.millis()
-        } else {
-            state.changes[(next - state.first) as usize].0.saturating_sub(1)
-        };
-        Batch { gap: (!is_known).then_some(state.since), changes, next: self.place(next), watermark }
+    fn has_more(&self, from: Place) -> bool {
+        from.incarnation != self.0.incarnation || from.position < self.0.state.lock().end()
     }
 
-    fn changed(&self, from: Place) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let waiting = Waiting::new(&self.waiting);
-        let notify = Arc::clone(&self.notify);
-        let mut notified = Box::pin(notify.clone().notified_owned());
-        // Before the look: a change in between is not missed.
-        notified.as_mut().enable();
-        let is_there = from.incarnation != self.incarnation || from.position < self.state.lock().end();
-        Box::pin(async move {
-            let _waiting = waiting;
-            if !is_there {
-                notified.await;
-            }
-        })
+    fn reader(&self, from: Place, _: Wanted) -> Box<dyn Reader> {
+        Box::new(RingReader { ring: self.clone(), place: from })
     }
 }
 
-/// A reader that waits, for as long as it does.
-struct Waiting(Arc<AtomicUsize>);
-
-impl Waiting {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(count))
-    }
+/// A place in the ring.
+struct RingReader {
+    ring: Ring,
+    place: Place,
 }
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+impl Reader for RingReader {
+    /// The ring has keys alone: what the reader looks up counts for nothing here.
+    fn read(&mut self, limit: usize, _: usize) -> Result<Batch, StoreError> {
+        let batch = self.ring.read(self.place, limit);
+        self.place = batch.next;
+        Ok(batch)
     }
 }
 
@@ -182,6 +164,10 @@ mod tests {
         Change::Set(key.as_bytes().into())
     }
 
+    fn changes(batch: &Batch) -> Vec<Change> {
+        batch.changes.iter().map(|told| told.change.clone()).collect()
+    }
+
     #[test]
     fn a_reader_goes_on_where_it_ended_and_is_told_of_a_gap() {
         let clock = Arc::new(Clock::manual(1_700_000_000));
@@ -191,10 +177,12 @@ mod tests {
         clock.advance(1);
         ring.deleted(b"b", Version(7));
         let first = ring.read(start, 1);
-        assert_eq!((first.gap, &first.changes[..]), (None, &[set("a")][..]));
+        assert_eq!((first.gap, changes(&first), first.is_end), (None, vec![set("a")], false));
+        assert_eq!(first.changes[0].next, first.next);
         assert!(first.watermark < clock.millis(), "b is not told yet");
         let second = ring.read(first.next, 10);
-        assert_eq!(second.changes, [Change::Deleted(b"b"[..].into(), Version(7))]);
+        assert_eq!(changes(&second), [Change::Deleted(b"b"[..].into(), Version(7))]);
+        assert!(second.is_end);
         assert_eq!((second.watermark, second.next), (clock.millis(), ring.end()));
         assert_eq!(ring.read(ring.since(clock.millis()), 10).changes.len(), 1);
         let before = ring.since(clock.millis() - 1000);
@@ -208,16 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_waits_is_woken() {
-        let ring = Arc::new(Ring::new(1 << 20, Arc::new(Clock::manual(1_700_000_000))));
-        pollster::block_on(ring.changed(Place { incarnation: 0, position: 0 }));
-        let (waiting, at) = (Arc::clone(&ring), ring.end());
-        let reader = std::thread::spawn(move || pollster::block_on(waiting.changed(at)));
-        while ring.waiting.load(Ordering::SeqCst) == 0 {
-            std::thread::yield_now();
-        }
+    fn there_is_more_behind_a_place_once_something_changes() {
+        let ring = Ring::new(1 << 20, Arc::new(Clock::manual(1_700_000_000)));
+        assert!(ring.has_more(Place { incarnation: 0, position: 0, told: 0 }), "the gap");
+        let at = ring.end();
+        assert!(!ring.has_more(at));
         ring.set(b"a");
-        reader.join().expect("it ends");
-        assert_eq!(ring.waiting.load(Ordering::SeqCst), 0);
+        assert!(ring.has_more(at) && !ring.has_more(ring.end()));
     }
 }

@@ -68,6 +68,8 @@ enum Line {
         expiry: u32,
         stale: bool,
         value: Option<String>,
+        /// When the key was last known to hold it, milliseconds since the Unix epoch; none: it does.
+        as_of: Option<u64>,
     },
     Delete {
         #[serde(flatten)]
@@ -81,9 +83,14 @@ enum Line {
     Gap {
         since: u64,
     },
+    Lost {
+        until: u64,
+    },
     End {
         cursor: String,
         watermark: u64,
+        /// There was more than the answer has.
+        more: bool,
     },
 }
 
@@ -133,7 +140,6 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let mut told = Applied::default();
     // A signal may end it anywhere: what was applied and not written down is applied again.
     loop {
-        let began = reader.place();
         let lines = reader.read(target.is_some())?;
         match &mut target {
             Some(target) => {
@@ -153,7 +159,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         if let Some(summary) = target.as_ref().and_then(|_| told.summary(reader.watermark, now())) {
             eprintln!("{summary}");
         }
-        if reader.place() == began && target.is_none() && !args.follow {
+        if !reader.more && target.is_none() && !args.follow {
             break;
         }
     }
@@ -174,6 +180,8 @@ struct Reader<'a> {
     since: Option<u64>,
     /// Up to when all is told, milliseconds since the Unix epoch.
     watermark: u64,
+    /// There was more than the last answer had.
+    more: bool,
     answered: bool,
 }
 
@@ -188,7 +196,7 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let since = args.from.map(|ago| now().saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)));
-        Ok(Self { args, agent: config.into(), cursor, since, watermark: 0, answered: false })
+        Ok(Self { args, agent: config.into(), cursor, since, watermark: 0, more: true, answered: false })
     }
 
     /// The next changes; waits for some. A node that has answered before may be away for a while.
@@ -238,7 +246,8 @@ impl<'a> Reader<'a> {
             .lines()
             .map(|line| serde_json::from_str(line).with_context(|| format!("not a line of a feed: {line}")))
             .collect::<anyhow::Result<_>>()?;
-        let Some(Line::End { cursor, watermark }) = parsed.last() else { bail!("the answer is cut short") };
+        let Some(Line::End { cursor, watermark, more }) = parsed.last() else { bail!("the answer is cut short") };
+        self.more = *more;
         (self.cursor, self.watermark) = (Some(cursor.clone()), self.watermark.max(*watermark));
         Ok(Lines { text, parsed })
     }
@@ -247,10 +256,6 @@ impl<'a> Reader<'a> {
     fn go_back(&mut self, margin: Duration) {
         let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
         (self.cursor, self.since) = (None, Some(self.watermark.saturating_sub(margin)));
-    }
-
-    fn place(&self) -> Option<String> {
-        self.cursor.clone()
     }
 
     /// Writes down how far all is done.
@@ -270,7 +275,7 @@ fn print(line: &Line) -> anyhow::Result<()> {
     };
     let mut out = stdout().lock();
     match line {
-        Line::Set { key, version, flags, expiry, stale, value } => {
+        Line::Set { key, version, flags, expiry, stale, value, .. } => {
             let stale = if *stale { " stale" } else { "" };
             let value = value.as_ref().map(|value| format!(" {value}")).unwrap_or_default();
             writeln!(out, "set {} version={version} flags={flags} expiry={expiry}{stale}{value}", named(key))
@@ -278,6 +283,7 @@ fn print(line: &Line) -> anyhow::Result<()> {
         Line::Delete { key, version } => writeln!(out, "delete {} version={version}", named(key)),
         Line::Flush { version, second } => writeln!(out, "flush version={version} at={second}"),
         Line::Gap { since } => writeln!(out, "gap: changes before {since} ms are missing"),
+        Line::Lost { until } => writeln!(out, "lost: the node was killed, and lost what it took last before {until} ms"),
         Line::End { .. } => Ok(()),
     }?;
     Ok(())

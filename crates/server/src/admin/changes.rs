@@ -10,17 +10,19 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use moneta_protocol::base64;
-use moneta_store::feed::{Batch, Change, Feed, Place};
+use moneta_store::feed::{Batch, Change, Feed, Place, Told, Wanted};
 use moneta_store::holding::{Held, held};
-use moneta_store::{Cx, Policy, Store, StoreError, Version};
+use moneta_store::{Cx, ItemMeta, Policy, Store, StoreError, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep};
 
 use super::desk::{Desk, Unanswered, ask};
 
 /// Longest wait for a change.
 const WAIT_MAX: Duration = Duration::from_secs(20);
+/// How often a reader that waits looks for a change.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Time limit of an answer, without the wait.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 /// Most changes of an answer.
@@ -76,16 +78,17 @@ pub(super) async fn changes(
         return (StatusCode::NOT_FOUND, "this node has no feed: start it with --cluster\n").into_response();
     };
     let from = match (&asked.cursor, asked.since) {
-        (Some(cursor), _) => match place_of(cursor) {
-            Some(place) => place,
-            None => return (StatusCode::BAD_REQUEST, "the cursor is none\n").into_response(),
+        (Some(cursor), _) => match cursor.parse::<Place>() {
+            Ok(place) => place,
+            Err(wrong) => return (StatusCode::BAD_REQUEST, format!("{wrong}\n")).into_response(),
         },
         (None, Some(since)) => feed.since(since),
         (None, None) => feed.end(),
     };
-    if asked.wait > 0 {
-        // Whether one comes or not, the answer tells where to read on.
-        let _ = timeout(Duration::from_millis(asked.wait).min(WAIT_MAX), feed.changed(from)).await;
+    // Whether a change comes or not, the answer tells where to read on.
+    let until = Instant::now() + Duration::from_millis(asked.wait).min(WAIT_MAX);
+    while Instant::now() < until && !feed.has_more(from) {
+        sleep(LOOK_EVERY).await;
     }
     observed.node.clock.refresh();
     let told = Arc::clone(&store);
@@ -96,77 +99,87 @@ pub(super) async fn changes(
     }
 }
 
-fn place_of(cursor: &str) -> Option<Place> {
-    let (incarnation, position) = cursor.split_once('-')?;
-    Some(Place { incarnation: u64::from_str_radix(incarnation, 16).ok()?, position: position.parse().ok()? })
-}
-
 /// The lines of an answer.
 fn answer(store: &Arc<dyn Store>, from: Place, asked: &Asked) -> Result<Vec<u8>, StoreError> {
     let feed: &dyn Feed = store.parts().feed.expect("it had one");
+    let wanted =
+        Wanted { values: asked.values != 0, prefix: asked.prefix.as_bytes().to_vec(), region: asked.region };
+    let mut reader = feed.reader(from, wanted.clone());
     let mut lines = Vec::new();
     let mut line = |object: Value| {
         lines.extend_from_slice(object.to_string().as_bytes());
         lines.push(b'\n');
         lines.len()
     };
-    let (mut place, mut left) = (from, asked.limit.min(CHANGES_MAX));
-    let mut watermark;
+    let (mut left, mut length) = (asked.limit.min(CHANGES_MAX), 0);
+    let (mut place, mut watermark, mut more);
     'reading: loop {
-        let Batch { gap, changes, next, watermark: told } = feed.read(place, left.min(READ_AT_ONCE));
+        let Batch { gap, changes, next, watermark: told, is_end } =
+            reader.read(left.min(READ_AT_ONCE), ANSWER_BYTES.saturating_sub(length))?;
         if let Some(since) = gap {
             line(json!({ "kind": "gap", "since": since }));
         }
-        let (begun, count) = (next.position - changes.len() as u64, changes.len());
-        (place, watermark) = (next, told);
-        for (number, change) in changes.into_iter().enumerate() {
-            let Some(object) = describe(store, &change, asked)? else { continue };
-            if line(object) > ANSWER_BYTES && number + 1 < count {
-                place = Place { position: begun + number as u64 + 1, ..next };
+        let count = changes.len();
+        (place, watermark, more) = (next, told, !is_end);
+        for (number, Told { change, next }) in changes.into_iter().enumerate() {
+            let Some(object) = describe(store, change, &wanted)? else { continue };
+            length = line(object);
+            if length > ANSWER_BYTES && number + 1 < count {
                 // What is left was told when this was read.
-                watermark = 0;
+                (place, watermark, more) = (next, 0, true);
                 break 'reading;
             }
         }
         left -= count;
-        if count < READ_AT_ONCE || left == 0 {
+        if is_end || left == 0 || length >= ANSWER_BYTES {
             break;
         }
     }
-    let cursor = format!("{:x}-{}", place.incarnation, place.position);
-    line(json!({ "kind": "end", "cursor": cursor, "watermark": watermark }));
+    line(json!({ "kind": "end", "cursor": place.to_string(), "watermark": watermark, "more": more }));
     Ok(lines)
 }
 
 /// A change as a reader is told; `None` if it is not to be told, or no longer there.
-fn describe(store: &Arc<dyn Store>, change: &Change, asked: &Asked) -> Result<Option<Value>, StoreError> {
-    let wanted = |key: &[u8]| key.starts_with(asked.prefix.as_bytes());
-    let of_region = |version: Version| asked.region.is_none_or(|region| version.origin().region() == region);
+fn describe(store: &Arc<dyn Store>, change: Change, wanted: &Wanted) -> Result<Option<Value>, StoreError> {
     Ok(match change {
-        Change::Flushed(floor) if of_region(floor.version) => {
+        Change::Flushed(floor) if wanted.has_version(floor.version) => {
             Some(json!({ "kind": "flush", "version": floor.version.0.to_string(), "second": floor.second }))
         }
-        Change::Deleted(key, version) if wanted(key) && of_region(*version) => Some(deleted(key, *version)),
-        Change::Set(key) if wanted(key) => {
+        Change::Lost(until) => Some(json!({ "kind": "lost", "until": until })),
+        Change::Deleted(key, version) if wanted.has_key(&key) && wanted.has_version(version) => {
+            Some(deleted(&key, version))
+        }
+        Change::Item(left) if wanted.has_key(&left.key) && wanted.has_version(left.meta.version()) => {
+            let mut object = set(&left.key, &left.meta, left.value.as_deref());
+            if let Some(as_of) = left.as_of {
+                object.insert("as_of".into(), as_of.into());
+            }
+            Some(object.into())
+        }
+        Change::Set(key) if wanted.has_key(&key) => {
             let cx = Cx::outside().under(Policy::Batch);
-            match pollster::block_on(held(store, &cx, key))? {
-                Held::Item(item) if of_region(item.meta.version()) => {
-                    let mut object = named("set", key);
-                    object.insert("version".into(), item.meta.cas.to_string().into());
-                    object.insert("flags".into(), item.meta.flags.into());
-                    object.insert("expiry".into(), item.meta.expiry.0.into());
-                    object.insert("stale".into(), item.meta.stale.into());
-                    if asked.values != 0 {
-                        object.insert("value".into(), base64::encode_key(&item.value).into());
-                    }
-                    Some(object.into())
+            match pollster::block_on(held(store, &cx, &key))? {
+                Held::Item(item) if wanted.has_version(item.meta.version()) => {
+                    Some(set(&key, &item.meta, wanted.values.then_some(&item.value[..])).into())
                 }
-                Held::Buried(version) if of_region(version) => Some(deleted(key, version)),
+                Held::Buried(version) if wanted.has_version(version) => Some(deleted(&key, version)),
                 _ => None,
             }
         }
         _ => None,
     })
+}
+
+fn set(key: &[u8], meta: &ItemMeta, value: Option<&[u8]>) -> Map<String, Value> {
+    let mut object = named("set", key);
+    object.insert("version".into(), meta.cas.to_string().into());
+    object.insert("flags".into(), meta.flags.into());
+    object.insert("expiry".into(), meta.expiry.0.into());
+    object.insert("stale".into(), meta.stale.into());
+    if let Some(value) = value {
+        object.insert("value".into(), base64::encode_key(value).into());
+    }
+    object
 }
 
 fn deleted(key: &[u8], version: Version) -> Value {

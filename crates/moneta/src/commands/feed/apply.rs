@@ -46,7 +46,7 @@ pub(super) struct Target {
 
 /// A change as it is sent.
 enum Sent {
-    Set { key: Vec<u8>, meta: ItemMeta, value: Vec<u8> },
+    Set { key: Vec<u8>, meta: ItemMeta, value: Vec<u8>, as_of: Option<u64> },
     Delete { key: Vec<u8>, version: Version },
     Flush(Floor),
 }
@@ -83,8 +83,12 @@ impl Target {
                     told.count(Fate::Gap);
                     continue;
                 }
+                Line::Lost { until } => {
+                    eprintln!("moneta feed: the node was killed, and lost what it took last before {until} ms");
+                    continue;
+                }
                 Line::End { .. } => continue,
-                Line::Set { key, version, flags, expiry, stale, value } => {
+                Line::Set { key, version, flags, expiry, stale, value, as_of } => {
                     let value = value.as_deref().context("a change without its value")?;
                     let meta = ItemMeta {
                         cas: number(version)?,
@@ -93,7 +97,8 @@ impl Target {
                         stale: *stale,
                         ..ItemMeta::default()
                     };
-                    Sent::Set { key: bytes(key)?, meta, value: STANDARD.decode(value).context("not base64")? }
+                    let value = STANDARD.decode(value).context("not base64")?;
+                    Sent::Set { key: bytes(key)?, meta, value, as_of: *as_of }
                 }
                 Line::Delete { key, version } => Sent::Delete { key: bytes(key)?, version: Version(number(version)?) },
                 Line::Flush { version, second } => {
@@ -111,12 +116,13 @@ impl Target {
     fn send(&self, sent: &Sent) -> Pending<Fate> {
         self.clock.refresh();
         let step = match sent {
-            Sent::Set { key, meta, value } => {
+            Sent::Set { key, meta, value, as_of } => {
                 let item = ItemRef { meta: *meta, value: Value::whole(value) };
-                // The source has looked it up just now.
-                self.node.put_newer(&self.key(key), &item, self.clock.millis()).map(|written| match written {
+                // Without a time, the source has looked it up just now.
+                let (since, is_now) = (as_of.unwrap_or_else(|| self.clock.millis()), as_of.is_none());
+                self.node.put_newer(&self.key(key), &item, since).map(move |written| match written {
                     Written::Stored { .. } | Written::Unchanged { .. } => Fate::Taken,
-                    Written::NotStored => Fate::Unsure,
+                    Written::NotStored if is_now => Fate::Unsure,
                     _ => Fate::Superseded,
                 })
             }

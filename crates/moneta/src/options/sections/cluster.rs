@@ -31,7 +31,8 @@ section! {
         .when("Another number for each node of a region that clients write to directly: two writes of a key in the same millisecond \
                then have different versions.");
 
-    /// Share of --memory, beside it, for the keys that changed last: what readers of the feed have not been told yet. 0: no feed.
+    /// Share of --memory, beside it, for the keys that changed last: what readers of the feed have not been told yet. A node on an SSD
+    /// without a write budget tells from the log there, and takes no memory for it. 0: no feed.
     FEED_MEMORY: Share = Opt::new("feed_memory", Share { max: 50 }, || 1)
         .when("Larger where readers of the feed may be away for longer while many keys change. Only with --cluster.");
 

@@ -138,6 +138,7 @@ impl FlashSettings {
             index_bytes: index_bytes(options),
             threads: options.get(&THREADS),
             versioning: Default::default(),
+            feed: false,
             progress: Default::default(),
         };
         Self { engine }

@@ -1,0 +1,287 @@
+//! A reader of the feed: merges the regions that it has not read, by stamp, up to a fence.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use moneta_store::feed::{Batch, Change, Left, Place, Reader, Told, Wanted};
+use moneta_store::{Key, StoreError, Version};
+
+use super::stream::{Next, Stream};
+use super::{Fence, millis_of};
+use crate::engine::Inner;
+use crate::format::record::{View, mark};
+use crate::regions::State;
+
+/// Bytes of the log after which a reader that wants few of its changes says how far it has come.
+const SCANNED_MAX: usize = 64 << 20;
+
+/// How far stamps may be ahead of the clock after a restart, in milliseconds: their floor is a second above what the run before
+/// gave out, rounded up. Versions of other nodes bring them no further ahead than is accepted.
+const STAMPS_AHEAD: u64 = 2000;
+
+/// Reads the log from a place on.
+pub(super) struct LogReader {
+    inner: Arc<Inner>,
+    wanted: Wanted,
+    place: Place,
+    /// Regions that are being read: a few, since each begins before the others end.
+    streams: Vec<Stream>,
+    /// Regions to read, by the base of their stamps, the next one last: base, sequence number, region.
+    ahead: Vec<(u64, u64, usize)>,
+    /// Regions below this sequence number are among them, or were read.
+    seen: u64,
+    events: VecDeque<(u64, Change)>,
+    fence: Option<Fence>,
+    /// What was carried forward is told too.
+    carried_too: bool,
+    /// Changes up to this stamp are missing where it was read.
+    lost: u64,
+    /// It was told that the node was killed.
+    told_lost: bool,
+    watermark: u64,
+}
+
+/// Where the next change comes from.
+enum Source {
+    Stream(usize, u64),
+    Event(u64),
+}
+
+impl LogReader {
+    pub(super) fn new(inner: &Arc<Inner>, place: Place, wanted: Wanted) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            wanted,
+            place,
+            streams: Vec::new(),
+            ahead: Vec::new(),
+            seen: 1,
+            events: VecDeque::new(),
+            fence: None,
+            carried_too: place.position == 0 || place.position < place.told,
+            lost: 0,
+            told_lost: false,
+            watermark: 0,
+        }
+    }
+
+    /// Draws a fence, and adds the regions begun since the last one.
+    fn draw_fence(&mut self) -> Fence {
+        let fence = self.inner.fence();
+        let position = self.place.position;
+        if fence.end > self.seen {
+            let (inner, carried_too) = (&self.inner, self.carried_too);
+            let is_left = |number: usize, sequence: u64| {
+                let region = inner.regions.get(number);
+                // In this order: the state says whether the rest is final.
+                let grows = region.state() == State::Open;
+                let has_changes = carried_too || !region.is_carried();
+                sequence >= inner.log.floor()
+                    && (grows || has_changes && Version(region.summary().last).local() > position)
+            };
+            let found = inner
+                .regions
+                .iter()
+                .map(|(number, region)| (number, region.sequence()))
+                .filter(|(number, sequence)| (self.seen..fence.end).contains(sequence) && is_left(*number, *sequence))
+                .map(|(number, sequence)| (Version(inner.regions.get(number).base()).local(), sequence, number));
+            self.ahead.extend(found);
+            self.ahead.sort_unstable_by(|one, other| other.cmp(one));
+            self.seen = fence.end;
+        }
+        self.events = self.inner.telling.events(position, fence.stamp);
+        self.fence = Some(fence);
+        fence
+    }
+
+    /// Takes note of a gap between the place and what is there; its end, if it is a new one.
+    fn notice_gap(&mut self) -> Option<u64> {
+        let missing = self.inner.telling.missing().max(self.lost);
+        let is_new = missing > self.place.position.max(self.place.told);
+        if is_new {
+            self.place.told = missing;
+        }
+        // The change after it may be of the same millisecond.
+        is_new.then(|| millis_of(missing) + 1)
+    }
+
+    /// Begins again to look for regions, with those that have carried records alone.
+    fn include_carried(&mut self) {
+        self.carried_too = true;
+        (self.seen, self.fence) = (1, None);
+        self.streams.clear();
+        self.ahead.clear();
+    }
+
+    /// Where the change with the least stamp is, up to the fence. `is_short`: some are missing.
+    fn source(&mut self, fence: Fence, is_short: &mut bool) -> Option<Source> {
+        loop {
+            let (inner, lost) = (&self.inner, &mut self.lost);
+            let mut least: Option<(u64, usize)> = None;
+            let mut number = 0;
+            while number < self.streams.len() {
+                match self.streams[number].next(inner, fence.stamp) {
+                    Next::Record(stamp) => {
+                        if least.is_none_or(|(other, _)| stamp < other) {
+                            least = Some((stamp, number));
+                        }
+                        number += 1;
+                    }
+                    Next::Later => number += 1,
+                    Next::Lost(stamp) => {
+                        *lost = (*lost).max(stamp.min(fence.stamp));
+                        *is_short = true;
+                    }
+                    gone @ (Next::End | Next::Flushed | Next::Gone) => {
+                        *is_short |= gone == Next::Gone;
+                        self.streams.swap_remove(number);
+                    }
+                }
+            }
+            let bound = least.map_or(fence.stamp, |(stamp, _)| stamp);
+            if self.ahead.last().is_some_and(|(base, ..)| *base <= bound) {
+                let (_, sequence, region) = self.ahead.pop().expect("there is one");
+                match Stream::open(&self.inner, region, sequence, self.place.position, self.carried_too) {
+                    Some(stream) => self.streams.push(stream),
+                    None => *is_short |= sequence >= self.inner.log.floor(),
+                }
+                continue;
+            }
+            return match (self.events.front(), least) {
+                (Some((stamp, _)), _) if *stamp <= bound => Some(Source::Event(*stamp)),
+                (_, Some((stamp, stream))) => Some(Source::Stream(stream, stamp)),
+                (..) => None,
+            };
+        }
+    }
+}
+
+impl Reader for LogReader {
+    fn read(&mut self, limit: usize, bytes: usize) -> Result<Batch, StoreError> {
+        let now = self.inner.settle();
+        let began = self.place.position;
+        let mut fence = self.fence.unwrap_or_else(|| self.draw_fence());
+        // Behind the look at the regions: one that was emptied before it is counted among what is missing.
+        let mut gap = self.notice_gap();
+        if gap.is_some() && !self.carried_too {
+            self.include_carried();
+            fence = self.draw_fence();
+            gap = self.notice_gap().or(gap);
+        }
+        let (mut changes, mut size, mut scanned) = (Vec::new(), 0, 0);
+        let lost = self.inner.telling.lost();
+        if lost > began && !std::mem::replace(&mut self.told_lost, true) {
+            changes.push(Told { change: Change::Lost(millis_of(lost)), next: self.place });
+        }
+        let (mut is_short, mut is_end) = (false, false);
+        while changes.len() < limit && size < bytes && scanned < SCANNED_MAX {
+            let change = match self.source(fence, &mut is_short) {
+                None => {
+                    is_end = true;
+                    break;
+                }
+                Some(Source::Event(stamp)) => {
+                    self.place.position = stamp;
+                    self.events.pop_front().map(|(_, event)| event)
+                }
+                Some(Source::Stream(number, stamp)) => {
+                    let stream = &mut self.streams[number];
+                    let (base, block) = (stream.base(), stream.block(&self.inner));
+                    let Some(view) = stream.take() else { continue };
+                    scanned += view.header.len();
+                    if stamp <= self.place.position {
+                        continue;
+                    }
+                    let record = Record { view, base, stamp, block };
+                    let change = describe(&self.inner, &self.wanted, &record, now);
+                    self.place.position = stamp;
+                    change
+                }
+            };
+            if let Some(change) = change.filter(|change| self.wants(change)) {
+                size += size_of(&change);
+                changes.push(Told { change, next: self.place });
+            }
+        }
+        let watermark = if is_end {
+            self.place.position = self.place.position.max(fence.stamp);
+            self.fence = None;
+            fence.millis.saturating_sub(1)
+        } else {
+            // What is behind has greater stamps, but the clock may have been less when it was appended.
+            millis_of(self.place.position).saturating_sub(STAMPS_AHEAD + self.inner.config.versioning.skew_max)
+        };
+        self.watermark = self.watermark.max(watermark);
+        if is_short {
+            // Compared with where this batch began: what is missing may lie anywhere in it.
+            let missing = self.inner.telling.missing().max(self.lost);
+            if missing > began.max(self.place.told) {
+                self.place.told = missing;
+                gap = Some(millis_of(missing) + 1);
+                changes.iter_mut().for_each(|told| told.next.told = missing);
+            }
+        }
+        if self.place.told <= self.place.position {
+            self.place.told = 0;
+        }
+        Ok(Batch { gap, changes, next: self.place, watermark: self.watermark, is_end })
+    }
+}
+
+impl LogReader {
+    fn wants(&self, change: &Change) -> bool {
+        match change {
+            Change::Flushed(floor) => self.wanted.has_version(floor.version),
+            Change::Set(_) | Change::Item(_) | Change::Deleted(..) | Change::Lost(_) => true,
+        }
+    }
+}
+
+/// A record as it was read.
+struct Record<'b> {
+    view: View<'b>,
+    /// Base of its region's stamps.
+    base: u64,
+    stamp: u64,
+    /// The block in which it begins.
+    block: usize,
+}
+
+/// The change that a record is, if it is one and wanted.
+fn describe(inner: &Inner, wanted: &Wanted, record: &Record<'_>, now: u32) -> Option<Change> {
+    let Record { view, base, stamp, block } = *record;
+    let version = view.version(base);
+    // Without a version it is what hides an older record here alone, or a client chose its CAS value.
+    if version == Version::ZERO || !wanted.has_version(version) || !wanted.has_key(view.key()) {
+        return None;
+    }
+    if inner.is_below_floor(version) {
+        return None;
+    }
+    if view.header.is(mark::TOMBSTONE) {
+        return Some(Change::Deleted(view.key().into(), version));
+    }
+    if view.expiry().is_dead(now) {
+        // Nothing older may be there. The same with a longer life may.
+        return Some(Change::Deleted(view.key().into(), version.just_below()));
+    }
+    let value = wanted.values.then(|| view.value().to_vec());
+    // Overwritten, deleted or evicted since: what is behind it in the log says which, or nothing does.
+    let as_of = (!is_current(inner, view.key(), block)).then(|| millis_of(stamp));
+    Some(Change::Item(Box::new(Left { key: view.key().to_vec(), meta: view.meta(base, false), value, as_of })))
+}
+
+/// Whether the index points to a record of the key in that block.
+fn is_current(inner: &Inner, key: &[u8], block: usize) -> bool {
+    let hash = Key::new(key, inner.devices.key_hash()).hash;
+    let shard = inner.shard(hash).lock();
+    inner.find(&shard, hash).is_some_and(|(_, location)| location.block() == block)
+}
+
+fn size_of(change: &Change) -> usize {
+    match change {
+        Change::Item(left) => left.key.len() + left.value.as_ref().map_or(0, Vec::len),
+        Change::Set(key) | Change::Deleted(key, _) => key.len(),
+        Change::Flushed(_) | Change::Lost(_) => 0,
+    }
+}
