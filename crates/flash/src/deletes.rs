@@ -1,4 +1,5 @@
-//! Deletes that are remembered in RAM, by shard of the index. The log has them too, but cannot be asked by key.
+//! Deletes that are remembered in RAM, by shard of the index. The log has them too, but cannot be asked by key: a start reads them back
+//! ([`crate::buried`]).
 
 use moneta_store::Version;
 use moneta_store::versions::{Tombstones, Versioning};
@@ -12,6 +13,15 @@ impl Deletes {
     pub(crate) fn new(versioning: &Versioning, shards: usize, now: u64) -> Self {
         let of_shard = |_| Mutex::new(Tombstones::of_shard(versioning, shards as u64, now));
         Self((0..shards).map(of_shard).collect())
+    }
+
+    /// Begins again, with every delete since `from`, in milliseconds since the Unix epoch: the caller inserts those that there are.
+    pub(crate) fn begin(&self, versioning: &Versioning, from: u64) {
+        // By this node's clock alone, unlike at a start without any.
+        let horizon = from.saturating_add(versioning.skew_max);
+        for shard in &self.0 {
+            *shard.lock() = Tombstones::of_shard(versioning, self.0.len() as u64, horizon);
+        }
     }
 
     /// The newest version under which a key was deleted, as far as it is known, and since when all deletes are, in milliseconds

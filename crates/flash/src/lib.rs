@@ -7,6 +7,7 @@
 mod attempt;
 mod batches;
 mod buffer;
+mod buried;
 mod config;
 mod counters;
 mod debts;

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::batches::batches;
+use crate::buried;
+use crate::config::Durability;
 use crate::counters::count;
 use crate::devices::TierState;
 use crate::engine::Inner;
@@ -48,6 +50,10 @@ pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     let counters = &inner.counters;
     let whole = !fresh && is_whole(&counters.checksum_failures) && is_whole(&counters.io_errors);
     let killed = !fresh && before.clean_stop == 0;
+    if inner.config.versioning.cluster && !fresh {
+        let is_durable = !killed || inner.config.durability == Durability::EveryWrite;
+        buried::read_back(inner, &before, whole && is_durable);
+    }
     let (feed_from, lost) = inner.begin_telling(&before, whole, killed);
     inner.devices.set_feed(feed_from, lost);
     let sequence_floor = inner.log.sequence.next_floor();
@@ -113,7 +119,7 @@ fn threads(inner: &Inner) -> usize {
 }
 
 /// Runs `work` for every number below `count`, on all threads.
-fn in_parallel(inner: &Inner, count: usize, work: impl Fn(usize) + Sync) {
+pub(crate) fn in_parallel(inner: &Inner, count: usize, work: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..threads(inner) {

@@ -11,7 +11,10 @@ use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_store::feed::{Batch, Change, Feed, Place, Reader, Wanted};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
 use moneta_store::versions::Versioning;
-use moneta_store::{Calls, Clock, Component, Deleted, ErrorKind, Key, Origin, Step, Store, Unseen, Version, Written};
+use moneta_store::{
+    Calls, Clock, Component, Deleted, ErrorKind, ItemMeta, ItemRef, Key, Origin, Step, Store, Unseen, Value, Version,
+    Written,
+};
 use tempfile::TempDir;
 
 const KEYS: u32 = 300;
@@ -395,6 +398,44 @@ fn a_reader_of_a_node_that_was_killed_is_told_so_until_it_is_past_that() {
     let (lost, gap, next) = read(&flash, place);
     assert!(lost && gap.is_none());
     assert!(!read(&flash, next).0);
+}
+
+/// A delete that the log has keeps older versions out behind a restart; and where none can be lost, the horizon stays where it was.
+#[test]
+fn deletes_are_remembered_over_a_restart() {
+    let tier = Tier::new(Clock::manual(1_700_000_000));
+    let flash = tier.open();
+    tier.clock.advance(10);
+    let bytes = name(1);
+    let key = Key::new(&bytes, flash.seed());
+    let Written::Stored { cas } = done(flash.set(&key, b"old", &Write::default())) else { panic!("not stored") };
+    done(flash.delete(&key, &Delete::default()));
+    let began = flash.stats().horizon;
+    let comes_back = |flash: &Flash| {
+        let meta = ItemMeta { cas, ..ItemMeta::default() };
+        let item = ItemRef { meta, value: Value::whole(b"old") };
+        done(flash.put_newer(&key, &item, tier.clock.millis()))
+    };
+    assert_eq!(comes_back(&flash), Written::Superseded);
+    drop(flash);
+    tier.clock.advance(100);
+    let flash = tier.open();
+    assert_eq!(comes_back(&flash), Written::Superseded);
+    assert!(flash.stats().horizon <= began + 12_000, "{} after {began}", flash.stats().horizon);
+    assert!(flash.stats().tombstones > 0);
+    pollster::block_on(flash.sync()).expect("a sync");
+    flash.crash();
+    tier.clock.advance(100);
+    let flash = tier.open();
+    assert_eq!(comes_back(&flash), Written::Superseded);
+    assert!(flash.stats().horizon >= began + 200_000, "a delete of its last moments may be lost");
+    drop(flash);
+    tier.clock.advance(3700);
+    let flash = tier.open();
+    assert!(
+        flash.stats().horizon >= tier.clock.millis() - 3_601_000 && flash.stats().tombstones == 0,
+        "they live for an hour"
+    );
 }
 
 #[test]

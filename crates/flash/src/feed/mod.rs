@@ -39,7 +39,7 @@ pub(super) struct Fence {
 }
 
 /// The moment of a stamp's time and counter, in milliseconds since the Unix epoch.
-pub(super) fn millis_of(stamp: u64) -> u64 {
+pub(crate) fn millis_of(stamp: u64) -> u64 {
     Version::new(stamp, moneta_store::Origin(0)).millis()
 }
 
@@ -79,8 +79,7 @@ impl Feed for Flash {
     fn reader(&self, from: Place, wanted: Wanted) -> Box<dyn Reader> {
         let incarnation = self.inner.devices.tier();
         // Of another tier: all that this one has, behind a gap.
-        let from =
-            if from.incarnation == incarnation { from } else { Place { incarnation, position: 0, told: 0 } };
+        let from = if from.incarnation == incarnation { from } else { Place { incarnation, position: 0, told: 0 } };
         Box::new(reader::LogReader::new(&self.inner, from, wanted))
     }
 }

@@ -72,13 +72,7 @@ impl Bytes {
 
 impl Stream {
     /// The records behind `position` of the region that has that sequence number; `None` if it has another by now.
-    pub(super) fn open(
-        inner: &Inner,
-        region: usize,
-        sequence: u64,
-        position: u64,
-        carried_too: bool,
-    ) -> Option<Self> {
+    pub(super) fn open(inner: &Inner, region: usize, sequence: u64, position: u64, carried_too: bool) -> Option<Self> {
         let entry = inner.regions.get(region);
         let (base, salt) = (entry.base(), entry.salt());
         if entry.sequence() != sequence {
@@ -170,7 +164,8 @@ impl Stream {
                 Next::End
             });
         }
-        let here = self.at.checked_sub(self.start).and_then(|at| self.bytes.all().get(at..self.end)).unwrap_or_default();
+        let here =
+            self.at.checked_sub(self.start).and_then(|at| self.bytes.all().get(at..self.end)).unwrap_or_default();
         let needed = Header::read(here).map_or(BLOCK, |header| header.len());
         if let Some(view) = View::read(here).filter(View::is_whole) {
             let is_sound = match self.bytes {

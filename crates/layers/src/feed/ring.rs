@@ -104,7 +104,8 @@ impl Ring {
         let is_known = from.incarnation == self.0.incarnation && (state.first..=state.end()).contains(&from.position);
         let start = if is_known { from.position } else { state.first };
         let skipped = (start - state.first) as usize;
-        let told = |(number, (_, change)): (u64, &(u64, Change))| Told { change: change.clone(), next: self.place(number) };
+        let told =
+            |(number, (_, change)): (u64, &(u64, Change))| Told { change: change.clone(), next: self.place(number) };
         let changes: Vec<Told> = (start + 1..).zip(state.changes.iter().skip(skipped)).take(limit).map(told).collect();
         let next = start + changes.len() as u64;
         let is_end = next == state.end();

@@ -283,7 +283,9 @@ fn print(line: &Line) -> anyhow::Result<()> {
         Line::Delete { key, version } => writeln!(out, "delete {} version={version}", named(key)),
         Line::Flush { version, second } => writeln!(out, "flush version={version} at={second}"),
         Line::Gap { since } => writeln!(out, "gap: changes before {since} ms are missing"),
-        Line::Lost { until } => writeln!(out, "lost: the node was killed, and lost what it took last before {until} ms"),
+        Line::Lost { until } => {
+            writeln!(out, "lost: the node was killed, and lost what it took last before {until} ms")
+        }
         Line::End { .. } => Ok(()),
     }?;
     Ok(())
