@@ -256,3 +256,65 @@ fn a_kill_without_a_sync_is_told() {
     assert!(json.contains("\"kind\":\"lost\"") && json.contains("\"key\":\"k\""), "{json}");
     assert!(!json.contains("\"gap\"") && !from_cursor(&admin).contains("\"lost\""), "{json}");
 }
+
+/// `changes` on a batch listener: what changed, in a form that any client can read, while it changes.
+#[test]
+fn the_feed_is_told_on_the_batch_port() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:200m", folder.path().display());
+    for more in [&["--flash", &flash][..], &[]] {
+        let (node, admin) = node("1", &[more, &["--batch-port", "0"]].concat());
+        let listening = node.listening();
+        let batch = listening.iter().find_map(|address| address.strip_suffix(" (batch)")).expect("it has a batch port");
+        assert!(node.exchange("changes\r\n").starts_with("CLIENT_ERROR changes are told on batch listeners"));
+        node.exchange("set before 5 0 3\r\n\r\n\0\r\n");
+        let connect = || common::connect(batch);
+        let mut stream = connect();
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket has one");
+        stream
+            .write_all(b"changes since x\r\nchanges since 0 values follow name tap rate 100000000\r\n")
+            .expect("sent");
+        let mut lines = BufReader::new(stream);
+        let mut next = || {
+            let mut line = String::new();
+            lines.read_line(&mut line).expect("a line comes");
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let length = match words[0].as_str() {
+                "SET" => words[1].parse::<usize>().expect("a number") + words[2].parse::<usize>().expect("a number"),
+                "DELETE" => words[1].parse().expect("a number"),
+                _ => return (words, Vec::new()),
+            };
+            let mut body = vec![0; length + 2];
+            lines.read_exact(&mut body).expect("the body comes");
+            assert_eq!(&body[length..], b"\r\n");
+            body.truncate(length);
+            (words, body)
+        };
+        assert_eq!(next().0.join(" "), "CLIENT_ERROR bad command line format");
+        let mut until = |kind: &str, body: &[u8]| {
+            loop {
+                let (words, found) = next();
+                if words[0] == kind && found == body {
+                    return words;
+                }
+            }
+        };
+        let set = until("SET", b"before\r\n\0");
+        assert_eq!((&set[4][..], &set[5][..], &set[7][..]), ("5", "0", "0"), "flags, expiry, as of now: {set:?}");
+        node.exchange("delete before\r\n");
+        until("DELETE", b"before");
+        node.exchange("flush_all\r\n");
+        until("FLUSH", b"");
+        let told = until("AT", b"");
+        let listed = printed(&mut moneta(&["feed", "list", &admin]));
+        assert!(listed.lines().any(|line| line.starts_with("tap ") && line.contains("yes")), "{listed}");
+        // Until now, from where the other is.
+        let mut stream = connect();
+        node.exchange("set after 0 0 1\r\nx\r\n");
+        stream.write_all(format!("changes cursor {} prefix af\r\nquit\r\n", told[1]).as_bytes()).expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it ends");
+        assert!(text.contains("SET 5 - ") && text.contains("\r\nafter\r\n") && text.ends_with("END\r\n"), "{text}");
+    }
+}

@@ -190,6 +190,11 @@ pub enum Command<'a> {
         /// Everything behind the command word, trimmed.
         arguments: &'a [u8],
     },
+    /// `changes` and its arguments as sent.
+    Changes {
+        /// Everything behind the command word, trimmed.
+        arguments: &'a [u8],
+    },
     /// `lru_crawler metadump|mgdump all|hash|CLASSES`, and the rest of `lru_crawler`.
     LruCrawler {
         /// Everything behind the command word, trimmed.

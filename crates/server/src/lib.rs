@@ -9,6 +9,7 @@ pub mod config;
 pub mod counters;
 pub mod dump;
 pub mod error;
+pub mod feed;
 pub mod latency;
 pub mod node;
 pub mod prefixes;

@@ -11,6 +11,7 @@ use crate::auth::Authenticator;
 use crate::client_memory::ClientMemory;
 use crate::counters::Registry;
 use crate::dump::Turnstile;
+use crate::feed::Readers;
 use crate::prefixes::Prefixes;
 use crate::watch::Hub;
 
@@ -140,6 +141,8 @@ pub struct Node {
     pub client_memory: ClientMemory,
     /// The watchers.
     pub watchers: Arc<Hub>,
+    /// The readers of the feed that have a name.
+    pub readers: Readers,
     /// The users, and whether clients have to log in.
     pub authenticator: Authenticator,
     /// Unix second of the start.
@@ -170,6 +173,7 @@ impl Node {
             clock,
             registry: Registry::default(),
             watchers: Arc::new(Hub::default()),
+            readers: Readers::default(),
             authenticator,
             prefixes: Prefixes::default(),
             crawler: AtomicBool::new(true),

@@ -54,6 +54,28 @@ struct FeedArgs {
     /// Print the lines of JSON as the node sends them
     #[arg(long)]
     json: bool,
+    /// The name under which the node lists this reader
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// The subcommand `list`.
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// The admin address of the node: HOST:PORT
+    #[arg(value_name = "ADMIN")]
+    source: String,
+}
+
+/// A reader of a node's feed, as the node lists it.
+#[derive(Debug, Deserialize)]
+struct Listed {
+    name: String,
+    cursor: String,
+    lag: Option<u64>,
+    seen: u64,
+    bytes: u64,
+    connected: bool,
 }
 
 /// A line of an answer.
@@ -121,7 +143,10 @@ fn now() -> u64 {
 
 /// The subcommand.
 pub fn command() -> Command {
-    let command = FeedArgs::augment_args(Command::new("feed"));
+    let list = ListArgs::augment_args(Command::new("list"));
+    let list = list.about("List the readers of a node's feed that have a name, and how far behind they are");
+    let command = FeedArgs::augment_args(Command::new("feed")).subcommand(list);
+    let command = command.subcommand_negates_reqs(true).args_conflicts_with_subcommands(true);
     command.about("Print what changes on a node of a cluster, or apply it to another node").after_help(
         "With --into the other node takes what is newer than what it has: the simplest replication there is. Both nodes run with \
          --cluster. After a gap (the reader was away for longer than --feed-memory reaches) it says so and goes on: compare both \
@@ -134,6 +159,9 @@ pub fn command() -> Command {
 /// # Errors
 /// If the node cannot be asked at first, or refuses; if the other node is none that knows versions.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    if let Some(("list", matches)) = matches.subcommand() {
+        return list(&ListArgs::from_arg_matches(matches)?.source);
+    }
     let args = FeedArgs::from_arg_matches(matches)?;
     let mut reader = Reader::new(&args)?;
     let mut target = args.into.as_ref().map(|address| Target::connect(address.clone())).transpose()?;
@@ -162,6 +190,26 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         if !reader.more && target.is_none() && !args.follow {
             break;
         }
+    }
+    Ok(())
+}
+
+/// Prints the readers of a node's feed.
+fn list(source: &str) -> anyhow::Result<()> {
+    let config = ureq::Agent::config_builder().timeout_global(Some(WAIT)).http_status_as_error(false).build();
+    let request = ureq::Agent::from(config).get(format!("http://{source}/feed/readers"));
+    let mut response = request.call().with_context(|| format!("{source} does not answer"))?;
+    let text = response.body_mut().read_to_string().context("the answer is cut short")?;
+    if response.status() != 200 {
+        bail!("{source}: {}", text.trim());
+    }
+    let readers: Vec<Listed> = serde_json::from_str(&text).context("not a list of readers")?;
+    let mut out = stdout().lock();
+    writeln!(out, "{:24} {:>10} {:>12} {:>14} {:10} cursor", "reader", "lag ms", "seen ms ago", "bytes", "connected")?;
+    for Listed { name, cursor, lag, seen, bytes, connected } in readers {
+        let lag = lag.map_or_else(|| "unknown".to_owned(), |lag| lag.to_string());
+        let (seen, connected) = (now().saturating_sub(seen), if connected { "yes" } else { "no" });
+        writeln!(out, "{name:24} {lag:>10} {seen:>12} {bytes:>14} {connected:10} {cursor}")?;
     }
     Ok(())
 }
@@ -227,6 +275,9 @@ impl<'a> Reader<'a> {
         }
         if let Some(region) = self.args.region {
             request = request.query("region", region.to_string());
+        }
+        if let Some(name) = &self.args.name {
+            request = request.query("name", name);
         }
         if !self.args.prefix.is_empty() {
             request = request.query("prefix", &self.args.prefix);

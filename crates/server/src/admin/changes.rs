@@ -10,14 +10,15 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use moneta_protocol::base64;
-use moneta_store::feed::{Batch, Change, Feed, Place, Told, Wanted};
-use moneta_store::holding::{Held, held};
-use moneta_store::{Cx, ItemMeta, Policy, Store, StoreError, Version};
+use moneta_store::feed::{Batch, Feed, Place, Told, Wanted};
+use moneta_store::{Store, StoreError, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::desk::{Desk, Unanswered, ask};
+use crate::feed::{Line, NAME_MAX, resolve};
+use crate::node::Node;
 
 /// Longest wait for a change.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -54,6 +55,8 @@ pub(super) struct Asked {
     prefix: String,
     /// Only what was written in this region.
     region: Option<u8>,
+    /// The reader's name, under which it is listed.
+    name: Option<String>,
 }
 
 fn changes_default() -> usize {
@@ -91,8 +94,8 @@ pub(super) async fn changes(
         sleep(LOOK_EVERY).await;
     }
     observed.node.clock.refresh();
-    let told = Arc::clone(&store);
-    match ask(&desk.feed, ANSWER_WITHIN, move || answer(&told, from, &asked)).await {
+    let (told, node) = (Arc::clone(&store), Arc::clone(&observed.node));
+    match ask(&desk.feed, ANSWER_WITHIN, move || answer(&told, &node, from, &asked)).await {
         Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response(),
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         Err(Unanswered) => (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response(),
@@ -100,10 +103,9 @@ pub(super) async fn changes(
 }
 
 /// The lines of an answer.
-fn answer(store: &Arc<dyn Store>, from: Place, asked: &Asked) -> Result<Vec<u8>, StoreError> {
+fn answer(store: &Arc<dyn Store>, node: &Node, from: Place, asked: &Asked) -> Result<Vec<u8>, StoreError> {
     let feed: &dyn Feed = store.parts().feed.expect("it had one");
-    let wanted =
-        Wanted { values: asked.values != 0, prefix: asked.prefix.as_bytes().to_vec(), region: asked.region };
+    let wanted = Wanted { values: asked.values != 0, prefix: asked.prefix.as_bytes().to_vec(), region: asked.region };
     let mut reader = feed.reader(from, wanted.clone());
     let mut lines = Vec::new();
     let mut line = |object: Value| {
@@ -122,8 +124,8 @@ fn answer(store: &Arc<dyn Store>, from: Place, asked: &Asked) -> Result<Vec<u8>,
         let count = changes.len();
         (place, watermark, more) = (next, told, !is_end);
         for (number, Told { change, next }) in changes.into_iter().enumerate() {
-            let Some(object) = describe(store, change, &wanted)? else { continue };
-            length = line(object);
+            let Some(told) = resolve(store, change, &wanted)? else { continue };
+            length = line(object_of(&told));
             if length > ANSWER_BYTES && number + 1 < count {
                 // What is left was told when this was read.
                 (place, watermark, more) = (next, 0, true);
@@ -136,50 +138,47 @@ fn answer(store: &Arc<dyn Store>, from: Place, asked: &Asked) -> Result<Vec<u8>,
         }
     }
     line(json!({ "kind": "end", "cursor": place.to_string(), "watermark": watermark, "more": more }));
+    if let Some(name) = asked.name.as_deref().filter(|name| (1..=NAME_MAX).contains(&name.len())) {
+        node.readers.note(name, place, watermark, lines.len() as u64, false, node.clock.millis());
+    }
     Ok(lines)
 }
 
-/// A change as a reader is told; `None` if it is not to be told, or no longer there.
-fn describe(store: &Arc<dyn Store>, change: Change, wanted: &Wanted) -> Result<Option<Value>, StoreError> {
-    Ok(match change {
-        Change::Flushed(floor) if wanted.has_version(floor.version) => {
-            Some(json!({ "kind": "flush", "version": floor.version.0.to_string(), "second": floor.second }))
+/// A change as a line of JSON.
+fn object_of(line: &Line) -> Value {
+    match line {
+        Line::Flush(floor) => {
+            json!({ "kind": "flush", "version": floor.version.0.to_string(), "second": floor.second })
         }
-        Change::Lost(until) => Some(json!({ "kind": "lost", "until": until })),
-        Change::Deleted(key, version) if wanted.has_key(&key) && wanted.has_version(version) => {
-            Some(deleted(&key, version))
-        }
-        Change::Item(left) if wanted.has_key(&left.key) && wanted.has_version(left.meta.version()) => {
-            let mut object = set(&left.key, &left.meta, left.value.as_deref());
-            if let Some(as_of) = left.as_of {
-                object.insert("as_of".into(), as_of.into());
+        Line::Lost(until) => json!({ "kind": "lost", "until": until }),
+        Line::Delete { key, version } => deleted(key, *version),
+        Line::Set { key, meta, value, as_of } => {
+            let mut object = named("set", key);
+            object.insert("version".into(), meta.cas.to_string().into());
+            object.insert("flags".into(), meta.flags.into());
+            object.insert("expiry".into(), meta.expiry.0.into());
+            object.insert("stale".into(), meta.stale.into());
+            if let Some(value) = value {
+                object.insert("value".into(), base64::encode_key(value).into());
             }
-            Some(object.into())
-        }
-        Change::Set(key) if wanted.has_key(&key) => {
-            let cx = Cx::outside().under(Policy::Batch);
-            match pollster::block_on(held(store, &cx, &key))? {
-                Held::Item(item) if wanted.has_version(item.meta.version()) => {
-                    Some(set(&key, &item.meta, wanted.values.then_some(&item.value[..])).into())
-                }
-                Held::Buried(version) if wanted.has_version(version) => Some(deleted(&key, version)),
-                _ => None,
+            if let Some(as_of) = as_of {
+                object.insert("as_of".into(), (*as_of).into());
             }
+            object.into()
         }
-        _ => None,
-    })
+    }
 }
 
-fn set(key: &[u8], meta: &ItemMeta, value: Option<&[u8]>) -> Map<String, Value> {
-    let mut object = named("set", key);
-    object.insert("version".into(), meta.cas.to_string().into());
-    object.insert("flags".into(), meta.flags.into());
-    object.insert("expiry".into(), meta.expiry.0.into());
-    object.insert("stale".into(), meta.stale.into());
-    if let Some(value) = value {
-        object.insert("value".into(), base64::encode_key(value).into());
+/// The readers that have a name: `GET /feed/readers`.
+pub(super) async fn readers(State(desk): State<Arc<Desk>>) -> Response {
+    match desk.observed() {
+        Ok(observed) => {
+            observed.node.clock.refresh();
+            let listed = observed.node.readers.list(observed.node.clock.millis());
+            ([(header::CONTENT_TYPE, "application/json")], json!(listed).to_string() + "\n").into_response()
+        }
+        Err(doing) => (StatusCode::SERVICE_UNAVAILABLE, format!("{doing}\n")).into_response(),
     }
-    object
 }
 
 fn deleted(key: &[u8], version: Version) -> Value {

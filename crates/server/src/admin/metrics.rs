@@ -6,6 +6,7 @@ use moneta_store::metric::{self, Metric, Reading, Unit, Values, by};
 use super::snapshot::Snapshot;
 use crate::client_memory;
 use crate::counters::Totals;
+use crate::feed::ReaderState;
 use crate::latency::{self, HistogramTotals, Kind};
 
 /// Writes that compared CAS values, which also count as sets.
@@ -118,6 +119,19 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
     counter("received_bytes_total", Unit::Bytes, "Bytes received from clients.")
         .read(|now| now.totals.bytes_read.into()),
     counter("sent_bytes_total", Unit::Bytes, "Bytes sent to clients.").read(|now| now.totals.bytes_written.into()),
+    gauge(
+        "feed_lag_seconds",
+        Unit::Seconds,
+        "How far readers of the feed are behind, by their names, if that is known.",
+    )
+    .labels(&["reader"])
+    .read(|now| {
+        let lag = |state: &ReaderState| state.lag.map(|lag| (state.name.clone(), lag as f64 / 1e3));
+        now.readers.iter().filter_map(lag).fold(Values::NONE, |all, (name, lag)| all.and([&name], lag))
+    }),
+    counter("feed_sent_bytes_total", Unit::Bytes, "Bytes of the feed sent to readers, by their names.")
+        .labels(&["reader"])
+        .read(|now| now.readers.iter().fold(Values::NONE, |all, state| all.and([&state.name], state.bytes))),
     gauge("connections", Unit::Count, "Client connections open.").read(|now| now.totals.curr_connections.into()),
     gauge("connections_limit", Unit::Count, "Most client connections at once.").read(|now| now.max_connections.into()),
     counter("connections_opened_total", Unit::Count, "Client connections accepted.")

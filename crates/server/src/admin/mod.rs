@@ -101,6 +101,7 @@ fn routes(desk: Arc<Desk>) -> Router {
         .route("/readyz", get(pages::readyz))
         .route("/stats", get(pages::stats))
         .route("/changes", get(changes::changes))
+        .route("/feed/readers", get(changes::readers))
         .with_state(desk)
 }
 

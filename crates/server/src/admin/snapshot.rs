@@ -2,6 +2,7 @@
 
 use crate::client_memory::Holding;
 use crate::counters::Totals;
+use crate::feed::ReaderState;
 use crate::latency::LatencyTotals;
 use crate::node::{LogLeftOut, Node};
 
@@ -26,6 +27,8 @@ pub(super) struct Snapshot {
     pub(super) ready: bool,
     /// Log lines that were dropped.
     pub(super) log: LogLeftOut,
+    /// Readers of the feed that have a name.
+    pub(super) readers: Vec<ReaderState>,
 }
 
 impl Snapshot {
@@ -41,6 +44,7 @@ impl Snapshot {
             started: u64::from(node.started),
             ready,
             log: node.log_left_out(),
+            readers: node.readers.list(node.clock.millis()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Operator commands: `verbosity`, `cache_memlimit`, `watch`, `lru_crawler`, `slabs`, `lru`, `shutdown`, `stats`.
+//! Operator commands: `verbosity`, `cache_memlimit`, `watch`, `changes`, `lru_crawler`, `slabs`, `lru`, `shutdown`, `stats`.
 
 use moneta_protocol::command::{Command, Style};
 use moneta_protocol::encode;
@@ -6,9 +6,11 @@ use moneta_protocol::number;
 use moneta_protocol::refusal::lines;
 use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
+use moneta_store::Policy;
 
 use super::{After, Flow, Session, Stage, Worker, tuning};
 use crate::dump::{Dump, DumpKind};
+use crate::feed::{Asked, Changes};
 use crate::node::Commands;
 use crate::stats;
 use crate::watch;
@@ -64,6 +66,10 @@ impl Session {
                 }
             }
             Command::Watch { arguments } => (text, self.watch(worker, arguments)),
+            Command::Changes { arguments } => match self.changes(worker, arguments) {
+                Some(line) => (text, line),
+                None => return Flow::Next,
+            },
             Command::LruCrawler { arguments, style } => match self.crawl(worker, arguments) {
                 Some(line) => (style, line),
                 None => return Flow::Next,
@@ -107,6 +113,23 @@ impl Session {
                 "OK"
             }
             None => "WATCHER_TOO_MANY log watcher limit reached",
+        }
+    }
+
+    /// `changes`; `None` when the feed answers.
+    fn changes(&mut self, worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
+        if self.peer.policy != Policy::Batch {
+            return Some("CLIENT_ERROR changes are told on batch listeners");
+        }
+        let Some(asked) = Asked::parse(words(arguments)) else {
+            return Some("CLIENT_ERROR bad command line format");
+        };
+        match Changes::begin(asked, &worker.store, &worker.node) {
+            Ok(changes) => {
+                self.extras().changes = Some(changes);
+                None
+            }
+            Err(line) => Some(line),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The parts of a session that are rarely in use: the queue of parked requests, a dump, a watcher.
+//! The parts of a session that are rarely in use: the queue of parked requests, a dump, the feed, a watcher.
 //!
 //! They are allocated on demand and freed when empty, so an idle connection owns none. With items on SSD that happens for every
 //! request, so a thread keeps a few freed ones, each with the memory of its queue, for its sessions.
@@ -7,6 +7,7 @@ use std::cell::RefCell;
 
 use super::parked::Parked;
 use crate::dump::Dump;
+use crate::feed::Changes;
 use crate::watch::Watcher;
 
 /// Most that a thread keeps: each takes 1 or 2 KiB, and few workers have more waiting connections at once.
@@ -22,6 +23,7 @@ thread_local! {
 pub(super) struct SessionExtras {
     pub(super) parked: Parked,
     pub(super) dump: Option<Dump>,
+    pub(super) changes: Option<Changes>,
     pub(super) watcher: Option<Watcher>,
 }
 
@@ -33,7 +35,7 @@ impl SessionExtras {
 
     /// Whether nothing is in use.
     pub(super) fn is_empty(&self) -> bool {
-        self.parked.is_empty() && self.dump.is_none() && self.watcher.is_none()
+        self.parked.is_empty() && self.dump.is_none() && self.changes.is_none() && self.watcher.is_none()
     }
 
     /// Keeps empty extras for another session.

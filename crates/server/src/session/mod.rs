@@ -31,6 +31,7 @@ use crate::auth::AuthMode;
 use crate::client_memory::{Holding, Kind};
 use crate::counters::Counters;
 use crate::dump::Dumped;
+use crate::feed::Progress;
 use crate::latency::Stopwatch;
 use crate::node::{Node, Peer, Policy};
 use crate::watch;
@@ -174,7 +175,7 @@ impl Session {
     pub fn give_up(&mut self) -> bool {
         self.stage = Stage::Closing;
         if let Some(extras) = &mut self.extras {
-            extras.dump = None;
+            (extras.dump, extras.changes) = (None, None);
             extras.parked.keep_changes();
         }
         self.is_changing()
@@ -299,6 +300,13 @@ impl Session {
                         Dumped::Waiting => {}
                     }
                 }
+                if let Some(changes) = &mut extras.changes {
+                    match changes.write(cx, output, high_water) {
+                        Progress::All => extras.changes = None,
+                        Progress::Some => dump_can_go_on = true,
+                        Progress::Waiting => {}
+                    }
+                }
                 if let Some(watcher) = &mut extras.watcher {
                     watcher.poll(cx, output, high_water);
                 }
@@ -314,26 +322,28 @@ impl Session {
         Polled { receive_again: !self.is_held_up(worker, high_water) }
     }
 
-    /// Whether [`Session::poll`] has anything to do: a parked request, a dump or a watcher.
+    /// Whether [`Session::poll`] has anything to do: a parked request, a dump, the feed or a watcher.
     pub fn is_waiting(&self) -> bool {
         self.extras.is_some()
     }
 
-    /// Whether the idle timeout may close it. Watchers are exempt.
+    /// Whether the idle timeout may close it. Watchers and readers of the feed are exempt.
     pub fn may_time_out(&self) -> bool {
-        self.extras.as_ref().is_none_or(|extras| extras.watcher.is_none())
+        self.extras.as_ref().is_none_or(|extras| extras.watcher.is_none() && extras.changes.is_none())
     }
 
-    /// Whether a dump is in progress.
+    /// Whether a dump is in progress, or the feed is sent.
     pub(crate) fn is_dumping(&self) -> bool {
-        self.extras.as_ref().is_some_and(|extras| extras.dump.is_some())
+        self.extras.as_ref().is_some_and(|extras| extras.dump.is_some() || extras.changes.is_some())
     }
 
     /// Whether parked requests or a dump have to progress before more is started.
     #[inline]
     fn is_held_up(&self, worker: &Worker, high_water: usize) -> bool {
         self.extras.as_ref().is_some_and(|extras| {
-            extras.dump.is_some() || extras.parked.is_full(high_water, worker.node.client_memory.share())
+            extras.dump.is_some()
+                || extras.changes.is_some()
+                || extras.parked.is_full(high_water, worker.node.client_memory.share())
         })
     }
 
@@ -354,7 +364,8 @@ impl Session {
         match &self.extras {
             _ if self.stage != Stage::Open => None,
             None => Some(0),
-            Some(extras) => (extras.dump.is_none() && extras.watcher.is_none()).then(|| extras.parked.held()),
+            Some(extras) => (extras.dump.is_none() && extras.changes.is_none() && extras.watcher.is_none())
+                .then(|| extras.parked.held()),
         }
     }
 
@@ -369,7 +380,7 @@ impl Session {
             if extras.watcher.is_some() {
                 holding.add(Kind::Watch, watch::QUEUE_MAX);
                 output_is = Kind::Watch;
-            } else if extras.dump.is_some() {
+            } else if extras.dump.is_some() || extras.changes.is_some() {
                 output_is = Kind::Dump;
             }
         }

@@ -1,0 +1,85 @@
+//! A change as readers are told it, and its form on the memcached port.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use moneta_store::feed::{Change, Wanted};
+use moneta_store::holding::{Held, held};
+use moneta_store::versions::Floor;
+use moneta_store::{Cx, ItemMeta, Policy, Store, StoreError, Version};
+
+/// A change with all that a reader is told of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Line {
+    Set {
+        key: Vec<u8>,
+        meta: ItemMeta,
+        /// `None` if the reader does not want values.
+        value: Option<Vec<u8>>,
+        /// When the key was last known to hold it, in milliseconds since the Unix epoch; `None`: it does now.
+        as_of: Option<u64>,
+    },
+    Delete {
+        key: Vec<u8>,
+        version: Version,
+    },
+    Flush(Floor),
+    /// The node was killed; when it began again, in milliseconds since the Unix epoch.
+    Lost(u64),
+}
+
+/// Looks up what a change has left, if it does not say; `None` if it is not to be told, or no longer there. May block.
+///
+/// # Errors
+/// The store's.
+pub(crate) fn resolve(store: &Arc<dyn Store>, change: Change, wanted: &Wanted) -> Result<Option<Line>, StoreError> {
+    Ok(match change {
+        Change::Flushed(floor) if wanted.has_version(floor.version) => Some(Line::Flush(floor)),
+        Change::Lost(until) => Some(Line::Lost(until)),
+        Change::Deleted(key, version) if wanted.has_key(&key) && wanted.has_version(version) => {
+            Some(Line::Delete { key: key.to_vec(), version })
+        }
+        Change::Item(left) if wanted.has_key(&left.key) && wanted.has_version(left.meta.version()) => {
+            Some(Line::Set { key: left.key, meta: left.meta, value: left.value, as_of: left.as_of })
+        }
+        Change::Set(key) if wanted.has_key(&key) => {
+            let cx = Cx::outside().under(Policy::Batch);
+            match pollster::block_on(held(store, &cx, &key))? {
+                Held::Item(item) if wanted.has_version(item.meta.version()) => {
+                    let value = wanted.values.then(|| item.value.to_vec());
+                    Some(Line::Set { key: key.to_vec(), meta: item.meta, value, as_of: None })
+                }
+                Held::Buried(version) if wanted.has_version(version) => {
+                    Some(Line::Delete { key: key.to_vec(), version })
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    })
+}
+
+impl Line {
+    /// Appends its form on the memcached port.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        // Writing to memory does not fail.
+        let _ = match self {
+            Self::Set { key, meta, value, as_of } => {
+                let length = value.as_ref().map_or("-".to_owned(), |value| value.len().to_string());
+                let (stale, as_of) = (u8::from(meta.stale), as_of.unwrap_or(0));
+                let (version, flags, expiry) = (meta.cas, meta.flags, meta.expiry.0);
+                let _ = write!(out, "SET {} {length} {version} {flags} {expiry} {stale} {as_of}\r\n", key.len());
+                out.extend_from_slice(key);
+                out.extend_from_slice(value.as_deref().unwrap_or_default());
+                out.write_all(b"\r\n")
+            }
+            Self::Delete { key, version } => {
+                let _ = write!(out, "DELETE {} {}\r\n", key.len(), version.0);
+                out.extend_from_slice(key);
+                out.write_all(b"\r\n")
+            }
+            Self::Flush(floor) => write!(out, "FLUSH {} {}\r\n", floor.version.0, floor.second),
+            Self::Lost(until) => write!(out, "LOST {until}\r\n"),
+        };
+    }
+}

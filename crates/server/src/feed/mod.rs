@@ -1,0 +1,12 @@
+//! The feed on the wire: the command `changes` of batch listeners, what HTTP and it have in common, and who reads.
+
+mod asked;
+mod lines;
+mod readers;
+mod stream;
+
+pub(crate) use asked::Asked;
+pub(crate) use lines::{Line, resolve};
+pub(crate) use readers::NAME_MAX;
+pub use readers::{ReaderState, Readers};
+pub(crate) use stream::{Changes, Progress};
