@@ -112,7 +112,7 @@ policies() {
     folder=$(mktemp -d)
     trap 'rm -r "$folder"' RETURN
     if [ -n "${MONETA_WORKLOADS:-}" ]; then
-        beside OLTP "6 11 21" "$MONETA_WORKLOADS/arc/OLTP.lis.zst" --value-size 512
+        beside OLTP "11 21" "$MONETA_WORKLOADS/arc/OLTP.lis.zst" --value-size 512
         beside P3 "21 42 82" "$MONETA_WORKLOADS/arc/P3.lis.zst" --value-size 512
         beside cloudphysics "102 202 403" "$MONETA_WORKLOADS"/cloudphysics/*.bin
     fi
@@ -137,7 +137,6 @@ beside() {
     read -ra sizes <<<"$2"
     shift 2
     for memory in "${sizes[@]}"; do
-        if [ "$memory" -lt 8 ]; then continue; fi
         "$bench" bench replay "$@" --window 16 --server "${node/1024/$memory}" "--policies=${PYTHON:-python3}" --quiet \
             --json "$folder/found"
         python3 - "$name" "$memory" "$folder/found" >>"$folder/summary" <<'END'
