@@ -23,6 +23,7 @@ use crate::layout::{Layout, Replica};
 use crate::metrics;
 use crate::node::{Connect, Node};
 use crate::reactor::ClusterReactor;
+use crate::sources::{Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
 use crate::status::{NodeStatus, Status};
 use crate::topology::Topology;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     changing: Mutex<()>,
     turn: AtomicUsize,
     closed: AtomicBool,
+    /// Follows the topology's source.
+    watch: Mutex<Option<Watch>>,
     pub(crate) seed: KeyHash,
 }
 
@@ -90,6 +93,7 @@ impl Cluster {
             changing: Mutex::new(()),
             turn: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            watch: Mutex::default(),
             seed: writer.seed,
             config,
             clock,
@@ -118,6 +122,22 @@ impl Cluster {
             nodes = self.0.layout().nodes.len(),
             "topology taken"
         );
+        Ok(())
+    }
+
+    /// Takes the topologies of `source`, whose first one the cluster has, until it is closed.
+    ///
+    /// # Errors
+    /// When the system has no thread for it.
+    pub fn follow<S: TopologySource + 'static>(&self, source: Guarded<S>) -> Result<(), ClusterError> {
+        let cluster = Arc::downgrade(&self.0);
+        let taken = move |topology: Topology| {
+            let Some(shared) = cluster.upgrade() else { return };
+            if let Err(error) = Self(shared).change(&topology) {
+                tracing::error!(epoch = topology.epoch, %error, "the topology is not taken");
+            }
+        };
+        *self.0.watch.lock() = Some(Watch::start(source, taken)?);
         Ok(())
     }
 
@@ -191,7 +211,15 @@ impl Shared {
                             None => Arc::new(self.hints(&name)?),
                         };
                         let health = Default::default();
-                        Arc::new(Node { name, zone: replica.zone.clone(), place: place.clone(), store, health, hints })
+                        Arc::new(Node {
+                            name,
+                            zone: replica.zone.clone(),
+                            place: place.clone(),
+                            store,
+                            health,
+                            hints,
+                            flight: Default::default(),
+                        })
                     }
                 };
                 nodes.push(node);
@@ -331,12 +359,15 @@ impl Component for Cluster {
 
     fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
         let layout = self.0.layout();
-        let mut metrics = metrics::samples(&self.0.config.app, &self.0.counters, &layout);
+        let mut all = metrics::samples(&self.0.config.app, &self.0.counters, &layout);
+        if let Some(watch) = &*self.0.watch.lock() {
+            all.extend(metrics::of_source(&self.0.config.app, &watch.status()));
+        }
         // A node's connections, as those of any remote store.
         for node in &layout.nodes {
-            metrics.extend(moneta_store::component::report(&*node.store, cx).metrics);
+            all.extend(moneta_store::component::report(&*node.store, cx).metrics);
         }
-        Report { stats: StoreStats { kind: "cluster", ..StoreStats::default() }, metrics }
+        Report { stats: StoreStats { kind: "cluster", ..StoreStats::default() }, metrics: all }
     }
 
     /// Ready as long as some copy of each key answers.
@@ -363,6 +394,7 @@ impl Component for Cluster {
 
     fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
+        drop(self.0.watch.lock().take());
         for node in &self.0.layout().nodes {
             node.hints.sync();
             moneta_store::component::close(&*node.store);

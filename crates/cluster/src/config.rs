@@ -73,6 +73,8 @@ pub struct ClusterConfig {
     pub hint_bytes: u64,
     /// Where hints are kept over a restart; `None`: in memory alone.
     pub hint_dir: Option<PathBuf>,
+    /// How long a write may be under way: one that is on no node after that never will be. More than requests to nodes take.
+    pub under_way: Duration,
     /// Hints delivered to a node in a second, at most.
     pub hint_rate: u32,
     /// Whether the app can be flushed through this store.
@@ -96,6 +98,7 @@ impl ClusterConfig {
             probe_min: Duration::from_secs(1),
             hint_bytes: 16 << 20,
             hint_dir: None,
+            under_way: Duration::from_secs(2),
             hint_rate: 5_000,
             allow_flush: false,
         }

@@ -51,6 +51,23 @@ struct Held {
     home: usize,
 }
 
+/// Versions that do not count as what the key holds.
+#[derive(Default)]
+struct Own {
+    /// Results of this change's rounds that were given up.
+    left: SmallVec<[Version; 4]>,
+    /// What these were made from. The home has got it no more.
+    base: Option<Item>,
+    /// Found on a copy that had not heard of the delete.
+    deleted: SmallVec<[Version; 4]>,
+}
+
+impl Own {
+    fn contains(&self, version: &Version) -> bool {
+        self.left.contains(version) || self.deleted.contains(version)
+    }
+}
+
 /// What became of a round.
 enum Round {
     Ended(Outcome),
@@ -62,20 +79,24 @@ impl Call {
     /// A change of a key that depends on what it holds.
     pub(crate) async fn decide(self, key: OwnedKey, op: OwnedOp) -> Result<Outcome, StoreError> {
         self.shared.counters.decisions.add(1);
-        let mut own = SmallVec::<[Version; 4]>::new();
+        let mut own = Own::default();
         for round in 0..ROUNDS {
             match self.round(&key, &op, &mut own).await? {
                 Round::Ended(outcome) => return Ok(outcome),
                 Round::Again => self.shared.counters.conflicts.add(1),
             }
             // Others that collide here go on at different times.
-            pause(round).await;
+            pause(self.shared.turn() % (1 << round.min(6))).await;
         }
         Err(self.shared.outrun())
     }
 
-    async fn round(&self, key: &OwnedKey, op: &OwnedOp, own: &mut SmallVec<[Version; 4]>) -> Result<Round, StoreError> {
-        let held = self.ask(key, own).await?;
+    async fn round(&self, key: &OwnedKey, op: &OwnedOp, own: &mut Own) -> Result<Round, StoreError> {
+        let mut held = self.ask(key, own).await?;
+        let newest = held.newest.as_ref().map_or(Version::ZERO, |(_, item)| item.meta.version());
+        if let Some(base) = own.base.as_ref().filter(|base| base.meta.version() > newest) {
+            held.newest = Some((held.home, base.clone()));
+        }
         if let Some((source, newest)) = &held.newest
             && *source != held.home
             && held.version(held.home) < newest.meta.version()
@@ -91,7 +112,10 @@ impl Call {
             shared.stamps.note(old.meta.version());
         }
         match decision(op, old.as_ref(), now, shared.item_max) {
-            Decision::Nothing(outcome) => Ok(Round::Ended(outcome)),
+            Decision::Nothing(outcome) => Ok(match own.left.is_empty() || self.restore(key, &held, own).await? {
+                true => Round::Ended(outcome),
+                false => Round::Again,
+            }),
             Decision::Remove => self.remove(key, &held, own).await,
             Decision::Store(mut item, ending) => {
                 // What keeps its version only lives longer: copies take the later end of equal versions.
@@ -109,7 +133,7 @@ impl Call {
     }
 
     /// What the copies hold: of more than half, and of the home.
-    async fn ask(&self, key: &OwnedKey, own: &[Version]) -> Result<Held, StoreError> {
+    async fn ask(&self, key: &OwnedKey, own: &Own) -> Result<Held, StoreError> {
         let layout = self.layout();
         let homes = self.homes(&key.key());
         let mut spread = Spread::default();
@@ -121,27 +145,34 @@ impl Call {
                 spread.add(node, self.begin(node, &key.key(), Op::Peek));
             }
         }
+        // Another one only while the first is ejected: changes that were decided in two places may undo each other.
+        let home = homes.iter().find(|&&node| asks_all || !self.node(node).health.is_ejected());
+        let home = *home.ok_or_else(|| self.shared.nothing_to_read())?;
+        let deleted = |node: usize| self.node(node).missed(&key.key()).filter(|missed| missed.deleted);
+        let before: SmallVec<[_; 4]> = homes.iter().map(|&node| (node, deleted(node))).collect();
         let mut versions = SmallVec::new();
         let mut newest: Option<(usize, Item)> = None;
         let mut why = None;
+        // By a write that the node had not heard of when it was asked, or has not heard of now.
+        let is_deleted = |node: usize, held: Version| {
+            let was = before.iter().find(|(other, _)| *other == node).and_then(|(_, missed)| *missed);
+            was.into_iter().chain(deleted(node)).any(|missed| missed.version > held)
+        };
         while let Some((node, ended)) = spread.next().await {
             self.note(node, &ended);
             match ended.map(Outcome::lookup) {
                 Ok(Lookup::Found(item)) => {
                     let version = item.meta.version();
                     versions.push((node, version.max(Version(1))));
-                    let lacks = self.node(node).hints.lacks(key.key().bytes);
                     let is_newer = newest.as_ref().is_none_or(|(_, newest)| version > newest.meta.version());
-                    if is_newer && !lacks && !own.contains(&version) {
+                    if is_newer && !own.contains(&version) && !is_deleted(node, version) {
                         newest = Some((node, item));
                     }
                 }
                 Ok(_) => versions.push((node, Version::ZERO)),
                 Err(error) => why = Some(error),
             }
-            let first = homes.iter().find(|&&home| spread.waits_for(|node| node == home) || has(&versions, home));
-            let home = first.filter(|&&home| has(&versions, home));
-            if let Some(&home) = home.filter(|_| versions.len() >= majority(layout.copies())) {
+            if has(&versions, home) && versions.len() >= majority(layout.copies()) {
                 // The outcomes that are still to come change nothing.
                 return Ok(Held { versions, newest, home });
             }
@@ -150,13 +181,7 @@ impl Call {
     }
 
     /// Gives the home what another copy has. False: the home knows that it was deleted, or has something newer by now.
-    async fn offer(
-        &self,
-        key: &OwnedKey,
-        home: usize,
-        item: &Item,
-        own: &mut SmallVec<[Version; 4]>,
-    ) -> Result<bool, StoreError> {
+    async fn offer(&self, key: &OwnedKey, home: usize, item: &Item, own: &mut Own) -> Result<bool, StoreError> {
         let as_of = self.shared.clock.millis();
         let put = self.begin(home, &key.key(), Op::Put(&item.as_ref(), Put::Newer { as_of, base: None }));
         let mut spread = Spread::default();
@@ -166,7 +191,7 @@ impl Call {
         match Answer::of(ended) {
             Answer::Taken { .. } => Ok(true),
             Answer::Superseded => {
-                own.push(item.meta.version());
+                own.deleted.push(item.meta.version());
                 Ok(false)
             }
             Answer::NotCreated => {
@@ -184,7 +209,7 @@ impl Call {
         held: &Held,
         item: &Item,
         keeps: bool,
-        own: &mut SmallVec<[Version; 4]>,
+        own: &mut Own,
     ) -> Result<bool, StoreError> {
         let layout = self.layout();
         let version = item.meta.version();
@@ -196,7 +221,7 @@ impl Call {
             self.begin(node, &key.key(), op)
         };
         let mut spread = Spread::default();
-        spread.add(held.home, put(held.home, Some(held.version(held.home))));
+        spread.add(held.home, put(held.home, Some(held.base(held.home))));
         let Some((_, ended)) = spread.next().await else { return Ok(false) };
         self.note(held.home, &ended);
         match Answer::of(ended) {
@@ -207,11 +232,15 @@ impl Call {
                 let text = "a copy has just started: it cannot tell what was deleted";
                 return Err(StoreError::new(ErrorKind::Unavailable, text));
             }
-            // Whether it is stored is not known.
-            Answer::Failed(error) => return Err(error),
+            // Whether it is stored is not known. If it is, the others are to have it, too.
+            Answer::Failed(error) => {
+                let nodes = layout.replicas.iter().map(|replica| replica.node_of(key.key().bytes));
+                nodes.filter(|&node| node != held.home).for_each(|node| self.miss(node, key, &sent));
+                return Err(error);
+            }
         }
-        own.push(version);
-        let newest = held.newest.as_ref().map_or(Version::ZERO, |(_, item)| item.meta.version());
+        own.left.push(version);
+        own.base = held.newest.as_ref().map(|(_, item)| item.clone());
         for replica in &layout.replicas {
             let node = replica.node_of(key.key().bytes);
             if node == held.home {
@@ -221,13 +250,12 @@ impl Call {
                 self.miss(node, key, &sent);
                 continue;
             }
-            // A copy that had not answered holds what the others hold, as far as is known.
-            let base = if has(&held.versions, node) { held.version(node) } else { newest.max(Version(1)) };
-            spread.add(node, put(node, (!replica.write_only).then_some(base)));
+            spread.add(node, put(node, (!replica.write_only).then(|| held.base(node))));
         }
         let wanted = majority(layout.copies());
         let (mut took, mut why) = (1, None);
-        while took < wanted
+        // The near copies too, so that a client reads what it wrote.
+        while (took < wanted || spread.waits_for(|node| layout.is_near(node)))
             && let Some((node, ended)) = spread.next().await
         {
             self.note(node, &ended);
@@ -237,7 +265,8 @@ impl Call {
                     self.miss(node, key, &sent);
                     why = Some(error);
                 }
-                Answer::Superseded | Answer::NotCreated | Answer::Refused(_) => {}
+                // It may hold the result of a round that was given up, which is older.
+                Answer::Superseded | Answer::NotCreated | Answer::Refused(_) => self.miss(node, key, &sent),
             }
         }
         if spread.left() > 0 {
@@ -264,13 +293,23 @@ impl Call {
         })
     }
 
+    /// Replaces what rounds before have left by what the key holds apart from that. False: something newer came in between.
+    async fn restore(&self, key: &OwnedKey, held: &Held, own: &mut Own) -> Result<bool, StoreError> {
+        let version = self.shared.stamps.next(&self.shared.clock);
+        let item = match &held.newest {
+            Some((_, item)) => {
+                Item { meta: ItemMeta { cas: version.0, unversioned: false, ..item.meta }, ..item.clone() }
+            }
+            None => dead(version),
+        };
+        self.store(key, held, &item, false, own).await
+    }
+
     /// Deletes what the key holds, provided it is still that: first with an item on the home that is dead from the start, then
     /// on all copies.
-    async fn remove(&self, key: &OwnedKey, held: &Held, own: &mut SmallVec<[Version; 4]>) -> Result<Round, StoreError> {
+    async fn remove(&self, key: &OwnedKey, held: &Held, own: &mut Own) -> Result<Round, StoreError> {
         let clock = &self.shared.clock;
-        let meta = ItemMeta { cas: self.shared.stamps.next(clock).0, expiry: Expiry(1), ..ItemMeta::default() };
-        let dead = Item { meta, value: Vec::new().into() };
-        if !self.store(key, held, &dead, false, own).await? {
+        if !self.store(key, held, &dead(self.shared.stamps.next(clock)), false, own).await? {
             return Ok(Round::Again);
         }
         let version = self.shared.stamps.next(clock);
@@ -288,8 +327,23 @@ impl Held {
     }
 }
 
+impl Held {
+    /// The newest that a copy may hold for a change to replace it: what the change was made from, or what the copy said it holds,
+    /// of a round that was given up. Where the key was deleted since what the change was made from, the copy refuses it.
+    fn base(&self, node: usize) -> Version {
+        let newest = self.newest.as_ref().map_or(Version::ZERO, |(_, item)| item.meta.version().max(Version(1)));
+        self.version(node).max(newest)
+    }
+}
+
 fn has(versions: &[(usize, Version)], node: usize) -> bool {
     versions.iter().any(|(other, _)| *other == node)
+}
+
+/// An item that is dead from the start: it takes the place of what is older, and is never read.
+fn dead(version: Version) -> Item {
+    let meta = ItemMeta { cas: version.0, expiry: Expiry(1), ..ItemMeta::default() };
+    Item { meta, value: Vec::new().into() }
 }
 
 /// A result that a copy cannot store.
@@ -300,9 +354,9 @@ fn refusal(refused: Written) -> StoreError {
     }
 }
 
-/// Lets other requests go on, a few turns after a few conflicts.
-async fn pause(round: usize) {
-    for _ in 0..fastrand::usize(0..=1 << round.min(6)) {
+/// Lets other requests go on for so many turns.
+async fn pause(turns: usize) {
+    for _ in 0..turns {
         let mut yielded = false;
         std::future::poll_fn(|context| {
             if std::mem::replace(&mut yielded, true) {

@@ -27,6 +27,9 @@ pub enum ClusterError {
         /// Why.
         source: std::io::Error,
     },
+    /// The topology's source cannot be followed.
+    #[error(transparent)]
+    Source(#[from] crate::sources::SourceError),
     /// The system has no thread for it.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

@@ -26,6 +26,18 @@ pub(crate) struct Missed {
     pub(crate) at: u64,
 }
 
+impl Missed {
+    /// Whether what a node that lacks this write holds, nothing or an item of this version, is older.
+    pub(crate) fn outdates(&self, held: Option<Version>) -> bool {
+        held.map_or(!self.deleted, |held| self.version > held)
+    }
+
+    /// The newer one.
+    pub(crate) fn newer(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.into_iter().chain(other).max_by_key(|missed| missed.version)
+    }
+}
+
 /// Bytes that a hint takes beside its key: entries of two tables, and the rest of the log's record.
 const EXTRA: u64 = 96;
 
@@ -116,13 +128,14 @@ impl Hints {
         self.is_empty.store(state.is_empty(), Ordering::Release);
     }
 
-    /// Whether the node is known to lack a write of the key.
-    #[inline]
-    pub(crate) fn lacks(&self, key: &[u8]) -> bool {
-        !self.is_empty.load(Ordering::Acquire) && {
-            let state = self.state.lock();
-            state.floor.is_some() || state.missed.contains_key(key)
+    /// The write of the key that the node is known to lack: of a flush, a delete.
+    pub(crate) fn missed(&self, key: &[u8]) -> Option<Missed> {
+        if self.is_empty.load(Ordering::Acquire) {
+            return None;
         }
+        let state = self.state.lock();
+        let flushed = state.floor.map(|floor| Missed { version: floor.version, deleted: true, at: 0 });
+        Missed::newer(state.missed.get(key).copied(), flushed)
     }
 
     /// Whether there is nothing to deliver.
@@ -261,15 +274,15 @@ mod tests {
     #[test]
     fn the_newest_write_of_each_key_is_kept_in_order_until_the_node_has_it() {
         let hints = Hints::new(1 << 20);
-        assert!(hints.is_empty() && !hints.lacks(b"a"));
+        assert!(hints.is_empty() && !hints.missed(b"a").is_some());
         hints.note(b"a", missed(5));
         hints.note(b"b", missed(6));
         hints.note(b"a", missed(7));
         hints.note(b"a", missed(4));
-        assert!(hints.lacks(b"a") && hints.lacks(b"b") && !hints.lacks(b"c"));
+        assert!(hints.missed(b"a").is_some() && hints.missed(b"b").is_some() && !hints.missed(b"c").is_some());
         assert_eq!(hints.oldest(9), [(Box::from(*b"a"), missed(7)), (Box::from(*b"b"), missed(6))]);
         hints.settle(b"a", missed(6).version);
-        assert!(hints.lacks(b"a"), "the node has an older one");
+        assert!(hints.missed(b"a").is_some(), "the node has an older one");
         hints.settle(b"a", missed(8).version);
         assert_eq!(hints.oldest(9), [(Box::from(*b"b"), missed(6))]);
         hints.settle(b"b", missed(6).version);
@@ -287,9 +300,9 @@ mod tests {
         assert!(bytes <= 10_000 && kept + overflowed == 199, "{kept} {bytes} {overflowed}");
         let least = hints.oldest(999).iter().map(|(_, missed)| missed.version).min();
         assert!(least.is_none_or(|least| floor.version < least));
-        assert!(hints.lacks(b"whatever"));
+        assert!(hints.missed(b"whatever").is_some());
         hints.settle_floor(floor);
-        assert!(!hints.lacks(b"whatever"));
+        assert!(!hints.missed(b"whatever").is_some());
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod config;
 mod counters;
 mod decide;
 mod error;
+mod flight;
 mod health;
 mod hints;
 mod layout;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_store::{Cx, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
+use moneta_store::{Cx, Key, Lookup, Op, Outcome, OwnedKey, Put, component, steps};
 
 use crate::cluster::{Cluster, Shared};
 use crate::config::ClusterConfig;
@@ -109,7 +109,7 @@ impl Shared {
                 let put = Op::Put(&item.as_ref(), Put::Newer { as_of: missed.at, base: None });
                 steps::read_owned(&*node.store, &cx, &owned.key(), put)
             }
-            // The others have nothing: what the node has is older than what was written, or deleted.
+            // No copy has it any more, or it was deleted: what the node has is older.
             Ok(None) => {
                 let version = if missed.deleted { missed.version } else { missed.version.just_below() };
                 steps::read_owned(&*node.store, &cx, &owned.key(), Op::Bury(version))
@@ -129,7 +129,8 @@ impl Shared {
         }
     }
 
-    /// What another copy holds of a key that is as new as what was missed. The error: none that may have it answers.
+    /// The newest that the other copies hold of a key. The error: none has what was missed, and not all of them answer, or it may still
+    /// be on its way to them.
     async fn newest(
         &self,
         layout: &Layout,
@@ -140,20 +141,32 @@ impl Shared {
         if missed.deleted {
             return Ok(None);
         }
-        let mut answered = false;
+        let mut newest: Option<moneta_store::Item> = None;
+        let mut all_answer = true;
         for replica in layout.replicas.iter().filter(|replica| !replica.holds(index)) {
             let source = &layout.nodes[replica.node_of(key)];
-            if source.hints.lacks(key) || source.health.is_ejected() {
+            if source.health.is_ejected() {
+                all_answer = false;
                 continue;
             }
             let key = Key::new(key, self.seed);
             let peeked = steps::finish(steps::read_owned(&*source.store, &Cx::outside(), &key, Op::Peek)).await;
             match peeked.map(Outcome::lookup) {
-                Ok(Lookup::Found(item)) if item.meta.version() >= missed.version => return Ok(Some(item)),
-                Ok(_) => answered = true,
-                Err(_) => {}
+                Ok(Lookup::Found(item)) => {
+                    let version = item.meta.version();
+                    let is_newer = newest.as_ref().is_none_or(|newest| version > newest.meta.version());
+                    if is_newer && source.missed(&key).is_none_or(|missed| !missed.deleted || missed.version < version)
+                    {
+                        newest = Some(item);
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => all_answer = false,
             }
         }
-        if answered || missed.version == Version::ZERO { Ok(None) } else { Err(()) }
+        let has_missed = newest.as_ref().is_some_and(|item| item.meta.version() >= missed.version);
+        let under_way = u64::try_from(self.config.under_way.as_millis()).unwrap_or(u64::MAX);
+        let is_over = missed.at.saturating_add(under_way) < self.clock.millis();
+        if has_missed || (all_answer && is_over) { Ok(newest) } else { Err(()) }
     }
 }

@@ -7,6 +7,7 @@ use moneta_store::metric::{Metric, Reading, Sample, Unit, samples_of};
 use crate::counters::Counters;
 use crate::layout::Layout;
 use crate::node::Node;
+use crate::sources::SourceStatus;
 
 const APP: &[&str] = &["app"];
 const NODE: &[&str] = &["app", "zone", "node"];
@@ -82,9 +83,46 @@ const OF_NODE: &[Reading<Node>] = &[
     .read(|node| node.hints.counts().2.into()),
 ];
 
+const OF_SOURCE: &[Reading<SourceStatus>] = &[
+    Metric::counter(
+        "cluster_source_changes_total",
+        Unit::Count,
+        "Topologies that the source has said and that were believed.",
+    )
+    .labels(APP)
+    .read(|source| source.changes.into()),
+    Metric::counter(
+        "cluster_source_refused_total",
+        Unit::Count,
+        "Topologies that were not believed at once: they lost too many nodes.",
+    )
+    .labels(APP)
+    .read(|source| source.refused.into()),
+    Metric::counter(
+        "cluster_source_failures_total",
+        Unit::Count,
+        "Times the source of the topology could not be read.",
+    )
+    .labels(APP)
+    .read(|source| source.failures.into()),
+    Metric::gauge("cluster_source_up", Unit::Count, "Whether the source of the topology could be read last: 1 or 0.")
+        .labels(APP)
+        .read(|source| u64::from(!source.failing).into()),
+];
+
 /// The declarations of a cluster store's metrics.
 pub fn metrics() -> impl Iterator<Item = Metric> {
-    OF_APP.iter().map(Reading::metric).chain([EPOCH]).chain(OF_NODE.iter().map(Reading::metric))
+    OF_APP
+        .iter()
+        .map(Reading::metric)
+        .chain([EPOCH])
+        .chain(OF_NODE.iter().map(Reading::metric))
+        .chain(OF_SOURCE.iter().map(Reading::metric))
+}
+
+/// Those of the topology's source.
+pub(crate) fn of_source(app: &str, source: &SourceStatus) -> Vec<Sample> {
+    samples_of([app], OF_SOURCE, source)
 }
 
 /// All metrics of an app.

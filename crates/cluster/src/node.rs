@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use moneta_store::{ErrorKind, Store, StoreError};
+use moneta_store::{ErrorKind, Key, Store, StoreError};
 
+use crate::flight::Flight;
 use crate::health::NodeHealth;
-use crate::hints::Hints;
+use crate::hints::{Hints, Missed};
 use crate::topology;
 
 /// Opens the stores of nodes. The seam at which transport is replaced.
@@ -26,6 +27,15 @@ pub(crate) struct Node {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) health: NodeHealth,
     pub(crate) hints: Arc<Hints>,
+    pub(crate) flight: Flight,
+}
+
+impl Node {
+    /// The newest write of the key that the node is known to lack, or that is under way.
+    #[inline]
+    pub(crate) fn missed(&self, key: &Key<'_>) -> Option<Missed> {
+        Missed::newer(self.flight.missed(key.hash), self.hints.missed(key.bytes))
+    }
 }
 
 /// Whether a failure says that the node is not well, rather than that it refuses one request.

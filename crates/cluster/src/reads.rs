@@ -2,10 +2,16 @@
 
 use moneta_store::change::wins_recache;
 use moneta_store::request::Retrieve;
-use moneta_store::{Item, Key, Lookup, Op, Outcome, OwnedKey, Put, StoreError, steps};
+use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Put, StoreError, steps};
 
 use crate::call::Call;
 use crate::config::Fallback;
+use crate::hints::Missed;
+
+/// The only copy that answers has not got the newest write.
+fn outdated() -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "the copy that answers lacks a write of the key")
+}
 
 impl Call {
     /// A read that changes nothing but what a recache token does.
@@ -25,21 +31,29 @@ impl Call {
         let shared = &self.shared;
         shared.budget.earn(shared.config.retry_budget);
         let began = shared.clock.millis();
-        let order = self.order(key.key().bytes);
+        let order = self.order(&key.key());
         let mut failure = None;
         let mut missed = None;
+        let mut misses = 0;
         for (tries, &node) in order.iter().enumerate() {
             // The first try is free; of those behind it all but one are made only where nothing has answered yet.
-            if tries > 0 && !(self.wants_another(missed.is_some(), tries) && shared.budget.take()) {
+            if tries > 0 && !(self.wants_another(misses) && shared.budget.take()) {
                 shared.counters.retries_refused.add(u64::from(failure.is_some()));
                 break;
             }
             shared.counters.second_reads.add(u64::from(tries > 0));
+            // Before as well as after: what was under way when the node read may be done by now.
+            let before = self.node(node).missed(&key.key());
             let ended = steps::finish(self.begin(node, &key.key(), op)).await;
             self.note(node, &ended);
+            let missed_here = Missed::newer(before, self.node(node).missed(&key.key()));
+            let is_outdated = |held| missed_here.is_some_and(|missed| missed.outdates(held));
             match ended.map(Outcome::lookup) {
+                Ok(Lookup::Miss { .. }) if is_outdated(None) => failure = Some(outdated()),
+                Ok(Lookup::Found(item)) if is_outdated(Some(item.meta.version())) => failure = Some(outdated()),
                 Ok(Lookup::Miss { expired }) => {
                     missed.get_or_insert(expired);
+                    misses += 1;
                 }
                 Ok(Lookup::Found(item)) => {
                     self.shared.stamps.note_if_ahead(item.meta.version(), began);
@@ -59,29 +73,29 @@ impl Call {
         }
     }
 
-    /// Whether another node is asked after `tries` of them.
-    fn wants_another(&self, missed: bool, tries: usize) -> bool {
+    /// Whether another node is asked after so many have said that they have no such item, and the others failed.
+    fn wants_another(&self, misses: usize) -> bool {
         match self.shared.config.fallback {
             Fallback::None => false,
-            Fallback::Error => !missed,
+            Fallback::Error => misses == 0,
             // A miss is believed when two copies have said it.
-            Fallback::Miss => !missed || tries < 2,
+            Fallback::Miss => misses < 2,
         }
     }
 
     /// The nodes that may have a key, in the order in which they are asked: near ones that are well and lack no write of the key,
     /// others such, and at last all others.
-    fn order(&self, key: &[u8]) -> smallvec::SmallVec<[usize; 6]> {
+    fn order(&self, key: &Key<'_>) -> smallvec::SmallVec<[usize; 6]> {
         let layout = self.layout();
         let mut order: smallvec::SmallVec<[usize; 6]> =
-            layout.readable.iter().map(|&replica| layout.replicas[replica].node_of(key)).collect();
+            layout.readable.iter().map(|&replica| layout.replicas[replica].node_of(key.bytes)).collect();
         let (near, far) = order.split_at_mut(layout.near);
         if near.len() > 1 {
             let turn = self.shared.turn() % near.len();
             near.rotate_left(turn);
         }
         if far.len() > 1 {
-            let turn = key.iter().fold(0, |sum, &byte| sum * 31 % 65_521 + usize::from(byte)) % far.len();
+            let turn = key.bytes.iter().fold(0, |sum, &byte| sum * 31 % 65_521 + usize::from(byte)) % far.len();
             far.rotate_left(turn);
         }
         if order.iter().any(|&node| self.is_doubtful(node, key)) {
@@ -91,9 +105,9 @@ impl Call {
     }
 
     /// Whether a node is not well, or is known to lack a write of the key.
-    fn is_doubtful(&self, node: usize, key: &[u8]) -> bool {
+    fn is_doubtful(&self, node: usize, key: &Key<'_>) -> bool {
         let node = self.node(node);
-        node.health.is_ejected() || node.hints.lacks(key)
+        node.health.is_ejected() || node.missed(key).is_some()
     }
 
     /// Gives the item to the near nodes that missed it, behind the answer. `as_of`: when it was read.
@@ -102,7 +116,7 @@ impl Call {
         if item.meta.unversioned {
             return;
         }
-        for &node in lacking.iter().filter(|&&node| layout.is_near(node) && !self.is_doubtful(node, key.key().bytes)) {
+        for &node in lacking.iter().filter(|&&node| layout.is_near(node) && !self.is_doubtful(node, &key.key())) {
             let put = Op::Put(&item.as_ref(), Put::Newer { as_of, base: None });
             let step = self.begin(node, &key.key(), put);
             self.shared.counters.fills.add(1);
@@ -119,7 +133,7 @@ impl Call {
     async fn claim(&self, key: &OwnedKey, request: &Retrieve, seen: Item) -> Result<Lookup, StoreError> {
         let request = Retrieve { touch: None, vivify: None, ..*request };
         for node in self.homes(&key.key()) {
-            if self.is_doubtful(node, key.key().bytes) {
+            if self.is_doubtful(node, &key.key()) {
                 continue;
             }
             let ended = steps::finish(self.begin(node, &key.key(), Op::Read(&request))).await;

@@ -30,9 +30,14 @@ impl Spread {
         self.waiting.len() + self.ended.len()
     }
 
+    /// The nodes with operations whose outcome was not taken yet.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = usize> {
+        self.waiting.iter().map(|(node, _)| *node).chain(self.ended.iter().map(|(node, _)| *node))
+    }
+
     /// Whether the outcome of an operation on one of these nodes was not taken yet.
     pub(crate) fn waits_for(&self, nodes: impl Fn(usize) -> bool) -> bool {
-        self.waiting.iter().map(|(node, _)| *node).chain(self.ended.iter().map(|(node, _)| *node)).any(nodes)
+        self.nodes().any(nodes)
     }
 
     /// The outcome of the operation that ends next; `None`: there are no more.

@@ -147,13 +147,19 @@ impl Call {
 
     /// Waits behind the answer for the nodes that have not answered yet, and takes note of what they did not take.
     pub(crate) async fn watch_rest(&self, mut spread: Spread, key: &OwnedKey, missed: Missed) {
+        // Reads that go to these copies meanwhile do not believe what is older.
+        spread.nodes().for_each(|node| self.node(node).flight.note(key.key().hash, missed));
         let (call, key) = (self.clone(), key.clone());
         let rest = async move {
             while let Some((node, ended)) = spread.next().await {
                 call.note(node, &ended);
-                if let Answer::Failed(_) = Answer::of(ended) {
-                    call.node(node).hints.note(key.key().bytes, missed);
+                match Answer::of(ended) {
+                    Answer::Taken { .. } => call.node(node).hints.settle(key.key().bytes, missed.version),
+                    // What is newer there is newer than the hint, too, which then changes nothing.
+                    Answer::Failed(_) | Answer::Superseded => call.node(node).hints.note(key.key().bytes, missed),
+                    Answer::Refused(_) | Answer::NotCreated => {}
                 }
+                call.node(node).flight.settle(key.key().hash, missed.version);
             }
         };
         self.behind(Box::pin(rest)).await;

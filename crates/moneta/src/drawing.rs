@@ -12,6 +12,7 @@ use crate::options::sections::access::AUTH_FILE;
 use crate::options::sections::flash::FLASH;
 use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};
 use crate::options::sections::network::{self, BATCH_PORT, PORT, UNIX_SOCKET};
+use crate::options::sections::proxy::TOPOLOGY;
 use crate::options::sections::tiers::{Lower, PROMOTE, Upper};
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
@@ -101,7 +102,7 @@ pub fn lower(lower: &Lower) -> Option<String> {
         Lower::Rocks(tier) => Some(format!("rocks   {tier}")),
         Lower::Lmdb(tier) => Some(format!("lmdb    {tier}")),
         Lower::Remote(config) => Some(remote(config)),
-        Lower::Cluster(topology) => Some(format!("cluster {}", topology.display())),
+        Lower::Cluster(topology) => Some(format!("cluster {}", TOPOLOGY.kind.write(&Some(topology.clone())))),
     }
 }
 

@@ -35,6 +35,7 @@ fn cli() -> Command {
         .arg_required_else_help(true)
         .subcommand(commands::serve::command())
         .subcommand(commands::proxy::command())
+        .subcommand(commands::route::command())
         .subcommand(commands::config::command())
         .subcommand(commands::flash::command())
         .subcommand(commands::bench::command())
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     let result = match matches.subcommand() {
         Some(("serve", matches)) => commands::serve::run(matches),
         Some(("proxy", matches)) => commands::proxy::run(matches),
+        Some(("route", matches)) => commands::route::run(matches),
         Some(("config", matches)) => commands::config::run(matches),
         Some(("flash", matches)) => commands::flash::run(matches),
         Some(("feed", matches)) => commands::feed::run(matches),

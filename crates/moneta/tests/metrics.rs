@@ -9,7 +9,7 @@ use moneta_store::metric::{Kind, Metric, Reading, Unit};
 fn declared() -> Vec<Metric> {
     let all = StoreStats::METRICS.iter().map(Reading::metric);
     let all = all.chain(moneta_server::metrics()).chain(moneta_layers::metrics());
-    let all = all.chain(moneta_flash::metrics()).chain(moneta_remote::metrics());
+    let all = all.chain(moneta_flash::metrics()).chain(moneta_remote::metrics()).chain(moneta_cluster::metrics());
     #[cfg(feature = "lmdb")]
     let all = all.chain(moneta_lmdb::metrics());
     #[cfg(feature = "rocks")]

@@ -5,5 +5,6 @@ pub mod config;
 pub mod feed;
 pub mod flash;
 pub mod proxy;
+pub mod route;
 pub mod serve;
 pub mod verify;

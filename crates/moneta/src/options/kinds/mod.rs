@@ -8,6 +8,7 @@ pub mod numbers;
 pub mod paths;
 pub mod promotion;
 pub mod tier;
+pub mod topology;
 pub mod units;
 pub mod words;
 

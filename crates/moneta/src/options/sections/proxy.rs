@@ -9,6 +9,7 @@ use moneta_server::node::NodeSettings;
 use crate::options::declaration::{Declaration, Opt, section};
 use crate::options::kinds::numbers::{Milliseconds, Number, Share, Size};
 use crate::options::kinds::paths::File;
+use crate::options::kinds::topology::TopologySource;
 use crate::options::kinds::units::{MIB, TIB};
 use crate::options::kinds::words::{Choice, Name};
 use crate::options::report::Refusal;
@@ -18,10 +19,10 @@ use crate::options::values::Values;
 section! {
     "Proxy";
 
-    /// What nodes hold which copies of the data: a TOML file, docs/cluster.md has its form. It makes this process a proxy.
-    TOPOLOGY: File = Opt::new("topology", File, || None)
+    /// Where it is said which nodes hold which copies of the data: a TOML file, EVCache's list of nodes, or DNS (docs/topology.md).
+    TOPOLOGY: TopologySource = Opt::new("topology", TopologySource, || None)
         .example("\"/etc/moneta/topology.toml\"")
-        .when("For `moneta proxy`, and only for it. A changed file is taken within a second.");
+        .when("For `moneta proxy`, and only for it. What has changed is taken within seconds, without a dropped request.");
 
     /// The zone of this proxy: reads go to the copies there first.
     ZONE: Name = Opt::new("zone", Name, || None)
@@ -77,7 +78,8 @@ section! {
     EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 100)
         .when("Lower where a fault of this proxy's network must not make it leave its own zone.");
 
-    /// Folder for hints, the writes that nodes have missed, so that they outlive this process. Without it they are kept in memory alone.
+    /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it both are
+    /// kept in memory alone.
     HINT_DIR: File = Opt::new("hint_dir", File, || None)
         .example("\"/var/lib/moneta/hints\"")
         .when("In production, on a disk that stays with the proxy.");
@@ -105,6 +107,7 @@ pub fn config(options: &Values, allow_flush: bool) -> ClusterConfig {
         retry_budget: options.get(&RETRY_BUDGET).into(),
         eject_after: options.get(&EJECT_AFTER),
         eject_share: options.get(&EJECT_SHARE).into(),
+        under_way: 2 * options.get(&NODE_TIMEOUT) + Duration::from_secs(1),
         hint_bytes: options.get(&HINT_MEMORY),
         hint_dir: options.get(&HINT_DIR),
         hint_rate: options.get(&HINT_RATE),

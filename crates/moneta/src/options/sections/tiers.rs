@@ -1,7 +1,5 @@
 //! Which engine each tier of a node has: what can be stacked, and why the rest cannot.
 
-use std::path::PathBuf;
-
 use moneta_client::wire::Protocol;
 use moneta_layers::Promotion;
 use moneta_remote::RemoteConfig;
@@ -9,6 +7,7 @@ use moneta_remote::RemoteConfig;
 use crate::options::declaration::{Declaration, Opt, Section, section};
 use crate::options::kinds::promotion::PromotionRule;
 use crate::options::kinds::tier::{Tier, TierChoice};
+use crate::options::kinds::topology::Source;
 use crate::options::report::Refusal;
 use crate::options::sections::flash::{self, FlashSettings};
 use crate::options::sections::lmdb::{self, LmdbSettings};
@@ -70,7 +69,7 @@ pub enum Lower {
     /// A server in another process.
     Remote(Box<RemoteConfig>),
     /// The nodes of a cluster: this process is a proxy.
-    Cluster(PathBuf),
+    Cluster(Source),
 }
 
 /// How items pass from one tier to the other.
