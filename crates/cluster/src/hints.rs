@@ -268,18 +268,18 @@ mod tests {
     use super::*;
 
     fn missed(version: u64) -> Missed {
-        Missed { version: Version(version << 40), deleted: version % 2 == 0, at: version }
+        Missed { version: Version(version << 40), deleted: version.is_multiple_of(2), at: version }
     }
 
     #[test]
     fn the_newest_write_of_each_key_is_kept_in_order_until_the_node_has_it() {
         let hints = Hints::new(1 << 20);
-        assert!(hints.is_empty() && !hints.missed(b"a").is_some());
+        assert!(hints.is_empty() && hints.missed(b"a").is_none());
         hints.note(b"a", missed(5));
         hints.note(b"b", missed(6));
         hints.note(b"a", missed(7));
         hints.note(b"a", missed(4));
-        assert!(hints.missed(b"a").is_some() && hints.missed(b"b").is_some() && !hints.missed(b"c").is_some());
+        assert!(hints.missed(b"a").is_some() && hints.missed(b"b").is_some() && hints.missed(b"c").is_none());
         assert_eq!(hints.oldest(9), [(Box::from(*b"a"), missed(7)), (Box::from(*b"b"), missed(6))]);
         hints.settle(b"a", missed(6).version);
         assert!(hints.missed(b"a").is_some(), "the node has an older one");
@@ -302,7 +302,7 @@ mod tests {
         assert!(least.is_none_or(|least| floor.version < least));
         assert!(hints.missed(b"whatever").is_some());
         hints.settle_floor(floor);
-        assert!(!hints.missed(b"whatever").is_some());
+        assert!(hints.missed(b"whatever").is_none());
     }
 
     #[test]
