@@ -365,6 +365,39 @@ fn a_reader_beside_writers_misses_nothing() {
     follower.heard.check(&journal, follower.from, |_| false);
 }
 
+/// Keys that are written once: nothing newer stands in for what is emptied before a reader comes to it.
+#[test]
+fn a_reader_that_was_overtaken_is_told_of_a_gap_also_after_a_restart() {
+    let tier = Tier::new(Clock::manual(1_700_000_000));
+    let mut flash = tier.open();
+    let place = feed(&flash).end().to_string();
+    let from = tier.clock.millis() + 1;
+    let overtaken = || Follower { from, cursor: place.clone(), heard: Heard::default() };
+    tier.clock.advance_millis(1);
+    let mut journal = Vec::new();
+    for key in 0..12_000 {
+        let bytes = name(key);
+        let written = done(flash.set(&Key::new(&bytes, flash.seed()), &[7; 2000], &Write::default()));
+        let Written::Stored { cas } = written else { panic!("not stored") };
+        journal.push(Done { millis: tier.clock.millis(), key, version: Version(cas), expiry: 0 });
+        if key % 10 == 0 {
+            tier.clock.advance_millis(1);
+        }
+    }
+    tier.clock.advance_millis(1);
+    for restart in [false, true, true] {
+        if restart {
+            drop(flash);
+            tier.clock.advance(2);
+            flash = tier.open();
+        }
+        let mut follower = overtaken();
+        follower.read_all(&flash);
+        assert!(follower.heard.gaps > 0 && follower.heard.newest.len() > 1000);
+        follower.heard.check(&journal, from, |_| false);
+    }
+}
+
 #[test]
 fn a_flush_is_told_also_after_a_restart() {
     let tier = Tier::new(Clock::manual(1_700_000_000));
