@@ -28,11 +28,12 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh test
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run build test test-engines test-python test-clients test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster build test test-engines test-python test-clients test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
 	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
+	@echo 'make cluster       start three zones of two nodes and a proxy each on this machine, and say what to try'
 	@echo 'make test          everything but RocksDB and the Go and Java clients; TEST_JOBS (2) test programs at a time'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-clients  real clients in Go and Java'
@@ -50,6 +51,10 @@ run:
 	$(call needs,build)
 	@mkdir -p data
 	$(CARGO) run --release -p moneta -- serve --flash $(FLASH) --batch-port 11212
+
+cluster:
+	$(call needs,build)
+	$(CARGO) run --release -p moneta -- cluster up
 
 # The same packages, profile and features as the tests, so that nothing is built twice.
 build:

@@ -41,6 +41,7 @@ fn cli() -> Command {
         .subcommand(commands::bench::command())
         .subcommand(commands::verify::command())
         .subcommand(commands::feed::command())
+        .subcommand(commands::cluster::command())
 }
 
 fn main() -> ExitCode {
@@ -64,17 +65,23 @@ fn main() -> ExitCode {
         Some(("bench", matches)) => commands::bench::run(matches),
         // What it finds is its exit status.
         Some(("verify", matches)) => return commands::verify::run(matches),
+        Some(("cluster", matches)) => return commands::cluster::run(matches).unwrap_or_else(|error| failed(&error)),
         _ => unreachable!("clap lets only known subcommands through"),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // As in `moneta config | head`: the reader has closed the pipe.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("moneta: {}", sentence(&error));
-            ExitCode::from(if error.is::<options::report::Refused>() { USAGE } else { 1 })
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Says why, and the exit status of that.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    // As in `moneta config | head`: the reader has closed the pipe.
+    if is_broken_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("moneta: {}", sentence(error));
+    ExitCode::from(if error.is::<options::report::Refused>() { USAGE } else { 1 })
 }
 
 /// An error with its causes, each once: some errors already name their source in their own words.

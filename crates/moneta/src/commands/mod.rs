@@ -1,6 +1,7 @@
 //! The subcommands, a thin file each.
 
 pub mod bench;
+pub mod cluster;
 pub mod config;
 pub mod feed;
 pub mod flash;

@@ -1,0 +1,139 @@
+//! `moneta cluster`: a cluster on this machine, to try things on: three zones of two nodes each, and a proxy for each zone.
+//!
+//! It is a demonstration and a test bed. It starts what does not run and ends what runs; it watches nothing.
+
+mod admin;
+mod plan;
+mod process;
+mod screen;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use nix::fcntl::{Flock, FlockArg};
+
+use self::plan::{Plan, Sizes};
+
+#[derive(Debug, Args)]
+struct Folder {
+    /// Folder of the cluster: its SSD tiers, logs and process numbers
+    #[arg(long, value_name = "DIR", default_value = "moneta-cluster")]
+    dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct UpArgs {
+    #[command(flatten)]
+    folder: Folder,
+    /// First of 18 ports in a row; 0: any that are free [default: 21100]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// RAM of each node, as --memory of `moneta serve` [default: 64m]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// SSD tier of each node, 129 MiB at least [default: 256m]
+    #[arg(long, value_name = "SIZE")]
+    flash: Option<String>,
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    let up = UpArgs::augment_args(Command::new("up")).about("Start the processes that do not run").after_help(
+        "Ports and sizes are chosen when a folder is begun and stay: `up` again starts what was stopped or killed. Remove the folder to begin \
+         another cluster.",
+    );
+    Command::new("cluster")
+        .about("Try a cluster on this machine: three zones of two nodes, a proxy for each zone")
+        .after_help(
+            "docs/cluster.md says what a cluster is. This is to try one: nothing here watches or restarts processes.",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(up)
+        .subcommand(
+            Folder::augment_args(Command::new("status"))
+                .about("Show what runs; the exit status is 1 if anything is not ready"),
+        )
+        .subcommand(
+            Folder::augment_args(Command::new("down")).about("End all processes; data and ports stay in the folder"),
+        )
+}
+
+/// Does what the subcommand says.
+///
+/// # Errors
+/// If a folder cannot be used, a process does not start or does not end.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    match matches.subcommand() {
+        Some(("up", matches)) => up(&UpArgs::from_arg_matches(matches)?).map(|()| ExitCode::SUCCESS),
+        Some(("status", matches)) => status(&Folder::from_arg_matches(matches)?),
+        Some(("down", matches)) => down(&Folder::from_arg_matches(matches)?).map(|()| ExitCode::SUCCESS),
+        _ => unreachable!("clap lets only known subcommands through"),
+    }
+}
+
+fn up(args: &UpArgs) -> anyhow::Result<()> {
+    let dir = &args.folder.dir;
+    fs::create_dir_all(dir).with_context(|| format!("no folder at {}", dir.display()))?;
+    let dir = &dir.canonicalize().with_context(|| dir.display().to_string())?;
+    let _lock = lock(dir)?;
+    let plan = match Plan::load(dir)? {
+        Some(_) if args.port.is_some() || args.memory.is_some() || args.flash.is_some() => {
+            bail!("the cluster in {} has its ports and sizes: leave them out, or remove the folder", dir.display())
+        }
+        Some(plan) => plan,
+        None => {
+            let sizes = Sizes {
+                memory: args.memory.clone().unwrap_or_else(|| "64m".into()),
+                flash: args.flash.clone().unwrap_or_else(|| "256m".into()),
+            };
+            let plan = Plan::new(args.port.unwrap_or(21100), sizes)?;
+            plan.store(dir)?;
+            plan
+        }
+    };
+    for process in &plan.processes {
+        if process::pid(dir, process).is_none() {
+            process::start(dir, &plan, process)?;
+        }
+    }
+    for process in &plan.processes {
+        process::wait_until_ready(dir, process)?;
+    }
+    screen::started(dir, &plan)
+}
+
+fn status(folder: &Folder) -> anyhow::Result<ExitCode> {
+    let (dir, plan) = planned(&folder.dir)?;
+    let ready = screen::status(&dir, &plan)?;
+    Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn down(folder: &Folder) -> anyhow::Result<()> {
+    let (dir, plan) = planned(&folder.dir)?;
+    let _lock = lock(&dir)?;
+    // Proxies first: a client should not be told of nodes that fail because they end.
+    let pids: Vec<_> =
+        plan.processes.iter().rev().filter_map(|process| Some((process, process::pid(&dir, process)?))).collect();
+    for (process, pid) in &pids {
+        process::stop(&dir, process, *pid)?;
+    }
+    screen::ended(&dir, pids.len())
+}
+
+fn planned(dir: &Path) -> anyhow::Result<(PathBuf, Plan)> {
+    let absolute = dir.canonicalize().with_context(|| format!("no cluster in {}", dir.display()))?;
+    let plan = Plan::load(&absolute)?.with_context(|| format!("no cluster in {}", dir.display()))?;
+    Ok((absolute, plan))
+}
+
+/// Keeps another `up` or `down` of this folder away while this one is at work.
+fn lock(dir: &Path) -> anyhow::Result<Flock<File>> {
+    let file = File::create(dir.join("lock")).with_context(|| format!("{} cannot be written", dir.display()))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, error)| error)
+        .with_context(|| format!("another command works on {}", dir.display()))
+}

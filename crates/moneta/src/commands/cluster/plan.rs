@@ -1,0 +1,126 @@
+//! What a cluster for trying consists of: processes with their ports, kept in its folder.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use moneta_cluster::{Node, Replica, RingKind, Topology};
+use serde::{Deserialize, Serialize};
+
+const ZONES: [&str; 3] = ["a", "b", "c"];
+const NODES_PER_ZONE: usize = 2;
+const FILE: &str = "plan.toml";
+/// The topology that proxies read.
+pub const TOPOLOGY: &str = "topology.toml";
+
+#[derive(Serialize, Deserialize)]
+pub struct Plan {
+    pub sizes: Sizes,
+    /// Nodes, then proxies.
+    pub processes: Vec<Process>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Sizes {
+    /// Of each node's RAM.
+    pub memory: String,
+    /// Of each node's SSD tier.
+    pub flash: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Process {
+    /// `a0` or `proxy-a`: its slot, and the name of its files.
+    pub name: String,
+    pub zone: String,
+    pub proxy: bool,
+    /// Part of the versions that it makes; no other process has it.
+    pub writer: u8,
+    pub port: u16,
+    pub admin: u16,
+}
+
+impl Process {
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn admin_address(&self) -> String {
+        format!("127.0.0.1:{}", self.admin)
+    }
+}
+
+impl Plan {
+    /// A plan on ports from `first` on, or, if that is 0, on any that are free. Fails if one of them is taken.
+    pub fn new(first: u16, sizes: Sizes) -> anyhow::Result<Self> {
+        let nodes =
+            ZONES.iter().flat_map(|zone| (0..NODES_PER_ZONE).map(move |node| (*zone, format!("{zone}{node}"), false)));
+        let proxies = ZONES.iter().map(|zone| (*zone, format!("proxy-{zone}"), true));
+        let named: Vec<_> = nodes.chain(proxies).collect();
+        let ports = ports(first, 2 * named.len())?;
+        let (serving, admin) = ports.split_at(named.len());
+        let processes = (0u8..).zip(named).zip(serving.iter().zip(admin)).map(
+            |((writer, (zone, name, proxy)), (&port, &admin))| Process {
+                name,
+                zone: zone.to_owned(),
+                proxy,
+                writer,
+                port,
+                admin,
+            },
+        );
+        Ok(Self { sizes, processes: processes.collect() })
+    }
+
+    /// The plan in `dir`; `None`: there is none yet.
+    pub fn load(dir: &Path) -> anyhow::Result<Option<Self>> {
+        let path = dir.join(FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) => toml::from_str(&text).map(Some).with_context(|| path.display().to_string()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    /// Writes the plan, and the topology before it: a folder with a plan has both.
+    pub fn store(&self, dir: &Path) -> anyhow::Result<()> {
+        for (name, text) in [(TOPOLOGY, self.topology().to_toml()), (FILE, toml::to_string(self)?)] {
+            let (new, path) = (dir.join(format!("{name}.new")), dir.join(name));
+            fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn topology(&self) -> Topology {
+        let node = |process: &Process| Node {
+            slot: process.name.clone(),
+            address: moneta_client::Address::Tcp(process.address()),
+            admin: Some(moneta_client::Address::Tcp(process.admin_address())),
+            weight: 1,
+        };
+        let replica = |zone: &&str| Replica {
+            name: (*zone).to_owned(),
+            zone: (*zone).to_owned(),
+            write_only: false,
+            nodes: self.processes.iter().filter(|process| !process.proxy && process.zone == **zone).map(node).collect(),
+        };
+        Topology { epoch: 1, ring: RingKind::Slots, replicas: ZONES.iter().map(replica).collect() }
+    }
+}
+
+/// `count` ports in a row from `first` on, or any that are free.
+fn ports(first: u16, count: usize) -> anyhow::Result<Vec<u16>> {
+    let wanted =
+        (0..count).map(|number| if first == 0 { Some(0) } else { first.checked_add(u16::try_from(number).ok()?) });
+    // All are held until all are found, or one could be found twice.
+    let mut held = Vec::with_capacity(count);
+    for port in wanted {
+        let Some(port) = port else { bail!("there are no {count} ports from {first} on") };
+        let listener = TcpListener::bind(("127.0.0.1", port))
+            .with_context(|| format!("port {port} is taken; give another first port by --port, or 0 for any"))?;
+        held.push(listener);
+    }
+    held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}

@@ -1,0 +1,89 @@
+//! What `moneta cluster` prints.
+
+use std::io::{Write, stdout};
+use std::path::Path;
+
+use super::plan::{Plan, Process};
+use super::{admin, process};
+
+/// Where everything is, and what to try.
+pub fn started(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
+    let mut out = stdout().lock();
+    writeln!(out, "A cluster in {}\n", dir.display())?;
+    writeln!(out, "zone  process  serves on        admin")?;
+    for process in &plan.processes {
+        let Process { zone, name, .. } = process;
+        writeln!(out, "{zone:<5} {name:<8} {:<16} http://{}", process.address(), process.admin_address())?;
+    }
+    let proxies: Vec<&Process> = plan.processes.iter().filter(|process| process.proxy).collect();
+    let [near, far] = [proxies[0].port, proxies[1].port];
+    let killed = &plan.processes[0];
+    let (name, pid, folder) = (&killed.name, process::pid_file(dir, killed), dir.display());
+    write!(
+        out,
+        "
+Each zone has all data; each key is on one node of each zone. Clients speak memcached's protocol to the proxy of their zone.
+
+try, in bash
+  mc() {{ exec 3<>/dev/tcp/127.0.0.1/$1; printf \"$2\\r\\nquit\\r\\n\" >&3; cat <&3; }}
+  mc {near} 'set greeting 0 0 5\\r\\nhello'       write through the proxy of zone {}
+  mc {far} 'get greeting'                       read through the one of zone {}
+  kill -9 $(cat '{}')
+  moneta cluster status --dir '{folder}'
+                                               {name} does not run; reads and writes go on
+  mc {near} 'set greeting 0 0 3\\r\\nyou'
+  moneta cluster up --dir '{folder}'
+                                               {name} runs again; its proxies give it what it missed, or reads do
+stop  moneta cluster down --dir '{folder}'
+",
+        proxies[0].zone,
+        proxies[1].zone,
+        pid.display(),
+    )?;
+    Ok(())
+}
+
+/// A line for each process. Returns whether all are ready.
+pub fn status(dir: &Path, plan: &Plan) -> anyhow::Result<bool> {
+    let mut out = stdout().lock();
+    writeln!(out, "zone  process  serves on        pid      items      hits   hints  version  state")?;
+    let mut all_ready = true;
+    for process in &plan.processes {
+        let pid = process::pid(dir, process);
+        let ready = admin::ready(process);
+        let state = match (&pid, &ready) {
+            (None, _) => "does not run".to_owned(),
+            (_, Err(error)) => format!("does not answer: {error}"),
+            (_, Ok(ready)) if !ready.ready => format!("not ready: {}", ready.phase),
+            (_, Ok(ready)) if ready.notes.is_empty() => "ready".to_owned(),
+            (_, Ok(ready)) => format!("ready: {}", ready.notes.join("; ")),
+        };
+        all_ready &= pid.is_some() && ready.is_ok_and(|ready| ready.ready);
+        let Process { zone, name, .. } = process;
+        let pid_text = pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
+        write!(out, "{zone:<5} {name:<8} {:<16} {pid_text:<8} ", process.address())?;
+        // A process that does not run may have left its ports to another program.
+        match pid.and_then(|_| admin::numbers(process).ok()) {
+            Some(numbers) => {
+                let or_none = |shown: bool, text: String| if shown { text } else { "-".to_owned() };
+                let items = or_none(!process.proxy, numbers.items.to_string());
+                let hits = or_none(numbers.gets > 0, format!("{} %", 100 * numbers.hits / numbers.gets.max(1)));
+                let hints = or_none(process.proxy, numbers.hints.to_string());
+                writeln!(out, "{items:<10} {hits:<6} {hints:<6} {:<8} {state}", numbers.version)?;
+            }
+            None => writeln!(out, "{0:<10} {0:<6} {0:<6} {0:<8} {state}", "-")?,
+        }
+    }
+    Ok(all_ready)
+}
+
+/// What was ended.
+pub fn ended(dir: &Path, count: usize) -> anyhow::Result<()> {
+    let mut out = stdout().lock();
+    writeln!(
+        out,
+        "{count} processes ended. Data and ports stay in {}: remove it, or `moneta cluster up` again.",
+        dir.display()
+    )?;
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! `moneta cluster` from its first start to its end, with a node that is killed between.
+//! What starts processes in the background and loses sight of one leaves it on the machine, or starts it twice on one SSD tier.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{moneta, output, printed, refused};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const NAMES: [&str; 9] = ["a0", "a1", "b0", "b1", "c0", "c1", "proxy-a", "proxy-b", "proxy-c"];
+/// Far more than anything takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster's folder, whose processes end with the test.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn cluster(&self, verb: &str, more: &[&str]) -> std::process::Command {
+        moneta(&[&["cluster", verb, "--dir", self.path().to_str().unwrap()], more].concat())
+    }
+
+    fn pid(&self, name: &str) -> Option<Pid> {
+        let text = fs::read_to_string(self.path().join(format!("{name}.pid"))).ok()?;
+        Some(Pid::from_raw(text.trim().parse().unwrap()))
+    }
+
+    fn pids(&self) -> Vec<Option<Pid>> {
+        NAMES.iter().map(|name| self.pid(name)).collect()
+    }
+
+    /// The line of `status` about a process.
+    fn line(&self, name: &str) -> String {
+        let output = output(&mut self.cluster("status", &[]));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+    }
+
+    /// Where a process serves.
+    fn address(&self, name: &str) -> String {
+        self.line(name).split_whitespace().nth(2).unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A test that fails must not leave processes.
+        for pid in self.pids().into_iter().flatten() {
+            let path = self.path().as_os_str().as_encoded_bytes();
+            let ours = fs::read(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| line.windows(path.len()).any(|window| window == path));
+            if ours {
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+        }
+    }
+}
+
+/// What a server answers to a few commands, the last of which is `quit`.
+fn ask(address: &str, commands: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(format!("{commands}quit\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let from = Instant::now();
+    while !holds() {
+        assert!(from.elapsed() < PATIENCE, "{what}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_cluster_starts_loses_a_node_gets_it_back_and_ends() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let said = refused(&mut folder.cluster("status", &[]), 1);
+    assert!(said.contains("no cluster in"), "{said}");
+
+    let sizes = ["--port", "0", "--memory", "16m", "--flash", "129m"];
+    let screen = printed(&mut folder.cluster("up", &sizes));
+    for name in NAMES {
+        assert!(screen.contains(name), "{screen}");
+    }
+    let began = folder.pids();
+    assert!(began.iter().all(Option::is_some), "{began:?}");
+    let status = printed(&mut folder.cluster("status", &[]));
+    assert_eq!(status.lines().filter(|line| line.ends_with("ready")).count(), NAMES.len(), "{status}");
+
+    // Each zone has what any proxy was told, and one node of it.
+    let proxies = ["proxy-a", "proxy-b", "proxy-c"].map(|name| folder.address(name));
+    assert_eq!(ask(&proxies[0], "set greeting 0 0 5\r\nhello\r\n"), "STORED\r\n");
+    for proxy in &proxies {
+        until("each zone has it", || ask(proxy, "get greeting\r\n") == "VALUE greeting 0 5\r\nhello\r\nEND\r\n");
+    }
+    let nodes: Vec<String> = NAMES[..6].iter().map(|name| folder.address(name)).collect();
+    let holds = |node: &String| ask(node, "get greeting\r\n").starts_with("VALUE");
+    until("three nodes have it", || nodes.iter().filter(|node| holds(node)).count() == 3);
+    let home = nodes.iter().position(holds).unwrap();
+
+    // Up again starts nothing, and takes no other sizes.
+    printed(&mut folder.cluster("up", &[]));
+    assert_eq!(folder.pids(), began);
+    let said = refused(&mut folder.cluster("up", &["--memory", "32m"]), 1);
+    assert!(said.contains("has its ports and sizes"), "{said}");
+
+    let killed = NAMES[home];
+    kill(folder.pid(killed).unwrap(), Signal::SIGKILL).unwrap();
+    until("it is told to be gone", || folder.line(killed).ends_with("does not run"));
+    assert_eq!(output(&mut folder.cluster("status", &[])).status.code(), Some(1));
+    assert_eq!(ask(&proxies[0], "set greeting 0 0 3\r\nyou\r\n"), "STORED\r\n");
+
+    printed(&mut folder.cluster("up", &[]));
+    let again = folder.pids();
+    let changed: Vec<&str> =
+        NAMES.iter().zip(began.iter().zip(&again)).filter(|(_, (a, b))| a != b).map(|(name, _)| *name).collect();
+    assert_eq!(changed, [killed], "only what did not run was started");
+    assert!(folder.line(killed).ends_with("ready"));
+    // Its zone's proxy has the write for it, or fills it in when it is read.
+    let near = &proxies[home / 2];
+    until("it has what it missed", || {
+        ask(near, "get greeting\r\n").contains("\r\nyou\r\n")
+            && ask(&nodes[home], "get greeting\r\n").contains("\r\nyou\r\n")
+    });
+
+    let said = printed(&mut folder.cluster("down", &[]));
+    assert!(said.starts_with("9 processes ended."), "{said}");
+    assert!(folder.pids().iter().all(Option::is_none));
+    for pid in again.into_iter().flatten() {
+        assert!(fs::read_link(format!("/proc/{pid}/exe")).is_err(), "process {pid} is still there");
+    }
+    assert!(printed(&mut folder.cluster("down", &[])).starts_with("0 processes ended."));
+    for name in &NAMES[..6] {
+        let log = fs::read_to_string(folder.path().join(format!("{name}.log"))).unwrap();
+        assert!(log.trim_end().lines().last().unwrap().contains("the store is closed"), "{log}");
+    }
+
+    // What was written is there after a start from the folder alone.
+    printed(&mut folder.cluster("up", &[]));
+    assert!(ask(&nodes[home], "get greeting\r\n").contains("\r\nyou\r\n"));
+    printed(&mut folder.cluster("down", &[]));
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_and_nothing_is_left_behind() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let said = refused(&mut folder.cluster("up", &["--port", &port]), 1);
+    assert!(said.contains(&format!("port {port} is taken")), "{said}");
+    let said = refused(&mut folder.cluster("up", &["--port", "65530"]), 1);
+    assert!(said.contains("there are no 18 ports from 65530 on") || said.contains("is taken"), "{said}");
+    let said = refused(&mut folder.cluster("down", &[]), 1);
+    assert!(said.contains("no cluster in"), "{said}");
+}
+
+#[test]
+fn a_process_that_does_not_start_says_why() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let said = refused(&mut folder.cluster("up", &["--port", "0", "--flash", "1m"]), 1);
+    assert!(said.contains("a0 does not start: ") && said.contains("too small"), "{said}");
+    assert!(folder.pids().iter().all(Option::is_none));
+}
