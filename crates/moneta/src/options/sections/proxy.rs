@@ -21,12 +21,10 @@ section! {
 
     /// Where it is said which nodes hold which copies of the data: a TOML file, EVCache's list of nodes, or DNS (docs/topology.md).
     TOPOLOGY: TopologySource = Opt::new("topology", TopologySource, || None)
-        .example("\"/etc/moneta/topology.toml\"")
         .when("For `moneta proxy`, and only for it. What has changed is taken within seconds, without a dropped request.");
 
     /// The zone of this proxy: reads go to the copies there first.
     ZONE: Name = Opt::new("zone", Name, || None)
-        .example("\"eu-west-1a\"")
         .when("Wherever there is more than one zone; without it all copies are as near.");
 
     /// The app's name in metrics, messages and the names of files of hints.
@@ -81,7 +79,6 @@ section! {
     /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it both are
     /// kept in memory alone.
     HINT_DIR: File = Opt::new("hint_dir", File, || None)
-        .example("\"/var/lib/moneta/hints\"")
         .when("In production, on a disk that stays with the proxy.");
 
     /// Memory for the hints of one node. Where more was missed, the node drops everything from before when it is back.
