@@ -104,9 +104,12 @@ impl Shared {
         let node = &layout.nodes[index];
         let cx = Cx::outside();
         let owned = OwnedKey::of(&Key::new(key, self.seed));
+        let asked = self.clock.millis();
         let step = match self.newest(layout, index, key, missed).await {
             Ok(Some(item)) => {
-                let put = Op::Put(&item.as_ref(), Put::Newer { as_of: missed.at, base: None });
+                // What is no older than the write that was missed is current as of now: another copy has just shown it.
+                let as_of = if item.meta.version() >= missed.version { asked } else { missed.at };
+                let put = Op::Put(&item.as_ref(), Put::Newer { as_of, base: None });
                 steps::read_owned(&*node.store, &cx, &owned.key(), put)
             }
             // No copy has it any more, or it was deleted: what the node has is older.
