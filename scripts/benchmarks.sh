@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The comparisons of docs/benchmarks.md. Reports go to standard output. Needs two idle cores.
-#   scripts/benchmarks.sh [speed|latency|threads|front|capacity|misses|policies]...
-#       with memcached; ROUNDS (5) and SECONDS_EACH (5) set the length, half an hour for all.
+#   scripts/benchmarks.sh [speed|latency|threads|front|capacity|misses|policies|proxies]...
+#       with memcached, `proxies` with twemproxy (Debian: nutcracker), which is left out unless named; ROUNDS (5) and SECONDS_EACH (5) set the length, half an hour for all.
 #   scripts/benchmarks.sh --base BINARY [get|set|multiget100|pipeline10|tiered-get|tiered-set|ssd-get|ssd-set]...
 #       with an older build of Moneta: CPU a request in paired rounds; the first four loads if none is named. ROUNDS (20) and
 #       SECONDS_EACH (3) set the length, about 3 minutes a load; WARMUP (1) is in seconds. DATA is the folder of SSD tiers.
@@ -166,6 +166,50 @@ declare -A build_load=(
 )
 
 # build_command BINARY LOAD FOLDER: the node of a load. Each build has a separate tier, so neither reads the other's format.
+# A proxy beside twemproxy, one worker each, over the same six nodes, each holding a sixth of the keys; then over three zones of two
+# nodes, where a set goes to three of them.
+proxies() {
+    local folder number port ports=() pids=()
+    folder=$(mktemp -d)
+    for number in 0 1 2 3 4 5; do
+        port=$((21900 + number))
+        ports+=("$port")
+        taskset -c 1 "$moneta" serve --cluster --writer-id "$number" -p "$port" -t 1 -m 256 --admin off > "$folder/$port.log" 2>&1 &
+        pids+=($!)
+    done
+    # shellcheck disable=SC2064  # the pids of now
+    trap "kill ${pids[*]}; rm -r '$folder'" EXIT
+    sleep 1
+    {
+        echo '[[replica]]'
+        echo 'zone = "a"'
+        printf 'nodes = ['
+        for port in "${ports[@]}"; do printf '"%s=127.0.0.1:%s", ' "$port" "$port"; done
+        echo ']'
+    } > "$folder/one.toml"
+    for number in 0 2 4; do
+        printf '[[replica]]\nzone = "%s"\nnodes = ["0=127.0.0.1:%s", "1=127.0.0.1:%s"]\n' "zone$number" "${ports[number]}" "${ports[number + 1]}"
+    done > "$folder/three.toml"
+    {
+        printf 'alpha:\n  listen: 127.0.0.1:PORT\n  hash: fnv1a_64\n  distribution: ketama\n  timeout: 1000\n  servers:\n'
+        for port in "${ports[@]}"; do echo "   - 127.0.0.1:$port:1"; done
+    } > "$folder/twemproxy.yml"
+    # shellcheck disable=SC2016  # $1 is the script's
+    printf '#!/bin/sh\nsed "s/PORT/$1/" %s/twemproxy.yml > %s/twemproxy.$1.yml\nexec nutcracker -c %s/twemproxy.$1.yml -s "$(($1 + 1))" -a 127.0.0.1\n' \
+        "$folder" "$folder" "$folder" > "$folder/twemproxy"
+    chmod +x "$folder/twemproxy"
+    local proxy="$moneta proxy --topology $folder/one.toml -p {port} -t 1 --admin off"
+    local three="$moneta proxy --topology $folder/three.toml --zone zone0 -p {port} -t 1 --admin off"
+    local loads=("--mix get" "--mix get --pipeline 10" "--mix get --multiget 10" "--mix set") words
+    for load in "${loads[@]}"; do
+        read -ra words <<< "$load"
+        compare --a "$folder/twemproxy {port}" --b "$proxy" --rounds "$rounds" --duration "$seconds" --warmup 1 \
+            --keys 20000 --key-size 30 --value-size 100 --connections 50 --fill "${words[@]}"
+    done
+    compare --a "$proxy" --b "$three" --rounds "$rounds" --duration "$seconds" --warmup 1 \
+        --keys 20000 --key-size 30 --value-size 100 --connections 50 --fill --mix set
+}
+
 build_command() {
     local binary=$1 name=$2 tier=$3
     case $name in
