@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use moneta_store::{Cx, Key, Op, Step, StoreError, steps};
 
-use crate::cluster::Shared;
 use crate::layout::Layout;
 use crate::node::{Node, is_unwell};
 use crate::reactor::{Attached, ClusterReactor, Task};
+use crate::shared::Shared;
 
 /// Who asks, and what the cluster looked like then.
 #[derive(Clone)]

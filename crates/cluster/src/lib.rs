@@ -24,6 +24,7 @@ mod metrics;
 mod node;
 mod reactor;
 mod reads;
+mod shared;
 mod spread;
 mod stamp;
 mod status;

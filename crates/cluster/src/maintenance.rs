@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use moneta_store::{Cx, Key, Lookup, Op, Outcome, OwnedKey, Put, component, steps};
 
-use crate::cluster::{Cluster, Shared};
+use crate::cluster::Cluster;
 use crate::config::ClusterConfig;
 use crate::error::ClusterError;
 use crate::hints::Missed;
 use crate::layout::Layout;
 use crate::node::Node;
+use crate::shared::Shared;
 use crate::writes::Answer;
 
 /// Between two rounds.

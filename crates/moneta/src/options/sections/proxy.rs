@@ -6,14 +6,13 @@ use moneta_client::wire::Protocol;
 use moneta_cluster::{Ack, ClusterConfig, Fallback};
 use moneta_server::node::NodeSettings;
 
-use crate::options::declaration::{Declaration, Opt, section};
+use crate::options::declaration::{Opt, section};
 use crate::options::kinds::numbers::{Milliseconds, Number, Share, Size};
 use crate::options::kinds::paths::File;
 use crate::options::kinds::topology::TopologySource;
 use crate::options::kinds::units::{MIB, TIB};
 use crate::options::kinds::words::{Choice, Name};
-use crate::options::report::Refusal;
-use crate::options::sections::{cluster, flash, lmdb, memory, remote, rocks, tiers};
+use crate::options::sections::remote;
 use crate::options::values::Values;
 
 section! {
@@ -122,23 +121,6 @@ pub fn node(options: &Values, address: moneta_client::Address) -> moneta_remote:
         connect_timeout: options.get(&NODE_TIMEOUT),
         ..remote::server(options, address)
     }
-}
-
-/// Refuses options of a proxy where there is none, and those of items where there is one.
-pub fn contradictions(options: &Values) -> Vec<Refusal> {
-    let changed = |section: &crate::options::declaration::Section| {
-        section.options.iter().copied().filter(|option| options.is_changed(*option)).collect::<Vec<_>>()
-    };
-    if !is_proxy(options) {
-        let refuse = |option: &dyn Declaration| options.refuse(option, "given together with topology, to a proxy");
-        return changed(&SECTION).into_iter().map(refuse).collect();
-    }
-    let sections = [&tiers::SECTION, &flash::SECTION, &rocks::SECTION, &lmdb::SECTION, &remote::SECTION];
-    let own: [&dyn Declaration; 4] =
-        [&cluster::CLUSTER, &cluster::FEED_MEMORY, &cluster::TOMBSTONE_MEMORY, &memory::NO_EVICT];
-    let others =
-        sections.into_iter().flat_map(changed).chain(own.into_iter().filter(|option| options.is_changed(*option)));
-    others.map(|option| options.refuse(option, "left out of a proxy, which keeps no items")).collect()
 }
 
 /// Tells sessions that clients cannot choose versions.

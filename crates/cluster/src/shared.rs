@@ -1,0 +1,148 @@
+//! What all threads share of a cluster store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use moneta_store::{Clock, ErrorKind, KeyHash, Slot, StoreError};
+use parking_lot::{Mutex, RwLock};
+
+use crate::budget::Budget;
+use crate::config::ClusterConfig;
+use crate::counters::Counters;
+use crate::error::ClusterError;
+use crate::hints::Hints;
+use crate::layout::{Layout, Replica};
+use crate::node::{Connect, Node};
+use crate::sources::Watch;
+use crate::stamp::Stamps;
+use crate::topology::Topology;
+
+/// The state of a cluster store.
+pub(crate) struct Shared {
+    pub(crate) config: ClusterConfig,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) stamps: Stamps,
+    pub(crate) budget: Budget,
+    pub(crate) counters: Counters,
+    /// Longest value, in bytes, that a change may make.
+    pub(crate) item_max: usize,
+    /// Where workers have their connections.
+    pub(crate) slot: Slot,
+    pub(crate) connect: Box<dyn Connect>,
+    pub(crate) layout: RwLock<Arc<Layout>>,
+    /// That of the current layout.
+    pub(crate) generation: AtomicU64,
+    /// Held while a topology is taken.
+    pub(crate) changing: Mutex<()>,
+    pub(crate) turn: AtomicUsize,
+    pub(crate) closed: AtomicBool,
+    /// Follows the topology's source.
+    pub(crate) watch: Mutex<Option<Watch>>,
+    pub(crate) seed: KeyHash,
+}
+
+impl Shared {
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout.read())
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// A number that is one more each time.
+    pub(crate) fn turn(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The layout of a topology, with the nodes of the one of before that stay.
+    pub(crate) fn lay_out(&self, topology: &Topology, old: &Layout) -> Result<Layout, ClusterError> {
+        let mut replicas = Vec::new();
+        let mut nodes: Vec<Arc<Node>> = Vec::new();
+        for replica in &topology.replicas {
+            let first = nodes.len();
+            for place in &replica.nodes {
+                let name = format!("{}/{}", replica.name, place.slot);
+                let known = old.nodes.iter().find(|node| node.name == name);
+                let node = match known.filter(|node| node.place == *place && node.zone == replica.zone) {
+                    Some(node) => Arc::clone(node),
+                    None => {
+                        let failed = |source| ClusterError::Node { node: name.clone(), source };
+                        let store = self.connect.open(place).map_err(failed)?;
+                        let hints = match known {
+                            Some(before) => Arc::clone(&before.hints),
+                            None => Arc::new(self.hints(&name)?),
+                        };
+                        let health = Default::default();
+                        Arc::new(Node {
+                            name,
+                            zone: replica.zone.clone(),
+                            place: place.clone(),
+                            store,
+                            health,
+                            hints,
+                            flight: Default::default(),
+                        })
+                    }
+                };
+                nodes.push(node);
+            }
+            let ring = crate::Ring::new(topology.ring, &replica.nodes)?;
+            let (name, zone, count) = (replica.name.clone(), replica.zone.clone(), replica.nodes.len());
+            replicas.push(Replica { name, zone, write_only: replica.write_only, ring, first, count });
+        }
+        let is_near = |replica: &Replica| self.config.zone.as_ref().is_none_or(|zone| *zone == replica.zone);
+        let (near, far): (Vec<usize>, Vec<usize>) = (0..replicas.len())
+            .filter(|&replica| !replicas[replica].write_only)
+            .partition(|&replica| is_near(&replicas[replica]));
+        let count = near.len();
+        let readable = [near, far].concat();
+        Ok(Layout { epoch: topology.epoch, generation: old.generation + 1, replicas, nodes, readable, near: count })
+    }
+
+    fn hints(&self, name: &str) -> Result<Hints, ClusterError> {
+        let bytes = self.config.hint_bytes;
+        let Some(folder) = &self.config.hint_dir else { return Ok(Hints::new(bytes)) };
+        let file: String = format!("{}.{name}", self.config.app)
+            .bytes()
+            .map(|byte| match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' => char::from(byte).to_string(),
+                other => format!("_{other:02x}"),
+            })
+            .collect();
+        let path = folder.join(format!("{file}.hints"));
+        Hints::open(bytes, &path).map_err(|source| ClusterError::Hints { path, source })
+    }
+
+    /// A node has failed: after too many failures in a row it is not asked any more, unless too much of its zone is not.
+    pub(crate) fn note_failure(&self, layout: &Layout, node: &Node) {
+        if node.health.note_failure() < self.config.eject_after || node.health.is_ejected() {
+            return;
+        }
+        let zone: Vec<_> = layout.nodes.iter().filter(|other| other.zone == node.zone).collect();
+        let ejected = zone.iter().filter(|other| other.health.is_ejected()).count();
+        let may = (zone.len() * self.config.eject_share as usize / 100).max(1);
+        let first = self.clock.millis() + u64::try_from(self.config.probe_min.as_millis()).unwrap_or(u64::MAX);
+        if ejected < may && node.health.eject(first) {
+            tracing::warn!(
+                app = self.config.app,
+                node = node.name,
+                "the node fails: it is not asked until it answers a probe"
+            );
+        }
+    }
+
+    /// A change that others always overtook.
+    pub(crate) fn outrun(&self) -> StoreError {
+        StoreError::new(ErrorKind::Unavailable, "others change the key all the time: try again")
+    }
+
+    pub(crate) fn nothing_to_read(&self) -> StoreError {
+        StoreError::new(ErrorKind::Unreachable, "no copy answers reads")
+    }
+}
