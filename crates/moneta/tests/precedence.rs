@@ -70,6 +70,9 @@ fn a_switch_that_is_on_in_the_environment_can_be_turned_off_by_a_flag() {
     assert_eq!(in_force(command.env("MONETA_NO_EVICT", "true"), "no_evict"), says("false", "flag --no-evict"));
 }
 
+/// What makes the options of a proxy count.
+const PROXY: &[&str] = &["config", "--json", "--topology", "t.toml"];
+
 /// Values of every kind, as `moneta config` writes them. An option is tried with one after the other until it takes one.
 const SAMPLES: &[&str] = &[
     "true",
@@ -98,6 +101,9 @@ const SAMPLES: &[&str] = &[
     "json",
     "warn",
     "elsewhere",
+    "s3-fifo",
+    "all",
+    "error",
 ];
 
 /// What `moneta config --json` says of `option`, if it accepts the options.
@@ -127,6 +133,8 @@ fn every_option_can_be_set_by_its_environment_variable() {
             _ if option.starts_with("flash_") => &["config", "--json", "--flash", "x:1g"],
             _ if option.starts_with("rocks_") => &["config", "--json", "--rocks", "x:1g"],
             _ if option.starts_with("lmdb_") => &["config", "--json", "--lmdb", "x:1g"],
+            "zone" | "app" | "ack" | "read_fallback" | "retry_budget" => PROXY,
+            _ if ["node_", "eject_", "hint_"].iter().any(|of| option.starts_with(of)) => PROXY,
             _ if option.starts_with("remote_") => &["config", "--json", "--l2", "remote:/x"],
             _ => &["config", "--json"],
         };
