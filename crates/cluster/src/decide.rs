@@ -119,9 +119,9 @@ impl Call {
             Decision::Remove => self.remove(key, &held, own).await,
             Decision::Store(mut item, ending) => {
                 // What keeps its version only lives longer: copies take the later end of equal versions.
-                let keeps = item.meta.cas != 0;
+                let keeps = item.meta.version() != Version::ZERO;
                 if !keeps {
-                    item.meta.cas = shared.stamps.next(&shared.clock).0;
+                    (item.meta.cas, item.meta.unversioned) = (shared.stamps.next(&shared.clock).0, false);
                 }
                 let version = item.meta.version();
                 Ok(match self.store(key, &held, &item, keeps, own).await? {
