@@ -195,7 +195,7 @@ proxies() {
         for port in "${ports[@]}"; do echo "   - 127.0.0.1:$port:1"; done
     } > "$folder/twemproxy.yml"
     # shellcheck disable=SC2016  # $1 is the script's
-    printf '#!/bin/sh\nsed "s/PORT/$1/" %s/twemproxy.yml > %s/twemproxy.$1.yml\nexec nutcracker -c %s/twemproxy.$1.yml -s "$(($1 + 1))" -a 127.0.0.1\n' \
+    printf '#!/bin/sh\nsed "s/PORT/$1/" %s/twemproxy.yml > %s/twemproxy.$1.yml\nexec nutcracker -c %s/twemproxy.$1.yml -s "$(($1 + 2000))" -a 127.0.0.1\n' \
         "$folder" "$folder" "$folder" > "$folder/twemproxy"
     chmod +x "$folder/twemproxy"
     local proxy="$moneta proxy --topology $folder/one.toml -p {port} -t 1 --admin off"
