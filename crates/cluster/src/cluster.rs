@@ -21,7 +21,7 @@ use crate::decide::is_plain;
 use crate::error::ClusterError;
 use crate::layout::{Layout, Replica};
 use crate::metrics;
-use crate::node::Connect;
+use crate::node::{Connect, is_unwell};
 use crate::reactor::ClusterReactor;
 use crate::shared::Shared;
 use crate::sources::{Guarded, TopologySource, Watch};
@@ -185,9 +185,9 @@ impl Store for Cluster {
                 start_operation(async move { call.set(owned, value, request).await })
             }
             Op::Delete(request) if is_plain(request) => start_operation(async move { call.delete(owned).await }),
-            Op::Put(item, Put::Newer { as_of, .. }) => {
+            Op::Put(item, Put::Newer { as_of, base }) => {
                 let (meta, value) = (item.meta, item.value.to_vec());
-                start_operation(async move { call.forward(owned, meta, value, as_of).await })
+                start_operation(async move { call.forward(owned, meta, value, as_of, base).await })
             }
             Op::Put(item, how) => {
                 let (meta, value) = (item.meta, item.value.to_vec());
@@ -303,7 +303,9 @@ impl Flush for Cluster {
                     match ended {
                         Ok(()) => took += 1,
                         Err(error) => {
-                            layout.nodes[node].hints.note_floor(floor);
+                            if is_unwell(&error) {
+                                layout.nodes[node].hints.note_floor(floor);
+                            }
                             why = Some(error);
                         }
                     }
@@ -350,6 +352,6 @@ impl Call {
         meta.cas = self.shared.stamps.next(&self.shared.clock).0;
         meta.unversioned = false;
         let as_of = self.shared.clock.millis();
-        self.forward(key, meta, value, as_of).await
+        self.forward(key, meta, value, as_of, None).await
     }
 }

@@ -215,7 +215,7 @@ impl Call {
         let version = item.meta.version();
         let item = item.as_ref();
         let as_of = self.shared.clock.millis();
-        let sent = Sent::Put(&item, as_of);
+        let sent = Sent::Put(&item, as_of, None);
         let put = |node: usize, base: Option<Version>| {
             let op = Op::Put(&item, Put::Newer { as_of, base: base.filter(|_| !keeps) });
             self.begin(node, &key.key(), op)

@@ -37,7 +37,10 @@ impl Call {
         let mut misses = 0;
         for (tries, &node) in order.iter().enumerate() {
             // The first try is free; of those behind it all but one are made only where nothing has answered yet.
-            if tries > 0 && !(self.wants_another(misses) && shared.budget.take()) {
+            if tries > 0 && !self.wants_another(misses) {
+                break;
+            }
+            if tries > 0 && !shared.budget.take() {
                 shared.counters.retries_refused.add(u64::from(failure.is_some()));
                 break;
             }
@@ -144,7 +147,7 @@ impl Call {
                 }
                 // The home has not got it: the next one decides.
                 Ok(_) => {}
-                // Whether it was won is not known: nobody may win it twice.
+                // The outcome is unknown: a second win must be impossible.
                 Err(_) => break,
             }
         }

@@ -8,6 +8,7 @@ use moneta_store::{
 
 use crate::call::Call;
 use crate::hints::Missed;
+use crate::node::is_unwell;
 use crate::spread::Spread;
 
 /// Times that a write is stamped anew because a copy holds something newer.
@@ -18,23 +19,23 @@ const SKIP: u64 = 4;
 /// What is sent to all copies.
 #[derive(Clone, Copy)]
 pub(crate) enum Sent<'a> {
-    /// An item, current at this moment, in milliseconds since the Unix epoch.
-    Put(&'a ItemRef<'a>, u64),
+    /// An item, current at this moment, in milliseconds since the Unix epoch, and the version that it was made from, if that counts.
+    Put(&'a ItemRef<'a>, u64, Option<Version>),
     /// A delete under a version.
     Bury(Version),
 }
 
 impl Sent<'_> {
-    pub(crate) fn op<R>(&self, base: Option<Version>, act: impl FnOnce(Op<'_>) -> R) -> R {
+    fn op<R>(&self, act: impl FnOnce(Op<'_>) -> R) -> R {
         match self {
-            Self::Put(item, as_of) => act(Op::Put(item, Put::Newer { as_of: *as_of, base })),
+            Self::Put(item, as_of, base) => act(Op::Put(item, Put::Newer { as_of: *as_of, base: *base })),
             Self::Bury(version) => act(Op::Bury(*version)),
         }
     }
 
     pub(crate) fn missed(&self, now: u64) -> Missed {
         match self {
-            Self::Put(item, as_of) => Missed { version: item.meta.version(), deleted: false, at: *as_of },
+            Self::Put(item, as_of, _) => Missed { version: item.meta.version(), deleted: false, at: (*as_of).min(now) },
             Self::Bury(version) => Missed { version: *version, deleted: true, at: now },
         }
     }
@@ -98,12 +99,14 @@ impl Call {
             if layout.nodes[node].health.is_ejected() {
                 self.miss(node, key, &sent);
             } else {
-                spread.add(node, sent.op(None, |op| self.begin(node, &key.key(), op)));
+                spread.add(node, sent.op(|op| self.begin(node, &key.key(), op)));
             }
         }
         let wanted = self.shared.config.ack.of(layout.copies());
         let wants_all = matches!(sent, Sent::Bury(_));
         let (mut took, mut had, mut why, mut refused) = (0, false, None, None);
+        // What nodes refuse, as a version ahead of their clocks, they lack only if others take it.
+        let mut refusing = Vec::new();
         let told = loop {
             let near_is_open = wanted > 0 && spread.waits_for(|node| layout.is_near(node));
             // Whether a copy had the key is known when one says so, or all have answered.
@@ -129,11 +132,17 @@ impl Call {
                 Answer::Refused(written) => refused = Some(written),
                 Answer::NotCreated => {}
                 Answer::Failed(error) => {
-                    self.miss(node, key, &sent);
+                    match is_unwell(&error) {
+                        true => self.miss(node, key, &sent),
+                        false => refusing.push(node),
+                    }
                     why = Some(error);
                 }
             }
         };
+        if took > 0 {
+            refusing.into_iter().for_each(|node| self.miss(node, key, &sent));
+        }
         if spread.left() > 0 && !matches!(told, Ok(Told::Superseded(_))) {
             self.watch_rest(spread, key, sent.missed(self.shared.clock.millis())).await;
         }
@@ -179,7 +188,7 @@ impl Call {
                 ..ItemMeta::default()
             };
             let item = ItemRef { meta, value: Value::whole(&value) };
-            match self.send(&key, Sent::Put(&item, clock.millis())).await? {
+            match self.send(&key, Sent::Put(&item, clock.millis(), None)).await? {
                 Told::Taken { .. } => return Ok(Written::Stored { cas: version.0 }),
                 Told::Superseded(node) => self.learn(node, &key, stamp).await,
                 Told::Refused(written) => return Ok(written),
@@ -209,10 +218,13 @@ impl Call {
         meta: ItemMeta,
         value: Vec<u8>,
         as_of: u64,
+        base: Option<Version>,
     ) -> Result<Written, StoreError> {
-        self.shared.stamps.note(meta.version());
         let item = ItemRef { meta, value: Value::whole(&value) };
-        Ok(match self.send(&key, Sent::Put(&item, as_of)).await? {
+        let told = self.send(&key, Sent::Put(&item, as_of, base)).await?;
+        // Not before nodes took it: a version that is far ahead would stop all further writes.
+        self.shared.stamps.note(meta.version());
+        Ok(match told {
             Told::Taken { .. } => Written::Stored { cas: meta.cas },
             Told::Superseded(_) => Written::Superseded,
             Told::Refused(written) => written,
@@ -221,8 +233,9 @@ impl Call {
 
     /// A delete that has its version.
     pub(crate) async fn forward_delete(self, key: OwnedKey, version: Version) -> Result<Deleted, StoreError> {
+        let told = self.send(&key, Sent::Bury(version)).await?;
         self.shared.stamps.note(version);
-        Ok(match self.send(&key, Sent::Bury(version)).await? {
+        Ok(match told {
             Told::Taken { had: true } => Deleted::Deleted,
             Told::Taken { had: false } => Deleted::NotFound,
             Told::Superseded(_) | Told::Refused(_) => Deleted::Superseded,

@@ -243,6 +243,27 @@ fn client_of(node: &Node) -> Client {
 }
 
 #[test]
+fn a_version_far_ahead_is_refused_and_stops_nothing() {
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy("a");
+    let mut client = Client::of(&proxy);
+    assert_eq!(client.ask("set k 0 0 3\r\nold"), "STORED\r\n");
+    const AHEAD: &str = "18000000000000000000";
+    assert!(client.ask(&format!("ms k 3 V{AHEAD}\r\nbad")).starts_with("SERVER_ERROR"));
+    assert!(client.ask(&format!("md k V{AHEAD}")).starts_with("SERVER_ERROR"));
+    assert_eq!(client.ask("get k"), "VALUE k 0 3\r\nold\r\nEND\r\n");
+    assert_eq!(client.ask("set k 0 0 3\r\nnew"), "STORED\r\n");
+    assert_eq!(client.ask("get k"), "VALUE k 0 3\r\nnew\r\nEND\r\n");
+    assert_eq!(metric(&admin_of(&proxy), "cluster_hints"), 0, "no node lacks what all refused");
+    // The version that a write was made from counts through a proxy, too.
+    let version = client.ask("mg k c").split('c').nth(1).expect("a version").trim().parse::<u64>().expect("a number");
+    let newer = version + (1 << 22);
+    assert_eq!(client.ask(&format!("ms k 1 V{newer} C0\r\nx")), "EX\r\n");
+    assert_eq!(client.ask(&format!("ms k 1 V{newer} C{}\r\nx", version - 1)), "EX\r\n");
+    assert_eq!(client.ask(&format!("ms k 1 V{newer} C{version}\r\nx")), "HD\r\n");
+}
+
+#[test]
 fn what_cannot_be_had_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     assert!(refused(&mut moneta(&["proxy"]), 2).contains("topology"));
