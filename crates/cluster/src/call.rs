@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use moneta_store::{Cx, Key, Op, Step, StoreError, steps};
+use moneta_store::{Cx, ErrorKind, Key, Op, Step, StoreError, steps};
 
 use crate::layout::Layout;
 use crate::node::{Node, is_unwell};
@@ -71,6 +71,10 @@ impl Call {
         let node = self.node(node);
         match ended {
             Err(error) if is_unwell(error) => self.shared.note_failure(self.layout(), node),
+            Err(error) if error.kind() == ErrorKind::CatchingUp => {
+                node.health.note_answer();
+                node.health.note_behind(self.shared.clock.millis());
+            }
             _ => node.health.note_answer(),
         }
     }

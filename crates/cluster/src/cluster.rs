@@ -124,7 +124,7 @@ impl Cluster {
         let layout = self.0.layout();
         let nodes = layout.replicas.iter().flat_map(|replica| {
             let nodes = &layout.nodes[replica.first..replica.first + replica.count];
-            nodes.iter().map(|node| NodeStatus::of(replica, node))
+            nodes.iter().map(|node| NodeStatus::of(replica, node, self.0.clock.millis()))
         });
         Status { app: self.0.config.app.clone(), epoch: layout.epoch, nodes: nodes.collect() }
     }
@@ -137,7 +137,7 @@ impl Cluster {
         order
             .map(|replica| {
                 let replica = &layout.replicas[replica];
-                NodeStatus::of(replica, &layout.nodes[replica.node_of(key)])
+                NodeStatus::of(replica, &layout.nodes[replica.node_of(key)], self.0.clock.millis())
             })
             .collect()
     }

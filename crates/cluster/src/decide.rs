@@ -134,19 +134,36 @@ impl Call {
 
     /// What the copies hold: of more than half, and of the home.
     async fn ask(&self, key: &OwnedKey, own: &Own) -> Result<Held, StoreError> {
+        let mut held = self.ask_once(key, own).await;
+        for _ in 1..self.layout().copies() {
+            // The home has said so: now the next one decides.
+            if !matches!(&held, Err(error) if error.kind() == ErrorKind::CatchingUp) {
+                break;
+            }
+            held = self.ask_once(key, own).await;
+        }
+        held
+    }
+
+    async fn ask_once(&self, key: &OwnedKey, own: &Own) -> Result<Held, StoreError> {
         let layout = self.layout();
         let homes = self.homes(&key.key());
         let mut spread = Spread::default();
-        // An ejected node is asked only where too few others are left.
-        let well = homes.iter().filter(|&&node| !self.node(node).health.is_ejected()).count();
+        // A node that is ejected or catches up is asked only where too few others are left.
+        let now = self.shared.clock.millis();
+        let is_well = |node: usize| {
+            let health = &self.node(node).health;
+            !health.is_ejected() && !health.is_behind(now)
+        };
+        let well = homes.iter().filter(|&&node| is_well(node)).count();
         let asks_all = well < majority(layout.copies());
         for &node in &homes {
-            if asks_all || !self.node(node).health.is_ejected() {
+            if asks_all || is_well(node) {
                 spread.add(node, self.begin(node, &key.key(), Op::Peek));
             }
         }
-        // Another one only while the first is ejected: changes that were decided in two places may undo each other.
-        let home = homes.iter().find(|&&node| asks_all || !self.node(node).health.is_ejected());
+        // Another one only while the first is not well: changes that were decided in two places may undo each other.
+        let home = homes.iter().find(|&&node| asks_all || is_well(node));
         let home = *home.ok_or_else(|| self.shared.nothing_to_read())?;
         let deleted = |node: usize| self.node(node).missed(&key.key()).filter(|missed| missed.deleted);
         let before: SmallVec<[_; 4]> = homes.iter().map(|&node| (node, deleted(node))).collect();

@@ -13,7 +13,12 @@ pub(crate) struct NodeHealth {
     probes: AtomicU32,
     /// Times that it was ejected.
     pub(crate) ejections: AtomicU64,
+    /// Until when it is asked last, since it said that it catches up with other copies; in milliseconds since the Unix epoch.
+    behind_until: AtomicU64,
 }
+
+/// How long a node that catches up is not asked again first, in milliseconds.
+const BEHIND: u64 = 500;
 
 impl NodeHealth {
     #[inline]
@@ -31,6 +36,17 @@ impl NodeHealth {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// It said at `now` that what it holds may be old.
+    pub(crate) fn note_behind(&self, now: u64) {
+        self.behind_until.store(now + BEHIND, Ordering::Relaxed);
+    }
+
+    /// Whether what it holds may be old at `now`, as far as it has said lately.
+    #[inline]
+    pub(crate) fn is_behind(&self, now: u64) -> bool {
+        self.behind_until.load(Ordering::Relaxed) > now
     }
 
     /// It failed; tells how often in a row.

@@ -211,7 +211,8 @@ impl State {
         self.missed = HashMap::new();
         self.order = VecDeque::new();
         self.bytes = 0;
-        let second = u32::try_from(newest.millis() / 1000).unwrap_or(u32::MAX);
+        // A flush that the node has missed stays one.
+        let second = self.floor.map_or(0, |floor| floor.second);
         self.note_floor(Floor { version: newest, second });
         self.wants_compaction = true;
     }

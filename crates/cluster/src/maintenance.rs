@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_store::{Cx, Key, Lookup, Op, Outcome, OwnedKey, Put, component, steps};
+use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, component, steps};
 
 use crate::cluster::Cluster;
 use crate::config::ClusterConfig;
@@ -62,7 +62,9 @@ impl Shared {
     async fn probe(&self, node: &Node) {
         let key = Key::new(PROBE_KEY, self.seed);
         let cx = Cx::outside();
-        if steps::finish(steps::read_owned(&*node.store, &cx, &key, Op::Peek)).await.is_ok() {
+        let answer = steps::finish(steps::read_owned(&*node.store, &cx, &key, Op::Peek)).await;
+        // One that catches up takes writes.
+        if answer.is_ok() || answer.is_err_and(|error| error.kind() == ErrorKind::CatchingUp) {
             node.health.reinstate();
             tracing::info!(app = self.config.app, node = node.name, "the node answers again");
         } else {

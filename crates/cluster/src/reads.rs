@@ -110,7 +110,7 @@ impl Call {
     /// Whether a node is not well, or is known to lack a write of the key.
     fn is_doubtful(&self, node: usize, key: &Key<'_>) -> bool {
         let node = self.node(node);
-        node.health.is_ejected() || node.missed(key).is_some()
+        node.health.is_ejected() || node.health.is_behind(self.shared.clock.millis()) || node.missed(key).is_some()
     }
 
     /// Gives the item to the near nodes that missed it, behind the answer. `as_of`: when it was read.

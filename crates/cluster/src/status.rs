@@ -29,6 +29,8 @@ pub struct NodeStatus {
     pub write_only: bool,
     /// It is asked; else it has failed, and is probed.
     pub up: bool,
+    /// It catches up with other copies: it takes writes, and answers no reads.
+    pub behind: bool,
     /// Failures since its last answer.
     pub failures: u32,
     /// Writes that it lacks and will be given.
@@ -38,7 +40,8 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
-    pub(crate) fn of(replica: &Replica, node: &Node) -> Self {
+    /// At `now`, in milliseconds since the Unix epoch.
+    pub(crate) fn of(replica: &Replica, node: &Node, now: u64) -> Self {
         Self {
             replica: replica.name.clone(),
             zone: replica.zone.clone(),
@@ -46,6 +49,7 @@ impl NodeStatus {
             address: node.place.address.to_string(),
             write_only: replica.write_only,
             up: !node.health.is_ejected(),
+            behind: node.health.is_behind(now),
             failures: node.health.failures(),
             hints: node.hints.counts().0,
             flush_pending: node.hints.floor().is_some(),

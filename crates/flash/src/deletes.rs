@@ -24,6 +24,11 @@ impl Deletes {
         }
     }
 
+    /// Deletes from before `millis` may be forgotten.
+    pub(crate) fn lose_before(&self, millis: u64) {
+        self.0.iter().for_each(|shard| shard.lock().lose_before(millis));
+    }
+
     /// The newest version under which a key was deleted, as far as it is known, and since when all deletes are, in milliseconds
     /// since the Unix epoch.
     pub(crate) fn find(&self, shard: usize, hash: u64) -> (Option<Version>, u64) {

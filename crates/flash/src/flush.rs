@@ -33,6 +33,34 @@ struct Emptied {
 /// The result of a job, and the waker of the future that waits for it.
 type Ending = Arc<Mutex<(Option<Result<(), StoreError>>, Option<Waker>)>>;
 
+/// The end of a job, and what the job calls when it has ended.
+fn ending() -> (Ending, impl FnOnce(Result<(), StoreError>) + Send + 'static) {
+    let ending = Ending::default();
+    let told = Arc::clone(&ending);
+    let tell = move |ended| {
+        let waker = {
+            let mut ending = told.lock();
+            ending.0 = Some(ended);
+            ending.1.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    };
+    (ending, tell)
+}
+
+fn wait_for(ending: Ending) -> Step<()> {
+    Step::Wait(pend(std::future::poll_fn(move |cx| {
+        let mut ending = ending.lock();
+        match ending.0.take() {
+            Some(ended) => Poll::Ready(ended),
+            None => {
+                ending.1 = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    })))
+}
+
 impl Inner {
     /// The current second, after carrying out a pending flush whose second has come.
     pub(crate) fn settle(&self) -> u32 {
@@ -65,6 +93,11 @@ impl Inner {
     /// `newest`: at least every version here.
     pub(crate) fn take_floor(self: &Arc<Self>, floor: Floor, newest: Version) -> Step<()> {
         let now = self.settle();
+        if floor.is_local() {
+            self.note_untold();
+            self.deletes.lose_before(self.clock.millis());
+            return self.empty_now(self.flush_at.load(Ordering::Acquire));
+        }
         if !self.floors.note(floor, now) {
             // The later one may not be on the device yet: answered once it is.
             let pending = self.flush_at.load(Ordering::Acquire);
@@ -82,45 +115,30 @@ impl Inner {
 
     /// Empties the tier now (`Some(0)`), or when that second comes, or only writes down what is known of flushes (`None`).
     fn flush(self: &Arc<Self>, moment: Option<u32>) -> Step<()> {
-        let ending = Ending::default();
-        let told = Arc::clone(&ending);
-        let tell = move |ended| {
-            let waker = {
-                let mut ending = told.lock();
-                ending.0 = Some(ended);
-                ending.1.take()
-            };
-            waker.into_iter().for_each(Waker::wake);
-        };
+        if moment == Some(0) {
+            return self.empty_now(0);
+        }
+        let (ending, tell) = ending();
+        {
+            let _one_at_a_time = self.flushing.lock();
+            let moment = moment.unwrap_or(0);
+            self.flush_at.store(moment, Ordering::Release);
+            self.log.queue.run(self.save_flush(None, moment, tell));
+            self.log.count_append();
+        }
+        wait_for(ending)
+    }
+
+    /// Empties the tier. `moment` is that of the flush still pending.
+    fn empty_now(&self, moment: u32) -> Step<()> {
+        let (ending, tell) = ending();
         let emptied = {
             let _one_at_a_time = self.flushing.lock();
-            match moment {
-                Some(0) => {
-                    self.flush_at.store(0, Ordering::Release);
-                    Some(self.empty(0, tell))
-                }
-                moment => {
-                    let moment = moment.unwrap_or(0);
-                    self.flush_at.store(moment, Ordering::Release);
-                    self.log.queue.run(self.save_flush(None, moment, tell));
-                    self.log.count_append();
-                    None
-                }
-            }
+            self.flush_at.store(moment, Ordering::Release);
+            self.empty(moment, tell)
         };
-        if let Some(emptied) = emptied {
-            self.clean_up(emptied);
-        }
-        Step::Wait(pend(std::future::poll_fn(move |cx| {
-            let mut ending = ending.lock();
-            match ending.0.take() {
-                Some(ended) => Poll::Ready(ended),
-                None => {
-                    ending.1 = Some(cx.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })))
+        self.clean_up(emptied);
+        wait_for(ending)
     }
 
     /// The index entry of a hash, unless it has been flushed.

@@ -18,6 +18,10 @@ impl Shard {
     /// Takes a flush, unless a later one is known.
     pub(crate) fn floor(&mut self, floor: Floor) {
         let now = self.settle();
+        if floor.is_local() {
+            self.tombstones.lose_before(self.shared.clock.millis());
+            return self.clear();
+        }
         let newest = self.newest_version();
         self.note_version(floor.version);
         let bound = self.floors.bound;

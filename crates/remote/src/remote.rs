@@ -154,6 +154,9 @@ impl Caller {
             Answer::Refused(Refusal::Server, why) if why == StoreError::CLOCK_AHEAD => {
                 (ErrorKind::ClockAhead, format!("{address}: {why}"))
             }
+            Answer::Refused(Refusal::Server, why) if why == StoreError::CATCHING_UP => {
+                (ErrorKind::CatchingUp, format!("{address}: {why}"))
+            }
             Answer::Refused(Refusal::Server, why) if why == StoreError::NO_VERSIONS => {
                 (ErrorKind::Unsupported, format!("{address}: {why}"))
             }

@@ -70,7 +70,8 @@ pub trait Flush {
     /// The Unix second of a delayed flush that was asked for before this process and is still to come.
     fn pending(&self) -> Option<u32>;
 
-    /// Takes a flush that was commanded elsewhere: what is older than it goes, now or at its second, and what is newer stays.
+    /// Takes a flush that was commanded elsewhere: what is older than it goes, now or at its second, and what is newer stays. Of
+    /// [`Floor::local`] everything goes.
     fn floor(&self, cx: &Cx, floor: Floor) -> Step<()>;
 
     /// The flushes that are known here.

@@ -19,6 +19,9 @@ pub enum ErrorKind {
     OutOfMemory,
     /// A version is further ahead of this store's clock than it takes: one of both clocks is wrong.
     ClockAhead,
+    /// What the store holds may be old: it has come back, and learns from other copies what it has missed. It takes whole writes
+    /// and deletes meanwhile.
+    CatchingUp,
     /// This store cannot do that at all.
     Unsupported,
 }
@@ -38,6 +41,9 @@ impl StoreError {
     pub const NO_VERSIONS: &str = "this store keeps no versions";
     /// What [`StoreError::clock_ahead`] says.
     pub const CLOCK_AHEAD: &str = "the version is ahead of this node's clock";
+
+    /// What [`StoreError::catching_up`] says.
+    pub const CATCHING_UP: &str = "this node catches up with other copies";
 
     /// A failure of `kind`; `context` says what was being done, in a sentence a client may see.
     pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
@@ -59,6 +65,11 @@ impl StoreError {
     /// Of a version that is further ahead of the store's clock than it takes.
     pub fn clock_ahead() -> Self {
         Self::new(ErrorKind::ClockAhead, Self::CLOCK_AHEAD)
+    }
+
+    /// Of a store that may hold what is old.
+    pub fn catching_up() -> Self {
+        Self::new(ErrorKind::CatchingUp, Self::CATCHING_UP)
     }
 
     /// What kind of failure it is.

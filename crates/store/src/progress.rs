@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Progress {
     done: AtomicU64,
     all: AtomicU64,
+    /// Milliseconds since the Unix epoch; 0: there is nothing from before.
+    kept_until: AtomicU64,
 }
 
 impl Progress {
@@ -19,6 +21,17 @@ impl Progress {
     /// So many more steps are done.
     pub fn advance(&self, steps: u64) {
         self.done.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    /// The newest that the store has from processes before this one was written at this moment, in milliseconds since the Unix
+    /// epoch. What was written shortly before may be lost, where a process was killed.
+    pub fn found(&self, newest: u64) {
+        self.kept_until.store(newest, Ordering::Relaxed);
+    }
+
+    /// What [`Progress::found`] said; `None`: the store began empty.
+    pub fn kept_until(&self) -> Option<u64> {
+        Some(self.kept_until.load(Ordering::Relaxed)).filter(|millis| *millis != 0)
     }
 
     /// The share that is done, from 0 to 100; `None` while the steps are not counted, or there are none.

@@ -128,6 +128,9 @@ impl Inner {
     pub(crate) fn begin_telling(&self, before: &TierState, whole: bool, killed: bool) -> (u64, u64) {
         let newest = self.regions.iter().map(|(_, region)| region.summary().last).max().unwrap_or(0);
         self.log.note_stamp(newest);
+        if newest != 0 {
+            self.config.progress.found(super::millis_of(Version(newest).local()));
+        }
         if !self.config.feed {
             return (0, 0);
         }

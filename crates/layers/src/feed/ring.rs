@@ -73,6 +73,15 @@ impl Ring {
         self.append(Change::Flushed(floor));
     }
 
+    /// Changes are lost: each reader is told of a gap.
+    pub fn lose(&self) {
+        let mut state = self.0.state.lock();
+        state.first = state.end() + 1;
+        state.changes.clear();
+        state.bytes = 0;
+        state.since = self.0.clock.millis();
+    }
+
     fn append(&self, change: Change) {
         let mut state = self.0.state.lock();
         // Under the lock: times grow with positions.

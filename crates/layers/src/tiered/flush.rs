@@ -84,6 +84,10 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     async fn floor(self, floor: Floor) -> Result<(), StoreError> {
         let shared = self.shared;
         let _all = shared.stripes.lock_all().await;
+        if floor.is_local() {
+            finish(component::floor(&shared.upper, self.cx, floor)).await?;
+            return finish(component::floor(&shared.lower, self.cx, floor)).await;
+        }
         if shared.lower.parts().flush.is_some_and(|below| floor.version <= below.floors().newest) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The feed on the wire: the command `changes` of batch listeners, what HTTP and it have in common, and who reads.
+//! The feed on the wire: the command `changes`, what HTTP and it have in common, and who reads.
 
 mod asked;
 mod lines;

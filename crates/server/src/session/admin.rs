@@ -6,7 +6,6 @@ use moneta_protocol::number;
 use moneta_protocol::refusal::lines;
 use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
-use moneta_store::Policy;
 
 use super::{After, Flow, Session, Stage, Worker, tuning};
 use crate::dump::{Dump, DumpKind};
@@ -118,9 +117,6 @@ impl Session {
 
     /// `changes`; `None` when the feed answers.
     fn changes(&mut self, worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
-        if self.peer.policy != Policy::Batch {
-            return Some("CLIENT_ERROR changes are told on batch listeners");
-        }
         let Some(asked) = Asked::parse(words(arguments)) else {
             return Some("CLIENT_ERROR bad command line format");
         };

@@ -32,9 +32,10 @@ pub(super) fn count_meta(counters: &Counters, style: &Style<'_>) {
 
 #[cold]
 fn failed(counters: &Counters, style: &Style<'_>, error: &StoreError, out: &mut Vec<u8>) {
-    // A writer's clock that is wrong says nothing about this store.
     match error.kind() {
+        // A writer's clock that is wrong says nothing about this store.
         ErrorKind::ClockAhead => counters.refused_ahead.bump(),
+        ErrorKind::CatchingUp => {}
         _ => counters.store_errors.bump(),
     }
     encode::reply(style, &[], Reply::Failed(&error.to_string()), 0, out);

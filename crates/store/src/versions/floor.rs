@@ -7,11 +7,22 @@ use moneta_item::{Expiry, Version};
 pub struct Floor {
     /// When it was commanded. Of two flushes that wait, the later command counts.
     pub version: Version,
-    /// The Unix second it takes effect.
+    /// The Unix second it takes effect; 0: this is [`Floor::local`].
     pub second: u32,
 }
 
 impl Floor {
+    /// A flush of one copy alone, which lacks writes up to `version`: everything goes that it holds, as if it were evicted. It is told
+    /// to no other copy, and what is older may be stored again. The store counts as one that has forgotten the deletes from before.
+    pub fn local(version: Version) -> Self {
+        Self { version, second: 0 }
+    }
+
+    /// Whether it is of one copy alone.
+    pub fn is_local(&self) -> bool {
+        self.second == 0
+    }
+
     /// A flush that was commanded under `version`, to take effect at `moment` as a client's expiration time resolves to; at
     /// once if that is not after `now`.
     pub fn new(version: Version, moment: Expiry, now: u32) -> Self {

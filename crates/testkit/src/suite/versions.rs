@@ -71,6 +71,7 @@ pub fn versions<S: Store>(make: impl Fn(SuiteConfig, Versioning, Arc<Clock>) -> 
             world.check_all(&format!("MONETA_SEED={seed}, operation {number}: {operation}"));
         }
         world.check_walk();
+        world.check_local_flush();
     }
 }
 
@@ -419,6 +420,27 @@ impl<S: Store> World<'_, S> {
                 self.floors
             );
         }
+    }
+
+    /// A flush of this copy alone takes everything, and other copies can give it back.
+    fn check_local_flush(&mut self) {
+        let key = Key::new(b"given back", self.store.seed());
+        // No flush waits any more.
+        self.clock.advance_millis(41_000);
+        self.floors.settle(self.now());
+        let version = self.next(0);
+        let item = ItemRef { meta: ItemMeta { cas: version.0, ..ItemMeta::default() }, value: Value::whole(b"x") };
+        let before = self.clock.millis();
+        let put = |as_of| wait(self.store.put_newer(&key, &item, as_of)).expect("an answer");
+        assert!(matches!(put(before), Written::Stored { .. }));
+        let floors = self.store.floors();
+        wait(self.store.floor(Floor::local(version))).expect("a flush");
+        assert_eq!(self.store.floors(), floors, "a flush that others are not told of is known as one");
+        assert!((0..KEYS).all(|key| self.shown(key).is_none()), "an item is left");
+        assert!(matches!(put(before), Written::NotStored), "deletes from before the flush may be forgotten");
+        self.clock.advance_millis(2 * Versioning::default().skew_max + 1);
+        let again = put(self.clock.millis());
+        assert!(matches!(again, Written::Stored { .. }), "another copy cannot give it back: {again:?}, {floors:?}");
     }
 
     /// Walks show what lives, and no tombstones.
