@@ -2,8 +2,10 @@
 //!
 //! The way of a request: [`cluster`] picks the rule of its kind ([`reads`], [`writes`], or [`decide`] for what depends on what a
 //! key holds), a [`call`] begins operations on nodes, and a [`reactor`] turns this worker's connections to them. Beside requests,
-//! [`maintenance`] probes nodes that fail and gives them the writes that they missed ([`hints`]).
+//! [`maintenance`] probes nodes that fail and gives them the writes that they missed ([`hints`]). [`catchup`] is the other side: a node
+//! that has come back learns from other copies what it has missed.
 
+pub mod catchup;
 pub mod ring;
 pub mod sources;
 pub mod topology;

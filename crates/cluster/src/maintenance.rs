@@ -81,6 +81,8 @@ impl Shared {
             let step = component::floor(&*node.store, &Cx::outside(), floor);
             match steps::finish(step).await {
                 Ok(()) => node.hints.settle_floor(floor),
+                // It may learn from other copies what it lacks.
+                Err(error) if error.kind() == ErrorKind::CatchingUp => {}
                 Err(error) => {
                     tracing::debug!(node = node.name, %error, "a flush cannot be delivered");
                     self.note_failure(layout, node);

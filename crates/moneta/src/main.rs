@@ -2,6 +2,7 @@
 //! server ([`commands::serve`]).
 
 mod banner;
+mod catch_up;
 mod commands;
 mod drawing;
 mod endpoints;

@@ -10,6 +10,7 @@ fn declared() -> Vec<Metric> {
     let all = StoreStats::METRICS.iter().map(Reading::metric);
     let all = all.chain(moneta_server::metrics()).chain(moneta_layers::metrics());
     let all = all.chain(moneta_flash::metrics()).chain(moneta_remote::metrics()).chain(moneta_cluster::metrics());
+    let all = all.chain(moneta_cluster::catchup::catch_up_metrics());
     #[cfg(feature = "lmdb")]
     let all = all.chain(moneta_lmdb::metrics());
     #[cfg(feature = "rocks")]

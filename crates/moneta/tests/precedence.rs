@@ -104,6 +104,7 @@ const SAMPLES: &[&str] = &[
     "s3-fifo",
     "all",
     "error",
+    "host:7",
 ];
 
 /// What `moneta config --json` says of `option`, if it accepts the options.
@@ -135,6 +136,8 @@ fn every_option_can_be_set_by_its_environment_variable() {
             _ if option.starts_with("lmdb_") => &["config", "--json", "--lmdb", "x:1g"],
             "zone" | "app" | "ack" | "read_fallback" | "retry_budget" => PROXY,
             _ if ["node_", "eject_", "hint_"].iter().any(|of| option.starts_with(of)) => PROXY,
+            "catch_up" => &["config", "--json", "--cluster"],
+            "catch_up_as" => &["config", "--json", "--cluster", "--catch-up", "t.toml"],
             _ if option.starts_with("remote_") => &["config", "--json", "--l2", "remote:/x"],
             _ => &["config", "--json"],
         };

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
+use super::changes::{self, Told};
 use super::dump::{self, Dumped, Line};
 use super::{Answer, Broken, Decoded, Dialect, Expect, Probe, Probed, Protocol, Request, Unsupported, decode, encode};
 use crate::address::{Address, Stream};
@@ -192,6 +193,40 @@ impl Dialogue {
                     return Err(DialogueError::Busy);
                 }
                 Line::Refused(why) => return Err(DialogueError::Refused(why)),
+            }
+        }
+    }
+
+    /// Begins to read the server's feed; `arguments` as `docs/feed.md` has them for `changes`. [`Dialogue::next_change`] goes through
+    /// it. The connection can be asked nothing else until the feed has ended.
+    ///
+    /// # Errors
+    /// Those of the connection, and when the server does not speak text.
+    pub fn changes(&mut self, arguments: &str) -> Result<(), DialogueError> {
+        if self.dialect.protocol == Protocol::Binary {
+            return Err(Unsupported("a feed cannot be read over the binary protocol").into());
+        }
+        write!(self.out, "changes {arguments}\r\n")?;
+        Ok(self.flush()?)
+    }
+
+    /// What the feed tells next; waits for it as long as for any answer.
+    ///
+    /// # Errors
+    /// When the feed breaks off, or the server refuses to tell it.
+    pub fn next_change(&mut self) -> Result<Told, DialogueError> {
+        loop {
+            let rest = &self.input[self.read..];
+            match changes::line(rest)? {
+                changes::Line::Partial { needed } => {
+                    let lacking = needed.saturating_sub(rest.len()).max(1);
+                    self.receive(lacking)?;
+                }
+                changes::Line::Told(told, length) => {
+                    self.read += length;
+                    return Ok(told);
+                }
+                changes::Line::Refused(why) => return Err(DialogueError::Refused(why)),
             }
         }
     }

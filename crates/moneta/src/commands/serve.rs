@@ -16,6 +16,7 @@ use moneta_store::{Clock, Store, component};
 use nix::sys::stat::{Mode, umask};
 
 use crate::banner::{self, Reachable};
+use crate::catch_up::{self, CatchingUp};
 use crate::logging::LogLevel;
 use crate::options::live::Running;
 use crate::options::report::Refused;
@@ -85,13 +86,16 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let start_admin = |address| Admin::start(address, Arc::clone(&recovery)).map_err(explain);
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
     let store = stack::assemble(&settings, &clock, &recovery)?;
+    let catching_up = catch_up::round(&store, &settings, &recovery, &clock);
+    let store = catching_up.as_ref().map_or(store, CatchingUp::store);
     let node = Arc::new(Node::new(node, clock, authenticator));
     let left_out = log.left_out.clone();
     node.set_log(Box::new(move || {
         let (queue, repeated) = left_out.now();
         LogLeftOut { queue, repeated }
     }));
-    let start = Start { matches, settings, config, log_level: log.level.clone(), node, admin, supervisor };
+    let log_level = log.level.clone();
+    let start = Start { matches, settings, config, log_level, node, admin, supervisor, catching_up };
     start.serve(store)
 }
 
@@ -104,12 +108,13 @@ struct Start<'a> {
     node: Arc<Node>,
     admin: Option<Admin>,
     supervisor: Option<Supervisor>,
+    catching_up: Option<CatchingUp>,
 }
 
 impl Start<'_> {
     /// Serves `store` until told to stop, and then brings it to rest.
     fn serve(self, store: Arc<dyn Store>) -> anyhow::Result<()> {
-        let Self { matches, settings, config, log_level, node, admin, supervisor } = self;
+        let Self { matches, settings, config, log_level, node, admin, supervisor, catching_up } = self;
         let verbosity = log_level.clone();
         node.on_verbosity(Box::new(move |level| {
             if let Err(error) = verbosity.set_verbosity(level) {
@@ -126,6 +131,9 @@ impl Start<'_> {
             Server::start(&config, Arc::clone(&store), node, Box::new(move || reload.run())).map_err(explain)?;
         if let Some(admin) = &admin {
             admin.show(&server);
+        }
+        if let Some(catching_up) = catching_up {
+            catching_up.start(&server)?;
         }
         let _pid_file = pid_file.and_then(|path| PidFile::write(&path));
         greet(&settings, &config, &server, admin.as_ref());

@@ -6,7 +6,7 @@ use moneta_protocol::command::{Keys, ReadVerb, Style};
 use moneta_protocol::encode;
 use moneta_protocol::reply::Reply;
 use moneta_store::request::Retrieve;
-use moneta_store::{ItemRef, Key, Lookup, Op, Outcome, Step, StoreError, Visit};
+use moneta_store::{ErrorKind, ItemRef, Key, Lookup, Op, Outcome, Step, StoreError, Visit};
 
 use super::execute::stored_key;
 use super::parked::Waiting;
@@ -93,7 +93,9 @@ impl Asked<'_> {
     /// A failed read. Classic text has no error inside a list of values, so it is reported as a miss; for a `touch` as an error.
     #[cold]
     fn failed(&self, counters: &Counters, error: &StoreError, now: u32, out: &mut Vec<u8>) {
-        counters.store_errors.bump();
+        if error.kind() != ErrorKind::CatchingUp {
+            counters.store_errors.bump();
+        }
         if matches!(self.style, Style::Text(_)) && !self.is_text_touch() {
             self.miss(now, out);
         } else {

@@ -58,6 +58,7 @@ pub fn start(dir: &Path, plan: &Plan, process: &Process) -> anyhow::Result<()> {
     } else {
         let tier = format!("{}:{}", file(dir, process, "ssd").display(), plan.sizes.flash);
         command.args(["--cluster", "--memory", &plan.sizes.memory, "--flash", &tier]);
+        command.arg("--catch-up").arg(dir.join(TOPOLOGY));
     }
     let status = command.stdin(Stdio::null()).stdout(open()?).stderr(open()?).status()?;
     if !status.success() {

@@ -1,8 +1,33 @@
-//! The kind whose value says where a topology comes from.
+//! The kinds of what says where a topology comes from, and of an address in one.
 
 use std::path::PathBuf;
 
+use moneta_client::Address;
+
 use crate::options::kinds::Kind;
+
+/// The address of a server; may be left out.
+pub struct Server;
+
+impl Kind for Server {
+    type Value = Option<Address>;
+
+    fn read(&self, text: &str) -> Option<Option<Address>> {
+        if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
+    }
+
+    fn write(&self, address: &Option<Address>) -> String {
+        address.as_ref().map_or_else(String::new, ToString::to_string)
+    }
+
+    fn range(&self) -> String {
+        "HOST:PORT, or the path of a Unix socket".into()
+    }
+
+    fn placeholder(&self) -> String {
+        "ADDRESS".into()
+    }
+}
 
 /// `FILE`, `evcache:FILE`, `evcache:FILE#PROPERTY`, or `dns:ZONE=NAME,ZONE=NAME`; may be left out.
 pub struct TopologySource;

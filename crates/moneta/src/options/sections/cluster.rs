@@ -8,6 +8,7 @@ use moneta_store::versions::Versioning;
 
 use crate::options::declaration::{Opt, section};
 use crate::options::kinds::numbers::{Milliseconds, Number, Seconds, Share, Size, Switch};
+use crate::options::kinds::topology::{Server, TopologySource};
 use crate::options::kinds::units::TIB;
 use crate::options::report::Refusal;
 use crate::options::sections::memory::MEMORY;
@@ -45,6 +46,19 @@ section! {
     TOMBSTONE_TTL: Seconds = Opt::new("tombstone_ttl", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(3600))
         .when("Longer where a copy may be cut off for longer and should catch up by its feed.");
 
+    /// Where it is said which nodes hold other copies of this node's data: a TOML file, EVCache's list of nodes, or DNS
+    /// (docs/topology.md). A node that comes back with items on its SSD learns from them what it has missed, before it answers reads.
+    CATCH_UP: TopologySource = Opt::new("catch_up", TopologySource, || None)
+        .when("On every node with an SSD tier that is one of several copies: the topology that proxies have. Only with --cluster.");
+
+    /// The address that the topology has for this node. Without it, the one of this machine with a port that the node listens on.
+    CATCH_UP_AS: Server = Opt::new("catch_up_as", Server, || None)
+        .when("Where the topology has addresses that are not this machine's, as behind address translation or in a container.");
+
+    /// After this long a node that could not learn what it has missed answers reads all the same, and /readyz says so.
+    CATCH_UP_DEADLINE: Seconds = Opt::new("catch_up_deadline", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(600))
+        .when("Longer where much is written and nodes are away for long; shorter where answers that may be old are better than none.");
+
     /// Memory for deletes that are remembered, 16 bytes each in tables that are half full at least; part of --memory. 0 takes a
     /// hundredth of --memory.
     TOMBSTONE_MEMORY: Size<u64> = Opt::new("tombstone_memory", Size::in_bytes(0, TIB), || 0)
@@ -65,6 +79,12 @@ pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
         return vec![
             options.refuse(&CLUSTER, "false where items are kept elsewhere than in RAM and in the SSD tier of --flash"),
         ];
+    }
+    if options.get(&CATCH_UP).is_some() && !options.get(&CLUSTER) {
+        return vec![options.refuse(&CATCH_UP, "left out without --cluster: a lone node has no other copies")];
+    }
+    if options.get(&CATCH_UP_AS).is_some() && options.get(&CATCH_UP).is_none() {
+        return vec![options.refuse(&CATCH_UP_AS, "left out without --catch-up, which says where other copies are")];
     }
     Vec::new()
 }

@@ -1,0 +1,118 @@
+//! A node that has come back learns from other copies what it has missed, before it answers reads.
+//!
+//! [`CatchUp`] stands round the node's store. While the node is *behind*, what depends on what it holds fails with
+//! [`moneta_store::ErrorKind::CatchingUp`], and proxies ask another copy; whole writes and deletes by version are taken. Meanwhile the node reads
+//! the feeds ([`reader`]) of the nodes that hold its keys in another copy ([`peers`]), from the moment of the newest that it has itself, less a margin,
+//! and applies them in mode newer ([`apply`]).
+//!
+//! ```text
+//!  began with items ──▶ behind ──▶ another copy was read until this start ─▶ whole ──▶ follows for a while ──▶ done
+//!  began empty ─────────────────────────────────────────────────────────────▶ whole ──▶      ”
+//!                         └─ the feed of a copy that is whole does not reach back: drops what it has ─▶ whole
+//! ```
+//!
+//! *Another copy* is one that is itself whole. Where all copies that answer have come back too, as after a loss of power, the
+//! node reads all of them, and is whole if they are more than half of all copies with itself. A node serves its feed while it is behind, so that all
+//! may start at once. It follows for a while after it is whole: proxies that had given it up find out only at their next probe.
+
+mod apply;
+mod gate;
+mod peers;
+mod reader;
+mod rounds;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use moneta_client::Address;
+use moneta_store::{Clock, Store};
+use parking_lot::{Mutex, RwLock};
+
+use crate::counters::Counter;
+use crate::error::ClusterError;
+use crate::topology::Topology;
+
+pub use gate::{CatchUp, catch_up_metrics};
+
+/// How far before the newest that it holds a node begins to read: longer than a node that is killed may have left changes in RAM alone, and
+/// than the clocks of two nodes differ.
+const MARGIN: Duration = Duration::from_secs(90);
+/// How long a node that is whole goes on to follow: longer than proxies pause between two probes ([`crate::ClusterConfig::PROBE_MAX`]).
+const FOLLOW: Duration = Duration::from_secs(90);
+
+/// How a node catches up.
+#[derive(Clone, Debug)]
+pub struct CatchUpConfig {
+    /// The address that the topology has for this node. `None`: the one of this machine with a port that the node listens on.
+    pub own: Option<Address>,
+    /// The moment of the newest that the node holds from before, in milliseconds since the Unix epoch; `None`: it began empty.
+    pub kept_until: Option<u64>,
+    /// By how much clocks of nodes and proxies may differ, in milliseconds.
+    pub skew_max: u64,
+    /// A node that has not learned what it missed after this long answers reads all the same.
+    pub deadline: Duration,
+}
+
+/// What the threads of a catching up share.
+struct State {
+    store: Arc<dyn Store>,
+    clock: Arc<Clock>,
+    config: CatchUpConfig,
+    /// What the node holds may be old.
+    behind: AtomicBool,
+    /// What other copies took until then is here, in milliseconds since the Unix epoch.
+    whole_until: AtomicU64,
+    /// Share of what is to be read that was read.
+    percent: AtomicU8,
+    /// What is out of the ordinary about the end, for people.
+    note: Mutex<Option<String>>,
+    counts: Counts,
+    /// Held while changes are applied; true: the store is closed.
+    closed: RwLock<bool>,
+}
+
+/// What became of the changes that were read.
+#[derive(Default)]
+struct Counts {
+    taken: Counter,
+    superseded: Counter,
+    /// Times that everything held was dropped.
+    dropped: Counter,
+    /// Milliseconds until the node was whole.
+    took: AtomicU64,
+}
+
+impl State {
+    fn is_behind(&self) -> bool {
+        self.behind.load(Ordering::Relaxed)
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.closed.read()
+    }
+
+    /// The node answers reads from now on.
+    fn end(&self, note: Option<String>) {
+        *self.note.lock() = note;
+        self.behind.store(false, Ordering::Relaxed);
+    }
+}
+
+impl CatchUp {
+    /// Begins to catch up. `ports`: those on which the node listens; `topology`: says which copies there are, and may wait for a
+    /// while; `None`: it is not known yet.
+    ///
+    /// # Errors
+    /// When the system has no thread for it.
+    pub fn start(
+        &self,
+        ports: Vec<u16>,
+        topology: impl FnMut() -> Option<Topology> + Send + 'static,
+    ) -> Result<(), ClusterError> {
+        let state = Arc::clone(self.state());
+        let run = move || rounds::run(&state, &ports, topology);
+        std::thread::Builder::new().name("catch-up".into()).spawn(run).map_err(ClusterError::Thread)?;
+        Ok(())
+    }
+}
