@@ -155,6 +155,57 @@ fn a_cluster_starts_loses_a_node_gets_it_back_and_ends() {
     printed(&mut folder.cluster("down", &[]));
 }
 
+/// Nodes are restarted one after the other while clients read and write: none has an error, and none misses.
+#[test]
+fn all_nodes_are_restarted_and_no_client_notices() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    printed(&mut folder.cluster("up", &["--port", "0", "--memory", "16m", "--flash", "129m"]));
+    let began = folder.pids();
+    let proxy = folder.address("proxy-b");
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut rounds = 0u64;
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                let (key, value) = (format!("key{}", rounds % 100), rounds.to_string());
+                let set = format!("set {key} 0 0 {}\r\n{value}\r\nget {key}\r\n", value.len());
+                let expected = format!("STORED\r\nVALUE {key} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+                assert_eq!(ask(&proxy, &set), expected, "round {rounds}");
+                rounds += 1;
+            }
+            rounds
+        });
+        let said = printed(&mut folder.cluster("roll", &[]));
+        assert!(said.contains("6 nodes restarted") && said.contains("b1: ready again after"), "{said}");
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(client.join().expect("the client has no errors") > 100);
+    });
+    let again = folder.pids();
+    assert!(NAMES.iter().zip(began.iter().zip(&again)).all(|(name, (a, b))| (a != b) != name.starts_with("proxy")));
+
+    // As for any fleet: by a command for each node of a topology.
+    let (dir, moneta_path) = (folder.path().display(), env!("CARGO_BIN_EXE_moneta"));
+    let topology = folder.path().join("topology.toml");
+    let run = |command: &str| {
+        moneta(&["cluster", "roll", "--topology", topology.to_str().unwrap(), "--patience", "60", "--run", command])
+    };
+    let restart = format!(
+        "kill $(cat {dir}/$MONETA_SLOT.pid); while [ -e {dir}/$MONETA_SLOT.pid ]; do sleep 0.05; done; {moneta_path} cluster up --dir {dir} > {dir}/said"
+    );
+    let said = printed(&mut run(&restart));
+    assert!(said.contains("6 nodes restarted"), "{said}");
+    assert!(folder.pids().iter().zip(&again).take(6).all(|(a, b)| a != b));
+    let said = refused(&mut run("exit 3"), 1);
+    assert!(said.contains("the command for a/a0 failed: exit status: 3"), "{said}");
+    let said = refused(
+        moneta(&["cluster", "roll", "--topology", topology.to_str().unwrap(), "--patience", "1"])
+            .args(["--run", "true"]),
+        1,
+    );
+    assert!(said.contains("it is still the process of before"), "{said}");
+    printed(&mut folder.cluster("down", &[]));
+}
+
 #[test]
 fn a_port_that_is_taken_is_named_and_nothing_is_left_behind() {
     let folder = Folder(tempfile::tempdir().unwrap());

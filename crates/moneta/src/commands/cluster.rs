@@ -5,6 +5,7 @@
 mod admin;
 mod plan;
 mod process;
+mod roll;
 mod screen;
 
 use std::fs::{self, File};
@@ -16,6 +17,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use nix::fcntl::{Flock, FlockArg};
 
 use self::plan::{Plan, Sizes};
+use self::roll::RollArgs;
 
 #[derive(Debug, Args)]
 struct Folder {
@@ -58,6 +60,14 @@ pub fn command() -> Command {
                 .about("Show what runs; the exit status is 1 if anything is not ready"),
         )
         .subcommand(
+            RollArgs::augment_args(Command::new("roll"))
+                .about("Restart nodes one after the other, each only while all others are ready")
+                .after_help(
+                    "Nodes that catch up (--catch-up of `moneta serve`) are ready once they have. With --topology it restarts the nodes of any \
+                     fleet, by a command: --run 'ssh $MONETA_HOST systemctl restart moneta'.",
+                ),
+        )
+        .subcommand(
             Folder::augment_args(Command::new("down")).about("End all processes; data and ports stay in the folder"),
         )
 }
@@ -70,6 +80,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     match matches.subcommand() {
         Some(("up", matches)) => up(&UpArgs::from_arg_matches(matches)?).map(|()| ExitCode::SUCCESS),
         Some(("status", matches)) => status(&Folder::from_arg_matches(matches)?),
+        Some(("roll", matches)) => roll(&RollArgs::from_arg_matches(matches)?).map(|()| ExitCode::SUCCESS),
         Some(("down", matches)) => down(&Folder::from_arg_matches(matches)?).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("clap lets only known subcommands through"),
     }
@@ -110,6 +121,15 @@ fn status(folder: &Folder) -> anyhow::Result<ExitCode> {
     let (dir, plan) = planned(&folder.dir)?;
     let ready = screen::status(&dir, &plan)?;
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn roll(args: &RollArgs) -> anyhow::Result<()> {
+    if let Some(rolled) = roll::of_topology(args) {
+        return rolled;
+    }
+    let (dir, plan) = planned(&args.dir)?;
+    let _lock = lock(&dir)?;
+    roll::of_folder(args, &dir, &plan)
 }
 
 fn down(folder: &Folder) -> anyhow::Result<()> {

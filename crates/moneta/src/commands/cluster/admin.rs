@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
 use serde::Deserialize;
 use serde_json::Value;
-
-use super::plan::Process;
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,35 +25,58 @@ pub struct Numbers {
     pub items: u64,
     pub hits: u64,
     pub gets: u64,
-    /// Writes that a proxy keeps for nodes.
+}
+
+/// How a proxy sees its nodes.
+#[derive(Default)]
+pub struct View {
+    /// Nodes that it does not ask.
+    pub down: u64,
+    /// Writes that it keeps for nodes.
     pub hints: u64,
 }
 
-/// Whether it is ready, or what keeps it from that.
-pub fn ready(process: &Process) -> anyhow::Result<Ready> {
-    Ok(serde_json::from_str(&get(process, "readyz")?)?)
+/// Whether the process with this admin address is ready, or what keeps it from that.
+pub fn ready(admin: &str) -> anyhow::Result<Ready> {
+    Ok(serde_json::from_str(&get(admin, "readyz")?)?)
 }
 
-pub fn numbers(process: &Process) -> anyhow::Result<Numbers> {
-    let stats: Value = serde_json::from_str(&get(process, "stats")?)?;
+pub fn numbers(admin: &str) -> anyhow::Result<Numbers> {
+    let stats: Value = serde_json::from_str(&get(admin, "stats")?)?;
     let number = |key: &str| stats[key].as_u64().unwrap_or_default();
-    // Each line of a metric: its name, labels, and value.
-    let hints = |text: &str| -> u64 {
-        let values = text.lines().filter(|line| line.starts_with("moneta_cluster_hints{"));
-        values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
-    };
     Ok(Numbers {
         version: stats["moneta_version"].as_str().unwrap_or("?").to_owned(),
         items: number("curr_items"),
         hits: number("get_hits"),
         gets: number("get_hits") + number("get_misses"),
-        hints: if process.proxy { hints(&get(process, "metrics")?) } else { 0 },
     })
 }
 
-fn get(process: &Process, page: &str) -> anyhow::Result<String> {
+/// How a proxy sees its nodes.
+pub fn view(admin: &str) -> anyhow::Result<View> {
+    let text = get(admin, "metrics")?;
+    let down = samples(&text, "moneta_cluster_node_up").filter(|up| *up == 0.0).count() as u64;
+    let hints = samples(&text, "moneta_cluster_hints").sum::<f64>() as u64;
+    Ok(View { down, hints })
+}
+
+/// The Unix second in which the process was started.
+pub fn started(admin: &str) -> anyhow::Result<u64> {
+    let text = get(admin, "metrics")?;
+    let second = samples(&text, "moneta_start_time_seconds").next();
+    second.map(|second| second as u64).context("it is no Moneta")
+}
+
+/// The values of a metric, whatever its labels.
+fn samples(text: &str, name: &str) -> impl Iterator<Item = f64> {
+    text.lines().filter_map(move |line| {
+        let rest = line.strip_prefix(name)?;
+        rest.starts_with(['{', ' ']).then(|| rest.rsplit(' ').next()?.parse().ok())?
+    })
+}
+
+fn get(admin: &str, page: &str) -> anyhow::Result<String> {
     let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
-    let mut answer =
-        ureq::Agent::new_with_config(config).get(format!("http://{}/{page}", process.admin_address())).call()?;
+    let mut answer = ureq::Agent::new_with_config(config).get(format!("http://{admin}/{page}")).call()?;
     Ok(answer.body_mut().read_to_string()?)
 }

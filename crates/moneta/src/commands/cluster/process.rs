@@ -71,7 +71,7 @@ pub fn start(dir: &Path, plan: &Plan, process: &Process) -> anyhow::Result<()> {
 pub fn wait_until_ready(dir: &Path, process: &Process) -> anyhow::Result<()> {
     let from = Instant::now();
     loop {
-        if admin::ready(process).is_ok_and(|ready| ready.ready) {
+        if admin::ready(&process.admin_address()).is_ok_and(|ready| ready.ready) {
             return Ok(());
         }
         let log = file(dir, process, "log");

@@ -33,7 +33,8 @@ try, in bash
                                                {name} does not run; reads and writes go on
   mc {near} 'set greeting 0 0 3\\r\\nyou'
   moneta cluster up --dir '{folder}'
-                                               {name} runs again; its proxies give it what it missed, or reads do
+                                               {name} runs again, and reads what it missed from another zone
+  moneta cluster roll --dir '{folder}'          restarts all nodes, one after the other
 stop  moneta cluster down --dir '{folder}'
 ",
         proxies[0].zone,
@@ -50,7 +51,7 @@ pub fn status(dir: &Path, plan: &Plan) -> anyhow::Result<bool> {
     let mut all_ready = true;
     for process in &plan.processes {
         let pid = process::pid(dir, process);
-        let ready = admin::ready(process);
+        let ready = admin::ready(&process.admin_address());
         let state = match (&pid, &ready) {
             (None, _) => "does not run".to_owned(),
             (_, Err(error)) => format!("does not answer: {error}"),
@@ -63,12 +64,14 @@ pub fn status(dir: &Path, plan: &Plan) -> anyhow::Result<bool> {
         let pid_text = pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         write!(out, "{zone:<5} {name:<8} {:<16} {pid_text:<8} ", process.address())?;
         // A process that does not run may have left its ports to another program.
-        match pid.and_then(|_| admin::numbers(process).ok()) {
+        let admin = process.admin_address();
+        match pid.and_then(|_| admin::numbers(&admin).ok()) {
             Some(numbers) => {
                 let or_none = |shown: bool, text: String| if shown { text } else { "-".to_owned() };
                 let items = or_none(!process.proxy, numbers.items.to_string());
                 let hits = or_none(numbers.gets > 0, format!("{} %", 100 * numbers.hits / numbers.gets.max(1)));
-                let hints = or_none(process.proxy, numbers.hints.to_string());
+                let hints = if process.proxy { admin::view(&admin).unwrap_or_default().hints } else { 0 };
+                let hints = or_none(process.proxy, hints.to_string());
                 writeln!(out, "{items:<10} {hits:<6} {hints:<6} {:<8} {state}", numbers.version)?;
             }
             None => writeln!(out, "{0:<10} {0:<6} {0:<6} {0:<8} {state}", "-")?,
