@@ -9,10 +9,11 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde::Serialize;
 
-use super::campaign::{Loads, Settings};
 use super::device::Device;
 use super::fill;
+use super::loads::Loads;
 use super::reads::{Measured, measure};
+use super::settings::Settings;
 use super::subject::Subject;
 use crate::compare::Side;
 use crate::error::Result;

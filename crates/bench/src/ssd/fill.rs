@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use super::campaign::{Loads, Settings};
+use super::loads::Loads;
 use super::report::{Figure, Report, Wanted};
+use super::settings::Settings;
 use super::subject::Subject;
 use crate::error::Result;
 use crate::load::{self, Length, Plan};

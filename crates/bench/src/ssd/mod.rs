@@ -6,6 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`settings`], [`loads`] | what a campaign is told; the plans of its loads |
 //! | [`subject`] | a server under test with its folder |
 //! | [`counters`] | what a server says of its tiers in `stats`, under the names of either program |
 //! | [`fill`], [`reads`], [`nightly`], [`overwrites`], [`restart`] | the parts of the campaign |
@@ -20,6 +21,7 @@ mod device;
 pub mod engines;
 mod fill;
 mod fio;
+mod loads;
 mod nightly;
 mod overwrites;
 mod page_cache;
@@ -27,7 +29,9 @@ mod readiness;
 mod reads;
 mod report;
 mod restart;
+mod settings;
 mod subject;
 
-pub use campaign::{Part, Scale, Settings, check, run};
+pub use campaign::{check, run};
 pub use report::{Report, Row};
+pub use settings::{Part, Scale, Settings};

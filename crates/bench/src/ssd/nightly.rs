@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use super::campaign::{Loads, Settings};
 use super::fill::{self, CONNECTIONS};
+use super::loads::Loads;
 use super::reads::{Measured, measure};
 use super::report::{Figure, Report, Wanted};
+use super::settings::Settings;
 use super::subject::Subject;
 use crate::error::Result;
 use crate::load::{self, Length, Outcome, Plan, Rate};

@@ -1,9 +1,10 @@
 //! All keys overwritten several times, each time in another order: what the device has to write for it, and whether reads suffer.
 
-use super::campaign::{Loads, Settings};
 use super::fill;
+use super::loads::Loads;
 use super::reads::{Measured, measure};
 use super::report::{Figure, Report, Wanted};
+use super::settings::Settings;
 use super::subject::Subject;
 use crate::error::Result;
 use crate::load;

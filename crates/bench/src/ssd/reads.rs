@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use super::campaign::{Loads, Settings};
 use super::fio;
+use super::loads::Loads;
 use super::report::{Figure, Report, Wanted};
+use super::settings::Settings;
 use super::subject::Subject;
 use crate::address::Address;
 use crate::error::Result;

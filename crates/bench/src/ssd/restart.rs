@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::campaign::{Loads, Settings};
+use super::loads::Loads;
 use super::reads::measure;
 use super::report::{Figure, Report, Wanted};
+use super::settings::Settings;
 use super::subject::Subject;
 use crate::error::Result;
 
