@@ -12,17 +12,13 @@ use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, Write
 use moneta_item::{Expiry, Newer, Version};
 
 use super::failure::NO_VERSIONS;
+use super::line::{flush, is_plain};
 use super::number::{line_exptime, put};
 use super::{Dialect, Expect, Read, Request, Unsupported, Verb};
 
 const NO_EXPLICIT_CAS: Unsupported = Unsupported("the server lets no client choose CAS values");
 const NO_ZERO_CAS: Unsupported = Unsupported("the CAS value 0 cannot be compared with over the meta protocol");
 const LONG_KEY: Unsupported = Unsupported("a key of more than 186 bytes that is not text cannot be sent");
-
-/// Whether a key can stand on a line as it is.
-pub(super) fn is_plain(key: &[u8]) -> bool {
-    key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
-}
 
 pub(super) fn encode(
     request: &Request<'_>,
@@ -42,7 +38,7 @@ pub(super) fn encode(
         Verb::Delete(delete) => line.delete(delete)?,
         Verb::Bury(version) => line.bury(*version)?,
         Verb::Arithmetic(arithmetic) => line.arithmetic(arithmetic)?,
-        Verb::Flush(delay) => super::text::flush(*delay, dialect, out),
+        Verb::Flush(delay) => flush(*delay, dialect, out),
         Verb::Floor { version, second } => line.floor(*version, *second)?,
         Verb::Statistics => out.extend_from_slice(b"stats\r\n"),
         Verb::Noop => out.extend_from_slice(b"mn\r\n"),

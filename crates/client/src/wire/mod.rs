@@ -12,6 +12,7 @@ pub mod changes;
 mod dialect;
 pub mod dump;
 mod failure;
+mod line;
 mod meta;
 mod meta_reply;
 mod number;

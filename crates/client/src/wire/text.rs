@@ -3,9 +3,9 @@
 //! A reply has no number; one with an item names its key, and that is compared.
 
 use moneta_item::KeyHash;
-use moneta_item::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
+use moneta_item::request::{Arithmetic, Delete, Write, WriteMode};
 
-use super::meta::is_plain;
+use super::line::{flush, is_plain};
 use super::number::{line_exptime, put};
 use super::request::Kind;
 use super::tokens::{self, next, number};
@@ -108,15 +108,6 @@ fn count(key: &[u8], arithmetic: &Arithmetic, out: &mut Vec<u8>) -> Result<(), U
     words(&[if decrement { b"decr " } else { b"incr " }, key, b" "], out);
     put(delta, out);
     Ok(())
-}
-
-pub(super) fn flush(delay: Exptime, dialect: Dialect, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"flush_all");
-    if delay.0 > 0 {
-        out.push(b' ');
-        put(line_exptime(delay, dialect), out);
-    }
-    out.extend_from_slice(b"\r\n");
 }
 
 pub(super) fn decode(input: &[u8], expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
