@@ -12,6 +12,7 @@ pub mod exchange;
 pub mod meta;
 pub mod normalise_binary;
 pub mod normalise_text;
+pub mod part;
 pub mod rules;
 pub mod shrink;
 pub mod stream;

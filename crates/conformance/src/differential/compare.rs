@@ -1,11 +1,11 @@
 //! Compares what two servers answered.
 
 use super::exchange::{End, Replies, Transcript};
-use super::stream::{Protocol, Stream, printable};
+use super::part::Part;
+use super::stream::{Protocol, Stream};
 use super::tiers::Tiers;
 use super::{normalise_binary, normalise_text};
 use std::collections::HashMap;
-use std::fmt;
 
 /// How much of a difference is shown: parts before it, and parts in all.
 const SHOWN_BEFORE: usize = 3;
@@ -15,35 +15,11 @@ const SHOWN_PARTS: usize = 8;
 /// memcached keeps its own count of seconds since its start, rounded, which such a one is taken from.
 const RELATIVE_MAX: i64 = 2_592_000;
 
-/// A reply, or a part of one, in the form that is compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Must be equal byte for byte.
-    Exact(Vec<u8>),
-    /// A CAS value; each server counts its own.
-    Cas(u64),
-    /// Seconds; may differ by one, by two if they are left of an absolute expiration time.
-    Seconds(i64),
-    /// The server's own business; only that it is there is compared.
-    Own,
-}
-
 /// Which CAS value of the reference stands for which of the subject. 0 is no CAS value and stands for itself.
 #[derive(Debug, Default)]
 struct CasPairs {
     to_subject: HashMap<u64, u64>,
     to_reference: HashMap<u64, u64>,
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exact(bytes) => write!(formatter, "{}", printable(bytes)),
-            Self::Cas(value) => write!(formatter, "<cas {value}>"),
-            Self::Seconds(seconds) => write!(formatter, "<{seconds} s>"),
-            Self::Own => formatter.write_str("<its own>"),
-        }
-    }
 }
 
 impl CasPairs {

@@ -1,6 +1,6 @@
 //! Cuts binary replies into the parts that are compared, applying the rules on the way.
 
-use super::compare::Part;
+use super::part::Part;
 use crate::binary::{HEADER_BYTES, REPLY_MAGIC, Reply, opcode};
 
 const CAS_AT: usize = 16;

@@ -1,6 +1,6 @@
 //! Cuts text replies into the parts that are compared, applying the rules on the way.
 
-use super::compare::Part;
+use super::part::Part;
 
 const ERROR: &[u8] = b"ERROR\r\n";
 const VERSIONS: &[u8] = b"MV 2 ";

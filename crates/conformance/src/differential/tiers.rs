@@ -1,6 +1,6 @@
 //! What a node may answer otherwise because of the tiers it is built of: rules that hold for some stacks only.
 
-use super::compare::Part;
+use super::part::Part;
 use super::stream::{Command, Piece};
 use crate::stacks::{Lower, Stack, Upper};
 
