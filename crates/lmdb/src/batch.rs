@@ -6,7 +6,7 @@ use heed::RwTxn;
 use moneta_embedded::{Batch, Failure, Header};
 use moneta_store::Key;
 
-use crate::database::{LmdbDatabase, failure};
+use crate::environment::{LmdbDatabase, failure};
 use crate::tables::Left;
 
 /// A transaction, which holds LMDB's one writer's place.

@@ -2,17 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use heed::{Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, WithTls};
+use heed::{Env, EnvFlags, EnvOpenOptions};
 use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Settings, Shared};
 use moneta_store::metric::Sample;
 use moneta_store::{Health, StoreStats};
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::RwLock;
 
 use crate::batch::LmdbBatch;
 use crate::config::{Durability, LmdbConfig};
+use crate::environment::{Counters, LmdbDatabase, failure};
 use crate::metrics;
 use crate::tables::Tables;
 
@@ -21,12 +22,6 @@ use crate::tables::Tables;
 const FORMAT: u32 = 2;
 /// The file's size is a multiple of this, as it must be of any system's page.
 const SIZE_STEP: u64 = 64 << 10;
-/// Part of the file that is kept free, for the pages that a batch copies and those that readers still hold,
-const RESERVE_PART: u64 = 8;
-/// but not less than so many bytes, unless that is
-const RESERVE_MIN: u64 = 16 << 20;
-/// more than this part.
-const RESERVE_PART_MAX: u64 = 4;
 /// Longest time for which room waits for those who read: a read from a device that works takes milliseconds.
 const READERS_WAIT: Duration = Duration::from_secs(5);
 /// The same after such a wait has timed out, until one succeeds: else every write would wait as long as one read hangs.
@@ -35,41 +30,6 @@ const READERS_WAIT_AGAIN: Duration = Duration::from_millis(10);
 const READERS_MORE: u32 = 256;
 /// Says that the file was written to without syncs, and so cannot be trusted once the machine has gone down.
 const UNSYNCED: &str = "moneta.unsynced";
-
-/// What the engine counts.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) commits: AtomicU64,
-    pub(crate) syncs: AtomicU64,
-    pub(crate) evicted: AtomicU64,
-    pub(crate) evicted_bytes: AtomicU64,
-    pub(crate) expired: AtomicU64,
-    pub(crate) flushed: AtomicU64,
-    pub(crate) map_full: AtomicU64,
-}
-
-/// An environment of LMDB.
-pub struct LmdbDatabase {
-    pub(crate) env: Env,
-    pub(crate) tables: Tables,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) counters: Counters,
-    /// Held by all readers; a writer that needs room waits for them, since LMDB reuses no page that a reader may see.
-    reading: RwLock<()>,
-    /// Whether the last wait for readers timed out.
-    readers_hang: AtomicBool,
-    /// Most bytes of the file.
-    pub(crate) bytes: u64,
-    pub(crate) page_bytes: u64,
-    durability: Durability,
-}
-
-/// What is there at one moment, for a reader.
-pub(crate) struct Snapshot<'a> {
-    // Ends before `_reading`.
-    pub(crate) txn: RoTxn<'a, WithTls>,
-    _reading: RwLockReadGuard<'a, ()>,
-}
 
 impl Database for LmdbDatabase {
     type Config = LmdbConfig;
@@ -179,24 +139,6 @@ impl Database for LmdbDatabase {
     fn health(&self, _health: &mut Health) {}
 }
 
-impl LmdbDatabase {
-    /// What is there now. While it is held, no page that it shows is used again.
-    pub(crate) fn snapshot(&self) -> heed::Result<Snapshot<'_>> {
-        let reading = self.reading.read();
-        Ok(Snapshot { txn: self.env.read_txn()?, _reading: reading })
-    }
-
-    /// Pages that are kept free.
-    pub(crate) fn reserve_pages(&self) -> u64 {
-        (self.bytes / RESERVE_PART).max(RESERVE_MIN).min(self.bytes / RESERVE_PART_MAX) / self.page_bytes
-    }
-
-    /// Pages that items and their entries may take.
-    pub(crate) fn pages_max(&self) -> u64 {
-        self.bytes / self.page_bytes - self.reserve_pages()
-    }
-}
-
 /// Notes whether the file is written without syncs; removes one that was when the machine went down.
 fn prepare(config: &LmdbConfig, shared: &Shared) -> std::io::Result<Result<(), EmbeddedError>> {
     let (data, lock) = (config.path.join("data.mdb"), config.path.join("lock.mdb"));
@@ -254,12 +196,4 @@ fn open_env(config: &LmdbConfig, bytes: u64) -> heed::Result<Env> {
     // SAFETY: the file must not change under the map but through LMDB. The folder is locked for this process, which opens it
     // here alone, and is on a local file system as any tier's; a process that overwrites it breaks any database.
     unsafe { options.open(&config.path) }
-}
-
-/// A failure of LMDB's, in words.
-pub(crate) fn failure(what: &str, error: &heed::Error) -> Failure {
-    match error {
-        heed::Error::Mdb(MdbError::MapFull | MdbError::TxnFull) => Failure::Full("lmdb has no room for it".into()),
-        error => Failure::Broken(format!("LMDB cannot {what}: {error}")),
-    }
 }

@@ -7,13 +7,14 @@
 mod batch;
 mod config;
 mod database;
+mod environment;
 mod metrics;
 mod room;
 mod tables;
 
 pub use batch::LmdbBatch;
 pub use config::{Durability, LmdbConfig};
-pub use database::LmdbDatabase;
+pub use environment::LmdbDatabase;
 pub use metrics::metrics;
 pub use moneta_embedded::EmbeddedError as LmdbError;
 

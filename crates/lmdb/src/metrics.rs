@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use heed::DatabaseStat;
 use moneta_store::metric::{Metric, Reading, Sample, Unit, Values, samples};
 
-use crate::database::LmdbDatabase;
+use crate::environment::LmdbDatabase;
 
 const METRICS: &[Reading<LmdbDatabase>] = &[
     Metric::counter("lmdb_commits_total", Unit::Count, "Transactions of requests; those that come together share one.")

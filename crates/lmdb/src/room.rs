@@ -10,7 +10,7 @@ use heed::RwTxn;
 use moneta_embedded::{Failure, Life};
 use moneta_store::component::RemovalCause;
 
-use crate::database::{LmdbDatabase, failure};
+use crate::environment::{LmdbDatabase, failure};
 use crate::tables::{Left, Tables};
 
 /// Part of the file that is emptied when a batch found no room,

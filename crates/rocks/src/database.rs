@@ -6,27 +6,18 @@ use std::sync::atomic::Ordering;
 use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Settings, Shared};
 use moneta_store::metric::Sample;
 use moneta_store::{Health, StoreStats};
-use rocksdb::{Options, ReadOptions, properties};
+use rocksdb::{ReadOptions, properties};
 
 use crate::batch::RocksBatch;
 use crate::config::{Compaction, Log, RocksConfig};
-use crate::filter::Removed;
 use crate::metrics;
 use crate::options::{options, write_options};
 use crate::shard::{Bound, Shard, broken};
+use crate::shards::RocksDatabase;
 
 /// Version of what the engine writes: the records', and what lies in which folder. In version 1 parts were by another hash, and a
 /// folder of it keeps that.
 const FORMAT: u32 = 2;
-
-/// RocksDB, sharded.
-pub struct RocksDatabase {
-    pub(crate) shards: Box<[Shard]>,
-    // Statistics of all shards are read through it.
-    pub(crate) options: Options,
-    pub(crate) removed: Arc<Removed>,
-    log: Log,
-}
 
 impl Database for RocksDatabase {
     type Config = RocksConfig;
@@ -141,26 +132,5 @@ impl Database for RocksDatabase {
         if self.shards.iter().any(Shard::refuses) {
             health.notes.push("rocks has used up its bytes and refused writes".into());
         }
-    }
-}
-
-impl RocksDatabase {
-    /// A number that RocksDB keeps, over all shards.
-    pub(crate) fn sum(&self, name: &rocksdb::properties::PropName) -> u64 {
-        self.shards.iter().map(|shard| shard.property(name)).sum()
-    }
-
-    /// Compacts everything there is, for tests of what compaction leaves out.
-    #[cfg(feature = "testing")]
-    pub fn compact(&self) {
-        for shard in &self.shards {
-            shard.db.compact_range(None::<&[u8]>, None::<&[u8]>);
-        }
-    }
-
-    /// Bytes of all table files, for tests of the bound.
-    #[cfg(feature = "testing")]
-    pub fn file_bytes(&self) -> u64 {
-        self.sum(properties::LIVE_SST_FILES_SIZE)
     }
 }

@@ -11,12 +11,13 @@ mod filter;
 mod metrics;
 mod options;
 mod shard;
+mod shards;
 
 pub use batch::RocksBatch;
 pub use config::{Compaction, Compression, Filter, Log, RocksConfig};
-pub use database::RocksDatabase;
 pub use metrics::metrics;
 pub use moneta_embedded::EmbeddedError as RocksError;
+pub use shards::RocksDatabase;
 
 /// The engine on RocksDB. `Rocks::open` opens or makes a folder.
 pub type Rocks = moneta_embedded::Embedded<RocksDatabase>;

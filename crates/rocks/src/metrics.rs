@@ -6,7 +6,7 @@ use moneta_store::metric::{Metric, Reading, Sample, Unit, Values, samples};
 use rocksdb::properties::{self, PropName};
 use rocksdb::statistics::Ticker;
 
-use crate::database::RocksDatabase;
+use crate::shards::RocksDatabase;
 
 /// Levels that RocksDB has by default, whatever the kind of compaction.
 const LEVELS: usize = 7;
