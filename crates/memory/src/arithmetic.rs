@@ -3,9 +3,9 @@
 use moneta_store::request::{Arithmetic, Create};
 use moneta_store::{Expiry, ItemMeta, Key, NUMBER_VALUE_MAX, Number, parse_number};
 
-use crate::record::{Stamp, mark};
+use crate::new_item::NewItem;
+use crate::record::{HEADER_MAX, Stamp, mark};
 use crate::shard::{Found, Shard};
-use crate::write::{HEADER_MAX, NewItem};
 
 /// Digits of 2^64 - 1.
 const DIGITS_MAX: usize = 20;

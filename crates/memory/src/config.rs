@@ -4,9 +4,9 @@ use moneta_pages::PAGE_BYTES;
 use moneta_store::KeyHash;
 use moneta_store::versions::Versioning;
 
+use crate::hash_bits::SHARD_BITS_MAX;
 use crate::log::pages_for;
 use crate::segments::{Location, PAGE_EXTRA_BYTES};
-use crate::shard::SHARD_BITS_MAX;
 
 /// Shards for each thread, so that threads seldom meet at a lock.
 const SHARDS_PER_THREAD: usize = 4;

@@ -16,11 +16,13 @@ use moneta_store::{
 
 use crate::config::{ConfigError, Eviction, MemoryConfig};
 use crate::large::Published;
-use crate::read::{LARGE, Pinned, Read};
+use crate::new_item::NewItem;
+use crate::read::{Pinned, Read};
+use crate::record::LARGE;
 use crate::segments::Location;
 use crate::shard::{Found, Shard, Shared, location_of};
 use crate::sync::Mutex;
-use crate::write::{NewItem, Newer, Order};
+use crate::write::{Newer, Order};
 
 /// Classes of the index that one batch of a walk visits.
 pub(crate) const WALK_CLASSES: usize = 64;

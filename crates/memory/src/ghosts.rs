@@ -17,8 +17,8 @@
 
 use moneta_pages::{PAGE_BYTES, Page};
 
+use crate::hash_bits::SHARD_BITS_MAX;
 use crate::segments::Log;
-use crate::shard::SHARD_BITS_MAX;
 
 /// Places in a line.
 const WAYS: usize = 32;

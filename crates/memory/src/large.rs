@@ -14,11 +14,12 @@ use moneta_pages::Part;
 use moneta_store::{Expiry, Key, Written};
 
 use crate::log::{Cas, Draft, Room};
-use crate::read::{LARGE, Pinned};
-use crate::record::{FRAGMENT_HEADER_BYTES, NO_FRAGMENT, Stamp, mark};
+use crate::new_item::NewItem;
+use crate::read::Pinned;
+use crate::record::{FRAGMENT_HEADER_BYTES, HEADER_MAX, LARGE, NO_FRAGMENT, Stamp, mark};
 use crate::segments::Location;
 use crate::shard::{Found, Shard};
-use crate::write::{HEADER_MAX, NewItem, Order, Plan};
+use crate::write::{Order, Plan};
 
 /// Room for a large value, and the old value that goes into it.
 pub(crate) struct Reserved {

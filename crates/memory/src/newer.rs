@@ -3,9 +3,10 @@
 use moneta_store::versions::{Standing, Verdict, digest, follows, follows_delete};
 use moneta_store::{Deleted, ItemRef, Key, StoreError, Version, Written};
 
+use crate::new_item::NewItem;
 use crate::record::mark;
 use crate::shard::{Found, Shard};
-use crate::write::{NewItem, Newer, Plan};
+use crate::write::{Newer, Plan};
 
 impl<'a> Newer<'a> {
     /// `as_of` and `base` as in [`moneta_store::Put::Newer`].

@@ -4,14 +4,10 @@ use moneta_pages::Part;
 use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::{ErrorKind, Expiry, ItemMeta, ItemRef, Key, Rest, StoreError, Value, Visit};
 
-use crate::record::{FRAGMENT_HEADER_BYTES, NO_FRAGMENT, Stamp, mark};
+use crate::new_item::NewItem;
+use crate::record::{FRAGMENT_HEADER_BYTES, HEADER_MAX, LARGE, NO_FRAGMENT, Stamp, mark};
 use crate::segments::{Location, Segments};
 use crate::shard::{Found, Missing, Shard};
-use crate::write::{HEADER_MAX, NewItem};
-
-/// Values larger than this, in bytes, are never copied while a shard is locked; but for `incr` and `decr` of one, which no
-/// client has a use for.
-pub(crate) const LARGE: usize = 64 << 10;
 
 /// How a read under the lock ends.
 pub(crate) enum Read {

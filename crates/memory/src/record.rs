@@ -41,6 +41,11 @@ const SPLIT_BYTES: usize = 14;
 pub(crate) const FRAGMENT_HEADER_BYTES: usize = 20;
 /// End of a chain of fragments.
 pub(crate) const NO_FRAGMENT: u64 = 0;
+/// Bytes that a header takes at most.
+pub(crate) const HEADER_MAX: usize = 40;
+/// Values larger than this, in bytes, are never copied while a shard is locked; but for `incr` and `decr` of one, which no
+/// client has a use for.
+pub(crate) const LARGE: usize = 64 << 10;
 
 /// Bits of the first byte.
 pub(crate) mod mark {

@@ -1,8 +1,7 @@
 //! Moving an item to the young end of a log: because it earned to stay, or because its segment is cleaned.
 
 use crate::log::{Cas, Draft, NoRoom};
-use crate::read::LARGE;
-use crate::record::{FRAGMENT_HEADER_BYTES, Fragment, Header, NO_FRAGMENT, mark};
+use crate::record::{FRAGMENT_HEADER_BYTES, Fragment, Header, LARGE, NO_FRAGMENT, mark};
 use crate::segments::{Location, Log};
 use crate::shard::{Found, Shard, payload};
 

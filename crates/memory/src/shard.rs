@@ -12,15 +12,11 @@ use moneta_store::versions::{Floors, Tombstones, Versioning};
 use moneta_store::{Clock, ItemMeta, Key, KeyHash, StoreStats, Version, VersionClock};
 
 use crate::ghosts::Ghosts;
+use crate::hash_bits::{HIT_BITS, TAG_BITS};
 use crate::probation::Probation;
 use crate::record::{CasBase, Header, Stamp, mark};
 use crate::segments::{Location, Log, Segments};
 
-/// Bits of a hash that a slot keeps: what the location and the hit count leave.
-pub(crate) const TAG_BITS: u32 = 63 - Location::BITS - HIT_BITS;
-/// Topmost bits of a hash that choose the shard, at most.
-pub(crate) const SHARD_BITS_MAX: u32 = 8;
-const HIT_BITS: u32 = 2;
 /// Hits counted per item; more do not matter (S3-FIFO caps at 3).
 const HITS_MAX: u64 = (1 << HIT_BITS) - 1;
 const LOCATION_MASK: u64 = (1 << Location::BITS) - 1;

@@ -1,28 +1,13 @@
 //! Writing and deleting items.
 
 use moneta_store::request::{Delete, Exptime, Write, WriteMode};
-use moneta_store::{Deleted, Expiry, ItemMeta, ItemRef, Key, Put, Written};
+use moneta_store::{Deleted, Expiry, ItemRef, Key, Put, Written};
 
 use crate::log::{Cas, Draft, NoRoom};
-use crate::read::LARGE;
-use crate::record::{Header, NO_FRAGMENT, Stamp, mark, padded};
+use crate::new_item::NewItem;
+use crate::record::{HEADER_MAX, Header, LARGE, NO_FRAGMENT, Stamp, mark, padded};
 use crate::segments::Log;
 use crate::shard::{Found, Shard, hits_of, location_of, payload};
-
-/// Bytes that a header takes at most.
-pub(crate) const HEADER_MAX: usize = 40;
-
-/// What an item is to be that is written, besides key and value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewItem {
-    /// FETCHED, STALE and TOKEN.
-    pub(crate) marks: u8,
-    pub(crate) flags: u32,
-    pub(crate) expiry: Expiry,
-    pub(crate) last_access: u32,
-    /// Its CAS value; `None`: the next version.
-    pub(crate) stamp: Option<Stamp>,
-}
 
 /// What is to be done with a value.
 #[derive(Clone, Copy, Debug)]
@@ -59,22 +44,6 @@ pub(crate) enum Plan {
     Join { version: NewItem, append: bool },
     /// Do not store.
     Refuse(Written),
-}
-
-impl NewItem {
-    /// An item's version as it comes from another store.
-    pub(crate) fn of(meta: &ItemMeta) -> Self {
-        let mark_if = |set: bool, mark: u8| if set { mark } else { 0 };
-        Self {
-            marks: mark_if(meta.fetched, mark::FETCHED)
-                | mark_if(meta.stale, mark::STALE)
-                | mark_if(meta.token_sent, mark::TOKEN),
-            flags: meta.flags,
-            expiry: meta.expiry,
-            last_access: meta.last_access,
-            stamp: Stamp::of(meta),
-        }
-    }
 }
 
 impl Order<'_> {
