@@ -3,9 +3,9 @@
 use moneta_item::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
 
 use crate::command::{BinaryStyle, Command, Keys, ReadVerb, SaslStep, Style};
-use crate::decoder::{Decoded, Decoder};
 use crate::refusal::Refusal;
 use crate::status::Status;
+use crate::stream::{Decoded, Decoder};
 
 /// First byte of every request.
 pub const REQUEST_MAGIC: u8 = 0x80;

@@ -16,6 +16,7 @@ pub mod refusal;
 pub mod reply;
 mod scan;
 pub mod status;
+mod stream;
 mod text;
 mod versions;
 

@@ -5,9 +5,9 @@ use moneta_item::request::{Arithmetic, Create, Delete, KEY_MAX, Retrieve, Write,
 
 use crate::base64::{KeyBuffer, decode_key};
 use crate::command::{Command, Keys, MetaStyle, ReadVerb, Style};
-use crate::decoder::{Decoded, Decoder};
 use crate::flags::{Flags, Terms, Verb, parse};
 use crate::refusal::{Refusal, lines};
+use crate::stream::{Decoded, Decoder};
 use crate::text::{length_of, next_token};
 use crate::versions;
 

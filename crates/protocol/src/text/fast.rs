@@ -3,8 +3,8 @@
 
 use moneta_item::request::{Exptime, KEY_MAX};
 
-use crate::decoder::Shortcut;
 use crate::scan::find_at_most_space;
+use crate::stream::Shortcut;
 
 /// Decodes a command in its usual form whose value, if any, is there and not over `item_max` bytes.
 #[inline]

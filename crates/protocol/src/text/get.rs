@@ -2,12 +2,13 @@
 
 use moneta_item::request::{Exptime, KEY_MAX, Retrieve};
 
+use super::WHOLE_LINE_MAX;
 use super::line::next_token;
-use super::{WHOLE_LINE_MAX, refused};
+use super::refused::refused;
 use crate::command::{Command, Keys, ReadVerb, Style, TextStyle};
-use crate::decoder::{Decoded, Decoder, LongGet};
 use crate::number;
 use crate::refusal::lines;
+use crate::stream::{Decoded, Decoder, LongGet};
 
 /// Whether an unfinished line may be longer than other commands' lines.
 pub(super) fn is_long(line: &[u8]) -> bool {

@@ -3,15 +3,17 @@
 pub(crate) mod fast;
 mod get;
 pub(crate) mod line;
+mod refused;
 mod write;
 
 use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, WriteMode};
 
 use crate::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_TIMES};
-use crate::decoder::{Decoded, Decoder};
 use crate::refusal::{Refusal, lines};
+use crate::stream::{Decoded, Decoder};
 use crate::{meta, number};
 use line::{Tokens, strip_line_end};
+use refused::{miscounted, refused};
 
 pub(crate) use line::{next_token, token_end};
 pub(crate) use write::length_of;
@@ -47,10 +49,6 @@ fn unfinished<'a>(decoder: &mut Decoder, input: &'a [u8]) -> Decoded<'a> {
     }
     decoder.searched = input.len();
     Decoded::Partial { needed: input.len() + 1 }
-}
-
-fn refused<'a>(line: &'static str, consumed: usize) -> Decoded<'a> {
-    Decoded::Refused { refusal: Refusal::text(line), consumed }
 }
 
 fn dispatch<'a>(decoder: &mut Decoder, input: &'a [u8], line: &'a [u8], consumed: usize) -> Decoded<'a> {
@@ -112,11 +110,6 @@ fn decode_simple<'a>(word: &[u8], rest: &'a [u8], wide_times: bool) -> Result<Co
         b"shutdown" => Ok(Command::Shutdown { arguments }),
         _ => Err(Refusal::text(lines::ERROR)),
     }
-}
-
-/// What a line is refused with whose tokens are too few (fewer than `least`) or too many.
-fn miscounted(tokens: &Tokens<'_>, least: usize) -> &'static str {
-    if tokens.len() < least { lines::BAD_FORMAT } else { lines::ERROR }
 }
 
 /// The style of a command whose last token may be `noreply`, if it has more than `least` tokens.

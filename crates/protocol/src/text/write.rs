@@ -3,11 +3,11 @@
 use moneta_item::request::{KEY_MAX, Write, WriteMode};
 
 use super::line::Tokens;
-use super::refused;
+use super::refused::{miscounted, refused};
 use crate::command::{Command, Style, TextStyle};
-use crate::decoder::{Decoded, Decoder};
 use crate::number;
 use crate::refusal::{Refusal, lines};
+use crate::stream::{Decoded, Decoder};
 
 /// Largest length a data block may announce: it and its line end must count in 31 bits.
 const LENGTH_MAX: u64 = 0x7fff_ffff - 2;
@@ -39,7 +39,7 @@ pub(super) fn decode<'a>(
     let tokens = Tokens::split(rest);
     let fixed = 4 + usize::from(with_cas);
     if tokens.len() != fixed && tokens.len() != fixed + 1 {
-        return refused(super::miscounted(&tokens, fixed), line);
+        return refused(miscounted(&tokens, fixed), line);
     }
     let noreply = tokens.last() == Some(b"noreply");
     let bad_format = Refusal::text(lines::BAD_FORMAT).hidden_if(noreply);
