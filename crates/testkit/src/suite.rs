@@ -27,6 +27,7 @@ mod compare;
 mod concurrent;
 mod generate;
 mod operation;
+mod pair;
 mod restarting;
 mod runner;
 mod shrink;

@@ -1,21 +1,19 @@
 //! Runs a sequence on a store and on the model and stops at the first difference.
 
-use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moneta_store::component::{Observer, RemovalCause, Removed};
-use moneta_store::{Calls, Clock, Deleted, Expiry, Key, Store, Written};
+use moneta_store::{Calls, Clock, Deleted, Expiry, Store, Written};
 use parking_lot::Mutex;
 
 use super::call::{Driven, Outcome};
-use super::cas_book::{CasBook, CasPair};
-use super::compare::Comparison;
+use super::cas_book::CasPair;
 use super::operation::Operation;
+use super::pair::Pair;
 use super::walking::Walk;
 use super::{Mode, Options};
-use crate::model::ModelStore;
 
 /// Against hangs only: a shrink of the suite's few megabytes takes milliseconds.
 const SHRINK_MAX: Duration = Duration::from_secs(60);
@@ -26,19 +24,10 @@ pub(super) struct Difference {
     pub(super) reason: String,
 }
 
-/// Both stores and what is known of them.
-pub(super) struct Runner<'a, S> {
-    pub(super) driven: Driven<'a, S>,
+/// A run in progress.
+struct Runner<'a, S> {
+    pair: Pair<'a, S>,
     restart: &'a dyn Fn(&S, bool),
-    pub(super) model: ModelStore,
-    pub(super) options: Options,
-    pub(super) book: CasBook,
-    /// Keys under which something may lie: a dead or flushed item may, until the store notices.
-    pub(super) laid: HashSet<usize>,
-    /// When items die of which the store may have lost a part and kept the rest.
-    remains: HashMap<usize, Expiry>,
-    clock: Arc<Clock>,
-    keys: &'a [Vec<u8>],
     walk: Option<Walk>,
     departures: Arc<Departures>,
     kept: Kept,
@@ -87,15 +76,8 @@ pub(super) fn run<S: Store>(
     options: Options,
 ) -> Option<Difference> {
     let mut runner = Runner {
-        driven: Driven { store, idle },
+        pair: Pair::new(Driven { store, idle }, options, clock, keys),
         restart,
-        model: ModelStore::new(Arc::clone(&clock), options.config.value_max),
-        options,
-        book: CasBook::default(),
-        laid: HashSet::new(),
-        remains: HashMap::new(),
-        clock,
-        keys,
         walk: None,
         departures: Arc::default(),
         kept: Kept::default(),
@@ -125,14 +107,14 @@ impl<'a, S: Store> Runner<'a, S> {
     fn step(&mut self, operation: &Operation) -> Result<(), String> {
         match operation {
             Operation::Prefetch { keys } => {
-                let keys: Vec<_> = keys.iter().map(|key| self.key(*key)).collect();
-                self.driven.store.announce(&keys);
+                let keys: Vec<_> = keys.iter().map(|key| self.pair.key(*key)).collect();
+                self.pair.driven.store.announce(&keys);
             }
             Operation::Flush { delay } => {
-                self.driven.finish(self.driven.store.flush(*delay))?;
-                self.model_driven().finish(self.model.flush(*delay))?;
+                self.pair.driven.finish(self.pair.driven.store.flush(*delay))?;
+                self.pair.model_driven().finish(self.pair.model.flush(*delay))?;
             }
-            Operation::Advance { seconds } => self.clock.advance(*seconds),
+            Operation::Advance { seconds } => self.pair.clock.advance(*seconds),
             Operation::Restart { kill } => self.restart(*kill),
             Operation::WalkOn => self.walk_on()?,
             Operation::WalkAll => self.walk_all()?,
@@ -145,8 +127,8 @@ impl<'a, S: Store> Runner<'a, S> {
     /// Waits until the store has shrunk: evictions beside the sequence would come between what is done and what is looked
     /// at, and no seed would repeat.
     fn resize(&self, percent: u64) -> Result<(), String> {
-        let store = self.driven.store;
-        if !store.resize(self.options.config.memory / 100 * percent) {
+        let store = self.pair.driven.store;
+        if !store.resize(self.pair.options.config.memory / 100 * percent) {
             return Ok(());
         }
         let begun = Instant::now();
@@ -160,99 +142,44 @@ impl<'a, S: Store> Runner<'a, S> {
     }
 
     fn listen(&self) {
-        self.driven.store.observe(Some(Arc::clone(&self.departures) as Arc<dyn Observer>));
+        self.pair.driven.store.observe(Some(Arc::clone(&self.departures) as Arc<dyn Observer>));
     }
 
     /// A walk under way ends with the store, and so does its observer.
     fn restart(&mut self, kill: bool) {
         self.walk = None;
-        (self.restart)(self.driven.store, kill);
+        (self.restart)(self.pair.driven.store, kill);
         self.listen();
-    }
-
-    /// A key as the store takes it.
-    pub(super) fn key(&self, number: usize) -> Key<'a> {
-        let seed = self.driven.store.seed();
-        let shared = self.options.keys_per_hash.max(1);
-        let hash = Key::new(&self.keys[number / shared * shared], seed).hash;
-        Key { bytes: &self.keys[number], hash }
-    }
-
-    /// How many keys there are.
-    pub(super) fn key_numbers(&self) -> std::ops::Range<usize> {
-        0..self.keys.len()
-    }
-
-    /// The number of a key that a store shows.
-    pub(super) fn number_of(&self, key: &[u8]) -> Option<usize> {
-        self.keys.iter().position(|known| known == key)
-    }
-
-    pub(super) fn model_driven(&self) -> Driven<'_, ModelStore> {
-        Driven { store: &self.model, idle: &|_| unreachable!("the model never waits") }
-    }
-
-    /// What the model shows of a key.
-    pub(super) fn model_peek(&self, number: usize) -> Result<Outcome, String> {
-        self.model_driven().peek(&self.key(number))
-    }
-
-    pub(super) fn comparison(&self, number: usize) -> Comparison {
-        let Options {
-            last_access_slack, fetched_slack, expiry_slack, bare_numbers, bare_items, versions_unknown, ..
-        } = self.options;
-        let (versions, came_back) = (self.book.versions(number), self.options.restarts);
-        let remains_died = self.remains.get(&number).is_some_and(|expiry| expiry.is_dead(self.clock.now()));
-        let may_be_expired = came_back || remains_died;
-        Comparison {
-            versions,
-            last_access_slack,
-            fetched_slack,
-            expiry_slack,
-            bare_numbers,
-            bare_items,
-            versions_unknown,
-            may_be_expired,
-        }
-    }
-
-    /// Notes that the store has evicted a key.
-    pub(super) fn forget(&mut self, number: usize) {
-        if let Some(item) = self.model.remember(&self.keys[number]) {
-            self.remains.insert(number, item.expiry);
-        }
-        self.model.restore(&self.keys[number], None);
-        self.laid.remove(&number);
     }
 
     /// An operation on a key, and a look at what lies there afterwards. In lossy mode the store may instead have done what
     /// it does where nothing is.
     fn on_a_key(&mut self, operation: &Operation) -> Result<(), String> {
         let number = operation.key().expect("the operation is on a key");
-        let key = self.key(number);
+        let key = self.pair.key(number);
         let compare = self.choose_cas(operation, number)?;
-        let before = self.model.remember(key.bytes);
-        let done = self.driven.perform(operation, &key, compare.map(|pair| pair.store))?;
-        let after = self.driven.peek(&key)?;
+        let before = self.pair.model.remember(key.bytes);
+        let done = self.pair.driven.perform(operation, &key, compare.map(|pair| pair.store))?;
+        let after = self.pair.driven.peek(&key)?;
         if let Some(walk) = self.walk.as_mut().filter(|_| operation.changes()) {
             walk.changed(number);
         }
         let compare = compare.map(|pair| pair.model);
         let Err(reason) = self.agree(operation, number, compare, &done, &after) else { return Ok(()) };
-        let Some(before) = before.filter(|_| self.options.mode == Mode::Lossy) else { return Err(reason) };
-        self.remains.insert(number, before.expiry);
-        self.model.restore(key.bytes, None);
+        let Some(before) = before.filter(|_| self.pair.options.mode == Mode::Lossy) else { return Err(reason) };
+        self.pair.remains.insert(number, before.expiry);
+        self.pair.model.restore(key.bytes, None);
         self.agree(operation, number, compare, &done, &after)
             .map_err(|other| format!("{reason}; nor had the item been evicted before: {other}"))
     }
 
     fn choose_cas(&self, operation: &Operation, number: usize) -> Result<Option<CasPair>, String> {
         let Some(choice) = operation.compare() else { return Ok(None) };
-        let current = match self.model_peek(number)? {
+        let current = match self.pair.model_peek(number)? {
             Outcome::Hit(item) => Some(item.meta.cas),
             _ => None,
         };
-        Ok(Some(self.book.choose(number, choice, current)))
+        Ok(Some(self.pair.book.choose(number, choice, current)))
     }
 
     /// Does to the model what was done to the store, and compares what came of it and what lies there.
@@ -264,26 +191,26 @@ impl<'a, S: Store> Runner<'a, S> {
         done: &Outcome,
         after: &Outcome,
     ) -> Result<(), String> {
-        let key = self.key(number);
-        let expected = self.model_driven().perform(operation, &key, compare)?;
-        let mut comparison = self.comparison(number);
+        let key = self.pair.key(number);
+        let expected = self.pair.model_driven().perform(operation, &key, compare)?;
+        let mut comparison = self.pair.comparison(number);
         comparison.outcomes(&expected, done)?;
-        let lies = self.model_peek(number)?;
+        let lies = self.pair.model_peek(number)?;
         let gone = matches!((&lies, after), (Outcome::Hit(_), Outcome::Miss { .. }));
-        if !(gone && self.options.mode == Mode::Lossy) {
+        if !(gone && self.pair.options.mode == Mode::Lossy) {
             comparison.outcomes(&lies, after).map_err(|reason| format!("afterwards a peek: {reason}"))?;
         }
-        self.book.keep(number, comparison.versions);
+        self.pair.book.keep(number, comparison.versions);
         if matches!((done, &lies), (Outcome::Written(Written::Stored { .. }), Outcome::Hit(_))) {
             self.kept.count(!gone)?;
         }
         if gone {
-            self.forget(number);
-        } else if self.model.remember(key.bytes).is_some() {
-            self.laid.insert(number);
-            self.remains.remove(&number);
+            self.pair.forget(number);
+        } else if self.pair.model.remember(key.bytes).is_some() {
+            self.pair.laid.insert(number);
+            self.pair.remains.remove(&number);
         } else if matches!(done, Outcome::Deleted(Deleted::Deleted)) {
-            self.laid.remove(&number);
+            self.pair.laid.remove(&number);
         }
         Ok(())
     }
@@ -291,35 +218,35 @@ impl<'a, S: Store> Runner<'a, S> {
     fn walk_on(&mut self) -> Result<(), String> {
         let mut walk = match self.walk.take() {
             Some(walk) => walk,
-            None => Walk::begin(self)?,
+            None => Walk::begin(&self.pair)?,
         };
-        if walk.batch(self)? {
+        if walk.batch(&self.pair)? {
             self.walk = Some(walk);
             return Ok(());
         }
-        walk.end(self)
+        walk.end(&mut self.pair)
     }
 
     fn walk_all(&mut self) -> Result<(), String> {
-        let mut walk = Walk::begin(self)?;
-        while walk.batch(self)? {}
+        let mut walk = Walk::begin(&self.pair)?;
+        while walk.batch(&self.pair)? {}
         let shown = walk.shown();
-        walk.end(self)?;
+        walk.end(&mut self.pair)?;
         self.check_gauges(shown)
     }
 
     /// Between what a walk shows and what may lie there: dead items count until noticed.
     fn check_gauges(&self, shown: usize) -> Result<(), String> {
-        let stats = self.driven.store.stats();
+        let stats = self.pair.driven.store.stats();
         // Of two tiers the gauge is of the upper one, which may hold any part of what there is. An engine on devices makes
         // room on a thread of its own, also since the walk.
-        let makes_room = self.options.mode == Mode::Lossy && stats.oldest_second.is_some();
+        let makes_room = self.pair.options.mode == Mode::Lossy && stats.oldest_second.is_some();
         let least = if stats.below.is_some() || makes_room { 0 } else { shown as u64 };
-        let most = if self.options.counts_parts { u64::MAX } else { self.laid.len() as u64 };
-        if !self.options.items_estimated && !(least..=most).contains(&stats.items) {
+        let most = if self.pair.options.counts_parts { u64::MAX } else { self.pair.laid.len() as u64 };
+        if !self.pair.options.items_estimated && !(least..=most).contains(&stats.items) {
             return Err(format!("{} items by the gauge, but {least} to {most} live and dead ones", stats.items));
         }
-        let limit = self.options.config.memory;
+        let limit = self.pair.options.config.memory;
         let parts = stats.index_bytes + stats.log_bytes + stats.ghost_bytes;
         if stats.limit > 0 && (stats.bytes > limit || parts > limit) {
             return Err(format!("{} bytes in items and {parts} in all, over the limit of {limit}", stats.bytes));
@@ -331,8 +258,8 @@ impl<'a, S: Store> Runner<'a, S> {
         let mut departures = self.departures.0.lock();
         for (key, expiry, why) in departures.drain(..) {
             let wrong = match why {
-                RemovalCause::Evicted => self.options.mode == Mode::Exact,
-                RemovalCause::Expired => !expiry.is_dead(self.clock.now()),
+                RemovalCause::Evicted => self.pair.options.mode == Mode::Exact,
+                RemovalCause::Expired => !expiry.is_dead(self.pair.clock.now()),
             };
             if wrong {
                 return Err(format!("reported b\"{}\" of {expiry:?} as {why:?}", key.escape_ascii()));

@@ -6,7 +6,7 @@ use moneta_store::{Cursor, ItemMeta, Store};
 
 use super::Mode;
 use super::call::Outcome;
-use super::runner::Runner;
+use super::pair::Pair;
 
 /// Batches after which a walk over at most some thousand keys is taken to be endless.
 const BATCHES_MAX: usize = 1_000_000;
@@ -32,10 +32,10 @@ struct Shown {
 
 impl Walk {
     /// Begins a walk of the store.
-    pub(super) fn begin<S: Store>(runner: &Runner<'_, S>) -> Result<Self, String> {
+    pub(super) fn begin<S: Store>(pair: &Pair<'_, S>) -> Result<Self, String> {
         let mut steady = HashSet::new();
-        for number in runner.key_numbers() {
-            if matches!(runner.model_peek(number)?, Outcome::Hit(_)) {
+        for number in pair.key_numbers() {
+            if matches!(pair.model_peek(number)?, Outcome::Hit(_)) {
                 steady.insert(number);
             }
         }
@@ -53,14 +53,14 @@ impl Walk {
     }
 
     /// Walks a batch; false when there are no more.
-    pub(super) fn batch<S: Store>(&mut self, runner: &mut Runner<'_, S>) -> Result<bool, String> {
+    pub(super) fn batch<S: Store>(&mut self, pair: &Pair<'_, S>) -> Result<bool, String> {
         let mut batch = Vec::new();
-        let more = runner.driven.walk(&mut self.cursor, &mut |item| {
+        let more = pair.driven.walk(&mut self.cursor, &mut |item| {
             let (meta, value_bytes, size) = (item.meta, item.value_bytes, item.size);
             batch.push(Shown { key: item.key.to_vec(), meta, value_bytes, size });
         })?;
         for shown in &batch {
-            self.show(runner, shown)?;
+            self.show(pair, shown)?;
         }
         self.batches += 1;
         if self.batches > BATCHES_MAX {
@@ -69,17 +69,17 @@ impl Walk {
         Ok(more)
     }
 
-    fn show<S: Store>(&mut self, runner: &mut Runner<'_, S>, shown: &Shown) -> Result<(), String> {
+    fn show<S: Store>(&mut self, pair: &Pair<'_, S>, shown: &Shown) -> Result<(), String> {
         let name = shown.key.escape_ascii();
-        let number = runner.number_of(&shown.key).ok_or(format!("the walk shows b\"{name}\", which nobody stored"))?;
+        let number = pair.number_of(&shown.key).ok_or(format!("the walk shows b\"{name}\", which was never stored"))?;
         let again = !self.shown.insert(number);
-        if again && self.steady.contains(&number) && runner.options.mode == Mode::Exact {
+        if again && self.steady.contains(&number) && pair.options.mode == Mode::Exact {
             return Err(format!("the walk shows key {number} twice"));
         }
-        let Outcome::Hit(item) = runner.model_peek(number)? else {
+        let Outcome::Hit(item) = pair.model_peek(number)? else {
             return Err(format!("the walk shows key {number}, which has no live item"));
         };
-        let mut comparison = runner.comparison(number);
+        let mut comparison = pair.comparison(number);
         comparison.metas(&item.meta, &shown.meta).map_err(|reason| format!("the walk at key {number}: {reason}"))?;
         if shown.value_bytes != item.value.len() || shown.size < shown.key.len() + item.value.len() {
             let Shown { value_bytes, size, .. } = shown;
@@ -90,17 +90,17 @@ impl Walk {
     }
 
     /// Checks that no steady item was left out. One that the store says it has lost counts as evicted, in lossy mode.
-    pub(super) fn end<S: Store>(self, runner: &mut Runner<'_, S>) -> Result<(), String> {
+    pub(super) fn end<S: Store>(self, pair: &mut Pair<'_, S>) -> Result<(), String> {
         for number in self.steady.difference(&self.shown).copied() {
-            if !matches!(runner.model_peek(number)?, Outcome::Hit(_)) {
+            if !matches!(pair.model_peek(number)?, Outcome::Hit(_)) {
                 continue;
             }
-            let key = runner.key(number);
-            let evicted = matches!(runner.driven.peek(&key)?, Outcome::Miss { .. });
-            if !(evicted && runner.options.mode == Mode::Lossy) {
+            let key = pair.key(number);
+            let evicted = matches!(pair.driven.peek(&key)?, Outcome::Miss { .. });
+            if !(evicted && pair.options.mode == Mode::Lossy) {
                 return Err(format!("the walk left out key {number}"));
             }
-            runner.forget(number);
+            pair.forget(number);
         }
         Ok(())
     }
