@@ -6,9 +6,9 @@ use moneta_client::wire::{self, Answer, Verb};
 use moneta_store::request::{Arithmetic, Create, Write, WriteMode};
 use moneta_store::{ErrorKind, Expiry, ItemMeta, Key, Number, Outcome, Step, StoreError};
 
+use crate::caller::Caller;
 use crate::exchange::Exchange;
-use crate::reads::HeldKey;
-use crate::remote::Caller;
+use crate::held_key::HeldKey;
 
 /// How often a key may be deleted and created by others while one request on it goes on.
 const ATTEMPTS: u32 = 16;

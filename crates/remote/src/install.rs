@@ -9,8 +9,9 @@ use moneta_client::wire::{Answer, Protocol, Read, Verb};
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{Expiry, Item, ItemMeta, ItemRef, Key, Outcome, Put, Step, StoreError, Written};
 
-use crate::reads::{self, HeldKey};
-use crate::remote::Caller;
+use crate::caller::Caller;
+use crate::connection::giving_back;
+use crate::held_key::HeldKey;
 use crate::writes;
 
 /// Time to live, in seconds, of an item whose recache is to be won, and what the winner asks for.
@@ -92,7 +93,7 @@ impl Marking {
             return Err(StoreError::new(moneta_store::ErrorKind::Unsupported, text));
         }
         if self.meta.stale {
-            let delete = reads::giving_back(cas, self.remote.dialect());
+            let delete = giving_back(cas, self.remote.dialect());
             match self.remote.begin(Verb::Delete(delete), &self.key.get(), &[])?.await? {
                 Answer::Deleted => {}
                 // Another client has changed the key since: keep its version.

@@ -5,6 +5,7 @@
 //! promised when servers die, hang, or come back.
 
 mod background;
+mod caller;
 mod config;
 mod connection;
 mod counters;
@@ -12,6 +13,7 @@ mod counting;
 mod error;
 mod exchange;
 mod failure;
+mod held_key;
 mod install;
 mod names;
 mod newer;

@@ -6,7 +6,7 @@ use moneta_client::wire::{Answer, Verb};
 use moneta_store::versions::Floor;
 use moneta_store::{Deleted, ItemRef, Key, Newer, Step, Version, Written};
 
-use crate::remote::Caller;
+use crate::caller::Caller;
 use crate::writes;
 
 pub(crate) fn put(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, as_of: u64, base: Option<Version>) -> Step {

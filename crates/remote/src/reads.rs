@@ -8,13 +8,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use moneta_client::wire::{Answer, Dialect, Protocol, Read, Seen, Verb};
-use moneta_store::request::{Delete, KEY_MAX, Retrieve};
+use moneta_client::wire::{Answer, Protocol, Read, Seen, Verb};
+use moneta_store::request::Retrieve;
 use moneta_store::{Expiry, Item, Key, Lookup, Outcome, Step, StoreError};
 
-use crate::connection::Claim;
+use crate::caller::Caller;
+use crate::connection::{Claim, giving_back};
 use crate::exchange::Exchange;
-use crate::remote::Caller;
+use crate::held_key::HeldKey;
 
 pub(crate) fn get(remote: &Caller, key: &Key<'_>, request: &Retrieve) -> Step {
     let verb = Verb::Read(Read { retrieve: *request, value: true });
@@ -45,27 +46,6 @@ fn look(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step 
             held: None,
         })),
         Err(error) => Step::Done(Err(error)),
-    }
-}
-
-/// A key, stored without a separate allocation.
-pub(crate) struct HeldKey {
-    bytes: [u8; KEY_MAX],
-    length: u8,
-    hash: u64,
-}
-
-impl HeldKey {
-    #[inline]
-    pub(crate) fn new(key: &Key<'_>) -> Self {
-        let mut bytes = [0; KEY_MAX];
-        let length = key.bytes.len().min(KEY_MAX);
-        bytes[..length].copy_from_slice(&key.bytes[..length]);
-        Self { bytes, length: length as u8, hash: key.hash }
-    }
-
-    pub(crate) fn get(&self) -> Key<'_> {
-        Key { bytes: &self.bytes[..usize::from(self.length)], hash: self.hash }
     }
 }
 
@@ -128,8 +108,8 @@ impl Drop for Reading {
         if self.request.claim || self.held.is_some() {
             return;
         }
-        let key = &self.key;
-        let won = self.exchange.give_up(|| Claim { key: key.get().bytes.into(), hash: key.hash });
+        let key = self.key.get();
+        let won = self.exchange.give_up(|| Claim { key: key.bytes.into(), hash: key.hash });
         if let Some(won) = won {
             drop(give_back(&self.remote, &Key { bytes: &won.key, hash: won.hash }, won.cas));
         }
@@ -139,10 +119,4 @@ impl Drop for Reading {
 /// Marks the version with `cas` as stale again, free to be won. `None`: the server is gone, and so is what was won.
 pub(crate) fn give_back(remote: &Caller, key: &Key<'_>, cas: u64) -> Option<Exchange> {
     remote.begin(Verb::Delete(giving_back(cas, remote.dialect())), key, &[]).ok()
-}
-
-/// What gives back the recache of the version with `cas`.
-pub(crate) fn giving_back(cas: u64, dialect: Option<Dialect>) -> Delete {
-    let new_cas = dialect.filter(|dialect| dialect.explicit_cas).map(|_| cas);
-    Delete { compare: Some(cas), new_cas, invalidate: true, touch: None, drop_value: false }
 }

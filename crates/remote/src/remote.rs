@@ -1,24 +1,19 @@
 //! The store: each request mapped to the server's own, which makes it atomic there.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
-use moneta_client::wire::{Answer, Dialect, Refusal, Request, Verb};
+use moneta_client::wire::{Dialect, Verb};
 use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
 use moneta_store::request::{Delete, Exptime};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cursor, Cx, ErrorKind, Key, KeyHash, Op, Outcome, Put, Reactors, Step, Store, StoreError, StoreStats, Visit,
-    Walked, Walking,
+    Clock, Cursor, Cx, Key, KeyHash, Op, Outcome, Put, Reactors, Step, Store, StoreStats, Visit, Walked, Walking,
 };
 use parking_lot::Mutex;
 
-use crate::background::Background;
+use crate::caller::{Caller, Inner};
 use crate::config::RemoteConfig;
-use crate::connection::{OwnedRequest, Target};
 use crate::error::RemoteError;
-use crate::exchange::Exchange;
-use crate::promise::Promise;
 use crate::shared::Shared;
 use crate::statistics::Snapshot;
 use crate::worker_client::WorkerClient;
@@ -30,14 +25,9 @@ const FLUSH_LAG: u32 = 3;
 
 /// A server that speaks memcached's protocol. Cheap to clone; all clones are one store.
 #[derive(Clone)]
-pub struct Remote(Arc<Inner>);
-
-struct Inner {
-    shared: Arc<Shared>,
-    clock: Arc<Clock>,
+pub struct Remote {
+    inner: Arc<Inner>,
     snapshot: Arc<Snapshot>,
-    // Held while the thread starts, and for a push into its mailbox; its users have no event loop to hold up.
-    background: Mutex<Option<Background>>,
 }
 
 impl Remote {
@@ -47,128 +37,23 @@ impl Remote {
     /// When the configuration makes no sense or the host's name means nothing.
     pub fn new(config: RemoteConfig, clock: Arc<Clock>) -> Result<Self, RemoteError> {
         let shared = Arc::new(Shared::new(config)?);
-        Ok(Self(Arc::new(Inner { shared, clock, snapshot: Arc::default(), background: Mutex::new(None) })))
+        let inner = Arc::new(Inner { shared, clock, background: Mutex::new(None) });
+        Ok(Self { inner, snapshot: Arc::default() })
     }
 
     /// What the server was found to understand when it was last connected to; `None` before that.
     pub fn dialect(&self) -> Option<Dialect> {
-        self.0.shared.dialect()
+        self.inner.dialect()
     }
 
     /// The configuration.
     pub fn config(&self) -> &RemoteConfig {
-        &self.0.shared.config
+        self.inner.config()
     }
 
     /// The store as one caller sees it.
     fn of(&self, cx: &Cx) -> Caller {
-        Caller { remote: self.clone(), cx: cx.clone() }
-    }
-
-    fn submit(&self, request: &Request<'_>, hash: u64, promise: Option<Arc<Promise>>) -> Result<(), StoreError> {
-        let mut background = self.0.background.lock();
-        let thread = match &mut *background {
-            Some(thread) => thread,
-            none => {
-                let started = Background::start(&self.0.shared, &self.0.clock);
-                let failed = |error| {
-                    StoreError::new(ErrorKind::Unreachable, "cannot start a thread for a remote store")
-                        .with_source(error)
-                };
-                none.insert(started.map_err(failed)?)
-            }
-        };
-        thread.submit(OwnedRequest::from(request), hash, promise);
-        Ok(())
-    }
-}
-
-/// The store as one caller sees it: through its worker's connections, or through the background thread's.
-#[derive(Clone)]
-pub(crate) struct Caller {
-    remote: Remote,
-    cx: Cx,
-}
-
-impl std::ops::Deref for Caller {
-    type Target = Remote;
-
-    fn deref(&self) -> &Remote {
-        &self.remote
-    }
-}
-
-impl Caller {
-    /// Whether the caller is a worker, which must not be kept waiting.
-    pub(crate) fn is_worker(&self) -> bool {
-        self.cx.is_worker()
-    }
-
-    fn client(&self) -> Option<Rc<WorkerClient>> {
-        self.cx.reactor(self.0.shared.slot)
-    }
-
-    pub(crate) fn now(&self) -> u32 {
-        self.0.clock.now()
-    }
-
-    /// Begins a request on a connection of this thread, or has the background thread begin it.
-    ///
-    /// # Errors
-    /// When it fails at once.
-    #[inline]
-    pub(crate) fn begin(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Exchange, StoreError> {
-        let request = Request { verb, key: key.bytes, value };
-        match self.client() {
-            Some(client) => client.begin(&request, key.hash).map(|slot| Exchange::local(client, slot)),
-            None => self.begin_for(verb, key, value).map(Exchange::shared),
-        }
-    }
-
-    /// Begins a request whose answer is not waited for.
-    pub(crate) fn begin_unanswered(&self, verb: Verb, key: &Key<'_>) {
-        let request = Request { verb, key: key.bytes, value: &[] };
-        // Counts the failure; nothing else to do.
-        let _ = match self.client() {
-            Some(client) => client.begin_for(&request, key.hash, Target::Unanswered),
-            None => self.submit(&request, key.hash, None),
-        };
-    }
-
-    /// Begins a request whose answer goes into a promise, also on a thread with connections.
-    pub(crate) fn begin_for(&self, verb: Verb, key: &Key<'_>, value: &[u8]) -> Result<Arc<Promise>, StoreError> {
-        let request = Request { verb, key: key.bytes, value };
-        let promise = Promise::new();
-        match self.client() {
-            Some(client) => client.begin_for(&request, key.hash, Target::Shared(Arc::clone(&promise)))?,
-            None => self.submit(&request, key.hash, Some(Arc::clone(&promise)))?,
-        }
-        Ok(promise)
-    }
-
-    /// An answer that is an error, or none that fits the question.
-    pub(crate) fn unexpected(&self, answer: Answer) -> StoreError {
-        let address = &self.config().address;
-        let (kind, reason) = match answer {
-            Answer::OutOfMemory => (ErrorKind::OutOfMemory, format!("{address} has no memory left")),
-            Answer::Refused(Refusal::Server, why) if why == StoreError::CLOCK_AHEAD => {
-                (ErrorKind::ClockAhead, format!("{address}: {why}"))
-            }
-            Answer::Refused(Refusal::Server, why) if why == StoreError::CATCHING_UP => {
-                (ErrorKind::CatchingUp, format!("{address}: {why}"))
-            }
-            Answer::Refused(Refusal::Server, why) if why == StoreError::NO_VERSIONS => {
-                (ErrorKind::Unsupported, format!("{address}: {why}"))
-            }
-            Answer::Refused(Refusal::Server, why) => (ErrorKind::Unreachable, format!("{address} failed: {why}")),
-            Answer::Refused(Refusal::Client, why) => (ErrorKind::Unsupported, format!("{address} refused: {why}")),
-            Answer::Refused(Refusal::Unknown, _) => {
-                (ErrorKind::Unsupported, format!("{address} does not know the command"))
-            }
-            _ => (ErrorKind::Unreachable, format!("{address} gave an answer that does not fit")),
-        };
-        self.0.shared.counters.failure(kind);
-        StoreError::new(kind, reason)
+        Caller::new(&self.inner, cx)
     }
 }
 
@@ -214,22 +99,22 @@ impl Component for Remote {
     }
 
     fn attach(&self, worker: &mut Reactors) {
-        if let Some(client) = WorkerClient::of_worker(&self.0.shared) {
-            worker.add(self.0.shared.slot, client);
+        if let Some(client) = WorkerClient::of_worker(&self.inner.shared) {
+            worker.add(self.inner.shared.slot, client);
         }
     }
 
     fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
-        let shared = &self.0.shared;
+        let shared = &self.inner.shared;
         let address = shared.config.address.to_string();
         Report {
-            stats: StoreStats { kind: "remote", ..statistics::stats(&self.of(cx), &self.0.snapshot) },
+            stats: StoreStats { kind: "remote", ..statistics::stats(&self.of(cx), &self.snapshot) },
             metrics: shared.counters.samples(&address, !shared.is_open()),
         }
     }
 
     fn health(&self, _: Vec<Health>) -> Health {
-        let shared = &self.0.shared;
+        let shared = &self.inner.shared;
         if !shared.is_open() {
             return Health::default();
         }
@@ -238,7 +123,7 @@ impl Component for Remote {
     }
 
     fn close(&self) {
-        drop(self.0.background.lock().take());
+        drop(self.inner.background.lock().take());
     }
 }
 

@@ -9,9 +9,9 @@ use moneta_client::wire::{Answer, Verb};
 use moneta_store::{Key, StoreStats};
 use parking_lot::Mutex;
 
+use crate::caller::Caller;
 use crate::connection::Outcome;
 use crate::promise::Promise;
-use crate::remote::Caller;
 
 /// How old an answer may be to be given again.
 const FRESH: Duration = Duration::from_millis(500);

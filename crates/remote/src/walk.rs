@@ -20,11 +20,11 @@ use moneta_client::wire::{Answer, Protocol, Seen, Verb};
 use moneta_store::{Cursor, ErrorKind, Key, StoreError, Walked, Walking};
 use parking_lot::{Condvar, Mutex};
 
+use crate::caller::Caller;
 use crate::config::RemoteConfig;
 use crate::exchange::Exchange;
 use crate::failure::Failure;
 use crate::reads;
-use crate::remote::Caller;
 
 /// Keys that are looked at at once.
 const BATCH: usize = 100;

@@ -15,8 +15,7 @@ use moneta_store::{Reactor, StoreError};
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::io::Errno;
 
-use crate::connection::{Claim, Link, Outcome, Replies, Target, Turn, Won};
-use crate::reads;
+use crate::connection::{Claim, Link, Outcome, Replies, Target, Turn, Won, giving_back};
 use crate::running::RunningClock;
 use crate::shared::Shared;
 use crate::timer::Timer;
@@ -140,7 +139,7 @@ impl WorkerClient {
 fn give_back(links: &mut [Link], turn: &mut Turn<'_>) {
     for Won { key, hash, cas } in std::mem::take(&mut turn.replies.won) {
         let link = &mut links[index(hash, links.len())];
-        let verb = Verb::Delete(reads::giving_back(cas, link.dialect()));
+        let verb = Verb::Delete(giving_back(cas, link.dialect()));
         // If it cannot be begun, the server is gone.
         let _ = link.begin(&Request { verb, key: &key, value: &[] }, Target::Unanswered, turn);
         link.turn(turn);

@@ -9,8 +9,8 @@ use moneta_client::wire::{Answer, Verb};
 use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::{Deleted, Key, Step, StoreError, Written};
 
+use crate::caller::Caller;
 use crate::exchange::Exchange;
-use crate::remote::Caller;
 
 pub(crate) fn set(remote: &Caller, key: &Key<'_>, value: &[u8], request: &Write) -> Step {
     if value.len() > remote.config().item_max {

@@ -4,9 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use moneta_client::wire::{Answer, Expect, Request, Verb};
+use moneta_client::wire::{Expect, Request, Verb};
 
-use super::Outcome;
 use crate::promise::Promise;
 
 /// Who is to have the answer.
@@ -55,33 +54,5 @@ impl OwnedRequest {
 impl From<&Request<'_>> for OwnedRequest {
     fn from(request: &Request<'_>) -> Self {
         Self { verb: request.verb, key: request.key.into(), value: request.value.into() }
-    }
-}
-
-/// The recache of this key's item, which a read without a waiter may have won.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    pub(crate) key: Box<[u8]>,
-    pub(crate) hash: u64,
-}
-
-/// A recache that was won, to be given back.
-#[derive(Debug)]
-pub(crate) struct Won {
-    pub(crate) key: Box<[u8]>,
-    pub(crate) hash: u64,
-    /// CAS value of the version it is of.
-    pub(crate) cas: u64,
-}
-
-impl Claim {
-    /// What was won, if it was.
-    pub(crate) fn won(self, outcome: &Outcome) -> Option<Won> {
-        match outcome {
-            Ok(Answer::Hit(seen)) if seen.won && seen.stale => {
-                Some(Won { key: self.key, hash: self.hash, cas: seen.cas })
-            }
-            _ => None,
-        }
     }
 }

@@ -4,12 +4,14 @@ mod connect;
 mod disconnect;
 mod entry;
 mod link;
+mod outcome;
 mod replies;
 mod socket;
 mod stage;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::{Claim, Entry, OwnedRequest, Target, Won};
+pub(crate) use entry::{Entry, OwnedRequest, Target};
 pub(crate) use link::{Link, Turn};
-pub(crate) use replies::{Outcome, Replies};
+pub(crate) use outcome::{Claim, Outcome, Won, giving_back};
+pub(crate) use replies::Replies;

@@ -6,12 +6,10 @@ use std::time::Instant;
 use moneta_client::wire::Answer;
 use slab::Slab;
 
-use super::{Claim, Target, Won};
+use super::entry::Target;
+use super::outcome::{Claim, Outcome, Won};
 use crate::counters::{Counters, Tally};
 use crate::failure::Failure;
-
-/// How a request ended.
-pub(crate) type Outcome = Result<Answer, Failure>;
 
 /// The answers of a thread's connections, each in a slot.
 #[derive(Default)]
