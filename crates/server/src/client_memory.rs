@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::counters::Counter;
+use crate::counter::Counter;
 
 /// Bytes by which a worker's sum may differ from what it has reported to the total.
 const STEP: usize = 64 * 1024;

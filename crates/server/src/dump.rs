@@ -1,13 +1,12 @@
 //! Dumps (`lru_crawler metadump` and `mgdump`, `stats cachedump`): a line for every item, written in batches as the output drains.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use moneta_store::{Cursor, Pending, Walked, Walking};
 
 use crate::escape::{is_text_key, percent_encode};
 use crate::session::Worker;
+use crate::turnstile::Turnstile;
 
 /// The kind of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,24 +24,6 @@ pub enum DumpKind {
 
 /// Batches of the store's walk in one turn: batches of expired items show nothing, and there may be any number of them in a row.
 const BATCHES: usize = 16;
-
-/// The permit for the only dump that may run at a time, since a dump holds memory of the store. Released on drop.
-#[derive(Debug)]
-pub struct Turnstile(Arc<AtomicBool>);
-
-impl Turnstile {
-    /// Takes the permit, if `taken` is false.
-    pub(crate) fn pass(taken: &Arc<AtomicBool>) -> Option<Self> {
-        let was_taken = taken.swap(true, Ordering::AcqRel);
-        (!was_taken).then(|| Self(Arc::clone(taken)))
-    }
-}
-
-impl Drop for Turnstile {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
 
 /// A dump in progress.
 pub struct Dump {

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use crate::counters::Counter;
+use crate::counter::Counter;
 
 /// One command in this many is timed. A prime, so that it does not fall into step with pipelines or repeated patterns of
 /// commands.

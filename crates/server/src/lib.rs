@@ -6,6 +6,7 @@
 pub mod auth;
 pub mod client_memory;
 pub mod config;
+mod counter;
 pub mod counters;
 pub mod dump;
 pub mod error;
@@ -33,10 +34,12 @@ mod lifecycle;
 mod listener;
 mod listener_state;
 mod mailbox;
+mod peer;
 mod pulse;
 mod reactors;
 mod scheduling;
 mod signals;
+mod turnstile;
 mod worker;
 
 pub use admin::{Admin, metrics};

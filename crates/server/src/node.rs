@@ -1,6 +1,5 @@
 //! State shared by all workers of one server: settings, clock, counters, watchers, users, and how to stop.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -10,9 +9,10 @@ use moneta_store::{Clock, Origin};
 use crate::auth::Authenticator;
 use crate::client_memory::ClientMemory;
 use crate::counters::Registry;
-use crate::dump::Turnstile;
 use crate::feed::Readers;
+pub use crate::peer::{Commands, Peer, Transport};
 use crate::prefixes::Prefixes;
+use crate::turnstile::Turnstile;
 use crate::watch::Hub;
 
 /// Settings that sessions obey or show; fixed at start, except verbosity.
@@ -258,105 +258,4 @@ impl Node {
     pub fn connections(&self) -> Vec<ConnectionView> {
         self.connections.get().map_or_else(Vec::new, |list| list.connections())
     }
-}
-
-/// The kind of a connection's listener.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    /// TCP.
-    #[default]
-    Tcp,
-    /// Unix socket.
-    Unix,
-}
-
-/// The set of operator commands that a listener accepts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Commands(u8);
-
-impl Commands {
-    /// `cache_memlimit`.
-    pub const CACHE_MEMLIMIT: Self = Self(1);
-    /// `flush_all`.
-    pub const FLUSH_ALL: Self = Self(2);
-    /// `shutdown`.
-    pub const SHUTDOWN: Self = Self(4);
-    /// `verbosity`.
-    pub const VERBOSITY: Self = Self(8);
-    /// `watch`.
-    pub const WATCH: Self = Self(16);
-    /// None of them.
-    pub const NONE: Self = Self(0);
-    /// All of them.
-    pub const ALL: Self = Self(31);
-    /// Each command with its name.
-    pub const NAMED: [(&'static str, Self); 5] = [
-        ("cache_memlimit", Self::CACHE_MEMLIMIT),
-        ("flush_all", Self::FLUSH_ALL),
-        ("shutdown", Self::SHUTDOWN),
-        ("verbosity", Self::VERBOSITY),
-        ("watch", Self::WATCH),
-    ];
-
-    /// The union of both sets.
-    #[must_use]
-    pub fn and(self, others: Self) -> Self {
-        Self(self.0 | others.0)
-    }
-
-    /// Whether all of `others` are in the set.
-    #[inline]
-    pub fn allow(self, others: Self) -> bool {
-        self.0 & others.0 == others.0
-    }
-}
-
-impl Default for Commands {
-    /// All: the node's settings decide further.
-    fn default() -> Self {
-        Self::ALL
-    }
-}
-
-impl std::fmt::Display for Commands {
-    /// Names separated by commas, or `none`.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<&str> =
-            Self::NAMED.iter().filter(|(_, command)| self.allow(*command)).map(|(name, _)| *name).collect();
-        formatter.write_str(if names.is_empty() { "none".to_owned() } else { names.join(",") }.as_str())
-    }
-}
-
-impl std::fmt::Debug for Commands {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, formatter)
-    }
-}
-
-impl std::str::FromStr for Commands {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        if text == "none" {
-            return Ok(Self::NONE);
-        }
-        let named =
-            |name: &str| Self::NAMED.iter().find(|(known, _)| *known == name.trim()).map(|(_, command)| *command);
-        text.split(',').try_fold(Self::NONE, |set, name| named(name).map(|command| set.and(command))).ok_or(())
-    }
-}
-
-/// The client of a session.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Peer {
-    /// The connection's number: unique while the process lives.
-    pub id: u64,
-    /// Its transport.
-    pub transport: Transport,
-    /// The listener's policy.
-    pub policy: Policy,
-    /// Operator commands that the listener accepts.
-    pub commands: Commands,
-    /// The client's address; none on a Unix socket.
-    pub address: Option<SocketAddr>,
 }

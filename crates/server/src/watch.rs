@@ -16,8 +16,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::escape::percent_encode;
 use crate::lanes::Tally;
-use crate::node::{Peer, Transport};
-use crate::session::CloseReason;
+use crate::peer::{CloseReason, Peer, Transport};
 
 /// Reads of items.
 pub const FETCHERS: u32 = 1;

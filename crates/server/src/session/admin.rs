@@ -7,6 +7,7 @@ use moneta_protocol::refusal::lines;
 use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
 
+use super::words::{ERROR, words};
 use super::{After, Flow, Session, Stage, Worker, tuning};
 use crate::dump::{Dump, DumpKind};
 use crate::feed::{Asked, Changes};
@@ -21,7 +22,6 @@ const MEMORY_MIN: u64 = 8;
 /// A limit of this many MiB or more was meant in bytes.
 const MEMORY_ABSURD: u64 = 1_000_000_000;
 
-pub(super) const ERROR: &str = "ERROR";
 const BUSY: &str = "BUSY currently processing crawler request";
 /// Slab classes that memcached can have; clients that list keys ask for each of them.
 const CLASSES_MAX: u32 = 64;
@@ -33,10 +33,6 @@ pub(super) fn not_allowed(style: &Style<'_>, what: &str, out: &mut Vec<u8>) {
         Style::Binary(style) => encode::binary_error(*style, Status::AuthError, out),
         _ => encode::reply(style, &[], Reply::Line(&format!("CLIENT_ERROR {what} not allowed")), 0, out),
     }
-}
-
-pub(super) fn words(arguments: &[u8]) -> impl Iterator<Item = &[u8]> {
-    arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty())
 }
 
 impl Session {

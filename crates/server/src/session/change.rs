@@ -7,9 +7,9 @@ use moneta_protocol::reply::Reply;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 use moneta_store::{Deleted, ErrorKind, Key, Number, Op, Outcome, Step, StoreError, Unseen, Written, component};
 
-use super::execute::stored_key;
-use super::parked::Waiting;
+use super::key::stored_key;
 use super::ticket::Ticket;
+use super::waiting::Waiting;
 use super::{Session, Worker};
 use crate::counters::Counters;
 use crate::node::{Commands, Peer};

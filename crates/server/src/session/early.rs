@@ -4,8 +4,9 @@
 use moneta_protocol::command::{Command, Keys, Style};
 use moneta_protocol::decoder::Shortcut;
 
-use super::execute::stored_key;
-use super::{Session, read};
+use super::Session;
+use super::key::stored_key;
+use super::waiting::changes;
 
 impl Session {
     /// Whether a parked request has to finish first.
@@ -21,9 +22,7 @@ impl Session {
     #[cold]
     pub(super) fn is_early(&self, command: &Command<'_>) -> bool {
         match command {
-            Command::Get { keys: Keys::One(key), request, style, .. } => {
-                self.is_early_on(key, style, read::changes(request))
-            }
+            Command::Get { keys: Keys::One(key), request, style, .. } => self.is_early_on(key, style, changes(request)),
             Command::Set { key, style, .. }
             | Command::PutNewer { key, style, .. }
             | Command::Delete { key, style, .. }

@@ -1,6 +1,6 @@
 //! Dispatches commands.
 
-use moneta_protocol::base64::{KeyBuffer, decode_key};
+use moneta_protocol::base64::KeyBuffer;
 use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_TIMES};
 use moneta_protocol::decoder::Shortcut;
 use moneta_protocol::encode;
@@ -22,15 +22,6 @@ pub(super) fn kind_of(command: &Command<'_>) -> Kind {
         Command::Delete { .. } | Command::Bury { .. } => Kind::Delete,
         Command::Arithmetic { .. } => Kind::Arithmetic,
         _ => Kind::Other,
-    }
-}
-
-/// The key in the store's form. Only meta keys may be in base64; the decoder has checked that they decode.
-#[inline]
-pub(super) fn stored_key<'a>(key: &'a [u8], style: &Style<'_>, buffer: &'a mut KeyBuffer) -> &'a [u8] {
-    match style {
-        Style::Meta(style) if style.base64_key => decode_key(key, buffer).unwrap_or_default(),
-        _ => key,
     }
 }
 

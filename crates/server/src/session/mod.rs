@@ -6,9 +6,11 @@
 
 mod admin;
 mod change;
+mod context;
 mod early;
 mod execute;
 mod extras;
+mod key;
 mod lanes;
 mod login;
 mod lookahead;
@@ -17,51 +19,33 @@ mod parked;
 mod read;
 mod ticket;
 mod tuning;
+mod waiting;
+mod words;
 
-use std::sync::Arc;
 use std::task::Context;
 
 use moneta_protocol::decoder::{Decoded, Decoder, Protocol};
 use moneta_protocol::encode;
 use moneta_protocol::refusal::Refusal;
 use moneta_store::reading::bytes_to_read;
-use moneta_store::{Cx, Report, Store, component};
 
 use crate::auth::AuthMode;
 use crate::client_memory::{Holding, Kind};
-use crate::counters::Counters;
 use crate::dump::Dumped;
 use crate::feed::Progress;
 use crate::latency::Stopwatch;
-use crate::node::{Node, Peer, Policy};
+use crate::node::{Peer, Policy};
+pub use crate::peer::CloseReason;
 use crate::watch;
+pub use context::Worker;
 use extras::SessionExtras;
 use login::Login;
 pub use login::Overdue;
-use parked::Waiting;
 use ticket::Ticket;
+use waiting::Waiting;
 
 /// Most requests of one connection that wait for the store at once; further ones are not started.
 pub const MAX_PARKED: usize = 256;
-
-/// What a session needs from its worker thread: one for each thread and policy.
-pub struct Worker {
-    /// The store that all workers share.
-    pub store: Arc<dyn Store>,
-    /// The context of its operations: a policy, and this worker's reactors.
-    pub cx: Cx,
-    /// State shared by all workers.
-    pub node: Arc<Node>,
-    /// This worker's counters.
-    pub counters: Arc<Counters>,
-}
-
-impl Worker {
-    /// The store's report.
-    pub(crate) fn report(&self) -> Report {
-        component::report(&self.store, &self.cx)
-    }
-}
 
 /// The progress of [`Session::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,21 +75,6 @@ pub enum After {
     CloseWhenFlushed,
     /// Close at once.
     CloseNow,
-}
-
-/// Why a connection ended, for `watch connevents`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloseReason {
-    /// The client closed it, or asked for it.
-    Normal,
-    /// An error on the socket or in the protocol.
-    Error,
-    /// Idle for too long.
-    IdleTimeout,
-    /// The node is stopping.
-    Shutdown,
-    /// Client memory was scarce, and the connection held much of it or held it for long.
-    Memory,
 }
 
 /// The state of a session.

@@ -6,9 +6,9 @@ use moneta_store::versions::Floor;
 use moneta_store::{ItemRef, Key, Newer, Op, Outcome, Put, Step, Unseen, Value, Version, component};
 
 use super::change::{self, answer_delete, answer_flush, answer_write, count_meta};
-use super::execute::stored_key;
-use super::parked::Waiting;
+use super::key::stored_key;
 use super::ticket::Ticket;
+use super::waiting::Waiting;
 use super::{Session, Worker};
 use crate::node::{Commands, Node};
 

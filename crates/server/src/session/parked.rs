@@ -17,15 +17,14 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
-use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::{Key, Outcome, Pending, StoreError};
 
-use super::execute::stored_key;
+use super::key::stored_key;
 use super::lanes::{Lane, Lanes};
 use super::ticket::Ticket;
+use super::waiting::Waiting;
 use super::{MAX_PARKED, Session, Worker, change, read};
 use crate::node::Peer;
-use moneta_protocol::command::ReadVerb;
 use moneta_protocol::encode;
 use moneta_protocol::reply::Reply;
 
@@ -36,58 +35,6 @@ const SPARE_SLOTS: usize = 8;
 
 /// Bytes that a waiting request takes besides its value: its slot, the futures of the layers, its key.
 const REQUEST_BYTES: usize = 1024;
-
-/// The future of a parked request, and what its reply depends on.
-pub(super) enum Waiting {
-    Read {
-        verb: ReadVerb,
-        request: Retrieve,
-        future: Pending,
-    },
-    Debug {
-        future: Pending,
-    },
-    Write {
-        request: Write,
-        size: usize,
-        future: Pending,
-    },
-    Delete {
-        request: Delete,
-        future: Pending,
-    },
-    /// The delete of a key after a write that was too large; it has no reply.
-    Forget {
-        future: Pending,
-    },
-    Arithmetic {
-        request: Arithmetic,
-        future: Pending,
-    },
-    Flush {
-        future: Pending<()>,
-    },
-}
-
-impl Waiting {
-    /// Whether its outcome is an item.
-    pub(super) fn reads(&self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Debug { .. })
-    }
-
-    /// Whether it has an effect that later requests on the key can see.
-    fn changes(&self) -> bool {
-        match self {
-            Self::Read { request, .. } => read::changes(request),
-            Self::Debug { .. } => false,
-            Self::Write { .. }
-            | Self::Delete { .. }
-            | Self::Forget { .. }
-            | Self::Arithmetic { .. }
-            | Self::Flush { .. } => true,
-        }
-    }
-}
 
 #[expect(
     clippy::large_enum_variant,

@@ -8,9 +8,9 @@ use moneta_protocol::reply::Reply;
 use moneta_store::request::Retrieve;
 use moneta_store::{ErrorKind, ItemRef, Key, Lookup, Op, Outcome, Step, StoreError, Visit};
 
-use super::execute::stored_key;
-use super::parked::Waiting;
+use super::key::stored_key;
 use super::ticket::Ticket;
+use super::waiting::{Waiting, changes};
 use super::{Flow, Session, Worker};
 use crate::counters::Counters;
 use crate::node::Peer;
@@ -150,11 +150,6 @@ impl Visit for Answer<'_> {
         self.size = item.value.len();
         self.asked.item(item, self.now, self.out);
     }
-}
-
-/// Whether the read has an effect on the key: it touches, may create an item, or may win the right to recache.
-pub(super) fn changes(request: &Retrieve) -> bool {
-    request.touch.is_some() || request.vivify.is_some() || request.recache.is_some() || request.claim
 }
 
 /// Answers a read whose item was not shown to a visitor: it had to wait, missed, or failed.

@@ -5,7 +5,7 @@ use moneta_store::request::KEY_MAX;
 
 use smallvec::SmallVec;
 
-use super::execute::stored_key;
+use super::key::stored_key;
 
 /// Bytes of key and flags that lie in the ticket itself; longer ones are allocated.
 const INLINE: usize = 48;

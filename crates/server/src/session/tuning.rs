@@ -6,7 +6,7 @@
 use moneta_protocol::number;
 use moneta_protocol::refusal::lines;
 
-use super::admin::{ERROR, words};
+use super::words::{ERROR, words};
 
 const REASSIGNMENT_DISABLED: &str = "CLIENT_ERROR slab reassignment disabled";
 /// Longest pause of the crawler that memcached takes, in microseconds.
