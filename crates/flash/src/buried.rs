@@ -14,7 +14,8 @@ use crate::feed::millis_of;
 use crate::format::BLOCK;
 use crate::format::record::{Salt, View};
 use crate::io::Aligned;
-use crate::listing::{Listed, list};
+use crate::list::list;
+use crate::listing::Listed;
 use crate::recovery::in_parallel;
 use crate::survey::{Survey, Use, survey};
 

@@ -26,6 +26,7 @@ mod identity;
 pub mod inspect;
 mod io;
 mod latency;
+mod list;
 mod listing;
 mod location;
 mod log;

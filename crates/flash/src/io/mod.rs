@@ -11,6 +11,7 @@ mod patience;
 mod pool;
 mod reader;
 mod ring;
+mod shared;
 mod syncs;
 #[cfg(feature = "testing")]
 pub mod testing;

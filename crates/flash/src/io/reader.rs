@@ -4,21 +4,21 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use moneta_store::{Cx, Reactors, Slot};
 use parking_lot::Mutex;
 
-use super::bell::Bell;
 use super::counters::ReadCounters;
 use super::kinds::{Kind, probe};
 use super::media::Media;
 use super::patience::Patience;
 use super::pool::{Pool, Task};
 use super::ring::{Ring, RingRead};
+use super::shared::Shared;
 use super::{Aligned, BLOCK_BYTES};
 use crate::config::Io;
 use crate::error::FlashError;
@@ -26,19 +26,7 @@ use crate::error::FlashError;
 /// Reads devices for requests. Clones are handles of the same reader.
 #[derive(Clone)]
 pub struct Reader {
-    inner: Arc<Inner>,
-}
-
-pub(super) struct Inner {
-    pub(super) media: Vec<Arc<dyn Media>>,
-    pub(super) counters: Arc<ReadCounters>,
-    pub(super) patience: Arc<Patience>,
-    /// The bells of all rings.
-    pub(super) bells: Mutex<Vec<Weak<Bell>>>,
-    pool: Pool,
-    rings: bool,
-    /// The slot of the workers' rings.
-    slot: Slot,
+    inner: Arc<Shared>,
 }
 
 impl Reader {
@@ -70,7 +58,7 @@ impl Reader {
         let patience = Arc::new(Patience::new(limit, media.len()));
         let pool = Pool::start(media.clone(), threads, Arc::clone(&counters), Arc::clone(&patience))?;
         let (bells, slot) = (Mutex::default(), Slot::draw());
-        Ok(Self { inner: Arc::new(Inner { media, counters, patience, bells, pool, rings, slot }) })
+        Ok(Self { inner: Arc::new(Shared { media, counters, patience, bells, pool, rings, slot }) })
     }
 
     /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB. Uses the ring of the calling worker if it has

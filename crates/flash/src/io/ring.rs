@@ -30,7 +30,7 @@ use super::entry::{Entry, Progress};
 use super::kinds::{IN_KERNEL, Kind, build};
 use super::media::Media;
 use super::patience::Patience;
-use super::reader::Inner;
+use super::shared::Shared;
 use super::{Aligned, BLOCK_BYTES};
 
 /// How often a ring that is being closed checks for completions, if no event reports them.
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// The ring of one thread for one reader.
 pub(super) struct Ring {
-    reader: Arc<Inner>,
+    reader: Arc<Shared>,
     /// The bell's descriptor.
     descriptor: RawFd,
     state: RefCell<State>,
@@ -66,7 +66,7 @@ struct State {
 
 impl Ring {
     /// Makes a ring for the calling thread.
-    pub(super) fn new(reader: &Arc<Inner>, kinds: &[Kind]) -> io::Result<Self> {
+    pub(super) fn new(reader: &Arc<Shared>, kinds: &[Kind]) -> io::Result<Self> {
         let state = State::new(&reader.media, build(kinds)?)?;
         let descriptor = state.bell.descriptor();
         reader.bells.lock().push(Arc::downgrade(&state.bell));
@@ -194,7 +194,7 @@ impl State {
     }
 
     /// Submits queued reads, takes completions, and fails late reads.
-    fn turn(&mut self, reader: &Inner) {
+    fn turn(&mut self, reader: &Shared) {
         self.stuck = false;
         if self.is_idle() {
             return;
@@ -215,7 +215,7 @@ impl State {
     }
 
     /// False if the kernel refused to take more.
-    fn exchange(&mut self, reader: &Inner) -> bool {
+    fn exchange(&mut self, reader: &Shared) -> bool {
         loop {
             self.queue(&reader.media);
             let (unsent, called) = self.queued();
