@@ -14,7 +14,8 @@ use crate::counters::count;
 use crate::engine::Inner;
 use crate::flusher::{self, BadBlocks};
 use crate::format::record::{Draft, mark};
-use crate::log::{Log, Over, Sealed};
+use crate::log::{Log, Over};
+use crate::sealed::Sealed;
 
 /// Most keys in the queue. Beyond that the tier is marked outdated, as while it is off, and is flushed when it has room again.
 const MOST: usize = 1 << 16;

@@ -41,6 +41,7 @@ mod regions;
 mod report;
 mod salvage;
 mod scan;
+mod sealed;
 mod sequence;
 mod shard;
 mod snapshot;

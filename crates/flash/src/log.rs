@@ -25,6 +25,7 @@ use crate::format::{BLOCK, VERSION};
 use crate::location::Location;
 use crate::reclaim::Reclaim;
 use crate::regions::{Region, Regions, State};
+use crate::sealed::Sealed;
 use crate::sequence::Sequence;
 
 /// Groups of lifetimes: the longest lifetime of a group's records, in seconds from the write; the last group takes the rest.
@@ -78,16 +79,6 @@ pub(crate) struct Open {
     has_changes: bool,
     footer: Vec<u8>,
     summary: Summary,
-}
-
-/// A full region on its way to the device.
-pub(crate) struct Sealed {
-    pub(crate) region: usize,
-    pub(crate) sequence: u64,
-    pub(crate) buffer: Arc<Buffer>,
-    pub(crate) end: usize,
-    /// Footer and trailer, which end the region.
-    pub(crate) tail: Vec<u8>,
 }
 
 #[derive(Default)]

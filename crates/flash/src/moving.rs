@@ -14,7 +14,8 @@ use crate::format::VERSION;
 use crate::format::footer;
 use crate::format::record::{Draft, View, mark};
 use crate::format::region::{HEADER_BYTES, TRAILER_BYTES};
-use crate::log::{CARRIED, GROUPS, Over, Sealed};
+use crate::log::{CARRIED, GROUPS, Over};
+use crate::sealed::Sealed;
 
 impl Inner {
     /// Ends an open region, so that nothing more is appended to it.

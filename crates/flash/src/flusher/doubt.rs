@@ -1,4 +1,4 @@
-//! Tracks the writes since the last sync, and repeats them when a sync fails.
+//! Syncs, and repeats the writes since the last sync when one fails.
 //!
 //! After a failed sync the kernel marks the pages it could not write as clean, and the next sync succeeds without them. So
 //! everything since the last good sync is written again: from RAM if it is still there, else it is read back, checked against
@@ -6,14 +6,13 @@
 //! reclaimer, superblocks), and the kernel reports a failure only once, so their failed syncs count as well.
 
 use std::io;
-use std::sync::Arc;
 
 use moneta_store::Key;
 
-use super::strays::is_of_block;
+use super::bad_blocks::is_of_block;
 use super::tails::{Stage, Tail, Tails};
+use super::unsynced::Unsynced;
 use super::writing::Writer;
-use crate::buffer::Buffer;
 use crate::devices::Devices;
 use crate::format::BLOCK;
 use crate::format::record::{Salt, View, mark, salt_of};
@@ -22,36 +21,7 @@ use crate::format::{VERSION, footer};
 use crate::io::Aligned;
 use crate::regions::State;
 
-/// Writes that are not synced and whose data is still in RAM.
-pub(super) struct Unsynced {
-    /// Buffers of regions of which something was written.
-    buffers: Vec<Arc<Buffer>>,
-    /// Failed syncs of all devices that have been handled.
-    failures: u64,
-}
-
 impl Unsynced {
-    pub(super) fn new(devices: &Devices) -> Self {
-        Self { buffers: Vec::new(), failures: devices.failed_syncs() }
-    }
-
-    /// Notes that part of a region is about to be written.
-    pub(super) fn note(&mut self, buffer: &Arc<Buffer>) {
-        if !self.buffers.iter().any(|known| Arc::ptr_eq(known, buffer)) {
-            self.buffers.push(Arc::clone(buffer));
-        }
-    }
-
-    /// Drops a region whose buffer is about to be released.
-    pub(super) fn forget(&mut self, buffer: &Arc<Buffer>) {
-        self.buffers.retain(|known| !Arc::ptr_eq(known, buffer));
-    }
-
-    /// Drops flushed regions.
-    pub(super) fn prune(&mut self) {
-        self.buffers.retain(|buffer| !buffer.is_discarded());
-    }
-
     /// Syncs all devices.
     ///
     /// # Errors

@@ -10,8 +10,8 @@ use moneta_store::{ErrorKind, StoreError};
 use parking_lot::{Condvar, Mutex};
 
 use super::health::{Health, off};
-use super::waiting::{Goal, Wait, Waiters};
-use crate::log::Sealed;
+use super::waiting::{Goal, Waiters};
+use crate::sealed::Sealed;
 
 /// Work for the flusher's thread, which may block, to do before a round's writes.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -183,19 +183,7 @@ impl FlushQueue {
         Instant::now() + self.limit
     }
 
-    /// Waits for `goal` until a deadline, as requests do.
-    pub(crate) fn wait_until(self: &Arc<Self>, goal: Goal, deadline: Instant) -> Wait {
-        self.ask(goal);
-        Wait::new(Arc::clone(self), goal, Some(deadline))
-    }
-
-    /// Waits for `goal` as long as devices accept writes, however slowly.
-    pub(crate) fn wait(self: &Arc<Self>, goal: Goal) -> Wait {
-        self.ask(goal);
-        Wait::new(Arc::clone(self), goal, None)
-    }
-
-    fn ask(&self, goal: Goal) {
+    pub(super) fn ask(&self, goal: Goal) {
         if matches!(goal, Goal::Durable(_)) {
             self.ask_sync();
         }

@@ -5,15 +5,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::doubt::Unsynced;
+use super::engine::Engine;
 use super::queue::{FlushQueue, Round, Stop};
-use super::strays::{BadBlocks, Strays};
+use super::strays::Strays;
 use super::tails::{Stage, Tails};
-use super::writing::Writer;
-use crate::buffer::Buffer;
+use super::unsynced::Unsynced;
+use super::writing::{Snapshot, Writer};
 use crate::counters::{Counters, count};
 use crate::devices::{Devices, TierState};
-use crate::log::{GROUPS, Log, Sealed};
+use crate::log::{GROUPS, Log};
+use crate::sealed::Sealed;
 
 /// Delay before devices are tried again after a failed write.
 const RETRY: Duration = Duration::from_millis(500);
@@ -21,22 +22,6 @@ const RETRY: Duration = Duration::from_millis(500);
 const PAY_AGAIN: Duration = Duration::from_millis(20);
 /// Rounds that a stop takes at most until copies of what a device did not take are durable.
 const LAST_ROUNDS: u32 = 8;
-
-/// What the flusher calls in the engine.
-pub(crate) trait Engine: Send {
-    /// Appends owed tombstones ([`crate::debts`]). False if there is no room for all of them.
-    fn pay(&self) -> bool;
-
-    /// Seals an open region, so that it comes to the flusher as a full one.
-    fn seal(&self, region: usize);
-
-    /// Appends the records of a full region that touch bad blocks to another region. False if there is no room for all of
-    /// them; the flusher calls again then.
-    fn move_out(&self, sealed: &Sealed, blocks: &BadBlocks) -> bool;
-
-    /// Devices answer again after an error. Queues jobs that flush stale contents.
-    fn came_back(&self);
-}
 
 /// The thread that writes.
 pub(crate) struct Flusher {
@@ -52,13 +37,6 @@ pub(crate) struct Flusher {
     unsynced: Unsynced,
     /// Owed tombstones are left for want of room.
     unpaid: bool,
-}
-
-/// Where an open region ended when a round began.
-pub(super) struct Snapshot {
-    pub(super) region: usize,
-    pub(super) buffer: Arc<Buffer>,
-    pub(super) end: usize,
 }
 
 /// Wakes all waiting requests when the flusher's thread ends, also by a panic.

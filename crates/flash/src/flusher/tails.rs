@@ -6,12 +6,12 @@
 
 use std::io;
 
-use super::strays::is_of_block;
+use super::bad_blocks::is_of_block;
 use super::writing::Writer;
 use crate::format::BLOCK;
 use crate::io::Aligned;
-use crate::log::Sealed;
 use crate::regions::State;
+use crate::sealed::Sealed;
 
 /// With this many waiting tails, a sync is made for them alone. Each holds some bytes of RAM for every record.
 const MANY: usize = 16;

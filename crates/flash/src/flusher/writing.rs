@@ -4,21 +4,28 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::doubt::Unsynced;
-use super::round::Snapshot;
-use super::strays::{BadBlocks, is_of_block};
+use super::bad_blocks::{BadBlocks, is_of_block};
+use super::unsynced::Unsynced;
 use crate::buffer::Buffer;
 use crate::counters::{Counters, count};
 use crate::devices::Devices;
 use crate::format::BLOCK;
 use crate::format::region::HEADER_BYTES;
 use crate::io::Aligned;
-use crate::log::{Log, Sealed};
+use crate::log::Log;
+use crate::sealed::Sealed;
 
 /// Bytes of one write: reads of requests queue behind it.
 const WRITE_BYTES: usize = 256 << 10;
 /// The same while full regions wait: larger writes give a slow device more throughput.
 const WRITE_BYTES_BEHIND: usize = 1 << 20;
+
+/// Where an open region ended when a round began.
+pub(super) struct Snapshot {
+    pub(super) region: usize,
+    pub(super) buffer: Arc<Buffer>,
+    pub(super) end: usize,
+}
 
 /// Writes to devices.
 pub(super) struct Writer {
