@@ -15,8 +15,8 @@ use moneta_store::{
     Cx, Item, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, OwnedOp, OwnedValue, Pending, Step, StoreError, Visit,
 };
 
-use crate::engine::Inner;
 use crate::flusher::Goal;
+use crate::inner::Inner;
 use crate::lookup::{Fetched, Place};
 
 /// How an attempt ends.

@@ -9,14 +9,14 @@ use moneta_store::{Key, Version};
 use parking_lot::Mutex;
 
 use crate::devices::TierState;
-use crate::engine::Inner;
-use crate::feed::millis_of;
 use crate::format::BLOCK;
 use crate::format::record::{Salt, View};
+use crate::inner::Inner;
 use crate::io::Aligned;
 use crate::list::list;
 use crate::listing::Listed;
-use crate::recovery::in_parallel;
+use crate::parallel::in_parallel;
+use crate::sequence::millis_of;
 use crate::survey::{Survey, Use, survey};
 
 /// Bytes read for one tombstone, and for those that follow it.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-use crossbeam_utils::CachePadded;
 use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Walk};
 use moneta_store::feed::Feed;
 use moneta_store::request::Exptime;
@@ -17,61 +16,29 @@ use parking_lot::{Mutex, RwLock};
 use crate::attempt::pend;
 use crate::config::FlashConfig;
 use crate::counters::Counters;
-use crate::debts::{Debts, ForFlusher};
+use crate::debts::Debts;
 use crate::deletes::Deletes;
 use crate::devices::{Devices, Opened};
 use crate::error::FlashError;
 use crate::feed::Telling;
 use crate::floors::KnownFloors;
 use crate::flusher::{FlushQueue, Flusher, Goal};
+use crate::for_flusher::ForFlusher;
 use crate::format::BLOCK;
 use crate::identity::Shards;
+use crate::inner::{Inner, Slot};
 use crate::io::{ReadCounters, Reader, look_every};
 use crate::location::BLOCKS_MAX;
-use crate::log::{GROUPS, Log, REGIONS_LEAST, RESERVE};
+use crate::log::{Log, REGIONS_LEAST};
 use crate::presence::Presence;
-use crate::reclaim::{Reclaim, Reclaimer};
+use crate::reclaim::Reclaimer;
+use crate::reclaim_work::Reclaim;
 use crate::recovery;
 use crate::regions::Regions;
 use crate::sequence::{Sequence, floor_at};
 use crate::shard::{Room, Shard};
 use crate::snapshot;
 use crate::threads::{Joined, Threads};
-
-/// A shard on its own cache lines: locks of neighbouring shards are contended too.
-type Slot = CachePadded<Mutex<Shard>>;
-
-/// Everything that handles share.
-pub(crate) struct Inner {
-    shards: Box<[Slot]>,
-    /// Maps a key to its shard, and to the identity the shard knows it by.
-    pub(crate) identities: Shards,
-    pub(crate) config: FlashConfig,
-    pub(crate) devices: Arc<Devices>,
-    pub(crate) regions: Arc<Regions>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) reader: Reader,
-    pub(crate) reads: Arc<ReadCounters>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) clock: Arc<Clock>,
-    pub(crate) reclaim: Arc<Reclaim>,
-    pub(crate) presence: Presence,
-    pub(crate) debts: Debts,
-    pub(crate) observer: RwLock<Option<Arc<dyn Observer>>>,
-    /// The second at which a delayed flush takes effect; 0: none is pending.
-    pub(crate) flush_at: AtomicU32,
-    // Held while a flush takes effect: two at once would give regions back twice.
-    pub(crate) flushing: Mutex<()>,
-    /// The flushes that are known, as versions.
-    pub(crate) floors: KnownFloors,
-    /// Deletes that are remembered, by shard.
-    pub(crate) deletes: Deletes,
-    pub(crate) from_snapshot: AtomicBool,
-    /// What readers of the feed are told beside the log's records.
-    pub(crate) telling: Telling,
-    reclaimer: Threads,
-    flusher: Threads,
-}
 
 /// The SSD engine. Clones are handles on the same store; dropping the last one writes out what is in RAM.
 #[derive(Clone)]
@@ -229,28 +196,6 @@ fn make_shards(bits: u32, index_bytes: u64) -> Result<(Box<[Slot]>, Shards), Fla
 }
 
 impl Inner {
-    #[inline]
-    pub(crate) fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        &self.shards[self.identities.number(hash)]
-    }
-
-    pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
-        self.shards.iter().map(|slot| &**slot)
-    }
-
-    pub(crate) fn shard_count(&self) -> usize {
-        self.shards.len()
-    }
-
-    pub(crate) fn items(&self) -> u64 {
-        let items = |shard: &Mutex<Shard>| {
-            let mut shard = shard.lock();
-            shard.note_floor(self.log.floor());
-            shard.items()
-        };
-        self.shards().map(items).sum()
-    }
-
     fn start_threads(self: &Arc<Self>) -> Result<(), FlashError> {
         let (devices, counters) = (Arc::clone(&self.devices), Arc::clone(&self.counters));
         let engine = Box::new(ForFlusher(Arc::downgrade(self)));
@@ -301,11 +246,6 @@ impl Inner {
         } else if saver.join(deadline) == Joined::Late {
             tracing::warn!("the index snapshot is not written in time; the next start reads footers");
         }
-    }
-
-    /// The number of free regions below which regions are emptied.
-    pub(crate) fn free_wanted(&self) -> usize {
-        RESERVE + GROUPS.min(self.regions.usable() / 8)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Entries of the index: which one is evicted when there is no room, and what is remembered about it.
 
 use crate::counters::count;
-use crate::engine::Inner;
+use crate::inner::Inner;
 use crate::location::Location;
 use crate::shard::{Lost, Shard, Worth};
 

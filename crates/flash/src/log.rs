@@ -23,7 +23,7 @@ use crate::format::record::{Draft, SEQUENCE_SPAN, Salt, mark, salt_of};
 use crate::format::region::{HEADER_BYTES, RegionHeader, TRAILER_BYTES, Trailer};
 use crate::format::{BLOCK, VERSION};
 use crate::location::Location;
-use crate::reclaim::Reclaim;
+use crate::reclaim_work::Reclaim;
 use crate::regions::{Region, Regions, State};
 use crate::sealed::Sealed;
 use crate::sequence::Sequence;

@@ -9,9 +9,9 @@ use moneta_store::{Cx, ErrorKind, ItemMeta, Key, StoreError, Value, Version};
 
 use crate::buffer::Buffer;
 use crate::counters::count;
-use crate::engine::Inner;
 use crate::format::BLOCK;
 use crate::format::record::{Header, Salt, View, mark};
+use crate::inner::Inner;
 use crate::io::Aligned;
 use crate::location::{Location, SIZE_MAX};
 use crate::regions::Begins;

@@ -8,12 +8,12 @@ use std::collections::HashSet;
 
 use moneta_store::Key;
 
-use crate::engine::Inner;
 use crate::flusher::BadBlocks;
 use crate::format::VERSION;
 use crate::format::footer;
 use crate::format::record::{Draft, View, mark};
 use crate::format::region::{HEADER_BYTES, TRAILER_BYTES};
+use crate::inner::Inner;
 use crate::log::{CARRIED, GROUPS, Over};
 use crate::sealed::Sealed;
 

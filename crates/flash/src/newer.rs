@@ -10,7 +10,7 @@ use moneta_store::versions::{Standing, Verdict, digest, follows, follows_delete}
 use moneta_store::{Deleted, ItemMeta, ItemRef, Key, StoreError, Version, Written};
 
 use crate::attempt::Attempt;
-use crate::engine::Inner;
+use crate::inner::Inner;
 use crate::lookup::{Fetched, Look, Place};
 use crate::operate::Removing;
 use crate::shard::Shard;

@@ -9,9 +9,9 @@ use moneta_store::{
 use crate::attempt::Attempt;
 use crate::config::Durability;
 use crate::counters::count;
-use crate::engine::Inner;
 use crate::flusher::off;
 use crate::format::record::{Draft, mark};
+use crate::inner::Inner;
 use crate::location::Location;
 use crate::log::{Full, Log, Over};
 use crate::lookup::{Fetched, Look, Present};

@@ -13,21 +13,19 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use moneta_store::Key;
 use moneta_store::component::{RemovalCause, Removed};
-use parking_lot::{Condvar, Mutex};
 use pollster::block_on;
 use rustix::io::Errno;
 use rustix::process::{getpriority_process, setpriority_process};
 
 use crate::counters::count;
-use crate::engine::Inner;
 use crate::flusher::Goal;
 use crate::format::BLOCK;
 use crate::format::record::{Draft, Salt, View, mark};
 use crate::format::region::{HEADER_BYTES, TRAILER_BYTES};
+use crate::inner::Inner;
 use crate::io::{Aligned, in_doubt};
 use crate::list::list;
 use crate::listing::{Listed, Listing};
@@ -38,9 +36,6 @@ use crate::salvage;
 use crate::survey::{Survey, Use, survey};
 use crate::sweep::{Swept, sweep};
 
-/// How often to look for expired regions, and how long to wait after a device failed.
-const PAUSE: Duration = Duration::from_millis(500);
-
 /// Bytes of a region that are read at once for one record. Reads of requests queue behind this read.
 const WINDOW: usize = 64 << 10;
 /// The same when all records are needed.
@@ -48,70 +43,6 @@ const WINDOW_OBSERVED: usize = 1 << 20;
 
 /// Niceness of the reclaimer's thread: it gets about a tenth of a worker's CPU share when both compete.
 const NICE: i32 = 10;
-
-/// Wakes the reclaimer when there is work.
-#[derive(Debug, Default)]
-pub(crate) struct Reclaim {
-    state: Mutex<ReclaimState>,
-    work: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct ReclaimState {
-    needed: bool,
-    stop: bool,
-    /// Flushed regions, as recorded in the superblocks. They are freed when no index entry points to them.
-    flushed: Vec<usize>,
-}
-
-impl Reclaim {
-    /// A free region was taken, or there was none.
-    pub(crate) fn need(&self) {
-        let mut state = self.state.lock();
-        if !state.needed {
-            state.needed = true;
-            self.work.notify_one();
-        }
-    }
-
-    /// Takes regions that are flushed, once the superblocks say so.
-    pub(crate) fn leave_flushed(&self, regions: Vec<usize>) {
-        let mut state = self.state.lock();
-        state.flushed.extend(regions);
-        state.needed = true;
-        self.work.notify_one();
-    }
-
-    /// Returns the flushed regions and clears the list.
-    pub(crate) fn take_flushed(&self) -> Vec<usize> {
-        std::mem::take(&mut self.state.lock().flushed)
-    }
-
-    pub(crate) fn stop(&self) {
-        self.state.lock().stop = true;
-        self.work.notify_one();
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.state.lock().stop
-    }
-
-    /// Waits a while after a device failed, unless the engine ends.
-    fn pause(&self) {
-        let mut state = self.state.lock();
-        self.work.wait_while_for(&mut state, |state| !state.stop, PAUSE);
-    }
-
-    /// Sleeps until there may be work; false when the engine ends.
-    fn wait(&self) -> bool {
-        let mut state = self.state.lock();
-        if !state.needed && !state.stop {
-            self.work.wait_for(&mut state, PAUSE);
-        }
-        state.needed = false;
-        !state.stop
-    }
-}
 
 /// The thread that empties regions.
 pub(crate) struct Reclaimer {

@@ -6,7 +6,7 @@
 //! then each enters the records of the shards assigned to it, so that no thread waits for a lock.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -17,12 +17,13 @@ use crate::buried;
 use crate::config::Durability;
 use crate::counters::count;
 use crate::devices::TierState;
-use crate::engine::Inner;
 use crate::error::FlashError;
 use crate::format::BLOCK;
+use crate::inner::Inner;
 use crate::list::list;
 use crate::listing::{Listed, Listing, enter};
 use crate::location::Location;
+use crate::parallel::{in_parallel, threads};
 use crate::regions::{SEQUENCES_AHEAD, State};
 use crate::snapshot;
 use crate::survey::{Survey, Use, survey};
@@ -113,28 +114,6 @@ fn from_footers(inner: &Inner) -> Result<(), FlashError> {
     }
     entering.end(inner);
     Ok(())
-}
-
-fn threads(inner: &Inner) -> usize {
-    inner.config.threads.clamp(1, 64)
-}
-
-/// Runs `work` for every number below `count`, on all threads.
-pub(crate) fn in_parallel(inner: &Inner, count: usize, work: impl Fn(usize) + Sync) {
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..threads(inner) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= count {
-                        break;
-                    }
-                    work(number);
-                }
-            });
-        }
-    });
 }
 
 /// Surveys all regions and puts the free ones on the free list. Returns those in use, and those with both ends unreadable.

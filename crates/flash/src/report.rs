@@ -6,7 +6,8 @@ use moneta_store::metric::{Metric, Reading, Sample, Unit, Values, by, samples};
 use moneta_store::{Report, StoreStats};
 
 use crate::counters::read;
-use crate::engine::{Flash, Inner};
+use crate::engine::Flash;
+use crate::inner::Inner;
 use crate::latency::Latency;
 use crate::regions::State;
 use crate::sequence::second_of;

@@ -14,6 +14,11 @@ use moneta_store::{Clock, Lane, Origin, Version, next_local};
 const VERSIONS_FROM: u64 = 1 << 57;
 const OLD_SECOND_SHIFT: u32 = 24;
 
+/// The moment of a stamp's time and counter, in milliseconds since the Unix epoch.
+pub(crate) fn millis_of(stamp: u64) -> u64 {
+    Version::new(stamp, Origin(0)).millis()
+}
+
 /// Where versions come from.
 #[derive(Debug)]
 pub(crate) struct Sequence {

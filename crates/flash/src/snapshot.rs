@@ -29,10 +29,10 @@ use std::sync::atomic::Ordering;
 use moneta_index::Index;
 
 use crate::devices::TierState;
-use crate::engine::Inner;
 use crate::format::footer::{Span, Summary};
 use crate::format::hash::Running;
 use crate::format::{VERSION, read_int};
+use crate::inner::Inner;
 use crate::location::TAG_BITS;
 use crate::regions::State;
 use crate::shard::{Room, Shard};

@@ -5,7 +5,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::engine::Inner;
+use crate::inner::Inner;
 use crate::location::Location;
 use crate::log::REGIONS_LEAST;
 use crate::shard::{Lost, Shard};

@@ -9,8 +9,8 @@ use std::io;
 
 use crate::counters::count;
 use crate::devices::TierState;
-use crate::engine::Inner;
 use crate::error::FlashError;
+use crate::inner::Inner;
 use crate::salvage;
 use crate::scan::identify;
 use crate::survey::Use;

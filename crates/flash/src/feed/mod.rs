@@ -17,6 +17,7 @@
 //! Carried-forward records are no changes. A region that has nothing else is passed over, unless the reader was told of a gap or
 //! begins at the start: what it lacks may be among them.
 
+mod gaps;
 mod reader;
 mod stream;
 mod telling;
@@ -24,7 +25,8 @@ mod telling;
 use moneta_store::Version;
 use moneta_store::feed::{Feed, Place, Reader, Wanted};
 
-use crate::engine::{Flash, Inner};
+use crate::engine::Flash;
+use crate::inner::Inner;
 pub(crate) use telling::Telling;
 
 /// Up to where a reader may read.
@@ -36,11 +38,6 @@ pub(super) struct Fence {
     pub(super) millis: u64,
     /// Regions from this sequence number on were begun later.
     pub(super) end: u64,
-}
-
-/// The moment of a stamp's time and counter, in milliseconds since the Unix epoch.
-pub(crate) fn millis_of(stamp: u64) -> u64 {
-    Version::new(stamp, moneta_store::Origin(0)).millis()
 }
 
 impl Inner {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use moneta_store::feed::{Batch, Change, Left, Place, Reader, Told, Wanted};
 use moneta_store::{Key, StoreError, Version};
 
+use super::Fence;
 use super::stream::{Next, Stream};
-use super::{Fence, millis_of};
-use crate::engine::Inner;
 use crate::format::record::{View, mark};
+use crate::inner::Inner;
 use crate::regions::State;
+use crate::sequence::millis_of;
 
 /// Bytes of the log after which a reader that wants few of its changes says how far it has come.
 const SCANNED_MAX: usize = 64 << 20;

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use crate::engine::Inner;
 use crate::format::BLOCK;
 use crate::format::record::{Header, Salt, View};
 use crate::format::region::HEADER_BYTES;
+use crate::inner::Inner;
 use crate::io::Aligned;
 use crate::regions::State;
 use moneta_store::Version;

@@ -1,26 +1,13 @@
 //! What the log does not have: changes that are missing, and those that are no records.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moneta_store::Version;
 use moneta_store::feed::Change;
-use moneta_store::versions::Floor;
 use parking_lot::Mutex;
-
-use crate::config::Durability;
-use crate::devices::TierState;
-use crate::engine::Inner;
-use crate::regions::State;
 
 /// Most events that are kept. A reader that lacks older ones is told of a gap.
 const EVENTS_MAX: usize = 64;
-/// Regions that may be emptied before superblocks have to be written again: one in this many of all, at most
-/// [`AHEAD_MAX`].
-const AHEAD_SHARE: usize = 64;
-/// As above.
-const AHEAD_MAX: usize = 16;
 
 /// What readers of the feed are told beside records.
 #[derive(Debug, Default)]
@@ -28,9 +15,9 @@ pub(crate) struct Telling {
     /// Changes up to this stamp may be missing.
     missing: AtomicU64,
     /// The same as superblocks have it: at least as much.
-    saved: AtomicU64,
+    pub(super) saved: AtomicU64,
     /// When a run began whose predecessor was killed, as a stamp; 0: none was.
-    lost: AtomicU64,
+    pub(super) lost: AtomicU64,
     /// Flushes with their stamps, in order. Held to draw a stamp and note an event under it.
     events: Mutex<VecDeque<(u64, Change)>>,
     newest_event: AtomicU64,
@@ -63,7 +50,7 @@ impl Telling {
     }
 
     /// Notes what is no record, under the stamp that `stamp` draws.
-    fn note_event(&self, stamp: impl FnOnce() -> u64, event: Change) {
+    pub(super) fn note_event(&self, stamp: impl FnOnce() -> u64, event: Change) {
         let mut events = self.events.lock();
         let stamp = stamp();
         events.push_back((stamp, event));
@@ -73,85 +60,5 @@ impl Telling {
             self.note_missing(oldest);
         }
         self.newest_event.store(stamp, Ordering::Release);
-    }
-}
-
-impl Inner {
-    /// A change is not in the log: readers that have not come so far are told of a gap.
-    pub(crate) fn note_untold(&self) {
-        if self.config.feed {
-            self.telling.note_missing(self.log.sequence.next().local());
-        }
-    }
-
-    /// A flush was taken.
-    pub(crate) fn tell_flushed(&self, floor: Floor) {
-        if self.config.feed {
-            self.telling.note_event(|| self.log.sequence.next().local(), Change::Flushed(floor));
-        }
-    }
-
-    /// A region is about to be emptied. Its changes are missing from then on, also after a restart.
-    ///
-    /// # Errors
-    /// If the superblocks cannot be written: the region must not be emptied then.
-    pub(crate) fn tell_emptying(&self, region: usize) -> io::Result<()> {
-        if !self.config.feed {
-            return Ok(());
-        }
-        let last = Version(self.regions.get(region).summary().last).local();
-        self.telling.note_missing(last);
-        self.save_missing(self.telling.missing())
-    }
-
-    fn save_missing(&self, missing: u64) -> io::Result<()> {
-        if missing <= self.telling.saved.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        // Those that go next are counted too, or each would cost a write of the superblocks.
-        let mut next: Vec<(u64, u64)> = self
-            .regions
-            .iter()
-            .filter(|(_, region)| region.state() == State::Closed)
-            .map(|(_, region)| (region.sequence(), Version(region.summary().last).local()))
-            .collect();
-        let ahead = (self.regions.len() / AHEAD_SHARE).min(AHEAD_MAX);
-        next.sort_unstable();
-        let bound = next.iter().take(ahead).map(|(_, last)| *last).max().unwrap_or(0).max(missing);
-        self.devices.save_feed_from(bound)?;
-        self.telling.saved.store(bound, Ordering::Release);
-        Ok(())
-    }
-
-    /// Begins to tell, once everything is recovered; `before` is what the superblocks said before this run. Returns what they
-    /// are to say of the feed from now on. `whole`: nothing was damaged; `killed`: the run before ended without a stop.
-    pub(crate) fn begin_telling(&self, before: &TierState, whole: bool, killed: bool) -> (u64, u64) {
-        let newest = self.regions.iter().map(|(_, region)| region.summary().last).max().unwrap_or(0);
-        self.log.note_stamp(newest);
-        if newest != 0 {
-            self.config.progress.found(super::millis_of(Version(newest).local()));
-        }
-        if !self.config.feed {
-            return (0, 0);
-        }
-        let now = self.log.sequence.next().local();
-        // A run that did not keep the log as a feed has left changes out of it.
-        let missing = if whole && before.feed_from != 0 { before.feed_from } else { now };
-        self.telling.note_missing(missing);
-        self.telling.saved.store(missing, Ordering::Release);
-        let may_lose = self.config.durability != Durability::EveryWrite;
-        let lost = if killed && may_lose { now } else { before.lost };
-        self.telling.lost.store(lost, Ordering::Release);
-        // Which readers were told of it is not known.
-        let floors = self.floors.known();
-        let last = Floor { version: Version(before.floor_version), second: before.floor_from };
-        if floors.pending.is_some() && floors.bound > Version::ZERO {
-            let second = u32::try_from(floors.bound.millis() / 1000).unwrap_or(u32::MAX);
-            self.tell_flushed(Floor { version: floors.bound, second });
-        }
-        if last.version > Version::ZERO {
-            self.tell_flushed(last);
-        }
-        (missing, lost)
     }
 }

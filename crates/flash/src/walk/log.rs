@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use super::unreadable;
 use crate::attempt::pend;
 use crate::buffer::Buffer;
-use crate::engine::Inner;
 use crate::format::BLOCK;
 use crate::format::region::HEADER_BYTES;
+use crate::inner::Inner;
 use crate::io::Aligned;
 
 /// Bytes read at once, unless a record is larger. Reads of requests queue behind this read.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use moneta_store::{Cursor, Cx, ErrorKind, StoreError, Walked, Walking};
 
-use crate::engine::Inner;
+use crate::inner::Inner;
 use log::{LogReader, Next};
 use owed::Owed;
 use sweep::Sweep;

@@ -7,8 +7,8 @@ use moneta_store::{Cx, OwnedKey, Walked, Walking};
 use parking_lot::Mutex;
 
 use crate::attempt::pend;
-use crate::engine::Inner;
 use crate::format::BLOCK;
+use crate::inner::Inner;
 use crate::lookup::{Fetched, Look, Place};
 
 /// A batch ends early at this many keys.

@@ -7,9 +7,9 @@ use super::BATCH;
 use super::log::{LogReader, Piece, Stand};
 use super::owed::Owed;
 use crate::counters::count;
-use crate::engine::Inner;
 use crate::format::BLOCK;
 use crate::format::record::{Salt, View, mark};
+use crate::inner::Inner;
 use crate::lookup::{Look, Present, find_record};
 
 /// Most bytes of a key.

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use super::owed::Owed;
 use super::unreadable;
 use crate::attempt::pend;
-use crate::engine::Inner;
 use crate::format::BLOCK;
 use crate::format::record::{View, mark};
+use crate::inner::Inner;
 use crate::io::Aligned;
 use crate::location::Location;
 

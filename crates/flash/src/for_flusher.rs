@@ -1,0 +1,32 @@
+//! The engine as the flusher calls it.
+
+use std::sync::Weak;
+
+use crate::flusher::{self, BadBlocks};
+use crate::inner::Inner;
+use crate::sealed::Sealed;
+
+/// A handle of the flusher's, which keeps no engine alive.
+pub(crate) struct ForFlusher(pub(crate) Weak<Inner>);
+
+impl flusher::Engine for ForFlusher {
+    fn pay(&self) -> bool {
+        self.0.upgrade().is_none_or(|inner| inner.pay())
+    }
+
+    fn seal(&self, region: usize) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.seal(region);
+        }
+    }
+
+    fn move_out(&self, sealed: &Sealed, blocks: &BadBlocks) -> bool {
+        self.0.upgrade().is_none_or(|inner| inner.move_out(sealed, blocks))
+    }
+
+    fn came_back(&self) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.came_back();
+        }
+    }
+}
