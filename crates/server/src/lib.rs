@@ -17,7 +17,6 @@ pub mod prefixes;
 pub mod server;
 pub mod session;
 pub mod stats;
-pub mod usage;
 pub mod watch;
 
 mod acceptor;

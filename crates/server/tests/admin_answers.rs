@@ -7,6 +7,7 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
+use axum::extract::State;
 use moneta_server::Admin;
 use moneta_store::Progress;
 use support::admin::{fetch, fetch_from, start};
@@ -41,6 +42,17 @@ fn a_side_that_ends_does_not_wait_for_a_store_that_hangs() {
     drop(server.admin.take());
     assert_eq!(server.gate.muted(), 1);
     server.gate.mute(false);
+}
+
+#[test]
+fn pages_of_other_parts_are_answered_beside_the_servers() {
+    let server = start();
+    let admin = server.admin.as_ref().unwrap();
+    assert_eq!(fetch(&server, "/part").0, 404);
+    let page = async |State(told): State<&'static str>| told;
+    admin.add([moneta_admin::Route::get("/part", page, "of another part")]);
+    assert_eq!(fetch(&server, "/part"), (200, "of another part".to_owned()));
+    assert_eq!(fetch(&server, "/readyz").0, 200);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use moneta_admin::ask::{Unanswered, ask};
 use moneta_protocol::base64;
 use moneta_store::feed::{Batch, Feed, Place, Told, Wanted};
 use moneta_store::{Store, StoreError, Version};
@@ -16,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::desk::{Desk, Unanswered, ask};
+use super::desk::Desk;
 use crate::feed::{Line, NAME_MAX, resolve};
 use crate::node::Node;
 

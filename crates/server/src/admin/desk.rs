@@ -1,17 +1,17 @@
 //! The admin side's state: a node that starts, serves, or is about to stop.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use moneta_admin::Turn;
 use moneta_store::Progress;
 use parking_lot::RwLock;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use super::observed::Observed;
 
 /// Answers from the feed that are made at once.
 pub(super) const FEEDS: usize = 4;
+/// Threads for calls to the store: one for each kind of page, those of the feed, and a spare one.
+pub(super) const HELPERS: usize = 4 + FEEDS;
 
 /// The phase of the node.
 #[derive(Clone, Debug)]
@@ -28,30 +28,25 @@ pub(super) struct Desk {
     life: RwLock<Life>,
     recovery: Arc<Progress>,
     /// Admits one request at a time that asks the store.
-    pub(super) metrics: Arc<Semaphore>,
+    pub(super) metrics: Turn,
     /// As above.
-    pub(super) readiness: Arc<Semaphore>,
+    pub(super) readiness: Turn,
     /// As above.
-    pub(super) statistics: Arc<Semaphore>,
+    pub(super) statistics: Turn,
     /// Admits a few requests at a time that read the feed.
-    pub(super) feed: Arc<Semaphore>,
+    pub(super) feed: Turn,
 }
-
-/// The store has not answered in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unanswered;
 
 impl Desk {
     /// The state of a node that starts; its tiers report their progress to `recovery`.
     pub(super) fn new(recovery: Arc<Progress>) -> Self {
-        let one = || Arc::new(Semaphore::new(1));
         Self {
             life: RwLock::new(Life::Starting),
             recovery,
-            metrics: one(),
-            readiness: one(),
-            statistics: one(),
-            feed: Arc::new(Semaphore::new(FEEDS)),
+            metrics: Turn::of(1),
+            readiness: Turn::of(1),
+            statistics: Turn::of(1),
+            feed: Turn::of(FEEDS),
         }
     }
 
@@ -80,25 +75,4 @@ impl Desk {
             Life::Closing => Err("stopping: the store is being closed".to_owned()),
         }
     }
-}
-
-/// Calls the store, which may hang, on a helper thread and waits at most `within`. One call of each kind at a time: a hanging call
-/// keeps its permit, so at most one thread of each kind hangs.
-pub(super) async fn ask<T: Send + 'static>(
-    turn: &Arc<Semaphore>,
-    within: Duration,
-    question: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Unanswered> {
-    let asked = async {
-        let turn = Arc::clone(turn).acquire_owned().await.map_err(|_| Unanswered)?;
-        let answered = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            question()
-        });
-        answered.await.map_err(|error| {
-            tracing::error!(%error, "a page of the admin side failed");
-            Unanswered
-        })
-    };
-    timeout(within, asked).await.unwrap_or(Err(Unanswered))
 }

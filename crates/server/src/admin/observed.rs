@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use moneta_store::metric::Sample;
+use moneta_store::metric::{Sample, samples};
 use moneta_store::{Cx, Health, Report, Store, component};
 
+use super::metrics::TABLE;
+use super::snapshot::Snapshot;
 use crate::config::ListenAddress;
 use crate::lifecycle::{Phase, Stopper};
 use crate::listener_state::ListenerState;
@@ -43,7 +45,7 @@ impl Observed {
     }
 
     /// The store's report; may block.
-    pub(super) fn report(&self) -> Report {
+    fn report(&self) -> Report {
         component::report(&self.store, &Cx::outside())
     }
 
@@ -64,8 +66,17 @@ impl Observed {
         stats::general(&onlooker)
     }
 
+    /// All metrics as they are now; may block.
+    pub(super) fn samples(&self) -> Vec<Sample> {
+        let ready = self.is_ready(&self.health());
+        let mut all = samples(TABLE, &Snapshot::of(&self.node, ready));
+        all.extend(self.listener_samples());
+        all.extend(self.report().samples());
+        all
+    }
+
     /// The listeners' metrics.
-    pub(super) fn listener_samples(&self) -> impl Iterator<Item = Sample> + '_ {
+    fn listener_samples(&self) -> impl Iterator<Item = Sample> + '_ {
         self.listener_states.iter().flat_map(|listener_state| listener_state.samples())
     }
 

@@ -6,11 +6,13 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use moneta_admin::answer::{self, unavailable};
+use moneta_admin::ask::{Unanswered, ask};
+use moneta_admin::format::Format;
+use moneta_admin::render;
 use serde_json::json;
 
-use super::collector;
-use super::desk::{Desk, Unanswered, ask};
-use super::format::Format;
+use super::desk::Desk;
 use crate::lifecycle::Phase;
 use crate::stats::Told;
 
@@ -27,7 +29,7 @@ pub(super) async fn metrics(State(desk): State<Arc<Desk>>, headers: HeaderMap) -
         Ok(observed) => observed,
         Err(doing) => return unavailable(&doing),
     };
-    match ask(&desk.metrics, NUMBERS_WITHIN, move || collector::text(&observed)).await {
+    match ask(&desk.metrics, NUMBERS_WITHIN, move || render::text(observed.samples())).await {
         Ok(Ok(text)) => {
             let head = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
             (head, format.of(text)).into_response()
@@ -37,18 +39,13 @@ pub(super) async fn metrics(State(desk): State<Arc<Desk>>, headers: HeaderMap) -
     }
 }
 
-/// Liveness: succeeds whenever the process can answer.
-pub(super) async fn healthz() -> &'static str {
-    "ok\n"
-}
-
 /// Readiness: whether the node is ready for clients, or why not.
 pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
     let observed = match desk.observed() {
         Ok(observed) => observed,
         Err(doing) => {
             let detail = json!({ "ready": false, "phase": doing, "notes": [] });
-            return json_page(StatusCode::SERVICE_UNAVAILABLE, &detail);
+            return answer::json(StatusCode::SERVICE_UNAVAILABLE, &detail);
         }
     };
     let phase = observed.stopper.phase();
@@ -70,7 +67,7 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
         "connections": totals.curr_connections,
         "max_connections": observed.node.settings.max_connections,
     });
-    json_page(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &detail)
+    answer::json(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &detail)
 }
 
 /// The output of the `stats` command as one JSON object with the same keys.
@@ -84,15 +81,11 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Response {
         return unavailable(NO_ANSWER);
     };
     let page: serde_json::Map<_, _> = told.into_iter().map(|(name, told)| (name.into_owned(), told.into())).collect();
-    json_page(StatusCode::OK, &page.into())
+    answer::json(StatusCode::OK, &page.into())
 }
 
 /// The answer if the store hangs.
 const NO_ANSWER: &str = "the store does not answer";
-
-fn unavailable(why: &str) -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
-}
 
 /// Numbers as JSON numbers, so that tools can calculate with them.
 impl From<Told> for serde_json::Value {
@@ -102,8 +95,4 @@ impl From<Told> for serde_json::Value {
             Told::Text(text) => text.into(),
         }
     }
-}
-
-fn json_page(status: StatusCode, page: &serde_json::Value) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], format!("{page}\n")).into_response()
 }

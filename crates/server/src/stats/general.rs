@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use moneta_admin::usage::ProcessorTime;
 use moneta_store::metric::Value;
 
 use crate::session::Worker;
-use crate::usage::ProcessorTime;
 use crate::{MONETA_VERSION, VERSION};
 
 /// A key and its value.

@@ -38,27 +38,27 @@ fn statm(field: usize) -> Option<u64> {
 }
 
 /// Memory of the process in RAM, in bytes.
-pub(crate) fn resident_bytes() -> Option<u64> {
+pub fn resident_bytes() -> Option<u64> {
     Some(statm(1)? * page_bytes())
 }
 
 /// Address space of the process, in bytes.
-pub(crate) fn virtual_bytes() -> Option<u64> {
+pub fn virtual_bytes() -> Option<u64> {
     Some(statm(0)? * page_bytes())
 }
 
 /// File descriptors that are open.
-pub(crate) fn open_descriptors() -> Option<u64> {
+pub fn open_descriptors() -> Option<u64> {
     // One of them is the descriptor that reads this folder.
     Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }
 
 /// File descriptors that may be open.
-pub(crate) fn most_descriptors() -> Option<u64> {
+pub fn most_descriptors() -> Option<u64> {
     getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft)
 }
 
 /// Threads of the process.
-pub(crate) fn threads() -> Option<u64> {
+pub fn threads() -> Option<u64> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count() as u64)
 }

@@ -2,31 +2,28 @@
 
 use std::fmt;
 
-use moneta_store::metric::{Kind, Sample, Value, samples};
+use moneta_store::metric::{Kind, Sample, Value};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::metrics::TABLE;
-use super::observed::Observed;
-use super::process;
-use super::snapshot::Snapshot;
+use crate::process;
 
 /// All samples of one moment.
 #[derive(Debug)]
 struct Samples(Vec<Sample>);
 
-/// The metrics as they are now.
-pub(super) fn text(observed: &Observed) -> Result<String, fmt::Error> {
-    let ready = observed.is_ready(&observed.health());
-    let mut all = samples(TABLE, &Snapshot::of(&observed.node, ready));
-    all.extend(observed.listener_samples());
-    all.extend(observed.report().samples());
-    all.retain(|sample| sample.metric.is_in_metrics());
+/// The text of `samples`, in the format of OpenMetrics, with the process's use of resources. Leaves out those that are not for
+/// metrics.
+///
+/// # Errors
+/// If a sample cannot be encoded.
+pub fn text(mut samples: Vec<Sample>) -> Result<String, fmt::Error> {
+    samples.retain(|sample| sample.metric.is_in_metrics());
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Samples(all)));
+    registry.register_collector(Box::new(Samples(samples)));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)

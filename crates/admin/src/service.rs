@@ -12,6 +12,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::RwLock;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -28,24 +29,24 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(30);
 const REQUEST_BYTES: usize = 16 * 1024;
 /// Pause after a failed accept, and before a failed thread restarts.
 const REST: Duration = Duration::from_millis(100);
-/// Threads for calls to the store: one for each kind of page, those of the feed, and a spare one.
-const ASKING_THREADS: usize = 4 + super::desk::FEEDS;
 
 /// What the admin thread serves.
-pub(super) struct Service {
+pub(crate) struct Service {
     /// The listening socket, non-blocking.
-    pub(super) listener: TcpListener,
-    /// The pages.
-    pub(super) routes: Router,
+    pub(crate) listener: TcpListener,
+    /// The pages; a request takes those of its beginning.
+    pub(crate) routes: Arc<RwLock<Router>>,
+    /// Most threads for questions that may hang.
+    pub(crate) helpers: usize,
     /// Failed accepts.
-    pub(super) accept_errors: Arc<AtomicU64>,
+    pub(crate) accept_errors: Arc<AtomicU64>,
     /// Changes, or loses its sender, when the thread has to end.
-    pub(super) stop: watch::Receiver<bool>,
+    pub(crate) stop: watch::Receiver<bool>,
 }
 
 impl Service {
     /// Serves until told to stop; restarts after failures and panics.
-    pub(super) fn run(&self) {
+    pub(crate) fn run(&self) {
         keep_up(|| self.serve(), || self.is_stopped());
     }
 
@@ -57,7 +58,7 @@ impl Service {
         let built = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(ASKING_THREADS)
+            .max_blocking_threads(self.helpers)
             .build();
         let runtime = Unhurried(Some(built?));
         let listener = self.listener.try_clone()?;
@@ -87,7 +88,8 @@ impl Service {
                     {
                         oldest.abort();
                     }
-                    open.push_back(tokio::spawn(exchange(stream, self.routes.clone())).abort_handle());
+                    let routes = self.routes.read().clone();
+                    open.push_back(tokio::spawn(exchange(stream, routes)).abort_handle());
                 }
                 Err(error) => {
                     self.accept_errors.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +113,7 @@ async fn exchange(stream: TcpStream, routes: Router) {
     }
 }
 
-/// A runtime whose shutdown does not wait for threads that hang in the store.
+/// A runtime whose shutdown does not wait for threads that hang.
 struct Unhurried(Option<Runtime>);
 
 impl Drop for Unhurried {

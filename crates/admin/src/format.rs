@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 /// A format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,
     /// Prometheus text format 0.0.4.
@@ -13,7 +13,7 @@ pub(super) enum Format {
 
 impl Format {
     /// The format that a request's `Accept` header prefers; on a tie OpenMetrics, which carries more.
-    pub(super) fn preferred(accept: &str) -> Self {
+    pub fn preferred(accept: &str) -> Self {
         let quality = |kind: &str| {
             accept
                 .split(',')
@@ -28,7 +28,7 @@ impl Format {
     }
 
     /// The value of the `Content-Type` header.
-    pub(super) fn content_type(self) -> &'static str {
+    pub fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -36,7 +36,7 @@ impl Format {
     }
 
     /// Converts `text` from OpenMetrics to this format.
-    pub(super) fn of(self, text: String) -> String {
+    pub fn of(self, text: String) -> String {
         match self {
             Self::OpenMetrics => text,
             Self::Prometheus => to_prometheus(&text),

@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use crate::usage::{self, ProcessorTime};
 
 /// Writes all of them; omits those that the operating system does not report.
-pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+pub(crate) fn encode(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let times = ProcessorTime::now();
     let seconds = (times.user + times.system).as_secs_f64();
     encoder

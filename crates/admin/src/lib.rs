@@ -1,0 +1,29 @@
+//! The admin side of a process: HTTP on a separate port, for those who operate it.
+//!
+//! [`Admin`] listens, bounds what clients can hold, and answers `/healthz`. Everything else it shows is a [`Route`] that a part of
+//! the process registers: at the start, or when that part is there. One thread serves all routes, so a page that may wait for
+//! something [`ask`]s it on a helper thread, for a bounded time.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`route`] | a page: a path and what answers it |
+//! | [`ask`](mod@ask) | questions that may hang, one of each kind at a time |
+//! | [`answer`] | pages of JSON, and the answer of what is not there yet |
+//! | [`render`], [`format`](mod@format) | metrics as text for Prometheus |
+//! | [`usage`] | what the process uses of its machine |
+
+mod admin;
+pub mod answer;
+pub mod ask;
+mod error;
+pub mod format;
+mod process;
+pub mod render;
+pub mod route;
+mod service;
+pub mod usage;
+
+pub use admin::Admin;
+pub use ask::{Turn, Unanswered};
+pub use error::AdminError;
+pub use route::Route;
