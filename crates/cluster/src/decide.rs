@@ -81,6 +81,9 @@ impl Call {
         self.shared.counters.decisions.add(1);
         let mut own = Own::default();
         for round in 0..ROUNDS {
+            if self.home_has_no_versions(&key) {
+                return self.change_at_home(&key, &op).await;
+            }
             match self.round(&key, &op, &mut own).await? {
                 Round::Ended(outcome) => return Ok(outcome),
                 Round::Again => self.shared.counters.conflicts.add(1),

@@ -30,6 +30,7 @@ mod shared;
 mod spread;
 mod stamp;
 mod status;
+mod unversioned;
 mod writes;
 
 pub use cluster::{Cluster, Writer};

@@ -111,7 +111,10 @@ impl Shared {
         let owned = OwnedKey::of(&Key::new(key, self.seed));
         let asked = self.clock.millis();
         let step = match self.newest(layout, index, key, missed).await {
-            Ok(Some(item)) => {
+            Ok(Some(mut item)) => {
+                if item.meta.unversioned {
+                    (item.meta.cas, item.meta.unversioned) = (missed.version.0, false);
+                }
                 // What is no older than the write that was missed is current as of now: another copy has just shown it.
                 let as_of = if item.meta.version() >= missed.version { asked } else { missed.at };
                 let put = Op::Put(&item.as_ref(), Put::Newer { as_of, base: None });

@@ -8,6 +8,7 @@ use crate::flight::Flight;
 use crate::health::NodeHealth;
 use crate::hints::{Hints, Missed};
 use crate::topology;
+use crate::unversioned::Versions;
 
 /// Opens the stores of nodes. The seam at which transport is replaced.
 pub trait Connect: Send + Sync {
@@ -25,6 +26,7 @@ pub(crate) struct Node {
     pub(crate) zone: String,
     pub(crate) place: topology::Node,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) versions: Versions,
     pub(crate) health: NodeHealth,
     pub(crate) hints: Arc<Hints>,
     pub(crate) flight: Flight,

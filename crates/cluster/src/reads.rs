@@ -1,7 +1,7 @@
 //! Reads: the near copy first, then by the app's rule another one, from which the near one is filled.
 
 use moneta_store::change::wins_recache;
-use moneta_store::request::Retrieve;
+use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Put, StoreError, steps};
 
 use crate::call::Call;
@@ -88,7 +88,7 @@ impl Call {
 
     /// The nodes that may have a key, in the order in which they are asked: near ones that are well and lack no write of the key,
     /// others such, and at last all others.
-    fn order(&self, key: &Key<'_>) -> smallvec::SmallVec<[usize; 6]> {
+    pub(crate) fn order(&self, key: &Key<'_>) -> smallvec::SmallVec<[usize; 6]> {
         let layout = self.layout();
         let mut order: smallvec::SmallVec<[usize; 6]> =
             layout.readable.iter().map(|&replica| layout.replicas[replica].node_of(key.bytes)).collect();
@@ -116,12 +116,17 @@ impl Call {
     /// Gives the item to the near nodes that missed it, behind the answer. `as_of`: when it was read.
     async fn fill(&self, lacking: &[usize], key: &OwnedKey, item: &Item, as_of: u64) {
         let layout = self.layout();
-        if item.meta.unversioned {
-            return;
-        }
         for &node in lacking.iter().filter(|&&node| layout.is_near(node) && !self.is_doubtful(node, &key.key())) {
-            let put = Op::Put(&item.as_ref(), Put::Newer { as_of, base: None });
-            let step = self.begin(node, &key.key(), put);
+            let step = match self.node(node).versions.has_none() {
+                // Nothing that came meanwhile may be replaced.
+                true => {
+                    let exptime = Exptime(item.meta.expiry.0.into());
+                    let add = Write { mode: WriteMode::Add, flags: item.meta.flags, exptime, ..Write::default() };
+                    self.begin(node, &key.key(), Op::Write(&item.value, &add))
+                }
+                false if item.meta.unversioned => continue,
+                false => self.begin(node, &key.key(), Op::Put(&item.as_ref(), Put::Newer { as_of, base: None })),
+            };
             self.shared.counters.fills.add(1);
             let call = self.clone();
             let rest = async move {

@@ -16,6 +16,7 @@ use crate::node::{Connect, Node};
 use crate::sources::Watch;
 use crate::stamp::Stamps;
 use crate::topology::Topology;
+use crate::unversioned::AnyNode;
 
 /// The state of a cluster store.
 pub(crate) struct Shared {
@@ -74,6 +75,7 @@ impl Shared {
                     None => {
                         let failed = |source| ClusterError::Node { node: name.clone(), source };
                         let store = self.connect.open(place).map_err(failed)?;
+                        let (store, versions) = AnyNode::new(store, &self.clock);
                         let hints = match known {
                             Some(before) => Arc::clone(&before.hints),
                             None => Arc::new(self.hints(&name)?),
@@ -83,7 +85,8 @@ impl Shared {
                             name,
                             zone: replica.zone.clone(),
                             place: place.clone(),
-                            store,
+                            store: Arc::new(store),
+                            versions,
                             health,
                             hints,
                             flight: Default::default(),

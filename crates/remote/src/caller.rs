@@ -130,7 +130,7 @@ impl Caller {
                 (ErrorKind::CatchingUp, format!("{address}: {why}"))
             }
             Answer::Refused(Refusal::Server, why) if why == StoreError::NO_VERSIONS => {
-                (ErrorKind::Unsupported, format!("{address}: {why}"))
+                (ErrorKind::NoVersions, format!("{address}: {why}"))
             }
             Answer::Refused(Refusal::Server, why) => (ErrorKind::Unreachable, format!("{address} failed: {why}")),
             Answer::Refused(Refusal::Client, why) => (ErrorKind::Unsupported, format!("{address} refused: {why}")),

@@ -73,7 +73,7 @@ impl Counters {
         let counter = match kind {
             ErrorKind::Timeout => &self.timeouts,
             ErrorKind::Unreachable => &self.unreachable,
-            ErrorKind::Unsupported => &self.unsupported,
+            ErrorKind::Unsupported | ErrorKind::NoVersions => &self.unsupported,
             _ => &self.refused,
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -176,11 +176,11 @@ fn a_memcached_is_asked_nothing_by_version() {
     let version = Version::at(clock.millis());
     let meta = ItemMeta { cas: version.0, ..ItemMeta::default() };
     let put = finish(store.put_newer(&key, &ItemRef { meta, value: Value::whole(b"new") }, clock.millis()));
-    assert_eq!(put.map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
+    assert_eq!(put.map_err(|error| error.kind()), Err(ErrorKind::NoVersions));
     let buried = finish(store.bury(&key, version));
-    assert_eq!(buried.map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
+    assert_eq!(buried.map_err(|error| error.kind()), Err(ErrorKind::NoVersions));
     let floor = finish(Calls::floor(&store, Floor { version, second: clock.now() }));
-    assert_eq!(floor.map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
+    assert_eq!(floor.map_err(|error| error.kind()), Err(ErrorKind::NoVersions));
     match finish(store.get(&key, &Retrieve::default(), &mut |_: &ItemRef<'_>| ())) {
         Ok(Lookup::Found(item)) => assert!(item.value == *b"kept" && item.meta.unversioned),
         other => panic!("{other:?}"),

@@ -22,6 +22,8 @@ pub enum ErrorKind {
     /// What the store holds may be old: it has come back, and learns from other copies what it has missed. It takes whole writes
     /// and deletes meanwhile.
     CatchingUp,
+    /// This store keeps no versions: it knows no operation in mode newer, and no flush from elsewhere.
+    NoVersions,
     /// This store cannot do that at all.
     Unsupported,
 }
@@ -59,7 +61,7 @@ impl StoreError {
 
     /// Of a store that keeps no versions, asked for an operation in mode newer.
     pub fn no_versions() -> Self {
-        Self::new(ErrorKind::Unsupported, Self::NO_VERSIONS)
+        Self::new(ErrorKind::NoVersions, Self::NO_VERSIONS)
     }
 
     /// Of a version that is further ahead of the store's clock than it takes.

@@ -11,4 +11,4 @@ pub struct Unsupported(pub &'static str);
 pub struct Broken(pub &'static str);
 
 /// Of a server that has not said that it knows versions.
-pub(super) const NO_VERSIONS: Unsupported = Unsupported("the server keeps no versions");
+pub const NO_VERSIONS: Unsupported = Unsupported("the server keeps no versions");

@@ -23,7 +23,7 @@ mod tokens;
 
 pub use answer::{Answer, Decoded, Refusal, Seen, expiry};
 pub use dialect::{Dialect, Protocol};
-pub use failure::{Broken, Unsupported};
+pub use failure::{Broken, NO_VERSIONS, Unsupported};
 pub use probe::{PROBE_KEY, Probe, Probed};
 pub use request::{Expect, Read, Request, Verb};
 

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_client::wire::{self, Decoded, Dialect, Request, Unsupported};
+use moneta_client::wire::{self, Decoded, Dialect, NO_VERSIONS, Request};
 use moneta_store::{ErrorKind, StoreError};
 
 use super::socket::Socket;
@@ -218,9 +218,10 @@ impl Link {
         let start = self.out.len();
         let expect = match wire::encode(request, dialect, self.number, &mut self.out) {
             Ok(expect) => expect,
-            Err(Unsupported(reason)) => {
-                self.shared.counters.failure(ErrorKind::Unsupported);
-                return Err((target, Failure::new(ErrorKind::Unsupported, reason)));
+            Err(unsupported) => {
+                let kind = if unsupported == NO_VERSIONS { ErrorKind::NoVersions } else { ErrorKind::Unsupported };
+                self.shared.counters.failure(kind);
+                return Err((target, Failure::new(kind, unsupported.0)));
             }
         };
         let (idempotent, span) = (request.verb.is_idempotent(), start..self.out.len());

@@ -165,7 +165,7 @@ impl Target {
 
 /// Whether the same may succeed later. A clock that is ahead is not, once time has passed.
 fn may_pass(error: &StoreError) -> bool {
-    !matches!(error.kind(), ErrorKind::Unsupported)
+    !matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NoVersions)
 }
 
 fn number(text: &str) -> anyhow::Result<u64> {

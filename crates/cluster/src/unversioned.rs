@@ -1,0 +1,308 @@
+//! Nodes that keep no versions: memcached.
+//!
+//! [`AnyNode`] stands round a node's store. A node that refuses mode newer is one without versions from then on, until it takes a version again. It
+//! is told what it understands: a write in mode newer is a plain set, so the write that arrives last wins; a delete by version is a plain delete,
+//! which it does not remember; a floor is a `flush_all`.
+//!
+//! A change that depends on what a key holds takes place on the key's home, by memcached's own command, and the other copies are set to what
+//! the home holds then. So a change is atomic on the home; two changes through different proxies may reach another copy in the other order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
+use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
+use moneta_store::steps::{finish, start, start_operation};
+use moneta_store::versions::{Floor, Floors};
+use moneta_store::{
+    Clock, Cx, Deleted, ErrorKind, Item, ItemRef, Key, KeyHash, Lookup, Number, Op, Outcome, OwnedKey, OwnedOp, Put,
+    Reactors, Step, Store, StoreError, Unseen, Visit, Written,
+};
+
+use crate::call::Call;
+use crate::config::majority;
+use crate::writes::too_few;
+
+/// How long a node counts as one without versions before it is tried again, in milliseconds.
+const TRY_EVERY: u64 = 10_000;
+/// It keeps versions.
+const VERSIONED: u64 = 1;
+
+/// Whether a node keeps versions: 0 while that is not known, [`VERSIONED`], or, if it keeps none, until when it is not asked again, in milliseconds
+/// since the Unix epoch. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Versions(Arc<AtomicU64>);
+
+impl Versions {
+    /// Whether the node has said that it keeps none.
+    #[inline]
+    pub(crate) fn has_none(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > VERSIONED
+    }
+
+    /// Takes note of how an operation by version ended at `now`, in milliseconds since the Unix epoch. True: the node knows none.
+    pub(crate) fn note<T>(&self, ended: &Result<T, StoreError>, now: u64) -> bool {
+        match ended {
+            Ok(_) => self.0.store(VERSIONED, Ordering::Relaxed),
+            Err(error) if error.kind() == ErrorKind::NoVersions => self.0.store(now + TRY_EVERY, Ordering::Relaxed),
+            Err(_) => return false,
+        }
+        self.has_none()
+    }
+}
+
+/// The store of a node that may keep no versions.
+pub(crate) struct AnyNode(Arc<Shared>);
+
+struct Shared {
+    store: Arc<dyn Store>,
+    versions: Versions,
+    clock: Arc<Clock>,
+}
+
+impl AnyNode {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: &Arc<Clock>) -> (Self, Versions) {
+        let versions = Versions::default();
+        let shared = Shared { store, versions: versions.clone(), clock: Arc::clone(clock) };
+        (Self(Arc::new(shared)), versions)
+    }
+}
+
+impl Shared {
+    /// Does what comes nearest to an operation by version.
+    fn plain(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
+        match op {
+            Op::Put(item, Put::Newer { .. }) => self.set(cx, key, item),
+            Op::Bury(_) => self.store.call(cx, key, Op::Delete(&Delete::default()), &mut Unseen),
+            op => self.store.call(cx, key, op, &mut Unseen),
+        }
+    }
+
+    /// Stores an item, whatever is there.
+    fn set(&self, cx: &Cx, key: &Key<'_>, item: &ItemRef<'_>) -> Step {
+        if item.meta.expiry.is_dead(self.clock.now()) {
+            let step = self.store.call(cx, key, Op::Delete(&Delete::default()), &mut Unseen);
+            return step.map(|_| Outcome::Written(Written::Stored { cas: 0 }));
+        }
+        let write = Write { flags: item.meta.flags, exptime: Exptime(item.meta.expiry.0.into()), ..Write::default() };
+        match item.value.as_slice() {
+            Some(value) => self.store.call(cx, key, Op::Write(value, &write), &mut Unseen),
+            None => self.store.call(cx, key, Op::Write(&item.value.to_vec(), &write), &mut Unseen),
+        }
+    }
+
+    /// Asks in mode newer a node of which it is not known whether it knows that.
+    #[cold]
+    fn try_newer(self: &Arc<Self>, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
+        let step = self.store.call(cx, key, op, &mut Unseen);
+        let (shared, cx, key, op) = (Arc::clone(self), cx.clone(), OwnedKey::of(key), OwnedOp::of(op));
+        start_operation(async move {
+            let ended = finish(step).await;
+            if shared.versions.note(&ended, shared.clock.millis()) {
+                return finish(op.with(|op| shared.plain(&cx, &key.key(), op))).await;
+            }
+            ended
+        })
+    }
+}
+
+impl Store for AnyNode {
+    #[inline]
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        let shared = &self.0;
+        match (shared.versions.0.load(Ordering::Relaxed), op) {
+            (VERSIONED, op) => shared.store.call(cx, key, op, out),
+            (until, Op::Put(_, Put::Newer { .. }) | Op::Bury(_)) => match until > shared.clock.millis() {
+                true => shared.plain(cx, key, op),
+                false => shared.try_newer(cx, key, op),
+            },
+            (_, op) => shared.store.call(cx, key, op, out),
+        }
+    }
+
+    fn announce(&self, keys: &[Key<'_>]) {
+        self.0.store.announce(keys);
+    }
+
+    fn seed(&self) -> KeyHash {
+        self.0.store.seed()
+    }
+}
+
+impl Component for AnyNode {
+    fn parts(&self) -> Parts<'_> {
+        let parts = self.0.store.parts();
+        let flush = parts.flush.is_some().then_some(self as &dyn Flush);
+        Parts { below: vec![&*self.0.store], flush, ..parts }
+    }
+
+    fn attach(&self, _: &mut Reactors) {}
+
+    fn report(&self, _: &Cx, mut below: Vec<Report>) -> Report {
+        below.pop().expect("a report of the store below")
+    }
+
+    fn health(&self, mut below: Vec<Health>) -> Health {
+        below.pop().expect("the health of the store below")
+    }
+
+    fn close(&self) {}
+}
+
+impl Flush for AnyNode {
+    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        component::flush(&*self.0.store, cx, delay)
+    }
+
+    fn pending(&self) -> Option<u32> {
+        self.0.store.parts().flush.and_then(Flush::pending)
+    }
+
+    /// On a node without versions a `flush_all`, of all that is there.
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        let (shared, cx) = (Arc::clone(&self.0), cx.clone());
+        start(async move {
+            let ended = finish(component::floor(&*shared.store, &cx, floor)).await;
+            if !shared.versions.note(&ended, shared.clock.millis()) {
+                return ended;
+            }
+            let delay = floor.second.saturating_sub(shared.clock.now());
+            finish(component::flush(&*shared.store, &cx, Exptime(delay.into()))).await
+        })
+    }
+
+    fn floors(&self) -> Floors {
+        self.0.store.parts().flush.map_or_else(Floors::default, Flush::floors)
+    }
+
+    fn lag(&self) -> u32 {
+        self.0.store.parts().flush.map_or(0, Flush::lag)
+    }
+}
+
+impl Call {
+    /// Whether the node that decides on changes of a key keeps no versions.
+    pub(crate) fn home_has_no_versions(&self, key: &OwnedKey) -> bool {
+        self.well_homes(key).first().is_some_and(|&home| self.node(home).versions.has_none())
+    }
+
+    /// The nodes that hold a key and are well, its home first.
+    fn well_homes(&self, key: &OwnedKey) -> Vec<usize> {
+        let now = self.shared.clock.millis();
+        let is_well = |node: &usize| {
+            let health = &self.node(*node).health;
+            !health.is_ejected() && !health.is_behind(now)
+        };
+        self.homes(&key.key()).into_iter().filter(is_well).collect()
+    }
+
+    /// A change that depends on what a key holds, on a home without versions.
+    pub(crate) async fn change_at_home(&self, key: &OwnedKey, op: &OwnedOp) -> Result<Outcome, StoreError> {
+        let homes = self.well_homes(key);
+        let Some((&home, others)) = homes.split_first() else { return Err(self.shared.nothing_to_read()) };
+        let op = self.with_cas_of(home, key, op.clone()).await?;
+        let ended = finish(op.with(|op| self.begin(home, &key.key(), op))).await;
+        self.note(home, &ended);
+        let outcome = ended?;
+        if !may_have_changed(&outcome) || others.is_empty() {
+            return Ok(outcome);
+        }
+        let version = self.shared.stamps.next(&self.shared.clock);
+        let took = match &op {
+            // Marks cannot be set by a write.
+            OwnedOp::Delete(request) if request.invalidate || request.drop_value => {
+                self.repeat(others, key, Op::Delete(&Delete { compare: None, ..*request })).await
+            }
+            OwnedOp::Read(Retrieve { touch: touch @ Some(_), .. }) => {
+                self.repeat(others, key, Op::Read(&Retrieve { touch: *touch, ..Retrieve::default() })).await
+            }
+            // The winner of a recache writes what it has read.
+            OwnedOp::Read(_) => return Ok(outcome),
+            _ => match self.peek(home, key).await? {
+                Some(mut item) => {
+                    (item.meta.cas, item.meta.unversioned) = (version.0, false);
+                    let as_of = self.shared.clock.millis();
+                    self.repeat(others, key, Op::Put(&item.as_ref(), Put::Newer { as_of, base: None })).await
+                }
+                None => self.repeat(others, key, Op::Bury(version)).await,
+            },
+        };
+        let copies = self.layout().copies();
+        if 1 + took.0 >= majority(copies) { Ok(outcome) } else { Err(too_few(1 + took.0, copies, took.1)) }
+    }
+
+    /// Does the same on other copies; how many took it, and why one did not.
+    async fn repeat(&self, nodes: &[usize], key: &OwnedKey, op: Op<'_>) -> (usize, Option<StoreError>) {
+        let mut spread = crate::spread::Spread::default();
+        for &node in nodes {
+            spread.add(node, self.begin(node, &key.key(), op));
+        }
+        let (mut took, mut why) = (0, None);
+        while let Some((node, ended)) = spread.next().await {
+            self.note(node, &ended);
+            match ended {
+                Ok(Outcome::Written(Written::TooLarge | Written::OutOfMemory)) => {}
+                Ok(_) => took += 1,
+                Err(error) => why = Some(error),
+            }
+        }
+        (took, why)
+    }
+
+    async fn peek(&self, node: usize, key: &OwnedKey) -> Result<Option<Item>, StoreError> {
+        let ended = finish(self.begin(node, &key.key(), Op::Peek)).await;
+        self.note(node, &ended);
+        Ok(match ended?.lookup() {
+            Lookup::Found(item) => Some(item),
+            _ => None,
+        })
+    }
+
+    /// A client has the CAS value of the copy that it reads; each node counts its own. So it stands for that of the home if both hold
+    /// the same, and for none if they do not.
+    async fn with_cas_of(&self, home: usize, key: &OwnedKey, op: OwnedOp) -> Result<OwnedOp, StoreError> {
+        let Some(compare) = compared(&op) else { return Ok(op) };
+        let Some(&near) = self.order(&key.key()).first() else { return Ok(op) };
+        if near == home {
+            return Ok(op);
+        }
+        let (near, held) = (self.peek(near, key).await?, self.peek(home, key).await?);
+        let cas = match (near, held) {
+            (Some(near), Some(held)) => {
+                let same = near.value == held.value && near.meta.flags == held.meta.flags;
+                if near.meta.cas == compare && same { held.meta.cas } else { held.meta.cas.wrapping_add(1) }
+            }
+            (_, held) => held.map_or(compare, |held| held.meta.cas.wrapping_add(1)),
+        };
+        Ok(comparing(op, cas))
+    }
+}
+
+/// The CAS value that an operation asks for.
+fn compared(op: &OwnedOp) -> Option<u64> {
+    match op {
+        OwnedOp::Write(_, request) => request.compare,
+        OwnedOp::Delete(request) => request.compare,
+        OwnedOp::Arithmetic(request) => request.compare,
+        _ => None,
+    }
+}
+
+fn comparing(op: OwnedOp, cas: u64) -> OwnedOp {
+    match op {
+        OwnedOp::Write(value, request) => OwnedOp::Write(value, Write { compare: Some(cas), ..request }),
+        OwnedOp::Delete(request) => OwnedOp::Delete(Delete { compare: Some(cas), ..request }),
+        OwnedOp::Arithmetic(request) => OwnedOp::Arithmetic(Arithmetic { compare: Some(cas), ..request }),
+        op => op,
+    }
+}
+
+fn may_have_changed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Written(written) => matches!(written, Written::Stored { .. }),
+        Outcome::Deleted(deleted) => *deleted == Deleted::Deleted,
+        Outcome::Number(number) => matches!(number, Number::Value { .. }),
+        Outcome::Read(Lookup::Found(_) | Lookup::Visited) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,236 @@
+//! `moneta proxy` over real memcacheds, and over a mixture of both while a fleet moves.
+
+mod common;
+
+use std::fmt::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Node, file, moneta};
+
+const ZONES: [&str; 3] = ["a", "b", "c"];
+/// Far more than anything takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A memcached on a Unix socket; killed when dropped.
+struct Memcached {
+    process: Option<Child>,
+    path: PathBuf,
+}
+
+impl Memcached {
+    fn start(path: PathBuf) -> Self {
+        let mut memcached = Self { process: None, path };
+        memcached.run();
+        memcached
+    }
+
+    /// Starts it, empty.
+    fn run(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+        let mut command = Command::new("memcached");
+        command.arg("-s").arg(&self.path).args(["-m", "64", "-t", "1"]);
+        if nix::unistd::geteuid().is_root() {
+            command.args(["-u", "root"]);
+        }
+        let spawned = command.stdin(Stdio::null()).spawn();
+        self.process = Some(spawned.expect("these tests need a memcached: `make test` installs it"));
+        until("memcached listens", || UnixStream::connect(&self.path).is_ok());
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    fn exchange(&self, requests: &str) -> String {
+        common::exchange(common::connect_unix(&self.path).expect("it accepts"), requests)
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let from = Instant::now();
+    while !holds() {
+        assert!(from.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+struct Fleet {
+    nodes: Vec<Memcached>,
+    folder: tempfile::TempDir,
+}
+
+impl Fleet {
+    /// One memcached in each of so many zones.
+    fn start(zones: usize) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = |zone: &str| Memcached::start(folder.path().join(format!("{zone}.sock")));
+        let nodes: Vec<Memcached> = ZONES[..zones].iter().map(|zone| node(zone)).collect();
+        let fleet = Self { nodes, folder };
+        let addresses: Vec<String> = fleet.nodes.iter().map(|node| node.path.display().to_string()).collect();
+        fleet.write_topology(1, &addresses);
+        fleet
+    }
+
+    fn write_topology(&self, epoch: u32, addresses: &[String]) {
+        let mut text = format!("epoch = {epoch}\n");
+        for (zone, address) in ZONES.iter().zip(addresses) {
+            let _ = write!(text, "[[replica]]\nzone = \"{zone}\"\nnodes = [\"0={address}\"]\n");
+        }
+        let new = file(self.folder.path(), "topology.new", &text);
+        std::fs::rename(new, self.topology()).expect("the file can be renamed");
+    }
+
+    fn topology(&self) -> PathBuf {
+        self.folder.path().join("topology.toml")
+    }
+
+    fn proxy(&self, zone: &str, more: &[&str]) -> Node {
+        let topology = self.topology();
+        let arguments = ["--topology", topology.to_str().expect("plain"), "--zone", zone, "--threads", "1"];
+        Node::run(moneta(&["proxy", "-p", "0", "--admin", "off", "--node-timeout", "5s"]).args(arguments).args(more))
+    }
+
+    /// All memcacheds answer so.
+    fn all(&self, request: &str, expected: &str) {
+        for node in self.nodes.iter().filter(|node| node.process.is_some()) {
+            until(&format!("{}: {request:?} is not {expected:?}", node.path.display()), || {
+                node.exchange(request) == expected
+            });
+        }
+    }
+}
+
+fn hit(key: &str, value: &str) -> String {
+    format!("VALUE {key} 0 {}\r\n{value}\r\nEND\r\n", value.len())
+}
+
+/// The CAS value in an answer to `gets`.
+fn cas(answer: &str) -> u64 {
+    let words: Vec<&str> = answer.lines().next().expect("a line").split(' ').collect();
+    words[4].parse().expect("a CAS value")
+}
+
+#[test]
+fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
+    let mut fleet = Fleet::start(3);
+    // What clients have written before there was a proxy.
+    for node in &fleet.nodes {
+        node.exchange("set before 0 0 3\r\nold\r\nset number 0 0 1\r\n5\r\n");
+    }
+    let (a, b) = (fleet.proxy("a", &[]), fleet.proxy("b", &["--eject-after", "1"]));
+    // The first thing that a proxy is asked may depend on what is there.
+    assert_eq!(b.exchange("add before 0 0 1\r\nx\r\n"), "NOT_STORED\r\n");
+    assert_eq!(a.exchange("get before\r\n"), hit("before", "old"));
+    assert_eq!(a.exchange("set key 0 0 5\r\nvalue\r\n"), "STORED\r\n");
+    fleet.all("get key\r\n", &hit("key", "value"));
+    assert_eq!(a.exchange("incr number 2\r\n"), "7\r\n");
+    assert_eq!(b.exchange("incr number 2\r\n"), "9\r\n");
+    assert_eq!(b.exchange("incr nothing 2\r\n"), "NOT_FOUND\r\n");
+    fleet.all("get number\r\n", &hit("number", "9"));
+    for (key, add, again) in [("lock1", &a, &b), ("lock2", &b, &a), ("lock3", &a, &b)] {
+        assert_eq!(add.exchange(&format!("add {key} 0 60 1\r\nx\r\n")), "STORED\r\n");
+        assert_eq!(again.exchange(&format!("add {key} 0 60 1\r\ny\r\n")), "NOT_STORED\r\n");
+        fleet.all(&format!("get {key}\r\n"), &hit(key, "x"));
+    }
+    assert_eq!(a.exchange("append key 0 0 1\r\n!\r\n"), "STORED\r\n");
+    fleet.all("get key\r\n", &hit("key", "value!"));
+
+    // CAS values are the near copy's, and compare with the home's all the same.
+    for key in ["cas1", "cas2", "cas3", "cas4"] {
+        fleet.nodes[0].exchange("set other 0 0 1\r\nx\r\n");
+        assert_eq!(a.exchange(&format!("set {key} 0 0 1\r\n1\r\n")), "STORED\r\n");
+        fleet.all(&format!("get {key}\r\n"), &hit(key, "1"));
+        let known = cas(&b.exchange(&format!("gets {key}\r\n")));
+        assert_eq!(b.exchange(&format!("cas {key} 0 0 1 {known}\r\n2\r\n")), "STORED\r\n");
+        assert_eq!(b.exchange(&format!("cas {key} 0 0 1 {known}\r\n3\r\n")), "EXISTS\r\n");
+        fleet.all(&format!("get {key}\r\n"), &hit(key, "2"));
+    }
+
+    assert_eq!(b.exchange("touch key 100\r\n"), "TOUCHED\r\n");
+    for node in &fleet.nodes {
+        let left = node.exchange("mg key t\r\n");
+        assert!(left.starts_with("HD t9") || left.starts_with("HD t100"), "{left}");
+    }
+    assert_eq!(a.exchange("delete key\r\n"), "DELETED\r\n");
+    fleet.all("get key\r\n", "END\r\n");
+
+    // One goes, and comes back empty.
+    fleet.nodes[1].kill();
+    for _ in 0..3 {
+        assert_eq!(b.exchange("get number\r\n"), hit("number", "9"));
+    }
+    assert_eq!(b.exchange("set while 0 0 2\r\nup\r\n"), "STORED\r\n");
+    fleet.nodes[1].run();
+    until("the node is not given what it missed", || fleet.nodes[1].exchange("get while\r\n") == hit("while", "up"));
+    until("the node is not filled by reads", || {
+        b.exchange("get number\r\n") == hit("number", "9")
+            && fleet.nodes[1].exchange("get number\r\n") == hit("number", "9")
+    });
+    assert_eq!(a.exchange("flush_all\r\n"), "OK\r\n");
+    fleet.all("get number\r\n", "END\r\n");
+}
+
+/// One copy of a pool of servers, as behind twemproxy: all of memcached is there.
+#[test]
+fn one_copy_is_as_memcached_itself() {
+    let fleet = Fleet::start(1);
+    let proxy = fleet.proxy("a", &[]);
+    assert_eq!(proxy.exchange("mg token N30 v t\r\n"), "VA 0 t30 W\r\n\r\n");
+    assert_eq!(proxy.exchange("mg token v\r\n"), fleet.nodes[0].exchange("mg token v\r\n"));
+    assert_eq!(proxy.exchange("set k 7 0 1\r\n1\r\nprepend k 0 0 1\r\n0\r\n"), "STORED\r\nSTORED\r\n");
+    assert_eq!(proxy.exchange("get k\r\n"), "VALUE k 7 2\r\n01\r\nEND\r\n");
+    let known = cas(&proxy.exchange("gets k\r\n"));
+    assert_eq!(proxy.exchange(&format!("cas k 7 0 1 {known}\r\n5\r\nincr k 3\r\n")), "STORED\r\n8\r\n");
+    assert_eq!(proxy.exchange("gat 100 k\r\n"), "VALUE k 7 1\r\n8\r\nEND\r\n");
+    assert_eq!(proxy.exchange("md k I T30\r\nmg k v\r\nmg k v\r\n"), "HD\r\nVA 1 X W\r\n8\r\nVA 1 Z X\r\n8\r\n");
+    assert_eq!(proxy.exchange("ma n N0 J5 v\r\nma n v\r\n"), "VA 1\r\n5\r\nVA 1\r\n6\r\n");
+}
+
+/// A fleet moves zone by zone: its memcacheds are replaced by Moneta nodes, and clients notice nothing.
+#[test]
+fn a_fleet_moves_from_memcached_zone_by_zone() {
+    let fleet = Fleet::start(3);
+    let proxy = fleet.proxy("b", &[]);
+    let keys: Vec<String> = (0..50).map(|key| format!("key{key}")).collect();
+    for key in &keys {
+        assert_eq!(proxy.exchange(&format!("set {key} 0 0 1\r\n1\r\n")), "STORED\r\n");
+    }
+    let mut addresses: Vec<String> = fleet.nodes.iter().map(|node| node.path.display().to_string()).collect();
+    let mut moved = Vec::new();
+    for zone in 0..ZONES.len() {
+        let writer = (zone + 1).to_string();
+        let node = Node::start(&["--cluster", "--writer-id", &writer, "--threads", "1", "-m", "64"]);
+        addresses[zone] = node.address().to_string();
+        fleet.write_topology(zone as u32 + 2, &addresses);
+        proxy.wait_for(|| proxy.log().contains(&format!("epoch={}", zone + 2)), "the topology is not taken");
+        for (number, key) in keys.iter().enumerate() {
+            let expected = (zone + 1).to_string();
+            assert_eq!(proxy.exchange(&format!("get {key}\r\n")), hit(key, &expected), "zone {zone}");
+            assert_eq!(
+                proxy.exchange(&format!("incr {key} 1\r\n")),
+                format!("{}\r\n", zone + 2),
+                "zone {zone}, {number}"
+            );
+        }
+        moved.push(node);
+    }
+    // Nothing is left of memcached, and all copies agree.
+    drop(fleet.nodes);
+    for key in &keys {
+        for node in &moved {
+            node.wait_for(|| node.exchange(&format!("get {key}\r\n")) == hit(key, "4"), "a copy lacks the last change");
+        }
+    }
+}
