@@ -26,7 +26,7 @@ use crate::reactor::ClusterReactor;
 use crate::shared::Shared;
 use crate::sources::{Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
-use crate::status::{NodeStatus, Status};
+use crate::status::{NodeStatus, Routed, Status, Traffic};
 use crate::topology::Topology;
 
 /// Who this process is among those that write.
@@ -119,25 +119,29 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the app's nodes are, and how they are.
+    /// What the app's nodes are, and how they are. May wait for nodes.
     pub fn status(&self) -> Status {
         let layout = self.0.layout();
+        let now = self.0.clock.millis();
+        let of = |replica, node| NodeStatus { traffic: Traffic::of(node), ..NodeStatus::of(replica, node, now) };
         let nodes = layout.replicas.iter().flat_map(|replica| {
             let nodes = &layout.nodes[replica.first..replica.first + replica.count];
-            nodes.iter().map(|node| NodeStatus::of(replica, node, self.0.clock.millis()))
+            nodes.iter().map(move |node| of(replica, node))
         });
         Status { app: self.0.config.app.clone(), epoch: layout.epoch, nodes: nodes.collect() }
     }
 
     /// Where a key's copies are: those that reads go to first, then the others.
-    pub fn route(&self, key: &[u8]) -> Vec<NodeStatus> {
+    pub fn route(&self, key: &[u8]) -> Vec<Routed> {
         let layout = self.0.layout();
         let written = (0..layout.replicas.len()).filter(|replica| !layout.readable.contains(replica));
         let order = layout.readable.iter().copied().chain(written);
         order
             .map(|replica| {
                 let replica = &layout.replicas[replica];
-                NodeStatus::of(replica, &layout.nodes[replica.node_of(key)], self.0.clock.millis())
+                let node = &layout.nodes[replica.node_of(key)];
+                let lacks_write = node.missed(&Key::new(key, self.0.seed)).is_some();
+                Routed { node: NodeStatus::of(replica, node, self.0.clock.millis()), lacks_write }
             })
             .collect()
     }

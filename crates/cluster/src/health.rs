@@ -11,6 +11,8 @@ pub(crate) struct NodeHealth {
     probe_at: AtomicU64,
     /// Probes in a row that failed.
     probes: AtomicU32,
+    /// When it was ejected last, in milliseconds since the Unix epoch.
+    ejected_at: AtomicU64,
     /// Times that it was ejected.
     pub(crate) ejections: AtomicU64,
     /// Until when it is asked last, since it said that it catches up with other copies; in milliseconds since the Unix epoch.
@@ -54,10 +56,16 @@ impl NodeHealth {
         self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    /// Ejects it, with the first probe at `probe_at`. False if it is ejected already.
-    pub(crate) fn eject(&self, probe_at: u64) -> bool {
+    /// Since when it is ejected.
+    pub(crate) fn ejected_since(&self) -> Option<u64> {
+        self.is_ejected().then(|| self.ejected_at.load(Ordering::Relaxed))
+    }
+
+    /// Ejects it at `now`, with the first probe at `probe_at`. False if it is ejected already.
+    pub(crate) fn eject(&self, now: u64, probe_at: u64) -> bool {
         let ejected = self.probe_at.compare_exchange(0, probe_at.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if ejected {
+            self.ejected_at.store(now, Ordering::Relaxed);
             self.probes.store(0, Ordering::Relaxed);
             self.ejections.fetch_add(1, Ordering::Relaxed);
         }
@@ -93,7 +101,7 @@ mod tests {
         let health = NodeHealth::default();
         assert!(!health.is_ejected() && !health.wants_probe(u64::MAX));
         assert_eq!((health.note_failure(), health.note_failure()), (1, 2));
-        assert!(health.eject(1000) && !health.eject(9));
+        assert!(health.eject(0, 1000) && !health.eject(0, 9));
         let mut now = 1000;
         let mut pauses = Vec::new();
         for _ in 0..20 {

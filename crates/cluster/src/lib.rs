@@ -1,6 +1,6 @@
 //! An app's data in several full copies, one or more in each zone, as one store: written to all, read close by.
 //!
-//! The way of a request: [`cluster`] picks the rule of its kind ([`reads`], [`writes`], or [`decide`] for what depends on what a
+//! The way of a request: where a proxy has several apps, [`apps`] picks one; [`cluster`] picks the rule of its kind ([`reads`], [`writes`], or [`decide`] for what depends on what a
 //! key holds), a [`call`] begins operations on nodes, and a [`reactor`] turns this worker's connections to them. Beside requests,
 //! [`maintenance`] probes nodes that fail and gives them the writes that they missed ([`hints`]). [`catchup`] is the other side: a node
 //! that has come back learns from other copies what it has missed.
@@ -10,6 +10,7 @@ pub mod ring;
 pub mod sources;
 pub mod topology;
 
+mod apps;
 mod budget;
 mod call;
 mod cluster;
@@ -33,11 +34,16 @@ mod status;
 mod unversioned;
 mod writes;
 
+pub use apps::{App, Apps};
 pub use cluster::{Cluster, Writer};
 pub use config::{Ack, ClusterConfig, Fallback};
 pub use error::ClusterError;
-pub use metrics::metrics;
 pub use node::Connect;
 pub use ring::Ring;
-pub use status::{NodeStatus, Status};
+pub use status::{NodeStatus, Routed, Status, Traffic};
 pub use topology::{Node, Replica, RingKind, Topology, TopologyError};
+
+/// The declarations of the metrics of clusters and of several apps.
+pub fn metrics() -> impl Iterator<Item = moneta_store::metric::Metric> {
+    metrics::metrics().chain(apps::metrics())
+}

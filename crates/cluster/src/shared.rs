@@ -130,8 +130,9 @@ impl Shared {
         let zone: Vec<_> = layout.nodes.iter().filter(|other| other.zone == node.zone).collect();
         let ejected = zone.iter().filter(|other| other.health.is_ejected()).count();
         let may = (zone.len() * self.config.eject_share as usize / 100).max(1);
-        let first = self.clock.millis() + u64::try_from(self.config.probe_min.as_millis()).unwrap_or(u64::MAX);
-        if ejected < may && node.health.eject(first) {
+        let now = self.clock.millis();
+        let first = now + u64::try_from(self.config.probe_min.as_millis()).unwrap_or(u64::MAX);
+        if ejected < may && node.health.eject(now, first) {
             tracing::warn!(
                 app = self.config.app,
                 node = node.name,

@@ -1,5 +1,7 @@
 //! What a cluster store tells of its nodes, for people and tools.
 
+use std::sync::atomic::Ordering;
+
 use crate::layout::Replica;
 use crate::node::Node;
 
@@ -31,17 +33,65 @@ pub struct NodeStatus {
     pub up: bool,
     /// It catches up with other copies: it takes writes, and answers no reads.
     pub behind: bool,
+    /// Since when it is not asked, in milliseconds since the Unix epoch.
+    pub ejected_since: Option<u64>,
+    /// Times that it was not asked any more.
+    pub ejections: u64,
     /// Failures since its last answer.
     pub failures: u32,
     /// Writes that it lacks and will be given.
     pub hints: u64,
+    /// Memory of these, in bytes.
+    pub hint_bytes: u64,
+    /// What goes over its connections; none where that was not asked for.
+    pub traffic: Traffic,
     /// Everything it holds is to be dropped before: it lacks more than could be kept, or a flush.
     pub flush_pending: bool,
+}
+
+/// What goes over the connections to a node, as far as its store counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Connections that are open.
+    pub connections: u64,
+    /// Requests begun.
+    pub requests: u64,
+    /// Of these, those that failed.
+    pub errors: u64,
+    /// Requests that wait for a reply.
+    pub in_flight: u64,
+}
+
+impl Traffic {
+    /// What a remote store counts. Another kind of store counts nothing of this.
+    pub(crate) fn of(node: &Node) -> Self {
+        let samples = moneta_store::component::report(&*node.store, &moneta_store::Cx::outside()).metrics;
+        let sum = |name: &str| {
+            let of_name = samples.iter().filter(|sample| sample.metric.name == name);
+            of_name.map(|sample| sample.value.number() as u64).sum()
+        };
+        Self {
+            connections: sum("remote_connections"),
+            requests: sum("remote_requests_total"),
+            errors: sum("remote_errors_total"),
+            in_flight: sum("remote_in_flight"),
+        }
+    }
+}
+
+/// A copy of one key.
+#[derive(Clone, Debug)]
+pub struct Routed {
+    /// The node that has it.
+    pub node: NodeStatus,
+    /// The node is known to lack a write of the key, or has not said yet that it took it: what it shows may be old.
+    pub lacks_write: bool,
 }
 
 impl NodeStatus {
     /// At `now`, in milliseconds since the Unix epoch.
     pub(crate) fn of(replica: &Replica, node: &Node, now: u64) -> Self {
+        let (hints, hint_bytes, _) = node.hints.counts();
         Self {
             replica: replica.name.clone(),
             zone: replica.zone.clone(),
@@ -50,8 +100,12 @@ impl NodeStatus {
             write_only: replica.write_only,
             up: !node.health.is_ejected(),
             behind: node.health.is_behind(now),
+            ejected_since: node.health.ejected_since(),
+            ejections: node.health.ejections.load(Ordering::Relaxed),
             failures: node.health.failures(),
-            hints: node.hints.counts().0,
+            hints,
+            hint_bytes,
+            traffic: Traffic::default(),
             flush_pending: node.hints.floor().is_some(),
         }
     }

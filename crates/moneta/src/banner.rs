@@ -38,6 +38,9 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
         let (engine, rest) = tier.split_once(' ').unwrap_or((&tier, ""));
         writeln!(out, "{engine:13}{}", rest.trim_start())?;
     }
+    for app in &settings.apps {
+        writeln!(out, "{:13}{}", app.name, drawing::cluster(app))?;
+    }
     let (threads, connections) = (settings.get(&THREADS), settings.get(&MAX_CONNECTIONS));
     writeln!(out, "threads      {threads}, for up to {connections} connections")?;
     if let Some(path) = settings.get(&AUTH_FILE) {

@@ -6,13 +6,15 @@ use moneta_flash::Durability;
 use moneta_remote::RemoteConfig;
 use moneta_server::config::Policy;
 
+use crate::options::app::AppSettings;
+use crate::options::declaration::Declaration;
 use crate::options::kinds::Kind;
 use crate::options::kinds::units::{Bytes, Time};
 use crate::options::sections::access::AUTH_FILE;
 use crate::options::sections::flash::FLASH;
 use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};
 use crate::options::sections::network::{self, BATCH_PORT, PORT, UNIX_SOCKET};
-use crate::options::sections::proxy::TOPOLOGY;
+use crate::options::sections::proxy::{ACK, NODE_TIMEOUT, READ_FALLBACK, TOPOLOGY, ZONE};
 use crate::options::sections::tiers::{Lower, PROMOTE, Upper};
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
@@ -26,6 +28,10 @@ pub fn draw(settings: &Settings) -> String {
     let users = settings.get(&AUTH_FILE).map_or(String::new(), |path| format!(", users from {}", path.display()));
     let _ = writeln!(text, "   |\nserver     {} worker threads{users}\n   |", settings.get(&THREADS));
     let (upper, lower) = (upper(settings), lower(&settings.stack.lower));
+    if settings.is_proxy() {
+        draw_apps(&mut text, settings);
+        return text;
+    }
     match (upper, lower) {
         (Some(upper), Some(lower)) => {
             let _ = writeln!(text, "tiered     {}", between(settings));
@@ -37,6 +43,47 @@ pub fn draw(settings: &Settings) -> String {
         }
     }
     text
+}
+
+/// The apps of a proxy, each with what leads to it and where its data are.
+fn draw_apps(text: &mut String, settings: &Settings) {
+    if !settings.has_app_tables {
+        for app in &settings.apps {
+            let _ = writeln!(text, "store      {}", cluster(app));
+        }
+        return;
+    }
+    let _ = writeln!(text, "apps       by listener, else by the longest prefix that a key begins with");
+    for (place, app) in settings.apps.iter().enumerate() {
+        let (branch, stem) = if place + 1 < settings.apps.len() { ("|--", "|") } else { ("`--", " ") };
+        let _ = writeln!(text, "   {branch} {}", app.name);
+        if let Some(prefix) = &app.prefix {
+            let treated = if app.strip_prefix { "the nodes get them without it" } else { "kept" };
+            let _ = match prefix.as_str() {
+                "" => writeln!(text, "   {stem}     keys that are no other app's"),
+                prefix => writeln!(text, "   {stem}     keys that begin with `{prefix}`: {treated}"),
+            };
+        }
+        for (listener, _) in settings.listeners.iter().filter(|(listener, _)| listener.app.as_ref() == Some(&app.name))
+        {
+            let _ = writeln!(text, "   {stem}     all that comes through {}", listener.address);
+        }
+        let _ = writeln!(text, "   {stem}     {}", cluster(app));
+    }
+    if settings.apps.iter().all(|app| app.prefix.as_deref() != Some("")) {
+        let _ = writeln!(text, "   other keys are refused");
+    }
+}
+
+/// Where an app's data are, in a line.
+pub fn cluster(app: &AppSettings) -> String {
+    let of = |option: &dyn Declaration| option.in_force(&app.values);
+    let zone = app.values.get(&ZONE).map_or("any zone first".into(), |zone| format!("zone {zone} first"));
+    let (ack, fallback) = (of(&ACK), of(&READ_FALLBACK));
+    let (topology, timeout) = (of(&TOPOLOGY), of(&NODE_TIMEOUT));
+    format!(
+        "cluster {topology}: {zone}, reads go on: {fallback}, writes wait for: {ack}, nodes answer within {timeout}"
+    )
 }
 
 /// Every address with the policy of its requests, in the order in which they are opened.
@@ -102,7 +149,8 @@ pub fn lower(lower: &Lower) -> Option<String> {
         Lower::Rocks(tier) => Some(format!("rocks   {tier}")),
         Lower::Lmdb(tier) => Some(format!("lmdb    {tier}")),
         Lower::Remote(config) => Some(remote(config)),
-        Lower::Cluster(topology) => Some(format!("cluster {}", TOPOLOGY.kind.write(&Some(topology.clone())))),
+        // Its apps are drawn each.
+        Lower::Cluster => None,
     }
 }
 

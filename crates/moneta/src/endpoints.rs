@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, ensure};
-use moneta_server::config::{ListenAddress, Listener, Policy};
+use moneta_server::config::{Door, ListenAddress, Listener, Policy};
 
+use crate::options::app::AppSettings;
 use crate::options::listener::{ExtraAddress, ExtraListener};
 use crate::options::sections::network::{self, BATCH_PORT, PORT, UNIX_MASK, UNIX_SOCKET};
 use crate::options::sections::operation::ADMIN;
 use crate::options::settings::Settings;
 use crate::options::values::Values;
+use crate::proxy;
 
 /// Every listener that the options ask for: the TCP addresses, the Unix socket, the batch port, then those of the file.
 ///
@@ -34,7 +36,8 @@ pub fn listeners(options: &Settings) -> anyhow::Result<Vec<Listener>> {
         }
     }
     for (extra, _) in &options.listeners {
-        add_extra(&mut listeners, extra, unix_mask).with_context(|| format!("listener: `{extra}`"))?;
+        let door = door(&options.apps, extra);
+        add_extra(&mut listeners, extra, door, unix_mask).with_context(|| format!("listener: `{extra}`"))?;
     }
     Ok(listeners)
 }
@@ -49,8 +52,14 @@ pub fn admin(options: &Values) -> anyhow::Result<Option<SocketAddr>> {
     Ok(addresses.into_iter().next())
 }
 
-fn add_extra(listeners: &mut Vec<Listener>, extra: &ExtraListener, mask: u32) -> anyhow::Result<()> {
-    let like = |address| Listener { address, policy: extra.policy, limits: extra.limits };
+/// The door of a listener: its app's, or the common one.
+fn door(apps: &[AppSettings], extra: &ExtraListener) -> Door {
+    let app = apps.iter().position(|app| extra.app.as_ref() == Some(&app.name));
+    app.map_or(Door::COMMON, proxy::door)
+}
+
+fn add_extra(listeners: &mut Vec<Listener>, extra: &ExtraListener, door: Door, mask: u32) -> anyhow::Result<()> {
+    let like = |address| Listener { address, policy: extra.policy, door, limits: extra.limits };
     match &extra.address {
         ExtraAddress::Tcp(address) => add_tcp(listeners, &address.host, address.port, like)?,
         ExtraAddress::Unix { path, mode } => {

@@ -13,6 +13,7 @@ mod options;
 mod process;
 mod proxy;
 mod reload;
+mod routing;
 mod same_endpoint;
 mod stack;
 mod supervisor;

@@ -1,4 +1,4 @@
-//! The store of a proxy: a cluster, whose nodes are reached over memcached's protocol.
+//! The store of a proxy: clusters, one for each app, whose nodes are reached over memcached's protocol.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -8,23 +8,25 @@ use anyhow::Context;
 use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
-use moneta_cluster::{Cluster, Connect, Node, Writer};
+use moneta_cluster::{App, Apps, Cluster, Connect, Node, Writer};
 use moneta_remote::{Remote, RemoteConfig};
-use moneta_store::{Clock, KeyHash, Store};
+use moneta_store::{Clock, Door, KeyHash, Store};
 
+use crate::options::app::AppSettings;
 use crate::options::kinds::topology::Source;
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::cluster;
 use crate::options::sections::memory::MAX_ITEM_SIZE;
 use crate::options::sections::proxy;
 use crate::options::settings::Settings;
+use crate::options::values::Values;
 
 /// How long the first topology is waited for.
 pub const FIRST: Duration = Duration::from_secs(10);
 
 /// Makes the stores of nodes.
 struct Remotes {
-    settings: Settings,
+    settings: Values,
     seed: KeyHash,
     clock: Arc<Clock>,
 }
@@ -55,19 +57,47 @@ pub fn source(source: &Source) -> anyhow::Result<Box<dyn TopologySource>> {
     })
 }
 
-/// The store, which follows the topology.
+/// The door of the app at `place` of all apps.
+pub fn door(place: usize) -> Door {
+    Door(u16::try_from(place + 1).unwrap_or(u16::MAX))
+}
+
+/// The apps of a proxy, each of which follows its topology.
 ///
 /// # Errors
 /// If there is no topology, or it makes no sense.
-pub fn cluster(topology: &Source, settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Cluster> {
-    let salt = getrandom::u64().context("the system has no randomness")?;
+pub fn apps(settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Apps> {
     let seed = KeyHash::random().context("the system has no randomness")?;
-    let config = proxy::config(settings, !settings.get(&DISABLE_FLUSH_ALL));
+    let app = |(place, app): (usize, &AppSettings)| {
+        let cluster = cluster(app, seed, clock).with_context(|| format!("app {}", app.name))?;
+        let prefix = app.prefix.as_ref().map(|prefix| prefix.as_bytes().to_vec());
+        let door = app.has_listeners.then(|| door(place));
+        anyhow::Ok(App { cluster, prefix, strip_prefix: app.strip_prefix, door })
+    };
+    let apps = settings.apps.iter().enumerate().map(app).collect::<Result<_, _>>()?;
+    Ok(Apps::new(apps))
+}
+
+/// The store of all apps: the cluster itself, where there is one app and nothing to tell apart.
+pub fn store(apps: &Apps) -> Arc<dyn Store> {
+    match apps.all() {
+        [only] if only.door.is_none() && only.prefix.as_ref().is_some_and(Vec::is_empty) => {
+            Arc::new(only.cluster.clone())
+        }
+        _ => Arc::new(apps.clone()),
+    }
+}
+
+fn cluster(app: &AppSettings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Cluster> {
+    let settings = &app.values;
+    let salt = getrandom::u64().context("the system has no randomness")?;
+    let config = proxy::config(settings, &app.name, !settings.get(&DISABLE_FLUSH_ALL));
     if let Some(folder) = &config.hint_dir {
         std::fs::create_dir_all(folder).with_context(|| format!("no folder for hints at {}", folder.display()))?;
     }
+    let topology = settings.get(&proxy::TOPOLOGY).context("an app has a topology")?;
     let kept = config.hint_dir.as_ref().map(|folder| folder.join(format!("{}.topology.toml", config.app)));
-    let mut source = Guarded::new(source(topology)?, GuardConfig { kept, ..GuardConfig::default() });
+    let mut source = Guarded::new(source(&topology)?, GuardConfig { kept, ..GuardConfig::default() });
     let first = source.first(FIRST).context("there is no topology")?;
     let connect = Remotes { settings: settings.clone(), seed, clock: Arc::clone(clock) };
     let writer = Writer { origin: cluster::origin(settings), salt, seed };

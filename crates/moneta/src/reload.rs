@@ -17,6 +17,8 @@ pub struct Reload {
     in_force: Mutex<Values>,
     /// The listeners of the file, which stay as they are.
     listeners: Vec<ExtraListener>,
+    /// The apps, as [`AppSettings::describe`] tells of them.
+    apps: Vec<(String, String)>,
     running: Running,
 }
 
@@ -24,7 +26,8 @@ impl Reload {
     /// A reload of a node that was started with the options `in_force`, made from `matches`.
     pub fn new(matches: ArgMatches, in_force: &Settings, running: Running) -> Self {
         let values = Values::clone(in_force);
-        Self { matches, in_force: Mutex::new(values), listeners: listeners(in_force), running }
+        let (listeners, apps) = (listeners(in_force), apps(in_force));
+        Self { matches, in_force: Mutex::new(values), listeners, apps, running }
     }
 
     /// Reloads and logs what came of it. If anything is wrong, nothing changes.
@@ -49,6 +52,9 @@ impl Reload {
         if self.listeners != listeners(&wanted) {
             after_restart.push("listener");
         }
+        if self.apps != apps(&wanted) {
+            after_restart.push("app");
+        }
 
         let mut changed = Vec::new();
         for (option, from, to, apply) in effects {
@@ -72,4 +78,8 @@ impl Reload {
 
 fn listeners(settings: &Settings) -> Vec<ExtraListener> {
     settings.listeners.iter().map(|(listener, _)| listener.clone()).collect()
+}
+
+fn apps(settings: &Settings) -> Vec<(String, String)> {
+    settings.apps.iter().filter(|_| settings.has_app_tables).map(|app| (app.name.clone(), app.describe())).collect()
 }

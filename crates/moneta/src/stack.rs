@@ -19,7 +19,7 @@ use crate::options::sections::memory::{EVICTION, MAX_ITEM_SIZE, MEMORY, NO_EVICT
 use crate::options::sections::tiers::{Lower, Upper};
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
-use crate::{engines, proxy, same_endpoint};
+use crate::{engines, same_endpoint};
 
 /// Assembles the store that all workers share; a tier that has to be read first tells `recovery` how far it is.
 /// A request enters the store through a pointer. What lies between there and a hit in RAM is put together at compile time for
@@ -131,7 +131,8 @@ fn lower(
         Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.get(&MAX_ITEM_SIZE), clock)?),
         // As it is, so that others can read it too.
         Lower::Remote(config) => Some(Arc::new(remote(config, random_hash()?, clock)?)),
-        Lower::Cluster(topology) => Some(Arc::new(proxy::cluster(topology, settings, clock)?)),
+        // Its apps make up its store.
+        Lower::Cluster => None,
     })
 }
 

@@ -134,8 +134,8 @@ impl Acceptor {
             ListenAddress::Tcp(_) => Transport::Tcp,
             ListenAddress::Unix { .. } => Transport::Unix,
         };
-        let peer =
-            Peer { id: self.next_id, transport, policy: bound.policy, commands: listener_state.commands, address };
+        let (id, commands) = (self.next_id, listener_state.commands);
+        let peer = Peer { id, transport, policy: bound.policy, door: bound.door, commands, address };
         self.next_id += 1;
         self.counters.total_connections.bump();
         self.pick_worker().deliver(Accepted { socket, peer, permit });

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use crate::node::{Commands, Policy};
+pub use crate::node::{Commands, Door, Policy};
 
 /// Configuration of a server.
 #[derive(Clone, Debug)]
@@ -73,6 +73,8 @@ pub struct Listener {
     pub address: ListenAddress,
     /// How requests that come through it treat the tiers.
     pub policy: Policy,
+    /// For stores that answer by where a request came in.
+    pub door: Door,
     /// Limits that override the server's.
     pub limits: ListenerLimits,
 }
@@ -93,7 +95,7 @@ pub struct ListenerLimits {
 impl Listener {
     /// A listener with the server's limits.
     pub fn new(address: ListenAddress, policy: Policy) -> Self {
-        Self { address, policy, limits: ListenerLimits::default() }
+        Self { address, policy, door: Door::COMMON, limits: ListenerLimits::default() }
     }
 
     /// Interactive traffic over TCP.

@@ -18,7 +18,7 @@ use crate::client_memory::{Holding, Kind};
 use crate::connection_registry::{Activity, Entry};
 use crate::inbound::{Inbound, Read};
 use crate::listener_state::ConnectionPermit;
-use crate::node::Policy;
+use crate::node::{Door, Policy};
 use crate::session::{After, CloseReason, Session, Worker};
 
 /// What a turn borrows from the event loop.
@@ -124,6 +124,12 @@ impl Connection {
     #[inline]
     pub(crate) fn policy(&self) -> Policy {
         self.session.policy()
+    }
+
+    /// Where its requests come in.
+    #[inline]
+    pub(crate) fn door(&self) -> Door {
+        self.session.door()
     }
 
     /// Its public entry in the registry.

@@ -12,7 +12,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
 };
 
-use crate::config::{ListenAddress, Listener, ListenerLimits, Policy};
+use crate::config::{Door, ListenAddress, Listener, ListenerLimits, Policy};
 use crate::error::ServerError;
 
 /// A listening socket. Dropping it closes it and removes a Unix socket's file.
@@ -23,6 +23,8 @@ pub(crate) struct Bound {
     pub(crate) address: ListenAddress,
     /// How its requests treat the tiers.
     pub(crate) policy: Policy,
+    /// Where its requests come in.
+    pub(crate) door: Door,
     /// Its limits, where they differ from the server's.
     pub(crate) limits: ListenerLimits,
     _file: Option<SocketFile>,
@@ -44,7 +46,8 @@ impl Bound {
                 (socket, listener.address.clone(), Some(file))
             }
         };
-        Ok(Self { socket, address, policy: listener.policy, limits: listener.limits, _file: file })
+        let Listener { policy, door, limits, .. } = *listener;
+        Ok(Self { socket, address, policy, door, limits, _file: file })
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub use moneta_store::Policy;
 use moneta_store::{Clock, Origin};
+pub use moneta_store::{Door, Policy};
 
 use crate::auth::Authenticator;
 use crate::client_memory::ClientMemory;
@@ -129,6 +129,15 @@ pub trait ListConnections: Send + Sync {
     fn connections(&self) -> Vec<ConnectionView>;
 }
 
+/// Where keys go, supplied by a store of several nodes.
+pub trait Routes: Send + Sync {
+    /// What `stats route` shows of a key that comes through `door`: names and values.
+    fn route(&self, door: Door, key: &[u8]) -> Vec<(String, String)>;
+
+    /// All nodes and how they are, for the admin side. May wait for nodes.
+    fn status(&self) -> serde_json::Value;
+}
+
 /// State shared by all workers of one server.
 pub struct Node {
     /// Settings as of start.
@@ -159,6 +168,7 @@ pub struct Node {
     lifecycle: OnceLock<Box<dyn Lifecycle>>,
     log: OnceLock<Box<dyn Fn() -> LogLeftOut + Send + Sync>>,
     connections: OnceLock<Box<dyn ListConnections>>,
+    routes: OnceLock<Arc<dyn Routes>>,
 }
 
 impl Node {
@@ -181,6 +191,7 @@ impl Node {
             lifecycle: OnceLock::new(),
             log: OnceLock::new(),
             connections: OnceLock::new(),
+            routes: OnceLock::new(),
         }
     }
 
@@ -241,6 +252,16 @@ impl Node {
     /// Sets how to list connections. Only the first call has an effect.
     pub fn set_connections(&self, connections: Box<dyn ListConnections>) {
         let _ = self.connections.set(connections);
+    }
+
+    /// Sets where keys go. Only the first call has an effect.
+    pub fn set_routes(&self, routes: Arc<dyn Routes>) {
+        let _ = self.routes.set(routes);
+    }
+
+    /// Where keys go; `None` where all of them stay here.
+    pub fn routes(&self) -> Option<Arc<dyn Routes>> {
+        self.routes.get().cloned()
     }
 
     /// Asks the node to stop; false if no [`Lifecycle`] is set.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use moneta_store::Policy;
+use moneta_store::{Door, Policy};
 
 /// The kind of a connection's listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +99,8 @@ pub struct Peer {
     pub transport: Transport,
     /// The listener's policy.
     pub policy: Policy,
+    /// The listener's door.
+    pub door: Door,
     /// Operator commands that the listener accepts.
     pub commands: Commands,
     /// The client's address; none on a Unix socket.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
-use moneta_store::Store;
+use moneta_store::{Door, Store};
 
 use crate::acceptor::{Acceptor, WAKE};
 use crate::admin::Observed;
@@ -118,6 +118,7 @@ fn start_workers(
     threads: &mut Threads,
 ) -> Result<Vec<Arc<Mailbox>>, ServerError> {
     let mut mailboxes = Vec::new();
+    let doors = config.listeners.iter().map(|listener| listener.door.0).max().unwrap_or(0);
     for index in 0..config.workers {
         let (poll, waker) = event_queue(&threads.stopper)?;
         let mailbox = Arc::new(Mailbox::new(waker));
@@ -127,8 +128,9 @@ fn start_workers(
         let (registry, stopper, limits) = (Arc::clone(registry), Arc::clone(&threads.stopper), limits.clone());
         threads.start(format!("worker-{index}"), move || {
             let reactors = WorkerReactors::new(&*store, poll.registry());
-            let workers = workers(&store, &node, &counters, &reactors);
-            EventLoop::new(poll, reactors, workers, mailbox, registry, stopper, limits).run();
+            let of = |door| workers(&store, &node, &counters, &reactors, Door(door));
+            let (common, others) = (of(0), (1..=doors).map(of).collect());
+            EventLoop::new(poll, reactors, common, others, mailbox, registry, stopper, limits).run();
         })?;
     }
     Ok(mailboxes)

@@ -46,6 +46,7 @@ pub fn write(worker: &Worker, arguments: &[u8], style: &Style<'_>, out: &mut Vec
         Some(b"slabs") => slabs::slabs(worker, &mut lister),
         Some(b"sizes") => lister.put("sizes_status", "disabled"),
         Some(b"conns") => connections(worker, &mut lister),
+        Some(b"route") => return route(worker, words.next(), style, out),
         Some(b"reset") => {
             worker.node.registry.reset();
             worker.node.prefixes.clear();
@@ -69,6 +70,21 @@ fn unknown(style: &Style<'_>, out: &mut Vec<u8>) {
     match style {
         Style::Binary(style) => encode::message(Message::Binary(*style, Status::NotFound), out),
         _ => encode::message(Message::Text("ERROR"), out),
+    }
+}
+
+/// Where the copies of a key are, on a proxy.
+fn route(worker: &Worker, key: Option<&[u8]>, style: &Style<'_>, out: &mut Vec<u8>) {
+    match (worker.node.routes(), key) {
+        (Some(routes), Some(key)) => {
+            let mut lister = Lister { style, out };
+            routes.route(worker.cx.door(), key).iter().for_each(|(name, value)| lister.put(name, value));
+            encode::stat_end(style, out);
+        }
+        (Some(_), None) if !matches!(style, Style::Binary(_)) => {
+            encode::message(Message::Text("CLIENT_ERROR usage: stats route <key>"), out);
+        }
+        _ => unknown(style, out),
     }
 }
 

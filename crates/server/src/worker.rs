@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use moneta_store::{Cx, Store};
+use moneta_store::{Cx, Door, Store};
 use slab::Slab;
 
 use crate::acceptor::WAKE;
@@ -74,16 +74,17 @@ fn say_closed(connections: usize, node: &Node) {
     }
 }
 
-/// The workers of the calling thread's sessions, for each policy; their operations use `reactors`.
+/// The workers of the calling thread's sessions that came through `door`, for each policy; their operations use `reactors`.
 pub(crate) fn workers(
     store: &Arc<dyn Store>,
     node: &Arc<Node>,
     counters: &Arc<Counters>,
     reactors: &WorkerReactors,
+    door: Door,
 ) -> ByPolicy<Worker> {
     let worker = |policy| Worker {
         store: Arc::clone(store),
-        cx: Cx::of_worker(policy, reactors.reactors()),
+        cx: Cx::of_worker(policy, reactors.reactors()).through(door),
         node: Arc::clone(node),
         counters: Arc::clone(counters),
     };
@@ -96,6 +97,8 @@ pub(crate) struct EventLoop {
     reactors: WorkerReactors,
     /// One for each policy; they differ only in that.
     workers: ByPolicy<Worker>,
+    /// The same for each other door than the common one, from the first on.
+    doors: Vec<ByPolicy<Worker>>,
     mailbox: Arc<Mailbox>,
     registry: Arc<ConnectionRegistry>,
     stopper: Arc<Stopper>,
@@ -115,11 +118,13 @@ pub(crate) struct EventLoop {
 
 impl EventLoop {
     /// A loop without connections, for the calling thread; `poll` has the mailbox's waker registered as [`WAKE`] and watches
-    /// `reactors`, which `workers` use.
+    /// `reactors`, which `workers` and those of the other `doors` use.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a loop, given once")]
     pub(crate) fn new(
         poll: Poll,
         reactors: WorkerReactors,
         workers: ByPolicy<Worker>,
+        doors: Vec<ByPolicy<Worker>>,
         mailbox: Arc<Mailbox>,
         registry: Arc<ConnectionRegistry>,
         stopper: Arc<Stopper>,
@@ -129,6 +134,7 @@ impl EventLoop {
             poll,
             reactors,
             workers,
+            doors,
             mailbox,
             registry,
             stopper,
@@ -339,8 +345,12 @@ impl EventLoop {
     #[inline]
     fn turn(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
+        let workers = match connection.door() {
+            Door::COMMON => &self.workers,
+            Door(number) => &self.doors[usize::from(number) - 1],
+        };
         let mut turn = Turn {
-            worker: self.workers.of(connection.policy()),
+            worker: workers.of(connection.policy()),
             input: &mut self.input,
             output: &mut self.output,
             draining: self.drain_until.is_some(),

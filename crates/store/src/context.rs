@@ -14,12 +14,23 @@ pub enum Policy {
     Batch,
 }
 
-/// What every operation carries beside its key: the policy of its listener and the reactors of its worker.
+/// A number that some listeners have in common, for stores that answer by where a request came in. Those without one have
+/// [`Door::COMMON`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Door(pub u16);
+
+impl Door {
+    /// The door of all that have no other.
+    pub const COMMON: Self = Self(0);
+}
+
+/// What every operation carries beside its key: the policy and the door of its listener, and the reactors of its worker.
 ///
 /// Clones are cheap; a future that waits keeps one.
 #[derive(Clone, Default)]
 pub struct Cx {
     policy: Policy,
+    door: Door,
     reactors: Option<Rc<Reactors>>,
 }
 
@@ -31,19 +42,31 @@ impl Cx {
 
     /// For a worker, whose event loop turns `reactors`.
     pub fn of_worker(policy: Policy, reactors: &Rc<Reactors>) -> Self {
-        Self { policy, reactors: Some(Rc::clone(reactors)) }
+        Self { policy, door: Door::COMMON, reactors: Some(Rc::clone(reactors)) }
     }
 
     /// The same under another policy.
     #[must_use]
     pub fn under(&self, policy: Policy) -> Self {
-        Self { policy, reactors: self.reactors.clone() }
+        Self { policy, door: self.door, reactors: self.reactors.clone() }
+    }
+
+    /// The same through another door.
+    #[must_use]
+    pub fn through(&self, door: Door) -> Self {
+        Self { policy: self.policy, door, reactors: self.reactors.clone() }
     }
 
     /// How this request treats a cache tier.
     #[inline]
     pub fn policy(&self) -> Policy {
         self.policy
+    }
+
+    /// Where this request came in.
+    #[inline]
+    pub fn door(&self) -> Door {
+        self.door
     }
 
     /// Whether this is a worker's thread, which must not be kept waiting.

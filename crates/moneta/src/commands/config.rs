@@ -60,7 +60,9 @@ fn rows(settings: &Settings) -> Vec<(&'static str, String, &Origin)> {
     let options =
         sections::options().map(|option| (option.about().key, option.in_force(settings), settings.origin(option)));
     let listeners = settings.listeners.iter().map(|(listener, origin)| ("listener", listener.to_string(), origin));
-    options.chain(listeners).collect()
+    let tables = settings.apps.iter().filter(|_| settings.has_app_tables);
+    let apps = tables.map(|app| ("app", format!("{} ({})", app.name, app.describe()), &app.origin));
+    options.chain(listeners).chain(apps).collect()
 }
 
 fn as_table(settings: &Settings) -> String {

@@ -1,4 +1,6 @@
-//! `moneta proxy`: a server whose store is a cluster.
+//! `moneta proxy`: a server whose store is a cluster, and `moneta proxy status`, which asks one how its nodes are.
+
+mod status;
 
 use clap::{ArgMatches, Command};
 
@@ -16,15 +18,20 @@ pub fn command() -> Command {
             .about("Run a proxy: it answers from the nodes of a cluster")
             .after_help("docs/cluster.md says what a cluster is; docs/options.md says more on each option."),
     )
+    .subcommand(status::command())
+    .args_conflicts_with_subcommands(true)
 }
 
-/// Runs a proxy until it is told to stop.
+/// Runs a proxy until it is told to stop, or its subcommand.
 ///
 /// # Errors
 /// If an option is refused, an address is taken, or the topology makes no sense.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    if let Some(("status", matches)) = matches.subcommand() {
+        return status::run(matches);
+    }
     let settings = Settings::new(Resolved::gather(matches, |name| std::env::var_os(name))?)?;
-    if !proxy::is_proxy(&settings) {
+    if !settings.is_proxy() {
         let refusal = settings.refuse(&proxy::TOPOLOGY, "a file that says which nodes hold which copies");
         return Err(Refused(vec![refusal]).into());
     }

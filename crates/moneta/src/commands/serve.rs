@@ -26,9 +26,10 @@ use crate::options::settings::Settings;
 use crate::options::{flags, foreign, stray};
 use crate::process::{self, PidFile};
 use crate::reload::Reload;
+use crate::routing::Routing;
 use crate::stack;
 use crate::supervisor::Supervisor;
-use crate::{endpoints, logging};
+use crate::{endpoints, logging, proxy as proxy_stores};
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -43,7 +44,7 @@ pub fn command() -> Command {
 /// If an option is refused, an address is taken, or a part of the node fails.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let settings = Settings::new(Resolved::gather(matches, |name| std::env::var_os(name))?)?;
-    if proxy::is_proxy(&settings) {
+    if settings.is_proxy() {
         return Err(
             Refused(vec![settings.refuse(&proxy::TOPOLOGY, "given to `moneta proxy`: a node keeps items")]).into()
         );
@@ -85,10 +86,17 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let supervisor = Supervisor::start(Arc::clone(&recovery))?;
     let start_admin = |address| Admin::start(address, Arc::clone(&recovery)).map_err(explain);
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
-    let store = stack::assemble(&settings, &clock, &recovery)?;
+    let apps = if settings.is_proxy() { Some(proxy_stores::apps(&settings, &clock)?) } else { None };
+    let store = match &apps {
+        Some(apps) => proxy_stores::store(apps),
+        None => stack::assemble(&settings, &clock, &recovery)?,
+    };
     let catching_up = catch_up::round(&store, &settings, &recovery, &clock);
     let store = catching_up.as_ref().map_or(store, CatchingUp::store);
     let node = Arc::new(Node::new(node, clock, authenticator));
+    if let Some(apps) = apps {
+        node.set_routes(Arc::new(Routing::new(apps)));
+    }
     let left_out = log.left_out.clone();
     node.set_log(Box::new(move || {
         let (queue, repeated) = left_out.now();
@@ -186,7 +194,7 @@ fn configure(options: &Settings) -> anyhow::Result<(ServerConfig, NodeSettings)>
     access::configure(options, &mut server, &mut node);
     operation::configure(options, &mut server, &mut node);
     cluster::configure(options, &mut node);
-    proxy::configure(options, &mut node);
+    proxy::configure(options.is_proxy(), &mut node);
     Ok((server, node))
 }
 

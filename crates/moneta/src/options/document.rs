@@ -54,6 +54,30 @@ all; `idle_timeout = 0` never closes them, even where the node's would. `unix_ma
 one socket. A changed listener takes effect after a restart.
 ";
 
+const REFERENCE_APPS: &str = "
+## Apps of a proxy
+
+Only in the file of `moneta proxy`, any number of times. Each has its own cluster; cluster.md says which requests go to which.
+
+```toml
+zone = \"a\"                    # options outside the tables hold for all apps that have no others
+[[app]]
+name = \"sessions\"
+prefix = \"sess:\"              # keys that begin so; \"\" takes all that are no other app's
+strip_prefix = true           # nodes get keys without it; default false
+topology = \"sessions.toml\"
+ack = \"all\"                   # any option of the section Proxy but `app`, and disable_flush_all
+[[app]]
+name = \"feed\"
+topology = \"feed.toml\"
+[[listener]]
+address = \"127.0.0.1:11311\"
+app = \"feed\"                  # what comes through this listener is this app's, whatever its keys are
+```
+
+A changed table takes effect after a restart; what a topology says is followed at once.
+";
+
 const REFERENCE_FOREIGN: &str = "
 ## Memcached's other flags
 
@@ -80,6 +104,7 @@ pub fn reference() -> String {
         section.options.iter().for_each(|option| describe(&mut text, *option));
     }
     text.push_str(REFERENCE_LISTENERS);
+    text.push_str(REFERENCE_APPS);
     text.push_str(REFERENCE_FOREIGN);
     for flag in FOREIGN {
         let fate = match flag.fate {

@@ -18,6 +18,8 @@ pub struct ExtraListener {
     pub address: ExtraAddress,
     /// How its requests treat the tiers.
     pub policy: Policy,
+    /// The app of a proxy that all its requests are for.
+    pub app: Option<String>,
     /// Limits that override the node's.
     pub limits: ListenerLimits,
 }
@@ -39,7 +41,7 @@ pub enum ExtraAddress {
 /// The keys of a `[[listener]]` table.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     let limits = [MAX_CONNECTIONS.key(), IDLE_TIMEOUT.key(), OUTPUT_LIMIT.key(), ADMIN_COMMANDS.key()];
-    ["address", "policy", UNIX_MASK.key()].into_iter().chain(limits)
+    ["address", "policy", "app", UNIX_MASK.key()].into_iter().chain(limits)
 }
 
 /// Reads an address: `host:port`, or an absolute path for a Unix socket.
@@ -103,6 +105,9 @@ impl fmt::Display for ExtraAddress {
 impl fmt::Display for ExtraListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}", self.address, policy_name(self.policy))?;
+        if let Some(app) = &self.app {
+            write!(f, ", app {app}")?;
+        }
         let ListenerLimits { max_connections, idle_timeout, output_limit, commands } = self.limits;
         write_limit(f, &MAX_CONNECTIONS, max_connections)?;
         write_limit(f, &IDLE_TIMEOUT, idle_timeout)?;

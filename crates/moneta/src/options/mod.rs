@@ -3,6 +3,7 @@
 //! The flags, the environment variables, the keys of the TOML file, `moneta config`, `docs/options.md` and what SIGHUP changes all
 //! come from the declarations, so that an option exists everywhere or nowhere.
 
+pub mod app;
 pub mod declaration;
 pub mod document;
 pub mod extended;

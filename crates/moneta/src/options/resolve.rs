@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 
+use crate::options::app::AppTable;
 use crate::options::declaration::About;
 use crate::options::file::ConfigFile;
 use crate::options::flags;
@@ -19,6 +20,8 @@ pub struct Resolved {
     pub values: Values,
     /// The file's `[[listener]]` tables.
     pub listeners: Vec<(ExtraListener, Origin)>,
+    /// The file's `[[app]]` tables.
+    pub apps: Vec<AppTable>,
 }
 
 impl Resolved {
@@ -49,7 +52,10 @@ impl Resolved {
                 }
             }
         }
-        if refusals.is_empty() { Ok(Self { values, listeners: file.listeners }) } else { Err(Refused(refusals).into()) }
+        if !refusals.is_empty() {
+            return Err(Refused(refusals).into());
+        }
+        Ok(Self { values, listeners: file.listeners, apps: file.apps })
     }
 }
 

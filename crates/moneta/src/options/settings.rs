@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use crate::options::app::{self, AppSettings};
 use crate::options::declaration::{Declaration, Section};
 use crate::options::listener::ExtraListener;
 use crate::options::report::{Origin, Refusal, Refused};
@@ -18,6 +19,10 @@ pub struct Settings {
     pub listeners: Vec<(ExtraListener, Origin)>,
     /// The tiers.
     pub stack: StackSettings,
+    /// The apps of a proxy; none where this is no proxy.
+    pub apps: Vec<AppSettings>,
+    /// Whether they are `[[app]]` tables of the file, and not the one app that the options are about.
+    pub has_app_tables: bool,
 }
 
 impl Settings {
@@ -26,18 +31,33 @@ impl Settings {
     /// # Errors
     /// [`Refused`] with all options that cannot be had together.
     pub fn new(resolved: Resolved) -> Result<Self, Refused> {
-        let Resolved { values, listeners } = resolved;
-        let stack = StackSettings::new(&values);
+        let Resolved { values, listeners, apps: tables } = resolved;
+        let apps = AppSettings::all(&values, &tables, &listeners);
+        let is_proxy = !apps.is_empty();
+        let stack = if is_proxy { StackSettings::of_proxy() } else { StackSettings::new(&values) };
+        let has_common = !network::listen(&values).is_empty()
+            || values.get(&network::UNIX_SOCKET).is_some()
+            || listeners.iter().any(|(listener, _)| listener.app.is_none());
         let refusals = [
             network::contradictions(&values, !listeners.is_empty()),
             memory::contradictions(&values, stack.has_memory()),
-            of_proxy(&values),
-            if proxy::is_proxy(&values) { Vec::new() } else { tiers::contradictions(&values) },
+            of_proxy(&values, is_proxy),
+            app::contradictions(&values, &apps, !tables.is_empty(), &listeners, has_common),
+            if is_proxy { Vec::new() } else { tiers::contradictions(&values) },
             cluster::contradictions(&values, &stack),
             access::contradictions(&values),
         ]
         .concat();
-        if refusals.is_empty() { Ok(Self { values, listeners, stack }) } else { Err(Refused(refusals)) }
+        if refusals.is_empty() {
+            Ok(Self { values, listeners, stack, apps, has_app_tables: !tables.is_empty() })
+        } else {
+            Err(Refused(refusals))
+        }
+    }
+
+    /// Whether this process is a proxy.
+    pub fn is_proxy(&self) -> bool {
+        !self.apps.is_empty()
     }
 }
 
@@ -50,11 +70,11 @@ impl Deref for Settings {
 }
 
 /// Refuses options of a proxy where there is none, and those of items where there is one.
-fn of_proxy(options: &Values) -> Vec<Refusal> {
+fn of_proxy(options: &Values, is_proxy: bool) -> Vec<Refusal> {
     let changed = |section: &Section| {
         section.options.iter().copied().filter(|option| options.is_changed(*option)).collect::<Vec<_>>()
     };
-    if !proxy::is_proxy(options) {
+    if !is_proxy {
         let refuse = |option: &dyn Declaration| options.refuse(option, "given together with topology, to a proxy");
         return changed(&proxy::SECTION).into_iter().map(refuse).collect();
     }

@@ -31,6 +31,11 @@ impl Values {
         self.set.entry(key).or_insert(written);
     }
 
+    /// Sets `key`, whatever it was.
+    pub fn replace(&mut self, key: &'static str, written: Written) {
+        self.set.insert(key, written);
+    }
+
     /// Takes over what `other` has for `key`.
     pub fn take_over(&mut self, key: &'static str, other: &Self) {
         self.set.remove(key);

@@ -87,6 +87,7 @@ fn routes(desk: &Arc<Desk>) -> Vec<Route> {
         Route::get("/metrics", pages::metrics, desk()),
         Route::get("/readyz", pages::readyz, desk()),
         Route::get("/stats", pages::stats, desk()),
+        Route::get("/proxy", pages::proxy, desk()),
         Route::get("/changes", changes::changes, desk()),
         Route::get("/feed/readers", changes::readers, desk()),
     ]

@@ -84,6 +84,21 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Response {
     answer::json(StatusCode::OK, &page.into())
 }
 
+/// The nodes of a proxy and how they are; not there on other servers.
+pub(super) async fn proxy(State(desk): State<Arc<Desk>>) -> Response {
+    let observed = match desk.observed() {
+        Ok(observed) => observed,
+        Err(doing) => return unavailable(&doing),
+    };
+    let Some(routes) = observed.node.routes() else {
+        return (StatusCode::NOT_FOUND, "this server is no proxy\n").into_response();
+    };
+    match ask(&desk.statistics, NUMBERS_WITHIN, move || routes.status()).await {
+        Ok(page) => answer::json(StatusCode::OK, &page),
+        Err(Unanswered) => unavailable(NO_ANSWER),
+    }
+}
+
 /// The answer if the store hangs.
 const NO_ANSWER: &str = "the store does not answer";
 

@@ -34,7 +34,7 @@ use crate::client_memory::{Holding, Kind};
 use crate::dump::Dumped;
 use crate::feed::Progress;
 use crate::latency::Stopwatch;
-use crate::node::{Peer, Policy};
+use crate::node::{Door, Peer, Policy};
 pub use crate::peer::CloseReason;
 use crate::watch;
 pub use context::Worker;
@@ -250,6 +250,12 @@ impl Session {
     #[inline]
     pub fn policy(&self) -> Policy {
         self.peer.policy
+    }
+
+    /// Where its requests come in.
+    #[inline]
+    pub fn door(&self) -> Door {
+        self.peer.door
     }
 
     /// Polls parked requests, dumps and watchers; appends ready replies, in order, to `output`. Parked requests are polled even

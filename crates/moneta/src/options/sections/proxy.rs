@@ -28,7 +28,7 @@ section! {
 
     /// The app's name in metrics, messages and the names of files of hints.
     APP: Name = Opt::new("app", Name, || Some("default".into()))
-        .when("Where several proxies run on one machine.");
+        .when("Where several proxies run on one machine. For several apps on one proxy see the [[app]] tables of the file.");
 
     /// How many copies must have taken a write before it is answered.
     ACK: Choice<Ack> = Opt::new(
@@ -89,13 +89,8 @@ section! {
         .when("Lower where many proxies may have hints for one node at once.");
 }
 
-/// Whether this process is a proxy.
-pub fn is_proxy(options: &Values) -> bool {
-    options.get(&TOPOLOGY).is_some()
-}
-
-/// What the cluster store is told.
-pub fn config(options: &Values, allow_flush: bool) -> ClusterConfig {
+/// What the cluster store of the app `name` is told.
+pub fn config(options: &Values, name: &str, allow_flush: bool) -> ClusterConfig {
     ClusterConfig {
         zone: options.get(&ZONE),
         ack: options.get(&ACK),
@@ -108,7 +103,7 @@ pub fn config(options: &Values, allow_flush: bool) -> ClusterConfig {
         hint_dir: options.get(&HINT_DIR),
         hint_rate: options.get(&HINT_RATE),
         allow_flush,
-        ..ClusterConfig::new(options.get(&APP).unwrap_or_default())
+        ..ClusterConfig::new(name)
     }
 }
 
@@ -124,6 +119,6 @@ pub fn node(options: &Values, address: moneta_client::Address) -> moneta_remote:
 }
 
 /// Tells sessions that clients cannot choose versions.
-pub fn configure(options: &Values, node: &mut NodeSettings) {
-    node.cluster |= is_proxy(options);
+pub fn configure(is_proxy: bool, node: &mut NodeSettings) {
+    node.cluster |= is_proxy;
 }

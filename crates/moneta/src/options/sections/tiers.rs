@@ -7,12 +7,11 @@ use moneta_remote::RemoteConfig;
 use crate::options::declaration::{Declaration, Opt, Section, section};
 use crate::options::kinds::promotion::PromotionRule;
 use crate::options::kinds::tier::{Tier, TierChoice};
-use crate::options::kinds::topology::Source;
 use crate::options::report::Refusal;
 use crate::options::sections::flash::{self, FlashSettings};
 use crate::options::sections::lmdb::{self, LmdbSettings};
+use crate::options::sections::remote;
 use crate::options::sections::rocks::{self, RocksSettings};
-use crate::options::sections::{proxy, remote};
 use crate::options::values::Values;
 
 section! {
@@ -68,8 +67,8 @@ pub enum Lower {
     Lmdb(Box<LmdbSettings>),
     /// A server in another process.
     Remote(Box<RemoteConfig>),
-    /// The nodes of a cluster: this process is a proxy.
-    Cluster(Source),
+    /// The nodes of clusters: this process is a proxy.
+    Cluster,
 }
 
 /// How items pass from one tier to the other.
@@ -82,12 +81,14 @@ pub struct Between {
 }
 
 impl StackSettings {
+    /// Those of a proxy, whose apps are told apart elsewhere.
+    pub fn of_proxy() -> Self {
+        let between = Between { promotion: Promotion::Always, write_budget: None };
+        Self { upper: Upper::None, lower: Lower::Cluster, between }
+    }
+
     /// The tiers in force.
     pub fn new(options: &Values) -> Self {
-        if let Some(topology) = options.get(&proxy::TOPOLOGY) {
-            let between = Between { promotion: Promotion::Always, write_budget: None };
-            return Self { upper: Upper::None, lower: Lower::Cluster(topology), between };
-        }
         let upper = match options.get(&L1) {
             TierChoice::None => Upper::None,
             TierChoice::Remote(address) => {

@@ -1,0 +1,111 @@
+//! `moneta proxy status`: the nodes of a running proxy and how they are, by app and zone.
+
+use std::io::{Write, stdout};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde::Deserialize;
+
+/// How long the answer may take: the proxy may wait for nodes that are silent.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+struct Page {
+    apps: Vec<App>,
+}
+
+#[derive(Deserialize)]
+struct App {
+    app: String,
+    prefix: Option<String>,
+    epoch: u64,
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    zone: String,
+    replica: String,
+    slot: String,
+    node: String,
+    write_only: bool,
+    state: String,
+    ejected_since: Option<u64>,
+    connections: u64,
+    errors: u64,
+    hints: u64,
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    Command::new("status")
+        .about("Show a running proxy's nodes: state, hints that wait, connections, errors; the exit status is 1 if a node is not up")
+        .arg(Arg::new("admin").value_name("ADDRESS").default_value("127.0.0.1:11280").help("The proxy's admin address"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("The same as JSON, and more of it"))
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If there is no proxy at the address.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let address: &String = matches.get_one("admin").expect("it has a default");
+    let text = get(address)?;
+    let mut out = stdout().lock();
+    let page: Page = serde_json::from_str(&text).context("the proxy's answer is of another version")?;
+    if matches.get_flag("json") {
+        writeln!(out, "{}", text.trim_end())?;
+    } else {
+        write(&mut out, &page)?;
+    }
+    out.flush()?;
+    if page.apps.iter().any(|app| app.nodes.iter().any(|node| node.state != "up")) {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+fn get(address: &str) -> anyhow::Result<String> {
+    let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
+    let asked = ureq::Agent::new_with_config(config).get(format!("http://{address}/proxy")).call();
+    let mut answer = asked.with_context(|| format!("no answer from {address}"))?;
+    let text = answer.body_mut().read_to_string()?;
+    if !answer.status().is_success() {
+        bail!("{address}: {}", text.trim());
+    }
+    Ok(text)
+}
+
+fn write(out: &mut impl Write, page: &Page) -> anyhow::Result<()> {
+    for (place, App { app, prefix, epoch, nodes }) in page.apps.iter().enumerate() {
+        let keys = match prefix.as_deref() {
+            None => "its listeners".into(),
+            Some("") => "all other keys".into(),
+            Some(prefix) => format!("keys {prefix}*"),
+        };
+        let gap = if place == 0 { "" } else { "\n" };
+        writeln!(out, "{gap}app {app}: {keys}, topology of epoch {epoch}")?;
+        writeln!(
+            out,
+            "{:12} {:12} {:20} {:22} {:>6} {:>10} {:>8}  STATE",
+            "ZONE", "REPLICA", "SLOT", "NODE", "CONNS", "ERRORS", "HINTS"
+        )?;
+        for node in nodes {
+            let Node { zone, replica, slot, node: address, connections, errors, hints, .. } = node;
+            let state = state(node);
+            writeln!(
+                out,
+                "{zone:12} {replica:12} {slot:20} {address:22} {connections:>6} {errors:>10} {hints:>8}  {state}"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn state(node: &Node) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let since = node.ejected_since.map_or_else(String::new, |at| format!(" for {} s", now.saturating_sub(at)));
+    let writes = if node.write_only { ", takes writes only" } else { "" };
+    format!("{}{since}{writes}", node.state)
+}
