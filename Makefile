@@ -1,8 +1,9 @@
-# What a developer runs, and CI runs the same: `make lint test test-engines test-clients`.
+# What a developer runs, and CI runs the same: `make lint test test-zones test-engines test-clients`.
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 # How often `make crash` repeats each test of the crash model.
+ZONES ?= short
 CRASH_ROUNDS ?= 50
 # Where `make run` keeps items, and how much of it.
 FLASH ?= data:1g
@@ -28,7 +29,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh test
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster build test test-engines test-python test-clients test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster build test test-engines test-zones test-python test-clients test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -36,6 +37,7 @@ help:
 	@echo 'make cluster       start three zones of two nodes and a proxy each on this machine, and say what to try'
 	@echo 'make test          everything but RocksDB and the Go and Java clients; TEST_JOBS (2) test programs at a time'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
+	@echo 'make test-zones    a cluster in network namespaces whose nodes and zones fail; a minute'
 	@echo 'make test-clients  real clients in Go and Java'
 	@echo 'make lint          formatting, clippy, documentation, scripts, spelling, circles of files, dependencies'
 	@echo 'make fuzz          fuzz every target of fuzz/README.md for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
@@ -70,6 +72,11 @@ test-engines:
 	$(call needs,test engines)
 	scripts/cargo-test.sh $(ENGINES) $(ENGINE_TESTS)
 	scripts/cargo-test.sh $(ENGINES) $(STACK_TESTS) -- rocks lmdb
+
+# A cluster in network namespaces whose nodes and zones fail. ZONES=long: minutes, with the table and the plot of docs/zones.md.
+test-zones: build
+	$(call needs,test zones)
+	MONETA_ZONES=$(ZONES) PATH=$$PATH:/usr/sbin $(CARGO) test -p moneta --test zones -- --ignored --nocapture
 
 test-python: build
 	$(call needs,python)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the named targets of the Makefile need, and nothing that is already there: packages of Debian, and the tools of
 # scripts/tool.sh in a cache folder. Nothing else in this repository installs anything.
-#   scripts/setup.sh [--check] build|test|python|clients|engines|lint...
+#   scripts/setup.sh [--check] build|test|zones|python|clients|engines|lint...
 # With --check nothing is installed; it fails if something is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,6 +36,9 @@ for target in "${@:-test}"; do
         PATH=$PATH:/usr/sbin need mkfs.xfs xfsprogs
         PATH=$PATH:/usr/sbin need mkfs.ext4 e2fsprogs
         ;;
+    zones)
+        PATH=$PATH:/usr/sbin need ip iproute2
+        ;;
     python)
         python3 -c 'import ensurepip' >/dev/null 2>&1 || packages+=(python3 python3-venv)
         need_tool python-clients
@@ -59,7 +62,7 @@ for target in "${@:-test}"; do
         need_tool cargo-deny
         ;;
     *)
-        echo "usage: $0 [--check] build|test|python|clients|engines|lint..." >&2
+        echo "usage: $0 [--check] build|test|zones|python|clients|engines|lint..." >&2
         exit 2
         ;;
     esac
