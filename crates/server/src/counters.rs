@@ -4,18 +4,31 @@
 
 use std::sync::Arc;
 
+use moneta_store::metric::{Metric, Reading, Unit};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::client_memory::{Holding, Kind, Ledger};
 use crate::counter::Counter;
 use crate::latency::{Latencies, LatencyTotals};
 
+/// Whether the list of `stats` has a counter: `stats` if it does, `apart` if it has another place there or none.
+macro_rules! is_listed {
+    (stats) => {
+        true
+    };
+    (apart) => {
+        false
+    };
+}
+
+/// Declares the counters. Each has a name, which is its key in `stats`, whether `stats` lists it, what it counts, and the metric that
+/// shows it, if one shows it by itself; metrics of several counters are in `crate::admin::metrics`.
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($name:ident: $listed:ident, $help:literal $(=> $kind:ident $metric:literal $unit:ident)?;)*) => {
         /// One worker's counters since the start.
         #[derive(Debug, Default)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: Counter,)*
+            $(#[doc = $help] pub $name: Counter,)*
             /// Service times of commands.
             pub latencies: Latencies,
             /// Memory held by the worker's connections.
@@ -25,8 +38,13 @@ macro_rules! counters {
         /// Sums over workers at one moment.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
-            $($(#[$doc])* pub $name: u64,)*
+            $(#[doc = $help] pub $name: u64,)*
         }
+
+        /// The metrics of one counter each.
+        pub(crate) const METRICS: &[Reading<Totals>] = &[
+            $($(Metric::$kind($metric, Unit::$unit, $help).keys(&[]).read(|totals| totals.$name.into()),)?)*
+        ];
 
         impl Totals {
             /// Adds one worker's numbers.
@@ -40,101 +58,67 @@ macro_rules! counters {
                 Self { $($name: self.$name.wrapping_sub(base.$name),)* }
             }
 
-            /// Every counter with its name, in the order of declaration.
-            pub fn each(&self, mut show: impl FnMut(&'static str, u64)) {
-                $(show(stringify!($name), self.$name);)*
+            /// Every counter that `stats` lists with its name, in the order of declaration.
+            pub fn each_listed(&self, mut show: impl FnMut(&'static str, u64)) {
+                $(if is_listed!($listed) {
+                    show(stringify!($name), self.$name);
+                })*
             }
         }
     };
 }
 
 counters! {
-    /// Connections open now (a gauge).
-    curr_connections,
-    /// Connections accepted.
-    total_connections,
-    /// Connections refused at the connection limit.
-    rejected_connections,
-    /// Connections that closed after an error on the socket or in the protocol.
-    failed_connections,
-    /// Bytes received.
-    bytes_read,
-    /// Bytes sent.
-    bytes_written,
-    /// Times a connection yielded to others after many requests in a row.
-    conn_yields,
-    /// Times accepting was stopped at the connection limit.
-    listen_disabled_num,
-    /// Connections closed for being idle too long.
-    idle_kicks,
-    /// Watchers closed for not reading.
-    watcher_kicks,
-    /// Connections closed because memory for clients was scarce.
-    memory_kicks,
-    /// Requests refused because memory for clients was scarce.
-    memory_refusals,
-    /// Authentication attempts.
-    auth_cmds,
-    /// Authentication attempts that failed.
-    auth_errors,
-    /// Connections closed for failing to log in too often.
-    login_kicks_failures,
-    /// Connections closed for not logging in in time.
-    login_kicks_timeout,
-    /// Connections closed because their user was removed or has another password.
-    login_kicks_removed,
-    /// Keys asked for by reads that are not `touch`.
-    cmd_get,
-    /// Writes.
-    cmd_set,
-    /// `flush_all`.
-    cmd_flush,
-    /// `touch`, `gat` and their kin.
-    cmd_touch,
-    /// Meta commands.
-    cmd_meta,
-    /// Keys read and found.
-    get_hits,
-    /// Keys read and not found.
-    get_misses,
-    /// Misses on expired items.
-    get_expired,
-    /// Misses on items removed by `flush_all`.
-    get_flushed,
-    /// Touches that found their item.
-    touch_hits,
-    /// Touches that did not.
-    touch_misses,
-    /// Deletes that found no item.
-    delete_misses,
-    /// Writes and deletes by version that met something newer.
-    superseded,
-    /// Writes and deletes by a version that was too far ahead of this node's clock.
-    refused_ahead,
-    /// Deletes.
-    delete_hits,
-    /// `incr` without an item.
-    incr_misses,
-    /// `incr`.
-    incr_hits,
-    /// `decr` without an item.
-    decr_misses,
-    /// `decr`.
-    decr_hits,
-    /// `cas` without an item.
-    cas_misses,
-    /// `cas` that stored.
-    cas_hits,
-    /// `cas` with another value than the item's.
-    cas_badval,
-    /// Writes refused because the value is over the limit.
-    store_too_large,
-    /// Writes refused for want of memory.
-    store_no_memory,
-    /// Requests a store could not answer.
-    store_errors,
-    /// Requests that could not be decoded.
-    protocol_errors,
+    curr_connections: apart, "Client connections open." => gauge "connections" Count;
+    total_connections: apart, "Client connections accepted." => counter "connections_opened_total" Count;
+    rejected_connections: apart, "Connections turned away for being over the limit."
+        => counter "connections_rejected_total" Count;
+    failed_connections: apart, "Connections that ended with an error on the socket or in the protocol."
+        => counter "connections_failed_total" Count;
+    bytes_read: stats, "Bytes received from clients." => counter "received_bytes_total" Bytes;
+    bytes_written: stats, "Bytes sent to clients." => counter "sent_bytes_total" Bytes;
+    conn_yields: stats, "Times a connection with more to do gave way to others." => counter "connection_yields_total" Count;
+    listen_disabled_num: stats, "Times accepting rested for want of descriptors or memory."
+        => counter "accept_pauses_total" Count;
+    idle_kicks: stats, "Connections closed for being idle too long." => counter "connections_idle_closed_total" Count;
+    watcher_kicks: apart, "Watchers closed for taking nothing of what waited for them."
+        => counter "watchers_closed_total" Count;
+    memory_kicks: apart, "Connections closed because memory for clients was scarce: they held most of it, or some for long."
+        => counter "connections_memory_closed_total" Count;
+    memory_refusals: apart, "Large requests refused because memory for clients was scarce."
+        => counter "requests_memory_refused_total" Count;
+    auth_cmds: stats, "Authentication attempts.";
+    auth_errors: stats, "Authentication attempts that failed." => counter "authentication_failures_total" Count;
+    login_kicks_failures: apart, "Connections closed for failing to log in too often.";
+    login_kicks_timeout: apart, "Connections closed for not logging in in time.";
+    login_kicks_removed: apart, "Connections closed because their user was removed or has another password.";
+    cmd_get: stats, "Keys asked for by reads that are not `touch`.";
+    cmd_set: stats, "Writes.";
+    cmd_flush: stats, "`flush_all`.";
+    cmd_touch: stats, "`touch`, `gat` and their kin.";
+    cmd_meta: stats, "Commands of the meta protocol, among all commands." => counter "meta_commands_total" Count;
+    get_hits: stats, "Keys read and found.";
+    get_misses: stats, "Keys read and not found.";
+    get_expired: stats, "Misses of get on an item whose time was up." => counter "get_misses_expired_total" Count;
+    get_flushed: stats, "Misses on items removed by `flush_all`.";
+    touch_hits: stats, "Touches that found their item.";
+    touch_misses: stats, "Touches that found none.";
+    delete_misses: stats, "Deletes that found no item.";
+    superseded: stats, "Writes and deletes by version that met something newer." => counter "superseded_total" Count;
+    refused_ahead: stats, "Writes and deletes by a version that was further ahead of this node's clock than max_clock_skew."
+        => counter "refused_ahead_total" Count;
+    delete_hits: stats, "Deletes that found their item.";
+    incr_misses: stats, "`incr` without an item.";
+    incr_hits: stats, "`incr` of an item.";
+    decr_misses: stats, "`decr` without an item.";
+    decr_hits: stats, "`decr` of an item.";
+    cas_misses: stats, "`cas` without an item.";
+    cas_hits: stats, "`cas` that stored.";
+    cas_badval: stats, "`cas` with another value than the item's.";
+    store_too_large: stats, "Writes refused because the value is over the limit.";
+    store_no_memory: stats, "Writes refused for want of memory.";
+    store_errors: apart, "Requests a store could not answer.";
+    protocol_errors: apart, "Requests that could not be decoded.";
 }
 
 impl Counters {
@@ -232,15 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn every_counter_is_listed_by_its_name() {
+    fn stats_lists_what_has_no_other_place_there() {
         let registry = Registry::default();
-        registry.register().cmd_set.add(7);
-        let mut found = None;
-        registry.totals().each(|name, value| {
-            if name == "cmd_set" {
-                found = Some(value);
-            }
-        });
-        assert_eq!(found, Some(7));
+        let counters = registry.register();
+        counters.cmd_set.add(7);
+        counters.store_errors.add(8);
+        let mut listed = Vec::new();
+        registry.totals().each_listed(|name, value| listed.extend((value != 0).then_some((name, value))));
+        assert_eq!(listed, [("cmd_set", 7)]);
     }
 }

@@ -1,5 +1,5 @@
-//! The metrics of every node. docs/metrics.md documents them. `stats` has its own list (`crate::stats::general`): its
-//! counters begin again at `stats reset`, and these do not.
+//! The metrics of every node that are not one counter each: those are declared with their counters (`crate::counters`). docs/metrics.md
+//! documents all of them. They never begin again, unlike what `stats` shows, which does at `stats reset`.
 
 use moneta_store::metric::{self, Metric, Reading, Unit, Values, by};
 
@@ -29,7 +29,7 @@ const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Metric {
     Metric::gauge(name, unit, help).keys(&[])
 }
 
-/// All of them.
+/// Metrics of several counters, and of what is not counted.
 pub(super) const TABLE: &[Reading<Snapshot>] = &[
     gauge("build_info", Unit::Count, "Always 1; the label tells the version.")
         .labels(&["version"])
@@ -58,8 +58,6 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
                 ("auth", totals.auth_cmds),
             ])
         }),
-    counter("meta_commands_total", Unit::Count, "Commands of the meta protocol, among all commands.")
-        .read(|now| now.totals.cmd_meta.into()),
     counter("command_results_total", Unit::Count, "Outcomes of commands that look for an item.")
         .labels(&["command", "result"])
         .read(|now| {
@@ -80,20 +78,6 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
                 ("cas", "mismatch", totals.cas_badval),
             ])
         }),
-    counter("superseded_total", Unit::Count, "Writes and deletes by version that met something newer.")
-        .read(|now| now.totals.superseded.into()),
-    counter(
-        "refused_ahead_total",
-        Unit::Count,
-        "Writes and deletes by a version that was further ahead of this node's clock than max_clock_skew.",
-    )
-    .read(|now| now.totals.refused_ahead.into()),
-    counter("get_misses_expired_total", Unit::Count, "Misses of get on an item whose time was up.")
-        .read(|now| now.totals.get_expired.into()),
-    counter("authentication_failures_total", Unit::Count, "Authentication attempts that failed.")
-        .read(|now| now.totals.auth_errors.into()),
-    counter("watchers_closed_total", Unit::Count, "Watchers closed for taking nothing of what waited for them.")
-        .read(|now| now.totals.watcher_kicks.into()),
     counter("logins_closed_total", Unit::Count, "Connections closed over their log-in, by why.")
         .labels(&["reason"])
         .read(|now| {
@@ -116,9 +100,6 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
             ("store", totals.store_errors),
         ])
     }),
-    counter("received_bytes_total", Unit::Bytes, "Bytes received from clients.")
-        .read(|now| now.totals.bytes_read.into()),
-    counter("sent_bytes_total", Unit::Bytes, "Bytes sent to clients.").read(|now| now.totals.bytes_written.into()),
     gauge(
         "feed_lag_seconds",
         Unit::Seconds,
@@ -132,42 +113,13 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
     counter("feed_sent_bytes_total", Unit::Bytes, "Bytes of the feed sent to readers, by their names.")
         .labels(&["reader"])
         .read(|now| now.readers.iter().fold(Values::NONE, |all, state| all.and([&state.name], state.bytes))),
-    gauge("connections", Unit::Count, "Client connections open.").read(|now| now.totals.curr_connections.into()),
     gauge("connections_limit", Unit::Count, "Most client connections at once.").read(|now| now.max_connections.into()),
-    counter("connections_opened_total", Unit::Count, "Client connections accepted.")
-        .read(|now| now.totals.total_connections.into()),
-    counter("connections_rejected_total", Unit::Count, "Connections turned away for being over the limit.")
-        .read(|now| now.totals.rejected_connections.into()),
-    counter(
-        "connections_failed_total",
-        Unit::Count,
-        "Connections that ended with an error on the socket or in the protocol.",
-    )
-    .read(|now| now.totals.failed_connections.into()),
-    counter("connections_idle_closed_total", Unit::Count, "Connections closed for being idle too long.")
-        .read(|now| now.totals.idle_kicks.into()),
-    counter(
-        "connections_memory_closed_total",
-        Unit::Count,
-        "Connections closed because memory for clients was scarce: they held most of it, or some for long.",
-    )
-    .read(|now| now.totals.memory_kicks.into()),
-    counter(
-        "requests_memory_refused_total",
-        Unit::Count,
-        "Large requests refused because memory for clients was scarce.",
-    )
-    .read(|now| now.totals.memory_refusals.into()),
     gauge("client_memory_bytes", Unit::Bytes, "Memory held for clients, by what for.").labels(&["kind"]).read(|now| {
         let bytes = |kind: client_memory::Kind| (kind.name(), now.held.of(kind) as u64);
         by(&client_memory::Kind::ALL.map(bytes))
     }),
     gauge("client_memory_limit_bytes", Unit::Bytes, "Limit on the memory held for clients.")
         .read(|now| now.client_memory.into()),
-    counter("connection_yields_total", Unit::Count, "Times a connection with more to do gave way to others.")
-        .read(|now| now.totals.conn_yields.into()),
-    counter("accept_pauses_total", Unit::Count, "Times accepting rested for want of descriptors or memory.")
-        .read(|now| now.totals.listen_disabled_num.into()),
     Metric::histogram(
         "command_duration_seconds",
         Unit::Seconds,

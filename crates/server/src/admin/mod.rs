@@ -18,6 +18,7 @@ use moneta_admin::{AdminError, Route};
 use moneta_store::Progress;
 use moneta_store::metric::{Metric, Reading};
 
+use crate::counters;
 use crate::error::ServerError;
 use crate::listener_state;
 use crate::server::RunningServer;
@@ -26,7 +27,9 @@ pub(crate) use observed::Observed;
 
 /// The declarations of the metrics of every node, those of its store aside.
 pub fn metrics() -> impl Iterator<Item = Metric> {
-    metrics::TABLE.iter().map(Reading::metric).chain(listener_state::METRICS.iter().map(Reading::metric))
+    let of_counters = counters::METRICS.iter().map(Reading::metric);
+    let of_listeners = listener_state::METRICS.iter().map(Reading::metric);
+    metrics::TABLE.iter().map(Reading::metric).chain(of_counters).chain(of_listeners)
 }
 
 /// The admin side of a node; it ends when this is dropped.

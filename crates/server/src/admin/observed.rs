@@ -8,6 +8,7 @@ use moneta_store::{Cx, Health, Report, Store, component};
 use super::metrics::TABLE;
 use super::snapshot::Snapshot;
 use crate::config::ListenAddress;
+use crate::counters;
 use crate::lifecycle::{Phase, Stopper};
 use crate::listener_state::ListenerState;
 use crate::node::Node;
@@ -69,7 +70,9 @@ impl Observed {
     /// All metrics as they are now; may block.
     pub(super) fn samples(&self) -> Vec<Sample> {
         let ready = self.is_ready(&self.health());
-        let mut all = samples(TABLE, &Snapshot::of(&self.node, ready));
+        let now = Snapshot::of(&self.node, ready);
+        let mut all = samples(TABLE, &now);
+        all.extend(samples(counters::METRICS, &now.totals));
         all.extend(self.listener_samples());
         all.extend(self.report().samples());
         all

@@ -80,11 +80,7 @@ pub fn general(worker: &Worker) -> Vec<Statistic> {
     put("total_connections", counters.total_connections.into());
     put("rejected_connections", counters.rejected_connections.into());
     put("connection_structures", counters.curr_connections.into());
-    counters.each(|name, value| {
-        if !name.ends_with("_connections") && !INTERNAL.contains(&name) {
-            put(name, value.into());
-        }
-    });
+    counters.each_listed(|name, value| put(name, value.into()));
     let watchers = node.watchers.stats();
     put("log_watcher_skipped", watchers.skipped.into());
     put("log_watcher_sent", watchers.sent.into());
@@ -97,16 +93,3 @@ pub fn general(worker: &Worker) -> Vec<Statistic> {
     told.extend(of_store.iter().filter_map(|sample| Some((sample.key()?.into(), Told::from(&sample.value)))));
     told
 }
-
-/// Counters that memcached does not have; only `/metrics` shows them.
-const INTERNAL: [&str; 9] = [
-    "store_errors",
-    "protocol_errors",
-    "log_watcher_skipped",
-    "login_kicks_failures",
-    "login_kicks_timeout",
-    "login_kicks_removed",
-    "watcher_kicks",
-    "memory_kicks",
-    "memory_refusals",
-];
