@@ -1,9 +1,10 @@
 //! Clients in two zones: each writes keys of its own and journals what was acknowledged, so it knows what a read may show.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ const KEYS: usize = 1500;
 const COUNTERS: usize = 50;
 /// Between two operations of a client.
 const PAUSE: Duration = Duration::from_micros(1500);
+/// How long a write may take to be seen through another proxy.
+const LATE: Duration = Duration::from_secs(1);
 /// The longest that a client waits.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -37,6 +40,8 @@ pub enum End {
     Error,
     /// A read showed what had been replaced.
     Old,
+    /// A read of another client's key showed what was replaced, and acknowledged to that one, more than [`LATE`] before.
+    Late,
 }
 
 /// What a key may hold: what was acknowledged last, or what was sent since then and has an outcome that is not known. `None`: nothing.
@@ -65,16 +70,21 @@ impl Clients {
     /// `proxies`: zones, and where their proxies serve.
     pub fn start(network: &Network, proxies: &[(&'static str, String)]) -> Self {
         let (began, over) = (Instant::now(), Arc::<AtomicBool>::default());
+        let of_zone = |zone: &&str| (0..CLIENTS).map(|number| format!("{zone}{number}")).collect::<Vec<_>>();
+        let names: Vec<String> = proxies.iter().flat_map(|(zone, _)| of_zone(zone)).collect();
+        let recent = || Arc::new((0..KEYS).map(|_| Recent::default()).collect::<Vec<_>>());
+        let all: Vec<(String, Arc<Vec<Recent>>)> = names.into_iter().map(|name| (name, recent())).collect();
         let mut threads = Vec::new();
         std::thread::scope(|scope| {
             let mut starting = Vec::new();
             for (zone, address) in proxies {
                 for number in 0..CLIENTS {
-                    let (over, address) = (Arc::clone(&over), address.clone());
+                    let (over, address, name) = (Arc::clone(&over), address.clone(), format!("{zone}{number}"));
+                    let (own, others) = all.iter().cloned().partition::<Vec<_>, _>(|(other, _)| *other == name);
                     // The thread that starts a client is in its zone, and so the client is.
                     starting.push(scope.spawn(move || {
                         network.enter(zone);
-                        let client = Client::new(format!("{zone}{number}"), address);
+                        let client = Client::new(name, address, Arc::clone(&own[0].1), others);
                         std::thread::spawn(move || client.run(&over))
                     }));
                 }
@@ -97,8 +107,14 @@ impl Clients {
     }
 }
 
+/// The numbers of a key's last acknowledged writes, and when they were. All clients see it.
+type Recent = Mutex<VecDeque<(Instant, u64)>>;
+
 struct Client {
     name: String,
+    own: Arc<Vec<Recent>>,
+    /// The other clients, and what they wrote.
+    others: Vec<(String, Arc<Vec<Recent>>)>,
     address: String,
     connection: Option<BufReader<TcpStream>>,
     known: Vec<Known>,
@@ -109,11 +125,22 @@ struct Client {
 }
 
 impl Client {
-    fn new(name: String, address: String) -> Self {
+    fn new(name: String, address: String, own: Arc<Vec<Recent>>, others: Vec<(String, Arc<Vec<Recent>>)>) -> Self {
         let key = |number| Known { key: format!("{name}:{number}"), may: vec![None] };
         let known = (0..KEYS + COUNTERS).map(key).collect();
         let rng = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum());
-        Self { name, address, connection: None, known, samples: Vec::new(), told: Vec::new(), rng, written: 0 }
+        Self {
+            name,
+            address,
+            own,
+            others,
+            connection: None,
+            known,
+            samples: Vec::new(),
+            told: Vec::new(),
+            rng,
+            written: 0,
+        }
     }
 
     fn run(mut self, over: &AtomicBool) -> Self {
@@ -123,7 +150,8 @@ impl Client {
         while !over.load(Ordering::Relaxed) {
             let (number, counter) = (self.rng.usize(..KEYS), KEYS + self.rng.usize(..COUNTERS));
             match self.rng.u32(..100) {
-                0..75 => self.get(number),
+                0..55 => self.get(number),
+                55..75 => self.get_of_another(number),
                 75..93 => self.set(number),
                 93..95 => self.delete(number),
                 _ => self.count(counter),
@@ -196,6 +224,26 @@ impl Client {
         });
     }
 
+    /// Reads what another client has written, in this zone or the other.
+    fn get_of_another(&mut self, number: usize) {
+        let (name, recent) = self.others[self.rng.usize(..self.others.len())].clone();
+        let before = Instant::now();
+        self.timed(&format!("get {name}:{number}\r\n"), |client, answer| match answer {
+            Some((line, value)) if line.starts_with("VALUE") => {
+                let shown = number_of(&value);
+                let recent = recent[number].lock().expect("no panic");
+                let settled = recent.iter().filter(|(at, _)| *at + LATE < before).map(|(_, number)| *number).max();
+                if settled.is_none_or(|settled| shown >= settled) {
+                    return End::Hit;
+                }
+                client.told.push(format!("{:?}: {name}:{number} shows {value}, and held {settled:?}", at_now()));
+                End::Late
+            }
+            Some((line, _)) if line == "END" => End::Hit,
+            _ => End::Error,
+        });
+    }
+
     /// What a write leaves, by its answer: `done` if it was taken.
     fn wrote(&mut self, number: usize, value: Option<String>, done: Option<bool>) -> End {
         let may = &mut self.known[number].may;
@@ -216,6 +264,13 @@ impl Client {
         let (key, value) = (self.known[number].key.clone(), format!("{}-{}", self.name, self.written));
         self.timed(&format!("set {key} 0 0 {}\r\n{value}\r\n", value.len()), |client, answer| {
             let done = answer.map(|(line, _)| line == "STORED");
+            if done == Some(true) {
+                let mut recent = client.own[number].lock().expect("no panic");
+                recent.push_back((Instant::now(), client.written));
+                if recent.len() > 16 {
+                    recent.pop_front();
+                }
+            }
             client.wrote(number, Some(value), done)
         });
     }
@@ -255,6 +310,11 @@ impl Client {
             if is_next { End::Written } else { End::Old }
         });
     }
+}
+
+/// The number of the write that a value is of.
+fn number_of(value: &str) -> u64 {
+    value.rsplit('-').next().and_then(|number| number.parse().ok()).expect("a value of these clients")
 }
 
 /// The second of the hour, to find the moment in logs.

@@ -14,6 +14,8 @@ pub struct Row {
     pub rate: f64,
     pub errors: usize,
     pub old: usize,
+    /// Old values of what was written through another proxy.
+    pub late: usize,
     /// Share of reads of keys that were stored.
     pub hits: f64,
     pub p50: Duration,
@@ -58,6 +60,7 @@ fn row<'s>(phase: &str, samples: impl Iterator<Item = &'s Sample>, length: Durat
         rate: samples.len() as f64 / length.as_secs_f64().max(0.001),
         errors: count(End::Error),
         old: count(End::Old),
+        late: count(End::Late),
         hits: hits as f64 / (hits + misses).max(1) as f64,
         p50: quantile(0.5),
         p99: quantile(0.99),
@@ -66,10 +69,15 @@ fn row<'s>(phase: &str, samples: impl Iterator<Item = &'s Sample>, length: Durat
 
 /// Prints the table, and of a long run the plot as SVG.
 pub fn print(phases: &Phases, seen: &Seen, long: bool) {
-    println!("| phase | operations/s | errors | old values | hits | median | p99 |\n|---|---|---|---|---|---|---|");
-    for Row { phase, rate, errors, old, hits, p50, p99 } in phases.rows(seen) {
+    println!(
+        "| phase | operations/s | errors | own old values | others' old values | hits | median | p99 |\n|---|---|---|---|---|---|---|---|"
+    );
+    for Row { phase, rate, errors, old, late, hits, p50, p99 } in phases.rows(seen) {
         let [p50, p99] = [p50, p99].map(|took| took.as_secs_f64() * 1000.0);
-        println!("| {phase} | {rate:.0} | {errors} | {old} | {:.2} % | {p50:.2} ms | {p99:.1} ms |", hits * 100.0);
+        println!(
+            "| {phase} | {rate:.0} | {errors} | {old} | {late} | {:.2} % | {p50:.2} ms | {p99:.1} ms |",
+            hits * 100.0
+        );
     }
     if long {
         println!("{}", plot(phases, seen));
