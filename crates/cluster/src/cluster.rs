@@ -236,7 +236,7 @@ impl Component for Cluster {
 
     fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
         let layout = self.0.layout();
-        let mut all = metrics::samples(&self.0.config.app, &self.0.counters, &layout);
+        let mut all = metrics::samples(&self.0.config.app, &self.0.counters, &layout, self.0.clock.offset());
         if let Some(watch) = &*self.0.watch.lock() {
             all.extend(metrics::of_source(&self.0.config.app, &watch.status()));
         }

@@ -31,6 +31,7 @@ mod shared;
 mod spread;
 mod stamp;
 mod status;
+mod time;
 mod unversioned;
 mod writes;
 

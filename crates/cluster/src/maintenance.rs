@@ -35,7 +35,7 @@ impl Cluster {
             }
         };
         std::thread::Builder::new().name("cluster".into()).spawn(run).map_err(ClusterError::Thread)?;
-        Ok(())
+        self.keep_time()
     }
 
     /// One round of what the thread does, for callers that have none.

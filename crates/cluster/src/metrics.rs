@@ -57,6 +57,13 @@ const OF_APP: &[Reading<Counters>] = &[
 
 const EPOCH: Metric = Metric::gauge("cluster_epoch", Unit::Count, "Epoch of the topology.").labels(APP);
 
+const CLOCK_OFFSET: Metric = Metric::gauge(
+    "cluster_clock_offset_seconds",
+    Unit::Seconds,
+    "By how much this process goes ahead of its system's clock, to go by the nodes'.",
+)
+.labels(APP);
+
 const OF_NODE: &[Reading<Node>] = &[
     Metric::gauge(
         "cluster_node_up",
@@ -115,7 +122,7 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
     OF_APP
         .iter()
         .map(Reading::metric)
-        .chain([EPOCH])
+        .chain([EPOCH, CLOCK_OFFSET])
         .chain(OF_NODE.iter().map(Reading::metric))
         .chain(OF_SOURCE.iter().map(Reading::metric))
 }
@@ -125,10 +132,11 @@ pub(crate) fn of_source(app: &str, source: &SourceStatus) -> Vec<Sample> {
     samples_of([app], OF_SOURCE, source)
 }
 
-/// All metrics of an app.
-pub(crate) fn samples(app: &str, counters: &Counters, layout: &Layout) -> Vec<Sample> {
+/// All metrics of an app. `clock_offset`: in milliseconds.
+pub(crate) fn samples(app: &str, counters: &Counters, layout: &Layout, clock_offset: i64) -> Vec<Sample> {
     let mut all = samples_of([app], OF_APP, counters);
     all.push(EPOCH.labelled([app], layout.epoch));
+    all.push(CLOCK_OFFSET.labelled([app], clock_offset as f64 / 1000.0));
     for node in &layout.nodes {
         all.extend(samples_of([app, &node.zone, &node.name], OF_NODE, &**node));
     }

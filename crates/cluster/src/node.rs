@@ -17,6 +17,10 @@ pub trait Connect: Send + Sync {
     /// # Errors
     /// When no store can be made for such a node at all.
     fn open(&self, node: &topology::Node) -> Result<Arc<dyn Store>, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// What a node's clock says, in milliseconds since the Unix epoch. May wait for it for a while. `None`: it does not answer, or does not
+    /// tell.
+    fn time(&self, node: &topology::Node) -> Option<u64>;
 }
 
 /// A node.

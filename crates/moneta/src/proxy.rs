@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use moneta_client::wire::blocking::Dialogue;
 use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
@@ -24,6 +25,9 @@ use crate::options::values::Values;
 /// How long the first topology is waited for.
 pub const FIRST: Duration = Duration::from_secs(10);
 
+/// How long a node may take to tell its time.
+const TIME_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Makes the stores of nodes.
 struct Remotes {
     settings: Values,
@@ -36,6 +40,12 @@ impl Connect for Remotes {
         let config = proxy::node(&self.settings, node.address.clone());
         let config = RemoteConfig { seed: self.seed, ..config };
         Ok(Arc::new(Remote::new(config, Arc::clone(&self.clock))?))
+    }
+
+    fn time(&self, node: &Node) -> Option<u64> {
+        const VALUE_MAX: usize = 1024;
+        let mut dialogue = Dialogue::open(&node.address, None, TIME_PATIENCE, VALUE_MAX).ok()?;
+        dialogue.server_time().ok()?
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::changes::{self, Told};
 use super::dump::{self, Dumped, Line};
-use super::{Answer, Broken, Decoded, Dialect, Expect, Probe, Probed, Protocol, Request, Unsupported, decode, encode};
+use super::{
+    Answer, Broken, Decoded, Dialect, Expect, Probe, Probed, Protocol, Request, Unsupported, decode, encode, tokens,
+};
 use crate::address::{Address, Stream};
 
 /// Why a dialogue cannot go on.
@@ -156,6 +158,30 @@ impl Dialogue {
     pub fn call(&mut self, request: &Request<'_>) -> Result<Answer, DialogueError> {
         self.ask(request)?;
         self.answer()
+    }
+
+    /// What the server's clock says, in milliseconds since the Unix epoch; `None`: it does not tell (a memcached). Nothing else may be
+    /// waiting for an answer.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn server_time(&mut self) -> Result<Option<u64>, DialogueError> {
+        if !self.dialect.versions {
+            return Ok(None);
+        }
+        self.out.extend_from_slice(b"mv\r\n");
+        self.flush()?;
+        loop {
+            match tokens::line(&self.input[self.read..])? {
+                Ok((line, length)) => {
+                    let now = line.split(|byte| *byte == b' ').find_map(|word| word.strip_prefix(b"now="));
+                    let now = now.and_then(tokens::number);
+                    self.read += length;
+                    return Ok(now);
+                }
+                Err(_) => self.receive(1)?,
+            }
+        }
     }
 
     /// Begins the list of all keys; [`Dialogue::next_key`] goes through it. The connection can be asked nothing else until

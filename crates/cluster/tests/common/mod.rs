@@ -1,4 +1,5 @@
 //! Clusters of stores in RAM, in this process.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -25,6 +26,10 @@ impl Nodes {
 impl Connect for Nodes {
     fn open(&self, node: &Node) -> Result<Arc<dyn Store>, Box<dyn Error + Send + Sync>> {
         self.0.lock().get(&node.address.to_string()).cloned().ok_or_else(|| "no such node".into())
+    }
+
+    fn time(&self, _: &Node) -> Option<u64> {
+        None
     }
 }
 
