@@ -35,9 +35,10 @@ use crate::topology::Topology;
 
 pub use gate::{CatchUp, catch_up_metrics};
 
-/// How far before the newest that it holds a node begins to read: longer than a node that is killed may have left changes in RAM alone, and
-/// than the clocks of two nodes differ.
-const MARGIN: Duration = Duration::from_secs(90);
+/// How far before the newest that it holds a node begins to read that was killed: longer than it may have left changes in RAM alone.
+const MARGIN_OF_KILLED: Duration = Duration::from_secs(90);
+/// The same for a node that has lost nothing: longer than the clocks of two nodes differ, and than a write is under way.
+const MARGIN: Duration = Duration::from_secs(10);
 /// How long a node that is whole goes on to follow: longer than proxies pause between two probes ([`crate::ClusterConfig::PROBE_MAX`]).
 const FOLLOW: Duration = Duration::from_secs(90);
 
@@ -48,6 +49,8 @@ pub struct CatchUpConfig {
     pub own: Option<Address>,
     /// The moment of the newest that the node holds from before, in milliseconds since the Unix epoch; `None`: it began empty.
     pub kept_until: Option<u64>,
+    /// What the node took shortly before may be lost.
+    pub lost_some: bool,
     /// By how much clocks of nodes and proxies may differ, in milliseconds.
     pub skew_max: u64,
     /// A node that has not learned what it missed after this long answers reads all the same.

@@ -34,6 +34,7 @@ pub fn round(
     let config = CatchUpConfig {
         own: settings.get(&CATCH_UP_AS),
         kept_until: recovery.kept_until(),
+        lost_some: recovery.lost_some(),
         skew_max: u64::try_from(settings.get(&MAX_CLOCK_SKEW).as_millis()).unwrap_or(u64::MAX),
         deadline: settings.get(&CATCH_UP_DEADLINE),
     };

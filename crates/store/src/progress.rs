@@ -1,6 +1,6 @@
 //! How far a store has come with what it must do before it can serve.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Steps done of all there are; written by the store, read by the admin side.
 #[derive(Debug, Default)]
@@ -9,6 +9,7 @@ pub struct Progress {
     all: AtomicU64,
     /// Milliseconds since the Unix epoch; 0: there is nothing from before.
     kept_until: AtomicU64,
+    lost_some: AtomicBool,
 }
 
 impl Progress {
@@ -24,9 +25,15 @@ impl Progress {
     }
 
     /// The newest that the store has from processes before this one was written at this moment, in milliseconds since the Unix
-    /// epoch. What was written shortly before may be lost, where a process was killed.
-    pub fn found(&self, newest: u64) {
+    /// epoch. `lost_some`: what was written shortly before may be lost.
+    pub fn found(&self, newest: u64, lost_some: bool) {
         self.kept_until.store(newest, Ordering::Relaxed);
+        self.lost_some.store(lost_some, Ordering::Relaxed);
+    }
+
+    /// Whether what was written shortly before [`Progress::kept_until`] may be lost.
+    pub fn lost_some(&self) -> bool {
+        self.lost_some.load(Ordering::Relaxed)
     }
 
     /// What [`Progress::found`] said; `None`: the store began empty.

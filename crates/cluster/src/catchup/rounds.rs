@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::peers::{self, Keys, Source};
 use super::reader::{Progress, Reader};
-use super::{FOLLOW, MARGIN, State};
+use super::{FOLLOW, MARGIN, MARGIN_OF_KILLED, State};
 use crate::config::majority;
 use crate::topology::Topology;
 
@@ -27,7 +27,8 @@ pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() 
         return give_up(state, began, "no topology has this node");
     };
     let needed = state.config.kept_until.map_or(at, |kept| kept.min(at));
-    let margin = u64::try_from(MARGIN.as_millis()).unwrap_or(u64::MAX);
+    let margin = if state.config.lost_some { MARGIN_OF_KILLED } else { MARGIN };
+    let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
     let mut span = Span { since: needed.saturating_sub(margin), needed, until: at };
     if state.is_behind() {
         tracing::info!(seconds = at.saturating_sub(needed) / 1000, "catching up with other copies");

@@ -71,8 +71,9 @@ impl Inner {
     pub(crate) fn begin_telling(&self, before: &TierState, whole: bool, killed: bool) -> (u64, u64) {
         let newest = self.regions.iter().map(|(_, region)| region.summary().last).max().unwrap_or(0);
         self.log.note_stamp(newest);
+        let may_lose = self.config.durability != Durability::EveryWrite;
         if newest != 0 {
-            self.config.progress.found(millis_of(Version(newest).local()));
+            self.config.progress.found(millis_of(Version(newest).local()), !whole || killed && may_lose);
         }
         if !self.config.feed {
             return (0, 0);
@@ -82,7 +83,6 @@ impl Inner {
         let missing = if whole && before.feed_from != 0 { before.feed_from } else { now };
         self.telling.note_missing(missing);
         self.telling.saved.store(missing, Ordering::Release);
-        let may_lose = self.config.durability != Durability::EveryWrite;
         let lost = if killed && may_lose { now } else { before.lost };
         self.telling.lost.store(lost, Ordering::Release);
         // Which readers were told of it is not known.
