@@ -43,8 +43,8 @@ impl Sent<'_> {
 
 /// How a write to all copies went.
 pub(crate) enum Told {
-    /// As many copies took it as were wanted; whether one had the key.
-    Taken { had: bool },
+    /// As many copies took it as were wanted; whether one had the key, and the CAS value of a near copy that keeps no versions.
+    Taken { had: bool, cas: Option<u64> },
     /// A node holds something newer.
     Superseded(usize),
     /// Nodes refuse it for what it is.
@@ -53,8 +53,10 @@ pub(crate) enum Told {
 
 /// What one copy made of a write.
 pub(crate) enum Answer {
+    /// `cas`: of what was written, as the copy told it.
     Taken {
         had: bool,
+        cas: u64,
     },
     Superseded,
     Refused(Written),
@@ -66,12 +68,14 @@ pub(crate) enum Answer {
 impl Answer {
     pub(crate) fn of(ended: Result<Outcome, StoreError>) -> Self {
         match ended {
-            Ok(Outcome::Written(Written::Stored { .. } | Written::Unchanged { .. })) => Self::Taken { had: false },
+            Ok(Outcome::Written(Written::Stored { cas } | Written::Unchanged { cas })) => {
+                Self::Taken { had: false, cas }
+            }
             Ok(Outcome::Written(Written::Superseded)) => Self::Superseded,
             Ok(Outcome::Written(Written::NotStored)) => Self::NotCreated,
             Ok(Outcome::Written(refused)) => Self::Refused(refused),
             Ok(Outcome::Deleted(Deleted::Superseded)) => Self::Superseded,
-            Ok(Outcome::Deleted(deleted)) => Self::Taken { had: deleted == Deleted::Deleted },
+            Ok(Outcome::Deleted(deleted)) => Self::Taken { had: deleted == Deleted::Deleted, cas: 0 },
             Ok(other) => panic!("a write to a node ended as {other:?}"),
             Err(error) => Self::Failed(error),
         }
@@ -104,7 +108,7 @@ impl Call {
         }
         let wanted = self.shared.config.ack.of(layout.copies());
         let wants_all = matches!(sent, Sent::Bury(_));
-        let (mut took, mut had, mut why, mut refused) = (0, false, None, None);
+        let (mut took, mut had, mut cas, mut why, mut refused) = (0, false, None, None, None);
         // What nodes refuse, as a version ahead of their clocks, they lack only if others take it.
         let mut refusing = Vec::new();
         let told = loop {
@@ -112,18 +116,22 @@ impl Call {
             // Whether a copy had the key is known when one says so, or all have answered.
             let is_answer = !wants_all || had || wanted == 0;
             if took >= wanted && !near_is_open && is_answer {
-                break Ok(Told::Taken { had });
+                break Ok(Told::Taken { had, cas });
             }
             let Some((node, ended)) = spread.next().await else {
                 break match refused {
-                    _ if took >= wanted => Ok(Told::Taken { had }),
+                    _ if took >= wanted => Ok(Told::Taken { had, cas }),
                     Some(refused) => Ok(Told::Refused(refused)),
                     None => Err(too_few(took, layout.copies(), why)),
                 };
             };
             self.note(node, &ended);
             match Answer::of(ended) {
-                Answer::Taken { had: had_here } => {
+                Answer::Taken { had: had_here, cas: cas_here } => {
+                    // What clients read and compare with.
+                    if self.node(node).versions.has_none() && layout.is_near(node) {
+                        cas = Some(cas_here);
+                    }
                     self.node(node).hints.settle(key.key().bytes, sent.missed(0).version);
                     took += usize::from(layout.counts(node));
                     had |= had_here;
@@ -189,7 +197,7 @@ impl Call {
             };
             let item = ItemRef { meta, value: Value::whole(&value) };
             match self.send(&key, Sent::Put(&item, clock.millis(), None)).await? {
-                Told::Taken { .. } => return Ok(Written::Stored { cas: version.0 }),
+                Told::Taken { cas, .. } => return Ok(Written::Stored { cas: cas.unwrap_or(version.0) }),
                 Told::Superseded(node) => self.learn(node, &key, stamp).await,
                 Told::Refused(written) => return Ok(written),
             }
@@ -202,8 +210,8 @@ impl Call {
         for stamp in 0..STAMPS {
             let version = self.shared.stamps.next(&self.shared.clock);
             match self.send(&key, Sent::Bury(version)).await? {
-                Told::Taken { had: true } => return Ok(Deleted::Deleted),
-                Told::Taken { had: false } => return Ok(Deleted::NotFound),
+                Told::Taken { had: true, .. } => return Ok(Deleted::Deleted),
+                Told::Taken { had: false, .. } => return Ok(Deleted::NotFound),
                 Told::Superseded(node) => self.learn(node, &key, stamp).await,
                 Told::Refused(_) => unreachable!("a delete is not refused"),
             }
@@ -236,8 +244,8 @@ impl Call {
         let told = self.send(&key, Sent::Bury(version)).await?;
         self.shared.stamps.note(version);
         Ok(match told {
-            Told::Taken { had: true } => Deleted::Deleted,
-            Told::Taken { had: false } => Deleted::NotFound,
+            Told::Taken { had: true, .. } => Deleted::Deleted,
+            Told::Taken { had: false, .. } => Deleted::NotFound,
             Told::Superseded(_) | Told::Refused(_) => Deleted::Superseded,
         })
     }

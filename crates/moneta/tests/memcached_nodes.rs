@@ -198,6 +198,26 @@ fn one_copy_is_as_memcached_itself() {
     assert_eq!(proxy.exchange("ma n N0 J5 v\r\nma n v\r\n"), "VA 1\r\n5\r\nVA 1\r\n6\r\n");
 }
 
+/// libmemcached's test of what clients rely on.
+#[test]
+fn memccapable_passes_over_three_memcacheds() {
+    let fleet = Fleet::start(3);
+    let proxy = fleet.proxy("a", &[]);
+    let port = proxy.address().port().to_string();
+    // Some of its tests wait for a second of the clock, and fail where the machine is slow.
+    let mut said = String::new();
+    for _ in 0..5 {
+        let mut command = Command::new("memccapable");
+        let output = command.args(["-h", "127.0.0.1", "-p", &port]).output();
+        let output = output.expect("it is in Debian's package libmemcached-tools: `make test` installs it");
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if said.contains("All tests passed") {
+            return;
+        }
+    }
+    panic!("{said}");
+}
+
 /// A fleet moves zone by zone: its memcacheds are replaced by Moneta nodes, and clients notice nothing.
 #[test]
 fn a_fleet_moves_from_memcached_zone_by_zone() {
