@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
+use nix::sys::resource::{UsageWho, getrusage};
+use rustix::process::{Resource, getrlimit};
 
 /// Processor time of the process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub fn open_descriptors() -> Option<u64> {
 
 /// File descriptors that may be open.
 pub fn most_descriptors() -> Option<u64> {
-    getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft)
+    getrlimit(Resource::Nofile).current
 }
 
 /// Threads of the process.
