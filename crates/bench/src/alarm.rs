@@ -1,4 +1,4 @@
-//! A client that shares its cores with what it measures: it sleeps until a request is due, and runs first when one is.
+//! A client that shares its cores with what it measures: it sleeps until the time of a request, and then runs first.
 //!
 //! An open loop that polls without sleep takes a core from the server; one that sleeps must be woken on time, or its own delay
 //! counts as the server's. Hence a timer of the kernel that counts in nanoseconds, and a real-time priority.

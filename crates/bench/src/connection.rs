@@ -234,7 +234,7 @@ impl Connection {
         while self.start < self.end {
             let bytes = &self.receive[self.start..self.end];
             let Some(pending) = self.pending.front_mut() else {
-                return Err(self.address.violated(format!("{} bytes that nobody asked for", bytes.len())));
+                return Err(self.address.violated(format!("{} bytes that were not asked for", bytes.len())));
             };
             let parsed = context.protocol.parse(bytes, pending.expected);
             let Some(reply) = parsed.map_err(|reason| self.address.violated(reason))? else { break };

@@ -2,7 +2,7 @@
 //!
 //! *Closed loop*: every connection sends `pipeline` requests together, and the next ones when all are answered; or, sliding, each
 //! answer brings the next request.
-//! *Open loop*: requests are due at times that do not depend on the answers. A request that is due while every connection is
+//! *Open loop*: the times of requests do not depend on the answers. A request whose time comes while every connection is
 //! busy waits, and its latency counts from the time it was due: there is no coordinated omission. Between requests the thread
 //! polls without sleep, which needs a separate core, or, with an alarm, sleeps.
 
@@ -168,7 +168,7 @@ impl<S: Source> Driver<S> {
         Ok(())
     }
 
-    /// Open loop: sends every request that is due and finds a free connection.
+    /// Open loop: sends every request whose time has come and that finds a free connection.
     fn send_due(&mut self) -> Result<()> {
         let Pace::Open { schedule, .. } = &mut self.pace else { return Ok(()) };
         let now = self.context.clock.now();

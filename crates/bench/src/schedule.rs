@@ -53,7 +53,7 @@ impl Schedule {
         Self { interval: 1e9 / rate, next: start as f64, arrivals, random: generator(!seed, stream) }
     }
 
-    /// When the next request is due, in nanoseconds.
+    /// The time of the next request, in nanoseconds.
     pub fn next(&self) -> u64 {
         self.next as u64
     }

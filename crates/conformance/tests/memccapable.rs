@@ -69,7 +69,7 @@ mod on {
     moneta_conformance::on_every_stack!(super::every_test_passes_on);
 }
 
-/// Most of it is waiting for items to expire, so the two protocols are tried at once, each on a node of its own.
+/// Most of it is waiting for items to expire, so the two protocols are tried at once, each on a separate node.
 fn every_test_passes_on(stack: Stack) -> Result<()> {
     let try_on_a_node = |protocol, least| {
         let node = stack.start(&Options::default())?;

@@ -72,7 +72,7 @@ impl ItemMeta {
     }
 
     /// Whether the read that shows this item created it (meta `N`). Its reader has won the recache of an item that was
-    /// never to expire and is not stale, and of an item that was there before nobody could.
+    /// never to expire and is not stale: of an item that was there before, no reader can.
     #[inline]
     pub fn is_created_by_read(&self) -> bool {
         self.won && !self.stale && self.expiry_before == Expiry::NEVER

@@ -184,7 +184,7 @@ mod tests {
         let mut third = pin!(stripes.lock(HASH, &waits));
         assert!(poll(first.as_mut()).is_none() && poll(leaver.as_mut()).is_none() && poll(third.as_mut()).is_none());
         drop(held);
-        assert!(stripes.try_lock(HASH).is_none(), "nobody overtakes the queue");
+        assert!(stripes.try_lock(HASH).is_none(), "the queue is not overtaken");
         assert!(poll(third.as_mut()).is_none());
         drop(leaver);
         let held = poll(first.as_mut()).expect("first in the queue");

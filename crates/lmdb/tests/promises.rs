@@ -166,7 +166,7 @@ fn refused(lmdb: &Lmdb, keys: impl Iterator<Item = usize>, value: &[u8], exptime
     ended.filter(|ended| !matches!(ended, Ok(Written::Stored { .. }))).count()
 }
 
-/// Keys in an order that is not theirs, so that each has a leaf of its own; more than `count` begin anew.
+/// Keys in an order that is not theirs, so that each has a separate leaf; more than `count` begin anew.
 fn scattered(count: usize) -> impl Iterator<Item = usize> {
     (0..).map(move |number| number * 7919 % count)
 }

@@ -11,7 +11,7 @@ use crate::segments::{Location, PAGE_EXTRA_BYTES};
 /// Shards for each thread, so that threads seldom meet at a lock.
 const SHARDS_PER_THREAD: usize = 4;
 /// A shard is not made smaller than this, in bytes, for the sake of having more of them: each has open segments, spare
-/// pages and an index page of its own.
+/// pages and a separate index page.
 const SHARD_BYTES_MIN: u64 = 8 << 20;
 /// Pages a shard needs besides those of items: index, two open segments, two spare ones, ghosts.
 const PAGES_OVERHEAD: usize = 8;

@@ -5,7 +5,7 @@
 //!   (none) ---------------> open (newest) -----------------------> sealed
 //!      ^                                                              |
 //!      +--------------------------------------------------------------+
-//!         no live record left, and nobody reads it without the lock
+//!         no live record left, and no reader without the lock
 //! ```
 //!
 //! There is no edge from sealed back to open: a sealed segment only loses records.

@@ -14,7 +14,7 @@ const KEYS: u64 = 400;
 const THREADS: u64 = 4;
 const STEPS: u64 = 15_000;
 
-/// Newest version that was surely stored of each key, by each thread: each thread writes keys of its own.
+/// Newest version that was surely stored of each key, by each thread: threads share no keys.
 struct Ledger {
     versions: Vec<AtomicU64>,
 }

@@ -1,5 +1,5 @@
-//! Guards values of many segments: hot ones must stay, refused ones must cost nobody else's, and many written at once must
-//! neither tear nor leave room behind that nobody owns.
+//! Guards values of many segments: hot ones must stay, refused ones must not cost other items, and many written at once must
+//! neither tear nor leave room behind without an owner.
 
 mod common;
 

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(if cfg!(miri) { 3600 } else { 120
 /// all the same to be copied under the shard's lock.
 const SMALL: usize = if cfg!(miri) { 60_000 } else { 1000 };
 
-/// Runs `body` on a thread of its own; fails if it does not come back.
+/// Runs `body` on a separate thread; fails if it does not come back.
 fn without_hanging(body: impl FnOnce() + Send + 'static) {
     let (done, finished) = mpsc::channel();
     let thread = std::thread::spawn(move || {

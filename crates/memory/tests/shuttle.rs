@@ -1,5 +1,5 @@
 //! Guards what happens between a shard's locks: a large value read while it is overwritten, deleted or flushed must come
-//! out whole and of its own version, and a hidden one must not be lost or published over a newer one.
+//! out whole and of one version, and a hidden one must not be lost or published over a newer one.
 //!
 //! The scheduler of `shuttle` decides at every lock which thread goes on, and here also while a value is being read.
 //! Run with `cargo test -p moneta-memory --features shuttle --test shuttle`.

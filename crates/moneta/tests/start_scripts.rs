@@ -126,7 +126,7 @@ fn a_daemon_listens_when_its_starter_returns() {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     // Behind the name in brackets: state, parent, process group, session.
     let session = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3)).expect("it has a session");
-    assert_eq!(session, pid.to_string(), "it leads a session of its own");
+    assert_eq!(session, pid.to_string(), "it leads a session");
     kill(pid, Signal::SIGTERM).expect("it runs");
     until("its file is removed at its end", || !fs::exists(pid_file).unwrap());
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use common::{Ended, Node, file, moneta, output, pid};
 use nix::sys::signal::{Signal, kill};
 
-/// Two nodes in RAM; the second lacks a key, has one of its own, and three others in another form.
+/// Two nodes in RAM; the second lacks a key, has one that the first lacks, and three others in another form.
 fn different() -> (Node, Node) {
     let (a, b) = (Node::start(&[]), Node::start(&[]));
     let mut common = String::new();

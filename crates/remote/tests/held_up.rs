@@ -103,7 +103,7 @@ impl Worker {
         let mut events = Vec::with_capacity(16);
         let limit = Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 };
         let told = epoll::wait(queue, rustix::buffer::spare_capacity(&mut events), Some(&limit));
-        assert_ne!(told, Ok(0), "nothing is due, though a request is under way");
+        assert_ne!(told, Ok(0), "no turn is planned, though a request is under way");
     }
 }
 

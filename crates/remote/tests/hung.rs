@@ -1,5 +1,5 @@
-//! Servers that say what they are to whoever connects, and leave requests unanswered: the silent failure is that each
-//! connection which comes up makes them look well, so that every request waits for its timeout, and nobody is told.
+//! Servers that say what they are to each connection, and leave requests unanswered: the silent failure is that each
+//! connection which comes up makes them look well, so that every request waits for its timeout, and no health report tells.
 
 mod common;
 
@@ -92,7 +92,7 @@ fn a_server_that_answers_no_request_is_dead_whatever_it_says_at_connecting() {
     server.answer(Answers::Nothing);
     find_out(&store);
     let connections = server.connections();
-    // While it is tried again and again, nobody waits for it.
+    // While it is tried again and again, no request waits for it.
     wait_until("it is tried again", || {
         assert_eq!(get(&store).expect_err("it is dead").kind(), ErrorKind::Unreachable);
         assert!(store.health().unready);
@@ -100,7 +100,7 @@ fn a_server_that_answers_no_request_is_dead_whatever_it_says_at_connecting() {
     });
 
     server.answer(Answers::Everything);
-    wait_until("it is found again without anybody asking", || !store.health().unready);
+    wait_until("it is found again without a request", || !store.health().unready);
     wait_until("requests succeed again", || get(&store).is_ok());
 }
 

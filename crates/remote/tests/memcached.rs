@@ -86,7 +86,7 @@ fn real_time() -> Options {
         .operations(1500)
 }
 
-/// With one thread, and none that tends its queues, nobody holds an item while another request is at it: one that is held is
+/// With one thread, and none that tends its queues, no thread holds an item while another request is at it: one that is held is
 /// not counted on in place, and the new item that takes its place has lost its marks.
 const NOBODY_HOLDS_ITEMS: [&str; 4] = ["-t", "1", "-o", "no_lru_maintainer"];
 
@@ -204,7 +204,7 @@ fn a_restart_heals_by_itself() {
     assert!(matches!(set(&store, "a", "2"), Ok(Written::Stored { .. })));
 }
 
-/// While nobody asks, a restart is not even noticed.
+/// Without requests, a restart is not even noticed.
 #[test]
 fn a_restart_between_two_requests_costs_none_of_them() {
     let Some(mut memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
@@ -268,7 +268,7 @@ fn a_walk_shows_everything_and_may_be_left() {
     }
     assert_eq!(lengths.len(), 1500);
     assert!((0..1500).all(|number| lengths[&format!("key {number}")] == number % 50));
-    // Left at once, it holds up nobody.
+    // Left at once, it holds up no other client.
     let mut cursor = Cursor::default();
     if let Walking::Wait(pending) = store.walk(&mut cursor, &mut |_| ()) {
         drop(pending);

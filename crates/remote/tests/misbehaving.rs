@@ -170,7 +170,7 @@ fn a_server_that_hangs_is_taken_for_dead_until_it_answers() {
     assert!(notes.len() == 1 && notes[0].contains("does not answer"), "{notes:?}");
 
     awake.store(true, Ordering::SeqCst);
-    wait_until("the server is found again without anybody asking", || !store.health().unready);
+    wait_until("the server is found again without a request", || !store.health().unready);
     wait_until("requests succeed again", || get(&store, "a").is_ok());
 }
 
@@ -242,7 +242,7 @@ fn closing_peer(after: usize) -> (Peer, Kept, Arc<AtomicBool>) {
             let Asked { command, key, value, .. } = &asked;
             let reply = match command.as_str() {
                 "ms" => {
-                    theirs.lock().expect("nobody panicked").entry(key.clone()).or_default().push(value.clone());
+                    theirs.lock().expect("no thread panicked").entry(key.clone()).or_default().push(value.clone());
                     asked.stored()
                 }
                 _ => asked.hit(&value_of(key)),
@@ -264,7 +264,7 @@ fn a_connection_that_the_server_closed_while_idle_costs_nobody_a_request() {
     wait_until("it is closed", || closed.load(Ordering::SeqCst));
     assert!(matches!(set(&store, "second", b"2"), Ok(Written::Stored { .. })));
     assert_eq!(get(&store, "third").expect("it answers"), Some(value_of("third")));
-    assert_eq!(kept.lock().expect("nobody panicked").get("second"), Some(&vec![b"2".to_vec()]));
+    assert_eq!(kept.lock().expect("no thread panicked").get("second"), Some(&vec![b"2".to_vec()]));
     assert_eq!(peer.connections.load(Ordering::SeqCst), 2);
 }
 

@@ -140,7 +140,7 @@ fn fifo_keeps_to_its_bytes_and_lets_the_oldest_go() {
     assert!(metric(&rocks, "rocks_fifo_deletions_total") > 0.0);
 }
 
-/// What RocksDB says it was told, defaults of its own included.
+/// What RocksDB says it was told, its defaults included.
 fn told(folder: &TempDir, option: &str) -> String {
     let files = std::fs::read_dir(folder.path().join("shard-000")).expect("a shard").map(|file| file.expect("a file"));
     let options = files.filter(|file| file.file_name().to_string_lossy().starts_with("OPTIONS"));

@@ -26,7 +26,7 @@ fn a_graceful_shutdown_finishes_what_is_in_flight() {
     server.running.shutdown(true);
     assert_eq!(idle.read_to_close(), b"");
     let address = server.address();
-    eventually("nobody is let in", || std::net::TcpStream::connect(address).is_err());
+    eventually("no client is let in", || std::net::TcpStream::connect(address).is_err());
     halfway.send("lue\r\n");
     assert_eq!(halfway.read_to_close(), b"STORED\r\n");
     server.gate.open();

@@ -87,7 +87,7 @@ impl<'a> Version<'a> {
     }
 
     /// The version as a store makes it that is one of several copies: what drops a part of an item or shortens its life gets a
-    /// CAS value of its own, so that the other copies can tell which of both is newer.
+    /// new CAS value, so that the other copies can tell which of both is newer.
     #[must_use]
     pub fn in_cluster(self, old: &ItemMeta, old_length: usize) -> Self {
         let moment = |expiry: Expiry| if expiry == Expiry::NEVER { u32::MAX } else { expiry.0 };

@@ -183,7 +183,7 @@ mod tests {
         let pool = Offload::start("test", 2).expect("threads");
         let (open, gate) = std::sync::mpsc::channel::<()>();
         let blocked = pool.submit(move || {
-            gate.recv().expect("somebody opens");
+            gate.recv().expect("the test opens it");
             Ok("blocked")
         });
         assert_eq!(block_on(pool.submit(|| Ok("free"))).expect("an answer"), "free");

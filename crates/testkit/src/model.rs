@@ -85,7 +85,7 @@ impl Store for ModelStore {
             Op::Write(value, request) => Step::ended(state.set(key, value, request)),
             Op::Delete(request) => Step::ended(state.delete(key, request)),
             Op::Arithmetic(request) => Step::ended(state.arithmetic(key, request)),
-            // What versions order has a model of its own: [`crate::suite::versions`].
+            // What versions order has another model: [`crate::suite::versions`].
             Op::Put(_, Put::Newer { .. }) | Op::Bury(_) => Step::Done(Err(StoreError::no_versions())),
             Op::Put(item, how) => {
                 let item = Item::copy(item);

@@ -243,7 +243,7 @@ impl Desk<'_> {
         looked
     }
 
-    /// Looks once, at once, at what was written and is yet to be looked at when a run is stopped: nobody will later.
+    /// Looks once, at once, at what was written and is yet to be looked at when a run is stopped: there is no later look.
     fn look_after(&mut self, pair: &mut Pair) -> Result<(), VerifyError> {
         let mut written = self.suspects.written();
         while !written.is_empty() {

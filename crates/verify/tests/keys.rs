@@ -11,7 +11,7 @@ use support::{Server, config, found, item, key, verify};
 
 const KEYS: usize = 10_000;
 
-/// A memcached and a Moneta with the same items; Moneta has as many of its own.
+/// A memcached and a Moneta with the same items; Moneta has as many others.
 fn half_equal() -> (Server, Server) {
     let (a, b) = (Server::memcached(), Server::moneta());
     let both = || (0..KEYS).map(|number| item(key(number), "value", 0));

@@ -1,4 +1,4 @@
-//! What happens during a run: clients write, servers die, somebody has seen enough.
+//! What happens during a run: clients write, servers die, the operator has seen enough.
 
 mod support;
 
@@ -77,7 +77,7 @@ fn what_expires_while_it_is_suspected_is_no_difference() {
 }
 
 /// Writers put the same value on A and then on B, all the time; a run in the middle of it finds what was planted among the
-/// keys that nobody writes, and nothing else.
+/// keys that no client writes, and nothing else.
 #[test]
 fn keys_that_are_written_are_no_differences() {
     const SETTLE: Duration = Duration::from_secs(4);

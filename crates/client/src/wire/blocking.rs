@@ -25,7 +25,7 @@ pub enum DialogueError {
     #[error("{0}")]
     Unsupported(#[from] Unsupported),
     /// The server is listing its keys to another client, and can do that for one at a time.
-    #[error("the server is busy listing its keys to somebody else")]
+    #[error("the server is busy listing its keys to another client")]
     Busy,
     /// The server will not.
     #[error("the server refuses: {0}")]

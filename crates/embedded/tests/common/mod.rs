@@ -53,7 +53,7 @@ impl Gate {
         drop(self.hold());
     }
 
-    /// Lets nobody through until the guard goes.
+    /// Lets no request through until the guard goes.
     pub fn hold(&self) -> MutexGuard<'_, ()> {
         self.door.lock()
     }

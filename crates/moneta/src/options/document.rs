@@ -41,7 +41,7 @@ Only in the file, any number of times, beside the addresses of `listen` and `uni
 [[listener]]
 address = \"127.0.0.1:11300\"   # with its port; or the absolute path of a Unix socket
 policy = \"batch\"              # online (default) or batch
-max_connections = 100         # limits of its own; without them the node's options of the same names hold
+max_connections = 100         # its limits; without them the node's options of the same names hold
 idle_timeout = \"10m\"
 output_limit = \"1m\"
 admin_commands = \"none\"       # commands of operators that it obeys, in place of the node's
@@ -49,7 +49,7 @@ admin_commands = \"none\"       # commands of operators that it obeys, in place 
 
 `policy` says how requests that come through a listener are treated: `online` is interactive traffic, `batch` is bulk traffic
 that leaves the RAM tier as it is (a node with RAM only treats both alike), and that a worker serves when it has served what
-came online. Connections of a listener with a `max_connections` of its own count among the node's, too, whose limit stays above
+came online. Connections of a listener that has its own `max_connections` count among the node's, too, whose limit stays above
 all; `idle_timeout = 0` never closes them, even where the node's would. `unix_mask` in such a table sets the permissions of that
 one socket. A changed listener takes effect after a restart.
 ";

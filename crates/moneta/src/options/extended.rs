@@ -19,7 +19,7 @@ const CONNECTIONS: &str = "connections over the limit are always told so and clo
 const BUFFERS: &str = "what is buffered for a client is bounded by --output-limit";
 const LOGS: &str = "the queue of a watcher has a fixed size";
 const PRIVILEGES: &str = "the node keeps the privileges that it is started with; -u gives them up";
-const TIER: &str = "the SSD tier has options of its own, beginning with --flash PATH:SIZE";
+const TIER: &str = "the SSD tier has other options, beginning with --flash PATH:SIZE";
 const PROXY: &str = "the node is no proxy";
 
 /// Names by what they mean here.

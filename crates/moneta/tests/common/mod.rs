@@ -1,6 +1,6 @@
 //! The binary under test: run to its end, or as a node that is stopped whatever happens to the test.
 
-// Each test file is a program of its own and uses its own part of this one.
+// Each test file is a separate program and uses a part of this one.
 #![allow(dead_code)]
 
 use std::fs::{self, File};

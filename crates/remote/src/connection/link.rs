@@ -385,11 +385,11 @@ impl Link {
                 break;
             }
             let Some(entry) = self.in_flight.front() else {
-                return Err(self.misbehaved("what nobody asked for"));
+                return Err(self.misbehaved("what was not asked for"));
             };
             // What no request of ours has gone out for is no reply to it.
             if self.retains && entry.span.start >= self.sent {
-                return Err(self.misbehaved("what nobody asked for"));
+                return Err(self.misbehaved("what was not asked for"));
             }
             let decoded = wire::decode(rest, dialect.protocol, &entry.expect, self.shared.config.item_max);
             match decoded.map_err(|broken| self.misbehaved(broken.0))? {

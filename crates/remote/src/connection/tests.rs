@@ -118,8 +118,8 @@ fn refusing() -> (SocketAddr, OwnedFd) {
 #[test]
 fn a_server_that_listens_at_the_second_address_of_its_name_refuses_nothing() {
     let server = Empty::start();
-    let (nobody, _socket) = refusing();
-    let shared = Meaning::of(&[nobody, server.address]).shared(Duration::from_secs(20));
+    let (refusing_address, _socket) = refusing();
+    let shared = Meaning::of(&[refusing_address, server.address]).shared(Duration::from_secs(20));
     let client = WorkerClient::new(&shared).expect("the system has room");
     // It is under way when the first address refuses.
     assert!(matches!(look(&client), Ok(Answer::Miss)));
@@ -134,9 +134,9 @@ fn a_server_that_listens_at_the_second_address_of_its_name_refuses_nothing() {
 
 #[test]
 fn a_server_refuses_when_it_does_so_at_each_of_its_addresses() {
-    let (nobody, _socket) = refusing();
-    let (nobody_either, _other_socket) = refusing();
-    let shared = Meaning::of(&[nobody, nobody_either]).shared(Duration::from_secs(20));
+    let (refusing_address, _socket) = refusing();
+    let (another, _other_socket) = refusing();
+    let shared = Meaning::of(&[refusing_address, another]).shared(Duration::from_secs(20));
     let client = WorkerClient::new(&shared).expect("the system has room");
     turn_until("the server is taken for dead", &client, || shared.is_open());
     assert!(shared.counters.connect_failures.load(Ordering::SeqCst) >= 2);

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use moneta_client::wire::Protocol;
 
-/// See the module. Ends with the test.
+/// A scripted server. Ends with the test.
 pub struct Peer {
     folder: tempfile::TempDir,
     over: Arc<AtomicBool>,
@@ -37,7 +37,7 @@ pub struct Asked {
 }
 
 impl Peer {
-    /// Plays `script` on each connection, on a thread of its own. `probed`: whether connections are probed first.
+    /// Plays `script` on each connection, each on a separate thread. `probed`: whether connections are probed first.
     pub fn play(probed: Option<Protocol>, script: impl Fn(Visit) + Send + Sync + 'static) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let listener = UnixListener::bind(folder.path().join("peer.sock")).expect("the socket can be bound");
@@ -90,7 +90,7 @@ impl Visit {
         self.say(if protocol == Protocol::Meta { meta } else { text })
     }
 
-    /// False when nobody listens any more.
+    /// False when the server does not listen any more.
     pub fn say(&mut self, bytes: &[u8]) -> bool {
         self.writer.write_all(bytes).is_ok()
     }

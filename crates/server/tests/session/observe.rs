@@ -145,7 +145,7 @@ fn events_that_no_watcher_has_room_for_are_counted_and_told() {
         let seen = text.lines().filter(|line| line.contains("item_get")).count();
         assert!((reads + 1..=reads + 2).contains(&(told + seen)), "{told} told, {seen} seen");
         let last = text.lines().filter_map(number).max().unwrap();
-        assert!(last < 5_000, "line {last} was made for nobody");
+        assert!(last < 5_000, "line {last} was made without a reader");
     }
     watched(&mut first, &worker);
     watched(&mut second, &worker);

@@ -193,7 +193,7 @@ impl<'a, S: Store> Worker<'a, S> {
     /// Adds one to a number by reading it and writing it back with its CAS value.
     fn swap(&mut self, key: usize) {
         let name = format!("swapped {key}");
-        let item = self.shared.read(&name).expect("nobody deletes it");
+        let item = self.shared.read(&name).expect("it is never deleted");
         let number: u64 = std::str::from_utf8(&item.value).ok().and_then(|text| text.parse().ok()).expect("a number");
         let request = Write { compare: Some(item.meta.cas), ..Write::default() };
         match self.shared.write(&name, Payload::Text((number + 1).to_string()), request) {
@@ -249,7 +249,7 @@ impl<'a, S: Store> Worker<'a, S> {
         }
         assert!(!self.shared.held[key].swap(true, Ordering::SeqCst), "two hold lock {key}");
         std::thread::yield_now();
-        assert!(self.shared.held[key].swap(false, Ordering::SeqCst), "somebody else released lock {key}");
+        assert!(self.shared.held[key].swap(false, Ordering::SeqCst), "another thread released lock {key}");
         assert_eq!(self.shared.delete(&name), Deleted::Deleted, "lock {key} was lost");
     }
 

@@ -239,7 +239,7 @@ impl<'a, S: Store> Runner<'a, S> {
     fn check_gauges(&self, shown: usize) -> Result<(), String> {
         let stats = self.pair.driven.store.stats();
         // Of two tiers the gauge is of the upper one, which may hold any part of what there is. An engine on devices makes
-        // room on a thread of its own, also since the walk.
+        // room on a separate thread, also since the walk.
         let makes_room = self.pair.options.mode == Mode::Lossy && stats.oldest_second.is_some();
         let least = if stats.below.is_some() || makes_room { 0 } else { shown as u64 };
         let most = if self.pair.options.counts_parts { u64::MAX } else { self.pair.laid.len() as u64 };

@@ -1,4 +1,4 @@
-//! What versions order: writes of this store and of others, in any order of arrival, beside a model of its own.
+//! What versions order: writes of this store and of others, in any order of arrival, beside a model of versions.
 //!
 //! The model knows of each key the newest write, and of the store the flushes. Versions that the store makes itself are taken
 //! from it, and must be above all that it knows of the key.

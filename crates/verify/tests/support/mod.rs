@@ -25,7 +25,7 @@ const LASTING: i64 = 600;
 /// Largest value of the servers here.
 const ITEM_MAX: usize = 2 << 20;
 
-/// A server on a Unix socket in a folder of its own.
+/// A server on a Unix socket in a separate folder.
 pub struct Server {
     folder: tempfile::TempDir,
     process: Option<Child>,

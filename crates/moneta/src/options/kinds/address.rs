@@ -58,7 +58,7 @@ impl Kind for AdminAddress {
     }
 }
 
-/// An address to listen on: a host, with a port of its own if it is not the common one.
+/// An address to listen on: a host, with a port if it is not the common one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
     /// IP address or host name, without brackets.

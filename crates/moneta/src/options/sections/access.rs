@@ -67,7 +67,7 @@ section! {
 
     /// Commands of operators that clients may give, as far as the switches above allow them; others are refused.
     ADMIN_COMMANDS: CommandList = Opt::new("admin_commands", CommandList, || Commands::ALL).when(
-        "none, or fewer, where clients are not operators; a [[listener]] with admin_commands of its own, such as a Unix socket, \
+        "none, or fewer, where clients are not operators; a [[listener]] with its own admin_commands, such as a Unix socket, \
          is then the operators' door.",
     );
 }

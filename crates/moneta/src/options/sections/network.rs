@@ -16,7 +16,7 @@ use crate::options::values::Values;
 section! {
     "Network";
 
-    /// TCP port for clients, on every address of --listen that has none of its own; 0 takes a free one.
+    /// TCP port for clients, on every address of --listen that names none; 0 takes a free one.
     PORT: Number<u16> = Opt::new("port", Number { min: 0, max: 65_535 }, || 11_211)
         .short('p')
         .when("When 11211 is taken, or several nodes share a machine. (memcached's -p 0 closes TCP; here --listen '' does.)");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// See the module. Speaks meta, and binary to whoever begins so. Ends with the test.
+/// A server of some answers. Speaks meta, and binary to clients that begin so. Ends with the test.
 pub(super) struct Empty {
     pub(super) address: SocketAddr,
     orders: Arc<Orders>,
