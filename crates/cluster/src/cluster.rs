@@ -17,6 +17,7 @@ use crate::budget::Budget;
 use crate::call::Call;
 use crate::config::{ClusterConfig, majority};
 use crate::counters::Counters;
+use crate::cut::Cut;
 use crate::decide::is_plain;
 use crate::error::ClusterError;
 use crate::layout::{Layout, Replica};
@@ -63,6 +64,7 @@ impl Cluster {
             stamps: Stamps::new(writer.origin, writer.salt),
             budget: Budget::new(),
             counters: Counters::default(),
+            cut: Cut::default(),
             item_max,
             slot: Slot::draw(),
             connect,

@@ -78,6 +78,12 @@ impl NodeHealth {
         probe_at != 0 && probe_at <= now
     }
 
+    /// If it is ejected, it is probed at `now`, unless that is to be earlier.
+    pub(crate) fn probe_by(&self, now: u64) {
+        let earlier = |probe_at: u64| (probe_at > now).then_some(now.max(1));
+        let _ = self.probe_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earlier);
+    }
+
     /// A probe failed at `now`: the next one comes after half as long again, from `min` up to `max` milliseconds.
     pub(crate) fn note_failed_probe(&self, now: u64, min: u64, max: u64) {
         let probes = self.probes.fetch_add(1, Ordering::Relaxed).saturating_add(1).min(64);
@@ -113,7 +119,10 @@ mod tests {
         }
         assert_eq!(&pauses[..3], &[1500, 2250, 3375]);
         assert_eq!(pauses.last(), Some(&60_000));
+        health.probe_by(now - 1);
+        assert!(health.wants_probe(now - 1), "another node is back: this one may be, too");
         health.reinstate();
+        health.probe_by(now);
         assert!(!health.is_ejected());
         assert_eq!((health.failures(), health.ejections.load(Ordering::Relaxed)), (0, 1));
     }

@@ -56,6 +56,13 @@ impl Layout {
         self.readable.len()
     }
 
+    /// Copies of which some node is asked.
+    pub(crate) fn reached(&self) -> usize {
+        let readable = self.readable.iter().map(|&replica| &self.replicas[replica]);
+        let nodes = |replica: &Replica| &self.nodes[replica.first..replica.first + replica.count];
+        readable.filter(|replica| nodes(replica).iter().any(|node| !node.health.is_ejected())).count()
+    }
+
     /// Whether a node belongs to a copy that reads go to first.
     pub(crate) fn is_near(&self, node: usize) -> bool {
         let near = self.readable[..self.near].iter().map(|&replica| &self.replicas[replica]);

@@ -16,6 +16,7 @@ mod call;
 mod cluster;
 mod config;
 mod counters;
+mod cut;
 mod decide;
 mod error;
 mod flight;

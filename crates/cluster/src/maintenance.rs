@@ -6,7 +6,7 @@ use std::time::Duration;
 use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, component, steps};
 
 use crate::cluster::Cluster;
-use crate::config::ClusterConfig;
+use crate::config::{ClusterConfig, majority};
 use crate::error::ClusterError;
 use crate::hints::Missed;
 use crate::layout::Layout;
@@ -48,9 +48,10 @@ impl Shared {
     /// One round: probes the nodes whose turn it is, and delivers hints to those that are well.
     async fn maintain(&self) {
         let layout = self.layout();
+        self.cut.note(layout.reached() >= majority(layout.copies()), self.clock.millis());
         for (index, node) in layout.nodes.iter().enumerate() {
             if node.health.wants_probe(self.clock.millis()) {
-                self.probe(node).await;
+                self.probe(&layout, node).await;
             }
             if !node.health.is_ejected() && !node.hints.is_empty() {
                 self.deliver(&layout, index).await;
@@ -59,7 +60,7 @@ impl Shared {
         }
     }
 
-    async fn probe(&self, node: &Node) {
+    async fn probe(&self, layout: &Layout, node: &Node) {
         let key = Key::new(PROBE_KEY, self.seed);
         let cx = Cx::outside();
         let answer = steps::finish(steps::read_owned(&*node.store, &cx, &key, Op::Peek)).await;
@@ -67,6 +68,8 @@ impl Shared {
         if answer.is_ok() || answer.is_err_and(|error| error.kind() == ErrorKind::CatchingUp) {
             node.health.reinstate();
             tracing::info!(app = self.config.app, node = node.name, "the node answers again");
+            // What kept it away may have kept others away.
+            layout.nodes.iter().for_each(|other| other.health.probe_by(self.clock.millis()));
         } else {
             let min = u64::try_from(self.config.probe_min.as_millis()).unwrap_or(u64::MAX);
             let max = u64::try_from(ClusterConfig::PROBE_MAX.as_millis()).unwrap_or(u64::MAX);

@@ -101,6 +101,9 @@ impl Call {
             let turn = key.bytes.iter().fold(0, |sum, &byte| sum * 31 % 65_521 + usize::from(byte)) % far.len();
             far.rotate_left(turn);
         }
+        if self.shared.cut.doubts_near(self.shared.clock.millis()) {
+            order.rotate_left(layout.near);
+        }
         if order.iter().any(|&node| self.is_doubtful(node, key)) {
             order.sort_by_key(|&node| (self.node(node).health.is_ejected(), self.is_doubtful(node, key)));
         }

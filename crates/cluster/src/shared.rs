@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::budget::Budget;
 use crate::config::ClusterConfig;
 use crate::counters::Counters;
+use crate::cut::Cut;
 use crate::error::ClusterError;
 use crate::hints::Hints;
 use crate::layout::{Layout, Replica};
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) stamps: Stamps,
     pub(crate) budget: Budget,
     pub(crate) counters: Counters,
+    pub(crate) cut: Cut,
     /// Longest value, in bytes, that a change may make.
     pub(crate) item_max: usize,
     /// Where workers have their connections.
