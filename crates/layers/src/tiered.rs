@@ -8,7 +8,7 @@
 //! | get, gat | upper; on a miss lower, then promote to the upper | upper; on a miss lower, no promotion |
 //!
 //! What holds at any moment at which no change of a key is under way: the upper tier has the newest version of it or nothing,
-//! and so has the lower. Who changes a key has its lock (`stripes`) and writes below first; who reads has none. A *promotion*
+//! and so has the lower. A change of a key holds its lock (`stripes`) and writes below first; a read holds none. A *promotion*
 //! takes the lock without waiting for it, and happens only if the key has not changed since before the lower tier was
 //! asked: so an old value can never replace a newer one.
 //!

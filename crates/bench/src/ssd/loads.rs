@@ -12,8 +12,8 @@ use crate::weighted::Weighted;
 use crate::wire::Protocol;
 use crate::workload::Workload;
 
-/// Makes the plans of a campaign's loads: the same keys and values for all of them, asked for in another order by each, lest one
-/// finds in RAM what an earlier one brought there.
+/// Makes the plans of a campaign's loads: the same keys and values for all of them, asked for in another order by each, so that
+/// none finds in RAM what an earlier one brought there.
 #[derive(Debug)]
 pub struct Loads {
     base: Plan,

@@ -12,7 +12,7 @@ const SHOWN_BEFORE: usize = 3;
 const SHOWN_PARTS: usize = 8;
 
 /// The longest expiration time that counts from now, in seconds (30 days); only an absolute one can be further off.
-/// memcached keeps its own count of seconds since its start, rounded, which such a one is taken from.
+/// memcached subtracts its start from it, a second that it has rounded.
 const RELATIVE_MAX: i64 = 2_592_000;
 
 /// Which CAS value of the reference stands for which of the subject. 0 is no CAS value and stands for itself.

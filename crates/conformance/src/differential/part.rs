@@ -13,7 +13,7 @@ pub enum Part {
     Cas(u64),
     /// Seconds; may differ by one, by two if they are left of an absolute expiration time.
     Seconds(i64),
-    /// The server's own business; only that it is there is compared.
+    /// Each server has its own; only that it is there is compared.
     Own,
 }
 

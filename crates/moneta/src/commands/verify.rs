@@ -177,7 +177,7 @@ fn compare(matches: &ArgMatches) -> anyhow::Result<Conclusion> {
     match (&report.incomplete, args.quiet) {
         (Some(why), true) => eprintln!("moneta: {why}"),
         (None, true) => {}
-        // Who reads no further has seen enough; the status tells all the same.
+        // A reader that closes the pipe has seen enough; the exit status tells the result all the same.
         _ => drop(stdout().write_all(text.as_bytes())),
     }
     Ok(report.conclusion)
