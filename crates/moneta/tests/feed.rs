@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Ended, Node, moneta, printed};
+use common::{Ended, Node, moneta, printed, refused};
 use fastrand::Rng;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -255,6 +255,15 @@ fn a_kill_without_a_sync_is_told() {
     let json = from_cursor(&admin);
     assert!(json.contains("\"kind\":\"lost\"") && json.contains("\"key\":\"k\""), "{json}");
     assert!(!json.contains("\"gap\"") && !from_cursor(&admin).contains("\"lost\""), "{json}");
+}
+
+/// Who must not list keys is not told of changes either.
+#[test]
+fn the_feed_is_not_told_where_keys_are_secrets() {
+    let (node, admin) = node("1", &["-X"]);
+    assert_eq!(node.exchange("changes since 0\r\n"), "CLIENT_ERROR changes not allowed\r\n");
+    let told = refused(&mut moneta(&["feed", &admin]), 1);
+    assert!(told.contains("keys are secrets"), "{told}");
 }
 
 /// `changes`, on any listener: what changed, in a form that any client can read, while it changes.

@@ -81,6 +81,9 @@ pub(super) async fn changes(
     let Some(feed) = store.parts().feed else {
         return (StatusCode::NOT_FOUND, "this node has no feed: start it with --cluster\n").into_response();
     };
+    if !observed.node.settings.dump_enabled {
+        return (StatusCode::FORBIDDEN, "keys are secrets here (--disable-dumping)\n").into_response();
+    }
     let from = match (&asked.cursor, asked.since) {
         (Some(cursor), _) => match cursor.parse::<Place>() {
             Ok(place) => place,

@@ -113,6 +113,9 @@ impl Session {
 
     /// `changes`; `None` when the feed answers.
     fn changes(&mut self, worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
+        if !worker.node.settings.dump_enabled {
+            return Some("CLIENT_ERROR changes not allowed");
+        }
         let Some(asked) = Asked::parse(words(arguments)) else {
             return Some("CLIENT_ERROR bad command line format");
         };

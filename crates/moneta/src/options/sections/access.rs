@@ -59,7 +59,7 @@ section! {
         .short('F')
         .when("When no client should be able to empty the cache.");
 
-    /// Refuse to list keys (`lru_crawler metadump` and `mgdump`).
+    /// Refuse to list keys (`lru_crawler metadump` and `mgdump`, and the feed, `changes`, which other nodes read when they catch up).
     DISABLE_DUMPING: Switch = Opt::new("disable_dumping", Switch, || false).short('X').when("When keys are secrets.");
 
     /// Refuse the `watch` command.
