@@ -142,24 +142,35 @@ impl Target {
         Key::new(key, KeyHash::seeded(0))
     }
 
-    /// Waits for the ends; what failed is sent again until it does not.
-    fn settle(&mut self, under_way: Vec<(Sent, Pending<Fate>)>, told: &mut Applied) -> anyhow::Result<()> {
-        for (sent, pending) in under_way {
-            let mut ended = pollster::block_on(pending);
-            while let Err(error) = &ended {
-                if !may_pass(error) {
-                    bail!("{} does not take changes: {error}", self.address);
+    /// Waits for the ends. What failed is sent again until it does not, all of it after one pause.
+    fn settle(&mut self, mut under_way: Vec<(Sent, Pending<Fate>)>, told: &mut Applied) -> anyhow::Result<()> {
+        loop {
+            let (mut failed, mut why) = (Vec::new(), None);
+            for (sent, pending) in under_way {
+                match pollster::block_on(pending) {
+                    Ok(fate) => {
+                        self.lacks |= fate == Fate::Unsure;
+                        told.count(fate);
+                    }
+                    Err(error) if !may_pass(&error) => bail!("{} does not take changes: {error}", self.address),
+                    Err(error) => {
+                        self.lacks |= error.kind() != ErrorKind::ClockAhead;
+                        failed.push(sent);
+                        why = Some(error);
+                    }
                 }
-                self.lacks |= error.kind() != ErrorKind::ClockAhead;
-                eprintln!("moneta feed: {}: {error}; trying again", self.address);
-                sleep(RETRY);
-                ended = pollster::block_on(self.send(&sent));
             }
-            let fate = ended.expect("it did not fail");
-            self.lacks |= fate == Fate::Unsure;
-            told.count(fate);
+            let Some(error) = why else { return Ok(()) };
+            eprintln!("moneta feed: {}: {error}; trying {} changes again", self.address, failed.len());
+            sleep(RETRY);
+            under_way = failed
+                .into_iter()
+                .map(|sent| {
+                    let pending = self.send(&sent);
+                    (sent, pending)
+                })
+                .collect();
         }
-        Ok(())
     }
 }
 
