@@ -24,7 +24,8 @@ impl KnownFloors {
         let pending = Some(last).filter(|last| last.version > Version::ZERO && last.second > now);
         let bound = Version(state.floor_bound);
         let bound = if pending.is_some() { bound } else { bound.max(last.bound()) };
-        let floors = Floors { bound, newest: last.version, pending };
+        let second = pending.map_or(0, |pending| pending.second);
+        let floors = Floors { bound, newest: last.version, pending, before: bound, second };
         Self { all: Mutex::new((floors, last.second)), bound: AtomicU64::new(bound.0) }
     }
 

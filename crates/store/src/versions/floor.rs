@@ -45,14 +45,28 @@ pub struct Floors {
     pub newest: Version,
     /// What is to take effect.
     pub pending: Option<Floor>,
+    /// What the bound was before the newest command took effect.
+    pub before: Version,
+    /// When the newest command took or takes effect, a Unix second; 0: at once, as far as is known.
+    pub second: u32,
 }
 
 impl Floors {
     /// Takes note of a flush at second `now`. False if it changes nothing: a later one is known.
     pub fn note(&mut self, floor: Floor, now: u32) -> bool {
-        if floor.version <= self.newest {
+        let waits = u64::from(floor.second) * 1000 > floor.version.millis();
+        let second = if waits { floor.second } else { 0 };
+        // Two clocks may make one version: then the later second counts.
+        if (floor.version, second) <= (self.newest, self.second) {
             return false;
         }
+        // Commanded before the second of the one that was the newest until now: it replaces that, though it came too late. Copies that
+        // were told in time have the same bound then.
+        let is_early = floor.version.millis() < u64::from(self.second) * 1000 || floor.version == self.newest;
+        if is_early && self.pending.is_none() {
+            self.bound = self.before;
+        }
+        (self.before, self.second) = (self.bound, second);
         self.newest = floor.version;
         self.pending = Some(floor);
         self.settle(now);
@@ -94,6 +108,28 @@ mod tests {
         assert!(!floors.takes(version(NOW)), "it waits");
         assert!(!floors.settle(NOW + 9) && floors.settle(NOW + 10));
         assert!(floors.takes(version(NOW + 9)) && !floors.takes(version(NOW + 10)));
+    }
+
+    #[test]
+    fn a_flush_that_comes_too_late_to_replace_one_that_waited_does_so_all_the_same() {
+        let at_once = Floor::new(version(NOW - 5), Expiry(0), NOW - 5);
+        let delayed = Floor::new(version(NOW), Expiry(NOW + 10), NOW);
+        let replaces = Floor::new(version(NOW + 4), Expiry(0), NOW + 4);
+        let after = Floor::new(version(NOW + 12), Expiry(NOW + 30), NOW + 12);
+        let (mut in_time, mut late) = (Floors::default(), Floors::default());
+        for floor in [at_once, delayed] {
+            assert!(in_time.note(floor, NOW) && late.note(floor, NOW));
+        }
+        in_time.note(replaces, NOW + 4);
+        assert!(late.settle(NOW + 11) && late.takes(version(NOW + 9)));
+        late.note(replaces, NOW + 11);
+        assert!(late.takes(version(NOW + 3)) && !late.takes(version(NOW + 5)));
+        assert_eq!(in_time.bound, late.bound);
+        // One that was commanded behind its second does not.
+        let mut behind = Floors::default();
+        behind.note(delayed, NOW);
+        behind.note(after, NOW + 12);
+        assert!(behind.takes(version(NOW + 9)));
     }
 
     #[test]
