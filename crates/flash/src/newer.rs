@@ -120,9 +120,10 @@ impl Inner {
         self.refuse(key)
     }
 
-    /// Refuses a version that is too far ahead of the clock, and takes note of one that is not.
+    /// Refuses a version that is too far ahead of the clock, and takes note of one that is not. What was made or seen here never is:
+    /// behind a restart versions begin ahead of the clock.
     fn accept_version(&self, version: Version) -> Result<(), StoreError> {
-        if self.config.versioning.is_ahead(version, self.clock.millis()) {
+        if self.config.versioning.is_ahead(version, self.clock.millis()) && version > self.log.sequence.newest() {
             self.counters.refused_ahead.fetch_add(1, Ordering::Relaxed);
             return Err(StoreError::clock_ahead());
         }

@@ -489,3 +489,18 @@ fn a_run_without_a_feed_leaves_a_gap() {
     tier.config.feed = true;
     assert!(gap(&tier.open()).is_some());
 }
+
+/// A ring round a tier stamps the deletes of clients itself. Behind a restart versions begin ahead of the clock.
+#[test]
+fn a_restart_refuses_no_delete_of_a_client() {
+    let tier = Tier::new(Clock::manual(1_700_000_000));
+    for _ in 0..3 {
+        let flash = tier.open();
+        let store = moneta_layers::feed::Feed::new(flash.clone(), 1 << 20, Arc::clone(&tier.clock));
+        let name = name(1);
+        let key = Key::new(&name, store.seed());
+        done(store.set(&key, b"value", &Write::default()));
+        assert_eq!(done(store.delete(&key, &Delete::default())), Deleted::Deleted);
+        store.close_all();
+    }
+}

@@ -30,12 +30,13 @@ impl<'a> Newer<'a> {
 }
 
 impl Shard {
-    /// Refuses a version that is too far ahead of the clock, and takes note of one that is not.
+    /// Refuses a version that is too far ahead of the clock, and takes note of one that is not. What was made or seen here never is,
+    /// also when the clock was set back.
     ///
     /// # Errors
     /// [`moneta_store::ErrorKind::ClockAhead`].
     pub(crate) fn accept_version(&mut self, version: Version) -> Result<(), StoreError> {
-        if self.shared.versioning.is_ahead(version, self.shared.clock.millis()) {
+        if self.shared.versioning.is_ahead(version, self.shared.clock.millis()) && version > self.newest_version() {
             self.refused_ahead += 1;
             return Err(StoreError::clock_ahead());
         }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::request::Write;
+use moneta_store::request::{Delete, Write};
 use moneta_store::versions::Versioning;
-use moneta_store::{Calls, Clock, Item, ItemRef, Key, KeyHash, Store, Written};
+use moneta_store::{Calls, Clock, Deleted, Item, ItemRef, Key, KeyHash, Store, Written};
 use moneta_testkit::suite::{self, Options, SuiteConfig};
 
 fn memory(config: SuiteConfig, clock: Arc<Clock>, shards: usize) -> Memory {
@@ -74,6 +74,20 @@ fn threads_neither_lose_nor_tear() {
 fn the_newest_write_wins_in_any_order_of_arrival() {
     suite::versions(|config, versioning, clock| versioned(config, versioning, clock, 1), suite::seed());
     suite::versions(|config, versioning, clock| versioned(config, versioning, clock, 4), suite::seed());
+}
+
+/// The clock was set back by more than versions may be ahead: the node's own deletes are no other clock's.
+#[test]
+fn a_clock_that_is_set_back_refuses_no_delete_of_a_client() {
+    let config = SuiteConfig { memory: 64 << 20, value_max: 1 << 10 };
+    let versioning = Versioning { cluster: true, ..Versioning::default() };
+    let clock = Arc::new(Clock::manual(1_700_000_000));
+    let memory = versioned(config, versioning, Arc::clone(&clock), 1);
+    let store = moneta_layers::feed::Feed::new(memory, 1 << 20, Arc::clone(&clock));
+    let key = Key::new(b"key", store.seed());
+    assert!(matches!(store.set(&key, b"value", &Write::default()).now(), Ok(Written::Stored { .. })));
+    clock.set_millis(clock.millis() - 3000);
+    assert_eq!(store.delete(&key, &Delete::default()).now().expect("it is taken"), Deleted::Deleted);
 }
 
 /// What a node gives up half way is gone there alone.

@@ -62,6 +62,8 @@ pub struct NodeSettings {
     pub origin: Origin,
     /// Whether this node is one of several copies (`--cluster`): then no client may choose CAS values.
     pub cluster: bool,
+    /// How far ahead of this node's clock the version of a flush from elsewhere may be, in milliseconds.
+    pub skew_max: u64,
 }
 
 impl Default for NodeSettings {
@@ -89,6 +91,7 @@ impl Default for NodeSettings {
             login_attempts: 5,
             origin: Origin::default(),
             cluster: false,
+            skew_max: 500,
         }
     }
 }

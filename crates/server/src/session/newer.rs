@@ -3,7 +3,7 @@
 use moneta_protocol::command::Style;
 use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::versions::Floor;
-use moneta_store::{ItemRef, Key, Newer, Op, Outcome, Put, Step, Unseen, Value, Version, component};
+use moneta_store::{ItemRef, Key, Newer, Op, Outcome, Put, Step, StoreError, Unseen, Value, Version, component};
 
 use super::change::{self, answer_delete, answer_flush, answer_write, count_meta};
 use super::key::stored_key;
@@ -84,9 +84,19 @@ impl Session {
         if !worker.node.settings.flush_enabled || !self.peer.commands.allow(Commands::FLUSH_ALL) {
             return super::admin::not_allowed(style, "mf", self.out(output));
         }
+        if is_ahead(worker, floor.version) {
+            return answer_flush(worker, style, Err(StoreError::clock_ahead()), self.out(output));
+        }
         match component::floor(&worker.store, &worker.cx, floor) {
             Step::Done(outcome) => answer_flush(worker, style, outcome, self.out(output)),
             Step::Wait(future) => self.park(worker, Waiting::Flush { future }, Ticket::new(&[], style), 0),
         }
     }
+}
+
+/// Whether the version of a flush is further ahead of the clock than a node takes: it would be above every write until then. One
+/// that is known changes nothing.
+fn is_ahead(worker: &Worker, version: Version) -> bool {
+    let newest = worker.store.parts().flush.map_or(Version::ZERO, |flush| flush.floors().newest);
+    version > newest && version.millis() > worker.node.clock.millis() + worker.node.settings.skew_max
 }

@@ -105,9 +105,12 @@ fn a_version_ahead_of_the_clock_is_refused_and_counted() {
     assert_eq!(say(&worker, talk, &format!("ms k 1 V{}\r\nx\r\n", at(501))), AHEAD);
     assert_eq!(say(&worker, talk, &format!("md k V{}\r\n", at(501))), AHEAD);
     assert_eq!(say(&worker, talk, "mg k v\r\n"), "EN\r\n");
+    // Nothing could be stored any more until the clock is there.
+    assert_eq!(say(&worker, talk, &format!("mf {} 0\r\n", at(3_600_000))), AHEAD);
+    assert_eq!(say(&worker, talk, &format!("ms k 1 V{}\r\nx\r\nmg k v\r\n", at(400))), "HD\r\nVA 1\r\nx\r\n");
     let totals = worker.node.registry.totals();
-    assert_eq!((totals.refused_ahead, totals.store_errors), (2, 0));
-    assert!(say(&worker, talk, "stats\r\n").contains("STAT refused_ahead 2\r\n"));
+    assert_eq!((totals.refused_ahead, totals.store_errors), (3, 0));
+    assert!(say(&worker, talk, "stats\r\n").contains("STAT refused_ahead 3\r\n"));
 }
 
 #[test]
