@@ -1,9 +1,9 @@
 //! Where a shard's writer works on one batch: what lies under a key, and what is to lie there.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use moneta_store::change::{Old, Version};
-use moneta_store::{ItemMeta, ItemRef, Key};
+use moneta_store::change::{self, Old};
+use moneta_store::{ItemMeta, ItemRef, Key, Version};
 
 use crate::database::{Batch, Database};
 use crate::error::Failure;
@@ -26,6 +26,8 @@ pub(crate) struct BatchContext<'a, D: Database + 'a> {
     pub(crate) stored: u64,
     /// Keys written in this batch, while any key is in doubt: these no longer are, if it takes effect.
     pub(crate) written: HashSet<Box<[u8]>>,
+    /// Deletes of this batch that are to be remembered, by the hash of the key, if it takes effect.
+    pub(crate) buried: HashMap<u64, Version>,
     buffers: &'a mut Buffers,
 }
 
@@ -33,8 +35,8 @@ pub(crate) struct BatchContext<'a, D: Database + 'a> {
 pub(crate) struct Found<'b> {
     /// The item, if it is alive.
     pub(crate) live: Option<Old<'b>>,
-    /// There is one, but its time was up.
-    pub(crate) expired: bool,
+    /// There is one, but its time was up: its version.
+    pub(crate) expired: Option<Version>,
 }
 
 /// The context without the buffer that a [`Found`] borrows.
@@ -48,17 +50,17 @@ pub(crate) struct BatchWriter<'b, 'a, D: Database + 'a> {
 
 /// What a record makes of its key.
 pub(crate) fn found<'b>(shared: &Shared, record: Option<&'b [u8]>) -> Found<'b> {
-    let Some((header, value)) = record.and_then(Header::read) else { return Found { live: None, expired: false } };
+    let Some((header, value)) = record.and_then(Header::read) else { return Found { live: None, expired: None } };
     match shared.life(&header) {
-        Life::Live => Found { live: Some(Old { meta: header.meta, value }), expired: false },
-        Life::Expired => Found { live: None, expired: true },
-        Life::Flushed => Found { live: None, expired: false },
+        Life::Live => Found { live: Some(Old { meta: header.meta, value }), expired: None },
+        Life::Expired => Found { live: None, expired: Some(header.meta.version()) },
+        Life::Flushed => Found { live: None, expired: None },
     }
 }
 
 impl<'a, D: Database> BatchContext<'a, D> {
     pub(crate) fn new(batch: D::Batch<'a>, shared: &'a Shared, item_max: usize, buffers: &'a mut Buffers) -> Self {
-        Self { batch, shared, item_max, stored: 0, written: HashSet::new(), buffers }
+        Self { batch, shared, item_max, stored: 0, written: HashSet::new(), buried: HashMap::new(), buffers }
     }
 
     /// Whether what the batch shows under a key may be out of date.
@@ -87,6 +89,12 @@ impl<'a, D: Database> BatchContext<'a, D> {
         Ok(())
     }
 
+    /// Remembers a delete of the key under a version.
+    pub(crate) fn bury(&mut self, key: &Key<'_>, version: Version) {
+        let newest = self.buried.entry(key.hash).or_default();
+        *newest = version.max(*newest);
+    }
+
     /// What [`look`](Self::look) gives, without looking.
     pub(crate) fn blindly<'b>(&'b mut self) -> BatchWriter<'b, 'a, D> {
         let Self { batch, shared, stored, written, buffers, .. } = self;
@@ -96,7 +104,7 @@ impl<'a, D: Database> BatchContext<'a, D> {
 
 impl<D: Database> BatchWriter<'_, '_, D> {
     /// Stores a version; tells its CAS value.
-    pub(crate) fn store(&mut self, key: &Key<'_>, version: &Version<'_>) -> Result<u64, Failure> {
+    pub(crate) fn store(&mut self, key: &Key<'_>, version: &change::Version<'_>) -> Result<u64, Failure> {
         let cas = version.cas.unwrap_or(0);
         self.store_item(key, &ItemRef { meta: version.meta(cas), value: version.value.value() }, version.cas.is_some())
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_store::metric::Sample;
+use moneta_store::versions::Versioning;
 use moneta_store::{Health, Key, StoreStats};
 
 use crate::error::{EmbeddedError, Failure};
@@ -38,6 +39,8 @@ pub struct Settings {
     pub interval: Duration,
     /// Threads that read for requests.
     pub readers: usize,
+    /// How versions are made and kept.
+    pub versioning: Versioning,
 }
 
 /// A library that keeps bytes under keys.

@@ -10,16 +10,18 @@ use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Clock, Cursor, Cx, Expiry, Item, Key, KeyHash, Lookup, Op, Outcome, OwnedOp, Pending, Put, Reactors, Step, Store,
-    StoreError, StoreStats, Visit, Walked, Walking,
+    StoreError, StoreStats, Version, Visit, Walked, Walking,
 };
 use parking_lot::Mutex;
 
 use crate::batch_context::found;
 use crate::counters::Counters;
 use crate::database::{Database, Settings};
+use crate::deletes::shard_of;
 use crate::error::{EmbeddedError, Failure};
 use crate::maintenance::{self, Maintenance};
 use crate::manifest::Manifest;
+use crate::record::Header;
 use crate::shared::Shared;
 use crate::writer::{OwnedKey, Queue, Request, Writer};
 
@@ -71,7 +73,7 @@ impl<D: Database> Embedded<D> {
     pub fn open(config: &D::Config, clock: Arc<Clock>) -> Result<Self, EmbeddedError> {
         let settings = D::settings(config)?;
         let manifest = Manifest::open(&settings.folder, settings.identity)?;
-        let shared = Arc::new(Shared::new(manifest, clock));
+        let shared = Arc::new(Shared::new(manifest, clock, &settings.versioning, settings.identity.shards));
         let engine = settings.identity.engine;
         let readers = Offload::start(&format!("{engine}-read"), settings.readers);
         let readers = readers.map_err(|source| EmbeddedError::Start { what: "the readers", source })?;
@@ -157,14 +159,13 @@ impl<D: Database> Inner<D> {
         }
         if let Err(failure) = self.database.sync() {
             tracing::warn!(%failure, "the engine cannot be closed in good order");
-        } else if let Err(error) = self.shared.manifest().close() {
+        } else if let Err(error) = self.shared.close() {
             tracing::warn!(%error, "the manifest cannot be closed in good order");
         }
     }
 
-    /// Shards by the upper half of the hash.
     fn shard(&self, key: &Key<'_>) -> usize {
-        (((key.hash >> 32) * self.queues.len() as u64) >> 32) as usize
+        shard_of(key.hash, self.queues.len())
     }
 
     /// Counts a failure and makes it a request's end.
@@ -202,8 +203,13 @@ impl<D: Database> Inner<D> {
             let mut see = |record: Option<&[u8]>| {
                 let served = record.filter(|_| !was_untrusted && !is_untrusted());
                 let found = found(&inner.shared, served);
+                if let (Some(expired), Some((header, _))) = (found.expired, served.and_then(Header::read))
+                    && expired > Version::ZERO
+                {
+                    inner.shared.expired(key.bytes, &header);
+                }
                 if let Some((look, answer)) = asked.take() {
-                    look(&inner, &key, found.live, found.expired, answer);
+                    look(&inner, &key, found.live, found.expired.is_some(), answer);
                 }
             };
             let read = inner.shared.settle().and_then(|()| {
@@ -248,7 +254,14 @@ impl<D: Database> Store for Embedded<D> {
                 });
                 answer.send(Ok(lookup.into()));
             }),
-            Op::Put(_, Put::Newer { .. }) | Op::Bury(_) => Step::Done(Err(StoreError::no_versions())),
+            Op::Put(item, Put::Newer { .. }) => match inner.shared.accept_version(item.meta.version()) {
+                Ok(()) => inner.change(key, op),
+                Err(error) => Step::Done(Err(error)),
+            },
+            Op::Bury(version) => match inner.shared.accept_version(version) {
+                Ok(()) => inner.change(key, op),
+                Err(error) => Step::Done(Err(error)),
+            },
             Op::Write(..) | Op::Delete(_) | Op::Arithmetic(_) | Op::Put(..) => inner.change(key, op),
             Op::Drop => {
                 // At once not served, and then removed.
@@ -260,7 +273,10 @@ impl<D: Database> Store for Embedded<D> {
             Op::Holds => Step::Done(Ok(Outcome::Held(true))),
             // What goes first is decided by age, not by hits.
             Op::NoteHit => Step::Done(Ok(Outcome::Done)),
-            Op::BuriedAs => Step::Done(Ok(Outcome::Cas(0))),
+            Op::BuriedAs => {
+                let version = inner.shared.deletes.find(key.hash).0.unwrap_or_default();
+                Step::Done(Ok(Outcome::Cas(version.0)))
+            }
             // 0 if the number cannot be made sure of, as no floor above it can be written.
             Op::NextCas => Step::Done(Ok(Outcome::Cas(inner.shared.next_sequence().unwrap_or(0)))),
         }
@@ -284,11 +300,15 @@ impl<D: Database> Component for Embedded<D> {
     fn report(&self, _: &Cx, _: Vec<Report>) -> Report {
         let (inner, counters) = (&self.inner, &self.inner.counters);
         let engine = inner.settings.identity.engine;
+        let (tombstones, tombstone_bytes, horizon) = inner.shared.deletes.census();
         let mut stats = StoreStats {
             // Without the kind of compaction.
             kind: engine.split('-').next().unwrap_or_default(),
             total_items: counters.total_items(),
             out_of_memory: counters.out_of_memory(),
+            tombstones,
+            tombstone_bytes,
+            horizon,
             ..StoreStats::default()
         };
         inner.database.stats(&mut stats);
@@ -337,12 +357,14 @@ impl<D: Database> Flush for Embedded<D> {
         self.inner.shared.pending_flush()
     }
 
-    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
-        Step::Done(Err(StoreError::no_versions()))
+    fn floor(&self, _: &Cx, floor: Floor) -> Step<()> {
+        let inner = Arc::clone(&self.inner);
+        let take = move || inner.shared.floor(floor).map_err(|failure| inner.fail(&failure));
+        Step::Wait(self.inner.readers.submit(take))
     }
 
     fn floors(&self) -> Floors {
-        Floors::default()
+        self.inner.shared.floors()
     }
 
     fn lag(&self) -> u32 {

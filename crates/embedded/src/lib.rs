@@ -7,10 +7,12 @@
 mod batch_context;
 mod counters;
 mod database;
+mod deletes;
 mod engine;
 mod error;
 mod maintenance;
 mod manifest;
+mod newer;
 mod perform;
 pub mod record;
 mod sequence;

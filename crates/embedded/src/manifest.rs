@@ -14,7 +14,8 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use moneta_store::{KeyHash, SECRET_BYTES};
+use moneta_store::versions::{Floor, Floors};
+use moneta_store::{KeyHash, SECRET_BYTES, Version};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -46,8 +47,14 @@ pub(crate) struct Entries {
     pub(crate) flushed_below: u64,
     /// Unix second of a flush still to come; 0 without one.
     pub(crate) flush_at: u32,
+    /// Items of lower versions are gone.
+    #[serde(default)]
+    floor_bound: u64,
+    /// Version of the newest flush.
+    #[serde(default)]
+    floor_newest: u64,
     /// The last process closed the folder in good order.
-    clean: bool,
+    pub(crate) clean: bool,
     /// Which start of the machine that process ran in; empty where the system does not tell. It stays an earlier one's until
     /// the library has dealt with what is missing since.
     boot: String,
@@ -57,6 +64,24 @@ impl Entries {
     /// How keys are hashed, which decides over their parts.
     pub(crate) fn key_hash(&self) -> KeyHash {
         self.secret.map_or(KeyHash::seeded(self.seed), KeyHash::keyed)
+    }
+
+    /// What is known of flushes as versions. The newest is the one that waits, if one does.
+    pub(crate) fn floors(&self) -> Floors {
+        let newest = Version(self.floor_newest);
+        let waits = self.flush_at != 0 && newest > Version::ZERO;
+        Floors {
+            bound: Version(self.floor_bound),
+            newest,
+            pending: waits.then_some(Floor { version: newest, second: self.flush_at }),
+            before: Version(self.floor_bound),
+            second: if waits { self.flush_at } else { 0 },
+        }
+    }
+
+    /// Takes note of flushes.
+    pub(crate) fn note_floors(&mut self, floors: &Floors) {
+        (self.floor_bound, self.floor_newest) = (floors.bound.0, floors.newest.0);
     }
 }
 
@@ -142,11 +167,6 @@ impl Manifest {
         *entries = changed;
         Ok(())
     }
-
-    /// Notes that all is in good order.
-    pub(crate) fn close(&self) -> io::Result<()> {
-        self.change(|entries| entries.clean = true)
-    }
 }
 
 fn fresh(identity: Identity) -> io::Result<Entries> {
@@ -161,6 +181,8 @@ fn fresh(identity: Identity) -> io::Result<Entries> {
         sequence_floor: 0,
         flushed_below: 0,
         flush_at: 0,
+        floor_bound: 0,
+        floor_newest: 0,
         clean: true,
         boot: String::new(),
     })
@@ -304,7 +326,7 @@ mod tests {
         drop(after);
         let after = Manifest::open(folder.path(), IDENTITY).expect("the same folder");
         assert!(!after.was_interrupted(), "the library knows");
-        after.close().expect("a write");
+        after.change(|entries| entries.clean = true).expect("a write");
         after.change(|entries| entries.boot = "an earlier one".into()).expect("a write");
         drop(after);
         assert!(!Manifest::open(folder.path(), IDENTITY).expect("the same folder").was_interrupted(), "it was closed");

@@ -1,12 +1,13 @@
 //! What each request does in a batch, by the rules of [`moneta_store::change`].
 
-use moneta_store::change::{self, Removal};
+use moneta_store::change::{self, Old, Removal};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
-use moneta_store::{Deleted, Item, Key, Lookup, Number, Outcome, OwnedOp, Put, Written};
+use moneta_store::{Deleted, Item, Key, Lookup, Number, Outcome, OwnedOp, Put, Version, Written};
 
 use crate::batch_context::BatchContext;
 use crate::database::Database;
 use crate::error::Failure;
+use crate::newer;
 
 /// Performs an operation that a writer was asked for.
 pub(crate) fn perform<D: Database>(
@@ -19,12 +20,14 @@ pub(crate) fn perform<D: Database>(
         OwnedOp::Write(value, request) => set(context, key, value, request)?.into(),
         OwnedOp::Delete(request) => delete(context, key, request)?.into(),
         OwnedOp::Arithmetic(request) => arithmetic(context, key, request)?.into(),
+        OwnedOp::Put(item, Put::Newer { as_of, base }) => newer::put(context, key, item, *as_of, *base)?.into(),
         OwnedOp::Put(item, how) => put(context, key, item, *how)?.into(),
+        OwnedOp::Bury(version) => newer::bury(context, key, *version)?.into(),
         OwnedOp::Drop => {
             forget_if_untrusted(context, key)?;
             Outcome::Done
         }
-        OwnedOp::Bury(_) | OwnedOp::Peek | OwnedOp::Holds | OwnedOp::NoteHit | OwnedOp::NextCas | OwnedOp::BuriedAs => {
+        OwnedOp::Peek | OwnedOp::Holds | OwnedOp::NoteHit | OwnedOp::NextCas | OwnedOp::BuriedAs => {
             unreachable!("these change nothing, and never come to a writer")
         }
     })
@@ -43,14 +46,14 @@ pub(crate) fn without_room(op: &OwnedOp) -> Option<Outcome> {
 
 /// A read that changes something: touches, wins, creates.
 fn get<D: Database>(context: &mut BatchContext<'_, D>, key: &Key<'_>, request: &Retrieve) -> Result<Lookup, Failure> {
-    let now = context.shared.now();
+    let (now, is_copy) = (context.shared.now(), context.shared.is_copy());
     let (found, mut writer) = context.look(key)?;
     let Some(reading) = change::read(found.live.as_ref(), request, now) else {
-        return Ok(Lookup::Miss { expired: found.expired });
+        return Ok(Lookup::Miss { expired: found.expired.is_some() });
     };
     let mut cas = reading.meta.cas;
-    if let Some(version) = &reading.rewrite {
-        cas = writer.store(key, version)?;
+    if let Some(version) = reading.rewrite {
+        cas = writer.store(key, &in_cluster(version, found.live.as_ref(), is_copy))?;
     }
     // The request that creates an item is answered as if none was there.
     match reading.created {
@@ -94,14 +97,34 @@ fn forget_too_large<D: Database>(
 
 /// A delete, or what takes its place.
 fn delete<D: Database>(context: &mut BatchContext<'_, D>, key: &Key<'_>, request: &Delete) -> Result<Deleted, Failure> {
-    let now = context.shared.now();
+    let (now, is_copy) = (context.shared.now(), context.shared.is_copy());
     let (found, mut writer) = context.look(key)?;
-    match change::delete(found.live.as_ref(), request, now) {
-        Ok(Removal::Remove) => writer.remove(key)?,
-        Ok(Removal::Rewrite(version)) => _ = writer.store(key, &version)?,
+    let deleted = match change::delete(found.live.as_ref(), request, now) {
+        Ok(Removal::Remove) => {
+            writer.remove(key)?;
+            Deleted::Deleted
+        }
+        Ok(Removal::Rewrite(version)) => {
+            writer.store(key, &in_cluster(version, found.live.as_ref(), is_copy))?;
+            return Ok(Deleted::Deleted);
+        }
+        Err(Deleted::NotFound) => Deleted::NotFound,
         Err(ended) => return Ok(ended),
+    };
+    if is_copy {
+        // Whether the key was there or not: another copy may have it.
+        let version = context.shared.next_sequence()?;
+        context.bury(key, Version(version));
     }
-    Ok(Deleted::Deleted)
+    Ok(deleted)
+}
+
+/// A version as one of several copies makes it, where this is one.
+fn in_cluster<'v>(version: change::Version<'v>, old: Option<&Old<'_>>, is_copy: bool) -> change::Version<'v> {
+    match old {
+        Some(old) if is_copy => version.in_cluster(&old.meta, old.value.len()),
+        _ => version,
+    }
 }
 
 /// Arithmetic.

@@ -214,8 +214,10 @@ impl<D: Database> Writer<D> {
         let batch = inner.database.begin(self.shard)?;
         let mut context = BatchContext::<D>::new(batch, &inner.shared, inner.settings.item_max, &mut self.buffers);
         fill(&mut context)?;
-        let BatchContext { batch, stored, written, .. } = context;
+        let BatchContext { batch, stored, written, buried, .. } = context;
         batch.commit()?;
+        let millis = inner.shared.millis();
+        buried.into_iter().for_each(|(hash, version)| inner.shared.deletes.insert(hash, version, millis));
         inner.counters.stored(stored);
         inner.shared.untrusted.settle(&written);
         Ok(())

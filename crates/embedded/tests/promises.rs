@@ -14,7 +14,7 @@ use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 use moneta_store::{Calls, Clock, ItemRef, Key, Lookup, Number, Store, Written};
 use moneta_testkit::suite::{Restarting, SuiteConfig};
 
-const NOW: u32 = 1_000_000_000;
+const NOW: u32 = 1_700_000_000;
 const VALUE_MAX: usize = 1000;
 
 fn rig() -> Rig {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{Rig, Shelf, ShelfConfig};
 use moneta_embedded::Embedded;
 use moneta_store::Clock;
-use moneta_testkit::suite::{self, Options, SuiteConfig};
+use moneta_testkit::suite::{self, Options, Restarting, SuiteConfig};
 
 fn options(options: Options) -> Options {
     options.last_access_slack(u32::MAX).fetched_slack()
@@ -24,6 +24,19 @@ fn comes_back_as_it_was() {
 fn makes_room_and_does_not_err() {
     let short = |suite: SuiteConfig, clock| Rig::new(suite, clock, 100);
     suite::run_restarting(short, options(Options::lossy()).rounds(4).operations(3000));
+}
+
+#[test]
+fn the_newest_write_wins_in_any_order_of_arrival() {
+    let rigs = std::cell::RefCell::new(Vec::new());
+    let make = |suite: SuiteConfig, versioning, clock: Arc<Clock>| {
+        let mut rig = Rig::new(suite, clock, usize::MAX);
+        rig.config.versioning = versioning;
+        let store = rig.start();
+        rigs.borrow_mut().push(rig);
+        store
+    };
+    suite::versions(make, suite::seed());
 }
 
 #[test]

@@ -22,6 +22,7 @@
 //! | get | get of the head, then gets of all pieces at once; a peek or a read that does not count peeks |
 //! | install, plain set | sets of all pieces at once, then set of the head |
 //! | delete | get of the head, then deletes of head and pieces at once |
+//! | set or delete by version | get, and set or deletes if it is newer |
 //! | everything else | get, and set of what comes of it |
 //! | flush | new epochs for all at their moment; flushed below if that is now, to make room |
 //!
@@ -35,19 +36,20 @@ mod counters;
 mod draft;
 mod epochs;
 mod layout;
+mod newer;
 mod reads;
+mod versions;
 mod walk;
 mod writes;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
 use moneta_store::request::Exptime;
 use moneta_store::steps::{finish, start, start_operation};
-use moneta_store::versions::{Floor, Floors};
+use moneta_store::versions::{Floor, Floors, Versioning};
 use moneta_store::{
-    Clock, Cx, Expiry, Key, KeyHash, Lookup, Op, Outcome, OwnedKey, Put, Reactors, Step, Store, StoreError, Visit,
+    Clock, Cx, Expiry, ItemMeta, Key, KeyHash, Lookup, Op, Outcome, OwnedKey, Put, Reactors, Step, Store, Visit,
 };
 
 use crate::stripes::Stripes;
@@ -55,10 +57,7 @@ pub use config::ChunkedConfig;
 use counters::Counters;
 pub(crate) use counters::metrics;
 use epochs::Epochs;
-
-/// CAS values begin at the second of the start times two to the power of this: they grow over restarts too, as long as fewer
-/// than a thousand million are taken a second, and stay below 2^63.
-const CAS_BITS: u32 = 30;
+use versions::Versions;
 
 /// Items as entries of another store. Clones are handles on the same store.
 pub struct Chunked<S> {
@@ -72,7 +71,7 @@ struct Shared<S> {
     clock: Arc<Clock>,
     stripes: Stripes,
     epochs: Epochs,
-    last_cas: AtomicU64,
+    versions: Versions,
     counters: Counters,
 }
 
@@ -103,25 +102,39 @@ impl<S> std::fmt::Debug for Chunked<S> {
 }
 
 impl<S: Store + 'static> Chunked<S> {
-    /// Items in `below`, whatever lies there already; nothing of it is ever shown.
+    /// Items in `below`, whatever lies there already; nothing of it is ever shown. For a lone node.
     ///
     /// # Panics
     /// If a piece is to have no bytes.
     pub fn new(below: S, config: ChunkedConfig, clock: Arc<Clock>) -> Self {
-        Self::with_epochs(below, config, clock, Epochs::new())
+        Self::versioned(below, config, &Versioning::default(), clock)
+    }
+
+    /// The same, which makes and keeps versions so. Its CAS values are versions.
+    ///
+    /// # Panics
+    /// As [`Chunked::new`].
+    pub fn versioned(below: S, config: ChunkedConfig, versioning: &Versioning, clock: Arc<Clock>) -> Self {
+        Self::with_epochs(below, config, versioning, clock, Epochs::new())
     }
 
     /// One that shows entries of whatever epoch: only to see tests fail that show what epochs are good for.
     #[cfg(feature = "testing")]
     pub fn without_epochs(below: S, config: ChunkedConfig, clock: Arc<Clock>) -> Self {
-        Self::with_epochs(below, config, clock, Epochs::ignored())
+        Self::with_epochs(below, config, &Versioning::default(), clock, Epochs::ignored())
     }
 
-    fn with_epochs(below: S, config: ChunkedConfig, clock: Arc<Clock>, epochs: Epochs) -> Self {
+    fn with_epochs(
+        below: S,
+        config: ChunkedConfig,
+        versioning: &Versioning,
+        clock: Arc<Clock>,
+        epochs: Epochs,
+    ) -> Self {
         assert!(config.piece_bytes > 0, "a piece has bytes");
-        let last_cas = AtomicU64::new(u64::from(clock.now()) << CAS_BITS);
+        let versions = Versions::new(versioning, Arc::clone(&clock));
         let (stripes, counters) = (Stripes::new(), Counters::default());
-        Self { shared: Arc::new(Shared { below, config, clock, stripes, epochs, last_cas, counters }) }
+        Self { shared: Arc::new(Shared { below, config, clock, stripes, epochs, versions, counters }) }
     }
 
     /// The store that the entries are in.
@@ -131,16 +144,16 @@ impl<S: Store + 'static> Chunked<S> {
 }
 
 impl<S> Shared<S> {
-    /// The CAS value of a new version: a client's own, or the next.
-    fn cas(&self, wanted: u64) -> u64 {
-        if wanted == 0 {
-            return self.last_cas.fetch_add(1, Ordering::Relaxed) + 1;
+    /// The CAS value of a new item: the one it comes with, or the next.
+    fn cas(&self, meta: &ItemMeta) -> u64 {
+        if meta.cas == 0 {
+            return self.versions.next().0;
         }
         // A tier below may be ahead of this count; a client's own value, which is anything, must not be followed.
-        if wanted < 1 << 63 {
-            self.last_cas.fetch_max(wanted, Ordering::Relaxed);
+        if meta.cas < 1 << 63 {
+            self.versions.note(meta.version());
         }
-        wanted
+        meta.cas
     }
 }
 
@@ -162,7 +175,8 @@ impl<S: Store + 'static> Store for Chunked<S> {
                 let request = *request;
                 start_operation(async move { call.compute(&owned.key(), &request).await })
             }
-            Op::Put(_, Put::Newer { .. }) | Op::Bury(_) => Step::Done(Err(StoreError::no_versions())),
+            Op::Put(item, Put::Newer { as_of, base }) => call.put_newer(key, item, as_of, base),
+            Op::Bury(version) => call.bury(key, version),
             Op::Put(item, how) => call.store_whole(key, item, how),
             Op::Drop => {
                 self.shared.epochs.end(key.hash);
@@ -172,8 +186,11 @@ impl<S: Store + 'static> Store for Chunked<S> {
             Op::Holds => Step::Done(Ok(Outcome::Held(true))),
             // The store below counts reads of heads.
             Op::NoteHit => self.shared.below.call(cx, key, Op::NoteHit, &mut moneta_store::Unseen),
-            Op::BuriedAs => Step::Done(Ok(Outcome::Cas(0))),
-            Op::NextCas => Step::Done(Ok(Outcome::Cas(self.shared.cas(0)))),
+            Op::BuriedAs => {
+                let version = self.shared.versions.buried(key.hash).0.unwrap_or_default();
+                Step::Done(Ok(Outcome::Cas(version.0)))
+            }
+            Op::NextCas => Step::Done(Ok(Outcome::Cas(self.shared.versions.next().0))),
         }
     }
 
@@ -226,7 +243,12 @@ impl<S: Store + 'static> Flush for Chunked<S> {
             let _all = call.stripes.lock_all().await;
             let now = call.clock.now();
             let moment = Expiry::resolve(delay, now).0;
-            call.epochs.end_all(moment, now);
+            let version = call.versions.next();
+            call.versions.flush(Floor::new(version, Expiry(moment), now));
+            // One of several copies keeps what is newer than a flush that waits: heads tell.
+            if moment <= now || !call.versions.is_copy() {
+                call.epochs.end_all(moment, now);
+            }
             if moment <= now {
                 // Nothing old can be read any more, whether there is room for the new or not.
                 let _ = finish(component::flush(&call.below, &call.cx, Exptime::NEVER)).await;
@@ -239,12 +261,20 @@ impl<S: Store + 'static> Flush for Chunked<S> {
         None
     }
 
-    fn floor(&self, _: &Cx, _: Floor) -> Step<()> {
-        Step::Done(Err(StoreError::no_versions()))
+    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        let call = self.call_in(cx);
+        start(async move {
+            let _all = call.stripes.lock_all().await;
+            // Alone, or above a tier that remembers more, nothing is kept over a flush.
+            if call.versions.flush(floor) && !call.versions.is_copy() {
+                call.epochs.end_all(floor.second, call.clock.now());
+            }
+            Ok(())
+        })
     }
 
     fn floors(&self) -> Floors {
-        Floors::default()
+        self.shared.versions.floors()
     }
 
     fn lag(&self) -> u32 {

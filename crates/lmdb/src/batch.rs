@@ -30,6 +30,7 @@ impl<'a> LmdbBatch<'a> {
         let failed = |error| failure("evict", &error);
         while tables.pages(&self.txn).map_err(failed)? > most {
             let Some(left) = tables.remove_oldest(&mut self.txn, |_| true).map_err(failed)? else { break };
+            self.database.remember(&left);
             // An older version of this key would have gone anyway.
             if *left.key != *key.bytes {
                 self.evicted.push(left);

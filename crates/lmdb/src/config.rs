@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moneta_embedded::EmbeddedError;
+use moneta_store::versions::Versioning;
 
 /// Fewest bytes: below, there is hardly room to change anything.
 const BYTES_MIN: u64 = 8 << 20;
@@ -23,6 +24,8 @@ pub struct LmdbConfig {
     pub flush_interval: Duration,
     /// Threads that read for requests: a page that is not in memory blocks one of them.
     pub read_threads: usize,
+    /// How versions are made and kept.
+    pub versioning: Versioning,
 }
 
 /// When a write is synced.
@@ -45,6 +48,7 @@ impl LmdbConfig {
             durability: Durability::Interval,
             flush_interval: Duration::from_secs(1),
             read_threads: 8,
+            versioning: Versioning::default(),
         }
     }
 

@@ -43,6 +43,7 @@ impl Database for LmdbDatabase {
             item_max: config.item_max,
             interval: config.flush_interval,
             readers: config.read_threads,
+            versioning: config.versioning,
         })
     }
 

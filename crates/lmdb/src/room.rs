@@ -104,10 +104,18 @@ impl LmdbDatabase {
             freed = before.saturating_sub(self.tables.pages(&txn).map_err(failed)?);
         }
         if !gone.is_empty() {
+            gone.iter().for_each(|left| self.remember(left));
             txn.commit().map_err(failed)?;
             gone.iter().for_each(|left| self.departed(left));
         }
         Ok(Bite { items: gone.len(), pages: freed })
+    }
+
+    /// Remembers an item that goes as its time is up: before it has gone, and no longer shows that it was there.
+    pub(crate) fn remember(&self, left: &Left) {
+        if self.shared.life(&left.header) == Life::Expired {
+            self.shared.expired(&left.key, &left.header);
+        }
     }
 
     /// Counts an evicted or expired item, and tells the observer.

@@ -37,6 +37,18 @@ fn what_was_evicted_does_not_come_back() {
 }
 
 #[test]
+fn the_newest_write_wins_in_any_order_of_arrival() {
+    let folders = std::cell::RefCell::new(Vec::new());
+    let make = |suite: SuiteConfig, versioning, clock: Arc<Clock>| {
+        let folder = Folder::new(suite, clock, AMPLE, |config| config.versioning = versioning);
+        let store = folder.open();
+        folders.borrow_mut().push(folder);
+        store
+    };
+    suite::versions(make, suite::seed());
+}
+
+#[test]
 fn threads_neither_lose_nor_tear() {
     let folder = tempfile::tempdir().expect("a folder");
     let make = |_: SuiteConfig, clock| Lmdb::open(&common::config(&folder, AMPLE), clock).expect("the folder opens");
@@ -67,7 +79,12 @@ impl Restarting for Below {
         };
         let upper = Memory::new(&memory, Arc::clone(clock)).expect("the suite's limits are possible");
         let item_max = self.suite.value_max;
-        let config = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max, cluster: false };
+        let config = TieredConfig {
+            promotion: Promotion::Always,
+            write_budget: None,
+            item_max,
+            cluster: self.folder.config.versioning.cluster,
+        };
         Tiered::new(upper, lower, config, Arc::clone(clock))
     }
 
@@ -80,6 +97,19 @@ impl Restarting for Below {
         self.lower.take().expect("it was started").crash();
         drop(store);
     }
+}
+
+#[test]
+fn the_newest_write_wins_below_ram_too() {
+    let below = std::cell::RefCell::new(Vec::new());
+    let make = |suite: SuiteConfig, versioning, clock: Arc<Clock>| {
+        let folder = Folder::new(suite, clock, AMPLE, |config| config.versioning = versioning);
+        let mut below_ram = Below { folder, suite: SuiteConfig { memory: 8 << 20, ..suite }, lower: None };
+        let store = below_ram.start();
+        below.borrow_mut().push(below_ram);
+        store
+    };
+    suite::versions(make, suite::seed());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use moneta_store::request::{Exptime, Write};
 use moneta_store::{Calls, Clock, Key, Observer, Store, Written};
 use tempfile::TempDir;
 
-const NOW: u32 = 1_000_000_000;
+const NOW: u32 = 1_700_000_000;
 
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")

@@ -41,6 +41,33 @@ fn forgets_but_never_errs_when_memory_is_short() {
     }
 }
 
+/// Deletes and flushes of several copies, too.
+#[test]
+fn the_newest_write_wins_below_it() {
+    let make = |config: SuiteConfig, versioning, clock: Arc<Clock>| {
+        let cut = ChunkedConfig { piece_bytes: 3000, whole_max: 2000, item_max: config.value_max };
+        let upper = chunked(64 << 20, cut, &clock);
+        let lower = MemoryConfig {
+            limit: config.memory,
+            item_max: config.value_max,
+            evict: true,
+            threads: 1,
+            shards: Some(1),
+            seed: KeyHash::seeded(0),
+            versioning,
+        };
+        let lower = Memory::new(&lower, Arc::clone(&clock)).expect("the suite's limits are possible");
+        let tiers = TieredConfig {
+            promotion: Promotion::Always,
+            write_budget: None,
+            item_max: config.value_max,
+            cluster: true,
+        };
+        Tiered::new(upper, lower, tiers, clock)
+    };
+    suite::versions(make, suite::seed());
+}
+
 #[test]
 fn nothing_shows_of_evictions_above() {
     let make = |config: SuiteConfig, clock: Arc<Clock>| {

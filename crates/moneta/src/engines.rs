@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use moneta_store::versions::Versioning;
 use moneta_store::{Clock, Store};
 
 use crate::options::sections::lmdb::LmdbSettings;
@@ -12,7 +13,12 @@ use crate::options::sections::rocks::RocksSettings;
 /// # Errors
 /// If the folder is not fit, or the build has no RocksDB; options that ask for it there are refused before.
 #[cfg(feature = "rocks")]
-pub fn rocks(tier: &RocksSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
+pub fn rocks(
+    tier: &RocksSettings,
+    item_max: usize,
+    versioning: Versioning,
+    clock: &Arc<Clock>,
+) -> anyhow::Result<Arc<dyn Store>> {
     use anyhow::Context;
     use moneta_rocks::{Compaction, Compression, Filter, Log, Rocks, RocksConfig};
 
@@ -45,6 +51,7 @@ pub fn rocks(tier: &RocksSettings, item_max: usize, clock: &Arc<Clock>) -> anyho
             wanted::Compression::Lz4 => Compression::Lz4,
         },
         read_threads: tier.threads,
+        versioning,
         ..RocksConfig::new(&tier.path, tier.bytes)
     };
     Ok(Arc::new(Rocks::open(&config, Arc::clone(clock)).context("the RocksDB tier cannot start")?))
@@ -52,7 +59,7 @@ pub fn rocks(tier: &RocksSettings, item_max: usize, clock: &Arc<Clock>) -> anyho
 
 /// RocksDB, which this build does not have.
 #[cfg(not(feature = "rocks"))]
-pub fn rocks(_: &RocksSettings, _: usize, _: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
+pub fn rocks(_: &RocksSettings, _: usize, _: Versioning, _: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
     anyhow::bail!("this build has no RocksDB")
 }
 
@@ -61,7 +68,12 @@ pub fn rocks(_: &RocksSettings, _: usize, _: &Arc<Clock>) -> anyhow::Result<Arc<
 /// # Errors
 /// If the folder is not fit, or the build has no LMDB; options that ask for it there are refused before.
 #[cfg(feature = "lmdb")]
-pub fn lmdb(tier: &LmdbSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
+pub fn lmdb(
+    tier: &LmdbSettings,
+    item_max: usize,
+    versioning: Versioning,
+    clock: &Arc<Clock>,
+) -> anyhow::Result<Arc<dyn Store>> {
     use anyhow::Context;
     use moneta_lmdb::{Durability, Lmdb, LmdbConfig};
 
@@ -75,6 +87,7 @@ pub fn lmdb(tier: &LmdbSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow:
         },
         flush_interval: tier.flush_interval,
         read_threads: tier.threads,
+        versioning,
         ..LmdbConfig::new(&tier.path, tier.bytes)
     };
     Ok(Arc::new(Lmdb::open(&config, Arc::clone(clock)).context("the LMDB tier cannot start")?))
@@ -82,6 +95,6 @@ pub fn lmdb(tier: &LmdbSettings, item_max: usize, clock: &Arc<Clock>) -> anyhow:
 
 /// LMDB, which this build does not have.
 #[cfg(not(feature = "lmdb"))]
-pub fn lmdb(_: &LmdbSettings, _: usize, _: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
+pub fn lmdb(_: &LmdbSettings, _: usize, _: Versioning, _: &Arc<Clock>) -> anyhow::Result<Arc<dyn Store>> {
     anyhow::bail!("this build has no LMDB")
 }

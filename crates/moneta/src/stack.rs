@@ -55,7 +55,7 @@ fn tiers(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> a
             // As above: the lower tier first.
             let lower = self::lower(lower, settings, clock, recovery)?;
             let seed = lower.as_ref().map_or_else(random_hash, |lower| Ok(lower.seed()))?;
-            match (self::upper(upper, settings, seed, clock)?, lower) {
+            match (self::upper(upper, lower.is_some(), settings, seed, clock)?, lower) {
                 (Some(upper), Some(lower)) => both(upper, lower, settings, clock),
                 (one, other) => one.or(other).context("a node needs a tier")?,
             }
@@ -92,9 +92,10 @@ fn two_servers(upper: &Upper, lower: &Lower) -> Result<(), Refused> {
     ))]))
 }
 
-/// The tier that has the hot items, hashed under `seed`.
+/// The tier that has the hot items, hashed under `seed`. `below`: there is one that has all.
 fn upper(
     tier: &Upper,
+    below: bool,
     settings: &Settings,
     seed: KeyHash,
     clock: &Arc<Clock>,
@@ -112,7 +113,12 @@ fn upper(
                 whole_max: *piece as usize,
                 item_max: settings.get(&MAX_ITEM_SIZE),
             };
-            Some(Arc::new(Chunked::new(server, config, Arc::clone(clock))))
+            // Alone it makes the versions; above another tier it has those of that.
+            let versioning = match below {
+                true => Versioning { cluster: false, ..versioning(settings)? },
+                false => versioning(settings)?,
+            };
+            Some(Arc::new(Chunked::versioned(server, config, &versioning, Arc::clone(clock))))
         }
     })
 }
@@ -127,8 +133,8 @@ fn lower(
     Ok(match tier {
         Lower::None => None,
         Lower::Flash(tier) => Some(Arc::new(flash(&tier.engine, settings, clock, recovery)?)),
-        Lower::Rocks(tier) => Some(engines::rocks(tier, settings.get(&MAX_ITEM_SIZE), clock)?),
-        Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.get(&MAX_ITEM_SIZE), clock)?),
+        Lower::Rocks(tier) => Some(engines::rocks(tier, settings.get(&MAX_ITEM_SIZE), versioning(settings)?, clock)?),
+        Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.get(&MAX_ITEM_SIZE), versioning(settings)?, clock)?),
         // As it is, so that others can read it too.
         Lower::Remote(config) => Some(Arc::new(remote(config, random_hash()?, clock)?)),
         // Its apps make up its store.

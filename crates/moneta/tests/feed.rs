@@ -171,6 +171,26 @@ fn a_node_on_an_ssd_and_one_in_ram_are_copies_of_each_other() {
     copies_of_each_other([&["--flash", &flash], &[]]);
 }
 
+/// The engines on libraries keep versions as well, below RAM and alone.
+#[cfg(feature = "lmdb")]
+#[test]
+fn a_node_on_lmdb_and_one_in_ram_are_copies_of_each_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lmdb = format!("{}:64m", folder.path().display());
+    copies_of_each_other([&["--lmdb", &lmdb], &[]]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let lmdb = format!("{}:64m", folder.path().display());
+    copies_of_each_other([&["--l1", "none", "--lmdb", &lmdb], &[]]);
+}
+
+/// A server that knows no versions, in pieces, is a copy as well.
+#[test]
+fn a_node_with_its_items_in_a_memcached_and_one_in_ram_are_copies_of_each_other() {
+    let server = Node::start(&[]);
+    let l1 = format!("remote:{}", server.address());
+    copies_of_each_other([&["--l1", &l1], &[]]);
+}
+
 /// A node that is killed and comes back takes what it missed, and what it lost with its last second.
 #[test]
 fn a_node_that_was_killed_catches_up() {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moneta_embedded::EmbeddedError;
+use moneta_store::versions::Versioning;
 
 /// Fewest bytes of a shard.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
@@ -52,6 +53,8 @@ pub struct RocksConfig {
     pub background_threads: usize,
     /// Threads that read for requests.
     pub read_threads: usize,
+    /// How versions are made and kept.
+    pub versioning: Versioning,
 }
 
 /// How table files are put in order, and what becomes of more than fits.
@@ -118,6 +121,7 @@ impl RocksConfig {
             rewrite_after: Duration::from_secs(24 * 60 * 60),
             background_threads: 4,
             read_threads: 8,
+            versioning: Versioning::default(),
         }
     }
 

@@ -37,6 +37,7 @@ impl Database for RocksDatabase {
             item_max: config.item_max,
             interval: config.flush_interval,
             readers: config.read_threads,
+            versioning: config.versioning,
         })
     }
 

@@ -44,12 +44,15 @@ impl CompactionFilterFactory for DeadFilterFactory {
 }
 
 impl CompactionFilter for DeadFilter {
-    fn filter(&mut self, _level: u32, _key: &[u8], record: &[u8]) -> CompactionDecision {
+    fn filter(&mut self, _level: u32, key: &[u8], record: &[u8]) -> CompactionDecision {
         // A record that cannot be read stays: a read will tell of it.
         let Some((header, _)) = Header::read(record) else { return CompactionDecision::Keep };
         let counter = match self.shared.life(&header) {
             Life::Live => return CompactionDecision::Keep,
-            Life::Expired => &self.removed.expired,
+            Life::Expired => {
+                self.shared.expired(key, &header);
+                &self.removed.expired
+            }
             Life::Flushed => &self.removed.flushed,
         };
         counter.fetch_add(1, Ordering::Relaxed);

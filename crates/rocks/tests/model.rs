@@ -63,6 +63,18 @@ fn a_log_that_is_synced_keeps_every_write() {
 }
 
 #[test]
+fn the_newest_write_wins_in_any_order_of_arrival() {
+    let folders = std::cell::RefCell::new(Vec::new());
+    let make = |suite: SuiteConfig, versioning, clock: Arc<Clock>| {
+        let folder = Folder::new(suite, clock, AMPLE, |config| config.versioning = versioning);
+        let store = folder.open();
+        folders.borrow_mut().push(folder);
+        store
+    };
+    suite::versions(make, suite::seed());
+}
+
+#[test]
 fn threads_neither_lose_nor_tear() {
     let folder = tempfile::tempdir().expect("a folder");
     let make = |_: SuiteConfig, clock| Rocks::open(&common::config(&folder, AMPLE), clock).expect("the folder opens");

@@ -14,7 +14,7 @@ use moneta_store::request::Exptime;
 use moneta_store::{Calls, Clock, ItemMeta, Key, Store, Written};
 use tempfile::TempDir;
 
-const NOW: u32 = 1_000_000_000;
+const NOW: u32 = 1_700_000_000;
 
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")

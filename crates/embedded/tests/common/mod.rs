@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared};
 use moneta_store::metric::Sample;
+use moneta_store::versions::Versioning;
 use moneta_store::{Calls, Clock, Health, Key, StoreStats};
 use moneta_testkit::suite::{Restarting, SuiteConfig};
 use parking_lot::{Mutex, MutexGuard};
@@ -74,6 +75,7 @@ pub struct ShelfConfig {
     /// Time between two turns of the keeper.
     pub interval: Duration,
     pub strings: Arc<Strings>,
+    pub versioning: Versioning,
 }
 
 pub struct Shelf {
@@ -101,6 +103,7 @@ impl Database for Shelf {
             item_max: config.item_max,
             interval: config.interval,
             readers: 2,
+            versioning: config.versioning,
         })
     }
 
@@ -224,6 +227,7 @@ impl Rig {
             item_max: suite.value_max,
             interval: Duration::from_millis(20),
             strings: Arc::default(),
+            versioning: Versioning::default(),
         };
         Self { config, clock, _folder: folder }
     }

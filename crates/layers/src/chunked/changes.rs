@@ -42,13 +42,21 @@ impl<S: Store + 'static> Call<S> {
         let mut changing = self.change(key).await;
         let found = self.find_to_change(key, false, &mut changing).await?;
         match change::delete(old(&found).as_ref(), request, self.clock.now()) {
-            Ok(Removal::Remove) => self.drop_all(key, changing).await,
-            Ok(Removal::Rewrite(version)) => match self.put_version(key, &version, changing).await? {
-                // Where there is no room to mark the item, it goes.
-                Written::Stored { .. } | Written::OutOfMemory => Ok(Deleted::Deleted),
-                other => Err(unexpected(other)),
-            },
+            Ok(Removal::Remove) => {
+                self.versions.deleted(key.hash);
+                self.drop_all(key, changing).await
+            }
+            Ok(Removal::Rewrite(version)) => {
+                match self.put_version(key, &self.versions.versioned(version, old(&found).as_ref()), changing).await? {
+                    // Where there is no room to mark the item, it goes.
+                    Written::Stored { .. } | Written::OutOfMemory => Ok(Deleted::Deleted),
+                    other => Err(unexpected(other)),
+                }
+            }
             Err(deleted) => {
+                if deleted == Deleted::NotFound {
+                    self.versions.deleted(key.hash);
+                }
                 changing.settle();
                 Ok(deleted)
             }
@@ -79,11 +87,13 @@ impl<S: Store + 'static> Call<S> {
             changing.settle();
             return Ok(found.into());
         };
-        let cas = match &reading.rewrite {
-            Some(version) => match self.put_version(key, version, changing).await? {
-                Written::Stored { cas } => cas,
-                other => return Err(unexpected(other)),
-            },
+        let cas = match reading.rewrite {
+            Some(version) => {
+                match self.put_version(key, &self.versions.versioned(version, old(&found).as_ref()), changing).await? {
+                    Written::Stored { cas } => cas,
+                    other => return Err(unexpected(other)),
+                }
+            }
             None => {
                 changing.settle();
                 reading.meta.cas

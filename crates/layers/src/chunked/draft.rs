@@ -54,10 +54,12 @@ impl Draft {
     }
 
     /// How entries of the item are set.
-    pub(super) fn write(&self) -> Write {
+    ///
+    /// `outlives`: seconds that they stay longer than the item, beside what clocks differ by.
+    pub(super) fn write(&self, outlives: u32) -> Write {
         let exptime = match self.head.meta.expiry {
             Expiry::NEVER => Exptime::NEVER,
-            Expiry(second) => Exptime(i64::from(second) + i64::from(OUTLIVES)),
+            Expiry(second) => Exptime(i64::from(second) + i64::from(OUTLIVES) + i64::from(outlives)),
         };
         Write { exptime, ..Write::default() }
     }

@@ -52,6 +52,7 @@ impl<S: Store + 'static> Call<S> {
     pub(super) async fn find(&self, key: &Key<'_>, bump: bool) -> Result<Found, StoreError> {
         let Some((head, entry)) = self.find_head(key, bump).await? else { return Ok(Found::Nothing) };
         if head.meta.expiry.is_dead(self.clock.now()) {
+            self.versions.expired(key.hash, head.meta.version());
             return Ok(Found::Dead);
         }
         let value =
@@ -69,6 +70,9 @@ impl<S: Store + 'static> Call<S> {
         // After the answer: whatever ended the epoch before that is behind us.
         if !self.epochs.is_current(key.hash, head.epoch, self.clock.now()) {
             count(&self.counters.entries_outdated);
+            return Ok(None);
+        }
+        if self.versions.is_flushed(head.meta.version()) {
             return Ok(None);
         }
         Ok(Some((head, entry.value.into_vec())))

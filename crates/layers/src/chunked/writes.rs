@@ -6,7 +6,7 @@ use futures_util::future::{join, join_all};
 use moneta_store::request::{Delete, Write};
 use moneta_store::steps::{delete, finish, start_operation};
 use moneta_store::{
-    Deleted, ItemRef, Key, Op, Outcome, OwnedKey, Put, Step, Store, StoreError, Unseen, Written, change,
+    Deleted, ItemRef, Key, Op, Outcome, OwnedKey, Put, Step, Store, StoreError, Unseen, Version, Written, change,
 };
 
 use super::counters::bump;
@@ -122,13 +122,16 @@ impl<S: Store + 'static> Call<S> {
         mut draft: Draft,
         changing: Changing<'_>,
     ) -> Result<Written, StoreError> {
-        let cas = self.cas(draft.meta().cas);
+        let cas = self.cas(draft.meta());
         let written = if draft.meta().expiry.is_dead(self.clock.now()) {
             // Dead from the start: what it replaces is gone.
             delete(&self.below, &self.cx, key).await?;
+            if !draft.meta().unversioned {
+                self.versions.expired(key.hash, Version(cas));
+            }
             Written::Stored { cas }
         } else {
-            let write = draft.write();
+            let write = draft.write(self.versions.outlives());
             match self.put_pieces(std::mem::take(&mut draft.pieces), &write).await? {
                 Written::Stored { .. } => {
                     let entry = draft.seal(key, cas, changing.epoch);
@@ -195,6 +198,7 @@ impl<S: Store + 'static> Call<S> {
             return self.change_by_delete(key, request).await;
         }
         let changing = self.change(key).await;
+        self.versions.deleted(key.hash);
         self.drop_all(key, changing).await
     }
 

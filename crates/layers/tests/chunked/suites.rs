@@ -43,6 +43,16 @@ fn items_in_pieces_equal_the_model() {
 }
 
 #[test]
+fn the_newest_write_wins_in_any_order_of_arrival() {
+    let make = |config: SuiteConfig, versioning, clock: Arc<Clock>| {
+        let below = ModelStore::new(Arc::clone(&clock), 4096);
+        let cut = ChunkedConfig { piece_bytes: 1000, whole_max: 300, item_max: config.value_max };
+        Chunked::versioned(below, cut, &versioning, clock)
+    };
+    suite::versions(make, suite::seed());
+}
+
+#[test]
 fn items_in_pieces_over_a_store_that_waits_equal_the_model() {
     let make = |config, clock: Arc<Clock>| chunked(Slow::always, 100, 50, config, &clock);
     suite::run(make, options(5000).rounds(6));

@@ -73,12 +73,17 @@ pub fn feed_bytes(options: &Values) -> Option<u64> {
 
 /// Refuses tiers that remember no deletes.
 pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
-    let remembers =
-        matches!(stack.lower, Lower::Flash(_)) || matches!((&stack.upper, &stack.lower), (Upper::Memory, Lower::None));
+    let remembers = match (&stack.upper, &stack.lower) {
+        (_, Lower::Flash(_) | Lower::Rocks(_) | Lower::Lmdb(_)) | (Upper::Memory | Upper::Remote(..), Lower::None) => {
+            true
+        }
+        (_, Lower::None | Lower::Remote(_) | Lower::Cluster(_)) => false,
+    };
     if options.get(&CLUSTER) && !remembers {
-        return vec![
-            options.refuse(&CLUSTER, "false where items are kept elsewhere than in RAM and in the SSD tier of --flash"),
-        ];
+        return vec![options.refuse(
+            &CLUSTER,
+            "false where the server of l2 keeps the items: it makes the versions, and is one of several copies or not",
+        )];
     }
     if options.get(&CATCH_UP).is_some() && !options.get(&CLUSTER) {
         return vec![options.refuse(&CATCH_UP, "left out without --cluster: a lone node has no other copies")];
@@ -93,11 +98,17 @@ pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
 pub fn configure(options: &Values, node: &mut NodeSettings) {
     node.origin = origin(options);
     node.cluster = options.get(&CLUSTER);
+    node.skew_max = skew_max(options);
 }
 
 /// Who writes here.
 pub fn origin(options: &Values) -> Origin {
     Origin::new(options.get(&REGION_ID), options.get(&WRITER_ID))
+}
+
+/// How far ahead of the clock versions may be, in milliseconds.
+fn skew_max(options: &Values) -> u64 {
+    u64::try_from(options.get(&MAX_CLOCK_SKEW).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How the engines of the node make and keep versions. `salt` differs from process to process.
@@ -110,7 +121,7 @@ pub fn versioning(options: &Values, salt: u64) -> Versioning {
         origin: origin(options),
         salt,
         cluster: options.get(&CLUSTER),
-        skew_max: u64::try_from(options.get(&MAX_CLOCK_SKEW).as_millis()).unwrap_or(u64::MAX),
+        skew_max: skew_max(options),
         tombstone_bytes,
         tombstone_ttl: u32::try_from(options.get(&TOMBSTONE_TTL).as_secs()).unwrap_or(u32::MAX),
     }
