@@ -34,6 +34,11 @@ impl Deletes {
         self.shard(hash).lock().insert(hash, version, now);
     }
 
+    /// Forgets to know deletes from before a moment, in milliseconds since the Unix epoch.
+    pub(crate) fn lose_before(&self, millis: u64) {
+        self.shards.iter().for_each(|shard| shard.lock().lose_before(millis));
+    }
+
     /// Whether what leaves without a delete by version is remembered, too.
     pub(crate) fn is_kept(&self) -> bool {
         self.is_kept

@@ -265,6 +265,11 @@ impl<S: Store + 'static> Flush for Chunked<S> {
         let call = self.call_in(cx);
         start(async move {
             let _all = call.stripes.lock_all().await;
+            if floor.is_local() {
+                call.versions.lose();
+                call.epochs.renew(call.clock.now());
+                return Ok(());
+            }
             // Alone, or above a tier that remembers more, nothing is kept over a flush.
             if call.versions.flush(floor) && !call.versions.is_copy() {
                 call.epochs.end_all(floor.second, call.clock.now());

@@ -78,6 +78,13 @@ impl Epochs {
         self.ended.load(Ordering::Relaxed)
     }
 
+    /// Ends all epochs now. What was to end at a moment still to come ends then as well.
+    pub(super) fn renew(&self, now: u32) {
+        let mut beginnings = self.beginnings.write();
+        let fresh = fastrand::u64(..);
+        if now >= beginnings.moment { beginnings.second = fresh } else { beginnings.first = fresh }
+    }
+
     /// Ends all epochs when `moment` comes, which may be past, and at no moment named before.
     pub(super) fn end_all(&self, moment: u32, now: u32) {
         let mut beginnings = self.beginnings.write();

@@ -93,6 +93,11 @@ impl Versions {
         (deletes.find(hash), deletes.horizon())
     }
 
+    /// Counts as having forgotten the deletes until now.
+    pub(super) fn lose(&self) {
+        self.deletes.lock().lose_before(self.clock.millis());
+    }
+
     /// Remembers a delete.
     pub(super) fn bury(&self, hash: u64, version: Version) {
         self.deletes.lock().insert(hash, version, self.clock.millis());

@@ -391,7 +391,15 @@ impl<S: Store> World<'_, S> {
         let moment = if self.rng.bool() { Expiry(0) } else { Expiry(self.now() + self.rng.u32(0..40)) };
         let floor = Floor::new(version, moment, Version::millis(version).div_euclid(1000) as u32);
         wait(self.store.floor(floor)).expect("a flush");
+        let before = self.floors.bound;
         self.floors.note(floor, self.now());
+        for key in (0..KEYS).filter(|_| self.floors.bound < before) {
+            // It undid one that had taken effect: what that took may be gone all the same, and be remembered as deleted or not.
+            let taken = self.keys.get(&key).map(Known::newest).filter(|newest| *newest < before);
+            if let Some(newest) = taken.filter(|_| self.shown(key).is_none()) {
+                self.keys.insert(key, Known::Deleted { above: self.floors.bound, below: newest });
+            }
+        }
         format!("{floor:?} from elsewhere")
     }
 
