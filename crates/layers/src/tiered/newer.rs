@@ -1,9 +1,11 @@
 //! Writes by version: the lower tier decides, since it remembers deletes, unless the upper one alone has the key.
 
-use moneta_store::steps::{finish, look_up, start_operation};
+use std::cmp::Ordering;
+
+use moneta_store::steps::{finish, start_operation};
 use moneta_store::versions::{Standing, Verdict, digest, follows};
 use moneta_store::{
-    Deleted, ErrorKind, Item, ItemMeta, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, Put, Step, Store, StoreError,
+    Deleted, ErrorKind, ItemMeta, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, Put, Step, Store, StoreError,
     Unseen, Value, Version, Written,
 };
 
@@ -20,15 +22,12 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         (how, base): (Put, Option<Version>),
         flushed: bool,
     ) -> Result<Written, StoreError> {
-        let written = Standing::Item { version: meta.version(), expiry: meta.expiry, digest: digest(&meta, [value]) };
-        let above = self.above(key).await;
-        match above.as_ref().map(|above| written.against(&standing(above))) {
-            Some(Verdict::Newer) if !follows(base, above.map(|above| above.meta.version())) => {
-                return Ok(Written::Superseded);
-            }
-            Some(Verdict::Older) => return Ok(Written::Superseded),
-            Some(Verdict::Same) => return Ok(Written::Unchanged { cas: meta.cas }),
-            Some(Verdict::Newer) | None => {}
+        let written = || Standing::Item { version: meta.version(), expiry: meta.expiry, digest: digest(&meta, [value]) };
+        match self.above(key, meta.version(), &written).await {
+            Some((Verdict::Newer, above)) if !follows(base, Some(above)) => return Ok(Written::Superseded),
+            Some((Verdict::Older, _)) => return Ok(Written::Superseded),
+            Some((Verdict::Same, _)) => return Ok(Written::Unchanged { cas: meta.cas }),
+            Some((Verdict::Newer, _)) | None => {}
         }
         let item = ItemRef { meta, value: Value::whole(value) };
         if self.shared.moves.is_watched() {
@@ -56,8 +55,8 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
 
     async fn bury_locked(self, key: &Key<'_>, version: Version) -> Result<Deleted, StoreError> {
         let _held = self.lock(key).await;
-        let above = self.above(key).await;
-        if above.as_ref().is_some_and(|above| Standing::Deleted(version).against(&standing(above)) == Verdict::Older) {
+        let above = self.above(key, version, &|| Standing::Deleted(version)).await;
+        if above.is_some_and(|(verdict, _)| verdict == Verdict::Older) {
             return Ok(Deleted::Superseded);
         }
         let step = self.shared.lower.call(self.cx, key, Op::Bury(version), &mut Unseen);
@@ -73,19 +72,32 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         Ok(if matches!(dropped, Ok(Deleted::Deleted)) { Deleted::Deleted } else { below })
     }
 
-    /// The item in the upper tier, if that has one.
-    async fn above(self, key: &Key<'_>) -> Option<Item> {
-        match self.shared.counted(look_up(&self.shared.upper, self.cx, key, Op::Peek).await) {
-            Ok(Lookup::Found(item)) => Some(item),
+    /// How a write under a version stands to the item in the upper tier, if that has one, and the version of that. Looks at values only
+    /// where both have one version.
+    async fn above(
+        self,
+        key: &Key<'_>,
+        version: Version,
+        written: &impl Fn() -> Standing,
+    ) -> Option<(Verdict, Version)> {
+        let compare = |item: &ItemRef<'_>| {
+            let there = item.meta.version();
+            let verdict = match version.cmp(&there) {
+                Ordering::Greater => Verdict::Newer,
+                Ordering::Less => Verdict::Older,
+                Ordering::Equal => {
+                    let digest = digest(&item.meta, [&item.value.to_vec()[..]]);
+                    written().against(&Standing::Item { version: there, expiry: item.meta.expiry, digest })
+                }
+            };
+            (verdict, there)
+        };
+        let mut seen = None;
+        let step = self.shared.upper.call(self.cx, key, Op::Peek, &mut |item: &ItemRef<'_>| seen = Some(compare(item)));
+        match self.shared.counted(finish(step).await.map(Outcome::lookup)) {
+            Ok(Lookup::Found(item)) => Some(compare(&item.as_ref())),
+            Ok(Lookup::Visited) => seen,
             _ => None,
         }
-    }
-}
-
-fn standing(item: &Item) -> Standing {
-    Standing::Item {
-        version: item.meta.version(),
-        expiry: item.meta.expiry,
-        digest: digest(&item.meta, [item.value.as_slice()]),
     }
 }
