@@ -17,6 +17,7 @@
 //! Carried-forward records are no changes. A region that has nothing else is passed over, unless the reader was told of a gap or
 //! begins at the start: what it lacks may be among them.
 
+mod ahead;
 mod gaps;
 mod reader;
 mod stream;

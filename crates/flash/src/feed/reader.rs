@@ -7,6 +7,7 @@ use moneta_store::feed::{Batch, Change, Left, Place, Reader, Told, Wanted};
 use moneta_store::{Key, StoreError, Version};
 
 use super::Fence;
+use super::ahead::ReadAhead;
 use super::stream::{Next, Stream};
 use crate::format::record::{View, mark};
 use crate::inner::Inner;
@@ -27,6 +28,7 @@ pub(super) struct LogReader {
     place: Place,
     /// Regions that are being read: a few, since each begins before the others end.
     streams: Vec<Stream>,
+    ahead_of: ReadAhead,
     /// Regions to read, by the base of their stamps, the next one last: base, sequence number, region.
     ahead: Vec<(u64, u64, usize)>,
     /// Regions below this sequence number are among them, or were read.
@@ -55,6 +57,7 @@ impl LogReader {
             wanted,
             place,
             streams: Vec::new(),
+            ahead_of: ReadAhead::new(inner),
             ahead: Vec::new(),
             seen: 1,
             events: VecDeque::new(),
@@ -121,7 +124,7 @@ impl LogReader {
             let mut least: Option<(u64, usize)> = None;
             let mut number = 0;
             while number < self.streams.len() {
-                match self.streams[number].next(inner, fence.stamp) {
+                match self.streams[number].next(inner, &self.ahead_of, fence.stamp) {
                     Next::Record(stamp) => {
                         if least.is_none_or(|(other, _)| stamp < other) {
                             least = Some((stamp, number));

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::ahead::{Begun, Part, ReadAhead, read};
 use crate::format::BLOCK;
 use crate::format::record::{Header, Salt, View};
 use crate::format::region::HEADER_BYTES;
@@ -34,6 +35,8 @@ pub(super) struct Stream {
     peeked: Option<(u64, usize)>,
     /// Its changes count even if all of them were carried forward.
     carried_too: bool,
+    /// What is being read from the device while this works on what was read before.
+    begun: Option<Begun>,
 }
 
 /// Part of a region.
@@ -80,7 +83,8 @@ impl Stream {
         }
         let bytes = Bytes::Copied(Vec::new());
         let (at, start, end) = (HEADER_BYTES, 0, 0);
-        let mut stream = Self { region, sequence, base, salt, at, bytes, start, end, peeked: None, carried_too };
+        let mut stream =
+            Self { region, sequence, base, salt, at, bytes, start, end, peeked: None, carried_too, begun: None };
         if position >= Version(base).local() {
             stream.seek(inner, position);
         }
@@ -137,19 +141,19 @@ impl Stream {
     }
 
     /// What comes next, up to a fence.
-    pub(super) fn next(&mut self, inner: &Inner, fence: u64) -> Next {
+    pub(super) fn next(&mut self, inner: &Inner, ahead: &ReadAhead, fence: u64) -> Next {
         loop {
             if let Some((stamp, _)) = self.peeked {
                 return if stamp <= fence { Next::Record(stamp) } else { Next::Later };
             }
-            if let Some(ended) = self.advance(inner) {
+            if let Some(ended) = self.advance(inner, ahead) {
                 return ended;
             }
         }
     }
 
     /// Makes the next record available; else says why there is none.
-    fn advance(&mut self, inner: &Inner) -> Option<Next> {
+    fn advance(&mut self, inner: &Inner, ahead: &ReadAhead) -> Option<Next> {
         let region = inner.regions.get(self.region);
         // In this order: what is final in a region that is not open any more is read afterwards.
         let is_open = region.state() == State::Open;
@@ -203,7 +207,7 @@ impl Stream {
                     // It was open when its state was read, and has been written since: it is looked at again.
                     return Some(if is_open { Next::Later } else { Next::End });
                 }
-                self.load(inner, needed)
+                self.load(inner, ahead, needed)
             }
         };
         if self.is_gone(inner) {
@@ -220,22 +224,46 @@ impl Stream {
     }
 
     /// Reads at least `needed` bytes from the device.
-    fn load(&mut self, inner: &Inner, needed: usize) -> io::Result<()> {
+    fn load(&mut self, inner: &Inner, ahead: &ReadAhead, needed: usize) -> io::Result<()> {
         let end = (inner.regions.get(self.region).records_end() as usize).next_multiple_of(BLOCK);
         let start = self.at / BLOCK * BLOCK;
         let most = end.saturating_sub(start);
         let records_end = inner.regions.get(self.region).records_end() as usize;
-        let length = (self.at - start + needed).next_multiple_of(BLOCK).max(WINDOW).min(most);
+        let needed = (self.at - start + needed).next_multiple_of(BLOCK).min(most);
+        let length = needed.max(WINDOW).min(most);
         if length == 0 {
             // It has been emptied and begun again.
             return Ok(());
         }
-        let mut bytes = Aligned::zeroed(length);
-        let (device, region_start) = inner.devices.place(self.region);
-        inner.devices.media(device).read_at(&mut bytes, region_start + start as u64)?;
-        self.end = records_end.saturating_sub(start).min(length);
+        let begun = self.begun.take().filter(|begun| begun.part.start == start && begun.part.length >= needed);
+        // Who reads a little gets no more than that.
+        let goes_on = matches!(self.bytes, Bytes::Read(_));
+        let bytes = match begun.map(Begun::wait) {
+            Some(Ok(bytes)) => bytes,
+            // What failed is tried again.
+            Some(Err(_)) | None => read(inner, Part { region: self.region, start, length })?,
+        };
+        self.end = records_end.saturating_sub(start).min(bytes.len());
         (self.bytes, self.start) = (Bytes::Read(bytes), start);
+        if goes_on {
+            self.read_ahead(ahead, end);
+        }
         Ok(())
+    }
+
+    /// Begins to read what follows the records that are whole in what was read. `end`: where the region's blocks end.
+    fn read_ahead(&mut self, ahead: &ReadAhead, end: usize) {
+        let (bytes, mut at) = (&self.bytes.all()[..self.end], self.at - self.start);
+        while let Some(header) = bytes.get(at..).and_then(Header::read)
+            && at + header.len() <= bytes.len()
+        {
+            at += header.len();
+        }
+        let start = (self.start + at) / BLOCK * BLOCK;
+        let length = WINDOW.min(end.saturating_sub(start));
+        if start > self.start && length > 0 && self.start + self.end < end {
+            self.begun = ahead.begin(Part { region: self.region, start, length });
+        }
     }
 
     fn is_gone(&self, inner: &Inner) -> bool {

@@ -65,10 +65,15 @@ impl Line {
         // Writing to memory does not fail.
         let _ = match self {
             Self::Set { key, meta, value, as_of } => {
-                let length = value.as_ref().map_or("-".to_owned(), |value| value.len().to_string());
-                let (stale, as_of) = (u8::from(meta.stale), as_of.unwrap_or(0));
-                let (version, flags, expiry) = (meta.cas, meta.flags, meta.expiry.0);
-                let _ = write!(out, "SET {} {length} {version} {flags} {expiry} {stale} {as_of}\r\n", key.len());
+                out.extend_from_slice(b"SET");
+                number(out, key.len() as u64);
+                match value {
+                    Some(value) => number(out, value.len() as u64),
+                    None => out.extend_from_slice(b" -"),
+                }
+                let (flags, expiry, stale) = (meta.flags.into(), meta.expiry.0.into(), meta.stale.into());
+                [meta.cas, flags, expiry, stale, as_of.unwrap_or(0)].into_iter().for_each(|field| number(out, field));
+                out.extend_from_slice(b"\r\n");
                 out.extend_from_slice(key);
                 out.extend_from_slice(value.as_deref().unwrap_or_default());
                 out.write_all(b"\r\n")
@@ -82,4 +87,10 @@ impl Line {
             Self::Lost(until) => write!(out, "LOST {until}\r\n"),
         };
     }
+}
+
+/// Appends a space and a number: these are most of what a change of a few bytes costs.
+fn number(out: &mut Vec<u8>, number: u64) {
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
