@@ -59,6 +59,12 @@ fn it_prints_what_changed_and_ends() {
     let reads = printed(&mut moneta(&["feed", &admin, "--from", "1h", "--prefix", "read"]));
     let told = reads.lines().filter(|line| line.starts_with("set read ")).count();
     assert_eq!(told, 1, "a read is no change: {reads}");
+    // Each bucket of the ring of slots has what the ring places there.
+    let bucket = moneta_cluster::RingKind::Slots.hash(b"kept") >> 48;
+    for (range, has) in [(format!("{bucket}-{bucket}"), true), (format!("0-{}", bucket - 1), false)] {
+        let text = printed(&mut moneta(&["feed", &admin, "--from", "1h", "--slots", &range]));
+        assert_eq!(text.contains("set kept "), has, "{range}: {text}");
+    }
     let json = printed(&mut moneta(&["feed", &admin, "--from", "1h", "--json", "--prefix", "kep"]));
     assert_eq!(json.lines().filter(|line| line.contains("\"kind\":\"set\"")).count(), 1, "{json}");
     assert!(!json.contains("delete"), "{json}");
@@ -341,7 +347,9 @@ fn the_feed_is_told_on_each_listener() {
         // Until now, from where the other is.
         let mut stream = connect();
         node.exchange("set after 0 0 1\r\nx\r\n");
-        stream.write_all(format!("changes cursor {} prefix af\r\nquit\r\n", told[1]).as_bytes()).expect("sent");
+        stream
+            .write_all(format!("changes cursor {} prefix af slots 0-65535\r\nquit\r\n", told[1]).as_bytes())
+            .expect("sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("it ends");
         assert!(text.contains("SET 5 - ") && text.contains("\r\nafter\r\n") && text.ends_with("END\r\n"), "{text}");

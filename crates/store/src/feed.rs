@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use moneta_item::{ItemMeta, Version};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::StoreError;
 use crate::versions::Floor;
@@ -42,19 +43,68 @@ pub struct Wanted {
     pub prefix: Vec<u8>,
     /// Only what was written in this region.
     pub region: Option<u8>,
+    /// Only of keys in these buckets of a ring of slots.
+    pub buckets: Option<Buckets>,
 }
 
 impl Wanted {
     /// Whether a change of this key is wanted.
     #[inline]
     pub fn has_key(&self, key: &[u8]) -> bool {
-        key.starts_with(&self.prefix)
+        key.starts_with(&self.prefix) && self.buckets.is_none_or(|buckets| buckets.has(key))
     }
 
     /// Whether what was written under this version is wanted.
     #[inline]
     pub fn has_version(&self, version: Version) -> bool {
         self.region.is_none_or(|region| version.origin().region() == region)
+    }
+}
+
+/// What the hash of a key in a ring of slots begins with.
+const RING_SEED: u64 = u64::from_le_bytes(*b"mn.slots");
+
+/// A range of the 65,536 buckets that a ring of slots divides keys into, as text `FIRST-LAST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buckets {
+    first: u16,
+    last: u16,
+}
+
+impl Buckets {
+    /// The bucket of a key: the leading 16 bits of its hash in a ring of slots.
+    pub fn of(key: &[u8]) -> u16 {
+        (xxh3_64_with_seed(key, RING_SEED) >> 48) as u16
+    }
+
+    /// Whether a key is in one of these.
+    #[inline]
+    pub fn has(self, key: &[u8]) -> bool {
+        (self.first..=self.last).contains(&Self::of(key))
+    }
+}
+
+impl fmt::Display for Buckets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+/// The text is no range of buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no range of buckets: FIRST-LAST, from 0 to 65535")]
+pub struct NoBuckets;
+
+impl FromStr for Buckets {
+    type Err = NoBuckets;
+
+    fn from_str(text: &str) -> Result<Self, NoBuckets> {
+        let (first, last) = text.split_once('-').ok_or(NoBuckets)?;
+        let [first, last] = [first, last].map(str::parse);
+        match (first, last) {
+            (Ok(first), Ok(last)) if first <= last => Ok(Self { first, last }),
+            _ => Err(NoBuckets),
+        }
     }
 }
 
@@ -151,6 +201,19 @@ pub struct Left {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_key_is_in_one_of_ranges_that_cover_all_buckets() {
+        let ranges: Vec<Buckets> = ["0-16383", "16384-65534", "65535-65535"].map(|text| text.parse().unwrap()).into();
+        for key in 0..1000u32 {
+            let key = key.to_le_bytes();
+            assert_eq!(ranges.iter().filter(|range| range.has(&key)).count(), 1);
+        }
+        assert!(ranges.iter().all(|range| range.to_string().parse() == Ok(*range)));
+        for wrong in ["", "7", "-", "8-7", "0-65536", "a-b", "1-2-3"] {
+            assert_eq!(wrong.parse::<Buckets>(), Err(NoBuckets), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_place_comes_back_from_its_text() {

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_client::Address;
+use moneta_store::feed::Buckets;
 use serde::Deserialize;
 
 use self::apply::{Applied, Target};
@@ -48,6 +49,9 @@ struct FeedArgs {
     /// Only keys that begin so
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
+    /// Only keys in these of the 65,536 buckets of a ring of slots: FIRST-LAST
+    #[arg(long, value_name = "BUCKETS", value_parser = |text: &str| text.parse::<Buckets>())]
+    slots: Option<Buckets>,
     /// Print values too, in base64
     #[arg(long)]
     values: bool,
@@ -278,6 +282,9 @@ impl<'a> Reader<'a> {
         }
         if let Some(name) = &self.args.name {
             request = request.query("name", name);
+        }
+        if let Some(buckets) = self.args.slots {
+            request = request.query("slots", buckets.to_string());
         }
         if !self.args.prefix.is_empty() {
             request = request.query("prefix", &self.args.prefix);

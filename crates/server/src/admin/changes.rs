@@ -11,7 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use moneta_admin::ask::{Unanswered, ask};
 use moneta_protocol::base64;
-use moneta_store::feed::{Batch, Feed, Place, Told, Wanted};
+use moneta_store::feed::{Batch, Buckets, Feed, Place, Told, Wanted};
 use moneta_store::{Store, StoreError, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -56,6 +56,8 @@ pub(super) struct Asked {
     prefix: String,
     /// Only what was written in this region.
     region: Option<u8>,
+    /// Only of keys in this range of buckets of a ring of slots.
+    slots: Option<String>,
     /// The reader's name, under which it is listed.
     name: Option<String>,
 }
@@ -71,6 +73,10 @@ pub(super) async fn changes(
 ) -> Response {
     let asked = match asked {
         Ok(Query(asked)) => asked,
+        Err(wrong) => return (StatusCode::BAD_REQUEST, format!("{wrong}\n")).into_response(),
+    };
+    let buckets = match asked.slots.as_deref().map(str::parse::<Buckets>).transpose() {
+        Ok(buckets) => buckets,
         Err(wrong) => return (StatusCode::BAD_REQUEST, format!("{wrong}\n")).into_response(),
     };
     let observed = match desk.observed() {
@@ -99,7 +105,7 @@ pub(super) async fn changes(
     }
     observed.node.clock.refresh();
     let (told, node) = (Arc::clone(&store), Arc::clone(&observed.node));
-    match ask(&desk.feed, ANSWER_WITHIN, move || answer(&told, &node, from, &asked)).await {
+    match ask(&desk.feed, ANSWER_WITHIN, move || answer(&told, &node, from, &asked, buckets)).await {
         Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response(),
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         Err(Unanswered) => (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response(),
@@ -107,9 +113,16 @@ pub(super) async fn changes(
 }
 
 /// The lines of an answer.
-fn answer(store: &Arc<dyn Store>, node: &Node, from: Place, asked: &Asked) -> Result<Vec<u8>, StoreError> {
+fn answer(
+    store: &Arc<dyn Store>,
+    node: &Node,
+    from: Place,
+    asked: &Asked,
+    buckets: Option<Buckets>,
+) -> Result<Vec<u8>, StoreError> {
     let feed: &dyn Feed = store.parts().feed.expect("it had one");
-    let wanted = Wanted { values: asked.values != 0, prefix: asked.prefix.as_bytes().to_vec(), region: asked.region };
+    let prefix = asked.prefix.as_bytes().to_vec();
+    let wanted = Wanted { values: asked.values != 0, prefix, region: asked.region, buckets };
     let mut reader = feed.reader(from, wanted.clone());
     let mut lines = Vec::new();
     let mut line = |object: Value| {

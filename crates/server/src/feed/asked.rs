@@ -47,6 +47,9 @@ impl Asked {
                     let region = number::unsigned(words.next()?)?;
                     asked.wanted.region = Some(u8::try_from(region).ok().filter(|region| *region < 16)?);
                 }
+                b"slots" => {
+                    asked.wanted.buckets = Some(std::str::from_utf8(words.next()?).ok()?.parse().ok()?);
+                }
                 b"rate" => asked.rate = number::unsigned(words.next()?)?,
                 b"name" => {
                     let name = std::str::from_utf8(words.next()?).ok()?;
@@ -71,13 +74,16 @@ mod tests {
     #[test]
     fn words_are_taken_in_any_order_and_what_is_none_is_refused() {
         assert_eq!(parse(""), Some(Asked::default()));
-        let all = parse("values name backup rate 1000 region 15 prefix a: follow since 17").expect("all are known");
+        let all = parse("values name backup rate 1000 region 15 prefix a: slots 0-99 follow since 17")
+            .expect("all are known");
         assert!(all.follow && all.wanted.values && all.begin == Begin::Since(17));
         assert_eq!((all.rate, all.name.as_deref(), all.wanted.region), (1000, Some("backup"), Some(15)));
         assert_eq!(all.wanted.prefix, b"a:");
+        assert_eq!(all.wanted.buckets, "0-99".parse().ok());
         let place = Place { incarnation: 10, position: 7, told: 0 };
         assert_eq!(parse("cursor a-7").map(|asked| asked.begin), Some(Begin::Cursor(place)));
-        for wrong in ["x", "since", "since x", "cursor 7", "region 16", "rate -1", "name", "prefix"] {
+        for wrong in ["x", "since", "since x", "cursor 7", "region 16", "slots 9", "slots", "rate -1", "name", "prefix"]
+        {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
         assert_eq!(parse(&format!("name {}", "n".repeat(NAME_MAX + 1))), None);
