@@ -182,7 +182,7 @@ impl Shared {
     pub(crate) fn flush(&self, moment: u32) -> Result<(), Failure> {
         self.settle()?;
         let _one_at_a_time = self.flushing.lock();
-        let _nobody_changes = self.changing.write();
+        let _no_changes = self.changing.write();
         // Drawn here: all that is stored has a lower version, and what is stored later a higher one.
         let version = Version(self.next_sequence()?);
         let mut floors = *self.floors.lock();
@@ -200,7 +200,7 @@ impl Shared {
         }
         self.settle()?;
         let _one_at_a_time = self.flushing.lock();
-        let _nobody_changes = self.changing.write();
+        let _no_changes = self.changing.write();
         let mut floors = *self.floors.lock();
         let before = floors.bound;
         if !floors.note(floor, self.now()) {
@@ -221,7 +221,7 @@ impl Shared {
     pub(crate) fn empty(&self) -> Result<(), Failure> {
         self.settle()?;
         let _one_at_a_time = self.flushing.lock();
-        let _nobody_changes = self.changing.write();
+        let _no_changes = self.changing.write();
         let floors = *self.floors.lock();
         self.write_flush(self.flush_at.load(Ordering::Acquire), true, floors)
     }
@@ -239,7 +239,7 @@ impl Shared {
         if !due() {
             return Ok(());
         }
-        let _nobody_changes = self.changing.write();
+        let _no_changes = self.changing.write();
         let mut floors = *self.floors.lock();
         floors.settle(self.now());
         self.sequence.note(floors.bound);

@@ -36,7 +36,7 @@ struct Written {
 #[derive(Default)]
 struct Known {
     newest: Option<Written>,
-    /// Writes that may have been made, and of which nobody knows the version.
+    /// Writes that may have been made, and of which no client knows the version.
     doubts: u32,
     /// When a delete of it, or of everything, was sent last.
     deleted: Option<Instant>,
@@ -150,15 +150,17 @@ fn command(client: &mut Client, rng: &mut Rng, journal: &Journal) -> Option<()> 
     let length = value.len();
     // Until it is answered.
     journal.note(&key, |known| known.doubts += 1);
-    let settle = || journal.note(&key, |known| known.doubts -= 1);
+    let settle = || {
+        journal.note(&key, |known| known.doubts -= 1);
+        Some(())
+    };
     let wrote = |client: &mut Client, request: String, value: Option<String>| {
         let answer = client.ask(&request)?;
         assert!(!answer[0].contains("ERROR"), "{request:?}: {answer:?}");
         if let (true, Some(version)) = (answer[0].starts_with("HD"), token(&answer[0], 'c')) {
             journal.written(&key, version, value);
         }
-        settle();
-        Some(())
+        settle()
     };
     match rng.u8(0..40) {
         0..12 => wrote(client, format!("ms {key} {length} c\r\n{value}\r\n"), Some(value)),
@@ -171,13 +173,13 @@ fn command(client: &mut Client, rng: &mut Rng, journal: &Journal) -> Option<()> 
             let answer = client.ask(&format!("mg {key} c\r\n"))?;
             match token(&answer[0], 'c') {
                 Some(cas) => wrote(client, format!("ms {key} {length} C{cas} c\r\n{value}\r\n"), Some(value)),
-                None => Some(settle()),
+                None => settle(),
             }
         }
         29 => {
             // It lengthens a life, and changes no version.
             client.ask(&format!("touch {key} 0\r\n"))?;
-            Some(settle())
+            settle()
         }
         30 if may_go => {
             // It shortens a life: a version that is not told. So it stays in doubt.
@@ -187,7 +189,7 @@ fn command(client: &mut Client, rng: &mut Rng, journal: &Journal) -> Option<()> 
         31..35 if may_go => {
             journal.note(&key, |known| known.deleted = Some(Instant::now()));
             client.ask(&format!("delete {key}\r\n"))?;
-            Some(settle())
+            settle()
         }
         35 if may_go => {
             client.ask(&format!("md {key} I\r\n"))?;
@@ -201,7 +203,7 @@ fn command(client: &mut Client, rng: &mut Rng, journal: &Journal) -> Option<()> 
         }
         _ => {
             client.ask(&format!("mg {key} v t\r\n"))?;
-            Some(settle())
+            settle()
         }
     }
 }
@@ -304,7 +306,7 @@ fn at_rest_the_newest_acknowledged_write_of_each_key_is_on_all_copies() {
         let Some(Known { newest: Some(newest), doubts, deleted }) = known.get(&key) else { continue };
         let deleted_late = deleted.is_some_and(|deleted| deleted + APART > newest.answered);
         if held.len() < 2 {
-            assert!(deleted_late, "{key} is gone, and nobody deleted it after {newest:?}");
+            assert!(deleted_late, "{key} is gone, and no client deleted it after {newest:?}");
             continue;
         }
         present += 1;
@@ -314,7 +316,7 @@ fn at_rest_the_newest_acknowledged_write_of_each_key_is_on_all_copies() {
             checked += 1;
             assert!(newest.value.as_ref().is_none_or(|value| *value == held[1]), "{key} is {held:?}, not {newest:?}");
         }
-        assert!(*doubts > 0 || version == newest.version, "{key} is {held:?}, which nobody wrote after {newest:?}");
+        assert!(*doubts > 0 || version == newest.version, "{key} is {held:?}, which no client wrote after {newest:?}");
     }
     println!(
         "{} writes, {present} keys at rest, {checked} of them without doubt",

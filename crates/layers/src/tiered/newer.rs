@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use moneta_store::steps::{finish, start_operation};
 use moneta_store::versions::{Standing, Verdict, digest, follows};
 use moneta_store::{
-    Deleted, ErrorKind, ItemMeta, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, Put, Step, Store, StoreError,
-    Unseen, Value, Version, Written,
+    Deleted, ErrorKind, ItemMeta, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, Put, Step, Store, StoreError, Unseen,
+    Value, Version, Written,
 };
 
 use super::Call;
@@ -22,7 +22,8 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         (how, base): (Put, Option<Version>),
         flushed: bool,
     ) -> Result<Written, StoreError> {
-        let written = || Standing::Item { version: meta.version(), expiry: meta.expiry, digest: digest(&meta, [value]) };
+        let written =
+            || Standing::Item { version: meta.version(), expiry: meta.expiry, digest: digest(&meta, [value]) };
         match self.above(key, meta.version(), &written).await {
             Some((Verdict::Newer, above)) if !follows(base, Some(above)) => return Ok(Written::Superseded),
             Some((Verdict::Older, _)) => return Ok(Written::Superseded),

@@ -390,7 +390,7 @@ impl World {
         let clock = Arc::clone(&self.nodes[number].clock);
         let salt = self.kind.salt(&mut self.rng);
         self.nodes[number] = node(self.kind.origin(number), &clock, self.guard, salt);
-        // What nobody was told may be lost.
+        // What no other node was told may be lost.
         self.written = [(self.now, Version::ZERO); KEYS];
         for other in (0..COPIES).filter(|other| *other != number) {
             self.read[other][number] = feed(&self.nodes[other]).since(START);

@@ -77,7 +77,7 @@ pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
         (_, Lower::Flash(_) | Lower::Rocks(_) | Lower::Lmdb(_)) | (Upper::Memory | Upper::Remote(..), Lower::None) => {
             true
         }
-        (_, Lower::None | Lower::Remote(_) | Lower::Cluster(_)) => false,
+        (_, Lower::None | Lower::Remote(_) | Lower::Cluster) => false,
     };
     if options.get(&CLUSTER) && !remembers {
         return vec![options.refuse(
