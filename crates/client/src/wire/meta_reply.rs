@@ -3,7 +3,7 @@
 use moneta_item::{Expiry, Version};
 
 use super::request::Kind;
-use super::tokens::{self, next, number};
+use super::tokens::{self, Flag, next, next_flag, number};
 use super::{Answer, Broken, Decoded, Expect, Seen, VALUE_LIMIT};
 
 const FOREIGN: Broken = Broken("a reply to another request");
@@ -87,10 +87,9 @@ fn length_of_value(length: u64) -> Result<usize, Broken> {
 /// Reads the flags of a reply, which must be the expected one.
 fn flags(mut rest: &[u8], expect: &Expect, seen: &mut Seen) -> Result<(), Broken> {
     let mut known = false;
-    while let Some(token) = next(&mut rest) {
-        let (letter, argument) = (token[0], &token[1..]);
-        let unsigned = || number(argument).ok_or(MALFORMED);
-        let narrow = || number(argument).and_then(|number| u32::try_from(number).ok()).ok_or(MALFORMED);
+    while let Some(Flag { letter, argument, number }) = next_flag(&mut rest) {
+        let unsigned = || number.ok_or(MALFORMED);
+        let narrow = || number.and_then(|number| u32::try_from(number).ok()).ok_or(MALFORMED);
         match letter {
             b'O' => {
                 known = true;

@@ -11,6 +11,63 @@ pub(super) fn next<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(&rest[..end])
 }
 
+/// A flag of a reply: a letter, and what follows it.
+pub(super) struct Flag<'a> {
+    pub(super) letter: u8,
+    pub(super) argument: &'a [u8],
+    /// The argument as [`number`] reads it.
+    pub(super) number: Option<u64>,
+}
+
+/// The next flag of `line`, which loses it.
+#[inline]
+pub(super) fn next_flag<'a>(line: &mut &'a [u8]) -> Option<Flag<'a>> {
+    let start = line.iter().position(|byte| *byte != b' ')?;
+    let letter = line[start];
+    let rest = &line[start + 1..];
+    let (value, digits) = digits(rest);
+    let end = digits + rest[digits..].iter().position(|byte| *byte == b' ').unwrap_or(rest.len() - digits);
+    let argument = &rest[..end];
+    *line = &rest[end..];
+    let number = match digits {
+        // As many digits always fit.
+        1..20 => (digits == end).then_some(value),
+        _ => number(argument),
+    };
+    Some(Flag { letter, argument, number })
+}
+
+/// The number that the digits at the front of `word` make, and how many these are. Eight at a time: versions have nineteen. Wrong if there
+/// are more.
+#[inline]
+fn digits(word: &[u8]) -> (u64, usize) {
+    const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
+    let (mut value, mut count) = (0u64, 0);
+    while let Some(chunk) = word[count..].first_chunk::<8>() {
+        let chunk = u64::from_le_bytes(*chunk);
+        // All upper halves are that of '0', and so they are with 6 more: no byte is above '9'.
+        let above = chunk.wrapping_add(u64::from_le_bytes([6; 8]));
+        if (chunk | above) & u64::from_le_bytes([0xf0; 8]) != ZEROS || chunk & ZEROS != ZEROS {
+            break;
+        }
+        // Neighbours are put together: to pairs, to fours, to eight. The first digit is in the lowest byte.
+        let pairs = (chunk - ZEROS).wrapping_mul(10 * 256 + 1) >> 8 & 0x00ff_00ff_00ff_00ff;
+        let fours = pairs.wrapping_mul(100 * 65_536 + 1) >> 16 & 0x0000_ffff_0000_ffff;
+        let eight = fours.wrapping_mul((10_000 << 32) + 1) >> 32;
+        value = value.wrapping_mul(100_000_000).wrapping_add(eight);
+        count += 8;
+    }
+    for byte in &word[count..] {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        value = value.wrapping_mul(10).wrapping_add(digit.into());
+        count += 1;
+    }
+    (value, count)
+}
+
 /// A decimal number of plain digits.
 pub(super) fn number(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > 20 {
@@ -61,4 +118,35 @@ pub(super) fn error(line: &[u8]) -> Option<Answer> {
 pub(super) fn readable(words: &[u8]) -> String {
     let shown = &words[..words.len().min(200)];
     String::from_utf8_lossy(shown).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_as_words_and_numbers_are() {
+        let mut lines: Vec<Vec<u8>> = vec![
+            b"c18446744073709551615 f0 t-1 h1 l12345678 V1763871234567890123 D0  O7 X k12345678z".to_vec(),
+            b"c18446744073709551616 c123456789012345678901 f f00000000000000000000 f/ f: f1234567: f12345/78 f1234567\xb1".to_vec(),
+            b" W ".to_vec(),
+            b"".to_vec(),
+        ];
+        for length in 1..24 {
+            lines.push([&b"c"[..], &b"9876543210987654321098765"[..length], b" f1"].concat());
+        }
+        for other in 0..=255u8 {
+            lines.push([&b"c123"[..], &[other], b"5678 f123456781", &[other]].concat());
+        }
+        for line in &lines {
+            let (mut flags, mut words) = (&line[..], &line[..]);
+            while let Some(word) = next(&mut words) {
+                let flag = next_flag(&mut flags).expect("a flag for each word");
+                let (letter, argument) = (word[0], &word[1..]);
+                assert_eq!((flag.letter, flag.argument, flag.number), (letter, argument, number(argument)));
+                assert_eq!(flags, words);
+            }
+            assert!(next_flag(&mut flags).is_none());
+        }
+    }
 }
