@@ -202,6 +202,15 @@ impl Reactor for ClusterReactor {
         }
     }
 
+    /// The replies to what was begun come later, and the queue tells of them.
+    fn submit(&self) {
+        let attached = Rc::clone(&self.attached.borrow());
+        if !self.added.borrow().is_empty() {
+            self.turn_tasks();
+        }
+        self.send(&attached);
+    }
+
     fn is_eager(&self) -> bool {
         false
     }

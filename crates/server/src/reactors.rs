@@ -1,6 +1,6 @@
 //! The store's reactors on a worker's thread, as part of the worker's event loop.
 //!
-//! The loop turns them before it sleeps, to submit requested I/O, and after, to take completions; then it checks its mailbox for
+//! The loop has them submit requested I/O before it sleeps, and turns them after, to take completions; then it checks its mailbox for
 //! wakes from that turn. Their descriptors are edge-triggered: a turn takes all completions present at its start, and later ones
 //! raise a new event.
 
@@ -50,6 +50,12 @@ impl WorkerReactors {
         if self.turns.is_multiple_of(TURNS) {
             self.reactors.turn_eager();
         }
+    }
+
+    /// Submits I/O.
+    #[inline]
+    pub(crate) fn submit(&self) {
+        self.reactors.submit();
     }
 
     /// Submits I/O and takes completions; true if that may have woken waiting requests.

@@ -160,7 +160,7 @@ impl EventLoop {
         let mut due = Vec::new();
         while !self.is_over() {
             self.mailbox.beat();
-            self.reactors.turn();
+            self.reactors.submit();
             self.collect(&mut letters);
             if let Err(error) = self.poll.poll(&mut events, self.timeout())
                 && error.kind() != io::ErrorKind::Interrupted

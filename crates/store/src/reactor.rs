@@ -19,6 +19,11 @@ pub trait Reactor: Any {
     /// Begins what was asked for since the last turn, ends what is done and wakes its waiters. Never blocks.
     fn turn(&self);
 
+    /// The part of [`Reactor::turn`] before the thread waits for the descriptor: begins what was asked for. May end what is done.
+    fn submit(&self) {
+        self.turn();
+    }
+
     /// Whether it is turned also between the requests of one turn of the event loop, so that a device has work early. Without, all
     /// that these requests begin goes out together, which costs a network fewer system calls.
     fn is_eager(&self) -> bool;
@@ -85,6 +90,14 @@ impl Reactors {
     pub fn turn(&self) {
         if !self.closed.get() {
             self.all.iter().for_each(|reactor| reactor.turn());
+        }
+    }
+
+    /// Has all of them begin what was asked for, until they are closed.
+    #[inline]
+    pub fn submit(&self) {
+        if !self.closed.get() {
+            self.all.iter().for_each(|reactor| reactor.submit());
         }
     }
 
