@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
 use moneta_store::metric::{Metric, Sample, Unit};
-use moneta_store::request::Exptime;
+use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Cx, Door, ErrorKind, Key, KeyHash, Op, Outcome, Reactors, Step, Store, StoreError, StoreStats, Visit, steps,
+    Cx, Door, ErrorKind, Key, KeyHash, Op, Outcome, PendingReads, Reactors, Step, Store, StoreError, StoreStats, Visit,
+    steps,
 };
+use smallvec::SmallVec;
 
 use crate::cluster::Cluster;
 use crate::counters::Counter;
@@ -129,6 +131,24 @@ impl Store for Apps {
             Some((app, bytes)) => app.cluster.call(cx, &Key::new(bytes, self.0.seed), op, out),
             None => self.refuse(op),
         }
+    }
+
+    fn reads_together(&self) -> bool {
+        true
+    }
+
+    /// Of keys of one app, as those of a request nearly always are.
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        let (app, _) = self.of(cx.door(), keys.first()?.bytes)?;
+        let mut stored: SmallVec<[Key<'_>; 16]> = SmallVec::new();
+        for key in keys {
+            let (other, bytes) = self.of(cx.door(), key.bytes)?;
+            if !std::ptr::eq(app, other) {
+                return None;
+            }
+            stored.push(if bytes.len() == key.bytes.len() { *key } else { Key::new(bytes, self.0.seed) });
+        }
+        app.cluster.read_several(cx, &stored, request)
     }
 
     fn announce(&self, _: &[Key<'_>]) {}

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use moneta_store::{Cx, ErrorKind, Key, Op, Step, StoreError, steps};
+use moneta_store::request::Retrieve;
+use moneta_store::{Cx, ErrorKind, Key, Op, PendingReads, Step, StoreError, steps};
 
 use crate::layout::Layout;
 use crate::node::{Node, is_unwell};
@@ -54,6 +55,16 @@ impl Call {
         match &self.at {
             At::Worker(_, attached) => steps::read_owned(store, &attached.cx(node, self.cx.policy()), key, op),
             At::Outside(_) => steps::read_owned(store, &Cx::outside().under(self.cx.policy()), key, op),
+        }
+    }
+
+    /// Begins reads on a node together. `None`: they are to be begun one by one.
+    pub(crate) fn begin_several(&self, node: usize, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        match &self.at {
+            At::Worker(_, attached) => {
+                self.node(node).store.read_several(&attached.cx(node, self.cx.policy()), keys, request)
+            }
+            At::Outside(_) => None,
         }
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use moneta_store::component::{Component, Flush, Health, Parts, Report};
-use moneta_store::request::{Exptime, WriteMode};
+use moneta_store::request::{Exptime, Retrieve, WriteMode};
 use moneta_store::steps::{start, start_operation};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cx, Expiry, Key, KeyHash, Lookup, Op, Origin, Outcome, OwnedKey, OwnedOp, Put, Reactors, Slot, Step, Store,
-    StoreError, StoreStats, Visit,
+    Clock, Cx, Expiry, Key, KeyHash, Lookup, Op, Origin, Outcome, OwnedKey, OwnedOp, PendingReads, Put, Reactors, Slot,
+    Step, Store, StoreError, StoreStats, Visit,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -24,6 +24,7 @@ use crate::layout::{Layout, Replica};
 use crate::metrics;
 use crate::node::{Connect, is_unwell};
 use crate::reactor::ClusterReactor;
+use crate::reads::Ask;
 use crate::shared::Shared;
 use crate::sources::{Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
@@ -170,6 +171,9 @@ impl Store for Cluster {
         let call = Call::new(&self.0, cx);
         let owned = OwnedKey::of(key);
         match op {
+            Op::Read(request) if request.touch.is_none() && request.vivify.is_none() && !request.claim => {
+                Step::Wait(Box::pin(call.look(owned, Ask::Read(*request))))
+            }
             Op::Read(request) if request.touch.is_none() => {
                 let request = *request;
                 start_operation(async move {
@@ -180,7 +184,7 @@ impl Store for Cluster {
                     }
                 })
             }
-            Op::Peek => start_operation(async move { call.look(&owned, Op::Peek).await }),
+            Op::Peek => Step::Wait(Box::pin(call.look(owned, Ask::Peek))),
             Op::Write(value, _) if value.len() > self.0.item_max => {
                 start_operation(async move { call.refuse_too_large(owned).await })
             }
@@ -213,6 +217,15 @@ impl Store for Cluster {
                 start_operation(async move { call.decide(owned, op).await })
             }
         }
+    }
+
+    fn reads_together(&self) -> bool {
+        true
+    }
+
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        let is_plain = request.touch.is_none() && request.vivify.is_none() && !request.claim;
+        is_plain.then(|| Call::new(&self.0, cx).look_several(keys, request))
     }
 
     fn announce(&self, _: &[Key<'_>]) {}
@@ -352,8 +365,11 @@ impl Call {
         value: Vec<u8>,
         how: Put,
     ) -> Result<moneta_store::Written, StoreError> {
-        if how == Put::Present && matches!(self.look(&key, Op::Peek).await?, Lookup::Miss { .. }) {
-            return Ok(moneta_store::Written::NotStored);
+        if how == Put::Present {
+            let held = self.clone().look(key.clone(), Ask::Peek).await?.lookup();
+            if matches!(held, Lookup::Miss { .. }) {
+                return Ok(moneta_store::Written::NotStored);
+            }
         }
         meta.cas = self.shared.stamps.next(&self.shared.clock).0;
         meta.unversioned = false;

@@ -28,6 +28,7 @@ mod metrics;
 mod node;
 mod reactor;
 mod reads;
+mod several;
 mod shared;
 mod spread;
 mod stamp;

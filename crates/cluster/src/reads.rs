@@ -1,8 +1,13 @@
 //! Reads: the near copy first, then by the app's rule another one, from which the near one is filled.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
 use moneta_store::change::wins_recache;
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Put, StoreError, steps};
+use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Pending, Put, StoreError, steps};
+use smallvec::SmallVec;
 
 use crate::call::Call;
 use crate::config::Fallback;
@@ -13,11 +18,174 @@ fn outdated() -> StoreError {
     StoreError::new(ErrorKind::Unavailable, "the copy that answers lacks a write of the key")
 }
 
+/// What nodes are asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Ask {
+    Read(Retrieve),
+    Peek,
+}
+
+impl Ask {
+    fn op(&self) -> Op<'_> {
+        match self {
+            Self::Read(request) => Op::Read(request),
+            Self::Peek => Op::Peek,
+        }
+    }
+}
+
+/// A read that goes from node to node until one of them answers.
+///
+/// A state machine by hand: it is on the way of every read, and what the compiler makes of nested asynchronous functions is several times
+/// as large and is copied at each call.
+pub(crate) struct Looking {
+    call: Call,
+    key: OwnedKey,
+    ask: Ask,
+    /// When it began, in milliseconds since the Unix epoch.
+    began: u64,
+    /// The nodes that may be asked, in this order.
+    order: SmallVec<[usize; 6]>,
+    /// How many of these were asked.
+    tries: usize,
+    /// The write that the node asked last was known to lack when it was asked.
+    before: Option<Missed>,
+    stage: Stage,
+    /// How the last node failed that did.
+    failure: Option<StoreError>,
+    /// What the first node said that has no such item: whether it expired.
+    missed: Option<bool>,
+    misses: usize,
+}
+
+/// How far a read is.
+enum Stage {
+    /// The node at `tries - 1` is asked.
+    Asking(Pending),
+    /// A far node has the item, and near ones are given it.
+    Filling(Pin<Box<dyn Future<Output = Item>>>),
+    /// No node is asked.
+    Over,
+}
+
+impl Looking {
+    /// Asks the next node, if there is one to ask.
+    pub(crate) fn ask_next(&mut self) {
+        self.stage = match self.next_node() {
+            Some(node) => self.ask(node),
+            None => Stage::Over,
+        };
+    }
+
+    /// Asks a node.
+    fn ask(&self, node: usize) -> Stage {
+        Stage::Asking(steps::into_pending(self.call.begin(node, &self.key.key(), self.ask.op())))
+    }
+
+    /// Asks the node that [`Looking::next_node`] told.
+    pub(crate) fn ask_alone(&mut self, node: usize) {
+        self.stage = self.ask(node);
+    }
+
+    /// The node to be asked next, which is taken to be asked now.
+    pub(crate) fn next_node(&mut self) -> Option<usize> {
+        let shared = &self.call.shared;
+        let node = *self.order.get(self.tries)?;
+        // The first try is free; of those behind it all but one are made only where nothing has answered yet.
+        if self.tries > 0 {
+            if !self.call.wants_another(self.misses) {
+                return None;
+            }
+            if !shared.budget.take() {
+                shared.counters.retries_refused.add(u64::from(self.failure.is_some()));
+                return None;
+            }
+            shared.counters.second_reads.add(1);
+        }
+        self.tries += 1;
+        // Before as well as after: what was under way when the node read may be done by now.
+        self.before = self.call.node(node).missed(&self.key.key());
+        Some(node)
+    }
+
+    /// Goes on with what the node asked last has said: how the read ends, if that ends it.
+    pub(crate) fn hear(&mut self, ended: Result<Lookup, StoreError>) -> Option<Result<Lookup, StoreError>> {
+        match self.take(ended) {
+            Some(item) if self.tries == 1 => return Some(Ok(Lookup::Found(item))),
+            Some(item) => self.stage = self.fill(item),
+            None => self.ask_next(),
+        }
+        matches!(self.stage, Stage::Over).then(|| self.end())
+    }
+
+    /// Takes what the node asked last has said: the item, if that is to be believed.
+    fn take(&mut self, ended: Result<Lookup, StoreError>) -> Option<Item> {
+        let node = self.order[self.tries - 1];
+        self.call.note(node, &ended);
+        let missed_here = Missed::newer(self.before, self.call.node(node).missed(&self.key.key()));
+        let is_outdated = |held| missed_here.is_some_and(|missed| missed.outdates(held));
+        match ended {
+            Ok(Lookup::Miss { .. }) if is_outdated(None) => self.failure = Some(outdated()),
+            Ok(Lookup::Found(item)) if is_outdated(Some(item.meta.version())) => self.failure = Some(outdated()),
+            Ok(Lookup::Miss { expired }) => {
+                self.missed.get_or_insert(expired);
+                self.misses += 1;
+            }
+            Ok(Lookup::Found(item)) => {
+                self.call.shared.stamps.note_if_ahead(item.meta.version(), self.began);
+                return Some(item);
+            }
+            Ok(Lookup::Visited) => unreachable!("what a node shows is copied"),
+            Err(error) => self.failure = Some(error),
+        }
+        None
+    }
+
+    /// Gives the item to those that were asked before the last one.
+    fn fill(&self, item: Item) -> Stage {
+        let (call, key, as_of) = (self.call.clone(), self.key.clone(), self.began);
+        let lacking: SmallVec<[usize; 6]> = self.order[..self.tries - 1].into();
+        Stage::Filling(Box::pin(async move {
+            call.fill(&lacking, &key, &item, as_of).await;
+            item
+        }))
+    }
+
+    /// What is to be said where no node had the item.
+    fn end(&mut self) -> Result<Lookup, StoreError> {
+        match (self.missed, self.failure.take()) {
+            (Some(expired), _) => Ok(Lookup::Miss { expired }),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(self.call.shared.nothing_to_read()),
+        }
+    }
+}
+
+impl Future for Looking {
+    type Output = Result<Outcome, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let ended = match &mut self.stage {
+                Stage::Asking(pending) => ready!(pending.as_mut().poll(context)),
+                Stage::Filling(filling) => {
+                    let item = ready!(filling.as_mut().poll(context));
+                    return Poll::Ready(Ok(Lookup::Found(item).into()));
+                }
+                Stage::Over => return Poll::Ready(self.end().map(Outcome::Read)),
+            };
+            if let Some(ended) = self.hear(ended.map(Outcome::lookup)) {
+                return Poll::Ready(ended.map(Outcome::Read));
+            }
+        }
+    }
+}
+
 impl Call {
     /// A read that changes nothing but what a recache token does.
     pub(crate) async fn read(self, key: OwnedKey, request: Retrieve) -> Result<Lookup, StoreError> {
         let plain = Retrieve { claim: false, vivify: None, touch: None, ..request };
-        let lookup = self.look(&key, Op::Read(&plain)).await?;
+        let lookup = self.clone().look(key.clone(), Ask::Read(plain)).await?.lookup();
         match lookup {
             Lookup::Found(item) if wins_recache(&item.meta, &request, self.shared.clock.now()) => {
                 self.claim(&key, &request, item).await
@@ -26,53 +194,30 @@ impl Call {
         }
     }
 
-    /// Reads from the near copy, or from another one where that fails, lacks a write or, by the app's rule, misses.
-    pub(crate) async fn look(&self, key: &OwnedKey, op: Op<'_>) -> Result<Lookup, StoreError> {
-        let shared = &self.shared;
-        shared.budget.earn(shared.config.retry_budget);
-        let began = shared.clock.millis();
+    /// Begins to read from the near copy. Another one is asked where that fails, lacks a write or, by the app's rule, misses.
+    pub(crate) fn look(self, key: OwnedKey, ask: Ask) -> Looking {
+        let mut looking = self.prepare(key, ask);
+        looking.ask_next();
+        looking
+    }
+
+    /// A read that has not asked any node.
+    pub(crate) fn prepare(self, key: OwnedKey, ask: Ask) -> Looking {
+        self.shared.budget.earn(self.shared.config.retry_budget);
+        let began = self.shared.clock.millis();
         let order = self.order(&key.key());
-        let mut failure = None;
-        let mut missed = None;
-        let mut misses = 0;
-        for (tries, &node) in order.iter().enumerate() {
-            // The first try is free; of those behind it all but one are made only where nothing has answered yet.
-            if tries > 0 && !self.wants_another(misses) {
-                break;
-            }
-            if tries > 0 && !shared.budget.take() {
-                shared.counters.retries_refused.add(u64::from(failure.is_some()));
-                break;
-            }
-            shared.counters.second_reads.add(u64::from(tries > 0));
-            // Before as well as after: what was under way when the node read may be done by now.
-            let before = self.node(node).missed(&key.key());
-            let ended = steps::finish(self.begin(node, &key.key(), op)).await;
-            self.note(node, &ended);
-            let missed_here = Missed::newer(before, self.node(node).missed(&key.key()));
-            let is_outdated = |held| missed_here.is_some_and(|missed| missed.outdates(held));
-            match ended.map(Outcome::lookup) {
-                Ok(Lookup::Miss { .. }) if is_outdated(None) => failure = Some(outdated()),
-                Ok(Lookup::Found(item)) if is_outdated(Some(item.meta.version())) => failure = Some(outdated()),
-                Ok(Lookup::Miss { expired }) => {
-                    missed.get_or_insert(expired);
-                    misses += 1;
-                }
-                Ok(Lookup::Found(item)) => {
-                    self.shared.stamps.note_if_ahead(item.meta.version(), began);
-                    if tries > 0 {
-                        self.fill(&order[..tries], key, &item, began).await;
-                    }
-                    return Ok(Lookup::Found(item));
-                }
-                Ok(Lookup::Visited) => unreachable!("what a node shows is copied"),
-                Err(error) => failure = Some(error),
-            }
-        }
-        match (missed, failure) {
-            (Some(expired), _) => Ok(Lookup::Miss { expired }),
-            (None, Some(error)) => Err(error),
-            (None, None) => Err(shared.nothing_to_read()),
+        Looking {
+            call: self,
+            key,
+            ask,
+            began,
+            order,
+            tries: 0,
+            before: None,
+            stage: Stage::Over,
+            failure: None,
+            missed: None,
+            misses: 0,
         }
     }
 
@@ -88,9 +233,9 @@ impl Call {
 
     /// The nodes that may have a key, in the order in which they are asked: near ones that are well and lack no write of the key,
     /// others such, and at last all others.
-    pub(crate) fn order(&self, key: &Key<'_>) -> smallvec::SmallVec<[usize; 6]> {
+    pub(crate) fn order(&self, key: &Key<'_>) -> SmallVec<[usize; 6]> {
         let layout = self.layout();
-        let mut order: smallvec::SmallVec<[usize; 6]> =
+        let mut order: SmallVec<[usize; 6]> =
             layout.readable.iter().map(|&replica| layout.replicas[replica].node_of(key.bytes)).collect();
         let (near, far) = order.split_at_mut(layout.near);
         if near.len() > 1 {

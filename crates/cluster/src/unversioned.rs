@@ -15,8 +15,8 @@ use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::steps::{finish, start, start_operation};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cx, Deleted, ErrorKind, Item, ItemRef, Key, KeyHash, Lookup, Number, Op, Outcome, OwnedKey, OwnedOp, Put,
-    Reactors, Step, Store, StoreError, Unseen, Visit, Written,
+    Clock, Cx, Deleted, ErrorKind, Item, ItemRef, Key, KeyHash, Lookup, Number, Op, Outcome, OwnedKey, OwnedOp,
+    PendingReads, Put, Reactors, Step, Store, StoreError, Unseen, Visit, Written,
 };
 
 use crate::call::Call;
@@ -118,6 +118,14 @@ impl Store for AnyNode {
             },
             (_, op) => shared.store.call(cx, key, op, out),
         }
+    }
+
+    fn reads_together(&self) -> bool {
+        self.0.store.reads_together()
+    }
+
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        self.0.store.read_several(cx, keys, request)
     }
 
     fn announce(&self, keys: &[Key<'_>]) {

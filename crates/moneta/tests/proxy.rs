@@ -285,3 +285,54 @@ fn what_cannot_be_had_is_refused() {
 fn path(path: &Path) -> &str {
     path.to_str().expect("a plain name")
 }
+
+/// What a `get` of these keys shows, of which the first [`KEYS`] have `value`.
+fn hits(keys: &[usize], value: &str) -> String {
+    let hit = |key: &usize| format!("VALUE key{key} 0 {}\r\n{value}\r\n", value.len());
+    keys.iter().filter(|key| **key < KEYS).map(hit).collect::<String>() + "END\r\n"
+}
+
+fn get(keys: &[usize]) -> String {
+    let keys: Vec<String> = keys.iter().map(|key| format!("key{key}")).collect();
+    format!("get {}\r\n", keys.join(" "))
+}
+
+#[test]
+fn many_keys_and_pipelined_requests_are_answered_in_order_also_without_a_node() {
+    let mut cluster = Cluster::start();
+    let proxy = cluster.proxy("a");
+    let mut client = Client::of(&proxy);
+    client.set_all("first");
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut check = |client: &mut Client, value: &str| {
+        for round in 0..20 {
+            // Some keys are missing, and some come twice.
+            let mut some = |count: usize| (0..count).map(|_| rng.usize(..KEYS + 30)).collect::<Vec<usize>>();
+            let several = some(2 + 3 * round);
+            assert_eq!(client.ask(get(&several).trim_end()), hits(&several, value));
+            // A write in the middle, of a key that is read before and behind it.
+            let (singles, changed) = (some(30), round);
+            let mut sent: String = singles.iter().map(|key| get(&[*key])).collect();
+            let mut expected: String = singles.iter().map(|key| hits(&[*key], value)).collect();
+            sent += &(get(&[changed, changed]) + &format!("set key{changed} 0 0 3\r\nnew\r\n") + &get(&[changed]));
+            expected += &(hits(&[changed, changed], value) + "STORED\r\n" + &hits(&[changed], "new"));
+            sent += &format!("set key{changed} 0 0 {}\r\n{value}\r\n", value.len());
+            expected += "STORED\r\n";
+            sent += &(get(&several) + &get(&[changed]) + &get(&several[..1]));
+            expected += &(hits(&several, value) + &hits(&[changed], value) + &hits(&several[..1], value));
+            assert_eq!(client.ask(sent.trim_end()), expected);
+        }
+    };
+    check(&mut client, "first");
+    // The copies in other zones, which are not waited for, have everything soon.
+    let far = cluster.proxy("c");
+    let mut far = Client::of(&far);
+    for _ in 0..100 {
+        if far.others("first").is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    cluster.kill(0, 1);
+    check(&mut client, "first");
+}

@@ -4,11 +4,10 @@
 
 use moneta_client::wire::{self, Answer, Verb};
 use moneta_store::request::{Arithmetic, Create, Write, WriteMode};
-use moneta_store::{ErrorKind, Expiry, ItemMeta, Key, Number, Outcome, Step, StoreError};
+use moneta_store::{ErrorKind, Expiry, ItemMeta, Key, Number, Outcome, OwnedKey, Step, StoreError};
 
 use crate::caller::Caller;
 use crate::exchange::Exchange;
-use crate::held_key::HeldKey;
 
 /// How often a key may be deleted and created by others while one request on it goes on.
 const ATTEMPTS: u32 = 16;
@@ -16,7 +15,7 @@ const ATTEMPTS: u32 = 16;
 pub(crate) fn arithmetic(remote: &Caller, key: &Key<'_>, request: &Arithmetic) -> Step {
     match count(remote, key, request) {
         Ok(first) => {
-            let (remote, key, request) = (remote.clone(), HeldKey::new(key), *request);
+            let (remote, key, request) = (remote.clone(), OwnedKey::of(key), *request);
             Step::Wait(Box::pin(async move { finish(remote, key, request, first).await.map(Outcome::Number) }))
         }
         Err(error) => Step::Done(Err(error)),
@@ -29,7 +28,7 @@ fn count(remote: &Caller, key: &Key<'_>, request: &Arithmetic) -> Result<Exchang
 
 async fn finish(
     remote: Caller,
-    key: HeldKey,
+    key: OwnedKey,
     request: Arithmetic,
     mut counting: Exchange,
 ) -> Result<Number, StoreError> {
@@ -42,7 +41,7 @@ async fn finish(
         if let Some(ended) = add(&remote, &key, &request, create).await? {
             return Ok(ended);
         }
-        counting = count(&remote, &key.get(), &request)?;
+        counting = count(&remote, &key.key(), &request)?;
     }
     Err(StoreError::new(ErrorKind::Timeout, "the number is created and deleted all the time"))
 }
@@ -50,13 +49,13 @@ async fn finish(
 /// Adds the first value; `None` if another client has added one.
 async fn add(
     remote: &Caller,
-    key: &HeldKey,
+    key: &OwnedKey,
     request: &Arithmetic,
     create: Create,
 ) -> Result<Option<Number>, StoreError> {
     let Create { initial, exptime } = create;
     let write = Write { mode: WriteMode::Add, exptime, new_cas: request.new_cas, ..Write::default() };
-    let answer = remote.begin(Verb::Write(write), &key.get(), initial.to_string().as_bytes())?.await?;
+    let answer = remote.begin(Verb::Write(write), &key.key(), initial.to_string().as_bytes())?.await?;
     match answer {
         Answer::Stored { cas } => {
             let now = remote.now();

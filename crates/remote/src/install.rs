@@ -7,11 +7,10 @@
 
 use moneta_client::wire::{Answer, Protocol, Read, Verb};
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Expiry, Item, ItemMeta, ItemRef, Key, Outcome, Put, Step, StoreError, Written};
+use moneta_store::{Expiry, Item, ItemMeta, ItemRef, Key, Outcome, OwnedKey, Put, Step, StoreError, Written};
 
 use crate::caller::Caller;
 use crate::connection::giving_back;
-use crate::held_key::HeldKey;
 use crate::writes;
 
 /// Time to live, in seconds, of an item whose recache is to be won, and what the winner asks for.
@@ -39,7 +38,7 @@ pub(crate) fn put(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, how: Put) 
     let step = writes::set(remote, key, value, &write);
     match step {
         Step::Wait(storing) if meta.stale || meta.token_sent => {
-            let marking = Marking { remote: remote.clone(), key: HeldKey::new(key), meta: *meta };
+            let marking = Marking { remote: remote.clone(), key: OwnedKey::of(key), meta: *meta };
             Step::Wait(Box::pin(async move {
                 match storing.await? {
                     Outcome::Written(Written::Stored { cas }) => marking.mark(cas).await.map(Outcome::Written),
@@ -53,7 +52,7 @@ pub(crate) fn put(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, how: Put) 
 
 /// What form an item takes depends on the server, of which nothing is known yet: a request before it waits for that.
 fn put_later(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Step {
-    let (remote, held) = (remote.clone(), HeldKey::new(key));
+    let (remote, held) = (remote.clone(), OwnedKey::of(key));
     let item = Item::copy(item);
     match remote.begin(Verb::Noop, key, &[]) {
         Ok(first) => Step::Wait(Box::pin(async move {
@@ -61,7 +60,7 @@ fn put_later(remote: &Caller, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> St
             if answer != Answer::Done {
                 return Err(remote.unexpected(answer));
             }
-            match put(&remote, &held.get(), &item.as_ref(), how) {
+            match put(&remote, &held.key(), &item.as_ref(), how) {
                 Step::Done(ended) => ended,
                 Step::Wait(installing) => installing.await,
             }
@@ -82,7 +81,7 @@ fn absolute(expiry: Expiry, now: u32) -> Exptime {
 /// An item that is stored and has its marks to come.
 struct Marking {
     remote: Caller,
-    key: HeldKey,
+    key: OwnedKey,
     meta: ItemMeta,
 }
 
@@ -94,7 +93,7 @@ impl Marking {
         }
         if self.meta.stale {
             let delete = giving_back(cas, self.remote.dialect());
-            match self.remote.begin(Verb::Delete(delete), &self.key.get(), &[])?.await? {
+            match self.remote.begin(Verb::Delete(delete), &self.key.key(), &[])?.await? {
                 Answer::Deleted => {}
                 // Another client has changed the key since: keep its version.
                 Answer::Exists | Answer::NotFound => return Ok(Written::Stored { cas }),
@@ -118,7 +117,7 @@ impl Marking {
     /// A read for its side effects; tells the CAS value.
     async fn read(&self, retrieve: Retrieve) -> Result<Option<u64>, StoreError> {
         let verb = Verb::Read(Read { retrieve, value: false });
-        match self.remote.begin(verb, &self.key.get(), &[])?.await? {
+        match self.remote.begin(verb, &self.key.key(), &[])?.await? {
             Answer::Hit(seen) => Ok(Some(seen.cas)),
             Answer::Miss => Ok(None),
             other => Err(self.remote.unexpected(other)),

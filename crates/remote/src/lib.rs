@@ -13,7 +13,6 @@ mod counting;
 mod error;
 mod exchange;
 mod failure;
-mod held_key;
 mod install;
 mod names;
 mod newer;

@@ -10,12 +10,11 @@ use std::task::{Context, Poll, ready};
 
 use moneta_client::wire::{Answer, Protocol, Read, Seen, Verb};
 use moneta_store::request::Retrieve;
-use moneta_store::{Expiry, Item, Key, Lookup, Outcome, Step, StoreError};
+use moneta_store::{Expiry, Item, Key, Lookup, Outcome, OwnedKey, PendingReads, Step, StoreError, Stream};
 
 use crate::caller::Caller;
 use crate::connection::{Claim, giving_back};
 use crate::exchange::Exchange;
-use crate::held_key::HeldKey;
 
 pub(crate) fn get(remote: &Caller, key: &Key<'_>, request: &Retrieve) -> Step {
     let verb = Verb::Read(Read { retrieve: *request, value: true });
@@ -36,16 +35,44 @@ pub(crate) fn note_hit(remote: &Caller, key: &Key<'_>) {
     }
 }
 
+/// The requests go out together; replies come in their order, unless there are several connections.
+pub(crate) fn get_several(remote: &Caller, keys: &[Key<'_>], request: &Retrieve) -> PendingReads {
+    let verb = Verb::Read(Read { retrieve: *request, value: true });
+    let begun: Vec<_> = keys.iter().map(|key| begin(remote, key, verb, request)).collect();
+    Box::pin(Readings(begun.into_iter()))
+}
+
 fn look(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step {
-    match remote.begin(verb, key, &[]) {
-        Ok(exchange) => Step::Wait(Box::pin(Reading {
-            exchange,
-            remote: remote.clone(),
-            request: *request,
-            key: HeldKey::new(key),
-            held: None,
-        })),
+    match begin(remote, key, verb, request) {
+        Ok(reading) => Step::Wait(Box::pin(reading)),
         Err(error) => Step::Done(Err(error)),
+    }
+}
+
+#[inline]
+fn begin(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Result<Reading, StoreError> {
+    let exchange = remote.begin(verb, key, &[])?;
+    Ok(Reading { exchange, remote: remote.clone(), request: *request, key: OwnedKey::of(key), held: None })
+}
+
+/// Reads under way, and those that failed at once.
+struct Readings(std::vec::IntoIter<Result<Reading, StoreError>>);
+
+impl Stream for Readings {
+    type Item = Result<Lookup, StoreError>;
+
+    /// Polls the next one alone: when its reply is there, those of others are, too.
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let ended = match self.0.as_mut_slice().first_mut() {
+            Some(Ok(reading)) => ready!(Pin::new(reading).poll(context)),
+            Some(Err(_)) => match self.0.next() {
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                _ => unreachable!("the first one failed"),
+            },
+            None => return Poll::Ready(None),
+        };
+        drop(self.0.next());
+        Poll::Ready(Some(ended.map(Outcome::lookup)))
     }
 }
 
@@ -54,7 +81,7 @@ struct Reading {
     exchange: Exchange,
     remote: Caller,
     request: Retrieve,
-    key: HeldKey,
+    key: OwnedKey,
     /// What was found, while what was won with it is given back.
     held: Option<Item>,
 }
@@ -77,7 +104,7 @@ impl Future for Reading {
                 Err(error) => return Poll::Ready(Err(error)),
             };
             let giving_back = if seen.won && seen.stale && !self.request.claim {
-                give_back(&self.remote, &self.key.get(), seen.cas)
+                give_back(&self.remote, &self.key.key(), seen.cas)
             } else {
                 None
             };
@@ -108,7 +135,7 @@ impl Drop for Reading {
         if self.request.claim || self.held.is_some() {
             return;
         }
-        let key = self.key.get();
+        let key = self.key.key();
         let won = self.exchange.give_up(|| Claim { key: key.bytes.into(), hash: key.hash });
         if let Some(won) = won {
             drop(give_back(&self.remote, &Key { bytes: &won.key, hash: won.hash }, won.cas));

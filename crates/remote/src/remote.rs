@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use moneta_client::wire::{Dialect, Verb};
 use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
-use moneta_store::request::{Delete, Exptime};
+use moneta_store::request::{Delete, Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cursor, Cx, Key, KeyHash, Op, Outcome, Put, Reactors, Step, Store, StoreStats, Visit, Walked, Walking,
+    Clock, Cursor, Cx, Key, KeyHash, Op, Outcome, PendingReads, Put, Reactors, Step, Store, StoreStats, Visit, Walked,
+    Walking,
 };
 use parking_lot::Mutex;
 
@@ -83,6 +84,14 @@ impl Store for Remote {
             Op::BuriedAs => Step::Done(Ok(Outcome::Cas(0))),
             Op::NextCas => Step::Done(Ok(Outcome::Cas(0))),
         }
+    }
+
+    fn reads_together(&self) -> bool {
+        true
+    }
+
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        Some(reads::get_several(&self.of(cx), keys, request))
     }
 
     fn announce(&self, _: &[Key<'_>]) {}

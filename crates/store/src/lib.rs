@@ -29,13 +29,15 @@ pub use calls::Calls;
 pub use component::{Component, Health, Observer, Parts, Report};
 pub use context::{Cx, Door, Policy};
 pub use error::{ErrorKind, StoreError};
+/// What [`PendingReads`] are.
+pub use futures_core::Stream;
 pub use moneta_item::{
     Deleted, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lane, Lookup, NUMBER_VALUE_MAX, Newer, Number, Origin,
     OwnedKey, OwnedValue, Rest, SECRET_BYTES, Value, Version, VersionClock, Written, aligned, next_local, parse_number,
     request,
 };
 pub use op::{Op, OwnedOp, Put};
-pub use outcome::{Outcome, Pending, Step};
+pub use outcome::{Outcome, Pending, PendingReads, Step};
 pub use progress::Progress;
 pub use reactor::{Reactor, Reactors, Slot};
 pub use stats::{Below, StoreStats};

@@ -3,12 +3,16 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use futures_core::Stream;
 use moneta_item::{Deleted, Lookup, Number, Version, Written};
 
 use crate::error::StoreError;
 
 /// The rest of a request that has to wait (for the SSD, for a peer). It stays on the worker that started it.
 pub type Pending<T = Outcome> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
+
+/// Reads of several keys that have to wait: one end for each key, in their order.
+pub type PendingReads = Pin<Box<dyn Stream<Item = Result<Lookup, StoreError>>>>;
 
 /// How an operation ends, by its kind.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use moneta_item::request::Retrieve;
 use moneta_item::{ItemRef, Key, KeyHash};
 
 use crate::component::{Component, Health, Parts, Report};
 use crate::context::Cx;
 use crate::op::Op;
-use crate::outcome::Step;
+use crate::outcome::{PendingReads, Step};
 use crate::reactor::Reactors;
 
 /// Receives the item of a hit while it lies still in the engine. Encoders are visitors: the value is copied once, into the
@@ -45,6 +46,18 @@ pub trait Store: Component {
     /// Answers an operation. `out` sees the item of a read that does not have to wait.
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step;
 
+    /// Whether [`Store::read_several`] ever does something.
+    fn reads_together(&self) -> bool {
+        false
+    }
+
+    /// Begins reads of several keys together, for a store to which that is less than to begin them one by one. `None`: it is not, or
+    /// these reads are not plain ones. Nothing was begun then.
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        let _ = (cx, keys, request);
+        None
+    }
+
     /// Tells the store which keys will be read next, so that it may fetch cache lines early. Changes nothing.
     fn announce(&self, keys: &[Key<'_>]);
 
@@ -78,6 +91,16 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     #[inline]
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         (**self).call(cx, key, op, out)
+    }
+
+    #[inline]
+    fn reads_together(&self) -> bool {
+        (**self).reads_together()
+    }
+
+    #[inline]
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        (**self).read_several(cx, keys, request)
     }
 
     #[inline]

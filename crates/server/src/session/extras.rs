@@ -10,7 +10,7 @@ use crate::dump::Dump;
 use crate::feed::Changes;
 use crate::watch::Watcher;
 
-/// Most that a thread keeps: each takes 1 or 2 KiB, and few workers have more waiting connections at once.
+/// Most that a thread keeps: each takes up to 6 KiB, and few workers have more waiting connections at once.
 const KEPT: usize = 256;
 
 thread_local! {

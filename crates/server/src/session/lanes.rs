@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 use parking_lot::Mutex;
 
 /// Most wakers that a queue keeps.
-const SPARE: usize = 8;
+const SPARE: usize = 16;
 
 /// The wake flag of a request.
 struct Flag {

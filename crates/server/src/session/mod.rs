@@ -17,6 +17,7 @@ mod lookahead;
 mod newer;
 mod parked;
 mod read;
+mod several;
 mod ticket;
 mod tuning;
 mod waiting;
@@ -33,7 +34,7 @@ use crate::auth::AuthMode;
 use crate::client_memory::{Holding, Kind};
 use crate::dump::Dumped;
 use crate::feed::Progress;
-use crate::latency::Stopwatch;
+use crate::latency::{self, Stopwatch};
 use crate::node::{Door, Peer, Policy};
 pub use crate::peer::CloseReason;
 use crate::watch;
@@ -195,6 +196,18 @@ impl Session {
             }
             requests_left -= 1;
             if consumed >= looked_ahead {
+                if worker.store.reads_together()
+                    && let Some((count, taken)) = self.read_pipelined(worker, &input[consumed..], requests_left + 1)
+                {
+                    for _ in 0..count {
+                        stopwatch.begin();
+                        stopwatch.end(latency::Kind::Get);
+                    }
+                    requests_left -= count - 1;
+                    consumed += taken;
+                    looked_ahead = consumed;
+                    continue;
+                }
                 looked_ahead = consumed + lookahead::announce(&*worker.store, &input[consumed..]).max(1);
             }
             stopwatch.begin();

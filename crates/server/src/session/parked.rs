@@ -22,7 +22,7 @@ use moneta_store::{Key, Outcome, Pending, StoreError};
 use super::key::stored_key;
 use super::lanes::{Lane, Lanes};
 use super::ticket::Ticket;
-use super::waiting::Waiting;
+use super::waiting::{Several, Waiting};
 use super::{MAX_PARKED, Session, Worker, change, read};
 use crate::node::Peer;
 use moneta_protocol::encode;
@@ -31,10 +31,10 @@ use moneta_protocol::reply::Reply;
 /// Largest reply buffer that is kept for reuse: behind a single `get` it holds only the five bytes of `END`.
 const SPARE_BYTES: usize = 256;
 /// Most slots in a queue whose memory is kept.
-const SPARE_SLOTS: usize = 8;
+const SPARE_SLOTS: usize = 16;
 
 /// Bytes that a waiting request takes besides its value: its slot, the futures of the layers, its key.
-const REQUEST_BYTES: usize = 1024;
+pub(super) const REQUEST_BYTES: usize = 1024;
 
 #[expect(
     clippy::large_enum_variant,
@@ -108,6 +108,7 @@ impl Parked {
         self.slots.iter().any(|slot| match slot {
             Slot::Ready(_) => false,
             Slot::Waiting { waiting: Waiting::Flush { .. }, .. } => true,
+            Slot::Waiting { waiting: Waiting::Several(several), .. } => changes && several.has(key),
             Slot::Waiting { waiting, ticket, .. } => (changes || waiting.changes()) && ticket.is_of(key),
         })
     }
@@ -137,6 +138,13 @@ impl Parked {
         self.waiting += 1;
         self.reserved += bytes;
         let lane = self.lanes.take();
+        // A request may have been offered room for a reply that it has not got yet.
+        if let Some(Slot::Ready(bytes)) = self.slots.back_mut()
+            && bytes.is_empty()
+        {
+            self.spare = std::mem::take(bytes);
+            self.slots.pop_back();
+        }
         self.slots.push_back(Slot::Waiting { waiting, ticket, bytes, ends: false, lane });
     }
 
@@ -185,7 +193,11 @@ impl Parked {
                     }
                     let mut bytes = Vec::new();
                     let out = if is_next { &mut *output } else { &mut bytes };
-                    if poll_slot(worker, peer, waiting, ticket, &mut lane.context(), out).is_pending() {
+                    let polled = poll_slot(worker, peer, waiting, ticket, &mut lane.context(), out);
+                    if let Waiting::Several(several) = waiting {
+                        several.move_replies(polled.is_ready(), is_next, out);
+                    }
+                    if polled.is_pending() {
                         continue;
                     }
                     if *ends {
@@ -227,6 +239,21 @@ fn poll_slot(
             ticket.with_style(|style| {
                 read::answer_read(worker, peer, read::Asked { key, request, verb: *verb, style }, outcome, out);
             });
+        }
+        Waiting::Several(several) => {
+            while let Some(outcome) = std::task::ready!(several.reads.as_mut().poll_next(cx)) {
+                let mut written = std::mem::take(&mut several.written);
+                ticket.with_style(|style| {
+                    let Several { verb, request, .. } = &*several;
+                    let asked = read::Asked { key: several.key(), request, verb: *verb, style };
+                    read::answer_read(worker, peer, asked, outcome, &mut written);
+                    if several.pipelined {
+                        encode::reply(style, &[], Reply::End, 0, &mut written);
+                    }
+                });
+                several.written = written;
+                several.answered();
+            }
         }
         Waiting::Debug { future } => {
             let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::lookup);

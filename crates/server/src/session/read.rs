@@ -17,8 +17,8 @@ use crate::node::Peer;
 use crate::prefixes::Use;
 use crate::watch;
 
-/// Keys of a multi-get that are announced to the store at once, before the first of them is read.
-const GROUP: usize = 16;
+/// Keys of a multi-get that are read together, or announced to the store before the first of them is read.
+pub(super) const GROUP: usize = 16;
 
 /// Groups of a multi-get between two readings of the clock.
 const GROUPS: u32 = 8;
@@ -283,6 +283,7 @@ impl Session {
         };
         let seed = worker.store.seed();
         let mut slice = Slice::default();
+        let reads_together = worker.store.reads_together();
         loop {
             if slice.is_over() {
                 return self.hold(keys, asked, style.with_cas, style.more, input);
@@ -297,6 +298,13 @@ impl Session {
                 count += 1;
             }
             let group = &group[..count];
+            let may_begin = reads_together && output.len() < high_water && !self.is_held_up(worker, high_water);
+            if may_begin && self.read_together(worker, group, asked, false) {
+                if count < GROUP {
+                    break;
+                }
+                continue;
+            }
             worker.store.announce(group);
             let mut executed = group_start;
             for key in group {
