@@ -3,45 +3,15 @@
 //! Everything a client can ask for is made of this by [`crate::Embedded`]. A library brings reads from any thread, batches of
 //! writes that take effect in one piece, and a bound on its size.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use moneta_store::metric::Sample;
-use moneta_store::versions::Versioning;
 use moneta_store::{Health, Key, StoreStats};
 
 use crate::error::{EmbeddedError, Failure};
 use crate::record::Header;
+use crate::settings::Settings;
 use crate::shared::Shared;
-
-/// What a folder must be to be this engine's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The engine's name.
-    pub engine: &'static str,
-    /// Version of what it writes. Folders of a higher one are refused.
-    pub format: u32,
-    /// Parts by hash of key.
-    pub shards: usize,
-}
-
-/// What the engine itself has to know of a configuration.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where items lie.
-    pub folder: PathBuf,
-    /// What the folder must be.
-    pub identity: Identity,
-    /// Largest value, in bytes.
-    pub item_max: usize,
-    /// Time between two calls of [`Database::maintain`].
-    pub interval: Duration,
-    /// Threads that read for requests.
-    pub readers: usize,
-    /// How versions are made and kept.
-    pub versioning: Versioning,
-}
 
 /// A library that keeps bytes under keys.
 pub trait Database: Sized + Send + Sync + 'static {

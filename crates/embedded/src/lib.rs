@@ -10,22 +10,27 @@ mod database;
 mod deletes;
 mod engine;
 mod error;
+mod inner;
 mod maintenance;
 mod manifest;
 mod newer;
 mod perform;
+mod queue;
 pub mod record;
 mod sequence;
+mod settings;
 mod shared;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod untrusted;
+mod upkeep;
 mod walk;
 mod writer;
 
-pub use database::{Batch, Database, Identity, Settings};
+pub use database::{Batch, Database};
 pub use engine::Embedded;
 pub use error::{EmbeddedError, Failure};
 pub use manifest::Manifest;
 pub use record::Header;
+pub use settings::{Identity, Settings};
 pub use shared::{Life, Shared};

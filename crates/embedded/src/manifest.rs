@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::database::Identity;
 use crate::error::EmbeddedError;
+use crate::settings::Identity;
 
 const LEDGER: &str = "moneta.ledger";
 const DRAFT: &str = "moneta.ledger.new";
@@ -188,7 +188,7 @@ fn fresh(identity: Identity) -> io::Result<Entries> {
     })
 }
 
-/// The entries found, if they are such a one's, and whether the machine went down meanwhile.
+/// The entries found, if they are this engine's, and whether the machine went down meanwhile.
 fn check(folder: &Path, bytes: &[u8], identity: Identity) -> Result<(Entries, bool), EmbeddedError> {
     let Identity { engine, format, shards } = identity;
     let refuse = |reason| Err(EmbeddedError::Folder { path: folder.into(), reason });

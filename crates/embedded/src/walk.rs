@@ -6,8 +6,8 @@ use moneta_store::{Cursor, Walked, Walking};
 use parking_lot::Mutex;
 
 use crate::database::Database;
-use crate::engine::Inner;
 use crate::error::Failure;
+use crate::inner::Inner;
 use crate::record::Header;
 use crate::shared::Life;
 

@@ -1,5 +1,5 @@
 //! What the engine promises where its library fails, panics or is short of room, and where requests come at once. Guards
-//! against old values that are served, new ones that are lost, and a keeper that ends without a word.
+//! against old values that are served, new ones that are lost, and maintenance that ends without a word.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn rig() -> Rig {
     Rig::new(SuiteConfig { memory: 0, value_max: VALUE_MAX }, Arc::new(Clock::manual(NOW)), usize::MAX)
 }
 
-/// One whose keeper does nothing but what the test asks it for.
+/// One whose maintenance runs only when the test asks for it.
 fn unkept() -> Rig {
     let mut rig = rig();
     rig.config.interval = Duration::from_secs(3600);
@@ -62,7 +62,7 @@ fn what_a_failed_write_was_to_replace_is_not_served() {
     assert!(!store.health().notes.is_empty());
     strings.broken.store(false, Ordering::Relaxed);
     set(&store, "written again", b"newest", 0).expect("a set");
-    // The keeper has what is left removed, and not what was written since.
+    // Maintenance removes what is left, and not what was written since.
     until("no key is in doubt", || !has_doubts(&store));
     assert_eq!((get(&store, "replaced"), get(&store, "written again")), (None, Some(b"newest".to_vec())));
     assert_eq!(store.stats().items, 3);
@@ -78,7 +78,7 @@ fn a_key_written_again_is_not_in_doubt_for_what_follows_in_the_batch() {
     let first = store.delete(&key(&store, "key"), &Delete::default());
     until("the writer is at work", || begun.came() > before);
     let second = store.set(&key(&store, "key"), b"newest", &Write::default());
-    store.maintain().expect("the keeper has the old value removed, behind the set");
+    store.maintain().expect("maintenance removes the old value, behind the set");
     let append = Write { mode: WriteMode::Append, ..Write::default() };
     let last = store.set(&key(&store, "key"), b" of all", &append);
     drop(held);
@@ -198,7 +198,7 @@ fn block_ledger(rig: &Rig) -> std::path::PathBuf {
 }
 
 #[test]
-fn the_keeper_does_what_it_can() {
+fn maintenance_does_what_it_can() {
     let mut rig = unkept();
     let store = rig.start();
     end(store.flush(Exptime(10))).expect("a flush to come");
@@ -256,12 +256,12 @@ fn what_a_panic_kept_from_being_replaced_is_not_served() {
 }
 
 #[test]
-fn a_keeper_that_panics_says_so_and_goes_on() {
+fn maintenance_that_panics_says_so_and_goes_on() {
     let mut rig = rig();
     let (store, panics) = (rig.start(), &rig.config.strings.panics);
     let fails = || store.health().notes.iter().any(|note| note.contains("shelf fails"));
     panics.store(true, Ordering::Relaxed);
     until("health tells of the panic", fails);
     panics.store(false, Ordering::Relaxed);
-    until("the keeper works again", || !fails());
+    until("maintenance works again", || !fails());
 }

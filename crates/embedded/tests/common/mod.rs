@@ -29,7 +29,7 @@ type Shelves = Arc<[Mutex<Records>; SHARDS]>;
 pub struct Strings {
     /// While set, nothing can be opened or written.
     pub broken: AtomicBool,
-    /// While set, writes and the keeper's work panic.
+    /// While set, writes and maintenance panic.
     pub panics: AtomicBool,
     /// Holds up batches that have begun, while a test has it.
     pub begun: Gate,
@@ -37,7 +37,7 @@ pub struct Strings {
     pub read: Gate,
     /// Deletes in batches.
     pub deletes: AtomicU64,
-    /// Times that the keeper called.
+    /// Times that maintenance called.
     pub tends: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ pub struct ShelfConfig {
     /// Most items of a shard; the first by key go when there are more.
     pub items_max: usize,
     pub item_max: usize,
-    /// Time between two turns of the keeper.
+    /// Time between two turns of maintenance.
     pub interval: Duration,
     pub strings: Arc<Strings>,
     pub versioning: Versioning,
