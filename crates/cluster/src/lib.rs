@@ -11,6 +11,7 @@ pub mod sources;
 pub mod topology;
 
 mod apps;
+mod at_home;
 mod budget;
 mod call;
 mod cluster;
