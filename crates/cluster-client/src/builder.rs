@@ -1,0 +1,203 @@
+//! What a client is told before it begins.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moneta_client::wire::blocking::Dialogue;
+use moneta_cluster::sources::{FileSource, Format, GuardConfig, Guarded, TopologySource};
+use moneta_cluster::{Ack, Cluster, ClusterConfig, Connect, Fallback, Node, Topology, Writer};
+use moneta_remote::{Remote, RemoteConfig};
+use moneta_store::{Clock, KeyHash, Origin, Store};
+
+use crate::client::Client;
+use crate::error::ConnectError;
+use crate::worker;
+
+/// How long the first topology is waited for.
+const FIRST: Duration = Duration::from_secs(10);
+/// How long a node may take to tell its time.
+const TIME_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a client is told. Made by [`Client::builder`].
+#[must_use]
+pub struct Builder {
+    config: ClusterConfig,
+    topology: Option<From>,
+    origin: (u8, u8),
+    node_timeout: Duration,
+    node_connections: usize,
+    in_flight: usize,
+    item_max: usize,
+}
+
+/// Where the topology is from.
+enum From {
+    Fixed(Topology),
+    Source(Box<dyn TopologySource>),
+}
+
+impl Builder {
+    pub(crate) fn new(app: String) -> Self {
+        Self {
+            config: ClusterConfig::new(app),
+            topology: None,
+            origin: (0, 255),
+            node_timeout: Duration::from_millis(250),
+            node_connections: 1,
+            in_flight: 10_000,
+            item_max: 1 << 20,
+        }
+    }
+
+    /// A topology that stays.
+    pub fn topology(self, topology: Topology) -> Self {
+        Self { topology: Some(From::Fixed(topology)), ..self }
+    }
+
+    /// A TOML file that is followed: what changes in it is taken within seconds.
+    pub fn topology_file(self, path: impl Into<PathBuf>) -> Self {
+        self.topology_source(Box::new(FileSource::new(path.into(), Format::Toml)))
+    }
+
+    /// A source that is followed, such as [`moneta_cluster::sources::DnsSource`].
+    pub fn topology_source(self, source: Box<dyn TopologySource>) -> Self {
+        Self { topology: Some(From::Source(source)), ..self }
+    }
+
+    /// The zone whose copies are read first. Default: any.
+    pub fn zone(mut self, zone: impl Into<String>) -> Self {
+        self.config.zone = Some(zone.into());
+        self
+    }
+
+    /// Copies that must have taken a write. Default: [`Ack::Quorum`].
+    pub fn ack(mut self, ack: Ack) -> Self {
+        self.config.ack = ack;
+        self
+    }
+
+    /// When a read goes to another copy. Default: [`Fallback::Miss`].
+    pub fn read_fallback(mut self, fallback: Fallback) -> Self {
+        self.config.fallback = fallback;
+        self
+    }
+
+    /// Whether [`Client::flush_all`] is allowed. Default: no.
+    pub fn allow_flush(mut self, allow: bool) -> Self {
+        self.config.allow_flush = allow;
+        self
+    }
+
+    /// Folder for hints (the writes that nodes have missed) and the last good topology. Default: both in memory alone. No two
+    /// processes may share it.
+    pub fn hint_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.config.hint_dir = Some(folder.into());
+        self
+    }
+
+    /// All the rules of the cluster at once, in place of those set so far.
+    pub fn rules(self, config: ClusterConfig) -> Self {
+        Self { config, ..self }
+    }
+
+    /// Who this process is in the versions of what it writes: a region (0 to 63) and a writer (0 to 255). Writers with one number
+    /// may make equal versions in rare cases. Default: 0 and 255.
+    pub fn writer(self, region: u8, writer: u8) -> Self {
+        Self { origin: (region, writer), ..self }
+    }
+
+    /// How long a request to a node, or connecting to it, may take. Default: 250 ms.
+    pub fn node_timeout(self, timeout: Duration) -> Self {
+        Self { node_timeout: timeout, ..self }
+    }
+
+    /// Connections to each node, 1 to 64. Default: 1, on which requests are pipelined.
+    pub fn node_connections(self, connections: usize) -> Self {
+        Self { node_connections: connections, ..self }
+    }
+
+    /// Requests under way at once, at least 1; more wait. Default: 10,000.
+    pub fn in_flight(self, requests: usize) -> Self {
+        Self { in_flight: requests.max(1), ..self }
+    }
+
+    /// Longest value, in bytes. Default: 1 MiB.
+    pub fn item_max(self, bytes: usize) -> Self {
+        Self { item_max: bytes, ..self }
+    }
+
+    /// Starts the client. Nodes need not be up; a source of topologies is waited for, up to ten seconds.
+    ///
+    /// # Errors
+    /// If there is no topology, it makes no sense, or the system has no thread for it.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        let in_flight = self.in_flight;
+        worker::start(in_flight, move || self.open()).await
+    }
+
+    /// The cluster's store. May wait for the topology.
+    fn open(mut self) -> Result<(Cluster, Arc<Clock>), ConnectError> {
+        let none = |source| ConnectError::System { what: "no randomness", source };
+        let salt = getrandom::u64().map_err(|error| none(error.into()))?;
+        let seed = KeyHash::random().map_err(none)?;
+        let clock = Arc::new(Clock::system());
+        if let Some(folder) = &self.config.hint_dir {
+            let failed = |source| ConnectError::System { what: "no folder for hints", source };
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        self.config.under_way = 2 * self.node_timeout + Duration::from_secs(1);
+        let (first, source) = match self.topology.take().ok_or(ConnectError::NoTopology)? {
+            From::Fixed(topology) => (topology, None),
+            From::Source(source) => {
+                let app = &self.config.app;
+                let kept = self.config.hint_dir.as_ref().map(|folder| folder.join(format!("{app}.topology.toml")));
+                let mut source = Guarded::new(source, GuardConfig { kept, ..GuardConfig::default() });
+                (source.first(FIRST)?, Some(source))
+            }
+        };
+        let writer = Writer { origin: Origin::new(self.origin.0, self.origin.1), salt, seed };
+        let remotes = Remotes {
+            seed,
+            clock: Arc::clone(&clock),
+            timeout: self.node_timeout,
+            connections: self.node_connections,
+            item_max: self.item_max,
+        };
+        let cluster = Cluster::new(self.config, &first, Box::new(remotes), writer, self.item_max, Arc::clone(&clock))?;
+        cluster.start()?;
+        if let Some(source) = source {
+            cluster.follow(source)?;
+        }
+        Ok((cluster, clock))
+    }
+}
+
+/// Makes the stores of nodes.
+struct Remotes {
+    seed: KeyHash,
+    clock: Arc<Clock>,
+    timeout: Duration,
+    connections: usize,
+    item_max: usize,
+}
+
+impl Connect for Remotes {
+    fn open(&self, node: &Node) -> Result<Arc<dyn Store>, Box<dyn Error + Send + Sync>> {
+        let config = RemoteConfig {
+            connections: self.connections,
+            request_timeout: self.timeout,
+            connect_timeout: self.timeout,
+            item_max: self.item_max,
+            ..RemoteConfig::new(node.address.clone(), self.seed)
+        };
+        Ok(Arc::new(Remote::new(config, Arc::clone(&self.clock))?))
+    }
+
+    fn time(&self, node: &Node) -> Option<u64> {
+        const VALUE_MAX: usize = 1024;
+        let mut dialogue = Dialogue::open(&node.address, None, TIME_PATIENCE, VALUE_MAX).ok()?;
+        dialogue.server_time().ok()?
+    }
+}
