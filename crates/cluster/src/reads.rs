@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use moneta_store::change::wins_recache;
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Pending, Put, StoreError, steps};
+use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Pending, Put, StoreError, Version, steps};
 use smallvec::SmallVec;
 
 use crate::call::Call;
@@ -272,7 +272,16 @@ impl Call {
                     let add = Write { mode: WriteMode::Add, flags: item.meta.flags, exptime, ..Write::default() };
                     self.begin(node, &key.key(), Op::Write(&item.value, &add))
                 }
-                false if item.meta.unversioned => continue,
+                // From a memcached: where there is nothing, and older than every write that may still be under way, so that it
+                // replaces none of them.
+                false if item.meta.unversioned => {
+                    let under_way = u64::try_from(self.shared.config.under_way.as_millis()).unwrap_or(u64::MAX);
+                    let mut aged = item.as_ref();
+                    aged.meta.cas = Version::at(as_of.saturating_sub(under_way)).0;
+                    aged.meta.unversioned = false;
+                    let put = Put::Newer { as_of, base: Some(Version::ZERO) };
+                    self.begin(node, &key.key(), Op::Put(&aged, put))
+                }
                 false => self.begin(node, &key.key(), Op::Put(&item.as_ref(), Put::Newer { as_of, base: None })),
             };
             self.shared.counters.fills.add(1);

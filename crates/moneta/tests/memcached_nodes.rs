@@ -254,3 +254,25 @@ fn a_fleet_moves_from_memcached_zone_by_zone() {
         }
     }
 }
+
+#[test]
+fn an_empty_moneta_node_is_filled_from_a_memcached_by_what_is_read() {
+    let fleet = Fleet::start(1);
+    let arguments = ["--cluster", "--writer-id", "1", "--threads", "1", "-m", "64"];
+    let node = Node::run(moneta(&["serve", "-p", "0", "--admin", "off"]).args(arguments));
+    fleet.write_topology(1, &[fleet.nodes[0].path.display().to_string(), node.address().to_string()]);
+    let proxy = fleet.proxy("b", &["--ack", "one", "--retry-budget", "100"]);
+    assert_eq!(fleet.nodes[0].exchange("set k 5 600 3\r\nold\r\nset l 0 0 3\r\nold\r\n"), "STORED\r\nSTORED\r\n");
+    // In its first half second the node creates nothing that came from elsewhere.
+    until("the node is filled", || {
+        assert_eq!(proxy.exchange("get k\r\n"), "VALUE k 5 3\r\nold\r\nEND\r\n");
+        node.exchange("get k\r\n") == "VALUE k 5 3\r\nold\r\nEND\r\n"
+    });
+    let left = node.exchange("mg k t\r\n");
+    let left: u32 = left.trim().strip_prefix("HD t").and_then(|left| left.parse().ok()).expect("a time to live");
+    assert!((1..=600).contains(&left), "{left}");
+    // What was filled is older than any write.
+    assert_eq!(proxy.exchange("get l\r\n"), "VALUE l 0 3\r\nold\r\nEND\r\n");
+    assert_eq!(proxy.exchange("set l 0 0 3\r\nnew\r\nget l\r\n"), "STORED\r\nVALUE l 0 3\r\nnew\r\nEND\r\n");
+    until("the node has the write", || node.exchange("get l\r\n") == "VALUE l 0 3\r\nnew\r\nEND\r\n");
+}
