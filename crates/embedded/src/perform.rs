@@ -108,7 +108,13 @@ fn delete<D: Database>(context: &mut BatchContext<'_, D>, key: &Key<'_>, request
             writer.store(key, &in_cluster(version, found.live.as_ref(), is_copy))?;
             return Ok(Deleted::Deleted);
         }
-        Err(Deleted::NotFound) => Deleted::NotFound,
+        Err(Deleted::NotFound) => {
+            if is_copy {
+                // What a flush has hidden may show again, where an earlier command replaces that flush.
+                context.forget(key)?;
+            }
+            Deleted::NotFound
+        }
         Err(ended) => return Ok(ended),
     };
     if is_copy {
