@@ -13,7 +13,7 @@ use moneta_store::{Clock, KeyHash, Origin, Store};
 
 use crate::client::Client;
 use crate::error::ConnectError;
-use crate::worker;
+use crate::worker::{self, Started};
 
 /// How long the first topology is waited for.
 const FIRST: Duration = Duration::from_secs(10);
@@ -36,6 +36,13 @@ pub struct Builder {
 enum From {
     Fixed(Topology),
     Source(Box<dyn TopologySource>),
+}
+
+impl Client {
+    /// What a client of the app `app` is told. The name is in metrics, the log, and the names of files of hints.
+    pub fn builder(app: impl Into<String>) -> Builder {
+        Builder::new(app.into())
+    }
 }
 
 impl Builder {
@@ -134,7 +141,8 @@ impl Builder {
     /// If there is no topology, it makes no sense, or the system has no thread for it.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let in_flight = self.in_flight;
-        worker::start(in_flight, move || self.open()).await
+        let Started { requests, cluster, ended } = worker::start(in_flight, move || self.open()).await?;
+        Ok(Client::new(requests, cluster, ended))
     }
 
     /// The cluster's store. May wait for the topology.

@@ -12,7 +12,6 @@ use moneta_store::{
 };
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::builder::Builder;
 use crate::error::Error;
 use crate::worker::Request;
 
@@ -67,11 +66,6 @@ fn exptime(life: Option<Duration>) -> Exptime {
 }
 
 impl Client {
-    /// What a client of the app `app` is told. The name is in metrics, the log, and the names of files of hints.
-    pub fn builder(app: impl Into<String>) -> Builder {
-        Builder::new(app.into())
-    }
-
     pub(crate) fn new(requests: mpsc::Sender<Request>, cluster: Cluster, ended: oneshot::Receiver<()>) -> Self {
         Self { requests, cluster, ended: Arc::new(Mutex::new(ended)) }
     }

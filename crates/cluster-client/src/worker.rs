@@ -15,7 +15,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::client::Client;
 use crate::error::ConnectError;
 
 /// Something under way.
@@ -32,11 +31,20 @@ impl AsRawFd for Watched {
     }
 }
 
+/// A thread that has been started.
+pub(crate) struct Started {
+    /// Where it takes requests.
+    pub(crate) requests: mpsc::Sender<Request>,
+    pub(crate) cluster: Cluster,
+    /// Told when it has ended.
+    pub(crate) ended: oneshot::Receiver<()>,
+}
+
 /// Starts a thread with the cluster that `open` makes there; at most `in_flight` requests are under way at once.
 pub(crate) async fn start(
     in_flight: usize,
     open: impl FnOnce() -> Result<(Cluster, Arc<Clock>), ConnectError> + Send + 'static,
-) -> Result<Client, ConnectError> {
+) -> Result<Started, ConnectError> {
     let (requests, queue) = mpsc::channel(in_flight);
     let (opened, is_open) = oneshot::channel();
     let (ended, has_ended) = oneshot::channel();
@@ -58,7 +66,7 @@ pub(crate) async fn start(
     std::thread::Builder::new().name("cluster-client".into()).spawn(run).map_err(failed)?;
     let gone = |_| ConnectError::System { what: "the thread has ended", source: std::io::ErrorKind::BrokenPipe.into() };
     let cluster = is_open.await.map_err(gone)??;
-    Ok(Client::new(requests, cluster, has_ended))
+    Ok(Started { requests, cluster, ended: has_ended })
 }
 
 struct Worker {
