@@ -280,4 +280,7 @@ fn options_that_make_no_sense_are_refused() {
     assert!(told.contains("catch_up") && told.contains("--cluster"), "{told}");
     let told = refused(&mut moneta(&["serve", "--cluster", "--catch-up-as", "10.0.0.1:11211"]), 2);
     assert!(told.contains("catch_up_as"), "{told}");
+    let memcached = ["--l1", "remote:/run/m.sock", "--l2", "none"];
+    let told = refused(moneta(&["serve", "--cluster", "--catch-up", "topology.toml"]).args(memcached), 2);
+    assert!(told.contains("nothing tells how old they are"), "{told}");
 }

@@ -60,6 +60,7 @@ impl Floors {
         if (floor.version, second) <= (self.newest, self.second) {
             return false;
         }
+        self.settle(now);
         // Commanded before the second of the one that was the newest until now: it replaces that, though it came too late. Copies that
         // were told in time have the same bound then.
         let is_early = floor.version.millis() < u64::from(self.second) * 1000 || floor.version == self.newest;

@@ -88,6 +88,13 @@ pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
     if options.get(&CATCH_UP).is_some() && !options.get(&CLUSTER) {
         return vec![options.refuse(&CATCH_UP, "left out without --cluster: a lone node has no other copies")];
     }
+    let tells_when = matches!((&stack.upper, &stack.lower), (_, Lower::Flash(_)) | (Upper::Memory, Lower::None));
+    if options.get(&CATCH_UP).is_some() && !tells_when {
+        return vec![options.refuse(
+            &CATCH_UP,
+            "left out where items are kept elsewhere than in RAM and in the SSD tier of --flash: nothing tells how old they are",
+        )];
+    }
     if options.get(&CATCH_UP_AS).is_some() && options.get(&CATCH_UP).is_none() {
         return vec![options.refuse(&CATCH_UP_AS, "left out without --catch-up, which says where other copies are")];
     }
