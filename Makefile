@@ -73,7 +73,7 @@ test-engines:
 	scripts/cargo-test.sh $(ENGINES) $(ENGINE_TESTS)
 	scripts/cargo-test.sh $(ENGINES) $(STACK_TESTS) -- rocks lmdb
 
-# A cluster in network namespaces whose nodes and zones fail. ZONES=long: minutes, with the table and the plot of docs/zones.md.
+# A cluster in network namespaces whose nodes and zones fail. ZONES=long: minutes, with a plot by second.
 test-zones: build
 	$(call needs,test zones)
 	MONETA_ZONES=$(ZONES) PATH=$$PATH:/usr/sbin $(CARGO) test -p moneta --test zones -- --ignored --nocapture

@@ -1,7 +1,7 @@
 //! A cluster of three zones in network namespaces, under load, while its parts fail: each node killed in turn, a zone cut off, a node replaced by an
 //! empty one. What clients see, second by second, and what the copies hold at rest.
 //!
-//! `make test-zones` runs it; `MONETA_ZONES=long` with longer pauses, and prints the table and the plot of docs/zones.md. It needs network
+//! `make test-zones` runs it; `MONETA_ZONES=long` with longer pauses, and prints a plot by second, too; docs/zones.md has a table of it. It needs network
 //! namespaces: root, or a system that lets users have theirs.
 
 mod clients;
