@@ -155,6 +155,15 @@ fn a_cluster_starts_loses_a_node_gets_it_back_and_ends() {
     printed(&mut folder.cluster("down", &[]));
 }
 
+/// Tells a client to end when it is dropped.
+struct Ending<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// Nodes are restarted one after the other while clients read and write: none has an error, and none misses.
 #[test]
 fn all_nodes_are_restarted_and_no_client_notices() {
@@ -181,6 +190,8 @@ fn all_nodes_are_restarted_and_no_client_notices() {
             assert!(late <= rounds / 20, "{late} of {rounds}");
             rounds
         });
+        // Also where the roll fails: the client must end.
+        let _ending = Ending(&over);
         let said = printed(&mut folder.cluster("roll", &[]));
         assert!(said.contains("6 nodes restarted") && said.contains("b1: ready again after"), "{said}");
         over.store(true, std::sync::atomic::Ordering::Relaxed);

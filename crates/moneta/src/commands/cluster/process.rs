@@ -89,7 +89,7 @@ pub fn wait_until_ready(dir: &Path, process: &Process) -> anyhow::Result<()> {
 pub fn stop(dir: &Path, process: &Process, running: Pid) -> anyhow::Result<()> {
     kill(running, Signal::SIGTERM).with_context(|| format!("{} cannot be told to end", process.name))?;
     let from = Instant::now();
-    while pid(dir, process).is_some() || Path::new(&format!("/proc/{running}/exe")).exists() {
+    while pid(dir, process).is_some() || holds_files(running) {
         if from.elapsed() > PATIENCE {
             bail!("{} (process {running}) has not ended after {PATIENCE:?}", process.name);
         }
@@ -98,6 +98,13 @@ pub fn stop(dir: &Path, process: &Process, running: Pid) -> anyhow::Result<()> {
     // One that was killed in between leaves it.
     let _ = fs::remove_file(pid_file(dir, process));
     Ok(())
+}
+
+/// Whether a process may still have files open, and so locks: until it is gone, or waits for its parent alone.
+fn holds_files(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 fn last_line(log: &Path) -> String {
