@@ -17,7 +17,7 @@ pub struct Reload {
     in_force: Mutex<Values>,
     /// The listeners of the file, which stay as they are.
     listeners: Vec<ExtraListener>,
-    /// The apps, as [`AppSettings::describe`] tells of them.
+    /// The apps, in the text form that is compared.
     apps: Vec<(String, String)>,
     running: Running,
 }
