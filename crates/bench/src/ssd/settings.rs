@@ -91,7 +91,7 @@ impl Settings {
     /// Tells what runs now, and ends the campaign if it was interrupted.
     ///
     /// # Errors
-    /// [`BenchError::Interrupted`].
+    /// [`crate::BenchError::Interrupted`].
     pub fn announce(&self, what: &str, subject: &Subject) -> Result<()> {
         interrupt::check()?;
         if self.progress {
