@@ -21,6 +21,10 @@ pub(crate) fn encode(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         ("process_max_fds", "Most file descriptors that may be open.", usage::most_descriptors()),
         ("process_threads", "Threads.", usage::threads()),
     ];
+    if let Some(start) = usage::start_seconds() {
+        let help = "Unix time at which the process began.";
+        encoder.encode_descriptor("process_start_time_seconds", help, None, MetricType::Gauge)?.encode_gauge(&start)?;
+    }
     for (name, help, value) in gauges {
         if let Some(value) = value {
             encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;

@@ -17,7 +17,7 @@ use crate::proxy;
 /// How long the topology's source may take to say something.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What has to catch up, and from whom.
+/// The node that catches up, and the topology of its peers.
 pub struct CatchingUp {
     store: CatchUp,
     source: Source,

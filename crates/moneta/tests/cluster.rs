@@ -166,7 +166,6 @@ impl Drop for Ending<'_> {
 
 /// Nodes are restarted one after the other while clients read and write: none has an error, and none misses.
 #[test]
-#[ignore = "a roll takes longer than the test waits where a proxy probes late; run by hand"]
 fn all_nodes_are_restarted_and_no_client_notices() {
     let folder = Folder(tempfile::tempdir().unwrap());
     printed(&mut folder.cluster("up", &["--port", "0", "--memory", "16m", "--flash", "129m"]));

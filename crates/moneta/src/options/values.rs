@@ -31,7 +31,7 @@ impl Values {
         self.set.entry(key).or_insert(written);
     }
 
-    /// Sets `key`, whatever it was.
+    /// Sets `key`, also where it has a value.
     pub fn replace(&mut self, key: &'static str, written: Written) {
         self.set.insert(key, written);
     }

@@ -60,11 +60,11 @@ pub fn view(admin: &str) -> anyhow::Result<View> {
     Ok(View { down, hints })
 }
 
-/// The Unix second in which the process was started.
-pub fn started(admin: &str) -> anyhow::Result<u64> {
+/// The Unix time at which the process began, in seconds, to 10 ms: a node may be restarted within the second of its start.
+pub fn started(admin: &str) -> anyhow::Result<f64> {
     let text = get(admin, "metrics")?;
-    let second = samples(&text, "moneta_start_time_seconds").next();
-    second.map(|second| second as u64).context("it is no Moneta")
+    let began = samples(&text, "process_start_time_seconds").next();
+    began.context("it is no Moneta")
 }
 
 /// The values of a metric, whatever its labels.
