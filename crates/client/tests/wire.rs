@@ -150,7 +150,7 @@ fn replies_to_others_are_not_taken() {
 }
 
 #[test]
-fn lengths_that_nobody_has_are_not_waited_for() {
+fn impossible_lengths_are_not_waited_for() {
     let read = verbs()[0];
     for bytes in
         [&b"VA 99999999999999999999 O7\r\n"[..], b"VA 1073741825 O7\r\n", b"VA -1 O7\r\n", &b"VA 1".repeat(5000)]
@@ -193,7 +193,7 @@ fn a_list_that_does_not_end_is_given_up() {
 
 /// The list is looked at again with each byte. If it were taken apart each time, that would be for minutes.
 #[test]
-fn a_list_that_comes_byte_by_byte_holds_nobody_up() {
+fn a_list_that_comes_byte_by_byte_blocks_no_other() {
     let (mut list, due) = (long_list(Protocol::Meta, LIST_MAX / 2), expect(Verb::Statistics, Protocol::Meta));
     list.extend(b"END\r\n");
     let begun = std::time::Instant::now();

@@ -37,7 +37,7 @@ fn round_of(value: &[u8]) -> u64 {
 }
 
 #[test]
-fn an_append_that_would_grow_too_large_pushes_nobody_out() {
+fn an_append_that_would_grow_too_large_evicts_nothing() {
     let node = Node::new(&config(8 << 20));
     assert!(stored(node.set("large", &vec![b'v'; 900_000])));
     let mut count = 0;

@@ -199,7 +199,7 @@ fn a_unix_socket_that_cannot_be_made_is_refused_by_path() {
 }
 
 #[test]
-fn a_unix_socket_somebody_serves_is_refused_and_one_left_behind_is_replaced() {
+fn a_unix_socket_in_use_is_refused_and_a_stale_one_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let path_text = path.to_str().unwrap();
@@ -268,7 +268,7 @@ fn a_batch_port_is_opened_on_every_host() {
 }
 
 #[test]
-fn a_node_whose_first_screen_nobody_reads_serves_all_the_same() {
+fn a_node_whose_first_screen_is_not_read_serves() {
     // The reading end of standard output is closed at once, as by `moneta serve | true`.
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");

@@ -185,7 +185,7 @@ fn a_request_is_not_late_because_its_thread_was() {
 
 /// A request that waits for its connection, and the questions that a server is asked first.
 #[test]
-fn a_server_that_is_being_asked_what_it_is_has_not_been_silent_while_nobody_could_hear_it() {
+fn a_server_that_is_being_asked_what_it_is_does_not_count_as_silent() {
     let gate = Gate::shut();
     let theirs = Arc::clone(&gate.0);
     let peer = Peer::play(None, move |mut visit| {

@@ -256,7 +256,7 @@ fn closing_peer(after: usize) -> (Peer, Kept, Arc<AtomicBool>) {
 }
 
 #[test]
-fn a_connection_that_the_server_closed_while_idle_costs_nobody_a_request() {
+fn a_connection_that_the_server_closed_while_idle_costs_no_request() {
     let (peer, kept, closed) = closing_peer(1);
     let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20), ..impatient(&peer) });
     assert_eq!(get(&store, "first").expect("it answers"), Some(value_of("first")));

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_off_an_hour_after_somebody_last_asked() {
+    fn it_goes_off_an_hour_after_it_was_last_asked_for() {
         let prefixes = Prefixes::default();
         prefixes.enable(true, NOW);
         prefixes.prolong(NOW + 3000);

@@ -75,7 +75,7 @@ fn a_node_that_starts_or_closes_its_store_lives_and_says_what_it_does() {
 }
 
 #[test]
-fn clients_that_say_nothing_hold_nobody_off() {
+fn silent_clients_keep_no_other_out() {
     let server = start();
     let address = server.admin.as_ref().unwrap().address();
     let mut silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();

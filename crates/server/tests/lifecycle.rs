@@ -67,7 +67,7 @@ fn a_lame_duck_serves_and_accepts_until_its_time_is_over() {
 }
 
 #[test]
-fn a_shutdown_at_once_waits_for_nobody() {
+fn an_immediate_shutdown_does_not_wait() {
     let server = TestServer::start(ServerConfig { drain_timeout: Duration::from_secs(3600), ..config() });
     let mut stuck = server.connect();
     stuck.send("get slow\r\n");

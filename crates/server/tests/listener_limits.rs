@@ -110,7 +110,7 @@ fn a_listener_bounds_what_its_clients_leave_unread() {
 }
 
 #[test]
-fn a_listener_that_could_serve_nobody_is_refused() {
+fn a_listener_without_room_for_a_client_is_refused() {
     for limits in [
         ListenerLimits { max_connections: Some(0), ..ListenerLimits::default() },
         ListenerLimits { output_limit: Some(0), ..ListenerLimits::default() },

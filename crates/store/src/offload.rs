@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_that_block_wait_for_nobody_but_their_own_thread() {
+    fn blocking_calls_wait_only_for_their_own_thread() {
         let pool = Offload::start("test", 2).expect("threads");
         let (open, gate) = std::sync::mpsc::channel::<()>();
         let blocked = pool.submit(move || {

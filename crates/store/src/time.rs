@@ -52,7 +52,8 @@ impl Clock {
         }
         let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = elapsed.as_secs() * 1000 + u64::from(elapsed.subsec_millis());
-        let millis = millis.saturating_add_signed(self.offset());
+        // Wraps only where a correction takes the time to before 1970.
+        let millis = millis.wrapping_add_signed(self.offset());
         let seconds = u32::try_from(millis / 1000).unwrap_or(u32::MAX);
         // Workers share these lines: they are written only when they change, so that they stay in every core's cache.
         if self.now() != seconds {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nobody_waits() {
+    fn without_a_rate_there_is_no_wait() {
         let pace = Pace::new(None, 500);
         assert_eq!((pace.batch(), pace.take(1_000_000), pace.take(1)), (500, Duration::ZERO, Duration::ZERO));
         assert_eq!(Pace::new(Some(0.5), 500).batch(), 1);

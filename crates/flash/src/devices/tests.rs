@@ -399,7 +399,7 @@ fn devices_of_two_tiers_and_copies_are_refused_untouched() {
 }
 
 #[test]
-fn a_device_is_locked_for_as_long_as_somebody_may_write_it() {
+fn a_device_is_locked_while_it_may_be_written() {
     let (_folder, [path]) = paths();
     let opened = open(&[(&path, 6 * MIB)]).unwrap();
     let media = Arc::clone(opened.devices.media(0));
@@ -431,9 +431,9 @@ fn without_permission_a_device_is_refused_untouched() {
     let new = folder.path().join("new");
     std::thread::scope(|scope| {
         let refused = scope.spawn(|| {
-            let nobody = rustix::thread::Uid::from_raw(65534);
+            let unprivileged = rustix::thread::Uid::from_raw(65534);
             if root {
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                rustix::thread::set_thread_res_uid(unprivileged, unprivileged, unprivileged).unwrap();
                 assert_says(&refusal(&[(&new, 6 * MIB)]), &["new: this user may not read and write it"]);
             }
             refusal(&[(&path, 6 * MIB)])

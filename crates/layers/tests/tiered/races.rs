@@ -32,7 +32,7 @@ fn an_old_value_never_comes_up_over_a_newer_one() {
 
 /// The lower tier has a new value before the upper one has; who saw it there would see the old one again above.
 #[test]
-fn nobody_sees_a_new_value_and_then_the_old_one_again() {
+fn no_reader_sees_a_new_value_and_then_the_old_one() {
     for delete in [false, true] {
         let pair = Pair::new();
         pair.set("k", "old").done();
@@ -92,7 +92,7 @@ fn a_promotion_does_not_wait_for_a_change_under_way() {
 }
 
 #[test]
-fn a_hit_above_waits_for_nobody() {
+fn a_hit_above_does_not_wait() {
     let pair = Pair::new();
     pair.set("k", "old").done();
     pair.lower.set_mode(Mode::Parked);
@@ -121,7 +121,7 @@ fn changes_of_a_key_take_their_turns() {
 }
 
 #[test]
-fn a_client_that_leaves_holds_nobody_up() {
+fn a_client_that_leaves_blocks_no_other() {
     let pair = Pair::new();
     pair.set("k", "0").done();
     pair.lower.set_mode(Mode::Parked);

@@ -53,7 +53,7 @@ impl Pair {
 }
 
 #[test]
-fn a_failing_upper_tier_is_nobody_s_failure_and_is_counted() {
+fn a_failing_upper_tier_fails_no_request_and_is_counted() {
     let pair = pair();
     pair.set("k", "1").done();
     pair.upper.set_mode(Mode::Failing(ErrorKind::Timeout));
@@ -133,7 +133,7 @@ fn a_promotion_that_waits_has_the_key_to_itself() {
 }
 
 #[test]
-fn a_reader_that_leaves_during_its_promotion_holds_nobody_up() {
+fn a_reader_that_leaves_during_its_promotion_blocks_no_other() {
     let pair = pair();
     pair.set("k", "old").done();
     pair.evict("k");

@@ -1,4 +1,4 @@
-//! Clients in two zones: each writes keys of its own and journals what was acknowledged, so it knows what a read may show.
+//! Clients in two zones: each writes a range of keys and journals what was acknowledged, so it knows what a read may show.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Zones as network namespaces, each on a cable to a switch in a namespace of its own. All of it is gone when the test ends.
+//! Zones as network namespaces, each on a cable to a switch in a further namespace. All of it is gone when the test ends.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};

@@ -105,7 +105,7 @@ fn one_reader_wins_the_recache_when_less_than_asked_is_left_to_live() {
 }
 
 #[test]
-fn nobody_wins_an_item_that_never_expires_or_with_no_time_asked() {
+fn no_client_wins_an_item_that_never_expires_or_with_no_time_asked() {
     let table = Table::with("x");
     for left in [0, -1] {
         assert!(!table.get(&Retrieve { recache: seconds(left), ..Retrieve::default() }).unwrap().meta.won);
