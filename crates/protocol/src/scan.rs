@@ -9,7 +9,8 @@ const BOUND: u64 = ONES * (b' ' as u64 + 1);
 ///
 /// "Determine if a word has a byte less than n" from Sean Anderson's Bit Twiddling Hacks; in little-endian order the lowest
 /// bit set is exact.
-#[inline]
+// Part of the shortest way of a get, see `text::fast`.
+#[inline(always)]
 pub fn find_at_most_space(bytes: &[u8]) -> usize {
     let mut index = 0;
     while let Some(chunk) = bytes[index..].first_chunk::<8>() {
