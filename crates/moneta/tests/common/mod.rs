@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// How long anything may take; far more than it takes on a loaded machine.
@@ -173,9 +174,14 @@ impl Node {
         read_all(stream)
     }
 
-    /// Sends a signal.
+    /// Sends a signal. Of SIGSTOP also waits for the effect: on a busy machine the node's other threads go on for a while.
     pub fn signal(&self, signal: Signal) {
-        kill(pid(&self.child.0), signal).expect("the node runs");
+        let pid = pid(&self.child.0);
+        kill(pid, signal).expect("the node runs");
+        if signal == Signal::SIGSTOP {
+            let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).expect("it is our child");
+            assert_eq!(status, WaitStatus::Stopped(pid, signal));
+        }
     }
 
     /// Waits for its end.
