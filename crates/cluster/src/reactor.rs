@@ -202,13 +202,19 @@ impl Reactor for ClusterReactor {
         }
     }
 
-    /// The replies to what was begun come later, and the queue tells of them.
+    /// The replies to what was begun come later, and the queue tells of them. A node's turn may also take replies that are there, which
+    /// the queue does not tell of any more: tasks that wait for them go on before the thread sleeps.
     fn submit(&self) {
         let attached = Rc::clone(&self.attached.borrow());
-        if !self.added.borrow().is_empty() {
-            self.turn_tasks();
+        loop {
+            if !self.added.borrow().is_empty() || !self.tasks.borrow().is_empty() {
+                self.turn_tasks();
+            }
+            if attached.begun.borrow().is_empty() {
+                return;
+            }
+            self.send(&attached);
         }
-        self.send(&attached);
     }
 
     fn is_eager(&self) -> bool {
