@@ -27,7 +27,6 @@ mod identity;
 mod inner;
 pub mod inspect;
 mod io;
-mod latency;
 mod list;
 mod listing;
 mod location;
@@ -60,7 +59,6 @@ pub use config::{DeviceConfig, Durability, FlashConfig, ITEMS_PER_REGION, Io};
 pub use engine::Flash;
 pub use error::FlashError;
 pub use io::Media;
-pub use latency::Latency;
 pub use report::{FlashStats, metrics};
 #[cfg(feature = "testing")]
 pub mod testing {

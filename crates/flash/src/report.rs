@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
+use moneta_store::latency::Latency;
 use moneta_store::metric::{Metric, Reading, Sample, Unit, Values, by, samples};
 use moneta_store::{Report, StoreStats};
 
 use crate::counters::read;
 use crate::engine::Flash;
 use crate::inner::Inner;
-use crate::latency::Latency;
 use crate::regions::State;
 use crate::sequence::second_of;
 
@@ -407,7 +407,7 @@ impl Inner {
         flash.buffer_reads = read(&counters.buffer_reads);
         flash.device_reads = read(&reads.reads);
         flash.device_read_bytes = read(&reads.bytes);
-        flash.read_latency = reads.latency();
+        flash.read_latency = reads.latency.latency();
         flash.item_bytes_written = read(&counters.item_bytes);
         flash.carried_bytes = read(&counters.carried_bytes);
         flash.carried_items = read(&counters.carried_items);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use moneta_flash::{FlashStats, Latency};
+use moneta_flash::FlashStats;
+use moneta_store::latency::Latency;
 use moneta_store::metric::{Sample, Value};
 
 /// Every number another one, so that none can pass for its neighbour.

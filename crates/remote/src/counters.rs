@@ -4,14 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_store::ErrorKind;
-use moneta_store::metric::{Metric, Reading, Sample, Unit, by, samples_of};
+use moneta_store::latency::{LatencyBatch, SharedLatency};
+use moneta_store::metric::{Metric, Reading, Sample, Unit, Values, by, samples_of};
 
 /// Numbers of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     requests: AtomicU64,
     replies: AtomicU64,
-    reply_nanoseconds: AtomicU64,
+    reads: SharedLatency,
+    writes: SharedLatency,
     timeouts: AtomicU64,
     unreachable: AtomicU64,
     refused: AtomicU64,
@@ -28,7 +30,10 @@ pub(crate) struct Counters {
 pub(crate) struct Tally {
     requests: u64,
     replies: u64,
-    reply_nanoseconds: u64,
+    /// Times to the replies of requests that change nothing.
+    reads: LatencyBatch,
+    /// The same of all others.
+    writes: LatencyBatch,
     /// Begun less ended.
     in_flight: i64,
 }
@@ -41,10 +46,11 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) fn replied(&mut self, after: Duration) {
+    pub(crate) fn replied(&mut self, is_read: bool, after: Duration) {
         self.replies += 1;
-        self.reply_nanoseconds += after.as_nanos() as u64;
         self.in_flight -= 1;
+        let times = if is_read { &mut self.reads } else { &mut self.writes };
+        times.note(after);
     }
 
     #[inline]
@@ -60,10 +66,13 @@ impl Counters {
         if tally.requests | tally.replies == 0 && tally.in_flight == 0 {
             return;
         }
-        let Tally { requests, replies, reply_nanoseconds, in_flight } = std::mem::take(tally);
+        self.reads.add(&mut tally.reads);
+        self.writes.add(&mut tally.writes);
+        let requests = std::mem::take(&mut tally.requests);
+        let replies = std::mem::take(&mut tally.replies);
+        let in_flight = std::mem::take(&mut tally.in_flight);
         self.requests.fetch_add(requests, Ordering::Relaxed);
         self.replies.fetch_add(replies, Ordering::Relaxed);
-        self.reply_nanoseconds.fetch_add(reply_nanoseconds, Ordering::Relaxed);
         // Wraps round as a signed number would.
         self.in_flight.fetch_add(in_flight as u64, Ordering::Relaxed);
     }
@@ -95,9 +104,13 @@ const METRICS: &[Reading<Counters>] = &[
     Metric::counter("remote_replies_total", Unit::Count, "Replies received.")
         .labels(SERVER)
         .read(|counters| load(&counters.replies).into()),
-    Metric::counter("remote_reply_seconds_total", Unit::Seconds, "Sum of the times from request to reply.")
-        .labels(SERVER)
-        .read(|counters| (load(&counters.reply_nanoseconds) as f64 / 1e9).into()),
+    Metric::histogram("remote_reply_duration_seconds", Unit::Seconds, "Time from request to reply.")
+        .labels(&["server", "kind"])
+        .read(|counters| {
+            Values::NONE
+                .and(["read"], counters.reads.latency().histogram())
+                .and(["write"], counters.writes.latency().histogram())
+        }),
     Metric::counter("remote_timeouts_total", Unit::Count, "Requests without a reply in time.")
         .labels(SERVER)
         .read(|counters| load(&counters.timeouts).into()),

@@ -11,6 +11,7 @@ mod context;
 mod error;
 pub mod feed;
 pub mod holding;
+pub mod latency;
 pub mod metric;
 pub mod offload;
 mod op;

@@ -183,7 +183,7 @@ fn reads_bring_the_bytes_that_are_there_in_whatever_order_they_were_asked_for() 
         }
         assert_eq!(counters.reads.load(Relaxed), 200);
         assert_eq!(counters.bytes.load(Relaxed), asked.iter().map(|&(_, count)| (count * BLOCK) as u64).sum());
-        assert_eq!((counters.errors.load(Relaxed), counters.latency().count()), (0, 200));
+        assert_eq!((counters.errors.load(Relaxed), counters.latency.latency().count()), (0, 200));
     });
 }
 

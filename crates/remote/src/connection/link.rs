@@ -403,7 +403,7 @@ impl Link {
                     any = true;
                     let after = self.leaves_stream_unsure(&answer);
                     let entry = self.in_flight.pop_front().expect("it was at the front");
-                    turn.replies.answer(entry.target, entry.begun, turn.now, answer);
+                    turn.replies.answer(entry, turn.now, answer);
                     if after {
                         return Err(self.misbehaved("an error after which replies cannot be told apart"));
                     }

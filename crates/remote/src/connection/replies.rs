@@ -6,7 +6,7 @@ use std::time::Instant;
 use moneta_client::wire::Answer;
 use slab::Slab;
 
-use super::entry::Target;
+use super::entry::{Entry, Target};
 use super::outcome::{Claim, Outcome, Won};
 use crate::counters::{Counters, Tally};
 use crate::failure::Failure;
@@ -42,9 +42,9 @@ impl Replies {
 
     /// A reply came.
     #[inline]
-    pub(crate) fn answer(&mut self, target: Target, begun: Instant, now: Instant, answer: Answer) {
-        self.tally.replied(now.saturating_duration_since(begun));
-        self.end(target, Ok(answer));
+    pub(crate) fn answer(&mut self, entry: Entry, now: Instant, answer: Answer) {
+        self.tally.replied(entry.idempotent, now.saturating_duration_since(entry.begun));
+        self.end(entry.target, Ok(answer));
     }
 
     /// There will be none.
