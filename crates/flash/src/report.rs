@@ -361,7 +361,6 @@ impl Inner {
             kind: "ssd",
             items: flash.items,
             total_items: flash.stored_items,
-            index_bytes: flash.index_bytes,
             evictions: flash.evictions,
             evicted_unfetched: flash.evicted_unfetched,
             reclaimed: flash.expired,

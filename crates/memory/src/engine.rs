@@ -19,6 +19,7 @@ use crate::large::Published;
 use crate::new_item::NewItem;
 use crate::read::{Pinned, Read};
 use crate::record::LARGE;
+use crate::report::MemoryStats;
 use crate::segments::Location;
 use crate::shard::{Found, Shard, Shared, location_of};
 use crate::sync::Mutex;
@@ -102,6 +103,13 @@ impl Memory {
             self.shards.iter().for_each(|slot| slot.lock().probation.pin());
         }
         self
+    }
+
+    /// What this engine counts beside what every store does.
+    pub fn numbers(&self) -> MemoryStats {
+        let mut numbers = MemoryStats::default();
+        self.shards.iter().for_each(|slot| numbers.add(&slot.lock().numbers()));
+        numbers
     }
 
     /// Checks the books of all shards: every record, every segment and every entry of the index accounts for the others.
@@ -332,7 +340,7 @@ impl Component for Memory {
         let mut stats =
             StoreStats { kind: "ram", limit: self.limit.load(Ordering::Relaxed), shrinking, ..StoreStats::default() };
         self.shards.iter().for_each(|slot| stats.add(&slot.lock().census()));
-        Report { stats, ..Report::default() }
+        Report { stats, metrics: self.numbers().samples() }
     }
 
     fn health(&self, _: Vec<Health>) -> Health {
@@ -460,19 +468,24 @@ impl Shard {
     }
 
     fn census(&self) -> StoreStats {
-        let (live, dead) = self.segments.live_and_dead();
         StoreStats {
             items: self.index.len() as u64,
-            bytes: live,
-            index_bytes: (self.index.pages() * PAGE_BYTES) as u64,
-            log_bytes: (self.segments.len() * PAGE_BYTES) as u64,
-            ghost_bytes: (self.ghosts.pages() * PAGE_BYTES) as u64,
-            dead_bytes: dead,
+            bytes: self.segments.live_and_dead().0,
             tail_idle: self.tail_idle(),
             tombstones: self.tombstones.len() as u64,
             tombstone_bytes: self.tombstones.memory() as u64,
             horizon: self.tombstones.horizon(),
             ..self.stats
+        }
+    }
+
+    fn numbers(&self) -> MemoryStats {
+        MemoryStats {
+            index_bytes: (self.index.pages() * PAGE_BYTES) as u64,
+            log_bytes: (self.segments.len() * PAGE_BYTES) as u64,
+            ghost_bytes: (self.ghosts.pages() * PAGE_BYTES) as u64,
+            dead_bytes: self.segments.live_and_dead().1,
+            ..self.numbers
         }
     }
 }

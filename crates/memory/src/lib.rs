@@ -23,6 +23,7 @@ mod read;
 mod reclaim;
 mod record;
 mod relocate;
+mod report;
 mod segments;
 mod shard;
 mod sync;
@@ -32,3 +33,4 @@ mod write;
 
 pub use config::{ConfigError, Eviction, MemoryConfig};
 pub use engine::Memory;
+pub use report::{MemoryStats, metrics};

@@ -228,7 +228,7 @@ impl Shard {
         let stays = wanted > 0 && self.probation.is_worth(bytes, wanted);
         let hits = if log == Log::Small { 0 } else { found.hits.saturating_sub(1) };
         if stays && mercy == Mercy::Earned && self.relocate(found, hash, Log::Main, hits) {
-            self.stats.promotions += 1;
+            self.numbers.promotions += 1;
             return;
         }
         if !stays {

@@ -15,6 +15,7 @@ use crate::ghosts::Ghosts;
 use crate::hash_bits::{HIT_BITS, TAG_BITS};
 use crate::probation::Probation;
 use crate::record::{CasBase, Header, Stamp, mark};
+use crate::report::MemoryStats;
 use crate::segments::{Location, Log, Segments};
 
 /// Hits counted per item; more do not matter (S3-FIFO caps at 3).
@@ -53,6 +54,7 @@ pub(crate) struct Shard {
     /// Sweeps out what a flush from elsewhere has taken; until its end, such items may be in the index.
     pub(crate) sweep: Option<Walk>,
     pub(crate) stats: StoreStats,
+    pub(crate) numbers: MemoryStats,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// Where the search for segments worth cleaning goes on.
     pub(crate) clean_next: u32,
@@ -115,6 +117,7 @@ impl Shard {
             flush_at: u32::MAX,
             sweep: None,
             stats: StoreStats::default(),
+            numbers: MemoryStats::default(),
             observer: None,
             clean_next: 0,
             vain_sweeps: 1,
@@ -200,7 +203,7 @@ impl Shard {
     fn note_eviction(&mut self, location: Location, header: &Header) {
         self.stats.evictions += 1;
         self.stats.evicted_unfetched += u64::from(!header.is(mark::FETCHED));
-        self.stats.evicted_small += u64::from(self.segments.log(location) == Log::Small);
+        self.numbers.evicted_small += u64::from(self.segments.log(location) == Log::Small);
         self.stats.evicted_idle = self.shared.clock.now().saturating_sub(header.last_access).into();
         self.tell_removal(location, header, RemovalCause::Evicted);
     }

@@ -289,7 +289,7 @@ impl Shard {
     fn log_for_new(&mut self, key: &Key<'_>, length: usize) -> Log {
         let items = self.index.len();
         let Some(ghost) = self.ghosts.take(key.hash, items) else { return Log::Small };
-        self.stats.ghost_hits += 1;
+        self.numbers.ghost_hits += 1;
         self.probation.note_return(ghost.log, ghost.recent, items);
         if self.probation.is_worth(key.bytes.len() + length, 1) { Log::Main } else { Log::Small }
     }

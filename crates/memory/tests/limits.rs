@@ -21,8 +21,7 @@ fn index_logs_and_ghosts_stay_within_the_limit_after_every_write() {
             let most = [100, 1000, item_max][random.usize(0..3)];
             let value = signed(key, version, random.usize(24..=most));
             assert!(stored(node.set(&format!("{key}"), &value)), "write {version}: {:?}", node.memory.stats());
-            let stats = node.memory.stats();
-            let used = stats.index_bytes + stats.log_bytes + stats.ghost_bytes;
+            let used = node.memory.numbers().memory_bytes();
             assert!(used <= limit, "{used} bytes of {limit}");
             assert_eq!(node.get(&format!("{key}")).expect("just stored"), value);
             let other = random.u64(0..2_000);

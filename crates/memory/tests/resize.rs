@@ -12,8 +12,7 @@ use moneta_store::{Calls, Clock, ItemRef, Key, KeyHash, Lookup};
 
 /// Pages by all parts of the store, in bytes.
 fn used(node: &Node) -> u64 {
-    let stats = node.memory.stats();
-    stats.index_bytes + stats.log_bytes + stats.ghost_bytes
+    node.memory.numbers().memory_bytes()
 }
 
 #[test]

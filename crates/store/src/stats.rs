@@ -1,6 +1,6 @@
 //! What every store can say of itself in numbers, and the metrics that are made of it.
 
-use crate::metric::{Metric, Reading, Sample, Unit, by, samples};
+use crate::metric::{Metric, Reading, Sample, Unit, samples};
 
 /// Gauges and counters of a store. Counters only grow, except that `stats reset` is taken by the reader as a new base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,24 +17,10 @@ pub struct StoreStats {
     pub limit: u64,
     /// Whether the store still evicts down to a limit that was lowered: items leave, and what it holds may be above the limit.
     pub shrinking: bool,
-    /// Memory of the index, in bytes.
-    pub index_bytes: u64,
-    /// Memory set aside for items, in bytes, full or not.
-    pub log_bytes: u64,
-    /// Memory of the ghosts (hashes of evicted keys), in bytes.
-    pub ghost_bytes: u64,
-    /// Bytes in the logs taken by records that are dead: overwritten, deleted, expired.
-    pub dead_bytes: u64,
     /// Live items evicted to make room.
     pub evictions: u64,
     /// Of these, never read.
     pub evicted_unfetched: u64,
-    /// Of the evictions, from the probationary log.
-    pub evicted_small: u64,
-    /// Items moved from the probationary to the main log, or round in the main log, because they were hit.
-    pub promotions: u64,
-    /// Writes that found their key's hash among the ghosts and went straight to the main log.
-    pub ghost_hits: u64,
     /// Expired items whose room was taken back.
     pub reclaimed: u64,
     /// Of these, never read.
@@ -90,13 +76,9 @@ impl StoreStats {
             .keys(&[])
             .read(|store| store.limit.into()),
         Metric::only_stats("evictions").read(|store| store.together().evictions.into()),
-        Metric::counter("evictions_total", Unit::Count, "Live items evicted for want of room, by log.")
-            .labels(&["log"])
-            .keys(&["evicted_small"])
-            .read(|store| {
-                let main = store.evictions.saturating_sub(store.evicted_small);
-                by(&[("small", store.evicted_small), ("main", main)])
-            }),
+        Metric::counter("evictions_total", Unit::Count, "Live items evicted for want of room.")
+            .keys(&[])
+            .read(|store| store.evictions.into()),
         Metric::only_stats("evicted_unfetched").read(|store| store.together().evicted_unfetched.into()),
         Metric::counter("evictions_unread_total", Unit::Count, "Of these, items that had never been read.")
             .keys(&[])
@@ -107,24 +89,6 @@ impl StoreStats {
         Metric::counter("expirations_unread_total", Unit::Count, "Of these, items that had never been read.")
             .keys(&["expired_unfetched"])
             .read(|store| store.expired_unfetched.into()),
-        Metric::gauge("memory_bytes", Unit::Bytes, "The store's memory by part.")
-            .labels(&["part"])
-            .keys(&["hash_bytes", "log_bytes", "ghost_bytes"])
-            .read(|store| {
-                by(&[("index", store.index_bytes), ("logs", store.log_bytes), ("ghosts", store.ghost_bytes)])
-            }),
-        Metric::gauge("dead_bytes", Unit::Bytes, "Of the logs, bytes of items overwritten, deleted or expired.")
-            .read(|store| store.dead_bytes.into()),
-        Metric::counter(
-            "promotions_total",
-            Unit::Count,
-            "Items moved to the front of the main log because they were hit.",
-        )
-        .keys(&["promotions"])
-        .read(|store| store.promotions.into()),
-        Metric::counter("ghost_hits_total", Unit::Count, "Writes of keys that had been evicted lately.")
-            .keys(&["ghost_hits"])
-            .read(|store| store.ghost_hits.into()),
         Metric::gauge("tombstones", Unit::Count, "Deletes that are remembered in RAM.")
             .read(|store| store.tombstones.into()),
         Metric::gauge("tombstone_bytes", Unit::Bytes, "Memory of the deletes that are remembered.")
@@ -159,15 +123,8 @@ impl StoreStats {
         self.bytes += other.bytes;
         self.limit += other.limit;
         self.shrinking |= other.shrinking;
-        self.index_bytes += other.index_bytes;
-        self.log_bytes += other.log_bytes;
-        self.ghost_bytes += other.ghost_bytes;
-        self.dead_bytes += other.dead_bytes;
         self.evictions += other.evictions;
         self.evicted_unfetched += other.evicted_unfetched;
-        self.evicted_small += other.evicted_small;
-        self.promotions += other.promotions;
-        self.ghost_hits += other.ghost_hits;
         self.reclaimed += other.reclaimed;
         self.expired_unfetched += other.expired_unfetched;
         self.out_of_memory += other.out_of_memory;

@@ -63,8 +63,10 @@ const APART: u64 = 1500;
 struct Node {
     store: Feed<Memory>,
     clock: Arc<Clock>,
-    /// The newest version that each key has shown since the node started.
+    /// The newest version that each key has shown since the node started, or a flush was taken back.
     shown: [Version; KEYS],
+    /// What was flushed at the last look: everything up to this version.
+    flushed: Version,
 }
 
 /// A change on its way.
@@ -126,7 +128,7 @@ fn node(origin: Origin, clock: &Arc<Clock>, guard: Guard, salt: u64) -> Node {
     };
     let memory = Memory::new(&config, Arc::clone(clock)).expect("a possible configuration");
     let store = Feed::new(memory, 1 << 20, Arc::clone(clock));
-    Node { store, clock: Arc::clone(clock), shown: [Version::ZERO; KEYS] }
+    Node { store, clock: Arc::clone(clock), shown: [Version::ZERO; KEYS], flushed: Version::ZERO }
 }
 
 impl Kind {
@@ -404,6 +406,11 @@ impl World {
             return Err(wrong);
         }
         for (number, node) in self.nodes.iter_mut().enumerate() {
+            // A delayed flush took effect before the later one that replaced it arrived: what it dropped is as good as evicted.
+            let flushed = node.store.floors().bound;
+            if flushed < std::mem::replace(&mut node.flushed, flushed) {
+                node.shown = [Version::ZERO; KEYS];
+            }
             for key in 0..KEYS {
                 let Some(version) = node.peek(key).map(|item| item.meta.version()) else { continue };
                 if version < node.shown[key] {

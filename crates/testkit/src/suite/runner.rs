@@ -237,7 +237,8 @@ impl<'a, S: Store> Runner<'a, S> {
 
     /// Between what a walk shows and what may lie there: dead items count until noticed.
     fn check_gauges(&self, shown: usize) -> Result<(), String> {
-        let stats = self.pair.driven.store.stats();
+        let report = self.pair.driven.store.report_all();
+        let stats = report.stats;
         // Of two tiers the gauge is of the upper one, which may hold any part of what there is. An engine on devices makes
         // room on a separate thread, also since the walk.
         let makes_room = self.pair.options.mode == Mode::Lossy && stats.oldest_second.is_some();
@@ -247,7 +248,8 @@ impl<'a, S: Store> Runner<'a, S> {
             return Err(format!("{} items by the gauge, but {least} to {most} live and dead ones", stats.items));
         }
         let limit = self.pair.options.config.memory;
-        let parts = stats.index_bytes + stats.log_bytes + stats.ghost_bytes;
+        let memory = report.metrics.iter().filter(|sample| sample.metric.name == "memory_bytes");
+        let parts = memory.map(|sample| sample.value.number()).sum::<f64>() as u64;
         if stats.limit > 0 && (stats.bytes > limit || parts > limit) {
             return Err(format!("{} bytes in items and {parts} in all, over the limit of {limit}", stats.bytes));
         }
