@@ -132,9 +132,9 @@ impl BufferPool {
         Arc::new(Self { bytes, most, out: AtomicUsize::new(0), made: AtomicUsize::new(0), free: Mutex::default() })
     }
 
-    /// A buffer; `None` if all are in use or the system has no memory.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Arc<Buffer>> {
-        let taken = |out: usize| (out < self.most).then_some(out + 1);
+    /// A buffer; `None` if no more than `reserve` are left, or the system has no memory.
+    pub(crate) fn take(self: &Arc<Self>, reserve: usize) -> Option<Arc<Buffer>> {
+        let taken = |out: usize| (out + reserve < self.most).then_some(out + 1);
         self.out.fetch_update(Ordering::Acquire, Ordering::Relaxed, taken).ok()?;
         let reused = self.free.lock().pop();
         let map = reused.or_else(|| {

@@ -8,6 +8,7 @@ mod attempt;
 mod batches;
 mod buffer;
 mod buried;
+mod candidates;
 mod config;
 mod counters;
 mod debts;

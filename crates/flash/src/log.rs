@@ -37,6 +37,10 @@ pub(crate) const GROUPS: usize = LIFETIMES.len() + 1;
 /// Free regions reserved for carried-forward records, so that emptying regions never waits for a free one.
 pub(crate) const RESERVE: usize = 2;
 
+/// Buffers reserved for the same: writers that wait for the device would take each one that is given back, and what was to be carried
+/// would be lost for want of one.
+const BUFFERS_RESERVED: usize = 1;
+
 /// Fewest regions with which a tier can work: an open one for each group, the full ones that may wait, and the reserve.
 pub(crate) const REGIONS_LEAST: usize = GROUPS + SEALED_MAX + RESERVE;
 
@@ -272,8 +276,8 @@ impl Log {
     }
 
     fn begin(&self, group: usize) -> Result<Open, Full> {
-        let buffer = self.buffers.take().ok_or(Full)?;
-        let reserve = if group == CARRIED { 0 } else { RESERVE };
+        let (reserve, buffers_reserved) = if group == CARRIED { (0, 0) } else { (RESERVE, BUFFERS_RESERVED) };
+        let buffer = self.buffers.take(buffers_reserved).ok_or(Full)?;
         let region = self.regions.take_free(reserve);
         self.reclaim.need();
         let region = region.ok_or(Full)?;

@@ -1,4 +1,5 @@
-//! Empties regions: the oldest, or one whose records have all expired. Recently read records are carried forward.
+//! Empties regions: the oldest, or one whose records have all expired. Of records that were read, those worth most are carried forward
+//! ([`crate::candidates`]).
 //!
 //! The oldest region can be emptied because nothing older is left. A region whose records have all expired can be emptied early,
 //! unless older versions of its keys lie in regions that still exist ([`Summary::behind`]), or an older region has bad blocks, of
@@ -20,6 +21,7 @@ use pollster::block_on;
 use rustix::io::Errno;
 use rustix::process::{getpriority_process, setpriority_process};
 
+use crate::candidates::{Candidate, rank};
 use crate::counters::count;
 use crate::flusher::Goal;
 use crate::format::BLOCK;
@@ -231,19 +233,11 @@ impl Reclaimer {
         victim: &mut Victim,
         records: impl Iterator<Item = &'l Listed>,
     ) -> (Vec<&'l Listed>, Option<u64>) {
-        let inner = Arc::clone(&self.inner);
-        let (mut left, mut last_carried) = (Vec::new(), None);
-        // Of several versions of an identity the index entry points only to the last, whether or not that is carried.
-        let mut met = HashSet::new();
-        for record in records.filter(|record| !record.is_tombstone) {
-            let block = victim.block(&inner, record);
-            let found = inner.shard(record.hash).lock().find(record.hash);
-            let Some((_, location)) = found.filter(|(_, found)| found.block() == block) else { continue };
-            if !met.insert(inner.identities.identity(record.hash)) {
-                continue;
-            }
-            let wanted = location.hits() > 0 && self.credit >= record.length as usize;
-            let carried = if wanted { self.try_carry(victim, record, block) } else { None };
+        let (mut candidates, mut left) = self.pointed_to(victim, records);
+        rank(&mut candidates);
+        let mut last_carried = None;
+        for Candidate { record, .. } in candidates {
+            let carried = if self.credit >= record.length as usize { self.try_carry(victim, record) } else { None };
             match carried {
                 Some((number, bytes)) => {
                     self.credit -= bytes.min(self.credit);
@@ -255,8 +249,33 @@ impl Reclaimer {
         (left, last_carried)
     }
 
-    fn try_carry(&self, victim: &mut Victim, record: &Listed, block: usize) -> Option<(u64, usize)> {
-        let base = victim.base;
+    /// The records that index entries still point to: those that were read, and the others.
+    fn pointed_to<'l>(
+        &self,
+        victim: &Victim,
+        records: impl Iterator<Item = &'l Listed>,
+    ) -> (Vec<Candidate<'l>>, Vec<&'l Listed>) {
+        let inner = &self.inner;
+        let (mut read, mut unread) = (Vec::new(), Vec::new());
+        // Of several versions of an identity the index entry points only to the last, whether or not that is carried.
+        let mut met = HashSet::new();
+        for record in records.filter(|record| !record.is_tombstone) {
+            let block = victim.block(inner, record);
+            let found = inner.shard(record.hash).lock().find(record.hash);
+            let Some((_, location)) = found.filter(|(_, found)| found.block() == block) else { continue };
+            if !met.insert(inner.identities.identity(record.hash)) {
+                continue;
+            }
+            match location.hits() {
+                0 => unread.push(record),
+                hits => read.push(Candidate { record, hits }),
+            }
+        }
+        (read, unread)
+    }
+
+    fn try_carry(&self, victim: &mut Victim, record: &Listed) -> Option<(u64, usize)> {
+        let (base, block) = (victim.base, victim.block(&self.inner, record));
         victim.view(&self.inner, record).and_then(|view| self.carry(base, block, view))
     }
 
