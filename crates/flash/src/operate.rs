@@ -1,6 +1,7 @@
 //! The operations on a key, each as one attempt under the lock of the key's shard.
 
 use moneta_store::change::{self, Content, Old, Removal, Version as NewItem};
+use moneta_store::component::{RemovalCause, Removed};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::{
     Deleted, ErrorKind, Expiry, ItemRef, Key, Lookup, Number, Op, Outcome, Put, StoreError, Version, Visit, Written,
@@ -370,9 +371,12 @@ impl Inner {
         self.note_forgotten(key, present.location);
         self.remember_expired(key, &present.meta(now));
         shard.index.remove(present.position);
+        let meta = present.meta(now);
         count(&self.counters.expired, 1);
-        if !present.meta(now).fetched {
-            count(&self.counters.expired_unfetched, 1);
+        count(&self.counters.expired_unfetched, u64::from(!meta.fetched));
+        if let Some(observer) = self.observer.read().as_ref() {
+            let value_bytes = present.view().value().len();
+            observer.removed(&Removed { key: key.bytes, meta, value_bytes, cause: RemovalCause::Expired });
         }
         State::Gone { expired: true }
     }

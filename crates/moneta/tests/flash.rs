@@ -162,6 +162,25 @@ fn the_promotion_policy_is_obeyed() {
     assert_eq!([ram_items_after_a_get(), ram_items_after_a_get()], [0, 1]);
 }
 
+/// RAM tells the SSD of few of its hits. Without the rest, what was read from RAM alone would be counted as unread.
+#[test]
+fn what_expires_unread_is_counted_by_prefix() {
+    let place = Place::new();
+    let node = place.start(&[]);
+    node.exchange("stats detail on\r\n");
+    let mut sets = String::new();
+    for number in 0..20 {
+        sets += &format!("set read:{number} 0 1 1\r\nx\r\nget read:{number}\r\nset unread:{number} 0 1 1\r\nx\r\n");
+    }
+    node.exchange(&sets);
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    let gets: String = (0..20).map(|number| format!("get read:{number} unread:{number}\r\n")).collect();
+    assert_eq!(node.exchange(&gets), "END\r\n".repeat(20));
+    let counted = "PREFIX read expired 20 unread 0 evicted 0 unread 0\r\nPREFIX unread expired 20 unread 20 evicted 0 unread 0\r\n";
+    assert_eq!(node.exchange("stats detail unread\r\n"), format!("{counted}END\r\n"));
+    end(node, Signal::SIGTERM);
+}
+
 #[test]
 fn the_write_budget_is_obeyed() {
     let place = Place::new();

@@ -25,6 +25,7 @@ mod backlog;
 mod by_policy;
 mod connection;
 mod connection_registry;
+mod departures;
 mod descriptors;
 mod escape;
 mod inbound;

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use moneta_store::{Clock, Origin};
 pub use moneta_store::{Door, Policy};
+use parking_lot::Mutex;
 
 use crate::auth::Authenticator;
 use crate::client_memory::ClientMemory;
@@ -161,6 +162,8 @@ pub struct Node {
     pub started: u32,
     /// Counts by key prefix (`stats detail`).
     pub prefixes: Prefixes,
+    // Held while the store's observer is set, so that the last one to set it has seen the changes of the others.
+    pub(crate) observing: Mutex<()>,
     verbosity: AtomicU32,
     /// Applies a change of verbosity to the log.
     on_verbosity: OnceLock<Box<dyn Fn(u32) + Send + Sync>>,
@@ -189,6 +192,7 @@ impl Node {
             readers: Readers::default(),
             authenticator,
             prefixes: Prefixes::default(),
+            observing: Mutex::default(),
             crawler: AtomicBool::new(true),
             dumping: Arc::default(),
             lifecycle: OnceLock::new(),

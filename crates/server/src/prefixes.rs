@@ -1,4 +1,4 @@
-//! `stats detail`: counts requests by key prefix, the part before the first colon. Off by default. It turns itself off an hour
+//! `stats detail`: counts requests, and items that leave, by key prefix, the part before the first colon. Off by default. It turns itself off an hour
 //! after the last `stats detail`, since it costs every request something and the operator may have left.
 //!
 //! Each thread counts separately, under a lock that only readers of the sums contend for.
@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
+use moneta_store::component::{RemovalCause, Removed};
 use parking_lot::Mutex;
 
 use crate::escape::escape_text;
@@ -25,6 +26,16 @@ struct Counts {
     hits: u64,
     sets: u64,
     deletes: u64,
+    left: Left,
+}
+
+/// Items that left without a client asking for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Left {
+    expired: u64,
+    expired_unread: u64,
+    evicted: u64,
+    evicted_unread: u64,
 }
 
 impl Counts {
@@ -33,6 +44,10 @@ impl Counts {
         self.hits += other.hits;
         self.sets += other.sets;
         self.deletes += other.deletes;
+        self.left.expired += other.left.expired;
+        self.left.expired_unread += other.left.expired_unread;
+        self.left.evicted += other.left.evicted;
+        self.left.evicted_unread += other.left.evicted_unread;
     }
 }
 
@@ -90,12 +105,49 @@ impl Prefixes {
         }
     }
 
-    /// Counts one use of a key at `now`, unless the hour is over. Keys without a prefix are not counted.
+    /// Counts one use of a key at `now`. Keys without a prefix are not counted. False if the hour is over: counting is off then.
     #[cold]
-    pub fn count(&self, key: &[u8], what: Use, now: u32) {
-        if now >= self.until.load(Ordering::Relaxed) {
-            return self.enabled.store(false, Ordering::Relaxed);
+    pub fn count(&self, key: &[u8], what: Use, now: u32) -> bool {
+        if self.is_over(now) {
+            self.enabled.store(false, Ordering::Relaxed);
+            return false;
         }
+        self.add(key, |counts| match what {
+            Use::Get { hit } => {
+                counts.gets += 1;
+                counts.hits += u64::from(hit);
+            }
+            Use::Set => counts.sets += 1,
+            Use::Delete => counts.deletes += 1,
+        });
+        true
+    }
+
+    /// Counts an item that left at `now`, unless the hour is over.
+    #[cold]
+    pub fn note_departure(&self, item: &Removed<'_>, now: u32) {
+        if self.is_over(now) {
+            return;
+        }
+        let unread = u64::from(!item.meta.fetched);
+        self.add(item.key, |Counts { left, .. }| match item.cause {
+            RemovalCause::Expired => {
+                left.expired += 1;
+                left.expired_unread += unread;
+            }
+            RemovalCause::Evicted => {
+                left.evicted += 1;
+                left.evicted_unread += unread;
+            }
+        });
+    }
+
+    fn is_over(&self, now: u32) -> bool {
+        now >= self.until.load(Ordering::Relaxed)
+    }
+
+    /// Adds to the counts of a key's prefix, on this thread's lane.
+    fn add(&self, key: &[u8], with: impl FnOnce(&mut Counts)) {
         let Some(end) = key.iter().position(|&byte| byte == DELIMITER) else { return };
         let mut lane = self.lanes[lane()].lock();
         let entry = match lane.get_mut(&key[..end]) {
@@ -108,37 +160,55 @@ impl Prefixes {
                 lane.entry(key[..end].into()).or_default()
             }
         };
-        match what {
-            Use::Get { hit } => {
-                entry.gets += 1;
-                entry.hits += u64::from(hit);
-            }
-            Use::Set => entry.sets += 1,
-            Use::Delete => entry.deletes += 1,
-        }
+        with(entry);
     }
 
     /// All counts as text, ended by a line `END`. Prefixes are percent-encoded where a line requires it.
     pub fn dump(&self) -> Vec<u8> {
-        let mut sums: BTreeMap<Box<[u8]>, Counts> = BTreeMap::new();
+        lines(&self.sums(), |Counts { gets, hits, sets, deletes, .. }| {
+            format!("get {gets} hit {hits} set {sets} del {deletes}")
+        })
+    }
+
+    /// The same of items that left without a client asking for it: how many, and how many of them had never been read.
+    pub fn dump_unread(&self) -> Vec<u8> {
+        let mut sums = self.sums();
+        sums.retain(|_, counts| counts.left != Left::default());
+        lines(&sums, |Counts { left: Left { expired, expired_unread, evicted, evicted_unread }, .. }| {
+            format!("expired {expired} unread {expired_unread} evicted {evicted} unread {evicted_unread}")
+        })
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::new();
         for lane in &self.lanes {
             for (prefix, counts) in lane.lock().iter() {
                 sums.entry(prefix.clone()).or_default().add(counts);
             }
         }
-        let mut out = Vec::new();
-        for (prefix, Counts { gets, hits, sets, deletes }) in &sums {
-            out.extend_from_slice(b"PREFIX ");
-            escape_text(prefix, &mut out);
-            out.extend_from_slice(format!(" get {gets} hit {hits} set {sets} del {deletes}\r\n").as_bytes());
-        }
-        out.extend_from_slice(b"END\r\n");
-        out
+        sums
     }
+}
+
+/// Counts of all threads by prefix.
+type Sums = BTreeMap<Box<[u8]>, Counts>;
+
+/// A line for each prefix, and `END`.
+fn lines(sums: &Sums, line: impl Fn(&Counts) -> String) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (prefix, counts) in sums {
+        out.extend_from_slice(b"PREFIX ");
+        escape_text(prefix, &mut out);
+        out.extend_from_slice(format!(" {}\r\n", line(counts)).as_bytes());
+    }
+    out.extend_from_slice(b"END\r\n");
+    out
 }
 
 #[cfg(test)]
 mod tests {
+    use moneta_store::ItemMeta;
+
     use super::*;
 
     const NOW: u32 = 1_000_000;
@@ -162,6 +232,27 @@ mod tests {
         assert_eq!(text(&prefixes), "PREFIX p get 2 hit 1 set 1 del 0\r\nPREFIX q get 0 hit 0 set 0 del 1\r\nEND\r\n");
         prefixes.clear();
         assert_eq!(text(&prefixes), "END\r\n");
+    }
+
+    #[test]
+    fn items_that_leave_are_counted_apart_from_requests() {
+        let prefixes = Prefixes::default();
+        prefixes.enable(true, NOW);
+        let leave = |key: &[u8], fetched, cause, now| {
+            let meta = ItemMeta { fetched, ..ItemMeta::default() };
+            prefixes.note_departure(&Removed { key, meta, value_bytes: 1, cause }, now);
+        };
+        leave(b"p:a", true, RemovalCause::Expired, NOW);
+        leave(b"p:b", false, RemovalCause::Expired, NOW);
+        std::thread::scope(|scope| {
+            scope.spawn(|| leave(b"p:c", false, RemovalCause::Evicted, NOW));
+        });
+        leave(b"plain", false, RemovalCause::Evicted, NOW);
+        leave(b"p:d", false, RemovalCause::Evicted, NOW + LASTS);
+        prefixes.count(b"q:a", Use::Set, NOW);
+        let unread = String::from_utf8(prefixes.dump_unread()).unwrap();
+        assert_eq!(unread, "PREFIX p expired 2 unread 1 evicted 1 unread 1\r\nEND\r\n");
+        assert_eq!(text(&prefixes), "PREFIX p get 0 hit 0 set 0 del 0\r\nPREFIX q get 0 hit 0 set 1 del 0\r\nEND\r\n");
     }
 
     #[test]

@@ -93,14 +93,15 @@ fn detail(worker: &Worker, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec
     match what {
         Some(b"on") => prefixes.enable(true, now),
         Some(b"off") => prefixes.enable(false, now),
-        Some(b"dump") => {
+        Some(what @ (b"dump" | b"unread")) => {
             prefixes.prolong(now);
+            let dump = if what == b"dump" { prefixes.dump() } else { prefixes.dump_unread() };
             match style {
                 Style::Binary(_) => {
-                    encode::stat(style, b"detailed", &prefixes.dump(), out);
+                    encode::stat(style, b"detailed", &dump, out);
                     encode::stat_end(style, out);
                 }
-                _ => out.extend_from_slice(&prefixes.dump()),
+                _ => out.extend_from_slice(&dump),
             }
             return;
         }
@@ -111,6 +112,7 @@ fn detail(worker: &Worker, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec
             };
         }
     }
+    worker.observe();
     done(style, "OK", out);
 }
 

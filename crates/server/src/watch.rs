@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use moneta_store::Written;
 use moneta_store::component::{Observer, RemovalCause, Removed};
 use moneta_store::request::{Exptime, Write, WriteMode};
-use moneta_store::{Store, Written};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::escape::percent_encode;
@@ -172,20 +172,10 @@ impl Watcher {
     }
 
     /// Stops watching.
-    pub fn leave(self, hub: &Hub, store: &dyn Store) {
+    pub fn leave(self, hub: &Hub) {
         let mut queues = hub.write();
         queues.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
         hub.note_wanted(&queues);
-        if !hub.wants(EVICTIONS) {
-            observe(store, None);
-        }
-    }
-}
-
-/// Sets the store's observer of evictions, if the store has that part.
-fn observe(store: &dyn Store, observer: Option<Arc<dyn Observer>>) {
-    if let Some(part) = store.parts().observe {
-        part.observe(observer);
     }
 }
 
@@ -197,7 +187,7 @@ impl Hub {
     }
 
     /// A new watcher of `streams`; `None` if there are too many.
-    pub fn join(self: &Arc<Self>, streams: u32, store: &dyn Store) -> Option<Watcher> {
+    pub fn join(self: &Arc<Self>, streams: u32) -> Option<Watcher> {
         let mut queues = self.write();
         if queues.len() >= WATCHERS_MAX {
             return None;
@@ -206,9 +196,6 @@ impl Hub {
         let queue = Arc::new(Queue { streams, lines: Mutex::new(lines), is_full: AtomicBool::new(false) });
         queues.push(Arc::clone(&queue));
         self.note_wanted(&queues);
-        if streams & EVICTIONS != 0 {
-            observe(store, Some(Arc::<Self>::clone(self)));
-        }
         Some(Watcher { queue, hub: Arc::clone(self) })
     }
 

@@ -101,8 +101,9 @@ impl Session {
         let Some(streams) = watch::streams(words(arguments)) else {
             return ERROR;
         };
-        match worker.node.watchers.join(streams, &*worker.store) {
+        match worker.node.watchers.join(streams) {
             Some(watcher) => {
+                worker.observe();
                 self.extras().watcher = Some(watcher);
                 self.stage = Stage::Watching;
                 "OK"

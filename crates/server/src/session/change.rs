@@ -79,7 +79,7 @@ pub(super) fn answer_write(
         worker.node.watchers.stored(peer, asked.key, asked.request, written, size);
     }
     if worker.node.prefixes.is_enabled() {
-        worker.node.prefixes.count(asked.key, Use::Set, worker.node.clock.now());
+        worker.count_by_prefix(asked.key, Use::Set);
     }
     let reply = match written {
         Written::Stored { cas } | Written::Unchanged { cas } => Reply::Stored { cas, size },
@@ -103,7 +103,7 @@ pub(super) fn answer_delete(
 ) {
     let counters = &worker.counters;
     if worker.node.prefixes.is_enabled() {
-        worker.node.prefixes.count(asked.key, Use::Delete, worker.node.clock.now());
+        worker.count_by_prefix(asked.key, Use::Delete);
     }
     let reply = match outcome {
         Ok(Deleted::Deleted) => {

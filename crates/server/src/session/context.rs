@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use moneta_store::{Cx, Report, Store, component};
+use moneta_store::{Cx, Key, Op, Report, Store, Unseen, component};
 
 use crate::counters::Counters;
+use crate::departures;
 use crate::node::Node;
+use crate::prefixes::Use;
 
 /// What a session needs from its worker thread: one for each thread and policy.
 pub struct Worker {
@@ -23,5 +25,23 @@ impl Worker {
     /// The store's report.
     pub(crate) fn report(&self) -> Report {
         component::report(&self.store, &self.cx)
+    }
+
+    /// Has the store tell of items that leave, or not, as watchers and prefixes are now.
+    pub(crate) fn observe(&self) {
+        departures::observe(&self.node, &*self.store);
+    }
+
+    /// Counts a use of a key while `stats detail` is on.
+    #[cold]
+    pub(crate) fn count_by_prefix(&self, key: &[u8], what: Use) {
+        if !self.node.prefixes.count(key, what, self.node.clock.now()) {
+            return self.observe();
+        }
+        if what == (Use::Get { hit: true }) && self.store.parts().observe.is_some() {
+            // An upper tier tells a lower one of few of its hits. What it does not tell would be counted as unread.
+            let key = Key::new(key, self.store.seed());
+            let _ = self.store.call(&self.cx, &key, Op::NoteHit, &mut Unseen);
+        }
     }
 }

@@ -162,7 +162,8 @@ impl Session {
         if let Some(extras) = self.extras.take()
             && let Some(watcher) = extras.watcher
         {
-            watcher.leave(&worker.node.watchers, &*worker.store);
+            watcher.leave(&worker.node.watchers);
+            worker.observe();
         }
         if worker.node.watchers.wants(watch::CONNEVENTS) {
             worker.node.watchers.connection_closed(&self.peer, reason);

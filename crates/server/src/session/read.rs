@@ -130,7 +130,7 @@ impl Asked<'_> {
         }
         if worker.node.prefixes.is_enabled() {
             let hit = matches!(found, watch::Fetched::Found { .. });
-            worker.node.prefixes.count(self.key, Use::Get { hit }, worker.node.clock.now());
+            worker.count_by_prefix(self.key, Use::Get { hit });
         }
     }
 }

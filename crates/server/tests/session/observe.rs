@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Wake, Waker};
 
+use moneta_memory::{Memory, MemoryConfig};
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{NodeSettings, Peer};
 use moneta_server::session::{CloseReason, Session, Worker};
-use moneta_store::ItemMeta;
 use moneta_store::component::{Observer, RemovalCause, Removed};
+use moneta_store::{Clock, ItemMeta, KeyHash};
 
-use crate::talk::{Talk, worker};
+use crate::talk::{Talk, worker, worker_on};
 
 fn plain() -> Worker {
     worker(NodeSettings::default(), Authenticator::off())
@@ -80,6 +81,53 @@ fn connections_and_evictions_are_told() {
     assert_eq!(lines[1], "conn_close rip=127.0.0.1 rport=4000 transport=tcp reason=idle_timeout cfd=3");
     assert!(lines[2].starts_with("eviction key=k fetch=no ttl=-1 la="), "{}", lines[2]);
     assert_eq!(lines.len(), 3);
+}
+
+/// The store has one observer: whichever of the two stops first must not take it from the other.
+#[test]
+fn what_left_unread_is_counted_by_prefix_beside_watchers_of_evictions() {
+    let clock = Arc::new(Clock::manual(crate::talk::NOW));
+    let config = MemoryConfig {
+        limit: 8 << 20,
+        item_max: 1 << 20,
+        evict: true,
+        threads: 1,
+        shards: Some(1),
+        seed: KeyHash::seeded(7),
+        versioning: Default::default(),
+    };
+    let store = Memory::new(&config, Arc::clone(&clock)).unwrap();
+    let worker = worker_on(store, &clock, NodeSettings::default(), Authenticator::off());
+    let (mut client, mut watcher) = (Talk::new(), Talk::new());
+    let mut expire = |unread: &str| {
+        let sets = "set p:read 0 1 1\r\nx\r\nset p:unread 0 1 1\r\nx\r\nget p:read\r\n";
+        client.say(&worker, sets.as_bytes());
+        clock.advance(2);
+        client.say(&worker, b"get p:read p:unread\r\n");
+        let told = String::from_utf8(client.say(&worker, b"stats detail unread\r\n")).unwrap();
+        assert_eq!(told, format!("{unread}END\r\n"));
+    };
+    expire("");
+    Talk::new().say(&worker, b"stats detail on\r\n");
+    expire("PREFIX p expired 2 unread 1 evicted 0 unread 0\r\n");
+    watcher.say(&worker, b"watch evictions\r\n");
+    watcher.session().closed(&worker, CloseReason::Normal);
+    expire("PREFIX p expired 4 unread 2 evicted 0 unread 0\r\n");
+    let mut watcher = Talk::new();
+    watcher.say(&worker, b"watch evictions\r\n");
+    Talk::new().say(&worker, b"stats detail off\r\n");
+    expire("PREFIX p expired 4 unread 2 evicted 0 unread 0\r\n");
+    let fill = format!("set p:large 0 0 1000000\r\n{}\r\n", "x".repeat(1_000_000));
+    (0..20).for_each(|number| {
+        Talk::new().say(&worker, fill.replace("large", &format!("large{number}")).as_bytes());
+    });
+    assert!(watched(&mut watcher, &worker).iter().any(|line| line.starts_with("eviction key=p%3Alarge")));
+    // It goes off by itself at the first request after its hour, and takes the observer away.
+    Talk::new().say(&worker, b"stats detail on\r\n");
+    watcher.session().closed(&worker, CloseReason::Normal);
+    clock.advance(3600);
+    expire("PREFIX p expired 4 unread 2 evicted 0 unread 0\r\n");
+    assert!(!worker.node.prefixes.is_enabled());
 }
 
 struct Count(AtomicU32);
