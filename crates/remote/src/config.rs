@@ -30,6 +30,11 @@ pub struct RemoteConfig {
     pub backoff_min: Duration,
     /// The longest such pause.
     pub backoff_max: Duration,
+    /// Silence after which a connection without requests in flight is asked whether the server is still there. One that does not answer
+    /// within [`RemoteConfig::request_timeout`] is made anew.
+    pub check_after: Duration,
+    /// Whether a report asks the server for its statistics, which threads that may wait do wait for.
+    pub asks_statistics: bool,
     /// Connections in a row that end because the server is silent before it is taken for dead: from then on requests fail at
     /// once, until it answers again. Silence to requests is counted apart from that at connecting. At least 1.
     pub timeouts_max: u32,
@@ -59,6 +64,8 @@ impl RemoteConfig {
             connect_timeout: Duration::from_secs(1),
             backoff_min: Duration::from_millis(20),
             backoff_max: Duration::from_secs(1),
+            check_after: Duration::from_secs(2),
+            asks_statistics: true,
             timeouts_max: 3,
             in_flight_max: 16 << 10,
             unsent_max: 64 << 20,
@@ -74,7 +81,8 @@ impl RemoteConfig {
         if !(1..=Self::IN_FLIGHT_MAX).contains(&self.in_flight_max) || self.unsent_max == 0 {
             return wrong("a connection needs room for 1 to 1048576 requests and for at least a byte to send");
         }
-        if self.request_timeout.is_zero() || self.connect_timeout.is_zero() || self.timeouts_max == 0 {
+        let shortest = self.request_timeout.min(self.connect_timeout).min(self.check_after);
+        if shortest.is_zero() || self.timeouts_max == 0 {
             return wrong("timeouts, and how many in a row mean that a server is dead, must be more than nothing");
         }
         if self.backoff_min.is_zero() || self.backoff_min > self.backoff_max {

@@ -21,6 +21,7 @@ pub(crate) struct Counters {
     pub(crate) reconnects: AtomicU64,
     pub(crate) connect_failures: AtomicU64,
     pub(crate) retries: AtomicU64,
+    pub(crate) dead_connections: AtomicU64,
     pub(crate) connections: AtomicU64,
     in_flight: AtomicU64,
 }
@@ -130,6 +131,13 @@ const METRICS: &[Reading<Counters>] = &[
     Metric::counter("remote_reconnects_total", Unit::Count, "Connections made in place of lost ones.")
         .labels(SERVER)
         .read(|counters| load(&counters.reconnects).into()),
+    Metric::counter(
+        "remote_dead_connections_total",
+        Unit::Count,
+        "Idle connections that did not answer the question whether the server is still there.",
+    )
+    .labels(SERVER)
+    .read(|counters| load(&counters.dead_connections).into()),
     Metric::counter("remote_connect_failures_total", Unit::Count, "Attempts to connect that failed.")
         .labels(SERVER)
         .read(|counters| load(&counters.connect_failures).into()),

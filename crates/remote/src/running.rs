@@ -45,6 +45,11 @@ impl RunningClock {
         system - self.lost
     }
 
+    /// The system time of a moment at which nothing is waited for before.
+    pub(crate) fn system(&self, moment: Instant) -> Instant {
+        moment + self.lost
+    }
+
     /// The system time of the turn that has to follow the one at `system`, given the next `deadline`.
     #[inline]
     pub(crate) fn next_turn(&mut self, deadline: Option<Instant>, system: Instant) -> Option<Instant> {

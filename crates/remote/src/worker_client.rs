@@ -100,7 +100,10 @@ impl WorkerClient {
             let now = clock.turn(system);
             act(links, &mut Turn { queue, replies, now });
             let deadline = links.iter().filter_map(Link::deadline).min();
-            let next = clock.next_turn(deadline, system);
+            let next = clock.next_turn(deadline, system).or_else(|| {
+                let check = links.iter().filter_map(Link::check_at).min();
+                check.map(|at| clock.system(at))
+            });
             timer.cover(if links.iter().any(Link::is_unread) { Some(system) } else { next }, system);
             self.shared.counters.add(&mut replies.tally);
             std::mem::take(&mut replies.wakers)

@@ -92,6 +92,7 @@ impl Link {
         self.shared.note_dialect(dialect);
         self.stage = Stage::Up { dialect, since: turn.now };
         self.was_up = true;
+        self.heard = turn.now;
         self.served = false;
         self.hang_ups = 0;
         self.out.clear();
@@ -123,6 +124,16 @@ impl Link {
             turn.replies.tally.begun();
             self.on_trial = true;
         }
+    }
+
+    /// Asks whether the server is still there, on a connection that may be open on this side alone.
+    #[cold]
+    pub(super) fn begin_check(&mut self, turn: &mut Turn<'_>) {
+        let Stage::Up { dialect, .. } = self.stage else { return };
+        let request = Request { verb: Verb::Noop, key: &[], value: &[] };
+        self.heard = turn.now;
+        // Every dialect has it.
+        let _ = self.send_later(&request, Target::Check, turn.now, dialect);
     }
 
     /// The server has answered that.

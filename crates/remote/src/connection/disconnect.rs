@@ -1,7 +1,7 @@
 //! The loss of a connection: what happens to its requests, and when to reconnect.
 //!
 //! A sent request may have taken effect: it fails, and its outcome is unknown. Retries idempotent reads and unsent requests, once,
-//! if the connection was idle before, since a restarted server may have closed it.
+//! if the connection was idle before, since a restarted server may have closed it, or one that is gone may not have told that.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,11 +21,15 @@ impl Link {
         let silent = failure.kind == ErrorKind::Timeout;
         tracing::debug!(server = %self.shared.config.address, reason = %failure.reason, "connection lost");
         let was_up = matches!(self.stage, Stage::Up { .. });
+        // Nothing came since it was idle, so only this connection is known to be dead.
+        let was_dead = silent && was_up && self.in_flight.front().is_some_and(Entry::is_check);
+        self.shared.counters.dead_connections.fetch_add(u64::from(was_dead), Ordering::Relaxed);
         let hung_up = !silent && matches!(&self.stage, Stage::Probing { probe, .. } if probe.may_be_binary());
         if !hung_up {
             self.hang_ups = 0;
         }
         let at_once = match self.stage {
+            Stage::Up { .. } if was_dead => !self.shared.hangs(),
             Stage::Up { since, .. } => self.judge_service(&failure, turn.now.saturating_duration_since(since)),
             _ => (hung_up && self.note_hang_up()) || self.judge_attempt(&failure),
         };
@@ -34,7 +38,7 @@ impl Link {
         } else {
             self.shared.counters.connect_failures.fetch_add(1, Ordering::Relaxed);
         }
-        self.end_in_flight(&failure, was_up && !silent, turn);
+        self.end_in_flight(&failure, was_up && (!silent || was_dead), turn);
         self.forget_stream();
         self.stage = Stage::Down { retry_at: turn.now, recoveries: self.shared.recoveries() };
         if at_once {
@@ -93,6 +97,9 @@ impl Link {
         }
         for mut entry in std::mem::take(&mut self.in_flight) {
             let unsent = entry.span.start >= self.sent;
+            if entry.is_check() {
+                continue;
+            }
             if may_carry && !entry.retried && (entry.idempotent || unsent) {
                 self.carried.bytes.extend_from_slice(&self.out[entry.span.clone()]);
                 entry.retried = true;

@@ -17,6 +17,8 @@ pub(crate) enum Target {
     Shared(Arc<Promise>),
     /// Not waited for: the request was sent for its effect.
     Unanswered,
+    /// The connection itself, which asks whether the server is still there. Not counted among the requests.
+    Check,
 }
 
 /// A request that is in the stream, in the order of the replies.
@@ -31,6 +33,13 @@ pub(crate) struct Entry {
     pub(crate) retried: bool,
     /// Where it lies among the bytes to send, as long as these are kept.
     pub(crate) span: Range<usize>,
+}
+
+impl Entry {
+    /// Whether it asks no more than whether the server is still there.
+    pub(crate) fn is_check(&self) -> bool {
+        matches!(self.target, Target::Check)
+    }
 }
 
 /// A request that waits for a connection.

@@ -97,8 +97,10 @@ pub(crate) struct Link {
     pub(super) was_up: bool,
     /// How often in a row the server hung up when it was asked in text.
     pub(super) hang_ups: u32,
-    /// When something was last received.
+    /// When something was last received, or looked for.
     active: Instant,
+    /// When something was last received or a check was sent, or the connection came up.
+    pub(super) heard: Instant,
     number: u32,
 }
 
@@ -131,6 +133,7 @@ impl Link {
             was_up: false,
             hang_ups: 0,
             active: now,
+            heard: now,
             number: 0,
         }
     }
@@ -260,6 +263,7 @@ impl Link {
                 }
             }
             Stage::Connecting { .. } => self.see_connected(turn),
+            Stage::Up { .. } if self.check_at().is_some_and(|at| turn.now >= at) => self.begin_check(turn),
             Stage::Probing { .. } | Stage::Up { .. } => {}
         }
         if matches!(self.stage, Stage::Probing { .. } | Stage::Up { .. }) {
@@ -336,7 +340,7 @@ impl Link {
                     return Err(Failure::unreachable(format!("{address} closed the connection")));
                 }
                 Some(bytes) => {
-                    self.active = turn.now;
+                    (self.active, self.heard) = (turn.now, turn.now);
                     self.digest(turn)?;
                     if bytes < room {
                         return Ok(());
@@ -373,7 +377,7 @@ impl Link {
 
     fn take_replies(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
         let Stage::Up { dialect, .. } = self.stage else { return Ok(()) };
-        let mut any = false;
+        let (mut any, mut checked) = (false, false);
         loop {
             if self.skip > 0 {
                 let here = self.skip.min(self.input.len() - self.read);
@@ -400,9 +404,13 @@ impl Link {
                 Decoded::Answer { answer, consumed } => {
                     self.read += consumed;
                     self.needed = 0;
-                    any = true;
                     let after = self.leaves_stream_unsure(&answer);
                     let entry = self.in_flight.pop_front().expect("it was at the front");
+                    if entry.is_check() {
+                        checked = true;
+                        continue;
+                    }
+                    any = true;
                     turn.replies.answer(entry, turn.now, answer);
                     if after {
                         return Err(self.misbehaved("an error after which replies cannot be told apart"));
@@ -430,6 +438,8 @@ impl Link {
             } else {
                 self.shared.note_reply();
             }
+        }
+        if any || checked {
             self.release();
         }
         Ok(())
@@ -475,5 +485,13 @@ impl Link {
             Stage::Up { .. } => self.in_flight.front().map(|entry| entry.begun + timeout),
         };
         [waiting, carried, stage].into_iter().flatten().min()
+    }
+
+    /// When it is asked whether the server is still there, by the client's clock, if nothing happens before. None while a reply is
+    /// waited for, which tells the same.
+    #[inline]
+    pub(crate) fn check_at(&self) -> Option<Instant> {
+        let is_idle = matches!(self.stage, Stage::Up { .. }) && self.in_flight.is_empty();
+        is_idle.then(|| self.heard + self.shared.config.check_after)
     }
 }

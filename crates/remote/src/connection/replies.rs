@@ -78,7 +78,7 @@ impl Replies {
                 self.wakers.extend(waker);
                 self.won.extend(won);
             }
-            Target::Unanswered => {}
+            Target::Unanswered | Target::Check => {}
         }
     }
 

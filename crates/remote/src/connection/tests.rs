@@ -1,6 +1,7 @@
 //! Connections to servers whose names a test gives a meaning.
 
 mod flood;
+mod half_open;
 mod server;
 
 use std::net::{SocketAddr, TcpListener};
@@ -42,15 +43,21 @@ impl Meaning {
     }
 
     fn shared(&self, timeout: Duration) -> Arc<Shared> {
+        self.shared_with(|config| {
+            config.request_timeout = timeout;
+            config.connect_timeout = timeout;
+        })
+    }
+
+    fn shared_with(&self, set: impl FnOnce(&mut RemoteConfig)) -> Arc<Shared> {
         let address = Address::Tcp("somewhere:11211".into());
         let (meaning, name) = (self.clone(), address.clone());
-        let config = RemoteConfig {
-            request_timeout: timeout,
-            connect_timeout: timeout,
+        let mut config = RemoteConfig {
             backoff_min: Duration::from_millis(1),
             backoff_max: Duration::from_millis(5),
             ..RemoteConfig::new(address, KeyHash::seeded(0))
         };
+        set(&mut config);
         let names = Names::new(&name, Box::new(move |_| Ok(meaning.0.lock().clone()))).expect("it is found");
         Arc::new(Shared::with_names(config, names))
     }
