@@ -66,6 +66,7 @@ impl Cluster {
             budget: Budget::new(),
             counters: Counters::default(),
             cut: Cut::default(),
+            turns: Default::default(),
             item_max,
             slot: Slot::draw(),
             connect,
@@ -122,7 +123,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the app's nodes are, and how they are. May wait for nodes.
+    /// What the app's nodes are, and how they are.
     pub fn status(&self) -> Status {
         let layout = self.0.layout();
         let now = self.0.clock.millis();

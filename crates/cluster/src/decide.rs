@@ -80,6 +80,7 @@ impl Call {
     pub(crate) async fn decide(self, key: OwnedKey, op: OwnedOp) -> Result<Outcome, StoreError> {
         self.shared.counters.decisions.add(1);
         let mut own = Own::default();
+        let mut turn = None;
         for round in 0..ROUNDS {
             if self.home_has_no_versions(&key) {
                 return self.change_at_home(&key, &op).await;
@@ -87,6 +88,9 @@ impl Call {
             match self.round(&key, &op, &mut own).await? {
                 Round::Ended(outcome) => return Ok(outcome),
                 Round::Again => self.shared.counters.conflicts.add(1),
+            }
+            if turn.is_none() {
+                turn = Some(self.shared.turns.take(key.key().hash).await);
             }
             // Others that collide here go on at different times.
             pause(self.shared.turn() % (1 << round.min(6))).await;

@@ -35,6 +35,7 @@ mod spread;
 mod stamp;
 mod status;
 mod time;
+mod turns;
 mod unversioned;
 mod writes;
 

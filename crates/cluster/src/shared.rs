@@ -17,6 +17,7 @@ use crate::node::{Connect, Node};
 use crate::sources::Watch;
 use crate::stamp::Stamps;
 use crate::topology::Topology;
+use crate::turns::Turns;
 use crate::unversioned::AnyNode;
 
 /// The state of a cluster store.
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) budget: Budget,
     pub(crate) counters: Counters,
     pub(crate) cut: Cut,
+    pub(crate) turns: Turns,
     /// Longest value, in bytes, that a change may make.
     pub(crate) item_max: usize,
     /// Where workers have their connections.

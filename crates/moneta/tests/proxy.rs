@@ -49,11 +49,25 @@ impl Cluster {
     }
 
     fn proxy(&self, zone: &str) -> Node {
+        self.proxy_with(zone, "1", "2s")
+    }
+
+    fn proxy_with(&self, zone: &str, threads: &str, timeout: &str) -> Node {
         let topology = self.folder.path().join("topology.toml");
         let hints = self.folder.path().join(format!("hints-{zone}"));
         let (topology, hints) = (topology.to_str().expect("plain"), hints.to_str().expect("plain").to_owned());
-        let arguments =
-            ["--topology", topology, "--zone", zone, "--hint-dir", &hints, "--threads", "1", "--node-timeout", "2s"];
+        let arguments = [
+            "--topology",
+            topology,
+            "--zone",
+            zone,
+            "--hint-dir",
+            &hints,
+            "--threads",
+            threads,
+            "--node-timeout",
+            timeout,
+        ];
         Node::run(moneta(&["proxy", "-p", "0", "--admin", "127.0.0.1:0"]).args(arguments))
     }
 
@@ -106,11 +120,16 @@ impl Client {
     }
 }
 
-fn metric(admin: &str, name: &str) -> u64 {
+fn page(admin: &str, path: &str) -> String {
     let mut stream = connect(admin);
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).expect("it reads");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("it answers");
+    text
+}
+
+fn metric(admin: &str, name: &str) -> u64 {
+    let text = page(admin, "/metrics");
     let lines = text.lines().filter(|line| line.starts_with(&format!("moneta_{name}{{")));
     lines
         .map(|line| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number") as u64)
@@ -335,4 +354,43 @@ fn many_keys_and_pipelined_requests_are_answered_in_order_also_without_a_node() 
     }
     cluster.kill(0, 1);
     check(&mut client, "first");
+}
+
+/// The admin side gives a page 8 seconds, and these nodes would have more.
+#[test]
+fn stopped_nodes_hold_up_no_page_of_the_admin_side() {
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy_with("a", "1", "60s");
+    let admin = admin_of(&proxy);
+    assert_eq!(proxy.exchange("set key 0 0 1\r\nx\r\n"), "STORED\r\n");
+    let nodes: Vec<&Node> = cluster.nodes.iter().flatten().flatten().collect();
+    nodes.iter().for_each(|node| node.signal(Signal::SIGSTOP));
+    for path in ["/metrics", "/proxy", "/stats"] {
+        let text = page(&admin, path);
+        assert!(text.starts_with("HTTP/1.0 200"), "{path}: {text}");
+    }
+    assert_eq!(metric(&admin, "cluster_node_up"), 6);
+}
+
+/// As one memcached does it: a client that counts meets no error because others count, too.
+#[test]
+fn many_clients_of_one_proxy_count_on_one_key() {
+    const CLIENTS: usize = 8;
+    const COUNTS: usize = 100;
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy_with("a", "4", "20s");
+    let mut client = Client::of(&proxy);
+    assert_eq!(client.ask("set count 0 0 1\r\n0"), "STORED\r\n");
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let mut client = Client::of(&proxy);
+            scope.spawn(move || {
+                for _ in 0..COUNTS {
+                    let answer = client.ask("incr count 1");
+                    assert!(answer.trim_end().parse::<usize>().is_ok(), "{answer}");
+                }
+            });
+        }
+    });
+    assert_eq!(client.ask("get count"), format!("VALUE count 0 3\r\n{}\r\nEND\r\n", CLIENTS * COUNTS));
 }

@@ -138,7 +138,7 @@ pub trait Routes: Send + Sync {
     /// What `stats route` shows of a key that comes through `door`: names and values.
     fn route(&self, door: Door, key: &[u8]) -> Vec<(String, String)>;
 
-    /// All nodes and how they are, for the admin side. May wait for nodes.
+    /// All nodes and how they are, for the admin side.
     fn status(&self) -> serde_json::Value;
 }
 

@@ -114,6 +114,8 @@ pub fn node(options: &Values, address: moneta_client::Address) -> moneta_remote:
         connections: options.get(&NODE_CONNECTIONS),
         request_timeout: options.get(&NODE_TIMEOUT),
         connect_timeout: options.get(&NODE_TIMEOUT),
+        // A cluster shows none of them.
+        asks_statistics: false,
         ..remote::server(options, address)
     }
 }
