@@ -5,12 +5,15 @@
 
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::steps::finish;
-use moneta_store::{Deleted, Item, Lookup, Number, Op, Outcome, OwnedKey, OwnedOp, Put, StoreError, Written};
+use moneta_store::{Deleted, Item, ItemMeta, Lookup, Number, Op, Outcome, OwnedKey, OwnedOp, Put, StoreError, Written};
 
 use crate::call::Call;
 use crate::config::majority;
 use crate::spread::Spread;
 use crate::writes::too_few;
+
+/// A CAS value that no item has: memcached counts up from 1. One near to those that are there would be another change's soon.
+const NO_CAS: u64 = i64::MAX as u64;
 
 impl Call {
     /// Whether the node that decides on changes of a key keeps no versions.
@@ -39,8 +42,21 @@ impl Call {
         if !may_have_changed(&outcome) || others.is_empty() {
             return Ok(outcome);
         }
+        let outcome = self.everywhere(home, others, key, &op, outcome).await?;
+        Ok(self.with_cas_of_near(home, key, outcome).await)
+    }
+
+    /// Has the other copies follow what a change has made of the home.
+    async fn everywhere(
+        &self,
+        home: usize,
+        others: &[usize],
+        key: &OwnedKey,
+        op: &OwnedOp,
+        outcome: Outcome,
+    ) -> Result<Outcome, StoreError> {
         let version = self.shared.stamps.next(&self.shared.clock);
-        let took = match &op {
+        let took = match op {
             // Marks cannot be set by a write.
             OwnedOp::Delete(request) if request.invalidate || request.drop_value => {
                 self.repeat(others, key, Op::Delete(&Delete { compare: None, ..*request })).await
@@ -90,6 +106,20 @@ impl Call {
         })
     }
 
+    /// What a change has read on the home is shown with the CAS value that the near copy has for the same, as any other read is: that is
+    /// what a `cas` compares with. Where the near copy has something else, no `cas` with the home's succeeds.
+    async fn with_cas_of_near(&self, home: usize, key: &OwnedKey, outcome: Outcome) -> Outcome {
+        let near = self.order(&key.key()).first().copied().filter(|&near| near != home);
+        let (Some(near), Outcome::Read(Lookup::Found(item))) = (near, &outcome) else { return outcome };
+        match self.peek(near, key).await {
+            Ok(Some(held)) if is_same(&held, item) => {
+                let meta = ItemMeta { cas: held.meta.cas, ..item.meta };
+                Lookup::Found(Item { meta, ..item.clone() }).into()
+            }
+            _ => outcome,
+        }
+    }
+
     /// A client has the CAS value of the copy that it reads; each node counts its own. So it stands for that of the home if both hold
     /// the same, and for none if they do not.
     async fn with_cas_of(&self, home: usize, key: &OwnedKey, op: OwnedOp) -> Result<OwnedOp, StoreError> {
@@ -100,14 +130,16 @@ impl Call {
         }
         let (near, held) = (self.peek(near, key).await?, self.peek(home, key).await?);
         let cas = match (near, held) {
-            (Some(near), Some(held)) => {
-                let same = near.value == held.value && near.meta.flags == held.meta.flags;
-                if near.meta.cas == compare && same { held.meta.cas } else { held.meta.cas.wrapping_add(1) }
-            }
-            (_, held) => held.map_or(compare, |held| held.meta.cas.wrapping_add(1)),
+            (Some(near), Some(held)) if near.meta.cas == compare && is_same(&near, &held) => held.meta.cas,
+            _ => NO_CAS,
         };
         Ok(comparing(op, cas))
     }
+}
+
+/// Whether two copies hold the same.
+fn is_same(one: &Item, other: &Item) -> bool {
+    one.value == other.value && one.meta.flags == other.meta.flags
 }
 
 /// The CAS value that an operation asks for.

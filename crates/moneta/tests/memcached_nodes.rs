@@ -158,6 +158,16 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
         fleet.all(&format!("get {key}\r\n"), &hit(key, "2"));
     }
 
+    // So are those that a touch shows.
+    for key in ["gats1", "gats2", "gats3", "gats4"] {
+        fleet.nodes[1].exchange("set other 0 0 1\r\nx\r\n");
+        assert_eq!(b.exchange(&format!("set {key} 0 0 1\r\n1\r\n")), "STORED\r\n");
+        fleet.all(&format!("get {key}\r\n"), &hit(key, "1"));
+        let known = cas(&b.exchange(&format!("gats 100 {key}\r\n")));
+        assert_eq!(cas(&b.exchange(&format!("gets {key}\r\n"))), known);
+        assert_eq!(b.exchange(&format!("cas {key} 0 0 1 {known}\r\n2\r\n")), "STORED\r\n");
+    }
+
     assert_eq!(b.exchange("touch key 100\r\n"), "TOUCHED\r\n");
     for node in &fleet.nodes {
         let left = node.exchange("mg key t\r\n");
@@ -275,4 +285,46 @@ fn an_empty_moneta_node_is_filled_from_a_memcached_by_what_is_read() {
     assert_eq!(proxy.exchange("get l\r\n"), "VALUE l 0 3\r\nold\r\nEND\r\n");
     assert_eq!(proxy.exchange("set l 0 0 3\r\nnew\r\nget l\r\n"), "STORED\r\nVALUE l 0 3\r\nnew\r\nEND\r\n");
     until("the node has the write", || node.exchange("get l\r\n") == "VALUE l 0 3\r\nnew\r\nEND\r\n");
+}
+
+/// What a client is told that it has changed is there, however many others do the same.
+#[test]
+fn cas_loops_of_many_clients_lose_nothing() {
+    const CLIENTS: usize = 4;
+    const ROUNDS: usize = 50;
+    let fleet = Fleet::start(3);
+    let proxy = fleet.proxy("a", &[]);
+    // Homes differ by key: some have theirs far from the proxy.
+    let keys = ["count1", "count2", "count3"];
+    for key in keys {
+        assert_eq!(proxy.exchange(&format!("set {key} 0 0 1\r\n0\r\n")), "STORED\r\n");
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                for key in keys {
+                    (0..ROUNDS).for_each(|_| count(&proxy, key));
+                }
+            });
+        }
+    });
+    for key in keys {
+        assert_eq!(proxy.exchange(&format!("get {key}\r\n")), hit(key, &(CLIENTS * ROUNDS).to_string()), "{key}");
+    }
+}
+
+/// Adds one by `gets` and `cas`.
+fn count(proxy: &Node, key: &str) {
+    let from = Instant::now();
+    loop {
+        let read = proxy.exchange(&format!("gets {key}\r\n"));
+        let number: usize = read.lines().nth(1).and_then(|value| value.parse().ok()).expect("a number");
+        let next = (number + 1).to_string();
+        let answer = proxy.exchange(&format!("cas {key} 0 0 {} {}\r\n{next}\r\n", next.len(), cas(&read)));
+        if answer == "STORED\r\n" {
+            return;
+        }
+        assert_eq!(answer, "EXISTS\r\n");
+        assert!(from.elapsed() < PATIENCE, "others are always faster");
+    }
 }
