@@ -24,7 +24,7 @@ ENGINE_TESTS := $(patsubst crates/rocks/tests/%.rs,--test %,$(wildcard crates/ro
 	--test precedence --test refusals --test documents
 STACK_TESTS := --test differential --test memccapable --test linearizability
 
-SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh tests/clients/python/run.sh
+SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh tests/clients/python/run.sh $(wildcard tests/clients/*.sh)
 
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
@@ -81,16 +81,19 @@ test-zones: build
 test-python: build
 	$(call needs,python)
 	MONETA_BIN=$(SERVER) tests/clients/python/run.sh
+	MONETA_BIN=$(SERVER) tests/clients/through-proxy.sh tests/clients/python/run.sh
 
 test-clients: test-go test-java
 
 test-go: build
 	$(call needs,clients)
 	cd tests/clients/go && GOTOOLCHAIN=local MONETA_BIN=$(SERVER) go test -count=1 ./...
+	cd tests/clients/go && GOTOOLCHAIN=local MONETA_BIN=$(SERVER) ../through-proxy.sh go test -count=1 ./...
 
 test-java: build
 	$(call needs,clients)
 	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn --batch-mode --no-transfer-progress test
+	cd tests/clients/java && MONETA_BIN=$(SERVER) ../through-proxy.sh mvn --batch-mode --no-transfer-progress test
 
 # All features: the engines on RocksDB and LMDB, too.
 lint:

@@ -15,6 +15,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def is_proxy():
+    """Whether the server is a proxy over nodes that hold the items."""
+    return "PROXY_NODES" in os.environ
+
+
 class Server:
     """A running server; use it as a context manager."""
 

@@ -9,7 +9,7 @@ from pymemcache.client.hash import HashClient
 from pymemcache.exceptions import MemcacheServerError, MemcacheUnknownCommandError
 from pymemcache import serde
 
-from server import Server
+from server import Server, is_proxy
 
 
 class Pymemcache(unittest.TestCase):
@@ -111,7 +111,8 @@ class Pymemcache(unittest.TestCase):
     def test_statistics_and_version(self):
         self.client.set("key", b"x")
         stats = self.client.stats()
-        self.assertGreaterEqual(stats[b"curr_items"], 1)
+        # A proxy holds no items.
+        self.assertGreaterEqual(stats[b"curr_items"], 0 if is_proxy() else 1)
         self.assertIn(b"maxconns", self.client.stats("settings"))
         self.assertTrue(self.client.version())
 
