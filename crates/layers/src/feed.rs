@@ -223,10 +223,14 @@ impl<S: Store + 'static> Flush for Feed<S> {
                 shared.ring.lose();
                 return finish(component::floor(&shared.below, &cx, floor)).await;
             }
-            let is_known = floor.version <= Flush::floors(&Self(Arc::clone(&shared))).newest;
+            let known = || {
+                let floors = shared.below.parts().flush.map_or_else(Floors::default, Flush::floors);
+                (floors.newest, floors.second)
+            };
+            let before = known();
             finish(component::floor(&shared.below, &cx, floor)).await?;
-            // Told once: two copies that read each other's feeds would go on for ever.
-            if !is_known {
+            // Told once: two copies that read each other's feeds would go on for ever. Two of one version may differ in their second.
+            if known() != before {
                 shared.ring.flushed(floor);
             }
             Ok(())

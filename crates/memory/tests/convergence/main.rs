@@ -65,8 +65,6 @@ struct Node {
     clock: Arc<Clock>,
     /// The newest version that each key has shown since the node started, or a flush was taken back.
     shown: [Version; KEYS],
-    /// What was flushed at the last look: everything up to this version.
-    flushed: Version,
 }
 
 /// A change on its way.
@@ -128,7 +126,7 @@ fn node(origin: Origin, clock: &Arc<Clock>, guard: Guard, salt: u64) -> Node {
     };
     let memory = Memory::new(&config, Arc::clone(clock)).expect("a possible configuration");
     let store = Feed::new(memory, 1 << 20, Arc::clone(clock));
-    Node { store, clock: Arc::clone(clock), shown: [Version::ZERO; KEYS], flushed: Version::ZERO }
+    Node { store, clock: Arc::clone(clock), shown: [Version::ZERO; KEYS] }
 }
 
 impl Kind {
@@ -344,6 +342,7 @@ impl World {
     fn arrive(&mut self, message: Message) {
         let node = &self.nodes[message.to];
         let before = node.clock.millis();
+        let flushed = node.store.floors().bound;
         if self.guard == Guard::SkewBound {
             // As if the clock were as far, for a moment.
             node.clock.set_millis(before.max(message.change.version().millis()));
@@ -381,6 +380,10 @@ impl World {
             Told::Flushed(floor) => pollster::block_on(finished(node.store.floor(*floor))),
         };
         node.clock.set_millis(before);
+        // A delayed flush took effect before the later one that replaces it arrived: what it dropped is as good as evicted.
+        if node.store.floors().bound < flushed {
+            self.nodes[message.to].shown = [Version::ZERO; KEYS];
+        }
         // From a clock that is ahead: it comes again later.
         if kind.is_err_and(|error| error.kind() == ErrorKind::ClockAhead) {
             self.under_way.push(message);
@@ -406,11 +409,6 @@ impl World {
             return Err(wrong);
         }
         for (number, node) in self.nodes.iter_mut().enumerate() {
-            // A delayed flush took effect before the later one that replaced it arrived: what it dropped is as good as evicted.
-            let flushed = node.store.floors().bound;
-            if flushed < std::mem::replace(&mut node.flushed, flushed) {
-                node.shown = [Version::ZERO; KEYS];
-            }
             for key in 0..KEYS {
                 let Some(version) = node.peek(key).map(|item| item.meta.version()) else { continue };
                 if version < node.shown[key] {
@@ -487,10 +485,16 @@ fn run(seed: u64, guard: Guard) -> Result<(), String> {
     world.check_equal()
 }
 
+/// Seeds that have shown a fault.
+const MENDED: [u64; 1] = [
+    // Two flushes under one version, of which one copy held the later: its feed did not tell of that one.
+    2425,
+];
+
 #[test]
 fn at_rest_all_copies_hold_the_same() {
     let first = suite::seed();
-    for seed in (0..SEEDS).map(|number| first.wrapping_add(number)) {
+    for seed in MENDED.into_iter().chain((0..SEEDS).map(|number| first.wrapping_add(number))) {
         run(seed, Guard::None).unwrap_or_else(|wrong| panic!("MONETA_SEED={seed}: {wrong}"));
     }
 }
