@@ -165,51 +165,23 @@ declare -A build_load=(
     [ssd-set]="--keys 300000 --value-size 1000 --mix set"
 )
 
-# build_command BINARY LOAD FOLDER: the node of a load. Each build has a separate tier, so neither reads the other's format.
-# A proxy beside twemproxy, one worker each, over the same six nodes, each holding a sixth of the keys; then over three zones of two
-# nodes, where a set goes to three of them.
+# A proxy beside twemproxy, one worker each, over the same six nodes on the client's core, each holding a sixth of the keys; a set to one
+# copy and to three zones of two nodes; and what a proxy adds to the median at 10,000 requests a second over TCP.
 proxies() {
-    local folder number port ports=() pids=()
-    folder=$(mktemp -d)
-    for number in 0 1 2 3 4 5; do
-        port=$((21900 + number))
-        ports+=("$port")
-        taskset -c 1 "$moneta" serve --cluster --writer-id "$number" -p "$port" -t 1 -m 256 --admin off > "$folder/$port.log" 2>&1 &
-        pids+=($!)
-    done
-    # shellcheck disable=SC2064  # the pids of now
-    trap "kill ${pids[*]}; rm -r '$folder'" EXIT
-    sleep 1
-    {
-        echo '[[replica]]'
-        echo 'zone = "a"'
-        printf 'nodes = ['
-        for port in "${ports[@]}"; do printf '"%s=127.0.0.1:%s", ' "$port" "$port"; done
-        echo ']'
-    } > "$folder/one.toml"
-    for number in 0 2 4; do
-        printf '[[replica]]\nzone = "%s"\nnodes = ["0=127.0.0.1:%s", "1=127.0.0.1:%s"]\n' "zone$number" "${ports[number]}" "${ports[number + 1]}"
-    done > "$folder/three.toml"
-    {
-        printf 'alpha:\n  listen: 127.0.0.1:PORT\n  hash: fnv1a_64\n  distribution: ketama\n  timeout: 1000\n  servers:\n'
-        for port in "${ports[@]}"; do echo "   - 127.0.0.1:$port:1"; done
-    } > "$folder/twemproxy.yml"
-    # shellcheck disable=SC2016  # $1 is the script's
-    printf '#!/bin/sh\nsed "s/PORT/$1/" %s/twemproxy.yml > %s/twemproxy.$1.yml\nexec nutcracker -c %s/twemproxy.$1.yml -s "$(($1 + 2000))" -a 127.0.0.1\n' \
-        "$folder" "$folder" "$folder" > "$folder/twemproxy"
-    chmod +x "$folder/twemproxy"
-    local proxy="$moneta proxy --topology $folder/one.toml -p {port} -t 1 --admin off"
-    local three="$moneta proxy --topology $folder/three.toml --zone zone0 -p {port} -t 1 --admin off"
-    local loads=("--mix get" "--mix get --pipeline 10" "--mix get --multiget 10" "--mix set") words
+    local node=(--node "$moneta serve --cluster --writer-id {number} -p {port} -t 1 -m 256 --admin off" --nodes)
+    local one="$moneta proxy --topology {topology} -p {port} -t 1 --admin off"
+    local three="$moneta proxy --topology {zones} --zone zone0 -p {port} -t 1 --admin off"
+    local rest=(--rounds "$rounds" --duration "$seconds" --warmup 1 --keys 20000 --key-size 30 --value-size 100 --fill)
+    local loads=("--mix get" "--mix get --pipeline 10" "--mix get --multiget 10" "--mix set") load words
     for load in "${loads[@]}"; do
         read -ra words <<< "$load"
-        compare --a "$folder/twemproxy {port}" --b "$proxy" --rounds "$rounds" --duration "$seconds" --warmup 1 \
-            --keys 20000 --key-size 30 --value-size 100 --connections 50 --fill "${words[@]}"
+        compare "${node[@]}" 6 --a 'nutcracker -c {twemproxy} -s {admin_port} -a 127.0.0.1' --b "$one" --connections 50 "${rest[@]}" "${words[@]}"
     done
-    compare --a "$proxy" --b "$three" --rounds "$rounds" --duration "$seconds" --warmup 1 \
-        --keys 20000 --key-size 30 --value-size 100 --connections 50 --fill --mix set
+    compare "${node[@]}" 6 --a "$one" --b "$three" --name-a one-copy --name-b three-zones --connections 50 "${rest[@]}" --mix set
+    compare "${node[@]}" 1 --a '{node}' --b "$one" --name-a direct --name-b proxy --connections 8 "${rest[@]}" --rate 10000
 }
 
+# build_command BINARY LOAD FOLDER: the node of a load. Each build has a separate tier, so neither reads the other's format.
 build_command() {
     local binary=$1 name=$2 tier=$3
     case $name in

@@ -48,6 +48,14 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// Its TCP port, where the host is this machine by a name that says so.
+    pub(crate) fn local_port(&self) -> Option<u16> {
+        let Self::Tcp(address) = self else { return None };
+        let (host, port) = address.rsplit_once(':')?;
+        let is_here = ["127.0.0.1", "localhost", "[::1]"].contains(&host);
+        if is_here { port.parse().ok() } else { None }
+    }
+
     /// Wraps an operating system error with this address.
     pub(crate) fn failed(&self, source: io::Error) -> BenchError {
         BenchError::Connection { address: self.to_string(), source }

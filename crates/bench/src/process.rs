@@ -47,6 +47,25 @@ impl Process {
         Self { id }
     }
 
+    /// The process that listens on a TCP port of this machine, if its open files can be seen here.
+    pub fn listening_on(port: u16) -> Option<Self> {
+        const LISTEN: &str = "0A";
+        let tables =
+            ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table).unwrap_or_default());
+        // The second field is the local address, with the port in hexadecimal; the fourth the state, the tenth the inode: proc(5).
+        let inode = tables.iter().flat_map(|table| table.lines()).find_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let is_it = fields.get(1)?.ends_with(&format!(":{port:04X}")) && *fields.get(3)? == LISTEN;
+            if is_it { fields.get(9).map(|inode| format!("socket:[{inode}]")) } else { None }
+        })?;
+        let ids = std::fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let has_it = |id: &u32| {
+            let files = std::fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten();
+            files.flatten().any(|file| std::fs::read_link(file.path()).is_ok_and(|link| *link == *inode))
+        };
+        ids.into_iter().find(has_it).map(Self::new)
+    }
+
     /// Its id.
     pub fn id(self) -> u32 {
         self.id
@@ -164,6 +183,15 @@ mod tests {
         std::thread::sleep(Duration::from_millis(30));
         assert!(idle.0.cpu_time().unwrap() - idle_before < Duration::from_millis(20));
         assert!(busy.0.split().unwrap().user + busy.0.split().unwrap().system > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_listener_is_found_by_its_port() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(Process::listening_on(port), Some(Process::new(std::process::id())));
+        drop(listener);
+        assert_eq!(Process::listening_on(port), None);
     }
 
     #[test]

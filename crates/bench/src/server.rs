@@ -15,7 +15,7 @@ use crate::affinity::pin_this_thread;
 use crate::control::Control;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
-use crate::placement::{Placement, place};
+use crate::placement::{Placement, names_nodes, place};
 use crate::process::Process;
 
 /// How long a server may take until it answers `version`.
@@ -31,7 +31,8 @@ const TICK: Duration = Duration::from_millis(10);
 pub enum Origin {
     /// It runs already, here.
     Running(Address),
-    /// It is started with this command line; `{port}` or `{socket}`, `{batch_port}`, `{admin_port}` and `{memory}` are replaced.
+    /// It is started with this command line; `{port}` or `{socket}`, `{batch_port}`, `{admin_port}` and `{memory}` are replaced, and what
+    /// names nodes ([`crate::compare::Nodes::name_in`]).
     Started(String),
 }
 
@@ -39,7 +40,7 @@ impl FromStr for Origin {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        if text.contains("{port}") || text.contains("{socket}") {
+        if text.contains("{port}") || text.contains("{socket}") || names_nodes(text) {
             return Ok(Self::Started(text.to_owned()));
         }
         match text.parse() {
@@ -68,6 +69,11 @@ impl Origin {
                 program.rsplit('/').next().unwrap_or_default().to_owned()
             }
         }
+    }
+
+    /// Whether it stands for nodes, or its command line names some.
+    pub fn names_nodes(&self) -> bool {
+        matches!(self, Self::Started(line) if names_nodes(line))
     }
 
     /// Whether the command line takes the memory limit from `{memory}`.
@@ -101,7 +107,7 @@ impl Server {
             Origin::Running(address) => {
                 let mut control = Control::connect(address)?;
                 control.version()?;
-                let process = local_process(&mut control);
+                let process = local_process(&mut control).or_else(|| Process::listening_on(address.local_port()?));
                 Ok(Self { placement: Placement::only(address.clone()), process, started: None })
             }
             Origin::Started(line) => Self::start_with_retries(line, memory, cpus),

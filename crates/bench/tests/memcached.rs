@@ -259,3 +259,24 @@ fn options_that_make_no_sense_are_refused_by_name() {
         assert!(message.contains(option), "{arguments:?}: {message}");
     }
 }
+
+/// `compare` starts the nodes, and gives their addresses to what is to be a proxy over them.
+#[test]
+fn what_is_compared_may_be_a_proxy_over_given_nodes() {
+    require_memcached();
+    let load = ["--rounds", "1", "--keys", "50", "--requests", "500", "--warmup", "0", "--fill", "--server-cpus", "0"];
+    let nodes = ["--node", MEMCACHED, "--nodes", "3", "--client-cpus", "0"];
+    // A memcached that first looks for the nodes in the file stands for a proxy.
+    let proxy = "sh -c 'test $(grep -o 127.0.0.1: {zones} | wc -l) = 3 && exec memcached -u root -U 0 -p {port}'";
+    let sides = ["compare", "--a", "{node}", "--b", proxy];
+    let (result, json) = bench(&[&sides[..], &nodes, &load].concat());
+    result.unwrap();
+    let cpu = json["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == "server CPU per request");
+    assert!(cpu.unwrap()["medians"].as_array().unwrap().iter().all(|median| median.as_f64() > Some(0.0)), "{json}");
+    assert_eq!(json["runs"].as_array().unwrap().len(), 2);
+
+    // Three zones, and two nodes; and no nodes at all.
+    let two = ["--node", MEMCACHED, "--nodes", "2"];
+    assert!(bench(&[&sides[..], &two, &load].concat()).0.is_err());
+    assert!(bench(&[&sides[..], &load].concat()).0.is_err());
+}

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::replay_args::TraceArgs;
 use super::{CpuList, LoadArgs, OutputArgs, cpu_list};
-use crate::compare::{self, Job, Settings, Side};
+use crate::compare::{self, Job, NodeSettings, Settings, Side};
 use crate::error::{BenchError, Result};
 use crate::server::Origin;
 
@@ -24,6 +24,18 @@ pub struct CompareArgs {
     /// The second server
     #[arg(long, value_name = "SERVER")]
     b: Origin,
+    /// A node behind both, which are proxies then: a command line with {port} or {socket}, and {number} where each is to have another;
+    /// or an address, which may be given again. The proxies' command lines name the nodes: {topology} or {zones} is a file for moneta
+    /// proxy, with all of them in one zone or a third in each of zone0 to zone2; {twemproxy} and {mcrouter} are such programs' files.
+    /// {node} alone is the first node, without a proxy
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["capacity", "replay"])]
+    node: Vec<Origin>,
+    /// How many nodes are started
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "node", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    nodes: u32,
+    /// CPUs of nodes started here [default: those of the client]
+    #[arg(long, value_name = "LIST", requires = "node", value_parser = cpu_list)]
+    node_cpus: Option<CpuList>,
     /// A's name in the table
     #[arg(long, value_name = "NAME")]
     name_a: Option<String>,
@@ -75,6 +87,7 @@ impl CompareArgs {
         let usual = if matches!(job, Job::Load { .. }) { LOAD_ROUNDS } else { COUNTING_ROUNDS };
         let settings = Settings {
             sides: self.sides()?,
+            nodes: self.nodes()?,
             rounds: self.rounds.map_or(usual, |rounds| rounds as usize),
             keep: self.keep,
             server_cpus: self.server_cpus.0.clone(),
@@ -85,6 +98,15 @@ impl CompareArgs {
         let comparison = compare::run(&settings, job)?;
         print!("{}", comparison.render());
         self.output.file.write(&comparison)
+    }
+
+    fn nodes(&self) -> Result<Option<NodeSettings>> {
+        if self.node.is_empty() {
+            let named = [&self.a, &self.b].into_iter().find(|side| side.names_nodes());
+            return named.map_or(Ok(None), |side| Err(BenchError::option("node", side, "it names nodes: give some")));
+        }
+        let cpus = self.node_cpus.as_ref().unwrap_or(&self.client_cpus).0.clone();
+        Ok(Some(NodeSettings { origins: self.node.clone(), count: self.nodes as usize, cpus }))
     }
 
     fn sides(&self) -> Result<[Side; 2]> {

@@ -1,5 +1,6 @@
 //! Two servers in turn on the same load: A B A B …, so that what drifts on the machine touches both alike.
 
+mod nodes;
 mod pairs;
 mod summary;
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use nodes::{NodeSettings, Nodes};
 pub use pairs::Paired;
 pub use summary::{Comparison, Metric};
 
@@ -53,6 +55,8 @@ pub enum Job {
 pub struct Settings {
     /// The servers, A first.
     pub sides: [Side; 2],
+    /// Nodes behind them, where they are proxies.
+    pub nodes: Option<NodeSettings>,
     /// How often each is measured.
     pub rounds: usize,
     /// Whether the servers are started once instead of fresh for every round.
@@ -97,8 +101,13 @@ pub struct Run {
 /// What goes wrong with a server, [`BenchError::Mismatch`] at the first wrong value, or [`BenchError::Interrupted`].
 pub fn run(settings: &Settings, job: Job) -> Result<Comparison> {
     pin_this_thread(&settings.client_cpus)?;
+    let nodes = settings.nodes.as_ref().map(Nodes::start).transpose()?;
+    let origins = match &nodes {
+        Some(nodes) => [nodes.name_in(&settings.sides[0].origin)?, nodes.name_in(&settings.sides[1].origin)?],
+        None => settings.sides.each_ref().map(|side| side.origin.clone()),
+    };
     let mut kept = [None, None];
-    let (job, peak) = settle_rate(settings, job, &mut kept)?;
+    let (job, peak) = settle_rate(settings, &origins[0], job, &mut kept)?;
     let mut runs = Vec::new();
     for round in 1..=settings.rounds {
         for (side, kept) in kept.iter_mut().enumerate() {
@@ -109,7 +118,7 @@ pub fn run(settings: &Settings, job: Job) -> Result<Comparison> {
             let fresh = kept.is_none();
             let server = match kept.take() {
                 Some(server) => server,
-                None => open(settings, side)?,
+                None => open(settings, &origins[side])?,
             };
             let (figures, detail) = measure(&job, &server, fresh)?;
             runs.push(Run { side, round, figures, detail });
@@ -121,17 +130,22 @@ pub fn run(settings: &Settings, job: Job) -> Result<Comparison> {
     Ok(Comparison::new(&settings.sides, peak, runs))
 }
 
-fn open(settings: &Settings, side: usize) -> Result<Server> {
-    Server::open(&settings.sides[side].origin, settings.memory, &settings.server_cpus)
+fn open(settings: &Settings, origin: &Origin) -> Result<Server> {
+    Server::open(origin, settings.memory, &settings.server_cpus)
 }
 
 /// Measures A's rate in a closed loop if the load's rate is to be a fraction of it; that rate is handed back too.
-fn settle_rate(settings: &Settings, job: Job, kept: &mut [Option<Server>; 2]) -> Result<(Job, Option<f64>)> {
+fn settle_rate(
+    settings: &Settings,
+    origin: &Origin,
+    job: Job,
+    kept: &mut [Option<Server>; 2],
+) -> Result<(Job, Option<f64>)> {
     let Job::Load { mut plan, fill, rate_from_peak: Some((fraction, arrivals)) } = job else { return Ok((job, None)) };
     if settings.progress {
         eprintln!("peak rate of {}", settings.sides[0].name);
     }
-    let server = open(settings, 0)?;
+    let server = open(settings, origin)?;
     plan.rate = None;
     if fill {
         load::fill(&plan, server.address())?;
