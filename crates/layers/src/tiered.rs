@@ -147,7 +147,7 @@ impl<U: Store + 'static, L: Store + 'static> Tiered<U, L> {
     /// to be told of it.
     pub fn new(upper: U, lower: L, config: TieredConfig, clock: Arc<Clock>) -> Self {
         assert_eq!(upper.seed(), lower.seed(), "both tiers hash keys alike");
-        let admission = config.write_budget.map(|bytes| Admission::new(bytes, clock.now()));
+        let admission = config.write_budget.map(|bytes| Admission::new(bytes, clock.millis()));
         let shared = Shared {
             upper,
             flush_lag: lower.parts().flush.map_or(0, |part| part.lag()),

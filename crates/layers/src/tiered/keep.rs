@@ -9,6 +9,7 @@ use moneta_store::{
     Deleted, ErrorKind, ItemMeta, ItemRef, Key, Op, Outcome, Put, Step, Store, StoreError, Unseen, Written,
 };
 
+use super::admission::Known;
 use super::counters::bump;
 use super::{Call, Shared};
 
@@ -66,7 +67,8 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         flushed: bool,
     ) -> Result<Written, StoreError> {
         let item = version.item();
-        let written = if admitted == Admitted::Paid || self.shared.admits(key, item.value.len()) {
+        let known = if origin == Origin::Blind { Known::Hash(key.hash) } else { Known::InUse };
+        let written = if admitted == Admitted::Paid || self.shared.admits(key, item.value.len(), known) {
             if self.shared.moves.is_watched() {
                 Box::pin(self.note_move(key)).await;
             }
@@ -116,6 +118,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     async fn withhold(self, key: &Key<'_>, item: &ItemRef<'_>, origin: Origin) -> Result<Written, StoreError> {
         let shared = &self.shared;
         bump(&shared.counters.writes_withheld);
+        shared.admission.iter().for_each(|budget| budget.note_withheld(key.hash));
         let item = self.with_cas(key, item);
         let moves_up = shared.moves.is_watched() && shared.lower.call(self.cx, key, Op::Holds, &mut Unseen).holds();
         if let Err(error) = self.drop_below(key).await {
@@ -209,9 +212,9 @@ impl<U, L> Shared<U, L> {
     }
 
     /// Whether a write may go to the lower tier; takes it from the budget if so.
-    pub(super) fn admits(&self, key: &Key<'_>, value_bytes: usize) -> bool {
+    pub(super) fn admits(&self, key: &Key<'_>, value_bytes: usize, known: Known) -> bool {
         let bytes = HEADER_BYTES + key.bytes.len() + value_bytes;
-        self.admission.as_ref().is_none_or(|budget| budget.admit(bytes, self.clock.now()))
+        self.admission.as_ref().is_none_or(|budget| budget.admit(bytes, known, self.clock.millis()))
     }
 
     /// What a delete in the lower tier comes to.

@@ -10,6 +10,7 @@ use moneta_store::{
 };
 
 use super::Call;
+use super::admission::Known;
 use super::counters::bump;
 
 impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
@@ -35,7 +36,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             Box::pin(self.note_move(key)).await;
         }
         // What others wrote is not withheld: its deletes must be remembered below. It counts against the budget.
-        let _ = self.shared.admits(key, value.len());
+        let _ = self.shared.admits(key, value.len(), Known::InUse);
         let step = self.shared.lower.call(self.cx, key, Op::Put(&item, how), &mut Unseen);
         let below = self.change_below(key, step).await.map(Outcome::written);
         let answer = match below {

@@ -5,6 +5,7 @@ use moneta_store::steps::{finish, start_operation};
 use moneta_store::{Deleted, Item, Key, Op, Outcome, OwnedKey, Put, Step, Store, StoreError, Unseen, change};
 
 use super::Call;
+use super::admission::Known;
 use super::keep::Admitted;
 use crate::stripes::Held;
 
@@ -17,7 +18,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     #[inline]
     pub(super) fn write(self, key: &Key<'_>, value: &[u8], request: &Write) -> Step {
         let blind = !change::needs_old(request) && value.len() <= self.shared.item_max;
-        let paid = blind && self.shared.admits(key, value.len());
+        let paid = blind && self.shared.admits(key, value.len(), Known::Hash(key.hash));
         if paid && let Some(held) = self.shared.stripes.try_lock(key.hash) {
             if !self.shared.moves.is_watched() {
                 return self.set(held, key, value, request);

@@ -108,8 +108,8 @@ fn reads_are_counted_by_the_tier_that_answers_and_some_are_told_below() {
 
 #[test]
 fn what_the_budget_does_not_cover_stays_above_and_leaves_nothing_old_below() {
-    // Enough for one item of about a hundred bytes.
-    let pair = Pair::with(Promotion::Always, Some(200));
+    // Enough for two items of 125 bytes with key and header, of which the second would have to leave three times as much.
+    let pair = Pair::with(Promotion::Always, Some(300));
     let long = "v".repeat(100);
     pair.set("k", &long).done();
     assert_eq!(pair.below("k").as_deref(), Some(&long[..]));
@@ -123,6 +123,22 @@ fn what_the_budget_does_not_cover_stays_above_and_leaves_nothing_old_below() {
     pair.clock.advance(24 * 60 * 60);
     pair.set("k", &long).done();
     assert_eq!(pair.below("k").as_deref(), Some(&long[..]), "the next day has a new budget");
+    assert_eq!(pair.store.numbers().writes_withheld, 1);
+}
+
+/// Else what is left goes to whatever comes first, and most of that is never asked for.
+#[test]
+fn what_is_left_of_the_budget_goes_to_what_comes_again_or_was_made_from_what_is_there() {
+    let pair = Pair::with(Promotion::Always, Some(1000));
+    let long = "v".repeat(276);
+    // 301 bytes each: the second one finds 699.
+    pair.set("a", &long).done();
+    pair.set("b", &long).done();
+    assert!(pair.below("a").is_some() && pair.below("b").is_none() && pair.above("b").is_some());
+    pair.set("b", &long).done();
+    assert!(pair.below("b").is_some(), "it was withheld before");
+    pair.append("a", "1").done();
+    assert_eq!(pair.below("a").map(|value| value.len()), Some(277), "it was there");
     assert_eq!(pair.store.numbers().writes_withheld, 1);
 }
 

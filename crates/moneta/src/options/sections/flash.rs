@@ -98,7 +98,7 @@ section! {
     /// Bytes a day that may be written to SSD, to spare the device; 0 sets no limit.
     FLASH_WRITE_BUDGET: Size<u64> = Opt::new("flash_write_budget", Size::in_bytes(0, 1_024 * TIB), || 0).when(
         "When the load would wear the device out early: its rated endurance over the days it has to last. What is over \
-         the budget is kept in RAM only.",
+         the budget is kept in RAM only: first what is large or was not written before.",
     );
 }
 
