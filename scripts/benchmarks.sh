@@ -5,6 +5,9 @@
 #   scripts/benchmarks.sh --base BINARY [get|set|multiget100|pipeline10|tiered-get|tiered-set|ssd-get|ssd-set]...
 #       with an older build of Moneta: CPU a request in paired rounds; the first four loads if none is named. ROUNDS (20) and
 #       SECONDS_EACH (3) set the length, about 3 minutes a load; WARMUP (1) is in seconds. DATA is the folder of SSD tiers.
+#   scripts/benchmarks.sh --base BINARY shares
+#       the same two builds, with ten times the data of RAM on SSD: what RAM answers of gets, and device reads a second at RATE
+#       (10000) gets a second for SECONDS_EACH (20).
 # MONETA_BIN is the build that is measured (target/release/moneta), BENCH_BIN the one whose `bench` measures it (MONETA_BIN).
 set -euo pipefail
 
@@ -106,7 +109,8 @@ misses() {
 }
 
 # Beside known policies with as much room, near 5, 10 and 20 % of what is asked for at all. PYTHON has the package libcachesim, SEED
-# draws the profiles' streams. Ends with a line for each: misses over those of the best policy that does not know the future.
+# draws the profiles' streams. Ends with a line for each: misses over those of the best policy that does not know the future. PLOT is a
+# file for the same drawn as SVG.
 policies() {
     local folder
     folder=$(mktemp -d)
@@ -128,6 +132,7 @@ policies() {
     beside twitter-22 "21 41 83" "${drawn[@]}" --profile twitter-22 --keys 200000 --limit 1000000 --value-size 1000
     beside twitter-52 "13 26 51" "${drawn[@]}" --profile twitter-52 --keys 200000 --limit 1000000 --value-size 3000
     cat "$folder/summary"
+    if [ -n "${PLOT:-}" ]; then scripts/miss-ratios.py <"$folder/summary" >"$PLOT"; fi
 }
 
 # beside NAME "MEMORY..." REPLAY-ARGUMENT...
@@ -214,7 +219,58 @@ builds() {
     cat "$folder/summary"
 }
 
+# tier_counts PORT: gets that RAM answered, that the SSD answered, and reads of the device.
+tier_counts() {
+    exec 3<>"/dev/tcp/127.0.0.1/$1"
+    printf 'stats\r\nquit\r\n' >&3
+    tr -d '\r' <&3 | awk '{ of[$2] = $3 } END { print of["tier_ram_hits"], of["tier_ssd_hits"], of["extstore_objects_read"] }'
+    exec 3>&-
+}
+
+# What RAM answers where the SSD has ten times its data: by Zipf alone, with writes, and while a fifth of the gets goes through all keys.
+shares() {
+    local folder port=21950 rate=${RATE:-10000} length=${SECONDS_EACH:-20} load binary pid before after distribution mix scan scanner
+    folder=$(mktemp -d -p "${DATA:-${TMPDIR:-/tmp}}")
+    # shellcheck disable=SC2064 # the folder of now
+    trap "rm -rf '$folder'" EXIT
+    local keys=(--server "127.0.0.1:$port" --keys 640000 --key-size 30 --value-size 1000 --quiet)
+    printf 'load\tbuild\tanswered by RAM\tdevice reads/s at %s requests/s\n' "$rate" >"$folder/summary"
+    for load in "zipf:0.99 get=1" "zipf:0.99 get=95,set=5" "zipf:0.9 get=1" "zipf:0.99 get=1 scan"; do
+        read -r distribution mix scan <<<"$load"
+        for binary in "$base" "$moneta"; do
+            rm -rf "$folder/tier" && mkdir "$folder/tier"
+            "$binary" serve -p $port -t 1 -m 64 --admin off --flash "$folder/tier:1g" >"$folder/log" 2>&1 &
+            pid=$!
+            until { true 3<>"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null; do
+                kill -0 $pid || { cat "$folder/log" >&2; exit 1; }
+                sleep 0.1
+            done
+            local requests=("${keys[@]}" --mix "$mix" --distribution "$distribution")
+            "$bench" bench "${requests[@]}" --fill --seed 1 --requests 2000000 --warmup 0 >/dev/null
+            before=$(tier_counts $port)
+            if [ -n "$scan" ]; then
+                "$bench" bench "${keys[@]}" --mix get=1 --distribution sequential --rate $((rate / 5)) --duration "$length" --warmup 0 >/dev/null &
+                scanner=$!
+            fi
+            "$bench" bench "${requests[@]}" --seed 2 --rate "$([ -n "$scan" ] && echo $((rate * 4 / 5)) || echo "$rate")" --duration "$length" --warmup 0 >/dev/null
+            [ -z "$scan" ] || wait "$scanner"
+            after=$(tier_counts $port)
+            kill $pid
+            wait $pid || true
+            awk -v load="$load" -v build="$([ "$binary" = "$base" ] && echo base || echo new)" -v seconds="$length" '
+                NR == 1 { ram = $1; ssd = $2; reads = $3 }
+                NR == 2 { printf "%s\t%s\t%.4f\t%.0f\n", load, build, ($1 - ram) / ($1 + $2 - ram - ssd), ($3 - reads) / seconds }
+            ' <<<"$before"$'\n'"$after" | tee -a "$folder/summary"
+        done
+    done
+    cat "$folder/summary"
+}
+
 if [ -n "$base" ]; then
+    if [ "${1:-}" = shares ]; then
+        shares
+        exit
+    fi
     if [ $# -eq 0 ]; then set -- get set multiget100 pipeline10; fi
     builds "$@"
     exit
