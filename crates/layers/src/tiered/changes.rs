@@ -5,7 +5,7 @@ use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::steps::{finish, look_up, start_operation};
 use moneta_store::{
     Deleted, ErrorKind, Item, ItemMeta, ItemRef, Key, Lookup, Number, Op, OwnedKey, Policy, Put, Step, Store,
-    StoreError, Unseen, Written,
+    StoreError, Unseen, Value, Written,
 };
 
 use super::keep::{Admitted, Origin};
@@ -39,6 +39,15 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
 
     /// Stores a whole item, as it is.
     pub(super) fn put(self, key: &Key<'_>, item: &ItemRef<'_>, how: Put) -> Step {
+        if let Put::Newer { base, .. } = how
+            && let Some(held) = self.shared.stripes.try_lock(key.hash)
+        {
+            if !self.shared.moves.is_watched() {
+                return self.put_newer_at_once(held, key, item, (how, base));
+            }
+            // Whether the key moves has to be looked at first, and that may wait.
+            held.release_unchanged();
+        }
         let (kept, key, meta, value) = (self.kept(), OwnedKey::of(key), item.meta, item.value.to_vec());
         start_operation(async move { kept.call().put_whole(&key.key(), meta, &value, how).await })
     }
@@ -48,7 +57,10 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         let flushed = self.shared.is_flush_past();
         let origin = match how {
             Put::Any => Origin::Blind,
-            how @ Put::Newer { base, .. } => return self.put_newer(key, meta, value, (how, base), flushed).await,
+            how @ Put::Newer { base, .. } => {
+                let item = ItemRef { meta, value: Value::whole(value) };
+                return self.put_newer(key, &item, (how, base), flushed).await;
+            }
             Put::Present => {
                 let newest = self.newest(key).await?;
                 if newest.live(self.shared.clock.now()).is_none() {
