@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use moneta_item::{ItemMeta, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -51,7 +52,8 @@ impl Wanted {
     /// Whether a change of this key is wanted.
     #[inline]
     pub fn has_key(&self, key: &[u8]) -> bool {
-        key.starts_with(&self.prefix) && self.buckets.is_none_or(|buckets| buckets.has(key))
+        // Most readers want all: a comparison of no bytes costs what one of some does.
+        (self.prefix.is_empty() || key.starts_with(&self.prefix)) && self.buckets.is_none_or(|buckets| buckets.has(key))
     }
 
     /// Whether what was written under this version is wanted.
@@ -175,7 +177,7 @@ pub enum Change {
     /// change, or a newer one.
     Set(Arc<[u8]>),
     /// The same, with what the change left.
-    Item(Box<Left>),
+    Item(Left),
     /// The key was deleted under this version, whether it was there or not.
     Deleted(Arc<[u8]>, Version),
     /// The store was flushed.
@@ -185,15 +187,15 @@ pub enum Change {
     Lost(u64),
 }
 
-/// What a change left under a key.
+/// What a change left under a key. Key and value may be parts of a buffer of a MiB, which lives as long as they do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The key.
-    pub key: Vec<u8>,
+    pub key: Bytes,
     /// All but key and value.
     pub meta: ItemMeta,
     /// The value; `None` if the reader does not want values.
-    pub value: Option<Vec<u8>>,
+    pub value: Option<Bytes>,
     /// When the key was last known to hold it, in milliseconds since the Unix epoch; `None`: it does now.
     pub as_of: Option<u64>,
 }

@@ -1,13 +1,18 @@
-//! Parts of regions, read from their device: the next one while the reader works on the one before.
+//! Parts of regions, read from their device: those that come next while the reader works on the one before.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
+
+use super::WINDOW;
 use crate::inner::Inner;
 use crate::io::Aligned;
+
+/// Buffers that are kept for the next parts: those that are being read, the one that is worked on, and one that is sent.
+const KEPT: usize = 4;
 
 /// A part of a region, in whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +23,17 @@ pub(super) struct Part {
     pub(super) length: usize,
 }
 
+impl Part {
+    /// Where it ends in the region.
+    pub(super) fn end(&self) -> usize {
+        self.start + self.length
+    }
+}
+
 /// A part that is being read.
 pub(super) struct Begun {
     pub(super) part: Part,
-    bytes: Receiver<io::Result<Aligned>>,
+    bytes: Receiver<io::Result<Bytes>>,
 }
 
 impl Begun {
@@ -29,23 +41,31 @@ impl Begun {
     ///
     /// # Errors
     /// The device's, or that the thread is gone.
-    pub(super) fn wait(self) -> io::Result<Aligned> {
+    pub(super) fn wait(self) -> io::Result<Bytes> {
         self.bytes.recv().unwrap_or_else(|_| Err(io::Error::other("the thread that reads ahead is gone")))
     }
 }
 
 /// What is to be read, and where its bytes go.
-type Job = (Part, std::sync::mpsc::SyncSender<io::Result<Aligned>>);
+type Job = (Part, SyncSender<io::Result<Bytes>>);
 
-/// Reads ahead for one reader of the feed. Its thread begins with the first part, and ends with this.
+/// Reads parts for one reader of the feed. Its thread begins with the first part that is read ahead, and ends with this.
 pub(super) struct ReadAhead {
-    inner: Arc<Inner>,
+    source: Source,
     thread: Mutex<Option<(Sender<Job>, JoinHandle<()>)>>,
 }
 
 impl ReadAhead {
     pub(super) fn new(inner: &Arc<Inner>) -> Self {
-        Self { inner: Arc::clone(inner), thread: Mutex::default() }
+        Self { source: Source { inner: Arc::clone(inner), kept: Arc::default() }, thread: Mutex::default() }
+    }
+
+    /// Reads a part from its device, and waits for it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn read(&self, part: Part) -> io::Result<Bytes> {
+        self.source.read(part)
     }
 
     /// Begins to read a part; `None` if the system has no thread for it.
@@ -53,11 +73,11 @@ impl ReadAhead {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let (sender, jobs) = channel::<Job>();
-            let inner = Arc::clone(&self.inner);
+            let source = self.source.clone();
             let run = move || {
                 for (part, into) in jobs {
                     // A reader that is gone does not want it.
-                    let _ = into.send(read(&inner, part));
+                    let _ = into.send(source.read(part));
                 }
             };
             *thread = Some((sender, std::thread::Builder::new().name("feed-ahead".into()).spawn(run).ok()?));
@@ -79,10 +99,52 @@ impl Drop for ReadAhead {
     }
 }
 
-/// Reads a part from its device.
-pub(super) fn read(inner: &Inner, part: Part) -> io::Result<Aligned> {
-    let mut bytes = Aligned::zeroed(part.length);
-    let (device, start) = inner.devices.place(part.region);
-    inner.devices.media(device).read_at(&mut bytes, start + part.start as u64)?;
-    Ok(bytes)
+/// Where parts come from, and buffers for them.
+#[derive(Clone)]
+struct Source {
+    inner: Arc<Inner>,
+    kept: Arc<Kept>,
+}
+
+/// Buffers of a window that are not in use.
+type Kept = Mutex<Vec<Aligned>>;
+
+impl Source {
+    fn read(&self, part: Part) -> io::Result<Bytes> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let bytes = match kept {
+            Some(bytes) if part.length <= bytes.len() => bytes,
+            // Freshly allocated memory costs the system as much as what is read into it.
+            _ => Aligned::recycled(part.length.max(WINDOW)),
+        };
+        let mut window = Window { bytes: Some(bytes), kept: Arc::clone(&self.kept) };
+        let bytes = window.bytes.as_mut().expect("it was put there").get_mut(..part.length).expect("it is as long");
+        let (device, start) = self.inner.devices.place(part.region);
+        self.inner.devices.media(device).read_at(bytes, start + part.start as u64)?;
+        Ok(Bytes::from_owner(window).slice(..part.length))
+    }
+}
+
+/// A buffer that is kept for another part when nothing refers to it any more.
+struct Window {
+    /// There until it is dropped.
+    bytes: Option<Aligned>,
+    kept: Arc<Kept>,
+}
+
+impl AsRef<[u8]> for Window {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or_default()
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = self.bytes.take().filter(|bytes| bytes.len() == WINDOW)
+            && kept.len() < KEPT
+        {
+            kept.push(bytes);
+        }
+    }
 }

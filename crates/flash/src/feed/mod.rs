@@ -30,6 +30,9 @@ use crate::engine::Flash;
 use crate::inner::Inner;
 pub(crate) use telling::Telling;
 
+/// Bytes read from a device at once, unless a record is larger.
+const WINDOW: usize = 1 << 20;
+
 /// Up to where a reader may read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fence {

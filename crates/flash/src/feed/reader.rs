@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use moneta_store::feed::{Batch, Change, Left, Place, Reader, Told, Wanted};
 use moneta_store::{Key, StoreError, Version};
 
@@ -17,6 +18,9 @@ use crate::sequence::millis_of;
 /// Bytes of the log after which a reader that wants few of its changes says how far it has come.
 const SCANNED_MAX: usize = 64 << 20;
 
+/// Items that are looked up in the index together.
+const LOOKUPS: usize = 32;
+
 /// How far stamps may be ahead of the clock after a restart, in milliseconds: their floor is a second above what the run before
 /// gave out, rounded up. Versions of other nodes bring them no further ahead than is accepted.
 const STAMPS_AHEAD: u64 = 2000;
@@ -28,7 +32,9 @@ pub(super) struct LogReader {
     place: Place,
     /// Regions that are being read: a few, since each begins before the others end.
     streams: Vec<Stream>,
-    ahead_of: ReadAhead,
+    read_ahead: ReadAhead,
+    /// A region was read from its device to its end: what follows is begun early.
+    goes_on: bool,
     /// Regions to read, by the base of their stamps, the next one last: base, sequence number, region.
     ahead: Vec<(u64, u64, usize)>,
     /// Regions below this sequence number are among them, or were read.
@@ -57,7 +63,8 @@ impl LogReader {
             wanted,
             place,
             streams: Vec::new(),
-            ahead_of: ReadAhead::new(inner),
+            read_ahead: ReadAhead::new(inner),
+            goes_on: false,
             ahead: Vec::new(),
             seen: 1,
             events: VecDeque::new(),
@@ -124,7 +131,7 @@ impl LogReader {
             let mut least: Option<(u64, usize)> = None;
             let mut number = 0;
             while number < self.streams.len() {
-                match self.streams[number].next(inner, &self.ahead_of, fence.stamp) {
+                match self.streams[number].next(inner, &self.read_ahead, fence.stamp) {
                     Next::Record(stamp) => {
                         if least.is_none_or(|(other, _)| stamp < other) {
                             least = Some((stamp, number));
@@ -138,17 +145,13 @@ impl LogReader {
                     }
                     gone @ (Next::End | Next::Flushed | Next::Gone) => {
                         *is_short |= gone == Next::Gone;
-                        self.streams.swap_remove(number);
+                        self.goes_on |= self.streams.swap_remove(number).is_read();
                     }
                 }
             }
             let bound = least.map_or(fence.stamp, |(stamp, _)| stamp);
             if self.ahead.last().is_some_and(|(base, ..)| *base <= bound) {
-                let (_, sequence, region) = self.ahead.pop().expect("there is one");
-                match Stream::open(&self.inner, region, sequence, self.place.position, self.carried_too) {
-                    Some(stream) => self.streams.push(stream),
-                    None => *is_short |= sequence >= self.inner.log.floor(),
-                }
+                self.open_next(is_short);
                 continue;
             }
             return match (self.events.front(), least) {
@@ -156,6 +159,30 @@ impl LogReader {
                 (_, Some((stamp, stream))) => Some(Source::Stream(stream, stamp)),
                 (..) => None,
             };
+        }
+    }
+
+    /// Opens the region that comes next, if there is one. `is_short`: it was emptied before.
+    fn open_next(&mut self, is_short: &mut bool) {
+        let Some((_, sequence, region)) = self.ahead.pop() else { return };
+        match Stream::open(&self.inner, region, sequence, self.place.position, self.carried_too) {
+            Some(mut stream) => {
+                if self.goes_on {
+                    stream.go_on(&self.inner, &self.read_ahead);
+                }
+                self.streams.push(stream);
+            }
+            None => *is_short |= sequence >= self.inner.log.floor(),
+        }
+    }
+
+    /// Opens the next region when the device has nothing more to do for one that is being read.
+    fn open_early(&mut self, is_short: &mut bool) {
+        let ending = self.streams.iter().filter(|stream| stream.is_all_begun(&self.inner)).count();
+        let fresh = self.streams.iter().filter(|stream| stream.is_fresh()).count();
+        if ending > fresh {
+            self.goes_on = true;
+            self.open_next(is_short);
         }
     }
 }
@@ -173,11 +200,13 @@ impl Reader for LogReader {
             gap = self.notice_gap().or(gap);
         }
         let (mut changes, mut size, mut scanned) = (Vec::new(), 0, 0);
+        let mut told_items = Vec::new();
         let lost = self.inner.telling.lost();
         if lost > began && !std::mem::replace(&mut self.told_lost, true) {
             changes.push(Told { change: Change::Lost(millis_of(lost)), next: self.place });
         }
         let (mut is_short, mut is_end) = (false, false);
+        self.open_early(&mut is_short);
         while changes.len() < limit && size < bytes && scanned < SCANNED_MAX {
             let change = match self.source(fence, &mut is_short) {
                 None => {
@@ -191,14 +220,17 @@ impl Reader for LogReader {
                 Some(Source::Stream(number, stamp)) => {
                     let stream = &mut self.streams[number];
                     let (base, block) = (stream.base(), stream.block(&self.inner));
-                    let Some(view) = stream.take() else { continue };
+                    let Some((view, bytes)) = stream.take() else { continue };
                     scanned += view.header.len();
                     if stamp <= self.place.position {
                         continue;
                     }
-                    let record = Record { view, base, stamp, block };
-                    let change = describe(&self.inner, &self.wanted, &record, now);
+                    let change = describe(&self.inner, &self.wanted, &Record { view, bytes, base }, now);
                     self.place.position = stamp;
+                    if let Some(Change::Item(left)) = &change {
+                        let hash = Key::new(&left.key, self.inner.devices.key_hash()).hash;
+                        told_items.push(ToldItem { change: changes.len(), hash, block, stamp });
+                    }
                     change
                 }
             };
@@ -207,6 +239,7 @@ impl Reader for LogReader {
                 changes.push(Told { change, next: self.place });
             }
         }
+        note_replaced(&self.inner, &told_items, &mut changes);
         let watermark = if is_end {
             self.place.position = self.place.position.max(fence.stamp);
             self.fence = None;
@@ -244,16 +277,25 @@ impl LogReader {
 /// A record as it was read.
 struct Record<'b> {
     view: View<'b>,
+    /// What it lies in.
+    bytes: &'b Bytes,
     /// Base of its region's stamps.
     base: u64,
-    stamp: u64,
-    /// The block in which it begins.
+}
+
+/// Where the item of a change was found.
+struct ToldItem {
+    /// Its place among the changes.
+    change: usize,
+    hash: u64,
+    /// The block in which its record begins.
     block: usize,
+    stamp: u64,
 }
 
 /// The change that a record is, if it is one and wanted.
 fn describe(inner: &Inner, wanted: &Wanted, record: &Record<'_>, now: u32) -> Option<Change> {
-    let Record { view, base, stamp, block } = *record;
+    let Record { view, bytes, base } = *record;
     let version = view.version(base);
     // Without a version it is what hides an older record here alone, or a client chose its CAS value.
     if version == Version::ZERO || !wanted.has_version(version) || !wanted.has_key(view.key()) {
@@ -269,22 +311,29 @@ fn describe(inner: &Inner, wanted: &Wanted, record: &Record<'_>, now: u32) -> Op
         // Nothing older may be there. The same with a longer life may.
         return Some(Change::Deleted(view.key().into(), version.just_below()));
     }
-    let value = wanted.values.then(|| view.value().to_vec());
-    // Overwritten, deleted or evicted since: what is behind it in the log says which, or nothing does.
-    let as_of = (!is_current(inner, view.key(), block)).then(|| millis_of(stamp));
-    Some(Change::Item(Box::new(Left { key: view.key().to_vec(), meta: view.meta(base, false), value, as_of })))
+    let value = wanted.values.then(|| bytes.slice_ref(view.value()));
+    Some(Change::Item(Left { key: bytes.slice_ref(view.key()), meta: view.meta(base, false), value, as_of: None }))
 }
 
-/// Whether the index points to a record of the key in that block.
-fn is_current(inner: &Inner, key: &[u8], block: usize) -> bool {
-    let hash = Key::new(key, inner.devices.key_hash()).hash;
-    let shard = inner.shard(hash).lock();
-    inner.find(&shard, hash).is_some_and(|(_, location)| location.block() == block)
+/// Notes in `changes` which of their items the index does not point to any more.
+fn note_replaced(inner: &Inner, items: &[ToldItem], changes: &mut [Told]) {
+    for group in items.chunks(LOOKUPS) {
+        // Their lines of the index are on their way at the same time.
+        group.iter().for_each(|item| inner.shard(item.hash).lock().index.prefetch(item.hash));
+        for item in group {
+            let shard = inner.shard(item.hash).lock();
+            let is_current = inner.find(&shard, item.hash).is_some_and(|(_, location)| location.block() == item.block);
+            // Overwritten, deleted or evicted since: what is behind it in the log says which, or nothing does.
+            if !is_current && let Change::Item(left) = &mut changes[item.change].change {
+                left.as_of = Some(millis_of(item.stamp));
+            }
+        }
+    }
 }
 
 fn size_of(change: &Change) -> usize {
     match change {
-        Change::Item(left) => left.key.len() + left.value.as_ref().map_or(0, Vec::len),
+        Change::Item(left) => left.key.len() + left.value.as_ref().map_or(0, Bytes::len),
         Change::Set(key) | Change::Deleted(key, _) => key.len(),
         Change::Flushed(_) | Change::Lost(_) => 0,
     }

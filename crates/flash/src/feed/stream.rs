@@ -1,8 +1,12 @@
 //! The records of one region, in order.
 
+use std::collections::VecDeque;
 use std::io;
 
-use super::ahead::{Begun, Part, ReadAhead, read};
+use bytes::Bytes;
+
+use super::WINDOW;
+use super::ahead::{Begun, Part, ReadAhead};
 use crate::format::BLOCK;
 use crate::format::record::{Header, Salt, View};
 use crate::format::region::HEADER_BYTES;
@@ -11,8 +15,8 @@ use crate::io::Aligned;
 use crate::regions::State;
 use moneta_store::Version;
 
-/// Bytes read from a device at once, unless a record is larger.
-const WINDOW: usize = 1 << 20;
+/// Parts that are being read while another is worked on.
+const DEPTH: usize = 2;
 /// Bytes copied from RAM at once, unless a record is larger.
 const COPY: usize = 256 << 10;
 /// Records up to this size are looked at to find where a stamp is. Larger ones are taken to be behind it.
@@ -27,6 +31,8 @@ pub(super) struct Stream {
     /// Where the next record begins in the region.
     at: usize,
     bytes: Bytes,
+    /// They are from a device, not from RAM: checksums have to hold.
+    is_read: bool,
     /// Where they begin in the region.
     start: usize,
     /// Bytes of them in which records lie.
@@ -35,16 +41,12 @@ pub(super) struct Stream {
     peeked: Option<(u64, usize)>,
     /// Its changes count even if all of them were carried forward.
     carried_too: bool,
-    /// What is being read from the device while this works on what was read before.
-    begun: Option<Begun>,
-}
-
-/// Part of a region.
-enum Bytes {
-    /// From RAM.
-    Copied(Vec<u8>),
-    /// From a device: checksums have to hold.
-    Read(Aligned),
+    /// Who reads it goes on from the region before: it pays to read ahead from the start.
+    goes_on: bool,
+    /// A record of it was taken.
+    is_taken: bool,
+    /// What is being read from the device while this works on what was read before, in order.
+    begun: VecDeque<Begun>,
 }
 
 /// What comes next in a region.
@@ -64,15 +66,6 @@ pub(super) enum Next {
     Lost(u64),
 }
 
-impl Bytes {
-    fn all(&self) -> &[u8] {
-        match self {
-            Self::Copied(bytes) => bytes,
-            Self::Read(bytes) => bytes,
-        }
-    }
-}
-
 impl Stream {
     /// The records behind `position` of the region that has that sequence number; `None` if it has another by now.
     pub(super) fn open(inner: &Inner, region: usize, sequence: u64, position: u64, carried_too: bool) -> Option<Self> {
@@ -81,10 +74,22 @@ impl Stream {
         if entry.sequence() != sequence {
             return None;
         }
-        let bytes = Bytes::Copied(Vec::new());
-        let (at, start, end) = (HEADER_BYTES, 0, 0);
-        let mut stream =
-            Self { region, sequence, base, salt, at, bytes, start, end, peeked: None, carried_too, begun: None };
+        let mut stream = Self {
+            region,
+            sequence,
+            base,
+            salt,
+            at: HEADER_BYTES,
+            bytes: Bytes::new(),
+            is_read: false,
+            start: 0,
+            end: 0,
+            peeked: None,
+            carried_too,
+            goes_on: false,
+            is_taken: false,
+            begun: VecDeque::new(),
+        };
         if position >= Version(base).local() {
             stream.seek(inner, position);
         }
@@ -168,23 +173,17 @@ impl Stream {
                 Next::End
             });
         }
-        let here =
-            self.at.checked_sub(self.start).and_then(|at| self.bytes.all().get(at..self.end)).unwrap_or_default();
+        let here = self.at.checked_sub(self.start).and_then(|at| self.bytes.get(at..self.end)).unwrap_or_default();
         let needed = Header::read(here).map_or(BLOCK, |header| header.len());
         if let Some(view) = View::read(here).filter(View::is_whole) {
-            let is_sound = match self.bytes {
-                Bytes::Copied(_) => true,
-                Bytes::Read(_) => view.is_sound(Salt { key: self.salt, offset: self.at as u32 }),
-            };
-            if is_sound {
+            if !self.is_read || view.is_sound(Salt { key: self.salt, offset: self.at as u32 }) {
                 self.peeked = Some((self.stamp_of(&view.header), view.header.len()));
                 return None;
             }
             return Some(self.skip(inner));
         }
-        let is_whole_region_seen = !here.is_empty() && matches!(self.bytes, Bytes::Read(_)) && {
-            self.start + self.end >= region.records_end() as usize
-        };
+        let is_whole_region_seen =
+            !here.is_empty() && self.is_read && { self.start + self.end >= region.records_end() as usize };
         if is_whole_region_seen && self.at < region.records_end() as usize {
             // It does not fit into its region.
             return Some(if self.is_gone(inner) { self.gone(inner) } else { self.skip(inner) });
@@ -199,7 +198,7 @@ impl Stream {
                     return Some(if is_open { Next::Later } else { Next::End });
                 }
                 self.end = copied.len();
-                (self.bytes, self.start) = (Bytes::Copied(copied), self.at);
+                (self.bytes, self.is_read, self.start) = (copied.into(), false, self.at);
                 Ok(())
             }
             _ => {
@@ -235,35 +234,76 @@ impl Stream {
             // It has been emptied and begun again.
             return Ok(());
         }
-        let begun = self.begun.take().filter(|begun| begun.part.start == start && begun.part.length >= needed);
+        let begun = self.take_begun(start, start + needed);
         // Who reads a little gets no more than that.
-        let goes_on = matches!(self.bytes, Bytes::Read(_));
-        let bytes = match begun.map(Begun::wait) {
-            Some(Ok(bytes)) => bytes,
+        let goes_on = self.is_read || self.goes_on;
+        if goes_on {
+            let after = begun.as_ref().map_or(Part { region: self.region, start, length }, |begun| begun.part);
+            self.read_ahead(inner, ahead, after, end);
+        }
+        let begun = begun.map(|begun| (begun.part.start, begun.wait()));
+        let (start, bytes) = match begun {
+            Some((start, Ok(bytes))) => (start, bytes),
             // What failed is tried again.
-            Some(Err(_)) | None => read(inner, Part { region: self.region, start, length })?,
+            Some((_, Err(_))) | None => (start, ahead.read(Part { region: self.region, start, length })?),
         };
         self.end = records_end.saturating_sub(start).min(bytes.len());
-        (self.bytes, self.start) = (Bytes::Read(bytes), start);
-        if goes_on {
-            self.read_ahead(ahead, end);
-        }
+        (self.bytes, self.is_read, self.start) = (bytes, true, start);
         Ok(())
     }
 
-    /// Begins to read what follows the records that are whole in what was read. `end`: where the region's blocks end.
-    fn read_ahead(&mut self, ahead: &ReadAhead, end: usize) {
-        let (bytes, mut at) = (&self.bytes.all()[..self.end], self.at - self.start);
-        while let Some(header) = bytes.get(at..).and_then(Header::read)
-            && at + header.len() <= bytes.len()
-        {
-            at += header.len();
+    /// What is being read of these bytes of the region; what is before it is dropped.
+    fn take_begun(&mut self, start: usize, end: usize) -> Option<Begun> {
+        while let Some(begun) = self.begun.pop_front() {
+            if begun.part.start <= start && end <= begun.part.end() {
+                return Some(begun);
+            }
         }
-        let start = (self.start + at) / BLOCK * BLOCK;
-        let length = WINDOW.min(end.saturating_sub(start));
-        if start > self.start && length > 0 && self.start + self.end < end {
-            self.begun = ahead.begin(Part { region: self.region, start, length });
+        None
+    }
+
+    /// Begins to read what follows a part. `end`: where the region's blocks end.
+    fn read_ahead(&mut self, inner: &Inner, ahead: &ReadAhead, after: Part, end: usize) {
+        let mut last = self.begun.back().map_or(after, |begun| begun.part);
+        while self.begun.len() < DEPTH && last.end() < end {
+            // The last record that begins in a part may not end in it. It begins in the last block in which one does.
+            let begins = |block: &usize| inner.regions.first_record(inner.regions.block_at(self.region, block * BLOCK));
+            let block = (last.start / BLOCK + 1..last.end() / BLOCK).rev().find(|block| begins(block).is_some());
+            let Some(start) = block.map(|block| block * BLOCK) else { return };
+            last = Part { region: self.region, start, length: WINDOW.min(end - start) };
+            let Some(begun) = ahead.begin(last) else { return };
+            self.begun.push_back(begun);
         }
+    }
+
+    /// Goes on from another region, so that reading ahead pays from the start. Begins with it, if the region is on its device.
+    pub(super) fn go_on(&mut self, inner: &Inner, ahead: &ReadAhead) {
+        self.goes_on = true;
+        let region = inner.regions.get(self.region);
+        let is_in_ram = region.state() == State::Open || region.resident.read().is_some();
+        let end = (region.records_end() as usize).next_multiple_of(BLOCK);
+        let start = self.at / BLOCK * BLOCK;
+        if is_in_ram || end <= start || self.is_gone(inner) {
+            return;
+        }
+        let part = Part { region: self.region, start, length: WINDOW.min(end - start) };
+        self.begun.extend(ahead.begin(part));
+    }
+
+    /// Whether something of it came from its device.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read
+    }
+
+    /// Whether none of its records was taken yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        !self.is_taken
+    }
+
+    /// Whether all that is left of it on its device is being read, or was.
+    pub(super) fn is_all_begun(&self, inner: &Inner) -> bool {
+        let end = (inner.regions.get(self.region).records_end() as usize).next_multiple_of(BLOCK);
+        self.is_read && self.begun.back().map_or(self.start + self.bytes.len(), |begun| begun.part.end()) >= end
     }
 
     fn is_gone(&self, inner: &Inner) -> bool {
@@ -285,11 +325,11 @@ impl Stream {
         if self.is_gone(inner) { self.gone(inner) } else { Next::Lost(last) }
     }
 
-    /// Takes the record that comes next.
-    pub(super) fn take(&mut self) -> Option<View<'_>> {
+    /// Takes the record that comes next; also what it lies in.
+    pub(super) fn take(&mut self) -> Option<(View<'_>, &Bytes)> {
         let (_, length) = self.peeked.take()?;
         let at = self.at - self.start;
-        self.at += length;
-        View::read(&self.bytes.all()[at..at + length])
+        (self.at, self.is_taken) = (self.at + length, true);
+        View::read(&self.bytes[at..at + length]).map(|view| (view, &self.bytes))
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use moneta_store::feed::{Change, Wanted};
 use moneta_store::holding::{Held, held};
 use moneta_store::versions::Floor;
@@ -12,10 +13,10 @@ use moneta_store::{Cx, ItemMeta, Policy, Store, StoreError, Version};
 #[derive(Clone, Debug)]
 pub(crate) enum Line {
     Set {
-        key: Vec<u8>,
+        key: Bytes,
         meta: ItemMeta,
         /// `None` if the reader does not want values.
-        value: Option<Vec<u8>>,
+        value: Option<Bytes>,
         /// When the key was last known to hold it, in milliseconds since the Unix epoch; `None`: it does now.
         as_of: Option<u64>,
     },
@@ -46,8 +47,8 @@ pub(crate) fn resolve(store: &Arc<dyn Store>, change: Change, wanted: &Wanted) -
             let cx = Cx::outside().under(Policy::Batch);
             match pollster::block_on(held(store, &cx, &key))? {
                 Held::Item(item) if wanted.has_version(item.meta.version()) => {
-                    let value = wanted.values.then(|| item.value.to_vec());
-                    Some(Line::Set { key: key.to_vec(), meta: item.meta, value, as_of: None })
+                    let value = wanted.values.then(|| item.value.to_vec().into());
+                    Some(Line::Set { key: Bytes::copy_from_slice(&key), meta: item.meta, value, as_of: None })
                 }
                 Held::Buried(version) if wanted.has_version(version) => {
                     Some(Line::Delete { key: key.to_vec(), version })
