@@ -8,7 +8,6 @@ use moneta_conformance::differential::campaign::{Plan, run};
 use moneta_conformance::differential::stream::Protocol;
 use moneta_conformance::differential::tiers::Tiers;
 use moneta_conformance::options::{Kind, Options};
-use moneta_conformance::proxied::Proxied;
 use moneta_conformance::server::Server;
 use moneta_conformance::stacks::Stack;
 
@@ -18,10 +17,6 @@ const SMALL_ITEMS_KIBIBYTES: u32 = 512;
 const SSD_COMMANDS: usize = 20_000;
 /// Commands a protocol to each other stack.
 const STACK_COMMANDS: usize = 4_000;
-/// Commands a protocol to a proxy, of which many take two rounds to three nodes.
-const PROXY_COMMANDS: usize = 3_000;
-/// So few in a stream that a busy machine plays it before a second is over, as most comparisons want it.
-const PROXY_STREAM_COMMANDS: usize = 50;
 /// Values of a mebibyte are slow, so few of them are sent.
 const LARGE_ITEM_COMMANDS: usize = 3_000;
 
@@ -79,16 +74,7 @@ fn items_that_are_only_on_ssd_are_answered_as_memcached_answers_its_own() -> Res
 }
 
 fn all_protocols_are_answered_alike(reference: &Server, subject: &Server, plan: impl Fn(Plan) -> Plan) -> Result<()> {
-    answered_alike(&Protocol::ALL, reference, subject, plan)
-}
-
-fn answered_alike(
-    protocols: &[Protocol],
-    reference: &Server,
-    subject: &Server,
-    plan: impl Fn(Plan) -> Plan,
-) -> Result<()> {
-    for &protocol in protocols {
+    for protocol in Protocol::ALL {
         let item_limit = SMALL_ITEMS_KIBIBYTES as usize * 1024;
         let plan = plan(Plan::from_environment(protocol, item_limit)?);
         let outcome = run(plan, reference, subject)?;
@@ -125,26 +111,4 @@ fn values_around_the_default_limit_are_answered_as_memcached_answers_them() -> R
         assert!(outcome.differences.is_empty(), "{}", outcome.report());
     }
     Ok(())
-}
-
-#[test]
-fn a_proxy_over_three_nodes_answers_as_memcached_does() -> Result<()> {
-    answers_are_equal_through_a_proxy(Kind::Moneta, &Protocol::ALL)
-}
-
-/// In text: what meta shows of marks and CAS values is each node's own.
-#[test]
-fn a_proxy_over_three_memcacheds_answers_text_as_one_of_them_does() -> Result<()> {
-    answers_are_equal_through_a_proxy(Kind::Memcached, &[Protocol::Text])
-}
-
-fn answers_are_equal_through_a_proxy(nodes: Kind, protocols: &[Protocol]) -> Result<()> {
-    let options = options(Some(SMALL_ITEMS_KIBIBYTES));
-    let (reference, proxied) = (Server::start(Kind::Memcached, &options)?, Proxied::start(nodes, &options)?);
-    answered_alike(protocols, &reference, &proxied.server, |plan| Plan {
-        commands: PROXY_COMMANDS,
-        stream_commands: PROXY_STREAM_COMMANDS,
-        tiers: Proxied::tiers(nodes),
-        ..plan
-    })
 }

@@ -1,6 +1,8 @@
 //! `moneta feed`: what it prints, and two nodes that are each other's copies by it.
 
 mod common;
+#[path = "feed/compressed.rs"]
+mod compressed;
 
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};

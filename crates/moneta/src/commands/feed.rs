@@ -1,7 +1,7 @@
 //! `moneta feed`: prints what changes on a node, or applies it to another.
 
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::{Read, Write, stdout};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,6 +24,8 @@ const MARGIN: Duration = Duration::from_secs(90);
 const RETRY: Duration = Duration::from_secs(1);
 /// Changes asked for at once.
 const LIMIT: usize = 1000;
+/// Most bytes of an answer: a node ends one behind 4 MiB and the change that is too much.
+const ANSWER_MAX: u64 = 64 << 20;
 
 /// What is to be read, and what to do with it.
 #[derive(Debug, Args)]
@@ -58,6 +60,9 @@ struct FeedArgs {
     /// Print the lines of JSON as the node sends them
     #[arg(long)]
     json: bool,
+    /// Have the node compress what it sends, by zstd: for readers far away
+    #[arg(long)]
+    compress: bool,
     /// The name under which the node lists this reader
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -218,6 +223,16 @@ fn list(source: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The text that a node has compressed.
+///
+/// # Errors
+/// If it is not whole, or is none.
+fn unpacked(answer: impl Read) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let length = zstd::Decoder::new(answer)?.take(ANSWER_MAX + 1).read_to_string(&mut text)?;
+    if length as u64 > ANSWER_MAX { bail!("it has more than {ANSWER_MAX} bytes") } else { Ok(text) }
+}
+
 /// An answer.
 struct Lines {
     text: String,
@@ -294,11 +309,22 @@ impl<'a> Reader<'a> {
             (None, Some(since)) => request.query("since", since.to_string()),
             (None, None) => request,
         };
+        if self.args.compress {
+            request = request.header("accept-encoding", "zstd, identity;q=0");
+        }
         let mut response = request.call().with_context(|| format!("{} does not answer", self.args.source))?;
-        let text =
-            response.body_mut().with_config().limit(64 << 20).read_to_string().context("the answer is cut short")?;
+        let is_compressed = response.headers().get("content-encoding").is_some_and(|encoding| encoding == "zstd");
+        let body = response.body_mut().with_config().limit(ANSWER_MAX);
+        let text = match is_compressed {
+            true => unpacked(body.reader()),
+            false => body.read_to_string().map_err(Into::into),
+        };
+        let text = text.context("the answer is cut short")?;
         if response.status() != 200 {
             bail!("{}: {}", self.args.source, text.trim());
+        }
+        if self.args.compress && !is_compressed {
+            bail!("{} does not compress its feed: leave --compress away", self.args.source);
         }
         let parsed: Vec<Line> = text
             .lines()

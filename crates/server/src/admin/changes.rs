@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use moneta_admin::ask::{Unanswered, ask};
 use moneta_protocol::base64;
 use moneta_store::feed::{Batch, Buckets, Feed, Place, Told, Wanted};
-use moneta_store::{Store, StoreError, Version};
+use moneta_store::{ErrorKind, Store, StoreError, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::desk::Desk;
-use crate::feed::{Line, NAME_MAX, resolve};
+use crate::feed::{Codec, Compressor, Line, NAME_MAX, resolve};
 use crate::node::Node;
 
 /// Longest wait for a change.
@@ -69,6 +69,7 @@ fn changes_default() -> usize {
 /// The changes from a place on.
 pub(super) async fn changes(
     State(desk): State<Arc<Desk>>,
+    headers: HeaderMap,
     asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let asked = match asked {
@@ -98,6 +99,10 @@ pub(super) async fn changes(
         (None, Some(since)) => feed.since(since),
         (None, None) => feed.end(),
     };
+    let Ok(codec) = accepted(&headers) else {
+        let refused = "an answer comes as it is, or compressed by zstd\n";
+        return (StatusCode::NOT_ACCEPTABLE, refused).into_response();
+    };
     // Whether a change comes or not, the answer tells where to read on.
     let until = Instant::now() + Duration::from_millis(asked.wait).min(WAIT_MAX);
     while Instant::now() < until && !feed.has_more(from) {
@@ -105,11 +110,44 @@ pub(super) async fn changes(
     }
     observed.node.clock.refresh();
     let (told, node) = (Arc::clone(&store), Arc::clone(&observed.node));
-    match ask(&desk.feed, ANSWER_WITHIN, move || answer(&told, &node, from, &asked, buckets)).await {
-        Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response(),
+    let answer = move || {
+        let lines = answer(&told, &node, from, &asked, buckets)?;
+        match codec {
+            None => Ok(lines),
+            Some(codec) => Compressor::begin(codec).and_then(|mut stream| stream.add(&lines, true)).map_err(|error| {
+                StoreError::new(ErrorKind::OutOfMemory, format!("the answer cannot be compressed: {error}"))
+            }),
+        }
+    };
+    match ask(&desk.feed, ANSWER_WITHIN, answer).await {
+        Ok(Ok(body)) => {
+            let told = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::VARY, "accept-encoding")];
+            let encoding = codec.map(|Codec::Zstd| [(header::CONTENT_ENCODING, "zstd")]);
+            (told, encoding, body).into_response()
+        }
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         Err(Unanswered) => (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response(),
     }
+}
+
+/// The asker takes neither what comes as it is nor anything that this node compresses by.
+struct NotAcceptable;
+
+/// How an answer is to be compressed, if it is: only for an asker that names zstd.
+fn accepted(headers: &HeaderMap) -> Result<Option<Codec>, NotAcceptable> {
+    let (mut codec, mut refuses_plain) = (None, false);
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    for coding in values.flat_map(|value| value.split(',')) {
+        let mut words = coding.split(';').map(str::trim);
+        let name = words.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = words.find_map(|word| word.strip_prefix("q=")).and_then(|weight| weight.parse::<f32>().ok());
+        let is_refused = weight == Some(0.0);
+        match Codec::named(name.as_bytes()) {
+            Some(named) => codec = Some(named).filter(|_| !is_refused),
+            None => refuses_plain |= is_refused && name == "identity",
+        }
+    }
+    if codec.is_none() && refuses_plain { Err(NotAcceptable) } else { Ok(codec) }
 }
 
 /// The lines of an answer.

@@ -14,6 +14,7 @@ use moneta_store::{Store, StoreError};
 use parking_lot::{Condvar, Mutex};
 
 use super::asked::{Asked, Begin};
+use super::compress::Compressor;
 use super::lines::resolve;
 use super::readers::StreamPermit;
 use crate::node::Node;
@@ -105,6 +106,16 @@ impl Drop for Changes {
     }
 }
 
+/// A chunk as it is sent. `is_last`: no other follows.
+fn compressed(compressor: &mut Option<Compressor>, chunk: Vec<u8>, is_last: bool) -> Result<Vec<u8>, Gone> {
+    let Some(compressor) = compressor else { return Ok(chunk) };
+    // Without memory for it the stream cannot go on: the connection's end cuts it short, which its reader sees.
+    compressor.add(&chunk, is_last).map_err(|error| {
+        tracing::warn!(%error, "the feed cannot be compressed");
+        Gone
+    })
+}
+
 /// The thread's side.
 struct Source {
     shared: Arc<Shared>,
@@ -146,13 +157,23 @@ impl Source {
         let mut reader = feed.reader(place, self.asked.wanted.clone());
         let begun = Instant::now();
         let (mut sent, mut told) = (0, None::<Instant>);
+        let mut compressor = match self.asked.compress.map(Compressor::begin).transpose() {
+            Ok(compressor) => compressor,
+            Err(error) => return self.push(format!("SERVER_ERROR {error}\r\n").into_bytes()),
+        };
+        if let Some(compressor) = &compressor {
+            self.push(compressor.announced().to_vec())?;
+        }
         loop {
             self.node.clock.refresh();
             let read =
                 reader.read(CHANGES, CHUNK).and_then(|batch| Ok((batch.next, batch.is_end, self.encode(batch)?)));
             let (next, is_end, (mut chunk, watermark)) = match read {
                 Ok(read) => read,
-                Err(error) => return self.push(format!("SERVER_ERROR {error}\r\n").into_bytes()),
+                Err(error) => {
+                    let refused = format!("SERVER_ERROR {error}\r\n").into_bytes();
+                    return self.push(compressed(&mut compressor, refused, true)?);
+                }
             };
             place = next;
             let is_told = told.is_some_and(|told| told.elapsed() < HEARTBEAT);
@@ -160,8 +181,12 @@ impl Source {
                 told = Some(Instant::now());
                 let _ = write!(chunk, "AT {place} {watermark}\r\n");
             }
-            if is_end && !self.asked.follow {
+            let is_last = is_end && !self.asked.follow;
+            if is_last {
                 chunk.extend_from_slice(b"END\r\n");
+            }
+            if !chunk.is_empty() {
+                chunk = compressed(&mut compressor, chunk, is_last)?;
             }
             sent += chunk.len() as u64;
             if let Some(name) = &self.asked.name {
@@ -182,7 +207,8 @@ impl Source {
 
     /// The lines of a batch, and its watermark.
     fn encode(&self, batch: Batch) -> Result<(Vec<u8>, u64), StoreError> {
-        let mut chunk = Vec::new();
+        // Lines are shorter than what a batch may have over.
+        let mut chunk = Vec::with_capacity(if batch.changes.is_empty() { 0 } else { CHUNK + CHUNK / 8 });
         if let Some(since) = batch.gap {
             let _ = write!(chunk, "GAP {since}\r\n");
         }

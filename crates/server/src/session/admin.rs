@@ -117,8 +117,9 @@ impl Session {
         if !worker.node.settings.dump_enabled {
             return Some("CLIENT_ERROR changes not allowed");
         }
-        let Some(asked) = Asked::parse(words(arguments)) else {
-            return Some("CLIENT_ERROR bad command line format");
+        let asked = match Asked::parse(words(arguments)) {
+            Ok(asked) => asked,
+            Err(line) => return Some(line),
         };
         match Changes::begin(asked, &worker.store, &worker.node) {
             Ok(changes) => {
