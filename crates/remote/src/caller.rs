@@ -52,10 +52,18 @@ impl Inner {
 }
 
 /// The store as one caller sees it: through its worker's connections, or through the background thread's.
-#[derive(Clone)]
 pub(crate) struct Caller {
     remote: Arc<Inner>,
     cx: Cx,
+    /// It belongs to an operation that goes on, and so may begin a request when its connections had their turn for this operation.
+    goes_on: bool,
+}
+
+/// For an operation that goes on when it is polled.
+impl Clone for Caller {
+    fn clone(&self) -> Self {
+        Self { remote: Arc::clone(&self.remote), cx: self.cx.clone(), goes_on: true }
+    }
 }
 
 impl std::ops::Deref for Caller {
@@ -68,7 +76,7 @@ impl std::ops::Deref for Caller {
 
 impl Caller {
     pub(crate) fn new(remote: &Arc<Inner>, cx: &Cx) -> Self {
-        Self { remote: Arc::clone(remote), cx: cx.clone() }
+        Self { remote: Arc::clone(remote), cx: cx.clone(), goes_on: false }
     }
 
     /// Whether the caller is a worker, which must not be kept waiting.
@@ -77,7 +85,11 @@ impl Caller {
     }
 
     fn client(&self) -> Option<Rc<WorkerClient>> {
-        self.cx.reactor(self.remote.shared.slot)
+        let client: Rc<WorkerClient> = self.cx.reactor(self.remote.shared.slot)?;
+        if self.goes_on {
+            client.ask_for_turn();
+        }
+        Some(client)
     }
 
     pub(crate) fn now(&self) -> u32 {

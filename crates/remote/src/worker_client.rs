@@ -66,6 +66,13 @@ impl WorkerClient {
         begun.map(|()| slot)
     }
 
+    /// Has the descriptor become readable, for a reactor that turns a client only when an operation begins on it, or something came.
+    #[cold]
+    pub(crate) fn ask_for_turn(&self) {
+        let now = Instant::now();
+        self.state.borrow_mut().timer.cover(Some(now), now);
+    }
+
     /// Begins a request whose answer goes elsewhere.
     pub(crate) fn begin_for(&self, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
         self.state.borrow_mut().begin(request, hash, target)
