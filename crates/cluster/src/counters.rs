@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) retries_refused: Counter,
     /// Items given to a near copy that missed them.
     pub(crate) fills: Counter,
+    /// Items that were about to be given to others and were older than what a third copy has.
+    pub(crate) outdated_sources: Counter,
     /// Writes that were stamped again, since a copy held something newer.
     pub(crate) stamped_anew: Counter,
     /// Changes that were decided on a key's home.

@@ -172,7 +172,7 @@ impl Call {
         // Another one only while the first is not well: changes that were decided in two places may undo each other.
         let home = homes.iter().find(|&&node| asks_all || is_well(node));
         let home = *home.ok_or_else(|| self.shared.nothing_to_read())?;
-        let deleted = |node: usize| self.node(node).missed(&key.key()).filter(|missed| missed.deleted);
+        let deleted = |node: usize| self.node(node).missed(&key.key()).map(|missed| missed.buried);
         let before: SmallVec<[_; 4]> = homes.iter().map(|&node| (node, deleted(node))).collect();
         let mut versions = SmallVec::new();
         let mut newest: Option<(usize, Item)> = None;
@@ -180,7 +180,7 @@ impl Call {
         // By a write that the node had not heard of when it was asked, or has not heard of now.
         let is_deleted = |node: usize, held: Version| {
             let was = before.iter().find(|(other, _)| *other == node).and_then(|(_, missed)| *missed);
-            was.into_iter().chain(deleted(node)).any(|missed| missed.version > held)
+            was.into_iter().chain(deleted(node)).any(|buried| buried > held)
         };
         while let Some((node, ended)) = spread.next().await {
             self.note(node, &ended);

@@ -19,10 +19,7 @@ impl Flight {
     /// A write is answered, and the node is not done with it.
     pub(crate) fn note(&self, hash: u64, write: Missed) {
         let mut newest = self.newest.lock();
-        let known = newest.entry(hash).or_insert(write);
-        if known.version < write.version {
-            *known = write;
-        }
+        newest.entry(hash).and_modify(|known| *known = known.and(write)).or_insert(write);
         self.count.store(newest.len(), Ordering::Release);
     }
 

@@ -22,19 +22,36 @@ pub(crate) struct Missed {
     pub(crate) version: Version,
     /// It was a delete.
     pub(crate) deleted: bool,
+    /// The newest delete among this write and those before it that were missed, too; 0 if there is none. What is no newer is gone, also
+    /// where the write behind it came to nothing.
+    pub(crate) buried: Version,
     /// When it was made or was last known to be current, in milliseconds since the Unix epoch.
     pub(crate) at: u64,
 }
 
 impl Missed {
+    pub(crate) fn set(version: Version, at: u64) -> Self {
+        Self { version, deleted: false, buried: Version::ZERO, at }
+    }
+
+    pub(crate) fn delete(version: Version, at: u64) -> Self {
+        Self { version, deleted: true, buried: version, at }
+    }
+
+    /// This write and another one of the same key, both missed.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let newer = if other.version > self.version { other } else { self };
+        Self { buried: self.buried.max(other.buried), ..newer }
+    }
+
     /// Whether what a node that lacks this write holds, nothing or an item of this version, is older.
     pub(crate) fn outdates(&self, held: Option<Version>) -> bool {
         held.map_or(!self.deleted, |held| self.version > held)
     }
 
-    /// The newer one.
-    pub(crate) fn newer(one: Option<Self>, other: Option<Self>) -> Option<Self> {
-        one.into_iter().chain(other).max_by_key(|missed| missed.version)
+    /// Both, where there are two.
+    pub(crate) fn both(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.into_iter().chain(other).reduce(Self::and)
     }
 }
 
@@ -134,8 +151,8 @@ impl Hints {
             return None;
         }
         let state = self.state.lock();
-        let flushed = state.floor.map(|floor| Missed { version: floor.version, deleted: true, at: 0 });
-        Missed::newer(state.missed.get(key).copied(), flushed)
+        let flushed = state.floor.map(|floor| Missed::delete(floor.version, 0));
+        Missed::both(state.missed.get(key).copied(), flushed)
     }
 
     /// Whether there is nothing to deliver.
@@ -186,10 +203,10 @@ impl State {
 
     fn note(&mut self, key: &[u8], missed: Missed, bytes_max: u64) {
         if let Some(known) = self.missed.get_mut(key) {
-            if missed.version <= known.version {
+            let both = known.and(missed);
+            if both == std::mem::replace(known, both) {
                 return;
             }
-            *known = missed;
         } else {
             let bytes = 2 * key.len() as u64 + EXTRA;
             if self.bytes + bytes > bytes_max {
@@ -253,10 +270,13 @@ impl State {
     fn compact(&mut self) {
         let Some(log) = &mut self.log else { return };
         let floor = self.floor.iter().map(|floor| log::Entry::Floor(*floor));
-        let missed = self
-            .order
-            .iter()
-            .filter_map(|key| self.missed.get(key).map(|missed| log::Entry::Missed(key.clone(), *missed)));
+        let known = self.order.iter().filter_map(|key| self.missed.get(key).map(|missed| (key, *missed)));
+        // A delete that a set came behind has a record too, before that.
+        let missed = known.flat_map(|(key, missed)| {
+            let has_both = !missed.deleted && missed.buried > Version::ZERO;
+            let delete = has_both.then(|| log::Entry::Missed(key.clone(), Missed::delete(missed.buried, missed.at)));
+            delete.into_iter().chain([log::Entry::Missed(key.clone(), missed)])
+        });
         if let Err(error) = log.rewrite(floor.chain(missed)) {
             tracing::warn!(%error, "hints cannot be kept on disk: a restart forgets them");
             self.log = None;
@@ -269,7 +289,8 @@ mod tests {
     use super::*;
 
     fn missed(version: u64) -> Missed {
-        Missed { version: Version(version << 40), deleted: version.is_multiple_of(2), at: version }
+        let make = if version.is_multiple_of(2) { Missed::delete } else { Missed::set };
+        make(Version(version << 40), version)
     }
 
     #[test]
@@ -279,7 +300,7 @@ mod tests {
         hints.note(b"a", missed(5));
         hints.note(b"b", missed(6));
         hints.note(b"a", missed(7));
-        hints.note(b"a", missed(4));
+        hints.note(b"a", missed(3));
         assert!(hints.missed(b"a").is_some() && hints.missed(b"b").is_some() && hints.missed(b"c").is_none());
         assert_eq!(hints.oldest(9), [(Box::from(*b"a"), missed(7)), (Box::from(*b"b"), missed(6))]);
         hints.settle(b"a", missed(6).version);
@@ -288,6 +309,28 @@ mod tests {
         assert_eq!(hints.oldest(9), [(Box::from(*b"b"), missed(6))]);
         hints.settle(b"b", missed(6).version);
         assert!(hints.is_empty() && hints.counts() == (0, 0, 0));
+    }
+
+    #[test]
+    fn a_delete_is_known_behind_a_set_that_may_have_come_to_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.hints");
+        let hints = Hints::open(1 << 20, &path).unwrap();
+        hints.note(b"a", missed(6));
+        hints.note(b"a", missed(7));
+        hints.note(b"b", missed(9));
+        hints.note(b"b", missed(8));
+        let expected = [(7, 6), (9, 8)].map(|(version, buried)| (Version(version << 40), Version(buried << 40)));
+        let known = |hints: &Hints| {
+            [&b"a"[..], b"b"].map(|key| hints.missed(key).map(|missed| (missed.version, missed.buried)).unwrap())
+        };
+        assert_eq!(known(&hints), expected);
+        assert!(hints.missed(b"a").is_some_and(|missed| !missed.deleted && missed.outdates(None)));
+        // From what was appended, and from what was written anew.
+        for _ in 0..2 {
+            hints.sync();
+            assert_eq!(known(&Hints::open(1 << 20, &path).unwrap()), expected);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, component, steps};
+use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
 
 use crate::cluster::Cluster;
 use crate::config::{ClusterConfig, majority};
@@ -169,8 +169,9 @@ impl Shared {
                 Ok(Lookup::Found(item)) => {
                     let version = item.meta.version();
                     let is_newer = newest.as_ref().is_none_or(|newest| version > newest.meta.version());
-                    if is_newer && source.missed(&key).is_none_or(|missed| !missed.deleted || missed.version < version)
-                    {
+                    let buried = |missed: Option<Missed>| missed.map_or(Version::ZERO, |missed| missed.buried);
+                    let deleted = missed.buried.max(buried(source.missed(&key)));
+                    if is_newer && (deleted == Version::ZERO || deleted < version) {
                         newest = Some(item);
                     }
                 }

@@ -31,6 +31,13 @@ const OF_APP: &[Reading<Counters>] = &[
         .labels(APP)
         .read(|counters| counters.fills.get().into()),
     Metric::counter(
+        "cluster_outdated_sources_total",
+        Unit::Count,
+        "Reads whose item was older than what a third copy has, as a fill has shown.",
+    )
+    .labels(APP)
+    .read(|counters| counters.outdated_sources.get().into()),
+    Metric::counter(
         "cluster_stamped_anew_total",
         Unit::Count,
         "Writes stamped again, since a copy held something newer.",

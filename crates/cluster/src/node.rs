@@ -37,10 +37,10 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The newest write of the key that the node is known to lack, or that is under way.
+    /// The writes of the key that the node is known to lack, or that are under way.
     #[inline]
     pub(crate) fn missed(&self, key: &Key<'_>) -> Option<Missed> {
-        Missed::newer(self.flight.missed(key.hash), self.hints.missed(key.bytes))
+        Missed::both(self.flight.missed(key.hash), self.hints.missed(key.bytes))
     }
 }
 

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::call::Call;
 use crate::config::Fallback;
 use crate::hints::Missed;
+use crate::writes::Answer;
 
 /// The only copy that answers has not got the newest write.
 fn outdated() -> StoreError {
@@ -122,7 +123,7 @@ impl Looking {
     fn take(&mut self, ended: Result<Lookup, StoreError>) -> Option<Item> {
         let node = self.order[self.tries - 1];
         self.call.note(node, &ended);
-        let missed_here = Missed::newer(self.before, self.call.node(node).missed(&self.key.key()));
+        let missed_here = Missed::both(self.before, self.call.node(node).missed(&self.key.key()));
         let is_outdated = |held| missed_here.is_some_and(|missed| missed.outdates(held));
         match ended {
             Ok(Lookup::Miss { .. }) if is_outdated(None) => self.failure = Some(outdated()),
@@ -141,12 +142,21 @@ impl Looking {
         None
     }
 
-    /// Gives the item to those that were asked before the last one.
+    /// Gives the item to the near ones of those that were asked before the last one, behind the answer.
     fn fill(&self, item: Item) -> Stage {
         let (call, key, as_of) = (self.call.clone(), self.key.clone(), self.began);
-        let lacking: SmallVec<[usize; 6]> = self.order[..self.tries - 1].into();
+        let layout = call.layout();
+        let lacks = |node: &usize| layout.is_near(*node) && !call.is_doubtful(*node, &key.key());
+        let lacking: SmallVec<[usize; 6]> = self.order[..self.tries - 1].iter().copied().filter(lacks).collect();
+        let is_well = |node: &usize| !call.is_doubtful(*node, &key.key());
+        let witness = self.order[self.tries..].iter().copied().find(is_well);
+        let source = self.order[self.tries - 1];
         Stage::Filling(Box::pin(async move {
-            call.fill(&lacking, &key, &item, as_of).await;
+            if !lacking.is_empty() {
+                let (filler, filled) = (call.clone(), item.clone());
+                let rest = async move { filler.fill(&lacking, source, witness, &key, filled, as_of).await };
+                call.behind(Box::pin(rest)).await;
+            }
             item
         }))
     }
@@ -261,37 +271,62 @@ impl Call {
         node.health.is_ejected() || node.health.is_behind(self.shared.clock.millis()) || node.missed(key).is_some()
     }
 
-    /// Gives the item to the near nodes that missed it, behind the answer. `as_of`: when it was read.
-    async fn fill(&self, lacking: &[usize], key: &OwnedKey, item: &Item, as_of: u64) {
-        let layout = self.layout();
-        for &node in lacking.iter().filter(|&&node| layout.is_near(node) && !self.is_doubtful(node, &key.key())) {
-            let step = match self.node(node).versions.has_none() {
-                // Nothing that came meanwhile may be replaced.
-                true => {
-                    let exptime = Exptime(item.meta.expiry.0.into());
-                    let add = Write { mode: WriteMode::Add, flags: item.meta.flags, exptime, ..Write::default() };
-                    self.begin(node, &key.key(), Op::Write(&item.value, &add))
-                }
-                // From a memcached: where there is nothing, and older than every write that may still be under way, so that it
-                // replaces none of them.
-                false if item.meta.unversioned => {
-                    let under_way = u64::try_from(self.shared.config.under_way.as_millis()).unwrap_or(u64::MAX);
-                    let mut aged = item.as_ref();
-                    aged.meta.cas = Version::at(as_of.saturating_sub(under_way)).0;
-                    aged.meta.unversioned = false;
-                    let put = Put::Newer { as_of, base: Some(Version::ZERO) };
-                    self.begin(node, &key.key(), Op::Put(&aged, put))
-                }
-                false => self.begin(node, &key.key(), Op::Put(&item.as_ref(), Put::Newer { as_of, base: None })),
-            };
-            self.shared.counters.fills.add(1);
-            let call = self.clone();
-            let rest = async move {
-                let ended = steps::finish(step).await;
-                call.note(node, &ended);
-            };
-            self.behind(Box::pin(rest)).await;
+    /// Gives the item that `source` has to the nodes that lack it. `as_of`: when it was read.
+    ///
+    /// The source may lack a write that only another proxy knows of, so a third copy, the `witness`, is offered the item first: if it knows
+    /// of something newer, that is what the others are given, or nothing if it was deleted.
+    async fn fill(
+        self,
+        lacking: &[usize],
+        source: usize,
+        witness: Option<usize>,
+        key: &OwnedKey,
+        mut item: Item,
+        as_of: u64,
+    ) {
+        let mut lacking: SmallVec<[usize; 6]> = lacking.into();
+        if let Some(witness) = witness.filter(|&node| !item.meta.unversioned && !self.node(node).versions.has_none())
+            && let Answer::Superseded = self.offer_copy(witness, key, &item, as_of).await
+        {
+            let ended = steps::finish(self.begin(witness, &key.key(), Op::Peek)).await;
+            self.note(witness, &ended);
+            match ended.map(Outcome::lookup) {
+                Ok(Lookup::Found(newer)) => item = newer,
+                _ => return,
+            }
+            self.shared.counters.outdated_sources.add(1);
+            lacking.push(source);
         }
+        for node in lacking {
+            self.shared.counters.fills.add(1);
+            self.offer_copy(node, key, &item, as_of).await;
+        }
+    }
+
+    /// Gives a node an item that another one has.
+    async fn offer_copy(&self, node: usize, key: &OwnedKey, item: &Item, as_of: u64) -> Answer {
+        let step = match self.node(node).versions.has_none() {
+            // Nothing that came meanwhile may be replaced.
+            true => {
+                let exptime = Exptime(item.meta.expiry.0.into());
+                let add = Write { mode: WriteMode::Add, flags: item.meta.flags, exptime, ..Write::default() };
+                self.begin(node, &key.key(), Op::Write(&item.value, &add))
+            }
+            // From a memcached: where there is nothing, and older than every write that may still be under way, so that it
+            // replaces none of them.
+            false if item.meta.unversioned => {
+                let under_way = u64::try_from(self.shared.config.under_way.as_millis()).unwrap_or(u64::MAX);
+                let mut aged = item.as_ref();
+                aged.meta.cas = Version::at(as_of.saturating_sub(under_way)).0;
+                aged.meta.unversioned = false;
+                let put = Put::Newer { as_of, base: Some(Version::ZERO) };
+                self.begin(node, &key.key(), Op::Put(&aged, put))
+            }
+            false => self.begin(node, &key.key(), Op::Put(&item.as_ref(), Put::Newer { as_of, base: None })),
+        };
+        let ended = steps::finish(step).await;
+        self.note(node, &ended);
+        Answer::of(ended)
     }
 
     /// Wins the recache of an item that is stale or ends soon, at the key's home: so one reader of all zones has it.

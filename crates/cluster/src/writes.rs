@@ -35,8 +35,8 @@ impl Sent<'_> {
 
     pub(crate) fn missed(&self, now: u64) -> Missed {
         match self {
-            Self::Put(item, as_of, _) => Missed { version: item.meta.version(), deleted: false, at: (*as_of).min(now) },
-            Self::Bury(version) => Missed { version: *version, deleted: true, at: now },
+            Self::Put(item, as_of, _) => Missed::set(item.meta.version(), (*as_of).min(now)),
+            Self::Bury(version) => Missed::delete(*version, now),
         }
     }
 }

@@ -19,7 +19,7 @@ use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Calls, Clock, Cx, Deleted, ErrorKind, ItemRef, Key, KeyHash, Lookup, Number, Op, Origin, Outcome, OwnedKey,
-    OwnedOp, Pending, Policy, Put, Reactors, Step, Store, StoreError, Unseen, Visit, Written, steps,
+    OwnedOp, Pending, Policy, Put, Reactors, Step, Store, StoreError, Unseen, Version, Visit, Written, steps,
 };
 use parking_lot::Mutex;
 
@@ -28,6 +28,10 @@ const PROXIES: usize = 2;
 const CLIENTS: usize = 6;
 const NODES: usize = 2;
 const STEPS: u64 = 3000;
+/// How long nodes keep what was written, in milliseconds: longer than a message travels or a hint waits.
+const KEPT: u64 = 1200;
+/// How long a node that was killed is away, in steps.
+const AWAY: u64 = 200;
 
 /// What the simulated links leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +60,14 @@ struct Net {
     guard: Guard,
 }
 
+/// A node's process: a restart puts an empty one in its place.
+type Process = Arc<Mutex<Arc<Memory>>>;
+
 struct Link {
     net: Arc<Mutex<Net>>,
     proxy: usize,
     name: String,
-    node: Arc<Memory>,
+    node: Process,
 }
 
 fn lost() -> StoreError {
@@ -96,13 +103,18 @@ impl Link {
 
     fn exchange<T: 'static>(&self, act: impl FnOnce(&Memory) -> Result<T, StoreError> + 'static) -> Pending<T> {
         let (net, proxy, name, node) = (Arc::clone(&self.net), self.proxy, self.name.clone(), Arc::clone(&self.node));
+        let process = Arc::clone(&node.lock());
         Box::pin(async move {
             travel(&net).await;
             if !Self::passes(&net, proxy, &name) {
                 travel(&net).await;
                 return Err(lost());
             }
-            let outcome = act(&node);
+            // A connection ends with the process that it was made to.
+            if !Arc::ptr_eq(&process, &node.lock()) {
+                return Err(lost());
+            }
+            let outcome = act(&process);
             travel(&net).await;
             if Self::passes(&net, proxy, &name) { outcome } else { Err(lost()) }
         })
@@ -175,7 +187,7 @@ impl Flush for Link {
 struct Links {
     net: Arc<Mutex<Net>>,
     proxy: usize,
-    nodes: HashMap<String, Arc<Memory>>,
+    nodes: HashMap<String, Process>,
 }
 
 impl Connect for Links {
@@ -215,10 +227,14 @@ struct Books {
 
 struct World {
     net: Arc<Mutex<Net>>,
-    nodes: Vec<(String, Arc<Memory>, Arc<Clock>)>,
+    nodes: Vec<(String, Process, Arc<Clock>)>,
     proxies: Vec<Rc<Proxy>>,
     /// Whether links are cut: then proxies may disagree about a key's home for a while.
     cuts: bool,
+    /// Whether nodes evict items.
+    evicts: bool,
+    /// The zone whose nodes are killed and come back empty.
+    restarts: Option<usize>,
     books: Rc<std::cell::RefCell<Books>>,
 }
 
@@ -244,7 +260,7 @@ impl World {
         let mut nodes = Vec::new();
         for node in topology.replicas.iter().flat_map(|replica| &replica.nodes) {
             let clock = clock(&mut rng);
-            let store = Arc::new(memory(&clock, nodes.len() as u8, 64 << 20, 1 << 20));
+            let store = Arc::new(Mutex::new(Arc::new(memory(&clock, nodes.len() as u8, 64 << 20, 1 << 20))));
             // So that each can tell what was deleted.
             clock.advance_millis(1000);
             nodes.push((node.address.to_string(), store, clock));
@@ -269,13 +285,16 @@ impl World {
             Rc::new(Proxy { cluster, clock, reactors: Rc::new(reactors) })
         };
         let proxies = (0..PROXIES).map(|number| proxy(number, &mut rng)).collect();
-        Self { net, nodes, proxies, cuts: rng.bool(), books: Rc::default() }
+        let (cuts, evicts) = (rng.bool(), rng.u8(0..3) == 0);
+        let restarts = (rng.u8(0..3) == 0).then(|| rng.usize(0..3));
+        Self { net, nodes, proxies, cuts, evicts, restarts, books: Rc::default() }
     }
 }
 
-/// One client: it changes and reads a key that no other client changes, and adds to a counter that all do.
+/// One client, of nodes that may lose items: it changes and reads a key that no other client changes, and adds to a counter that all do.
 async fn client(
     number: usize,
+    loses: bool,
     proxy: Rc<Proxy>,
     mut rng: Rng,
     net: Arc<Mutex<Net>>,
@@ -298,7 +317,7 @@ async fn client(
             now.dedup();
             books.borrow_mut().own.insert(number, now);
         };
-        match rng.u8(0..12) {
+        match rng.u8(0..13) {
             0..3 => {
                 let value = format!("{number}.{round}");
                 let request = Write::default();
@@ -316,7 +335,7 @@ async fn client(
                 match steps::finish(store.call(&cx, &own, op, &mut Unseen)).await {
                     Ok(Outcome::Written(Written::Stored { .. })) => note(appended),
                     // A set of unknown outcome may still take effect.
-                    Ok(_) if possible.contains(&None) => {}
+                    Ok(_) if possible.contains(&None) || loses => {}
                     Ok(other) => panic!("an append to one of {possible:?} ended as {other:?}"),
                     Err(_) => note([possible, appended].concat()),
                 }
@@ -335,13 +354,19 @@ async fn client(
                             books.borrow_mut().failures.push(text);
                         }
                     }
-                    Ok(_) if !possible.contains(&None) => {
+                    Ok(_) if !possible.contains(&None) && !loses => {
                         let text = format!("own{number} is missing and may be one of {possible:?}");
                         books.borrow_mut().failures.push(text);
                     }
                     Ok(_) => {}
                     Err(_) => books.borrow_mut().errors += 1,
                 }
+            }
+            9 => {
+                // What a proxy reads that did not write it: that fills its near copies, too.
+                let other = key_of(rng.usize(0..CLIENTS));
+                let other = Key::new(other.as_bytes(), SEED);
+                let _ = steps::finish(store.call(&cx, &other, Op::Read(&Retrieve::default()), &mut Unseen)).await;
             }
             _ => {
                 let create = Some(moneta_store::request::Create { initial: 1, exptime: Exptime::NEVER });
@@ -412,19 +437,31 @@ impl World {
         let mut clients: Vec<Running> = (0..CLIENTS)
             .map(|number| {
                 let proxy = Rc::clone(&self.proxies[number % PROXIES]);
-                running(client(number, proxy, rng.fork(), Arc::clone(&self.net), Rc::clone(&self.books)))
+                running(client(number, self.loses(), proxy, rng.fork(), Arc::clone(&self.net), Rc::clone(&self.books)))
             })
             .collect();
         let mut maintenance = self.maintenance();
-        let mut until = STEPS;
+        let (mut until, mut away) = (STEPS, None);
         let mut step = 0;
         while step < until {
             step += 1;
             self.step();
+            if let Some((_, number)) = away.take_if(|(until, _)| *until <= step) {
+                self.start_empty(number);
+            }
             clients.retain_mut(|client| !Self::poll(client));
             if step < STEPS {
                 if self.cuts && rng.u8(0..120) == 0 {
                     self.cut_some(&mut rng);
+                }
+                if self.evicts && rng.u8(0..40) == 0 {
+                    self.evict_one(&mut rng);
+                }
+                if let Some(zone) = self.restarts
+                    && away.is_none()
+                    && rng.u32(0..600) == 0
+                {
+                    away = Some((step + AWAY, self.kill_one(zone, &mut rng)));
                 }
             } else if step == STEPS {
                 self.books.borrow_mut().over = true;
@@ -456,6 +493,36 @@ impl World {
         }
     }
 
+    /// Whether nodes lose items that no client deleted.
+    fn loses(&self) -> bool {
+        self.evicts || self.restarts.is_some()
+    }
+
+    /// A node loses a client's key, for want of room. What was just written is not what goes.
+    fn evict_one(&self, rng: &mut Rng) {
+        let (_, process, clock) = &self.nodes[rng.usize(0..self.nodes.len())];
+        let (node, key) = (Arc::clone(&process.lock()), key_of(rng.usize(0..CLIENTS)));
+        let is_old = |version: u64| Version(version).millis() + KEPT < clock.millis();
+        if self.held(&node, &key).is_some_and(|(version, _)| is_old(version)) {
+            node.forget(&Key::new(key.as_bytes(), SEED));
+        }
+    }
+
+    /// A node of the zone is killed. It comes back empty, and not at once.
+    fn kill_one(&self, zone: usize, rng: &mut Rng) -> usize {
+        let number = zone * NODES + rng.usize(0..NODES);
+        let net = &mut *self.net.lock();
+        for proxy in 0..PROXIES {
+            net.cut.insert((proxy, self.nodes[number].0.clone()), net.step + AWAY);
+        }
+        number
+    }
+
+    fn start_empty(&self, number: usize) {
+        let (_, process, clock) = &self.nodes[number];
+        *process.lock() = Arc::new(memory(clock, number as u8, 64 << 20, 1 << 20));
+    }
+
     /// What a node holds of a key.
     fn held(&self, node: &Memory, key: &str) -> Option<(u64, String)> {
         let (key, mut seen) = (Key::new(key.as_bytes(), SEED), None);
@@ -473,7 +540,7 @@ impl World {
         let books = self.books.borrow();
         let keys = (0..CLIENTS).map(key_of).chain([COUNTER.to_owned()]);
         for key in keys {
-            let held: Vec<_> = self.nodes.iter().filter_map(|(_, node, _)| self.held(node, &key)).collect();
+            let held: Vec<_> = self.nodes.iter().filter_map(|(_, node, _)| self.held(&node.lock(), &key)).collect();
             if held.iter().any(|one| *one != held[0]) {
                 wrong.push(format!("{key} differs: {held:?}"));
             }
@@ -481,7 +548,8 @@ impl World {
             let client = key.strip_prefix("own").and_then(|number| number.parse::<usize>().ok());
             if let Some([possible]) = client.and_then(|client| books.own.get(&client)).map(Vec::as_slice) {
                 let copies = if possible.is_some() { 3 } else { 0 };
-                if held.len() != copies || held.iter().any(|(_, value)| Some(value) != possible.as_ref()) {
+                let lacks = held.len() < copies && !self.loses();
+                if lacks || held.len() > copies || held.iter().any(|(_, value)| Some(value) != possible.as_ref()) {
                     wrong.push(format!("{key} is {possible:?}, and copies hold {held:?}"));
                 }
             }
@@ -489,7 +557,7 @@ impl World {
             if key == COUNTER {
                 let number: u64 = value.map_or(0, |value| value.trim().parse().expect("a number"));
                 let (counted, unknown) = (books.counted, books.unknown);
-                if !self.cuts && (number < counted || number > counted + unknown) {
+                if !self.cuts && self.restarts.is_none() && (number < counted || number > counted + unknown) {
                     wrong
                         .push(format!("the counter is {number} after {counted} increments and {unknown} unknown ones"));
                 }
@@ -513,9 +581,15 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
     first..first + count
 }
 
+/// Seeds that have shown a fault.
+const MENDED: [u64; 1] = [
+    // A delete that a copy missed was forgotten when it missed a set behind it, which no copy took: an append found what was deleted.
+    2306,
+];
+
 #[test]
 fn copies_converge_and_clients_read_what_they_wrote() {
-    for seed in seeds(300) {
+    for seed in MENDED.into_iter().chain(seeds(300)) {
         let wrong = wrong_in(seed, Guard::None);
         assert!(wrong.is_empty(), "MONETA_SEED={seed}: {wrong:#?}");
     }

@@ -66,7 +66,8 @@ impl Entry {
         let wide = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("eight bytes"));
         let (version, moment, key) = (Version(wide(1)), wide(9), Box::from(&body[FIXED..]));
         let entry = match body[0] {
-            kind @ (SET | DELETE) => Self::Missed(key, Missed { version, deleted: kind == DELETE, at: moment }),
+            SET => Self::Missed(key, Missed::set(version, moment)),
+            DELETE => Self::Missed(key, Missed::delete(version, moment)),
             SETTLED => Self::Settled(key),
             FLOOR => Self::Floor(Floor { version, second: u32::try_from(moment).ok()? }),
             NO_FLOOR => Self::NoFloor,

@@ -8,6 +8,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -59,7 +60,7 @@ impl LockFile {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (open(false)?, false),
                 made => (made?, true),
             };
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            match lock_exclusively(&file) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(error) => return Err(error.into()),
@@ -136,5 +137,19 @@ impl Whereabouts {
     /// Whether the path still leads to it.
     pub(super) fn is_there(&self) -> bool {
         is_at(&self.path, &self.identity)
+    }
+}
+
+/// How long a start waits for a process that is about to end: its locks go a moment after its pid file and its ports.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// Locks a file for this process alone. [`Errno::WOULDBLOCK`]: another process goes on holding it.
+pub(super) fn lock_exclusively(file: &File) -> Result<(), Errno> {
+    let from = Instant::now();
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if from.elapsed() < ENDING => std::thread::sleep(Duration::from_millis(20)),
+            ended => return ended,
+        }
     }
 }

@@ -7,10 +7,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, flock, fstatvfs};
+use rustix::fs::{OFlags, fstatvfs};
 use rustix::io::Errno;
 
-use super::lock::{LockFile, Locked, Whereabouts};
+use super::lock::{LockFile, Locked, Whereabouts, lock_exclusively};
 use super::room;
 use super::size::Size;
 use super::superblock::Head;
@@ -95,14 +95,13 @@ impl Place {
     }
 
     fn lock(&self, earlier: &[Self]) -> Result<(), FlashError> {
-        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(()),
-            Err(Errno::WOULDBLOCK) => Err(match earlier.iter().find(|place| place.is_same(self)) {
-                Some(other) => self.refused(format!("is the same as {}; name it once", other.path.display())),
-                None => self.refused(IN_USE.into()),
-            }),
-            Err(error) => Err(self.failed("lock it", error.into())),
+        if let Some(other) = earlier.iter().find(|place| place.is_same(self)) {
+            return Err(self.refused(format!("is the same as {}; name it once", other.path.display())));
         }
+        lock_exclusively(&self.file).map_err(|error| match error {
+            Errno::WOULDBLOCK => self.refused(IN_USE.into()),
+            error => self.failed("lock it", error.into()),
+        })
     }
 
     /// Whether both are the same file, possibly by different paths.
