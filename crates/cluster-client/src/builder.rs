@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use moneta_client::wire::blocking::Dialogue;
 use moneta_cluster::sources::{FileSource, Format, GuardConfig, Guarded, TopologySource};
-use moneta_cluster::{Ack, Cluster, ClusterConfig, Connect, Fallback, Node, Topology, Writer};
+use moneta_cluster::{Ack, Answered, Cluster, ClusterConfig, Connect, Fallback, Node, Opened, Topology, Writer};
 use moneta_remote::{Remote, RemoteConfig};
-use moneta_store::{Clock, KeyHash, Origin, Store};
+use moneta_store::{Clock, KeyHash, Origin};
 
 use crate::client::Client;
 use crate::error::ConnectError;
@@ -192,7 +192,7 @@ struct Remotes {
 }
 
 impl Connect for Remotes {
-    fn open(&self, node: &Node) -> Result<Arc<dyn Store>, Box<dyn Error + Send + Sync>> {
+    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         let config = RemoteConfig {
             connections: self.connections,
             request_timeout: self.timeout,
@@ -201,7 +201,13 @@ impl Connect for Remotes {
             asks_statistics: false,
             ..RemoteConfig::new(node.address.clone(), self.seed)
         };
-        Ok(Arc::new(Remote::new(config, Arc::clone(&self.clock))?))
+        let remote = Remote::new(config, Arc::clone(&self.clock))?;
+        let counting = remote.clone();
+        let answers = move || {
+            let (requests, time) = counting.answered();
+            Answered { requests, time }
+        };
+        Ok(Opened { store: Arc::new(remote), answers: Some(Box::new(answers)) })
     }
 
     fn time(&self, node: &Node) -> Option<u64> {

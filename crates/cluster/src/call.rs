@@ -7,7 +7,7 @@ use moneta_store::request::Retrieve;
 use moneta_store::{Cx, ErrorKind, Key, Op, PendingReads, Step, StoreError, steps};
 
 use crate::layout::Layout;
-use crate::node::{Node, is_unwell};
+use crate::node::{Node, is_busy, is_unwell};
 use crate::reactor::{Attached, ClusterReactor, Task};
 use crate::shared::Shared;
 
@@ -82,6 +82,7 @@ impl Call {
         let node = self.node(node);
         match ended {
             Err(error) if is_unwell(error) => self.shared.note_failure(self.layout(), node),
+            Err(error) if is_busy(error) => {}
             Err(error) if error.kind() == ErrorKind::CatchingUp => {
                 node.health.note_answer();
                 node.health.note_behind(self.shared.clock.millis());

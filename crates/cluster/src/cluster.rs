@@ -20,9 +20,9 @@ use crate::counters::Counters;
 use crate::cut::Cut;
 use crate::decide::is_plain;
 use crate::error::ClusterError;
-use crate::layout::{Layout, Replica};
+use crate::layout::Layout;
 use crate::metrics;
-use crate::node::{Connect, is_unwell};
+use crate::node::{Connect, is_busy, is_unwell};
 use crate::reactor::ClusterReactor;
 use crate::reads::Ask;
 use crate::shared::Shared;
@@ -271,11 +271,8 @@ impl Component for Cluster {
         if ejected.is_empty() {
             return Health::default();
         }
-        let is_whole = |replica: &&Replica| {
-            let nodes = &layout.nodes[replica.first..replica.first + replica.count];
-            nodes.iter().all(|node| !node.health.is_ejected())
-        };
-        let whole = layout.readable.iter().map(|&replica| &layout.replicas[replica]).filter(is_whole).count();
+        let readable = layout.readable.iter().map(|&replica| &layout.replicas[replica]);
+        let whole = readable.filter(|replica| layout.is_whole(replica)).count();
         let note = format!(
             "{}: {whole} of {} copies are whole; not asked: {}",
             self.0.config.app,
@@ -323,7 +320,7 @@ impl Flush for Cluster {
                     match ended {
                         Ok(()) => took += 1,
                         Err(error) => {
-                            if is_unwell(&error) {
+                            if is_unwell(&error) || is_busy(&error) {
                                 layout.nodes[node].hints.note_floor(floor);
                             }
                             why = Some(error);

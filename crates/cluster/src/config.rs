@@ -66,6 +66,13 @@ pub struct ClusterConfig {
     pub eject_after: u32,
     /// Nodes of a zone that may be ejected at once, in a hundredth of them; one may always be.
     pub eject_share: u32,
+    /// A node that takes longer than this to answer, on average, may be ejected as slow; zero: none is. More than what the farthest zone
+    /// takes.
+    pub eject_slow: Duration,
+    /// How many times slower than others (the median of their means) it has to be for that. At least 1.
+    pub eject_slow_times: u32,
+    /// Requests over which that is judged, at least. At least 1.
+    pub eject_slow_requests: u32,
     /// The pause before the first probe of an ejected node; each further one is half as long again, up to
     /// [`ClusterConfig::PROBE_MAX`].
     pub probe_min: Duration,
@@ -95,6 +102,9 @@ impl ClusterConfig {
             retry_budget: 50,
             eject_after: 5,
             eject_share: 50,
+            eject_slow: Duration::from_millis(100),
+            eject_slow_times: 5,
+            eject_slow_requests: 10,
             probe_min: Duration::from_secs(1),
             hint_bytes: 16 << 20,
             hint_dir: None,

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::call::Call;
 use crate::config::majority;
+use crate::node::is_busy;
 use crate::spread::Spread;
 use crate::writes::{Answer, Sent, Told, too_few};
 
@@ -256,6 +257,8 @@ impl Call {
                 let text = "a copy has just started: it cannot tell what was deleted";
                 return Err(StoreError::new(ErrorKind::Unavailable, text));
             }
+            // It was not sent.
+            Answer::Failed(error) if is_busy(&error) => return Err(error),
             // Whether it is stored is not known. If it is, the others are to have it, too.
             Answer::Failed(error) => {
                 let nodes = layout.replicas.iter().map(|replica| replica.node_of(key.key().bytes));

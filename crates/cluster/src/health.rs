@@ -1,6 +1,7 @@
-//! Whether a node is asked: failures in a row eject it, and a probe that it answers takes it back.
+//! Whether a node is asked: failures in a row eject it, or that it is far slower than others, and a probe that it answers takes it back.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// What is known of a node's health. All threads share it.
 #[derive(Debug, Default)]
@@ -15,12 +16,38 @@ pub(crate) struct NodeHealth {
     ejected_at: AtomicU64,
     /// Times that it was ejected.
     pub(crate) ejections: AtomicU64,
+    /// Of these, since it was slow.
+    pub(crate) slow_ejections: AtomicU64,
+    /// How long a probe may take to bring it back, in microseconds; 0: it was not ejected for being slow.
+    slow_limit: AtomicU64,
+    /// When it was taken back last, in milliseconds since the Unix epoch.
+    reinstated_at: AtomicU64,
+    /// Times in a row that it was slow again soon after it was taken back.
+    relapses: AtomicU32,
     /// Until when it is asked last, since it said that it catches up with other copies; in milliseconds since the Unix epoch.
     behind_until: AtomicU64,
 }
 
 /// How long a node that catches up is not asked again first, in milliseconds.
 const BEHIND: u64 = 500;
+/// A node that is slow again so soon after it was taken back is probed later than before, in milliseconds: its probes do not show
+/// what makes it slow.
+const RELAPSE: u64 = 60_000;
+
+/// The pauses between probes: the first one and the longest one, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probes {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+}
+
+impl Probes {
+    /// The pause after so many probes: each is half as long again as the one before.
+    fn pause(self, probes: u32) -> u64 {
+        let pause = self.min as f64 * 1.5f64.powi(probes.min(64).cast_signed());
+        (pause.min(self.max as f64) as u64).max(1)
+    }
+}
 
 impl NodeHealth {
     #[inline]
@@ -61,12 +88,39 @@ impl NodeHealth {
         self.is_ejected().then(|| self.ejected_at.load(Ordering::Relaxed))
     }
 
-    /// Ejects it at `now`, with the first probe at `probe_at`. False if it is ejected already.
-    pub(crate) fn eject(&self, now: u64, probe_at: u64) -> bool {
-        let ejected = self.probe_at.compare_exchange(0, probe_at.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    /// Ejects it at `now`, since it fails. False if it is ejected already.
+    pub(crate) fn eject(&self, now: u64, pauses: Probes) -> bool {
+        self.eject_after(now, pauses, 0)
+    }
+
+    /// Ejects it at `now`, since it is slow: a probe that takes longer than `limit` does not bring it back. False if it is ejected already.
+    pub(crate) fn eject_slow(&self, now: u64, pauses: Probes, limit: Duration) -> bool {
+        let is_soon = now.saturating_sub(self.reinstated_at.load(Ordering::Relaxed)) < RELAPSE;
+        let relapses = if is_soon { self.relapses.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+        let ejected = self.eject_after(now, pauses, relapses);
         if ejected {
+            self.relapses.store(relapses, Ordering::Relaxed);
+            self.slow_ejections.fetch_add(1, Ordering::Relaxed);
+            let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+            self.slow_limit.store(limit.max(1), Ordering::Relaxed);
+        }
+        ejected
+    }
+
+    /// How fast it has to answer a probe, if it was ejected for being slow.
+    pub(crate) fn slow_limit(&self) -> Option<Duration> {
+        let limit = self.slow_limit.load(Ordering::Relaxed);
+        (limit != 0 && self.is_ejected()).then(|| Duration::from_micros(limit))
+    }
+
+    /// Ejects it, as if `probes` had failed already.
+    fn eject_after(&self, now: u64, pauses: Probes, probes: u32) -> bool {
+        let probe_at = now + pauses.pause(probes);
+        let ejected = self.probe_at.compare_exchange(0, probe_at, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if ejected {
+            self.slow_limit.store(0, Ordering::Relaxed);
             self.ejected_at.store(now, Ordering::Relaxed);
-            self.probes.store(0, Ordering::Relaxed);
+            self.probes.store(probes, Ordering::Relaxed);
             self.ejections.fetch_add(1, Ordering::Relaxed);
         }
         ejected
@@ -84,16 +138,16 @@ impl NodeHealth {
         let _ = self.probe_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earlier);
     }
 
-    /// A probe failed at `now`: the next one comes after half as long again, from `min` up to `max` milliseconds.
-    pub(crate) fn note_failed_probe(&self, now: u64, min: u64, max: u64) {
-        let probes = self.probes.fetch_add(1, Ordering::Relaxed).saturating_add(1).min(64);
-        let pause = (min as f64 * 1.5f64.powi(probes.cast_signed())).min(max as f64) as u64;
-        self.probe_at.store(now + pause.max(1), Ordering::Relaxed);
+    /// A probe failed at `now`: the next one comes after half as long again.
+    pub(crate) fn note_failed_probe(&self, now: u64, pauses: Probes) {
+        let probes = self.probes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        self.probe_at.store(now + pauses.pause(probes), Ordering::Relaxed);
     }
 
-    /// A probe was answered: it is asked again.
-    pub(crate) fn reinstate(&self) {
+    /// It is asked again from `now` on.
+    pub(crate) fn reinstate(&self, now: u64) {
         self.failures.store(0, Ordering::Relaxed);
+        self.reinstated_at.store(now, Ordering::Relaxed);
         self.probe_at.store(0, Ordering::Relaxed);
     }
 }
@@ -102,17 +156,41 @@ impl NodeHealth {
 mod tests {
     use super::*;
 
+    const PAUSES: Probes = Probes { min: 1000, max: 60_000 };
+
+    #[test]
+    fn a_node_that_is_slow_again_soon_is_probed_later_each_time() {
+        let health = NodeHealth::default();
+        let limit = Duration::from_millis(100);
+        let mut now = 1_000_000;
+        let mut pauses = Vec::new();
+        for _ in 0..20 {
+            assert!(health.eject_slow(now, PAUSES, limit) && !health.eject(now, PAUSES));
+            assert_eq!(health.slow_limit(), Some(limit));
+            pauses.push(health.probe_at.load(Ordering::Relaxed) - now);
+            now += pauses.last().expect("it was pushed");
+            health.reinstate(now);
+            assert_eq!(health.slow_limit(), None);
+            now += RELAPSE - 1;
+        }
+        assert_eq!((&pauses[..3], pauses.last()), (&[1000, 1500, 2250][..], Some(&60_000)));
+        assert!(health.eject_slow(now + 1, PAUSES, limit));
+        assert_eq!(health.probe_at.load(Ordering::Relaxed), now + 1001, "it was well for long");
+        assert_eq!(health.slow_ejections.load(Ordering::Relaxed), 21);
+    }
+
     #[test]
     fn probes_come_at_growing_pauses_until_one_is_answered() {
         let health = NodeHealth::default();
         assert!(!health.is_ejected() && !health.wants_probe(u64::MAX));
         assert_eq!((health.note_failure(), health.note_failure()), (1, 2));
-        assert!(health.eject(0, 1000) && !health.eject(0, 9));
+        assert!(health.eject(0, PAUSES) && !health.eject(0, PAUSES));
+        assert_eq!(health.slow_limit(), None);
         let mut now = 1000;
         let mut pauses = Vec::new();
         for _ in 0..20 {
             assert!(health.is_ejected() && !health.wants_probe(now - 1) && health.wants_probe(now));
-            health.note_failed_probe(now, 1000, 60_000);
+            health.note_failed_probe(now, PAUSES);
             let next = health.probe_at.load(Ordering::Relaxed);
             pauses.push(next - now);
             now = next;
@@ -121,7 +199,7 @@ mod tests {
         assert_eq!(pauses.last(), Some(&60_000));
         health.probe_by(now - 1);
         assert!(health.wants_probe(now - 1), "another node is back: this one may be, too");
-        health.reinstate();
+        health.reinstate(now);
         health.probe_by(now);
         assert!(!health.is_ejected());
         assert_eq!((health.failures(), health.ejections.load(Ordering::Relaxed)), (0, 1));

@@ -63,6 +63,11 @@ impl Layout {
         readable.filter(|replica| nodes(replica).iter().any(|node| !node.health.is_ejected())).count()
     }
 
+    /// Whether all nodes of a replica are asked.
+    pub(crate) fn is_whole(&self, replica: &Replica) -> bool {
+        self.nodes[replica.first..replica.first + replica.count].iter().all(|node| !node.health.is_ejected())
+    }
+
     /// Whether a node belongs to a copy that reads go to first.
     pub(crate) fn is_near(&self, node: usize) -> bool {
         let near = self.readable[..self.near].iter().map(|&replica| &self.replicas[replica]);

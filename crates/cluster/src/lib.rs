@@ -2,7 +2,7 @@
 //!
 //! The way of a request: where a proxy has several apps, [`apps`] picks one; [`cluster`] picks the rule of its kind ([`reads`], [`writes`], or [`decide`] for what depends on what a
 //! key holds), a [`call`] begins operations on nodes, and a [`reactor`] turns this worker's connections to them. Beside requests,
-//! [`maintenance`] probes nodes that fail and gives them the writes that they missed ([`hints`]). [`catchup`] is the other side: a node
+//! [`maintenance`] probes nodes that fail or are [`slow`] and gives them the writes that they missed ([`hints`]). [`catchup`] is the other side: a node
 //! that has come back learns from other copies what it has missed.
 
 pub mod catchup;
@@ -27,10 +27,12 @@ mod layout;
 mod maintenance;
 mod metrics;
 mod node;
+mod pace;
 mod reactor;
 mod reads;
 mod several;
 mod shared;
+mod slow;
 mod spread;
 mod stamp;
 mod status;
@@ -43,7 +45,8 @@ pub use apps::{App, Apps};
 pub use cluster::{Cluster, Writer};
 pub use config::{Ack, ClusterConfig, Fallback};
 pub use error::ClusterError;
-pub use node::Connect;
+pub use node::{Connect, Opened};
+pub use pace::{Answered, Answers};
 pub use ring::Ring;
 pub use status::{NodeStatus, Routed, Status, Traffic};
 pub use topology::{Node, Replica, RingKind, Topology, TopologyError};

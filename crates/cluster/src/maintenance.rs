@@ -6,18 +6,16 @@ use std::time::Duration;
 use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
 
 use crate::cluster::Cluster;
-use crate::config::{ClusterConfig, majority};
+use crate::config::majority;
 use crate::error::ClusterError;
 use crate::hints::Missed;
 use crate::layout::Layout;
-use crate::node::Node;
+use crate::node::{Node, is_busy, is_unwell};
 use crate::shared::Shared;
 use crate::writes::Answer;
 
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A key that probes ask for.
-const PROBE_KEY: &[u8] = b"moneta:probe";
 
 impl Cluster {
     /// Starts the thread that maintains the store. It ends when the store is closed or dropped.
@@ -45,7 +43,7 @@ impl Cluster {
 }
 
 impl Shared {
-    /// One round: probes the nodes whose turn it is, and delivers hints to those that are well.
+    /// One round: probes the nodes whose turn it is, looks for those that have become slow, and delivers hints to those that are well.
     async fn maintain(&self) {
         let layout = self.layout();
         self.cut.note(layout.reached() >= majority(layout.copies()), self.clock.millis());
@@ -53,6 +51,7 @@ impl Shared {
             if node.health.wants_probe(self.clock.millis()) {
                 self.probe(&layout, node).await;
             }
+            self.judge_pace(&layout, index).await;
             if !node.health.is_ejected() && !node.hints.is_empty() {
                 self.deliver(&layout, index).await;
             }
@@ -61,19 +60,14 @@ impl Shared {
     }
 
     async fn probe(&self, layout: &Layout, node: &Node) {
-        let key = Key::new(PROBE_KEY, self.seed);
-        let cx = Cx::outside();
-        let answer = steps::finish(steps::read_owned(&*node.store, &cx, &key, Op::Peek)).await;
-        // One that catches up takes writes.
-        if answer.is_ok() || answer.is_err_and(|error| error.kind() == ErrorKind::CatchingUp) {
-            node.health.reinstate();
+        let limit = node.health.slow_limit().unwrap_or(Duration::MAX);
+        if self.ask(node).await.is_some_and(|took| took <= limit) {
+            node.health.reinstate(self.clock.millis());
             tracing::info!(app = self.config.app, node = node.name, "the node answers again");
             // What kept it away may have kept others away.
             layout.nodes.iter().for_each(|other| other.health.probe_by(self.clock.millis()));
         } else {
-            let min = u64::try_from(self.config.probe_min.as_millis()).unwrap_or(u64::MAX);
-            let max = u64::try_from(ClusterConfig::PROBE_MAX.as_millis()).unwrap_or(u64::MAX);
-            node.health.note_failed_probe(self.clock.millis(), min, max);
+            node.health.note_failed_probe(self.clock.millis(), self.probes());
         }
     }
 
@@ -86,6 +80,7 @@ impl Shared {
                 Ok(()) => node.hints.settle_floor(floor),
                 // It may learn from other copies what it lacks.
                 Err(error) if error.kind() == ErrorKind::CatchingUp => {}
+                Err(error) if is_busy(&error) => return,
                 Err(error) => {
                     tracing::debug!(node = node.name, %error, "a flush cannot be delivered");
                     self.note_failure(layout, node);
@@ -134,7 +129,7 @@ impl Shared {
         match Answer::of(steps::finish(step).await) {
             Answer::Failed(error) => {
                 tracing::debug!(node = node.name, %error, "a hint cannot be delivered");
-                !crate::node::is_unwell(&error)
+                !is_unwell(&error)
             }
             _ => {
                 node.hints.settle(key, missed.version);

@@ -82,6 +82,16 @@ const OF_NODE: &[Reading<Node>] = &[
     Metric::counter("cluster_node_ejections_total", Unit::Count, "Times the node was not asked any more.")
         .labels(NODE)
         .read(|node| node.health.ejections.load(Ordering::Relaxed).into()),
+    Metric::counter("cluster_node_slow_ejections_total", Unit::Count, "Of these, since it was far slower than others.")
+        .labels(NODE)
+        .read(|node| node.health.slow_ejections.load(Ordering::Relaxed).into()),
+    Metric::gauge(
+        "cluster_node_answer_seconds",
+        Unit::Seconds,
+        "How long the node took to answer, on average over the last window of a second or more; 0 before the first one.",
+    )
+    .labels(NODE)
+    .read(|node| node.pace.mean().map_or(0.0, |mean| mean.as_secs_f64()).into()),
     Metric::gauge("cluster_hints", Unit::Count, "Writes that the node has missed and will be given.")
         .labels(NODE)
         .read(|node| node.hints.counts().0.into()),

@@ -7,6 +7,7 @@ use moneta_store::{ErrorKind, Key, Store, StoreError};
 use crate::flight::Flight;
 use crate::health::NodeHealth;
 use crate::hints::{Hints, Missed};
+use crate::pace::{Answers, Pace};
 use crate::topology;
 use crate::unversioned::Versions;
 
@@ -16,11 +17,25 @@ pub trait Connect: Send + Sync {
     ///
     /// # Errors
     /// When no store can be made for such a node at all.
-    fn open(&self, node: &topology::Node) -> Result<Arc<dyn Store>, Box<dyn std::error::Error + Send + Sync>>;
+    fn open(&self, node: &topology::Node) -> Result<Opened, Box<dyn std::error::Error + Send + Sync>>;
 
     /// What a node's clock says, in milliseconds since the Unix epoch. May wait for it for a while. `None`: it does not answer, or does not
     /// tell.
     fn time(&self, node: &topology::Node) -> Option<u64>;
+}
+
+/// A node's store, as [`Connect`] has opened it.
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Tells what the node has answered; without it, that it is slow is not seen.
+    pub answers: Option<Answers>,
+}
+
+impl From<Arc<dyn Store>> for Opened {
+    fn from(store: Arc<dyn Store>) -> Self {
+        Self { store, answers: None }
+    }
 }
 
 /// A node.
@@ -32,6 +47,7 @@ pub(crate) struct Node {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) versions: Versions,
     pub(crate) health: NodeHealth,
+    pub(crate) pace: Pace,
     pub(crate) hints: Arc<Hints>,
     pub(crate) flight: Flight,
 }
@@ -47,4 +63,9 @@ impl Node {
 /// Whether a failure says that the node is not well, rather than that it refuses one request.
 pub(crate) fn is_unwell(error: &StoreError) -> bool {
     matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Unavailable)
+}
+
+/// Whether a request was not sent, since too many wait for the node: that says nothing of how the node is.
+pub(crate) fn is_busy(error: &StoreError) -> bool {
+    error.kind() == ErrorKind::Busy
 }

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::call::Call;
 use crate::config::Fallback;
 use crate::hints::Missed;
+use crate::node::is_busy;
 use crate::writes::Answer;
 
 /// The only copy that answers has not got the newest write.
@@ -97,7 +98,9 @@ impl Looking {
             if !self.call.wants_another(self.misses) {
                 return None;
             }
-            if !shared.budget.take() {
+            // One that was refused for want of room was sent nowhere, and so costs the copies no more than a first read.
+            let was_sent = !self.failure.as_ref().is_some_and(is_busy);
+            if was_sent && !shared.budget.take() {
                 shared.counters.retries_refused.add(u64::from(self.failure.is_some()));
                 return None;
             }

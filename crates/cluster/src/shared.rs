@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use moneta_store::{Clock, ErrorKind, KeyHash, Slot, StoreError};
 use parking_lot::{Mutex, RwLock};
@@ -11,9 +12,11 @@ use crate::config::ClusterConfig;
 use crate::counters::Counters;
 use crate::cut::Cut;
 use crate::error::ClusterError;
+use crate::health::Probes;
 use crate::hints::Hints;
 use crate::layout::{Layout, Replica};
-use crate::node::{Connect, Node};
+use crate::node::{Connect, Node, Opened};
+use crate::pace::Pace;
 use crate::sources::Watch;
 use crate::stamp::Stamps;
 use crate::topology::Topology;
@@ -78,7 +81,7 @@ impl Shared {
                     Some(node) => Arc::clone(node),
                     None => {
                         let failed = |source| ClusterError::Node { node: name.clone(), source };
-                        let store = self.connect.open(place).map_err(failed)?;
+                        let Opened { store, answers } = self.connect.open(place).map_err(failed)?;
                         let (store, versions) = AnyNode::new(store, &self.clock);
                         let hints = match known {
                             Some(before) => Arc::clone(&before.hints),
@@ -92,6 +95,7 @@ impl Shared {
                             store: Arc::new(store),
                             versions,
                             health,
+                            pace: Pace::new(answers),
                             hints,
                             flight: Default::default(),
                         })
@@ -131,18 +135,26 @@ impl Shared {
         if node.health.note_failure() < self.config.eject_after || node.health.is_ejected() {
             return;
         }
-        let zone: Vec<_> = layout.nodes.iter().filter(|other| other.zone == node.zone).collect();
-        let ejected = zone.iter().filter(|other| other.health.is_ejected()).count();
-        let may = (zone.len() * self.config.eject_share as usize / 100).max(1);
-        let now = self.clock.millis();
-        let first = now + u64::try_from(self.config.probe_min.as_millis()).unwrap_or(u64::MAX);
-        if ejected < may && node.health.eject(now, first) {
+        if self.may_eject(layout, node) && node.health.eject(self.clock.millis(), self.probes()) {
             tracing::warn!(
                 app = self.config.app,
                 node = node.name,
                 "the node fails: it is not asked until it answers a probe"
             );
         }
+    }
+
+    /// Whether one more node of this one's zone may be ejected.
+    pub(crate) fn may_eject(&self, layout: &Layout, node: &Node) -> bool {
+        let zone: Vec<_> = layout.nodes.iter().filter(|other| other.zone == node.zone).collect();
+        let ejected = zone.iter().filter(|other| other.health.is_ejected()).count();
+        ejected < (zone.len() * self.config.eject_share as usize / 100).max(1)
+    }
+
+    /// The pauses between probes of a node that is ejected.
+    pub(crate) fn probes(&self) -> Probes {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Probes { min: millis(self.config.probe_min), max: millis(ClusterConfig::PROBE_MAX) }
     }
 
     /// A change that others always overtook.

@@ -1,6 +1,7 @@
 //! What a cluster store tells of its nodes, for people and tools.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::layout::Replica;
 use crate::node::Node;
@@ -31,6 +32,10 @@ pub struct NodeStatus {
     pub write_only: bool,
     /// It is asked; else it has failed, and is probed.
     pub up: bool,
+    /// It is not asked since it was far slower than others.
+    pub slow: bool,
+    /// How long it took to answer, on average, when that was looked at last.
+    pub answer_time: Option<Duration>,
     /// It catches up with other copies: it takes writes, and answers no reads.
     pub behind: bool,
     /// Since when it is not asked, in milliseconds since the Unix epoch.
@@ -99,6 +104,8 @@ impl NodeStatus {
             address: node.place.address.to_string(),
             write_only: replica.write_only,
             up: !node.health.is_ejected(),
+            slow: node.health.slow_limit().is_some(),
+            answer_time: node.pace.mean(),
             behind: node.health.is_behind(now),
             ejected_since: node.health.ejected_since(),
             ejections: node.health.ejections.load(Ordering::Relaxed),

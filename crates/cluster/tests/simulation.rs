@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use common::{SEED, memory, topology};
 use fastrand::Rng;
-use moneta_cluster::{Ack, Cluster, ClusterConfig, Connect, Node, Topology, Writer};
+use moneta_cluster::{Ack, Cluster, ClusterConfig, Connect, Node, Opened, Topology, Writer};
 use moneta_memory::Memory;
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write};
@@ -191,10 +191,11 @@ struct Links {
 }
 
 impl Connect for Links {
-    fn open(&self, node: &Node) -> Result<Arc<dyn Store>, Box<dyn Error + Send + Sync>> {
+    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         let name = node.address.to_string();
         let node = Arc::clone(self.nodes.get(&name).ok_or("no such node")?);
-        Ok(Arc::new(Link { net: Arc::clone(&self.net), proxy: self.proxy, name, node }))
+        let link: Arc<dyn Store> = Arc::new(Link { net: Arc::clone(&self.net), proxy: self.proxy, name, node });
+        Ok(link.into())
     }
 
     fn time(&self, _: &Node) -> Option<u64> {

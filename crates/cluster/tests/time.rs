@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use common::{Nodes, SEED, memory, topology};
-use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Writer};
+use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Opened, Writer};
 use moneta_store::request::{Exptime, Retrieve, Write};
 use moneta_store::{Calls, Clock, ErrorKind, Key, Lookup, Origin, Step, Store, StoreError, Written};
 
@@ -17,7 +17,7 @@ const HOUR: i64 = 3_600_000;
 struct Timed(Nodes, Arc<Clock>);
 
 impl Connect for Timed {
-    fn open(&self, node: &Node) -> Result<Arc<dyn Store>, Box<dyn Error + Send + Sync>> {
+    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         self.0.open(node)
     }
 

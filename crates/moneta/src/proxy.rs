@@ -9,7 +9,7 @@ use moneta_client::wire::blocking::Dialogue;
 use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
-use moneta_cluster::{App, Apps, Cluster, Connect, Node, Writer};
+use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Node, Opened, Writer};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, Door, KeyHash, Store};
 
@@ -36,10 +36,16 @@ struct Remotes {
 }
 
 impl Connect for Remotes {
-    fn open(&self, node: &Node) -> Result<Arc<dyn Store>, Box<dyn Error + Send + Sync>> {
+    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         let config = proxy::node(&self.settings, node.address.clone());
         let config = RemoteConfig { seed: self.seed, ..config };
-        Ok(Arc::new(Remote::new(config, Arc::clone(&self.clock))?))
+        let remote = Remote::new(config, Arc::clone(&self.clock))?;
+        let counting = remote.clone();
+        let answers = move || {
+            let (requests, time) = counting.answered();
+            Answered { requests, time }
+        };
+        Ok(Opened { store: Arc::new(remote), answers: Some(Box::new(answers)) })
     }
 
     fn time(&self, node: &Node) -> Option<u64> {

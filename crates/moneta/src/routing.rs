@@ -53,6 +53,7 @@ impl Routes for Routing {
 /// Whether a node is asked, in a word.
 fn state(node: &NodeStatus) -> &'static str {
     match node {
+        NodeStatus { slow: true, .. } => "slow",
         NodeStatus { up: false, .. } => "ejected",
         NodeStatus { behind: true, .. } => "catching_up",
         NodeStatus { flush_pending: true, .. } => "flush_pending",
@@ -82,6 +83,7 @@ fn of_node(node: &NodeStatus) -> Value {
         "state": state(node),
         "ejected_since": node.ejected_since.map(|millis| millis / 1000),
         "ejections": node.ejections,
+        "answer_ms": node.answer_time.map(|time| time.as_secs_f64() * 1e3),
         "failures_in_a_row": node.failures,
         "connections": node.traffic.connections,
         "requests": node.traffic.requests,

@@ -16,6 +16,7 @@ pub(crate) struct Counters {
     writes: SharedLatency,
     timeouts: AtomicU64,
     unreachable: AtomicU64,
+    busy: AtomicU64,
     refused: AtomicU64,
     unsupported: AtomicU64,
     pub(crate) reconnects: AtomicU64,
@@ -78,11 +79,21 @@ impl Counters {
         self.in_flight.fetch_add(in_flight as u64, Ordering::Relaxed);
     }
 
+    /// Requests that were answered or were given up after `timeout`, and the time that these took together.
+    pub(crate) fn answered(&self, timeout: Duration) -> (u64, Duration) {
+        let timeouts = load(&self.timeouts);
+        let waited = timeout.saturating_mul(u32::try_from(timeouts).unwrap_or(u32::MAX));
+        let times = [&self.reads, &self.writes].map(SharedLatency::sum_microseconds);
+        let replied = Duration::from_micros(times.iter().sum());
+        (load(&self.replies) + timeouts, replied.saturating_add(waited))
+    }
+
     /// Counts a request that ended in a failure.
     pub(crate) fn failure(&self, kind: ErrorKind) {
         let counter = match kind {
             ErrorKind::Timeout => &self.timeouts,
             ErrorKind::Unreachable => &self.unreachable,
+            ErrorKind::Busy => &self.busy,
             ErrorKind::Unsupported | ErrorKind::NoVersions => &self.unsupported,
             _ => &self.refused,
         };
@@ -121,6 +132,7 @@ const METRICS: &[Reading<Counters>] = &[
             by(&[
                 ("timeout", load(&counters.timeouts)),
                 ("unreachable", load(&counters.unreachable)),
+                ("busy", load(&counters.busy)),
                 ("refused", load(&counters.refused)),
                 ("unsupported", load(&counters.unsupported)),
             ])

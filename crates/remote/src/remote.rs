@@ -1,6 +1,7 @@
 //! The store: each request mapped to the server's own, which makes it atomic there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use moneta_client::wire::{Dialect, Verb};
 use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
@@ -50,6 +51,12 @@ impl Remote {
     /// The configuration.
     pub fn config(&self) -> &RemoteConfig {
         self.inner.config()
+    }
+
+    /// Requests that were answered, or given up because no answer came in time, and the time that these took together. Does not wait.
+    pub fn answered(&self) -> (u64, Duration) {
+        let shared = &self.inner.shared;
+        shared.counters.answered(shared.config.request_timeout)
     }
 
     /// The store as one caller sees it.

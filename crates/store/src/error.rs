@@ -11,6 +11,9 @@ pub enum ErrorKind {
     /// that was on its way may or may not have taken effect, and the peer knows nothing of what happens meanwhile: a tier above
     /// it must not go on alone.
     Unreachable,
+    /// Too many requests wait for the peer already, so this one was not sent. Says nothing of whether the peer is well; a retry may help
+    /// later.
+    Busy,
     /// No answer in time; the command may or may not have taken effect.
     Timeout,
     /// The device or the data on it is bad.

@@ -55,6 +55,11 @@ impl SharedLatency {
         }
     }
 
+    /// Their sum alone.
+    pub fn sum_microseconds(&self) -> u64 {
+        self.sum_microseconds.load(Relaxed)
+    }
+
     /// Adds a batch and clears it.
     #[inline]
     pub fn add(&self, batch: &mut LatencyBatch) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
 
-use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Replica, RingKind, Topology, Writer};
+use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Opened, Replica, RingKind, Topology, Writer};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::versions::Versioning;
 use moneta_store::{Clock, KeyHash, Origin, Store};
@@ -24,8 +24,9 @@ impl Nodes {
 }
 
 impl Connect for Nodes {
-    fn open(&self, node: &Node) -> Result<Arc<dyn Store>, Box<dyn Error + Send + Sync>> {
-        self.0.lock().get(&node.address.to_string()).cloned().ok_or_else(|| "no such node".into())
+    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
+        let store = self.0.lock().get(&node.address.to_string()).cloned();
+        store.map(Opened::from).ok_or_else(|| "no such node".into())
     }
 
     fn time(&self, _: &Node) -> Option<u64> {

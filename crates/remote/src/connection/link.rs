@@ -192,7 +192,8 @@ impl Link {
         if requests < config.in_flight_max && bytes < config.unsent_max {
             return Ok(());
         }
-        Err(self.fail_at_once(format!("too many requests wait for {}", config.address)))
+        self.shared.counters.failure(ErrorKind::Busy);
+        Err(StoreError::new(ErrorKind::Busy, format!("too many requests wait for {}", config.address)))
     }
 
     fn is_down(&self) -> String {

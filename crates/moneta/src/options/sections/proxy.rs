@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use moneta_client::wire::Protocol;
 use moneta_cluster::{Ack, ClusterConfig, Fallback};
+use moneta_remote::RemoteConfig;
 use moneta_server::node::NodeSettings;
 
 use crate::options::declaration::{Opt, section};
 use crate::options::kinds::numbers::{Milliseconds, Number, Share, Size};
 use crate::options::kinds::paths::File;
 use crate::options::kinds::topology::TopologySource;
-use crate::options::kinds::units::{MIB, TIB};
+use crate::options::kinds::units::{KIB, MIB, TIB};
 use crate::options::kinds::words::{Choice, Name};
 use crate::options::sections::remote;
 use crate::options::values::Values;
@@ -67,9 +68,32 @@ section! {
     NODE_CONNECTIONS: Number<usize> = Opt::new("node_connections", Number { min: 1, max: 64 }, || 1)
         .when("Higher where large values hold up small ones.");
 
+    /// Requests that wait for an answer on one connection to a node, at most. What comes on top is not sent: a read goes to another
+    /// copy, a write becomes a hint for this one, and what no copy has room for fails.
+    NODE_REQUESTS: Number<usize> =
+        Opt::new("node_requests", Number { min: 1, max: RemoteConfig::IN_FLIGHT_MAX }, || 16 << 10)
+            .when("Lower where a slow node should hold up fewer requests; more than clients pipeline, or they see errors.");
+
+    /// Bytes that wait to be sent on one connection to a node; a request that would come on top of more is not sent, as with node_requests.
+    NODE_BUFFER: Size<usize> = Opt::new("node_buffer", Size::in_bytes(KIB, TIB), || 64 << 20)
+        .when("Lower where memory is short: with large values this is what nodes that hang cost, times threads and connections.");
+
     /// Failures of a node in a row after which it is not asked until it answers a probe.
     EJECT_AFTER: Number<u32> = Opt::new("eject_after", Number { min: 1, max: 10_000 }, || 5)
         .when("Higher where single failures are common and mean nothing.");
+
+    /// A node that takes longer than this to answer, on average over a second or more, is ejected too, if others are far faster and
+    /// writes have enough copies without it. 0: none is ejected for being slow.
+    EJECT_SLOW: Milliseconds = Opt::new("eject_slow", Milliseconds { min: 0, max: 60_000 }, || Duration::from_millis(100))
+        .when("Longer than what nodes of the farthest zone and slow devices take on a bad day; shorter where all nodes are close.");
+
+    /// How many times slower than others a node has to be to be ejected as slow: than the median of their average answers.
+    EJECT_SLOW_TIMES: Number<u32> = Opt::new("eject_slow_times", Number { min: 1, max: 10_000 }, || 5)
+        .when("Higher where nodes differ by nature, as some on SSD and some in RAM.");
+
+    /// Requests to a node over which it is judged whether it is slow, at least.
+    EJECT_SLOW_REQUESTS: Number<u32> = Opt::new("eject_slow_requests", Number { min: 1, max: 1_000_000 }, || 10)
+        .when("Higher where a few slow requests, of very large values for example, mean nothing.");
 
     /// Nodes of a zone that may be ejected at once, in percent of them; one always may.
     EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 100)
@@ -97,6 +121,9 @@ pub fn config(options: &Values, name: &str, allow_flush: bool) -> ClusterConfig 
         fallback: options.get(&READ_FALLBACK),
         retry_budget: options.get(&RETRY_BUDGET).into(),
         eject_after: options.get(&EJECT_AFTER),
+        eject_slow: options.get(&EJECT_SLOW),
+        eject_slow_times: options.get(&EJECT_SLOW_TIMES),
+        eject_slow_requests: options.get(&EJECT_SLOW_REQUESTS),
         eject_share: options.get(&EJECT_SHARE).into(),
         under_way: 2 * options.get(&NODE_TIMEOUT) + Duration::from_secs(1),
         hint_bytes: options.get(&HINT_MEMORY),
@@ -108,10 +135,12 @@ pub fn config(options: &Values, name: &str, allow_flush: bool) -> ClusterConfig 
 }
 
 /// What is said of the nodes.
-pub fn node(options: &Values, address: moneta_client::Address) -> moneta_remote::RemoteConfig {
-    moneta_remote::RemoteConfig {
+pub fn node(options: &Values, address: moneta_client::Address) -> RemoteConfig {
+    RemoteConfig {
         protocol: Some(Protocol::Meta),
         connections: options.get(&NODE_CONNECTIONS),
+        in_flight_max: options.get(&NODE_REQUESTS),
+        unsent_max: options.get(&NODE_BUFFER),
         request_timeout: options.get(&NODE_TIMEOUT),
         connect_timeout: options.get(&NODE_TIMEOUT),
         // A cluster shows none of them.

@@ -1,0 +1,86 @@
+//! Nodes that answer, but far slower than others: they are not asked, as those that fail. docs/decisions/slow-nodes.md says why by these rules.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use moneta_store::{Cx, ErrorKind, Key, Op, steps};
+
+use crate::config::majority;
+use crate::layout::Layout;
+use crate::node::Node;
+use crate::shared::Shared;
+
+/// A key that probes ask for.
+const PROBE_KEY: &[u8] = b"moneta:probe";
+
+impl Shared {
+    /// Ejects the node if it has lately answered far slower than others, and takes a slow one back that cannot be spared any more.
+    pub(crate) async fn judge_pace(&self, layout: &Layout, index: usize) {
+        let node = &layout.nodes[index];
+        let now = self.clock.millis();
+        if node.health.is_ejected() {
+            node.pace.begin(now);
+            if node.health.slow_limit().is_some() && !self.can_spare(layout, index) {
+                node.health.reinstate(now);
+                tracing::info!(
+                    app = self.config.app,
+                    node = node.name,
+                    "the slow node is asked: too few others are left"
+                );
+            }
+            return;
+        }
+        let Some(mean) = node.pace.end(now, self.config.eject_slow_requests) else { return };
+        let least = self.config.eject_slow;
+        let is_judged = !least.is_zero() && mean > least && self.can_spare(layout, index);
+        if !is_judged || !self.may_eject(layout, node) {
+            return;
+        }
+        let Some(usual) = self.pace_of_others(layout, index).await else { return };
+        let limit = least.max(usual.saturating_mul(self.config.eject_slow_times));
+        if mean > limit && node.health.eject_slow(self.clock.millis(), self.probes(), limit) {
+            tracing::warn!(
+                app = self.config.app,
+                node = node.name,
+                mean_ms = mean.as_millis(),
+                others_ms = usual.as_millis(),
+                "the node is slow: it is not asked until it answers a probe faster"
+            );
+        }
+    }
+
+    /// Whether writes have enough copies without this node to be answered by their rule, and changes to be decided.
+    fn can_spare(&self, layout: &Layout, index: usize) -> bool {
+        let others = layout.readable.iter().map(|&replica| &layout.replicas[replica]);
+        let whole = others.filter(|replica| !replica.holds(index) && layout.is_whole(replica)).count();
+        let copies = layout.copies();
+        !layout.counts(index) || whole >= self.config.ack.of(copies).max(majority(copies))
+    }
+
+    /// How fast the other nodes answer: the median of their means. One that has had too few requests for a mean is asked now. `None`: no other
+    /// one answers.
+    async fn pace_of_others(&self, layout: &Layout, index: usize) -> Option<Duration> {
+        let now = self.clock.millis();
+        let others =
+            layout.nodes.iter().enumerate().filter(|(other, node)| *other != index && !node.health.is_ejected());
+        let paces = others.map(|(_, node)| async move {
+            match node.pace.last(now) {
+                Some(mean) => Some(mean),
+                None => self.ask(node).await,
+            }
+        });
+        let mut paces: Vec<Duration> = join_all(paces).await.into_iter().flatten().collect();
+        paces.sort_unstable();
+        paces.get(paces.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// Asks a node for something that costs it little; how long it took. `None`: it does not answer.
+    pub(crate) async fn ask(&self, node: &Node) -> Option<Duration> {
+        let key = Key::new(PROBE_KEY, self.seed);
+        let asked = Instant::now();
+        let answer = steps::finish(steps::read_owned(&*node.store, &Cx::outside(), &key, Op::Peek)).await;
+        // One that catches up takes writes.
+        let answers = answer.is_ok() || answer.is_err_and(|error| error.kind() == ErrorKind::CatchingUp);
+        answers.then(|| asked.elapsed())
+    }
+}

@@ -1,0 +1,130 @@
+//! A forwarder of TCP connections between a proxy and a node, which can be made to misbehave while it runs.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What is made of what comes from the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    Pass,
+    /// It comes a second later.
+    Late,
+    /// It is replaced by bytes that mean nothing.
+    Garbage,
+    /// Connections are closed as soon as they are accepted, and those that there are end.
+    Hangs,
+}
+
+const DELAY: Duration = Duration::from_secs(1);
+/// Chunks that wait: behind a node that reads nothing, the sender is held up as by the node itself.
+const CHUNKS: usize = 64;
+/// Connections of this number and below carry nothing any more, and do not end.
+type Dead = AtomicU64;
+
+struct State {
+    mode: AtomicU8,
+    dead: Dead,
+    opened: AtomicU64,
+}
+
+impl State {
+    fn is(&self, mode: Mode) -> bool {
+        self.mode.load(Ordering::SeqCst) == mode as u8
+    }
+
+    fn is_dead(&self, number: u64) -> bool {
+        number <= self.dead.load(Ordering::SeqCst)
+    }
+}
+
+/// Listens, and forwards to one node. Its threads end with the process.
+pub struct Forwarder {
+    pub address: SocketAddr,
+    state: Arc<State>,
+}
+
+impl Forwarder {
+    pub fn to(node: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let state = Arc::new(State { mode: AtomicU8::new(0), dead: AtomicU64::new(0), opened: AtomicU64::new(0) });
+        let theirs = Arc::clone(&state);
+        thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                if theirs.is(Mode::Hangs) {
+                    continue;
+                }
+                // The node may be gone: then this connection ends, too.
+                let Ok(far) = TcpStream::connect(node) else { continue };
+                forward(near, far, &theirs);
+            }
+        });
+        Self { address, state }
+    }
+
+    pub fn set(&self, mode: Mode) {
+        self.state.mode.store(mode as u8, Ordering::SeqCst);
+    }
+
+    /// The connections that there are carry nothing any more, and do not end either; new ones are well.
+    pub fn half_open(&self) {
+        self.state.dead.store(self.state.opened.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+}
+
+fn forward(near: TcpStream, far: TcpStream, state: &Arc<State>) {
+    let number = state.opened.fetch_add(1, Ordering::SeqCst) + 1;
+    for stream in [&near, &far] {
+        stream.set_nodelay(true).expect("a TCP stream");
+        // So that a changed mode is noticed.
+        stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a TCP stream");
+    }
+    let (asks, answers) = (near.try_clone().expect("a handle"), far.try_clone().expect("a handle"));
+    pump(asks, far, number, state, false);
+    pump(answers, near, number, state, true);
+}
+
+/// Carries bytes one way. `answers`: from the node.
+fn pump(mut from: TcpStream, mut to: TcpStream, number: u64, state: &Arc<State>, answers: bool) {
+    let (sender, chunks) = mpsc::sync_channel::<(Instant, Vec<u8>)>(CHUNKS);
+    let reading = Arc::clone(state);
+    thread::spawn(move || {
+        let mut buffer = vec![0; 64 << 10];
+        while !reading.is(Mode::Hangs) {
+            let count = match from.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+                    continue;
+                }
+                Err(_) => break,
+            };
+            let mut chunk = buffer[..count].to_vec();
+            if reading.is_dead(number) {
+                continue;
+            }
+            if answers && reading.is(Mode::Garbage) {
+                chunk = b"\x00garbage\xff\r\nVA \r\n".repeat(count.min(100));
+            }
+            let late = if answers && reading.is(Mode::Late) { DELAY } else { Duration::ZERO };
+            if sender.send((Instant::now() + late, chunk)).is_err() {
+                break;
+            }
+        }
+    });
+    thread::spawn(move || {
+        for (at, chunk) in chunks {
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            if to.write_all(&chunk).is_err() {
+                break;
+            }
+        }
+        // Both fail only where the other side has gone already.
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
