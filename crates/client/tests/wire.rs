@@ -229,7 +229,7 @@ fn versions_are_sent_to_servers_alone_that_know_them() {
         let mut out = Vec::new();
         let request = Request { verb: Verb::Peek { value: true }, key: b"key", value: b"" };
         encode(&request, Dialect { versions: false, ..knows }, 7, &mut out).expect("it has a form");
-        assert!(!out.ends_with(b" V D O7\r\n"));
+        assert!(!out.windows(4).any(|flags| flags == b" V D"));
     }
 }
 

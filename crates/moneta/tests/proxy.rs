@@ -394,3 +394,21 @@ fn many_clients_of_one_proxy_count_on_one_key() {
     });
     assert_eq!(client.ask("get count"), format!("VALUE count 0 3\r\n{}\r\nEND\r\n", CLIENTS * COUNTS));
 }
+
+/// A look at what the copies hold wins no token, so that a change of a stale item does not meet its own looks.
+#[test]
+fn a_stale_item_is_changed_and_its_token_stays_to_be_won() {
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy("a");
+    let mut client = Client::of(&proxy);
+    for number in 0..20 {
+        let key = format!("stale{number}");
+        assert_eq!(client.ask(&format!("set {key} 0 0 1\r\n5")), "STORED\r\n");
+        assert_eq!(client.ask(&format!("md {key} I T60")), "HD\r\n");
+        assert_eq!(client.ask(&format!("incr {key} 1")), "6\r\n");
+        assert_eq!(client.ask(&format!("md {key} I T60")), "HD\r\n");
+        assert_eq!(client.ask(&format!("append {key} 0 0 1\r\n0")), "STORED\r\n");
+        assert_eq!(client.ask(&format!("md {key} I T60")), "HD\r\n");
+        assert_eq!(client.ask(&format!("mg {key} v")), "VA 2 X W\r\n60\r\n");
+    }
+}

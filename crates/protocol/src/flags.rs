@@ -39,6 +39,8 @@ pub(crate) struct Flags {
     pub(crate) invalidate: bool,
     quiet: bool,
     pub(crate) no_bump: bool,
+    /// `Y` of a read: marks are shown, and no token is won.
+    pub(crate) shows_marks: bool,
     value: bool,
     pub(crate) drop_value: bool,
     pub(crate) opaque_too_long: bool,
@@ -123,7 +125,8 @@ fn parse_flag(flags: &mut Flags, verb: Verb, letter: u8, argument: &[u8], key: &
         b'E' if flags.terms.refuses_chosen_cas => return Err(lines::NO_CHOSEN_CAS),
         b'E' => flags.new_cas = Some(unsigned(argument, lines::BAD_TOKEN)?),
         // Letters of versions, in forms that memcached refuses.
-        b'V' | b'D' | b'Y' if verb == Verb::Get && argument.is_empty() => {}
+        b'V' | b'D' if verb == Verb::Get && argument.is_empty() => {}
+        b'Y' if verb == Verb::Get && argument.is_empty() => flags.shows_marks = true,
         b'V' if matches!(verb, Verb::Set | Verb::Delete) => flags.version = Some(version(argument)?),
         b'A' | b'Y' if verb == Verb::Set => {
             unsigned(argument, lines::BAD_TOKEN)?;

@@ -67,7 +67,7 @@ fn get<'a>(key: &'a [u8], rest: &'a [u8], terms: Terms) -> Result<Command<'a>, &
         recache: flags.recache,
         new_cas: flags.new_cas,
         bump: !flags.no_bump,
-        claim: true,
+        claim: !flags.shows_marks,
     };
     Ok(Command::Get { keys: Keys::One(key), request, verb: ReadVerb::Meta, style: Style::Meta(style) })
 }

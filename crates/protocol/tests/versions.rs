@@ -62,11 +62,13 @@ fn commands_by_version_become_what_they_say() {
         let decoded = Decoded::Command { command: expected, consumed: line.len() };
         assert_eq!(decoder().decode(line.as_bytes()), decoded, "{line:?}");
     }
-    let line = "mg k v V D Y\r\n";
-    let style = Style::Meta(MetaStyle { flags: b" v V D Y", value: true, ..MetaStyle::default() });
-    let request = Retrieve { claim: true, ..Retrieve::default() };
-    let command = Command::Get { keys: Keys::One(b"k"), request, verb: ReadVerb::Meta, style };
-    assert_eq!(decoder().decode(line.as_bytes()), Decoded::Command { command, consumed: line.len() });
+    // A read that shows the marks wins no token.
+    for (line, flags, claim) in [("mg k v V D\r\n", &b" v V D"[..], true), ("mg k v V D Y\r\n", b" v V D Y", false)] {
+        let style = Style::Meta(MetaStyle { flags, value: true, ..MetaStyle::default() });
+        let request = Retrieve { claim, ..Retrieve::default() };
+        let command = Command::Get { keys: Keys::One(b"k"), request, verb: ReadVerb::Meta, style };
+        assert_eq!(decoder().decode(line.as_bytes()), Decoded::Command { command, consumed: line.len() });
+    }
 }
 
 #[test]

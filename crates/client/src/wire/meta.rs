@@ -100,7 +100,8 @@ impl Line<'_> {
         let retrieve = &read.retrieve;
         self.out.extend_from_slice(if read.value { b" v c f t h l" } else { b" s c f t h l" });
         if self.dialect.versions {
-            self.out.extend_from_slice(b" V D");
+            // With `Y` the read wins no token.
+            self.out.extend_from_slice(if retrieve.claim { b" V D" } else { b" V D Y" });
         }
         if !retrieve.bump {
             self.out.extend_from_slice(b" u");

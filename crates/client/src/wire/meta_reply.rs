@@ -109,7 +109,8 @@ fn flags(mut rest: &[u8], expect: &Expect, seen: &mut Seen) -> Result<(), Broken
             b'X' => seen.stale = true,
             b'Z' => seen.token_sent = true,
             b'W' => seen.won = true,
-            b'k' | b'b' => {}
+            // The letters of the marks say the same.
+            b'k' | b'b' | b'Y' => {}
             _ => return Err(MALFORMED),
         }
     }
