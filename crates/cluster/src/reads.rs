@@ -1,5 +1,6 @@
 //! Reads: the near copy first, then by the app's rule another one, from which the near one is filled.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -276,8 +277,8 @@ impl Call {
 
     /// Gives the item that `source` has to the nodes that lack it. `as_of`: when it was read.
     ///
-    /// The source may lack a write that only another proxy knows of, so a third copy, the `witness`, is offered the item first: if it knows
-    /// of something newer, that is what the others are given, or nothing if it was deleted.
+    /// The source may lack a write that only another proxy knows of, so a third copy, the `witness`, is offered the item first. Whichever node
+    /// knows of something newer, all others are given that, or the item is taken from them where it was deleted.
     async fn fill(
         self,
         lacking: &[usize],
@@ -287,22 +288,40 @@ impl Call {
         mut item: Item,
         as_of: u64,
     ) {
-        let mut lacking: SmallVec<[usize; 6]> = lacking.into();
-        if let Some(witness) = witness.filter(|&node| !item.meta.unversioned && !self.node(node).versions.has_none())
-            && let Answer::Superseded = self.offer_copy(witness, key, &item, as_of).await
-        {
-            let ended = steps::finish(self.begin(witness, &key.key(), Op::Peek)).await;
-            self.note(witness, &ended);
-            match ended.map(Outcome::lookup) {
-                Ok(Lookup::Found(newer)) => item = newer,
-                _ => return,
+        let is_asked = |node: &usize| !item.meta.unversioned && !self.node(*node).versions.has_none();
+        let mut left: VecDeque<usize> = witness.filter(is_asked).into_iter().chain(lacking.iter().copied()).collect();
+        let mut holding: SmallVec<[usize; 6]> = [source].into_iter().collect();
+        while let Some(node) = left.pop_front() {
+            self.shared.counters.fills.add(u64::from(lacking.contains(&node)));
+            match self.offer_copy(node, key, &item, as_of).await {
+                Answer::Taken { .. } => holding.push(node),
+                Answer::Superseded if !item.meta.unversioned => {
+                    let ended = steps::finish(self.begin(node, &key.key(), Op::Peek)).await;
+                    self.note(node, &ended);
+                    match ended.map(Outcome::lookup) {
+                        Ok(Lookup::Found(newer)) if newer.meta.version() > item.meta.version() => {
+                            self.shared.counters.outdated_sources.add(1);
+                            item = newer;
+                            left.extend(holding.drain(..));
+                            holding.push(node);
+                        }
+                        Ok(Lookup::Miss { .. }) => {
+                            self.shared.counters.outdated_sources.add(1);
+                            return self.take_back(&holding, key, item.meta.version()).await;
+                        }
+                        _ => return,
+                    }
+                }
+                Answer::Superseded | Answer::Refused(_) | Answer::NotCreated | Answer::Failed(_) => {}
             }
-            self.shared.counters.outdated_sources.add(1);
-            lacking.push(source);
         }
-        for node in lacking {
-            self.shared.counters.fills.add(1);
-            self.offer_copy(node, key, &item, as_of).await;
+    }
+
+    /// Deletes an item that is no newer than this from nodes that lack the delete of it.
+    async fn take_back(&self, holding: &[usize], key: &OwnedKey, version: Version) {
+        for &node in holding {
+            let ended = steps::finish(self.begin(node, &key.key(), Op::Bury(version))).await;
+            self.note(node, &ended);
         }
     }
 
