@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
+use smallvec::SmallVec;
 
 use crate::cluster::Cluster;
 use crate::config::majority;
@@ -150,10 +151,13 @@ impl Shared {
         if missed.deleted {
             return Ok(None);
         }
+        let asked = self.clock.millis();
         let mut newest: Option<moneta_store::Item> = None;
+        let mut held: SmallVec<[(usize, Version); 4]> = SmallVec::new();
         let mut all_answer = true;
         for replica in layout.replicas.iter().filter(|replica| !replica.holds(index)) {
-            let source = &layout.nodes[replica.node_of(key)];
+            let number = replica.node_of(key);
+            let source = &layout.nodes[number];
             if source.health.is_ejected() {
                 all_answer = false;
                 continue;
@@ -163,6 +167,9 @@ impl Shared {
             match peeked.map(Outcome::lookup) {
                 Ok(Lookup::Found(item)) => {
                     let version = item.meta.version();
+                    if !item.meta.unversioned {
+                        held.push((number, version));
+                    }
                     let is_newer = newest.as_ref().is_none_or(|newest| version > newest.meta.version());
                     let buried = |missed: Option<Missed>| missed.map_or(Version::ZERO, |missed| missed.buried);
                     let deleted = missed.buried.max(buried(source.missed(&key)));
@@ -172,6 +179,14 @@ impl Shared {
                 }
                 Ok(_) => {}
                 Err(_) => all_answer = false,
+            }
+        }
+        if let Some(newest) =
+            newest.as_ref().filter(|newest| !newest.meta.unversioned).map(|newest| newest.meta.version())
+        {
+            // Copies that came back empty and then took a late write lack what is newer, and no process knows that.
+            for (number, _) in held.into_iter().filter(|(_, version)| *version < newest) {
+                layout.nodes[number].hints.note(key, Missed::set(newest, asked));
             }
         }
         let has_missed = newest.as_ref().is_some_and(|item| item.meta.version() >= missed.version);
