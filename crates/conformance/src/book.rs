@@ -208,9 +208,6 @@ impl Book {
     pub fn check(&mut self, client: &mut Client, newer: Newer, had_to_be_kept: impl Fn(&Seen) -> bool) -> Result<()> {
         for key in 0..self.shape.keys {
             let found = self.read(client, key)?;
-            if found.is_none() {
-                self.allow_loss(key, &had_to_be_kept);
-            }
             let newest = self.keys[key].len() - 1;
             let oldest = self.oldest(key, newest, &had_to_be_kept);
             let place = self.find(key, oldest, newest, &found).with_context(|| self.wrong(key, oldest, &found))?;
@@ -223,18 +220,6 @@ impl Book {
             states[0].seen = Seen::Kept;
         }
         Ok(())
-    }
-
-    /// A tier that has no room for a write until its time is up serves the key no more, since what is older must not be read; and where its
-    /// process is stopped meanwhile, the time is up when it goes on. So a key may be empty behind a write of unknown outcome.
-    fn allow_loss(&mut self, key: usize, had_to_be_kept: impl Fn(&Seen) -> bool) {
-        let oldest = self.oldest(key, self.keys[key].len() - 1, had_to_be_kept);
-        let states = &mut self.keys[key];
-        if let Some(failed) = states[oldest..].iter().position(|state| state.seen == Seen::Sent)
-            && self.shape.may_fail
-        {
-            states.insert(oldest + failed, State { version: None, seen: Seen::Sent });
-        }
     }
 
     fn read(&self, client: &mut Client, key: usize) -> Result<Option<Vec<u8>>> {

@@ -8,14 +8,13 @@
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use moneta_store::reading::will_read;
 use moneta_store::{
     Cx, Item, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, OwnedOp, OwnedValue, Pending, Step, StoreError, Visit,
 };
 
-use crate::flusher::Goal;
+use crate::flusher::{Deadline, Goal};
 use crate::inner::Inner;
 use crate::lookup::{Fetched, Place};
 
@@ -131,7 +130,7 @@ impl Inner {
 }
 
 /// The deadline of a request, which begins with its first wait for the flusher.
-fn by(inner: &Inner, deadline: &mut Option<Instant>) -> Instant {
+fn by(inner: &Inner, deadline: &mut Option<Deadline>) -> Deadline {
     *deadline.get_or_insert_with(|| inner.log.queue.deadline())
 }
 

@@ -1,9 +1,11 @@
 //! The health of the devices: whether they accept writes, and what has to be done when they do again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use moneta_store::{ErrorKind, StoreError};
+
+use super::running::RunningTime;
 
 /// The error of requests that need a device while the devices are off.
 pub(crate) fn off() -> StoreError {
@@ -18,15 +20,15 @@ pub(super) struct Health {
     worn_out: AtomicBool,
     /// Devices hold stale versions, and the tombstones for them could not be written.
     outdated: AtomicBool,
-    begun: Instant,
-    /// When the flusher's current device call began: milliseconds since `begun`, plus one; 0 without a call.
+    pub(super) time: RunningTime,
+    /// When the flusher's current device call began: milliseconds of `time`, plus one; 0 without a call.
     busy_since: AtomicU64,
 }
 
 impl Health {
     pub(super) fn new() -> Self {
         let (off, worn_out, outdated) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        Self { off, worn_out, outdated, begun: Instant::now(), busy_since: AtomicU64::new(0) }
+        Self { off, worn_out, outdated, time: RunningTime::new(), busy_since: AtomicU64::new(0) }
     }
 
     pub(super) fn is_off(&self) -> bool {
@@ -67,7 +69,7 @@ impl Health {
 
     /// Runs a device call and records when it began.
     pub(super) fn watch<T>(&self, call: impl FnOnce() -> T) -> T {
-        self.busy_since.store(self.begun.elapsed().as_millis() as u64 + 1, Ordering::Relaxed);
+        self.busy_since.store(self.time.now().as_millis() as u64 + 1, Ordering::Relaxed);
         let outcome = call();
         self.busy_since.store(0, Ordering::Relaxed);
         outcome
@@ -77,7 +79,7 @@ impl Health {
     pub(super) fn is_stuck(&self, limit: Duration) -> bool {
         match self.busy_since.load(Ordering::Relaxed) {
             0 => false,
-            since => (self.begun.elapsed().as_millis() as u64 + 1).saturating_sub(since) >= limit.as_millis() as u64,
+            since => (self.time.now().as_millis() as u64 + 1).saturating_sub(since) >= limit.as_millis() as u64,
         }
     }
 }

@@ -10,7 +10,8 @@ use moneta_store::{ErrorKind, StoreError};
 use parking_lot::{Condvar, Mutex};
 
 use super::health::{Health, off};
-use super::waiting::{Goal, Waiters};
+use super::running::RunningTime;
+use super::waiting::{Deadline, Goal, Waiters};
 use crate::sealed::Sealed;
 
 /// Work for the flusher's thread, which may block, to do before a round's writes.
@@ -179,8 +180,13 @@ impl FlushQueue {
     }
 
     /// The deadline of a request that begins to wait now.
-    pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.limit
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::after(self.limit, self.time())
+    }
+
+    /// The time by which requests wait.
+    pub(super) fn time(&self) -> &RunningTime {
+        &self.health.time
     }
 
     pub(super) fn ask(&self, goal: Goal) {
@@ -207,7 +213,7 @@ impl FlushQueue {
     /// Wakes requests past their deadlines, until the engine ends. If the cause is a hanging device call, turns the tier off until
     /// that returns, so that no other request waits for it. Calls `look` every `every`.
     pub(crate) fn watch(&self, every: Duration, look: impl Fn()) {
-        self.waiters.watch(|| self.look(), every, look);
+        self.waiters.watch(self.time(), || self.look(), every, look);
     }
 
     /// Turns the tier off if a device call hangs.

@@ -4,16 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use moneta_store::{ErrorKind, StoreError};
 
 use super::queue::FlushQueue;
-use super::waiting::Goal;
+use super::waiting::{Deadline, Goal};
 
 impl FlushQueue {
     /// Waits for `goal` until a deadline, as requests do.
-    pub(crate) fn wait_until(self: &Arc<Self>, goal: Goal, deadline: Instant) -> Wait {
+    pub(crate) fn wait_until(self: &Arc<Self>, goal: Goal, deadline: Deadline) -> Wait {
         self.ask(goal);
         Wait::new(Arc::clone(self), goal, Some(deadline))
     }
@@ -29,18 +28,18 @@ impl FlushQueue {
 pub(crate) struct Wait {
     queue: Arc<FlushQueue>,
     goal: Goal,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     entry: Option<usize>,
 }
 
 impl Wait {
-    fn new(queue: Arc<FlushQueue>, goal: Goal, deadline: Option<Instant>) -> Self {
+    fn new(queue: Arc<FlushQueue>, goal: Goal, deadline: Option<Deadline>) -> Self {
         Self { queue, goal, deadline, entry: None }
     }
 
     fn outcome(&self) -> Option<Result<(), StoreError>> {
         self.queue.outcome(self.goal).or_else(|| {
-            let late = self.deadline.is_some_and(|deadline| deadline <= Instant::now());
+            let late = self.deadline.is_some_and(|deadline| deadline.is_over(self.queue.time()));
             late.then(|| Err(StoreError::new(ErrorKind::Timeout, "the device of the SSD tier is too slow")))
         })
     }

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use slab::Slab;
 
+use super::running::RunningTime;
+
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
@@ -13,6 +15,20 @@ pub(crate) enum Goal {
     Durable(u64),
     /// Reclaiming has freed a region since this count of rounds.
     Room(u64),
+}
+
+/// Until when a request waits, by the time in which this process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Deadline(Duration);
+
+impl Deadline {
+    pub(super) fn after(limit: Duration, time: &RunningTime) -> Self {
+        Self(time.now() + limit)
+    }
+
+    pub(super) fn is_over(self, time: &RunningTime) -> bool {
+        self.0 <= time.now()
+    }
 }
 
 /// All that wait.
@@ -34,7 +50,7 @@ struct State {
 
 struct Waiter {
     goal: Goal,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     /// Taken when the request is woken. The entry is removed with its [`Wait`](super::wait::Wait).
     waker: Option<Waker>,
 }
@@ -51,7 +67,7 @@ impl Waiters {
     }
 
     /// Registers a waker: in `entry`, or in a new one if that is none.
-    pub(super) fn enter(&self, entry: &mut Option<usize>, goal: Goal, deadline: Option<Instant>, waker: &Waker) {
+    pub(super) fn enter(&self, entry: &mut Option<usize>, goal: Goal, deadline: Option<Deadline>, waker: &Waker) {
         let mut state = self.state.lock();
         match *entry {
             Some(entry) => match &mut state.waiting[entry].waker {
@@ -77,11 +93,13 @@ impl Waiters {
     }
 
     /// Wakes waiters past their deadlines, after calling `late`, and calls `look` every `every`; returns when the engine ends.
-    pub(super) fn watch(&self, late: impl Fn(), every: Duration, look: impl Fn()) {
+    pub(super) fn watch(&self, time: &RunningTime, late: impl Fn(), every: Duration, look: impl Fn()) {
         let mut next_look = Instant::now() + every;
         let mut state = self.state.lock();
         while !state.ended {
             let now = Instant::now();
+            // What is done before it sleeps again takes less than a look is apart from the next.
+            time.wakes_by(now + every);
             if next_look <= now {
                 next_look = now + every;
                 drop(state);
@@ -91,8 +109,8 @@ impl Waiters {
             }
             let pending = state.waiting.iter().filter(|(_, waiter)| waiter.waker.is_some());
             match pending.filter_map(|(_, waiter)| waiter.deadline).min() {
-                Some(first) if first <= now => {
-                    let is_late = |waiter: &Waiter| waiter.deadline.is_some_and(|deadline| deadline <= now);
+                Some(first) if first.is_over(time) => {
+                    let is_late = |waiter: &Waiter| waiter.deadline.is_some_and(|deadline| deadline.is_over(time));
                     let over = state.waiting.iter_mut().filter(|(_, waiter)| is_late(waiter));
                     let woken: Vec<Waker> = over.filter_map(|(_, waiter)| waiter.waker.take()).collect();
                     drop(state);
@@ -102,7 +120,10 @@ impl Waiters {
                 }
                 first => {
                     state.is_idle = first.is_none();
-                    self.news.wait_until(&mut state, first.map_or(next_look, |first| first.min(next_look)));
+                    let left = first.map(|first| now + first.0.saturating_sub(time.now()));
+                    let wakes_by = left.map_or(next_look, |left| left.min(next_look));
+                    time.wakes_by(wakes_by);
+                    self.news.wait_until(&mut state, wakes_by);
                     state.is_idle = false;
                 }
             }
