@@ -132,10 +132,14 @@ impl NodeHealth {
         probe_at != 0 && probe_at <= now
     }
 
-    /// If it is ejected, it is probed at `now`, unless that is to be earlier.
+    /// If it is ejected, it is probed at `now`, unless that is to be earlier. Where that probe fails, the pause behind it is no longer than
+    /// the one before.
     pub(crate) fn probe_by(&self, now: u64) {
         let earlier = |probe_at: u64| (probe_at > now).then_some(now.max(1));
-        let _ = self.probe_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earlier);
+        if self.probe_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earlier).is_ok() {
+            let one_less = |probes: u32| probes.checked_sub(1);
+            let _ = self.probes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        }
     }
 
     /// A probe failed at `now`: the next one comes after half as long again.
@@ -177,6 +181,19 @@ mod tests {
         assert!(health.eject_slow(now + 1, PAUSES, limit));
         assert_eq!(health.probe_at.load(Ordering::Relaxed), now + 1001, "it was well for long");
         assert_eq!(health.slow_ejections.load(Ordering::Relaxed), 21);
+    }
+
+    #[test]
+    fn probes_that_come_early_make_pauses_no_longer() {
+        let health = NodeHealth::default();
+        assert!(health.eject(0, PAUSES));
+        health.note_failed_probe(1000, PAUSES);
+        for now in (1100..3000).step_by(100) {
+            health.probe_by(now);
+            assert!(health.wants_probe(now));
+            health.note_failed_probe(now, PAUSES);
+            assert_eq!(health.probe_at.load(Ordering::Relaxed), now + 1500);
+        }
     }
 
     #[test]
