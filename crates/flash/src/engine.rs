@@ -99,7 +99,9 @@ impl Flash {
         let state = devices.state();
         // A tier that starts empty over an older one must not reuse its CAS values either.
         let is_new = fresh && why_fresh.is_none();
-        let floor = if is_new { state.sequence_floor } else { state.sequence_floor.max(floor_at(clock.now())) };
+        // Behind a clean stop all that was given out is known.
+        let ahead = if state.clean_stop == 0 { config.versioning.skew_max } else { 0 };
+        let floor = if is_new { 0 } else { floor_at(clock.millis(), ahead) }.max(state.sequence_floor);
         let (tier, table) = ((devices.tier(), devices.seed()), Arc::clone(&regions));
         let (counted, reclaimed) = (Arc::clone(&counters), Arc::clone(&reclaim));
         let queue = FlushQueue::new(config.wait_limit);

@@ -25,10 +25,12 @@ use crate::listing::{Listed, Listing, enter};
 use crate::location::Location;
 use crate::parallel::{in_parallel, threads};
 use crate::regions::{SEQUENCES_AHEAD, State};
+use crate::sequence::floor_above_lost;
 use crate::snapshot;
 use crate::survey::{Survey, Use, survey};
 use crate::sweep::sweep;
 use crate::unreadable::{self, Unreadable};
+use moneta_store::{Origin, Version};
 
 /// How often progress is logged.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -46,6 +48,10 @@ pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     } else {
         bring_back(inner)?;
     }
+    // What is stored from now on is newer than every flush, and than what readers of the feed were told.
+    let floors = inner.floors.known();
+    let told = Version::new(before.feed_from.max(before.lost), Origin::default());
+    inner.log.sequence.raise(floors.newest.max(floors.bound).max(told).0);
     // Written before anything else, for the next start: no snapshot is valid, and CAS values and the sequence numbers of regions
     // begin above these floors.
     let is_whole = |counter: &AtomicU64| counter.load(Ordering::Relaxed) == 0;
@@ -82,7 +88,12 @@ fn bring_back(inner: &Inner) -> Result<(), FlashError> {
     let oldest = inner.regions.iter().map(|(_, region)| region.sequence()).filter(|sequence| *sequence != 0).min();
     inner.regions.note_oldest(oldest.unwrap_or(0));
     let last = inner.regions.iter().map(|(_, region)| region.summary().last.max(region.base())).max();
-    inner.log.sequence.raise(last.unwrap_or(0));
+    let last = last.unwrap_or(0);
+    inner.log.sequence.raise(last);
+    if state.clean_stop == 0 {
+        let (interval, ahead) = (inner.config.flush_interval, inner.config.versioning.skew_max);
+        inner.log.sequence.raise(floor_above_lost(last, interval, inner.clock.millis(), ahead));
+    }
     count(&inner.counters.recovered_items, inner.items());
     Ok(())
 }

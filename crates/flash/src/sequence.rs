@@ -7,12 +7,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use moneta_store::{Clock, Lane, Origin, Version, next_local};
 
 /// Stamps below this are of formats 1 and 2.
 const VERSIONS_FROM: u64 = 1 << 57;
 const OLD_SECOND_SHIFT: u32 = 24;
+/// By how much writes are taken to come later to the device than two flush intervals after they were made, in milliseconds.
+const LATE: u64 = 1000;
 
 /// The moment of a stamp's time and counter, in milliseconds since the Unix epoch.
 pub(crate) fn millis_of(stamp: u64) -> u64 {
@@ -95,9 +98,18 @@ pub(crate) fn second_of(stamp: u64) -> u32 {
     u32::try_from(second).unwrap_or(u32::MAX)
 }
 
-/// A floor above every version that a node which ended before `now` can have given out, whatever of it was lost.
-pub(crate) fn floor_at(now: u32) -> u64 {
-    Version::at((u64::from(now) + 1) * 1000).0
+/// A floor above every version that a node can have given out which ended before `now`, in milliseconds since the Unix epoch, and
+/// took none that were further ahead of its clock than `ahead` milliseconds.
+pub(crate) fn floor_at(now: u64, ahead: u64) -> u64 {
+    Version::at(now + ahead + 1).0
+}
+
+/// A floor above what a node gave out that was killed, where the clock, at `now`, was set back since: then it does not pass by
+/// itself what was lost behind `last`, the newest stamp that was not. Writes reach the device within `interval`, as a rule.
+pub(crate) fn floor_above_lost(last: u64, interval: Duration, now: u64, ahead: u64) -> u64 {
+    let last = millis_of(local_of(last));
+    let lost = 2 * u64::try_from(interval.as_millis()).unwrap_or(u64::MAX / 4) + LATE;
+    if last > now + ahead { Version::at(last + lost).0 } else { 0 }
 }
 
 #[cfg(test)]
@@ -120,7 +132,7 @@ mod tests {
         assert!(sequence.next() > first);
         clock.advance(2);
         assert!(sequence.next() > first);
-        sequence.raise(floor_at(NOW + 100));
+        sequence.raise(floor_at(u64::from(NOW + 101) * 1000, 0));
         assert!(second_of(sequence.next().0) > NOW + 100);
         assert!(sequence.next_floor() > sequence.newest().0);
     }

@@ -12,8 +12,8 @@ use moneta_store::feed::{Batch, Change, Feed, Place, Reader, Wanted};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
 use moneta_store::versions::Versioning;
 use moneta_store::{
-    Calls, Clock, Component, Deleted, ErrorKind, ItemMeta, ItemRef, Key, Origin, Step, Store, Unseen, Value, Version,
-    Written,
+    Calls, Clock, Component, Deleted, ErrorKind, ItemMeta, ItemRef, Key, Lookup, Origin, Step, Store, Unseen, Value,
+    Version, Written,
 };
 use tempfile::TempDir;
 
@@ -431,6 +431,70 @@ fn a_reader_of_a_node_that_was_killed_is_told_so_until_it_is_past_that() {
     let (lost, gap, next) = read(&flash, place);
     assert!(lost && gap.is_none());
     assert!(!read(&flash, next).0);
+}
+
+/// What is lost with a kill had versions too. They must not come again, or a reader that was told of them would take what has them
+/// now for what it knows already.
+#[test]
+fn versions_that_were_lost_with_a_kill_do_not_come_again_where_the_clock_was_set_back() {
+    let mut tier = Tier::new(Clock::manual(1_700_000_000));
+    tier.config.flush_interval = Duration::from_secs(2);
+    let flash = tier.open();
+    let store = |flash: &Flash, key: u32| {
+        let (bytes, write) = (name(key), Write::default());
+        let Written::Stored { cas } = done(flash.set(&Key::new(&bytes, flash.seed()), b"value", &write)) else {
+            panic!("not stored")
+        };
+        cas
+    };
+    store(&flash, 1);
+    pollster::block_on(flash.sync()).expect("a sync");
+    tier.clock.advance_millis(1900);
+    let last = (0..100).map(|key| store(&flash, key)).max().expect("some");
+    let mut follower = Follower { from: 0, cursor: feed(&flash).end().to_string(), heard: Heard::default() };
+    follower.read_all(&flash);
+    flash.crash();
+    tier.clock.set_millis(tier.clock.millis() - 3_600_000);
+    let flash = tier.open();
+    assert!(store(&flash, 7) > last, "a version that was given out before the kill");
+    let batch = follower.reader(&flash).read(100, 1 << 20).expect("the device answers");
+    let told = |change: &dyn Fn(&Change) -> bool| batch.changes.iter().any(|told| change(&told.change));
+    assert!(told(&|change| matches!(change, Change::Lost(_))), "the reader is not told that something was lost");
+    assert!(told(&|change| matches!(change, Change::Item(left) if left.key == name(7))), "the change is not told");
+}
+
+/// A cursor is not ahead of what is stored later, nor is a flush, however long nothing was written before the restart.
+#[test]
+fn what_is_stored_after_a_restart_is_newer_than_all_before_where_the_clock_was_set_back() {
+    for is_killed in [false, true] {
+        let tier = Tier::new(Clock::manual(1_700_000_000));
+        let flash = tier.open();
+        let bytes = name(7);
+        let store = |flash: &Flash| done(flash.set(&Key::new(&bytes, flash.seed()), b"value", &Write::default()));
+        let is_there = |flash: &Flash| {
+            let found = done(flash.get(&Key::new(&bytes, flash.seed()), &Retrieve::default(), &mut Unseen));
+            !matches!(found, Lookup::Miss { .. })
+        };
+        store(&flash);
+        tier.clock.advance(100);
+        done(flash.flush(Exptime(0)));
+        tier.clock.advance(3600);
+        let mut follower = Follower { from: 0, cursor: feed(&flash).end().to_string(), heard: Heard::default() };
+        follower.read_all(&flash);
+        pollster::block_on(flash.sync()).expect("a sync");
+        if is_killed {
+            flash.crash()
+        } else {
+            drop(flash)
+        }
+        tier.clock.set_millis(tier.clock.millis() - 3_640_000);
+        let flash = tier.open();
+        store(&flash);
+        assert!(is_there(&flash), "killed: {is_killed}: it is below the flush");
+        let batch = follower.reader(&flash).read(100, 1 << 20).expect("the device answers");
+        let is_told = batch.changes.iter().any(|told| matches!(&told.change, Change::Item(left) if left.key == bytes));
+        assert!(is_told, "killed: {is_killed}: the cursor is ahead of it");
+    }
 }
 
 /// A delete that the log has keeps older versions out behind a restart; and where none can be lost, the horizon stays where it was.

@@ -55,6 +55,12 @@ impl Inner {
         Fence { stamp, millis, end }
     }
 
+    /// A place behind all that was appended before a fence. Not the fence itself: that is on no device, and stamps begin at those
+    /// that are, if the clock was set back before a restart.
+    fn behind(&self, fence: Fence) -> u64 {
+        self.newest_change().max(self.telling.missing()).max(self.telling.lost()).min(fence.stamp)
+    }
+
     /// At least the stamp of the newest change.
     fn newest_change(&self) -> u64 {
         Version(self.log.newest_stamp()).local().max(self.telling.newest_event())
@@ -63,7 +69,7 @@ impl Inner {
 
 impl Feed for Flash {
     fn end(&self) -> Place {
-        Place { incarnation: self.inner.devices.tier(), position: self.inner.fence().stamp, told: 0 }
+        Place { incarnation: self.inner.devices.tier(), position: self.inner.behind(self.inner.fence()), told: 0 }
     }
 
     fn since(&self, millis: u64) -> Place {
