@@ -7,6 +7,7 @@ mod commands;
 mod drawing;
 mod endpoints;
 mod engines;
+mod in_time;
 mod inspection;
 mod logging;
 mod options;

@@ -19,7 +19,7 @@ use crate::options::sections::memory::{EVICTION, MAX_ITEM_SIZE, MEMORY, NO_EVICT
 use crate::options::sections::tiers::{Lower, Upper};
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
-use crate::{engines, same_endpoint};
+use crate::{engines, in_time, same_endpoint};
 
 /// Assembles the store that all workers share; a tier that has to be read first tells `recovery` how far it is.
 /// A request enters the store through a pointer. What lies between there and a hit in RAM is put together at compile time for
@@ -30,6 +30,9 @@ use crate::{engines, same_endpoint};
 /// server.
 pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Arc<dyn Store>> {
     let tiers = tiers(settings, clock, recovery)?;
+    if settings.get(&CLUSTER) {
+        in_time::wait(&*tiers, clock);
+    }
     Ok(match cluster::feed_bytes(settings) {
         None => tiers,
         // The log of the SSD tier is the feed: it has every change.

@@ -7,10 +7,11 @@ mod compressed;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::{Ended, Node, moneta, printed, refused};
 use fastrand::Rng;
+use moneta_store::Version;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEYS: u32 = 40;
@@ -269,6 +270,38 @@ fn a_reader_goes_on_when_its_source_was_killed() {
 }
 
 /// What a node may have lost with its last second is told, and the feed goes on.
+/// The version that a node gives a write.
+fn version_of(node: &Node) -> u64 {
+    let answer = node.exchange("ms key 5 c\r\nvalue\r\nquit\r\n");
+    let version = answer.trim().strip_prefix("HD c").and_then(|version| version.parse().ok());
+    version.unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// A node keeps versions free above those that it gave out, so that none comes twice behind a kill. It must not serve while they are
+/// ahead of the clock: other copies would refuse what is written, and writes through a proxy would find something newer.
+#[test]
+fn versions_are_not_ahead_of_the_clock_behind_a_kill() {
+    let mut places = vec![("--flash", "200m")];
+    if cfg!(feature = "lmdb") {
+        places.push(("--lmdb", "100m"));
+    }
+    for (flag, bytes) in places {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = format!("{}:{bytes}", folder.path().join("tier").display());
+        let (killed, _) = node("1", &[flag, &place]);
+        let (other, _) = node("2", &[]);
+        version_of(&killed);
+        drop(killed);
+        let (again, _) = node("1", &[flag, &place]);
+        let version = version_of(&again);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("behind 1970").as_millis() as u64;
+        let ahead = Version(version).millis().saturating_sub(now);
+        assert_eq!(ahead, 0, "{flag}: milliseconds that a version is ahead of the clock");
+        let answer = other.exchange(&format!("ms key 5 V{version}\r\nvalue\r\nquit\r\n"));
+        assert_eq!(answer, "HD\r\n", "{flag}");
+    }
+}
+
 #[test]
 fn a_kill_without_a_sync_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
