@@ -4,25 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use moneta_store::component::{Component, Flush, Health, Parts, Report};
-use moneta_store::request::{Exptime, Retrieve, WriteMode};
-use moneta_store::steps::{start, start_operation};
-use moneta_store::versions::{Floor, Floors};
+use moneta_store::request::{Retrieve, WriteMode};
+use moneta_store::steps::start_operation;
 use moneta_store::{
-    Clock, Cx, Expiry, Key, KeyHash, Lookup, Op, Origin, Outcome, OwnedKey, OwnedOp, PendingReads, Put, Reactors, Slot,
-    Step, Store, StoreError, StoreStats, Visit,
+    Clock, Cx, Key, KeyHash, Lookup, Op, Origin, Outcome, OwnedKey, OwnedOp, PendingReads, Put, Reactors, Slot, Step,
+    Store, StoreError, StoreStats, Visit,
 };
 use parking_lot::{Mutex, RwLock};
 
 use crate::budget::Budget;
 use crate::call::Call;
-use crate::config::{ClusterConfig, majority};
+use crate::config::ClusterConfig;
 use crate::counters::Counters;
 use crate::cut::Cut;
 use crate::decide::is_plain;
 use crate::error::ClusterError;
 use crate::layout::Layout;
 use crate::metrics;
-use crate::node::{Connect, is_busy, is_unwell};
+use crate::node::Connect;
 use crate::reactor::ClusterReactor;
 use crate::reads::Ask;
 use crate::shared::Shared;
@@ -289,62 +288,6 @@ impl Component for Cluster {
             node.hints.sync();
             moneta_store::component::close(&*node.store);
         }
-    }
-}
-
-impl Flush for Cluster {
-    fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
-        let clock = &self.0.clock;
-        let moment = Expiry::resolve(delay, clock.now());
-        let floor = Floor::new(self.0.stamps.next(clock), moment, clock.now());
-        self.floor(cx, floor)
-    }
-
-    fn pending(&self) -> Option<u32> {
-        None
-    }
-
-    /// Every node takes it. One that does not gets it when it is back.
-    fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
-        let call = Call::new(&self.0, cx);
-        start(async move {
-            let layout = Arc::clone(call.layout());
-            let mut whole = 0;
-            let mut why = None;
-            for replica in &layout.replicas {
-                let mut took = 0;
-                for node in replica.first..replica.first + replica.count {
-                    let step = call.begin_on(node, |store, cx| moneta_store::component::floor(store, cx, floor));
-                    let ended = moneta_store::steps::finish(step).await;
-                    call.note(node, &ended);
-                    match ended {
-                        Ok(()) => took += 1,
-                        Err(error) => {
-                            if is_unwell(&error) || is_busy(&error) {
-                                layout.nodes[node].hints.note_floor(floor);
-                            }
-                            why = Some(error);
-                        }
-                    }
-                }
-                whole += usize::from(took == replica.count && !replica.write_only);
-            }
-            match why {
-                Some(error) if whole < majority(layout.copies()) => {
-                    Err(crate::writes::too_few(whole, layout.copies(), Some(error)))
-                }
-                _ => Ok(()),
-            }
-        })
-    }
-
-    /// The nodes keep them.
-    fn floors(&self) -> Floors {
-        Floors::default()
-    }
-
-    fn lag(&self) -> u32 {
-        0
     }
 }
 

@@ -21,6 +21,7 @@ mod cut;
 mod decide;
 mod error;
 mod flight;
+mod flush;
 mod health;
 mod hints;
 mod layout;

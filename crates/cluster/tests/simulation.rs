@@ -32,6 +32,8 @@ const STEPS: u64 = 3000;
 const KEPT: u64 = 1200;
 /// How long a node that was killed is away, in steps.
 const AWAY: u64 = 200;
+/// How far clocks differ at most, in milliseconds, which are steps.
+const SKEW: u64 = 200;
 
 /// What the simulated links leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ enum Guard {
     Hints,
     /// Deletes arrive without leaving a tombstone: as of an ordinary memcached.
     Tombstones,
+    /// Flushes arrive without staying a floor: what was written before and arrives later lives.
+    Floors,
 }
 
 /// The links between all proxies and nodes.
@@ -172,7 +176,15 @@ impl Flush for Link {
     }
 
     fn floor(&self, _: &Cx, floor: Floor) -> Step<()> {
-        Step::Wait(self.exchange(move |node| component::floor(node, &Cx::outside(), floor).now()))
+        let keeps = self.net.lock().guard != Guard::Floors;
+        Step::Wait(self.exchange(move |node| match keeps {
+            true => component::floor(node, &Cx::outside(), floor).now(),
+            false => {
+                let keys = (0..CLIENTS).map(key_of).chain([COUNTER.to_owned()]);
+                keys.for_each(|key| node.forget(&Key::new(key.as_bytes(), SEED)));
+                Ok(())
+            }
+        }))
     }
 
     fn floors(&self) -> Floors {
@@ -224,6 +236,17 @@ struct Books {
     errors: u64,
     /// Clients end after what they have begun.
     over: bool,
+    /// By client: the step at which the last change of its key began, and whether that has ended.
+    changed: HashMap<usize, (u64, bool)>,
+    /// The steps at which flushes began, and those at which they ended.
+    flushes: Vec<(u64, Option<u64>)>,
+}
+
+impl Books {
+    /// Whether a flush may have taken what was written by an operation that began at this step and has just ended.
+    fn may_be_flushed(&self, began: u64) -> bool {
+        self.flushes.iter().any(|(_, ended)| ended.is_none_or(|ended| began < ended + SKEW))
+    }
 }
 
 struct World {
@@ -236,6 +259,8 @@ struct World {
     evicts: bool,
     /// The zone whose nodes are killed and come back empty.
     restarts: Option<usize>,
+    /// Whether proxies flush all nodes now and then.
+    flushes: bool,
     books: Rc<std::cell::RefCell<Books>>,
 }
 
@@ -252,7 +277,7 @@ impl World {
         let (loss, delay) = (if rng.bool() { 0 } else { rng.u32(0..40) }, rng.u64(0..12));
         let net = Net { rng: rng.fork(), step: 0, timers: Vec::new(), cut: HashMap::new(), loss, delay, guard };
         let net = Arc::new(Mutex::new(net));
-        let skew = |rng: &mut Rng| START + rng.u64(0..200);
+        let skew = |rng: &mut Rng| START + rng.u64(0..SKEW);
         let clock = |rng: &mut Rng| {
             let clock = Arc::new(Clock::manual(0));
             clock.set_millis(skew(rng));
@@ -276,6 +301,7 @@ impl World {
                 zone: Some(["a", "b", "c"][number].into()),
                 probe_min: std::time::Duration::from_millis(50),
                 retry_budget: 100,
+                allow_flush: true,
                 ..ClusterConfig::new("app")
             };
             let writer = Writer { origin: Origin::new(1, number as u8), salt: seed ^ number as u64, seed: SEED };
@@ -288,7 +314,9 @@ impl World {
         let proxies = (0..PROXIES).map(|number| proxy(number, &mut rng)).collect();
         let (cuts, evicts) = (rng.bool(), rng.u8(0..3) == 0);
         let restarts = (rng.u8(0..3) == 0).then(|| rng.usize(0..3));
-        Self { net, nodes, proxies, cuts, evicts, restarts, books: Rc::default() }
+        // Apart from the other choices, so that a seed stays the run that it was.
+        let flushes = Rng::with_seed(seed ^ 0xf1).u8(0..4) == 0 && !MENDED.contains(&seed);
+        Self { net, nodes, proxies, cuts, evicts, restarts, flushes, books: Rc::default() }
     }
 }
 
@@ -313,12 +341,25 @@ async fn client(
         travel(&net).await;
         books.borrow_mut().operations += 1;
         let possible = books.borrow().own.get(&number).cloned().unwrap_or_else(|| vec![None]);
+        let began = net.lock().step;
         let note = |mut now: Possible| {
+            let mut books = books.borrow_mut();
+            if books.may_be_flushed(began) {
+                now.push(None);
+            }
             now.sort();
             now.dedup();
-            books.borrow_mut().own.insert(number, now);
+            books.own.insert(number, now);
+            books.changed.insert(number, (began, true));
         };
-        match rng.u8(0..13) {
+        // What a flush has taken meanwhile is missing.
+        let may_be_missing =
+            |possible: &Possible| loses || possible.contains(&None) || books.borrow().may_be_flushed(began);
+        let choice = rng.u8(0..13);
+        if choice < 5 {
+            books.borrow_mut().changed.insert(number, (began, false));
+        }
+        match choice {
             0..3 => {
                 let value = format!("{number}.{round}");
                 let request = Write::default();
@@ -336,7 +377,9 @@ async fn client(
                 match steps::finish(store.call(&cx, &own, op, &mut Unseen)).await {
                     Ok(Outcome::Written(Written::Stored { .. })) => note(appended),
                     // A set of unknown outcome may still take effect.
-                    Ok(_) if possible.contains(&None) || loses => {}
+                    Ok(_) if may_be_missing(&possible) => {
+                        books.borrow_mut().changed.insert(number, (began, true)).map_or((), |_| ())
+                    }
                     Ok(other) => panic!("an append to one of {possible:?} ended as {other:?}"),
                     Err(_) => note([possible, appended].concat()),
                 }
@@ -355,7 +398,7 @@ async fn client(
                             books.borrow_mut().failures.push(text);
                         }
                     }
-                    Ok(_) if !possible.contains(&None) && !loses => {
+                    Ok(_) if !may_be_missing(&possible) => {
                         let text = format!("own{number} is missing and may be one of {possible:?}");
                         books.borrow_mut().failures.push(text);
                     }
@@ -378,6 +421,39 @@ async fn client(
                     Err(_) => books.borrow_mut().unknown += 1,
                 }
             }
+        }
+    }
+}
+
+/// Flushes all nodes through one proxy or another now and then. What was written long enough before is gone then.
+async fn flusher(proxies: Vec<Rc<Proxy>>, mut rng: Rng, net: Arc<Mutex<Net>>, books: Rc<std::cell::RefCell<Books>>) {
+    loop {
+        for _ in 0..rng.u32(50..200) {
+            travel(&net).await;
+        }
+        if books.borrow().over {
+            return;
+        }
+        let proxy = &proxies[rng.usize(0..proxies.len())];
+        let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
+        let began = net.lock().step;
+        let flush = {
+            let mut books = books.borrow_mut();
+            books.flushes.push((began, None));
+            books
+                .own
+                .values_mut()
+                .filter(|possible| !possible.contains(&None))
+                .for_each(|possible| possible.push(None));
+            books.flushes.len() - 1
+        };
+        let ended = steps::finish(component::flush(&proxy.cluster, &cx, Exptime::NEVER)).await;
+        let books = &mut *books.borrow_mut();
+        books.flushes[flush].1 = Some(net.lock().step);
+        if ended.is_ok() {
+            let is_before = |(at, ended): (u64, bool)| ended && at + SKEW < began;
+            let gone = books.changed.iter().filter(|(_, changed)| is_before(**changed)).map(|(client, _)| *client);
+            books.own.extend(gone.map(|client| (client, vec![None])));
         }
     }
 }
@@ -441,6 +517,11 @@ impl World {
                 running(client(number, self.loses(), proxy, rng.fork(), Arc::clone(&self.net), Rc::clone(&self.books)))
             })
             .collect();
+        if self.flushes {
+            let rng = Rng::with_seed(seed ^ 0xf1f1);
+            let flusher = flusher(self.proxies.clone(), rng, Arc::clone(&self.net), Rc::clone(&self.books));
+            clients.push(running(flusher));
+        }
         let mut maintenance = self.maintenance();
         let (mut until, mut away) = (STEPS, None);
         let mut step = 0;
@@ -558,7 +639,11 @@ impl World {
             if key == COUNTER {
                 let number: u64 = value.map_or(0, |value| value.trim().parse().expect("a number"));
                 let (counted, unknown) = (books.counted, books.unknown);
-                if !self.cuts && self.restarts.is_none() && (number < counted || number > counted + unknown) {
+                if !self.cuts
+                    && !self.flushes
+                    && self.restarts.is_none()
+                    && (number < counted || number > counted + unknown)
+                {
                     wrong
                         .push(format!("the counter is {number} after {counted} increments and {unknown} unknown ones"));
                 }
@@ -603,7 +688,7 @@ fn copies_converge_and_clients_read_what_they_wrote() {
 
 #[test]
 fn without_any_of_the_guards_some_seed_fails() {
-    for guard in [Guard::Base, Guard::Hints, Guard::Tombstones] {
+    for guard in [Guard::Base, Guard::Hints, Guard::Tombstones, Guard::Floors] {
         assert!(seeds(300).any(|seed| !wrong_in(seed, guard).is_empty()), "nothing fails without {guard:?}");
     }
 }
