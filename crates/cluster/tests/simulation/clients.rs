@@ -1,0 +1,197 @@
+//! What clients do, and what they know of it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use moneta_store::component;
+use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::{Cx, Key, Lookup, Number, Op, Outcome, Policy, Store, Unseen, Written, steps};
+use parking_lot::Mutex;
+
+use crate::common::SEED;
+use crate::net::{Net, travel};
+use crate::world::Proxy;
+
+pub const CLIENTS: usize = 6;
+/// How far clocks differ at most, in milliseconds, which are steps.
+pub const SKEW: u64 = 200;
+
+/// What is known of a client's own key: each of these may be what it holds.
+pub type Possible = Vec<Option<String>>;
+
+/// What clients know.
+#[derive(Default)]
+pub struct Books {
+    pub own: HashMap<usize, Possible>,
+    /// Increments answered, and those whose outcome is unknown.
+    pub counted: u64,
+    pub unknown: u64,
+    pub failures: Vec<String>,
+    pub operations: u64,
+    pub errors: u64,
+    /// Clients end after what they have begun.
+    pub over: bool,
+    /// By client: the step at which the last change of its key began, and whether that has ended.
+    pub changed: HashMap<usize, (u64, bool)>,
+    /// The steps at which flushes began, and those at which they ended.
+    pub flushes: Vec<(u64, Option<u64>)>,
+}
+
+impl Books {
+    /// Whether a flush may have taken what was written by an operation that began at this step and has just ended.
+    fn may_be_flushed(&self, began: u64) -> bool {
+        self.flushes.iter().any(|(_, ended)| ended.is_none_or(|ended| began < ended + SKEW))
+    }
+}
+
+pub fn key_of(client: usize) -> String {
+    format!("own{client}")
+}
+
+pub const COUNTER: &str = "counter";
+
+/// All keys.
+pub fn keys() -> impl Iterator<Item = String> {
+    (0..CLIENTS).map(key_of).chain([COUNTER.to_owned()])
+}
+
+/// One client, of nodes that may lose items: it changes and reads a key that no other client changes, and adds to a counter that all do.
+pub async fn client(
+    number: usize,
+    loses: bool,
+    proxy: Rc<Proxy>,
+    mut rng: Rng,
+    net: Arc<Mutex<Net>>,
+    books: Rc<RefCell<Books>>,
+) {
+    let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
+    let (own, counter) = (key_of(number), Key::new(COUNTER.as_bytes(), SEED));
+    let own = Key::new(own.as_bytes(), SEED);
+    let store = &proxy.cluster;
+    for round in 0.. {
+        if books.borrow().over {
+            return;
+        }
+        // What fails at once takes time, too.
+        travel(&net).await;
+        books.borrow_mut().operations += 1;
+        let possible = books.borrow().own.get(&number).cloned().unwrap_or_else(|| vec![None]);
+        let began = net.lock().step;
+        let note = |mut now: Possible| {
+            let mut books = books.borrow_mut();
+            if books.may_be_flushed(began) {
+                now.push(None);
+            }
+            now.sort();
+            now.dedup();
+            books.own.insert(number, now);
+            books.changed.insert(number, (began, true));
+        };
+        // What a flush has taken meanwhile is missing.
+        let may_be_missing =
+            |possible: &Possible| loses || possible.contains(&None) || books.borrow().may_be_flushed(began);
+        let choice = rng.u8(0..13);
+        if choice < 5 {
+            books.borrow_mut().changed.insert(number, (began, false));
+        }
+        match choice {
+            0..3 => {
+                let value = format!("{number}.{round}");
+                let request = Write::default();
+                let op = Op::Write(value.as_bytes(), &request);
+                match steps::finish(store.call(&cx, &own, op, &mut Unseen)).await {
+                    Ok(Outcome::Written(Written::Stored { .. })) => note(vec![Some(value)]),
+                    Ok(other) => panic!("a set ended as {other:?}"),
+                    Err(_) => note([possible, vec![Some(value)]].concat()),
+                }
+            }
+            3 if possible.len() < 20 => {
+                let request = Write { mode: WriteMode::Append, ..Write::default() };
+                let op = Op::Write(b"+", &request);
+                let appended = possible.iter().flatten().map(|value| Some(format!("{value}+"))).collect::<Vec<_>>();
+                match steps::finish(store.call(&cx, &own, op, &mut Unseen)).await {
+                    Ok(Outcome::Written(Written::Stored { .. })) => note(appended),
+                    // A set of unknown outcome may still take effect.
+                    Ok(_) if may_be_missing(&possible) => {
+                        books.borrow_mut().changed.insert(number, (began, true)).map_or((), |_| ())
+                    }
+                    Ok(other) => panic!("an append to one of {possible:?} ended as {other:?}"),
+                    Err(_) => note([possible, appended].concat()),
+                }
+            }
+            4 => match steps::finish(store.call(&cx, &own, Op::Delete(&Delete::default()), &mut Unseen)).await {
+                Ok(_) => note(vec![None]),
+                Err(_) => note([possible, vec![None]].concat()),
+            },
+            5..9 => {
+                let request = Retrieve::default();
+                match steps::finish(store.call(&cx, &own, Op::Read(&request), &mut Unseen)).await {
+                    Ok(Outcome::Read(Lookup::Found(item))) => {
+                        let value = Some(String::from_utf8_lossy(&item.value).into_owned());
+                        if !possible.contains(&value) {
+                            let text = format!("own{number} shows {value:?} and may be one of {possible:?}");
+                            books.borrow_mut().failures.push(text);
+                        }
+                    }
+                    Ok(_) if !may_be_missing(&possible) => {
+                        let text = format!("own{number} is missing and may be one of {possible:?}");
+                        books.borrow_mut().failures.push(text);
+                    }
+                    Ok(_) => {}
+                    Err(_) => books.borrow_mut().errors += 1,
+                }
+            }
+            9 => {
+                // What a proxy reads that did not write it: that fills its near copies, too.
+                let other = key_of(rng.usize(0..CLIENTS));
+                let other = Key::new(other.as_bytes(), SEED);
+                let _ = steps::finish(store.call(&cx, &other, Op::Read(&Retrieve::default()), &mut Unseen)).await;
+            }
+            _ => {
+                let create = Some(Create { initial: 1, exptime: Exptime::NEVER });
+                let request = Arithmetic { delta: 1, create, ..Arithmetic::default() };
+                match steps::finish(store.call(&cx, &counter, Op::Arithmetic(&request), &mut Unseen)).await {
+                    Ok(Outcome::Number(Number::Value { .. })) => books.borrow_mut().counted += 1,
+                    Ok(other) => panic!("an increment ended as {other:?}"),
+                    Err(_) => books.borrow_mut().unknown += 1,
+                }
+            }
+        }
+    }
+}
+
+/// Flushes all nodes through one proxy or another now and then. What was written long enough before is gone then.
+pub async fn flusher(proxies: Vec<Rc<Proxy>>, mut rng: Rng, net: Arc<Mutex<Net>>, books: Rc<RefCell<Books>>) {
+    loop {
+        for _ in 0..rng.u32(50..200) {
+            travel(&net).await;
+        }
+        if books.borrow().over {
+            return;
+        }
+        let proxy = &proxies[rng.usize(0..proxies.len())];
+        let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
+        let began = net.lock().step;
+        let flush = {
+            let mut books = books.borrow_mut();
+            books.flushes.push((began, None));
+            books
+                .own
+                .values_mut()
+                .filter(|possible| !possible.contains(&None))
+                .for_each(|possible| possible.push(None));
+            books.flushes.len() - 1
+        };
+        let ended = steps::finish(component::flush(&proxy.cluster, &cx, Exptime::NEVER)).await;
+        let books = &mut *books.borrow_mut();
+        books.flushes[flush].1 = Some(net.lock().step);
+        if ended.is_ok() {
+            let is_before = |(at, ended): (u64, bool)| ended && at + SKEW < began;
+            let gone = books.changed.iter().filter(|(_, changed)| is_before(**changed)).map(|(client, _)| *client);
+            books.own.extend(gone.map(|client| (client, vec![None])));
+        }
+    }
+}

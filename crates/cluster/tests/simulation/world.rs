@@ -1,0 +1,293 @@
+//! Nodes, proxies and what happens to them, step by step.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use fastrand::Rng;
+use moneta_cluster::{Ack, Cluster, ClusterConfig, Topology, Writer};
+use moneta_memory::Memory;
+use moneta_store::{Calls, Clock, ItemRef, Key, Origin, Reactors, Version, component};
+use parking_lot::Mutex;
+
+use crate::clients::{Books, CLIENTS, COUNTER, SKEW, client, flusher, key_of, keys};
+use crate::common::{SEED, memory, topology};
+use crate::net::{Guard, Links, Net, Process};
+
+const START: u64 = 1_790_000_000_000;
+const PROXIES: usize = 2;
+const NODES: usize = 2;
+const STEPS: u64 = 3000;
+/// How long nodes keep what was written, in milliseconds: longer than a message travels or a hint waits.
+const KEPT: u64 = 1200;
+/// How long a node that was killed is away, in steps.
+const AWAY: u64 = 200;
+
+pub struct Proxy {
+    pub cluster: Cluster,
+    pub clock: Arc<Clock>,
+    pub reactors: Rc<Reactors>,
+}
+
+pub struct World {
+    pub net: Arc<Mutex<Net>>,
+    pub nodes: Vec<(String, Process, Arc<Clock>)>,
+    pub proxies: Vec<Rc<Proxy>>,
+    /// Whether links are cut: then proxies may disagree about a key's home for a while.
+    pub cuts: bool,
+    /// Whether nodes evict items.
+    pub evicts: bool,
+    /// The zone whose nodes are killed and come back empty.
+    pub restarts: Option<usize>,
+    /// Whether proxies flush all nodes now and then.
+    pub flushes: bool,
+    pub books: Rc<RefCell<Books>>,
+}
+
+impl World {
+    /// `flushes`: proxies flush all nodes now and then.
+    pub fn new(seed: u64, guard: Guard, flushes: bool) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let topology: Topology = topology(NODES);
+        let (loss, delay) = (if rng.bool() { 0 } else { rng.u32(0..40) }, rng.u64(0..12));
+        let net = Net { rng: rng.fork(), step: 0, timers: Vec::new(), cut: HashMap::new(), loss, delay, guard };
+        let net = Arc::new(Mutex::new(net));
+        let skew = |rng: &mut Rng| START + rng.u64(0..SKEW);
+        let clock = |rng: &mut Rng| {
+            let clock = Arc::new(Clock::manual(0));
+            clock.set_millis(skew(rng));
+            clock
+        };
+        let mut nodes = Vec::new();
+        for node in topology.replicas.iter().flat_map(|replica| &replica.nodes) {
+            let clock = clock(&mut rng);
+            let store = Arc::new(Mutex::new(Arc::new(memory(&clock, nodes.len() as u8, 64 << 20, 1 << 20))));
+            // So that each can tell what was deleted.
+            clock.advance_millis(1000);
+            nodes.push((node.address.to_string(), store, clock));
+        }
+        let proxy = |number: usize, rng: &mut Rng| {
+            let clock = clock(rng);
+            clock.advance_millis(1000);
+            let nodes = nodes.iter().map(|(name, store, _)| (name.clone(), Arc::clone(store))).collect();
+            let links = Links { net: Arc::clone(&net), proxy: number, nodes };
+            let config = ClusterConfig {
+                ack: [Ack::Quorum, Ack::All][rng.usize(0..2)],
+                zone: Some(["a", "b", "c"][number].into()),
+                probe_min: Duration::from_millis(50),
+                retry_budget: 100,
+                allow_flush: true,
+                ..ClusterConfig::new("app")
+            };
+            let writer = Writer { origin: Origin::new(1, number as u8), salt: seed ^ number as u64, seed: SEED };
+            let cluster = Cluster::new(config, &topology, Box::new(links), writer, 1 << 20, Arc::clone(&clock))
+                .expect("a cluster");
+            let mut reactors = Reactors::default();
+            component::attach(&cluster, &mut reactors);
+            Rc::new(Proxy { cluster, clock, reactors: Rc::new(reactors) })
+        };
+        let proxies = (0..PROXIES).map(|number| proxy(number, &mut rng)).collect();
+        let (cuts, evicts) = (rng.bool(), rng.u8(0..3) == 0);
+        let restarts = (rng.u8(0..3) == 0).then(|| rng.usize(0..3));
+        Self { net, nodes, proxies, cuts, evicts, restarts, flushes, books: Rc::default() }
+    }
+}
+
+/// Wakes by a flag.
+pub struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+pub type Running = (Pin<Box<dyn Future<Output = ()>>>, Arc<Flag>);
+
+pub fn running(future: impl Future<Output = ()> + 'static) -> Running {
+    (Box::pin(future), Arc::new(Flag(true.into())))
+}
+
+impl World {
+    /// Polls what was woken; true for each future that has ended.
+    fn poll(running: &mut Running) -> bool {
+        if !running.1.0.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let waker = Waker::from(Arc::clone(&running.1));
+        running.0.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+    }
+
+    fn step(&self) {
+        let woken: Vec<Waker> = {
+            let mut net = self.net.lock();
+            net.step += 1;
+            let step = net.step;
+            let (woken, later) = std::mem::take(&mut net.timers).into_iter().partition(|(due, _)| *due <= step);
+            net.timers = later;
+            let woken: Vec<(u64, Waker)> = woken;
+            woken.into_iter().map(|(_, waker)| waker).collect()
+        };
+        woken.into_iter().for_each(Waker::wake);
+        self.proxies.iter().for_each(|proxy| proxy.reactors.turn());
+        self.nodes.iter().for_each(|(_, _, clock)| clock.advance_millis(1));
+        self.proxies.iter().for_each(|proxy| proxy.clock.advance_millis(1));
+    }
+
+    fn maintenance(&self) -> Vec<Running> {
+        let skips = self.net.lock().guard == Guard::Hints;
+        let each = self.proxies.iter().filter(|_| !skips).map(|proxy| {
+            let proxy = Rc::clone(proxy);
+            running(async move { proxy.cluster.maintain().await })
+        });
+        each.collect()
+    }
+
+    /// Runs the clients through a bad time, then lets everything come to rest.
+    pub fn run(&self, seed: u64) {
+        let mut rng = Rng::with_seed(seed ^ 0x5eed);
+        let mut clients: Vec<Running> = (0..CLIENTS)
+            .map(|number| {
+                let proxy = Rc::clone(&self.proxies[number % PROXIES]);
+                running(client(number, self.loses(), proxy, rng.fork(), Arc::clone(&self.net), Rc::clone(&self.books)))
+            })
+            .collect();
+        if self.flushes {
+            let rng = Rng::with_seed(seed ^ 0xf1f1);
+            let flusher = flusher(self.proxies.clone(), rng, Arc::clone(&self.net), Rc::clone(&self.books));
+            clients.push(running(flusher));
+        }
+        let mut maintenance = self.maintenance();
+        let (mut until, mut away) = (STEPS, None);
+        let mut step = 0;
+        while step < until {
+            step += 1;
+            self.step();
+            if let Some((_, number)) = away.take_if(|(until, _)| *until <= step) {
+                self.start_empty(number);
+            }
+            clients.retain_mut(|client| !Self::poll(client));
+            if step < STEPS {
+                if self.cuts && rng.u8(0..120) == 0 {
+                    self.cut_some(&mut rng);
+                }
+                if self.evicts && rng.u8(0..40) == 0 {
+                    self.evict_one(&mut rng);
+                }
+                if let Some(zone) = self.restarts
+                    && away.is_none()
+                    && rng.u32(0..600) == 0
+                {
+                    away = Some((step + AWAY, self.kill_one(zone, &mut rng)));
+                }
+            } else if step == STEPS {
+                self.books.borrow_mut().over = true;
+                let mut net = self.net.lock();
+                (net.loss, net.cut) = (0, HashMap::new());
+                drop(net);
+                until += 5000;
+            }
+            maintenance.retain_mut(|round| !Self::poll(round));
+            if maintenance.is_empty() && step % 20 == 0 {
+                maintenance = self.maintenance();
+            }
+        }
+    }
+
+    /// Cuts a link, a node or a zone off for a while.
+    fn cut_some(&self, rng: &mut Rng) {
+        let net = &mut *self.net.lock();
+        let until = net.step + rng.u64(10..400);
+        let node = self.nodes[rng.usize(0..self.nodes.len())].0.clone();
+        let proxies = if rng.bool() {
+            0..PROXIES
+        } else {
+            let one = rng.usize(0..PROXIES);
+            one..one + 1
+        };
+        for proxy in proxies {
+            net.cut.insert((proxy, node.clone()), until);
+        }
+    }
+
+    /// Whether nodes lose items that no client deleted.
+    fn loses(&self) -> bool {
+        self.evicts || self.restarts.is_some()
+    }
+
+    /// A node loses a client's key, for want of room. What was just written is not what goes.
+    fn evict_one(&self, rng: &mut Rng) {
+        let (_, process, clock) = &self.nodes[rng.usize(0..self.nodes.len())];
+        let (node, key) = (Arc::clone(&process.lock()), key_of(rng.usize(0..CLIENTS)));
+        let is_old = |version: u64| Version(version).millis() + KEPT < clock.millis();
+        if self.held(&node, &key).is_some_and(|(version, _)| is_old(version)) {
+            node.forget(&Key::new(key.as_bytes(), SEED));
+        }
+    }
+
+    /// A node of the zone is killed. It comes back empty, and not at once.
+    fn kill_one(&self, zone: usize, rng: &mut Rng) -> usize {
+        let number = zone * NODES + rng.usize(0..NODES);
+        let net = &mut *self.net.lock();
+        for proxy in 0..PROXIES {
+            net.cut.insert((proxy, self.nodes[number].0.clone()), net.step + AWAY);
+        }
+        number
+    }
+
+    fn start_empty(&self, number: usize) {
+        let (_, process, clock) = &self.nodes[number];
+        *process.lock() = Arc::new(memory(clock, number as u8, 64 << 20, 1 << 20));
+    }
+
+    /// What a node holds of a key.
+    fn held(&self, node: &Memory, key: &str) -> Option<(u64, String)> {
+        let (key, mut seen) = (Key::new(key.as_bytes(), SEED), None);
+        let mut see = |item: &ItemRef<'_>| {
+            seen = Some((item.meta.cas, String::from_utf8_lossy(&item.value.to_vec()).into_owned()));
+        };
+        let _ = node.peek(&key, &mut see).now();
+        seen
+    }
+
+    /// All that is wrong once everything is at rest.
+    pub fn check(&self) -> Vec<String> {
+        // Cut off, a proxy that has given a node up may decide elsewhere than others: docs/cluster.md says what that costs.
+        let mut wrong = if self.cuts { Vec::new() } else { self.books.borrow().failures.clone() };
+        let books = self.books.borrow();
+        for key in keys() {
+            let held: Vec<_> = self.nodes.iter().filter_map(|(_, node, _)| self.held(&node.lock(), &key)).collect();
+            if held.iter().any(|one| *one != held[0]) {
+                wrong.push(format!("{key} differs: {held:?}"));
+            }
+            // Where its last change was answered, it is known what a key holds, and all copies hold that.
+            let client = key.strip_prefix("own").and_then(|number| number.parse::<usize>().ok());
+            if let Some([possible]) = client.and_then(|client| books.own.get(&client)).map(Vec::as_slice) {
+                let copies = if possible.is_some() { 3 } else { 0 };
+                let lacks = held.len() < copies && !self.loses();
+                if lacks || held.len() > copies || held.iter().any(|(_, value)| Some(value) != possible.as_ref()) {
+                    wrong.push(format!("{key} is {possible:?}, and copies hold {held:?}"));
+                }
+            }
+            let value = held.iter().max().map(|(_, value)| value.clone());
+            if key == COUNTER {
+                let number: u64 = value.map_or(0, |value| value.trim().parse().expect("a number"));
+                let (counted, unknown) = (books.counted, books.unknown);
+                if !self.cuts
+                    && !self.flushes
+                    && self.restarts.is_none()
+                    && (number < counted || number > counted + unknown)
+                {
+                    wrong
+                        .push(format!("the counter is {number} after {counted} increments and {unknown} unknown ones"));
+                }
+            }
+        }
+        wrong
+    }
+}
