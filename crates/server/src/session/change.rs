@@ -5,7 +5,9 @@ use moneta_protocol::encode;
 use moneta_protocol::refusal::Forget;
 use moneta_protocol::reply::Reply;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
-use moneta_store::{Deleted, ErrorKind, Key, Number, Op, Outcome, Step, StoreError, Unseen, Written, component};
+use moneta_store::{
+    Deleted, ErrorKind, Key, Number, Op, Outcome, Step, StoreError, Unseen, Version, Written, component,
+};
 
 use super::key::stored_key;
 use super::ticket::Ticket;
@@ -247,7 +249,7 @@ impl Session {
         }
     }
 
-    /// Deletes the old item of a key after a write that was too large.
+    /// Deletes the old item of a key after a write that was too large, behind parked requests on the key.
     #[cold]
     pub(super) fn forget(&mut self, worker: &Worker, forget: Forget<'_>) {
         let mut buffer = Self::key_buffer();
@@ -256,9 +258,27 @@ impl Session {
         } else {
             forget.key
         };
-        let key = Key::new(bytes, worker.store.seed());
+        let forgotten = Forgotten { key: bytes.into(), older_than: forget.older_than };
+        match self.must_not_overtake(bytes, true) {
+            true => self.extras().forgotten = Some(forgotten),
+            false => self.begin_to_forget(worker, &forgotten),
+        }
+    }
+
+    /// Begins a delete that had to wait, if it need not wait any more. True: it has begun.
+    pub(super) fn forget_parked(&mut self, worker: &Worker) -> bool {
+        let Some(extras) = &mut self.extras else { return false };
+        let Some(forgotten) = &extras.forgotten else { return false };
+        if extras.parked.stands_before(&forgotten.key, true) {
+            return false;
+        }
+        extras.forgotten.take().inspect(|forgotten| self.begin_to_forget(worker, forgotten)).is_some()
+    }
+
+    fn begin_to_forget(&mut self, worker: &Worker, forgotten: &Forgotten) {
+        let key = Key::new(&forgotten.key, worker.store.seed());
         let request = Delete::default();
-        let op = match forget.older_than {
+        let op = match forgotten.older_than {
             Some(version) => Op::Bury(version.just_below()),
             None => Op::Delete(&request),
         };
@@ -267,10 +287,17 @@ impl Session {
             Step::Done(Err(_)) => worker.counters.store_errors.bump(),
             Step::Wait(future) => {
                 let style = Style::Text(Default::default());
-                self.park(worker, Waiting::Forget { future }, Ticket::new(bytes, &style), 0);
+                self.park(worker, Waiting::Forget { future }, Ticket::new(&forgotten.key, &style), 0);
             }
         }
     }
+}
+
+/// A key whose old item goes, since the write that should have replaced it was refused.
+pub(super) struct Forgotten {
+    key: Box<[u8]>,
+    /// The write had a version: only what is older goes.
+    older_than: Option<Version>,
 }
 
 /// The size of the value after a write. For append and prepend it is read back, only if the meta flag `s` asks for it; if that read

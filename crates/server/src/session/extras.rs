@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 
+use super::change::Forgotten;
 use super::parked::Parked;
 use crate::dump::Dump;
 use crate::feed::Changes;
@@ -25,6 +26,8 @@ pub(super) struct SessionExtras {
     pub(super) dump: Option<Dump>,
     pub(super) changes: Option<Changes>,
     pub(super) watcher: Option<Watcher>,
+    /// What a refused write leaves to be deleted, behind the parked requests on its key.
+    pub(super) forgotten: Option<Forgotten>,
 }
 
 impl SessionExtras {
@@ -35,7 +38,11 @@ impl SessionExtras {
 
     /// Whether nothing is in use.
     pub(super) fn is_empty(&self) -> bool {
-        self.parked.is_empty() && self.dump.is_none() && self.changes.is_none() && self.watcher.is_none()
+        self.parked.is_empty()
+            && self.dump.is_none()
+            && self.changes.is_none()
+            && self.watcher.is_none()
+            && self.forgotten.is_none()
     }
 
     /// Keeps empty extras for another session.

@@ -153,7 +153,7 @@ impl Session {
 
     /// After [`Session::give_up`]: whether changes are still in progress.
     pub fn is_changing(&self) -> bool {
-        self.extras.as_ref().is_some_and(|extras| !extras.parked.is_empty())
+        self.extras.as_ref().is_some_and(|extras| !extras.parked.is_empty() || extras.forgotten.is_some())
     }
 
     /// Ends the session: reports to watchers and releases its resources in the node. Call once, last.
@@ -278,6 +278,12 @@ impl Session {
         let mut dump_can_go_on = false;
         if let Some(extras) = &mut self.extras {
             extras.parked.poll(worker, &self.peer, cx, output, high_water);
+            if extras.forgotten.is_some() && self.forget_parked(worker) {
+                // For what it parked.
+                cx.waker().wake_by_ref();
+            }
+        }
+        if let Some(extras) = &mut self.extras {
             if high_water == 0 {
                 return Polled { receive_again: false };
             }
@@ -332,6 +338,7 @@ impl Session {
         self.extras.as_ref().is_some_and(|extras| {
             extras.dump.is_some()
                 || extras.changes.is_some()
+                || extras.forgotten.is_some()
                 || extras.parked.is_full(high_water, worker.node.client_memory.share())
         })
     }

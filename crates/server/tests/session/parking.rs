@@ -219,6 +219,33 @@ fn only_what_would_overtake_a_request_on_its_own_key_waits_for_it() {
     assert_eq!(started_behind("get w2\r\n", "flush_all\r\n"), 0, "a flush is of every key");
 }
 
+/// What is too large leaves its key without a value, also where a change of the key has not taken effect yet.
+#[test]
+fn the_delete_behind_a_write_that_is_too_large_does_not_overtake() {
+    let (worker, gates) = parking();
+    let mut session = Session::new(Peer::default());
+    let mut output = Vec::new();
+    let first = b"set w1 0 0 1\r\n1\r\n";
+    let (large, behind) = (2 << 20, "get a\r\n");
+    let refused = format!("ms w1 {large}\r\n{}\r\n{behind}", "x".repeat(large));
+    let input = [first, refused.as_bytes()].concat();
+    let mut rest = &input[session.receive(&worker, &input, &mut output, HIGH_WATER).consumed..];
+    assert_eq!(gates.len(), 1, "the delete has overtaken the set");
+    while gates.len() > 0 || !rest.is_empty() {
+        if gates.len() > 0 {
+            gates.open(0);
+        }
+        poll(&mut session, &worker, &mut output);
+        rest = &rest[session.receive(&worker, rest, &mut output, HIGH_WATER).consumed..];
+    }
+    assert_eq!(String::from_utf8_lossy(&output), "STORED\r\nSERVER_ERROR object too large for cache\r\nEND\r\n");
+    output.clear();
+    session.receive(&worker, b"get w1\r\n", &mut output, HIGH_WATER);
+    gates.open(0);
+    poll(&mut session, &worker, &mut output);
+    assert_eq!(String::from_utf8_lossy(&output), "END\r\n");
+}
+
 #[test]
 fn only_so_many_requests_wait() {
     let (worker, gates) = parking();
