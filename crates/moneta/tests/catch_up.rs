@@ -4,7 +4,7 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{Node, exchange, file, moneta, refused};
+use common::{Node, exchange, file, moneta, refused, steady_port};
 use nix::sys::signal::Signal;
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
@@ -27,7 +27,7 @@ impl Copies {
         let mut copies =
             Self { nodes: Vec::new(), addresses: Vec::new(), admins: Vec::new(), more: more.to_vec(), folder };
         for number in 0..ZONES.len() {
-            let node = copies.run(number, "0", "127.0.0.1:0");
+            let node = copies.run(number, &steady_port().to_string(), &format!("127.0.0.1:{}", steady_port()));
             copies.addresses.push(node.address().to_string());
             copies.admins.push(admin_of(&node));
             copies.nodes.push(Some(node));

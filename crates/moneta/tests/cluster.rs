@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{moneta, output, printed, refused};
+use common::{moneta, output, ports, printed, refused};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -221,6 +222,20 @@ fn all_nodes_are_restarted_and_no_client_notices() {
     );
     assert!(said.contains("it is still the process of before"), "{said}");
     printed(&mut folder.cluster("down", &[]));
+}
+
+/// While a process is away its port is free for any program: none that asks the system for one may get it.
+#[test]
+fn ports_that_stay_are_those_that_the_system_gives_to_none() {
+    assert_eq!(ports::outside("32768\t60999\n"), 10_240..32_768);
+    assert_eq!(ports::outside("1024 50000"), 50_001..65_535);
+    assert_eq!(ports::outside(""), 10_240..32_768);
+    let threads: Vec<_> = (0..8).map(|_| std::thread::spawn(|| ports::claim(18).unwrap())).collect();
+    let claimed: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let ports: HashSet<u16> = claimed.iter().flat_map(|claimed| claimed.ports.iter().copied()).collect();
+    assert_eq!(ports.len(), 8 * 18, "none is claimed twice");
+    let allowed = ports::outside(&std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap());
+    assert!(ports.iter().all(|port| allowed.contains(port)), "{ports:?}");
 }
 
 #[test]

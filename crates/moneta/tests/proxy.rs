@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
-use common::{Node, connect, file, moneta, printed, refused};
+use common::{Node, connect, file, moneta, printed, refused, steady_port};
 use nix::sys::signal::Signal;
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
@@ -25,7 +25,9 @@ fn node(writer: usize, port: &str) -> Node {
 
 impl Cluster {
     fn start() -> Self {
-        let zone = |zone: usize| (0..2).map(|slot| Some(node(zone * 2 + slot, "0"))).collect::<Vec<_>>();
+        let zone = |zone: usize| {
+            (0..2).map(|slot| Some(node(zone * 2 + slot, &steady_port().to_string()))).collect::<Vec<_>>()
+        };
         let nodes: Vec<Vec<_>> = (0..ZONES.len()).map(zone).collect();
         let address = |node: &Option<Node>| node.as_ref().expect("it was started").address().to_string();
         let addresses = nodes.iter().map(|zone| zone.iter().map(address).collect()).collect();

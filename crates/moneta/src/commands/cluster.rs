@@ -4,6 +4,7 @@
 
 mod admin;
 mod plan;
+mod ports;
 mod process;
 mod roll;
 mod screen;
@@ -91,6 +92,8 @@ fn up(args: &UpArgs) -> anyhow::Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("no folder at {}", dir.display()))?;
     let dir = &dir.canonicalize().with_context(|| dir.display().to_string())?;
     let _lock = lock(dir)?;
+    // Until all processes listen.
+    let mut claimed = None;
     let plan = match Plan::load(dir)? {
         Some(_) if args.port.is_some() || args.memory.is_some() || args.flash.is_some() => {
             bail!("the cluster in {} has its ports and sizes: leave them out, or remove the folder", dir.display())
@@ -101,7 +104,10 @@ fn up(args: &UpArgs) -> anyhow::Result<()> {
                 memory: args.memory.clone().unwrap_or_else(|| "64m".into()),
                 flash: args.flash.clone().unwrap_or_else(|| "256m".into()),
             };
-            let plan = Plan::new(args.port.unwrap_or(21100), sizes)?;
+            let plan = match args.port.unwrap_or(21100) {
+                0 => Plan::on(&claimed.insert(ports::claim(plan::PORTS)?).ports, sizes)?,
+                first => Plan::from(first, sizes)?,
+            };
             plan.store(dir)?;
             plan
         }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::client::Client;
-use crate::common::{Node, connect, file, moneta};
+use crate::common::{Node, connect, file, moneta, steady_port};
 use crate::forwarder::Forwarder;
 
 pub const ZONES: [&str; 3] = ["a", "b", "c"];
@@ -34,7 +34,8 @@ impl Fleet {
 
     /// With options for each node.
     pub fn with(more: [&[&str]; 3]) -> Self {
-        let nodes: Vec<_> = more.iter().enumerate().map(|(number, more)| Some(node(number, 0, more))).collect();
+        let nodes: Vec<_> =
+            more.iter().enumerate().map(|(number, more)| Some(node(number, steady_port(), more))).collect();
         Self::of(nodes)
     }
 

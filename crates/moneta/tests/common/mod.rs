@@ -9,13 +9,16 @@ use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+
+#[path = "../../src/commands/cluster/ports.rs"]
+pub mod ports;
 
 /// How long anything may take; far more than it takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,6 +97,15 @@ impl Drop for Ended {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A port of 127.0.0.1 for a process that is stopped and started again on it: no other test of this kind takes it, and no connection.
+pub fn steady_port() -> u16 {
+    static CLAIMED: Mutex<Vec<ports::Claimed>> = Mutex::new(Vec::new());
+    let claimed = ports::claim(1).expect("a free port");
+    let port = claimed.ports[0];
+    CLAIMED.lock().expect("no test panics here").push(claimed);
+    port
 }
 
 /// A node that serves; killed when dropped.

@@ -5,12 +5,14 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use moneta_cluster::{Node, Replica, RingKind, Topology};
 use serde::{Deserialize, Serialize};
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const NODES_PER_ZONE: usize = 2;
+/// Ports that a plan has: one to serve on and one for admin, for each node and each zone's proxy.
+pub const PORTS: usize = 2 * ZONES.len() * (NODES_PER_ZONE + 1);
 const FILE: &str = "plan.toml";
 /// The topology that proxies read.
 pub const TOPOLOGY: &str = "topology.toml";
@@ -53,13 +55,18 @@ impl Process {
 }
 
 impl Plan {
-    /// A plan on ports from `first` on, or, if that is 0, on any that are free. Fails if one of them is taken.
-    pub fn new(first: u16, sizes: Sizes) -> anyhow::Result<Self> {
+    /// A plan on ports from `first` on. Fails if one of them is taken.
+    pub fn from(first: u16, sizes: Sizes) -> anyhow::Result<Self> {
+        Self::on(&ports(first)?, sizes)
+    }
+
+    /// A plan on these ports, [`PORTS`] of them.
+    pub fn on(ports: &[u16], sizes: Sizes) -> anyhow::Result<Self> {
+        ensure!(ports.len() == PORTS, "{} ports for {PORTS} listeners", ports.len());
         let nodes =
             ZONES.iter().flat_map(|zone| (0..NODES_PER_ZONE).map(move |node| (*zone, format!("{zone}{node}"), false)));
         let proxies = ZONES.iter().map(|zone| (*zone, format!("proxy-{zone}"), true));
         let named: Vec<_> = nodes.chain(proxies).collect();
-        let ports = ports(first, 2 * named.len())?;
         let (serving, admin) = ports.split_at(named.len());
         let processes = (0u8..).zip(named).zip(serving.iter().zip(admin)).map(
             |((writer, (zone, name, proxy)), (&port, &admin))| Process {
@@ -110,17 +117,12 @@ impl Plan {
     }
 }
 
-/// `count` ports in a row from `first` on, or any that are free.
-fn ports(first: u16, count: usize) -> anyhow::Result<Vec<u16>> {
-    let wanted =
-        (0..count).map(|number| if first == 0 { Some(0) } else { first.checked_add(u16::try_from(number).ok()?) });
-    // All are held until all are found, or one could be found twice.
-    let mut held = Vec::with_capacity(count);
-    for port in wanted {
-        let Some(port) = port else { bail!("there are no {count} ports from {first} on") };
-        let listener = TcpListener::bind(("127.0.0.1", port))
+/// Ports in a row from `first` on.
+fn ports(first: u16) -> anyhow::Result<Vec<u16>> {
+    let Some(last) = first.checked_add(PORTS as u16 - 1) else { bail!("there are no {PORTS} ports from {first} on") };
+    for port in first..=last {
+        TcpListener::bind(("127.0.0.1", port))
             .with_context(|| format!("port {port} is taken; give another first port by --port, or 0 for any"))?;
-        held.push(listener);
     }
-    held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+    Ok((first..=last).collect())
 }
