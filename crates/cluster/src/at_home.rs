@@ -6,14 +6,27 @@
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::steps::finish;
 use moneta_store::{Deleted, Item, ItemMeta, Lookup, Number, Op, Outcome, OwnedKey, OwnedOp, Put, StoreError, Written};
+use smallvec::SmallVec;
 
 use crate::call::Call;
 use crate::config::majority;
+use crate::hints::Missed;
 use crate::spread::Spread;
 use crate::writes::too_few;
 
 /// A CAS value that no item has: memcached counts up from 1. One near to those that are there would be another change's soon.
 const NO_CAS: u64 = i64::MAX as u64;
+
+/// What other copies made of a change.
+#[derive(Default)]
+struct Took {
+    /// How many took it.
+    copies: usize,
+    /// The CAS value that it has on a near copy.
+    cas: Option<u64>,
+    /// Why one did not.
+    why: Option<StoreError>,
+}
 
 impl Call {
     /// Whether the node that decides on changes of a key keeps no versions.
@@ -21,32 +34,40 @@ impl Call {
         self.well_homes(key).first().is_some_and(|&home| self.node(home).versions.has_none())
     }
 
-    /// The nodes that hold a key and are well, its home first.
+    /// The nodes that hold a key and are well, its home first, and those last that still lack a write of it.
     fn well_homes(&self, key: &OwnedKey) -> Vec<usize> {
         let now = self.shared.clock.millis();
         let is_well = |node: &usize| {
             let health = &self.node(*node).health;
             !health.is_ejected() && !health.is_behind(now)
         };
-        self.homes(&key.key()).into_iter().filter(is_well).collect()
+        let mut homes: Vec<usize> = self.homes(&key.key()).into_iter().filter(is_well).collect();
+        homes.sort_by_key(|&node| self.node(node).hints.missed(key.key().bytes).is_some());
+        homes
     }
 
     /// A change that depends on what a key holds, on a home without versions.
     pub(crate) async fn change_at_home(&self, key: &OwnedKey, op: &OwnedOp) -> Result<Outcome, StoreError> {
-        let homes = self.well_homes(key);
-        let Some((&home, others)) = homes.split_first() else { return Err(self.shared.nothing_to_read()) };
+        let Some(&home) = self.well_homes(key).first() else { return Err(self.shared.nothing_to_read()) };
         let op = self.with_cas_of(home, key, op.clone()).await?;
         let ended = finish(op.with(|op| self.begin(home, &key.key(), op))).await;
         self.note(home, &ended);
         let outcome = ended?;
+        let others = self.others(home, key);
         if !may_have_changed(&outcome) || others.is_empty() {
             return Ok(outcome);
         }
-        let outcome = self.everywhere(home, others, key, &op, outcome).await?;
+        let outcome = self.everywhere(home, &others, key, &op, outcome).await?;
         Ok(self.with_cas_of_near(home, key, outcome).await)
     }
 
-    /// Has the other copies follow what a change has made of the home.
+    /// The nodes of all other copies, also of those that only take writes.
+    fn others(&self, home: usize, key: &OwnedKey) -> SmallVec<[usize; 6]> {
+        let nodes = self.layout().replicas.iter().map(|replica| replica.node_of(key.key().bytes));
+        nodes.filter(|&node| node != home).collect()
+    }
+
+    /// Has the other copies follow what a change has made of the home. Those that do not are told later.
     async fn everywhere(
         &self,
         home: usize,
@@ -56,45 +77,77 @@ impl Call {
         outcome: Outcome,
     ) -> Result<Outcome, StoreError> {
         let version = self.shared.stamps.next(&self.shared.clock);
+        let now = self.shared.clock.millis();
+        let changed = Missed::set(version, now);
         let took = match op {
             // Marks cannot be set by a write.
             OwnedOp::Delete(request) if request.invalidate || request.drop_value => {
-                self.repeat(others, key, Op::Delete(&Delete { compare: None, ..*request })).await
+                self.repeat(others, key, Op::Delete(&Delete { compare: None, ..*request }), changed).await
             }
             OwnedOp::Read(Retrieve { touch: touch @ Some(_), .. }) => {
-                self.repeat(others, key, Op::Read(&Retrieve { touch: *touch, ..Retrieve::default() })).await
+                self.repeat(others, key, Op::Read(&Retrieve { touch: *touch, ..Retrieve::default() }), changed).await
             }
             // The winner of a recache writes what it has read.
             OwnedOp::Read(_) => return Ok(outcome),
-            _ => match self.peek(home, key).await? {
-                Some(mut item) => {
+            _ => match self.peek(home, key).await {
+                Ok(Some(mut item)) => {
                     (item.meta.cas, item.meta.unversioned) = (version.0, false);
                     let as_of = self.shared.clock.millis();
-                    self.repeat(others, key, Op::Put(&item.as_ref(), Put::Newer { as_of, base: None })).await
+                    self.repeat(others, key, Op::Put(&item.as_ref(), Put::Newer { as_of, base: None }), changed).await
                 }
-                None => self.repeat(others, key, Op::Bury(version)).await,
+                Ok(None) => self.repeat(others, key, Op::Bury(version), Missed::delete(version, now)).await,
+                Err(error) => {
+                    others.iter().for_each(|&node| self.node(node).hints.note(key.key().bytes, changed));
+                    return Err(error);
+                }
             },
         };
         let copies = self.layout().copies();
-        if 1 + took.0 >= majority(copies) { Ok(outcome) } else { Err(too_few(1 + took.0, copies, took.1)) }
+        if 1 + took.copies < majority(copies) {
+            return Err(too_few(1 + took.copies, copies, took.why));
+        }
+        // As a set, a change tells the CAS value of the near copy, the one that clients read and compare with; else one that no copy has:
+        // the home's may be another item's there.
+        let near = if self.layout().is_near(home) { None } else { Some(took.cas.unwrap_or(version.0)) };
+        Ok(match (outcome, near) {
+            (Outcome::Written(Written::Stored { .. }), Some(cas)) => Written::Stored { cas }.into(),
+            (Outcome::Number(Number::Value { number, meta, created }), Some(cas)) => {
+                Number::Value { number, meta: ItemMeta { cas, ..meta }, created }.into()
+            }
+            (outcome, _) => outcome,
+        })
     }
 
-    /// Does the same on other copies; how many took it, and why one did not.
-    async fn repeat(&self, nodes: &[usize], key: &OwnedKey, op: Op<'_>) -> (usize, Option<StoreError>) {
+    /// Does the same on other copies. Those that do not take it have `missed` it.
+    async fn repeat(&self, nodes: &[usize], key: &OwnedKey, op: Op<'_>, missed: Missed) -> Took {
         let mut spread = Spread::default();
         for &node in nodes {
-            spread.add(node, self.begin(node, &key.key(), op));
+            match self.node(node).health.is_ejected() {
+                true => self.node(node).hints.note(key.key().bytes, missed),
+                false => spread.add(node, self.begin(node, &key.key(), op)),
+            }
         }
-        let (mut took, mut why) = (0, None);
+        let mut took = Took::default();
         while let Some((node, ended)) = spread.next().await {
             self.note(node, &ended);
             match ended {
                 Ok(Outcome::Written(Written::TooLarge | Written::OutOfMemory)) => {}
-                Ok(_) => took += 1,
-                Err(error) => why = Some(error),
+                Ok(ended) => {
+                    self.node(node).hints.settle(key.key().bytes, missed.version);
+                    took.copies += usize::from(self.layout().counts(node));
+                    if let Outcome::Written(Written::Stored { cas: cas @ 1.. }) = ended
+                        && self.layout().is_near(node)
+                    {
+                        took.cas = Some(cas);
+                    }
+                }
+                Err(error) => {
+                    self.node(node).hints.note(key.key().bytes, missed);
+                    took.why = Some(error);
+                }
             }
         }
-        (took, why)
+        took
     }
 
     async fn peek(&self, node: usize, key: &OwnedKey) -> Result<Option<Item>, StoreError> {

@@ -129,7 +129,8 @@ impl Call {
             match Answer::of(ended) {
                 Answer::Taken { had: had_here, cas: cas_here } => {
                     // What clients read and compare with.
-                    if self.node(node).versions.has_none() && layout.is_near(node) {
+                    // One that ends at once was not stored, and has none.
+                    if self.node(node).versions.has_none() && layout.is_near(node) && cas_here > 0 {
                         cas = Some(cas_here);
                     }
                     self.node(node).hints.settle(key.key().bytes, sent.missed(0).version);

@@ -2,13 +2,15 @@
 
 mod common;
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Node, file, moneta};
+use nix::sys::signal::{Signal, kill};
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 /// Far more than anything takes on a loaded machine.
@@ -45,6 +47,11 @@ impl Memcached {
             let _ = process.kill();
             let _ = process.wait();
         }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = self.process.as_ref().expect("it runs");
+        kill(common::pid(process), signal).expect("it runs");
     }
 
     fn exchange(&self, requests: &str) -> String {
@@ -99,7 +106,8 @@ impl Fleet {
     fn proxy(&self, zone: &str, more: &[&str]) -> Node {
         let topology = self.topology();
         let arguments = ["--topology", topology.to_str().expect("plain"), "--zone", zone, "--threads", "1"];
-        Node::run(moneta(&["proxy", "-p", "0", "--admin", "off", "--node-timeout", "5s"]).args(arguments).args(more))
+        let timeout = if more.contains(&"--node-timeout") { &[][..] } else { &["--node-timeout", "5s"] };
+        Node::run(moneta(&["proxy", "-p", "0", "--admin", "off"]).args(arguments).args(timeout).args(more))
     }
 
     /// All memcacheds answer so.
@@ -168,6 +176,16 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
         assert_eq!(b.exchange(&format!("cas {key} 0 0 1 {known}\r\n2\r\n")), "STORED\r\n");
     }
 
+    // And those that a change tells.
+    for key in ["told1", "told2", "told3", "told4"] {
+        fleet.nodes[2].exchange("set other 0 0 1\r\nx\r\n");
+        let told = |answer: String| answer.trim().strip_prefix("HD c").and_then(|cas| cas.parse().ok());
+        let added: Option<u64> = told(b.exchange(&format!("ms {key} 1 ME c\r\n1\r\n")));
+        assert_eq!(Some(cas(&b.exchange(&format!("gets {key}\r\n")))), added, "{key}");
+        let counted = told(b.exchange(&format!("ma {key} c\r\n"))).expect("a CAS value");
+        assert_eq!(b.exchange(&format!("ms {key} 1 C{counted}\r\n7\r\n")), "HD\r\n", "{key}");
+    }
+
     assert_eq!(b.exchange("touch key 100\r\n"), "TOUCHED\r\n");
     for node in &fleet.nodes {
         let left = node.exchange("mg key t\r\n");
@@ -190,6 +208,79 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
     });
     assert_eq!(a.exchange("flush_all\r\n"), "OK\r\n");
     fleet.all("get number\r\n", "END\r\n");
+}
+
+/// Changes are made on one copy, and the others are told: also one that does not answer, once it is back, and one that only takes writes.
+#[test]
+fn a_copy_that_was_away_is_told_of_changes() {
+    let fleet = Fleet::start(3);
+    let proxy = fleet.proxy("b", &["--node-timeout", "300ms", "--eject-after", "1"]);
+    // Homes differ by key.
+    let keys: Vec<String> = (0..6).map(|key| format!("key{key}")).collect();
+    for key in &keys {
+        assert_eq!(proxy.exchange(&format!("set {key} 0 0 1\r\n1\r\n")), "STORED\r\n");
+        fleet.all(&format!("get {key}\r\n"), &hit(key, "1"));
+    }
+    fleet.nodes[2].signal(Signal::SIGSTOP);
+    assert_eq!(proxy.exchange("set other 0 0 1\r\n1\r\n"), "STORED\r\n");
+    proxy.wait_for_log("the node fails");
+    for key in &keys {
+        assert_eq!(proxy.exchange(&format!("incr {key} 1\r\n")), "2\r\n");
+        assert_eq!(proxy.exchange(&format!("append {key} 0 0 1\r\n0\r\n")), "STORED\r\n");
+    }
+    fleet.nodes[2].signal(Signal::SIGCONT);
+    for key in &keys {
+        fleet.all(&format!("get {key}\r\n"), &hit(key, "20"));
+        assert_eq!(proxy.exchange(&format!("incr {key} 1\r\n")), "21\r\n");
+        fleet.all(&format!("get {key}\r\n"), &hit(key, "21"));
+    }
+}
+
+#[test]
+fn a_copy_that_is_filled_is_told_of_changes() {
+    let fleet = Fleet::start(3);
+    let text = std::fs::read_to_string(fleet.topology()).expect("it is there");
+    let (rest, last) = text.split_at(text.rfind("[[replica]]").expect("three of them"));
+    file(fleet.folder.path(), "topology.toml", &format!("{rest}{last}write_only = true\n"));
+    let proxy = fleet.proxy("a", &[]);
+    for key in ["key1", "key2", "key3"] {
+        assert_eq!(proxy.exchange(&format!("set {key} 0 0 1\r\n1\r\nincr {key} 1\r\n")), "STORED\r\n2\r\n");
+        fleet.all(&format!("get {key}\r\n"), &hit(key, "2"));
+    }
+}
+
+/// A read whose first answer asks for another request sends that at once. If each waited for a timer, of seconds where nodes have so long a time, a client's
+/// connection would run into its minute.
+#[test]
+fn the_second_request_of_a_read_waits_for_no_timer() {
+    const KEYS: usize = 300;
+    let fleet = Fleet::start(3);
+    let proxy = fleet.proxy("a", &["--node-timeout", "1m", "--retry-budget", "100"]);
+    let each = |request: &dyn Fn(usize) -> String, expected: &dyn Fn(usize) -> String| {
+        let mut client = BufReader::new(proxy.connect());
+        let from = Instant::now();
+        for number in 0..KEYS {
+            client.get_mut().write_all(request(number).as_bytes()).expect("it reads");
+            let (expected, mut answer) = (expected(number), String::new());
+            while answer.len() < expected.len() {
+                assert!(client.read_line(&mut answer).expect("it answers") > 0, "closed");
+            }
+            assert_eq!(answer, expected);
+            assert!(from.elapsed() < PATIENCE, "read {number} still waits");
+        }
+    };
+    let get = |number: usize| format!("get key{number}\r\n");
+    let value = |number: usize| hit(&format!("key{number}"), "1");
+    each(&|number| format!("set key{number} 0 0 1\r\n1\r\n"), &|_| "STORED\r\n".into());
+    for number in 0..KEYS {
+        fleet.all(&format!("get key{number}\r\n"), &value(number));
+    }
+    // Stale ones: the recache that the proxy has won by reading is given back to the node.
+    each(&|number| format!("md key{number} I T600\r\n"), &|_| "HD\r\n".into());
+    each(&get, &value);
+    // The near copy has lost them: another one is asked.
+    assert_eq!(fleet.nodes[0].exchange("flush_all\r\n"), "OK\r\n");
+    each(&get, &value);
 }
 
 /// One copy of a pool of servers, as behind twemproxy: all of memcached is there.
