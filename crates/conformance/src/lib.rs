@@ -20,6 +20,7 @@ pub mod differential;
 pub mod linearizability;
 pub mod options;
 pub mod process;
+pub mod proxied;
 pub mod server;
 pub mod split;
 pub mod stacks;

@@ -8,6 +8,7 @@ use moneta_conformance::differential::campaign::{Plan, run};
 use moneta_conformance::differential::stream::Protocol;
 use moneta_conformance::differential::tiers::Tiers;
 use moneta_conformance::options::{Kind, Options};
+use moneta_conformance::proxied::Proxied;
 use moneta_conformance::server::Server;
 use moneta_conformance::stacks::Stack;
 
@@ -17,6 +18,10 @@ const SMALL_ITEMS_KIBIBYTES: u32 = 512;
 const SSD_COMMANDS: usize = 20_000;
 /// Commands a protocol to each other stack.
 const STACK_COMMANDS: usize = 4_000;
+/// Commands a protocol to a proxy, of which many take two rounds to three nodes.
+const PROXY_COMMANDS: usize = 3_000;
+/// So few in a stream that a busy machine plays it before a second is over, as most comparisons want it.
+const PROXY_STREAM_COMMANDS: usize = 50;
 /// Values of a mebibyte are slow, so few of them are sent.
 const LARGE_ITEM_COMMANDS: usize = 3_000;
 
@@ -111,4 +116,25 @@ fn values_around_the_default_limit_are_answered_as_memcached_answers_them() -> R
         assert!(outcome.differences.is_empty(), "{}", outcome.report());
     }
     Ok(())
+}
+
+#[test]
+fn a_proxy_over_three_nodes_answers_as_memcached_does() -> Result<()> {
+    answers_are_equal_through_a_proxy(Kind::Moneta)
+}
+
+#[test]
+fn a_proxy_over_three_memcacheds_answers_as_one_of_them_does() -> Result<()> {
+    answers_are_equal_through_a_proxy(Kind::Memcached)
+}
+
+fn answers_are_equal_through_a_proxy(nodes: Kind) -> Result<()> {
+    let options = options(Some(SMALL_ITEMS_KIBIBYTES));
+    let (reference, proxied) = (Server::start(Kind::Memcached, &options)?, Proxied::start(nodes, &options)?);
+    all_protocols_are_answered_alike(&reference, &proxied.server, |plan| Plan {
+        commands: PROXY_COMMANDS,
+        stream_commands: PROXY_STREAM_COMMANDS,
+        tiers: Proxied::tiers(nodes),
+        ..plan
+    })
 }

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use moneta_conformance::client::Address;
-use moneta_conformance::differential::campaign::{Plan, run};
+use moneta_conformance::differential::campaign::{MOST_COMMANDS_A_STREAM, Plan, run};
 use moneta_conformance::differential::stream::Protocol;
 use moneta_conformance::differential::tiers::Tiers;
 use moneta_conformance::options::{Kind, Options};
@@ -53,8 +53,15 @@ fn is_found(protocol: Protocol, from: &'static [u8], to: &'static [u8]) -> Resul
     let behind = Server::start(Kind::Memcached, &options)?;
     let Address::Tcp(address) = behind.address() else { unreachable!("started on TCP") };
     let subject = Server::attach(Kind::Memcached, lying_proxy(*address, from, to)?)?;
-    let plan =
-        Plan { protocol, seed: 1, commands: 20_000, item_limit: 1024 * 1024, differences: 1, tiers: Tiers::default() };
+    let plan = Plan {
+        protocol,
+        seed: 1,
+        commands: 20_000,
+        stream_commands: MOST_COMMANDS_A_STREAM,
+        item_limit: 1024 * 1024,
+        differences: 1,
+        tiers: Tiers::default(),
+    };
     let outcome = run(plan, &reference, &subject)?;
     println!("{}", outcome.report());
     assert_eq!(outcome.differences.len(), 1, "the lie was not found: {}", outcome.report());

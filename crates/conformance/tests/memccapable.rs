@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use moneta_conformance::client::Address;
 use moneta_conformance::options::{Kind, Options};
+use moneta_conformance::proxied::Proxied;
 use moneta_conformance::server::Server;
 use moneta_conformance::stacks::Stack;
 use std::process::Command;
@@ -63,6 +64,13 @@ fn memcached_itself_passes_so_the_reading_of_the_output_is_right() -> Result<()>
     let server = Server::start(Kind::Memcached, &Options::default())?;
     every_test_passes(&server, "-a", TEXT_TESTS)?;
     every_test_passes(&server, "-b", BINARY_TESTS)
+}
+
+#[test]
+fn every_test_passes_on_a_proxy_over_three_nodes() -> Result<()> {
+    let proxied = Proxied::start(Kind::Moneta, &Options::default())?;
+    every_test_passes(&proxied.server, "-a", TEXT_TESTS)?;
+    every_test_passes(&proxied.server, "-b", BINARY_TESTS)
 }
 
 mod on {

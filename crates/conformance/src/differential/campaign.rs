@@ -26,7 +26,8 @@ const TRIES: usize = 20;
 const PROMPT: Duration = Duration::from_millis(900);
 /// While a stream is cut down, a hang is believed sooner.
 const SHRINK_BATCH_LIMIT: Duration = Duration::from_secs(1);
-const MOST_COMMANDS_A_STREAM: usize = 250;
+/// Commands of a stream at most, unless a plan says otherwise.
+pub const MOST_COMMANDS_A_STREAM: usize = 250;
 /// A stream with large values is split less finely, so that it ends in time for what is compared by the second.
 const MOST_WRITES_A_STREAM: usize = 2_000;
 
@@ -39,6 +40,8 @@ pub struct Plan {
     pub seed: u64,
     /// How many commands to send, at least.
     pub commands: usize,
+    /// How many of them a stream has at most.
+    pub stream_commands: usize,
     /// Both servers' `-I`, bytes.
     pub item_limit: usize,
     /// Stop after this many differences.
@@ -55,6 +58,7 @@ impl Plan {
             seed: number_from("MONETA_SEED")?.unwrap_or_else(|| fastrand::u64(..)),
             commands: number_from("MONETA_DIFF_COMMANDS")?.unwrap_or(DEFAULT_COMMANDS as u64) as usize
                 / Protocol::ALL.len(),
+            stream_commands: MOST_COMMANDS_A_STREAM,
             item_limit,
             differences: number_from("MONETA_DIFF_DIFFERENCES")?.unwrap_or(DEFAULT_DIFFERENCES as u64) as usize,
             tiers: Tiers::default(),
@@ -225,7 +229,7 @@ pub fn generate(plan: &Plan, number: usize) -> Stream {
     let mean_batch = [1, 5, 30, 100][rng.usize(..4)];
     let mut splits = Splits { seed: rng.u64(..), mean_bytes: [0, 0, 1, 3, 10, 50, 1000][rng.usize(..7)] };
     let (mut refers, mut swallows) = (false, false);
-    let mut commands: Vec<Command> = (0..rng.usize(1..MOST_COMMANDS_A_STREAM))
+    let mut commands: Vec<Command> = (0..rng.usize(1..plan.stream_commands))
         .map(|_| {
             let odd = rng.u32(..100) < odd_percent;
             let mut command = one_command(&mut rng, plan, odd);
@@ -238,7 +242,7 @@ pub fn generate(plan: &Plan, number: usize) -> Stream {
         })
         .collect();
     if splits.mean_bytes == 1 {
-        commands.truncate(MOST_COMMANDS_A_STREAM / 5);
+        commands.truncate(plan.stream_commands / 5);
     }
     let bytes: usize = commands.iter().map(Command::length).sum();
     if splits.mean_bytes > 0 {
@@ -302,8 +306,15 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_streams_every_time() {
         for protocol in Protocol::ALL {
-            let plan =
-                Plan { protocol, seed: 7, commands: 0, item_limit: 65_536, differences: 1, tiers: Tiers::default() };
+            let plan = Plan {
+                protocol,
+                seed: 7,
+                commands: 0,
+                stream_commands: MOST_COMMANDS_A_STREAM,
+                item_limit: 65_536,
+                differences: 1,
+                tiers: Tiers::default(),
+            };
             assert_eq!(generate(&plan, 3), generate(&plan, 3));
             assert_ne!(generate(&plan, 3), generate(&plan, 4));
         }

@@ -23,7 +23,7 @@ struct CasPairs {
 }
 
 impl CasPairs {
-    fn agree(&mut self, reference: &Part, subject: &Part) -> bool {
+    fn agree(&mut self, tiers: Tiers, reference: &Part, subject: &Part) -> bool {
         match (reference, subject) {
             (Part::Cas(0), _) | (_, Part::Cas(0)) => reference == subject,
             (Part::Cas(one), Part::Cas(two)) => {
@@ -32,7 +32,7 @@ impl CasPairs {
             }
             // -1 says "never expires", which is not near to anything.
             (Part::Seconds(one), Part::Seconds(two)) if *one >= 0 && *two >= 0 => {
-                one.abs_diff(*two) <= if *one > RELATIVE_MAX { 2 } else { 1 }
+                one.abs_diff(*two) <= if *one > RELATIVE_MAX || tiers.ends_are_absolute { 2 } else { 1 }
             }
             _ => reference == subject,
         }
@@ -75,7 +75,7 @@ fn first_difference(
     subject: &Replies,
 ) -> Option<(String, String)> {
     let (one, two) = (normalise(protocol, tiers, &reference.bytes), normalise(protocol, tiers, &subject.bytes));
-    let mut place = one.iter().zip(&two).position(|(one, two)| !cas.agree(one, two));
+    let mut place = one.iter().zip(&two).position(|(one, two)| !cas.agree(tiers, one, two));
     // Rule `replies pending at a close`: of two closed connections, one may have lost replies the other got, or the end of
     // one of them.
     let both_closed = (reference.end, subject.end) == (End::Closed, End::Closed);

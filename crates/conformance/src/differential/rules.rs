@@ -129,6 +129,15 @@ pub const RULES: &[Rule] = &[
         "stale items of a memcached",
         "a proxy's read of a stale item gives back the recache it has won, which gives the item another CAS value in 1.6.18",
     ),
+    avoided(
+        "touches of a cluster",
+        "a touch that shortens a life makes a new version, so that all copies agree on it: the item has another CAS value",
+    ),
+    avoided("recaches of a cluster", "a token is won on a key's home, and another copy shows the item without Z"),
+    compared(
+        "remaining TTL in copies",
+        "a proxy tells all copies the same end of an item, as an absolute time, which memcached is two seconds off by",
+    ),
     compared(
         "fetched where reads write nothing",
         "rocks and lmdb, and the copies in a memcached as upper tier, say of an item what was known when it was written",

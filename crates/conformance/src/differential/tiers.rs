@@ -4,6 +4,13 @@ use super::part::Part;
 use super::stream::{Command, Piece};
 use crate::stacks::{Lower, Stack, Upper};
 
+/// First byte of a binary request.
+const BINARY_REQUEST: u8 = 0x80;
+/// Bytes of a binary request before its extras.
+const BINARY_HEADER: usize = 24;
+/// `TOUCH`, `GAT`, `GATQ`, `GATK`, `GATKQ`.
+const BINARY_TOUCHES: [u8; 5] = [0x1c, 0x1d, 0x1e, 0x23, 0x24];
+
 /// Which of these rules hold for a subject; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tiers {
@@ -15,6 +22,10 @@ pub struct Tiers {
     pub stale_items_change: bool,
     /// Rule `effects after a close`.
     pub effects_come_late: bool,
+    /// Rules `touches of a cluster` and `recaches of a cluster`.
+    pub is_cluster: bool,
+    /// Rule `remaining TTL in copies`.
+    pub ends_are_absolute: bool,
 }
 
 impl Tiers {
@@ -28,6 +39,8 @@ impl Tiers {
             fetched_unknown: is_chunked || (is_library && !stack.has_memory()),
             stale_items_change: stack.lower == Lower::Memcached,
             effects_come_late: is_library || is_remote || is_chunked,
+            is_cluster: false,
+            ends_are_absolute: false,
         }
     }
 
@@ -39,7 +52,10 @@ impl Tiers {
             let has = |bytes: &[u8]| bytes.windows(flag.len()).any(|window| window == flag);
             command.pieces.iter().any(|piece| matches!(piece, Piece::Bytes(bytes) if has(bytes)))
         };
+        let is_recache =
+            || (starts(b"mg ") && (has(b" R") || has(b" N"))) || ((starts(b"md ") || starts(b"ms ")) && has(b" I"));
         (self.no_memory_limit && starts(b"cache_memlimit"))
+            || (self.is_cluster && (may_shorten(command) || is_recache()))
             || (self.stale_items_change && (starts(b"md ") || starts(b"ms ")) && has(b" I"))
     }
 
@@ -61,6 +77,21 @@ impl Tiers {
             }
             after_name = is_name;
         }
+    }
+}
+
+/// Whether a command is a touch with another time to live than "for ever".
+fn may_shorten(command: &Command) -> bool {
+    let Some(Piece::Bytes(bytes)) = command.pieces.first() else { return false };
+    if let [BINARY_REQUEST, opcode, ..] = bytes[..] {
+        return BINARY_TOUCHES.contains(&opcode) && bytes.get(BINARY_HEADER..BINARY_HEADER + 4) != Some(&[0; 4]);
+    }
+    let line = bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
+    match words[..] {
+        [b"touch", _, ttl, ..] | [b"gat" | b"gats", ttl, ..] => ttl != b"0",
+        [b"mg", _, ref flags @ ..] => flags.iter().any(|flag| flag.first() == Some(&b'T') && flag != b"T0"),
+        _ => false,
     }
 }
 
