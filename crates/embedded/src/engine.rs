@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::counters::Counters;
 use crate::database::Database;
-use crate::error::{EmbeddedError, Failure};
+use crate::error::EmbeddedError;
 use crate::inner::Inner;
 use crate::maintenance::Maintenance;
 use crate::manifest::Manifest;
@@ -106,7 +106,7 @@ impl<D: Database> Embedded<D> {
     /// # Errors
     /// If the library fails.
     #[cfg(feature = "testing")]
-    pub fn maintain(&self) -> Result<(), Failure> {
+    pub fn maintain(&self) -> Result<(), crate::error::Failure> {
         upkeep::turn(&self.inner)
     }
 

@@ -1,7 +1,7 @@
 //! What clients do, and what they know of it.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub struct Books {
     pub changed: HashMap<usize, (u64, bool)>,
     /// The steps at which flushes began, and those at which they ended.
     pub flushes: Vec<(u64, Option<u64>)>,
+    /// Clients whose keys a flush through another proxy has taken: until it has reached all nodes they may still see them.
+    pub flushed: HashSet<usize>,
 }
 
 impl Books {
@@ -89,6 +91,7 @@ pub async fn client(
             now.dedup();
             books.own.insert(number, now);
             books.changed.insert(number, (began, true));
+            books.flushed.remove(&number);
         };
         // What a flush has taken meanwhile is missing.
         let may_be_missing =
@@ -172,7 +175,8 @@ pub async fn flusher(proxies: Vec<Rc<Proxy>>, mut rng: Rng, net: Arc<Mutex<Net>>
         if books.borrow().over {
             return;
         }
-        let proxy = &proxies[rng.usize(0..proxies.len())];
+        let through = rng.usize(0..proxies.len());
+        let proxy = &proxies[through];
         let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
         let began = net.lock().step;
         let flush = {
@@ -190,8 +194,13 @@ pub async fn flusher(proxies: Vec<Rc<Proxy>>, mut rng: Rng, net: Arc<Mutex<Net>>
         books.flushes[flush].1 = Some(net.lock().step);
         if ended.is_ok() {
             let is_before = |(at, ended): (u64, bool)| ended && at + SKEW < began;
-            let gone = books.changed.iter().filter(|(_, changed)| is_before(**changed)).map(|(client, _)| *client);
-            books.own.extend(gone.map(|client| (client, vec![None])));
+            for (&client, _) in books.changed.iter().filter(|(_, changed)| is_before(**changed)) {
+                if client % proxies.len() == through {
+                    books.own.insert(client, vec![None]);
+                } else {
+                    books.flushed.insert(client);
+                }
+            }
         }
     }
 }

@@ -267,7 +267,10 @@ impl World {
             }
             // Where its last change was answered, it is known what a key holds, and all copies hold that.
             let client = key.strip_prefix("own").and_then(|number| number.parse::<usize>().ok());
-            if let Some([possible]) = client.and_then(|client| books.own.get(&client)).map(Vec::as_slice) {
+            let flushed = vec![None];
+            let possible =
+                |client| if books.flushed.contains(&client) { Some(&flushed) } else { books.own.get(&client) };
+            if let Some([possible]) = client.and_then(possible).map(Vec::as_slice) {
                 let copies = if possible.is_some() { 3 } else { 0 };
                 let lacks = held.len() < copies && !self.loses();
                 if lacks || held.len() > copies || held.iter().any(|(_, value)| Some(value) != possible.as_ref()) {

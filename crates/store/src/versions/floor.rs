@@ -70,7 +70,8 @@ impl Floors {
         (self.before, self.second) = (self.bound, second);
         self.newest = floor.version;
         self.pending = Some(floor);
-        self.settle(now);
+        // One that does not wait takes effect also where the clock is behind the one that it was commanded by.
+        self.settle(if waits { now } else { now.max(floor.second) });
         true
     }
 
@@ -109,6 +110,15 @@ mod tests {
         assert!(!floors.takes(version(NOW)), "it waits");
         assert!(!floors.settle(NOW + 9) && floors.settle(NOW + 10));
         assert!(floors.takes(version(NOW + 9)) && !floors.takes(version(NOW + 10)));
+    }
+
+    #[test]
+    fn a_flush_at_once_takes_effect_where_the_clock_is_behind() {
+        let mut floors = Floors::default();
+        assert!(floors.note(Floor::new(version(NOW), Expiry(0), NOW), NOW - 1));
+        assert!(floors.takes(version(NOW - 1)) && floors.pending.is_none());
+        assert!(floors.note(Floor::new(version(NOW), Expiry(NOW + 2), NOW), NOW - 1));
+        assert!(!floors.takes(version(NOW)) && floors.pending.is_some());
     }
 
     #[test]
