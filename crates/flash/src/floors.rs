@@ -21,7 +21,7 @@ impl KnownFloors {
     /// Those that the tier knew when it was stopped.
     pub(crate) fn new(state: &TierState, now: u32) -> Self {
         let last = Floor { version: Version(state.floor_version), second: state.floor_from };
-        let pending = Some(last).filter(|last| last.version > Version::ZERO && last.second > now);
+        let pending = Some(last).filter(|last| last.version > Version::ZERO && last.waits(now));
         let bound = Version(state.floor_bound);
         let bound = if pending.is_some() { bound } else { bound.max(last.bound()) };
         let second = pending.map_or(0, |pending| pending.second);

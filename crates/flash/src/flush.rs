@@ -105,7 +105,7 @@ impl Inner {
         }
         self.log.sequence.raise(floor.version.0.max(self.floors.bound().0));
         self.tell_flushed(floor);
-        if floor.second > now {
+        if floor.waits(now) {
             return self.flush(Some(floor.second));
         }
         // What is newer than a flush from elsewhere stays: reads then look at each record's version.

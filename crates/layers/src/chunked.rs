@@ -272,7 +272,8 @@ impl<S: Store + 'static> Flush for Chunked<S> {
             }
             // Alone, or above a tier that remembers more, nothing is kept over a flush.
             if call.versions.flush(floor) && !call.versions.is_copy() {
-                call.epochs.end_all(floor.second, call.clock.now());
+                let now = call.clock.now();
+                call.epochs.end_all(if floor.waits(now) { floor.second } else { now }, now);
             }
             Ok(())
         })

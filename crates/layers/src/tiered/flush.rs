@@ -92,9 +92,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             return Ok(());
         }
         finish(component::floor(&shared.upper, self.cx, floor)).await?;
-        shared
-            .flush_at
-            .store(if floor.second > shared.clock.now() { floor.second } else { u32::MAX }, Ordering::Relaxed);
+        shared.flush_at.store(if floor.waits(shared.clock.now()) { floor.second } else { u32::MAX }, Ordering::Relaxed);
         match finish(component::floor(&shared.lower, self.cx, floor)).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
             outcome => outcome,

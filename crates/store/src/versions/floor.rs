@@ -29,6 +29,16 @@ impl Floor {
         Self { version, second: moment.0.max(now) }
     }
 
+    /// Whether it takes effect later than second `now`. One that was commanded to take effect at once does so also where the clock is
+    /// behind the one that it was commanded by.
+    pub fn waits(&self, now: u32) -> bool {
+        self.is_delayed() && self.second > now
+    }
+
+    fn is_delayed(&self) -> bool {
+        u64::from(self.second) * 1000 > self.version.millis()
+    }
+
     /// What is older than this is gone once the flush has taken effect: of a flush that waits all that was stored before its
     /// second, too.
     pub fn bound(&self) -> Version {
@@ -54,8 +64,7 @@ pub struct Floors {
 impl Floors {
     /// Takes note of a flush at second `now`. False if it changes nothing: a later one is known.
     pub fn note(&mut self, floor: Floor, now: u32) -> bool {
-        let waits = u64::from(floor.second) * 1000 > floor.version.millis();
-        let second = if waits { floor.second } else { 0 };
+        let second = if floor.is_delayed() { floor.second } else { 0 };
         // Two clocks may make one version: then the later second counts.
         if (floor.version, second) <= (self.newest, self.second) {
             return false;
@@ -70,8 +79,7 @@ impl Floors {
         (self.before, self.second) = (self.bound, second);
         self.newest = floor.version;
         self.pending = Some(floor);
-        // One that does not wait takes effect also where the clock is behind the one that it was commanded by.
-        self.settle(if waits { now } else { now.max(floor.second) });
+        self.settle(if floor.waits(now) { now } else { floor.second });
         true
     }
 

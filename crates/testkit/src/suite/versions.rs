@@ -238,7 +238,7 @@ impl<S: Store> World<'_, S> {
             return match known {
                 Known::Item { version, .. } => *version,
                 Known::Deleted { above, below } if above == below => *below,
-                Known::Deleted { above, .. } => Version(above.0 - 1),
+                Known::Deleted { above, .. } => Version(above.0.max(2) - 1),
             };
         }
         let millis = self.clock.millis() + 400 - self.rng.u64(0..3000).min(self.rng.u64(0..3000));
