@@ -114,6 +114,29 @@ fn a_key_or_a_listener_leads_to_an_app() {
     assert!(proxy.log().contains("app=\"kept\""), "{}", proxy.log());
 }
 
+/// The longest key counts with its prefix, also where the nodes get it without.
+#[test]
+fn a_key_of_250_bytes_with_a_prefix() {
+    let Proxied { nodes: [kept, direct, _rest], proxy, direct: socket, _folder } = proxied();
+    let address = proxy.address();
+    for (prefix, node, stripped) in [("kept:", &kept, false), ("kept:not:", &direct, true)] {
+        let rest = "k".repeat(250 - prefix.len());
+        let key = format!("{prefix}{rest}");
+        assert_eq!(ask(address, &format!("set {key} 0 0 1\r\n1")), "STORED\r\n");
+        assert_eq!(ask(address, &format!("incr {key} 1")), "2\r\n");
+        assert_eq!(ask(address, &format!("get {key}")), format!("VALUE {key} 0 1\r\n2\r\nEND\r\n"));
+        let there = if stripped { rest } else { key.clone() };
+        assert_eq!(ask(node.address(), &format!("get {there}")), format!("VALUE {there} 0 1\r\n2\r\nEND\r\n"));
+        for refused in [format!("get {key}k"), format!("mg {key}k v"), format!("delete {key}k")] {
+            assert!(ask(address, &refused).starts_with("CLIENT_ERROR"), "{refused}");
+        }
+    }
+    // Behind an app's listener nothing is a prefix.
+    let key = "k".repeat(250);
+    assert_eq!(ask_unix(&socket, &format!("set {key} 0 0 1\r\n3")), "STORED\r\n");
+    assert_eq!(ask(direct.address(), &format!("get {key}")), format!("VALUE {key} 0 1\r\n3\r\nEND\r\n"));
+}
+
 #[test]
 fn a_proxy_tells_where_a_key_goes_and_how_its_nodes_are() {
     let Proxied { nodes, proxy, direct: socket, _folder } = proxied();
