@@ -73,10 +73,10 @@ test-engines:
 	scripts/cargo-test.sh $(ENGINES) $(ENGINE_TESTS)
 	scripts/cargo-test.sh $(ENGINES) $(STACK_TESTS) -- rocks lmdb
 
-# A cluster in network namespaces whose nodes and zones fail. ZONES=long: minutes, with a plot by second.
+# A cluster in network namespaces whose nodes and zones fail. ZONES=long: four minutes; PLOT=FILE: a plot by second, as SVG.
 test-zones: build
 	$(call needs,test zones)
-	MONETA_ZONES=$(ZONES) PATH=$$PATH:/usr/sbin $(CARGO) test -p moneta --test zones -- --ignored --nocapture
+	MONETA_ZONES=$(ZONES) $(if $(PLOT),MONETA_ZONES_PLOT=$(abspath $(PLOT))) PATH=$$PATH:/usr/sbin $(CARGO) test -p moneta --test zones -- --ignored --nocapture
 
 test-python: build
 	$(call needs,python)

@@ -67,70 +67,90 @@ fn row<'s>(phase: &str, samples: impl Iterator<Item = &'s Sample>, length: Durat
     }
 }
 
-/// Prints the table, and of a long run the plot as SVG.
-pub fn print(phases: &Phases, seen: &Seen, long: bool) {
+/// Prints the table, and writes the plot as SVG to where `MONETA_ZONES_PLOT` says. Phases have the same numbers in both.
+pub fn print(phases: &Phases, seen: &Seen) {
     println!(
-        "| phase | operations/s | errors | own old values | others' old values | hits | median | p99 |\n|---|---|---|---|---|---|---|---|"
+        "| | phase | operations/s | errors | own old values | others' old values | hits | median | p99 |\n|---|---|---|---|---|---|---|---|---|"
     );
-    for Row { phase, rate, errors, old, late, hits, p50, p99 } in phases.rows(seen) {
+    for (number, Row { phase, rate, errors, old, late, hits, p50, p99 }) in phases.rows(seen).into_iter().enumerate() {
         let [p50, p99] = [p50, p99].map(|took| took.as_secs_f64() * 1000.0);
         println!(
-            "| {phase} | {rate:.0} | {errors} | {old} | {late} | {:.2} % | {p50:.2} ms | {p99:.1} ms |",
+            "| {} | {phase} | {rate:.0} | {errors} | {old} | {late} | {:.2} % | {p50:.2} ms | {p99:.1} ms |",
+            number + 1,
             hits * 100.0
         );
     }
-    if long {
-        println!("{}", plot(phases, seen));
+    if let Some(path) = std::env::var_os("MONETA_ZONES_PLOT") {
+        std::fs::write(&path, plot(phases, seen)).expect("the plot can be written");
     }
 }
 
-/// A part of the plot: a value of each second, on a scale up to `least` at least.
+/// A part of the plot: a value of each second, `None` where there is none.
 struct Panel {
     name: &'static str,
-    value: fn(&Row) -> f64,
-    least: f64,
+    value: fn(&Row) -> Option<f64>,
+    /// What its scale has at least.
+    scale: (f64, f64),
 }
 
 /// Hit rate, errors and p99 by second.
 fn plot(phases: &Phases, seen: &Seen) -> String {
-    const WIDTH: f64 = 960.0;
-    const HEIGHT: f64 = 120.0;
+    const LEFT: f64 = 60.0;
+    const WIDTH: f64 = 900.0;
+    const HEIGHT: f64 = 110.0;
+    const PITCH: f64 = HEIGHT + 30.0;
     let seconds = seen.samples.iter().map(|sample| (sample.at - seen.began).as_secs() as usize).max().unwrap_or(0);
-    let rows: Vec<Row> = (0..seconds)
-        .map(|second| {
-            let of_second = |sample: &&Sample| (sample.at - seen.began).as_secs() as usize == second;
-            row("", seen.samples.iter().filter(of_second), Duration::from_secs(1))
-        })
-        .collect();
-    let x = |second: f64| 60.0 + second * WIDTH / seconds.max(1) as f64;
-    let mut svg = String::new();
-    let _ = writeln!(
-        svg,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="1040" height="520" font-family="sans-serif" font-size="11">"#
-    );
+    let mut samples = vec![Vec::new(); seconds + 1];
+    seen.samples.iter().for_each(|sample| samples[(sample.at - seen.began).as_secs() as usize].push(sample));
+    // The last one is not whole.
+    let rows: Vec<Row> =
+        samples[..seconds].iter().map(|samples| row("", samples.iter().copied(), Duration::from_secs(1))).collect();
+    let x = |second: f64| LEFT + second * WIDTH / seconds.max(1) as f64;
     let panels = [
-        Panel { name: "hits, %", value: |row| row.hits * 100.0, least: 100.0 },
-        Panel { name: "errors a second", value: |row| row.errors as f64, least: 0.0 },
-        Panel { name: "p99, ms", value: |row| row.p99.as_secs_f64() * 1000.0, least: 0.0 },
+        Panel {
+            name: "hits, % of reads of keys that were stored",
+            value: |row| (row.hits > 0.0).then_some(row.hits * 100.0),
+            scale: (99.0, 100.0),
+        },
+        Panel { name: "errors a second", value: |row| Some(row.errors as f64), scale: (0.0, 10.0) },
+        Panel {
+            name: "p99 in that second, ms",
+            value: |row| (row.rate > 0.0).then_some(row.p99.as_secs_f64() * 1000.0),
+            scale: (0.0, 10.0),
+        },
     ];
-    for (number, Panel { name, value, least }) in panels.iter().enumerate() {
-        let top = 20.0 + number as f64 * (HEIGHT + 40.0);
-        let most = rows.iter().map(value).fold(*least, f64::max).max(1.0);
-        let _ = writeln!(svg, r#"<text x="4" y="{}">{name}</text>"#, top - 4.0);
-        let _ = writeln!(svg, r#"<text x="4" y="{}">{most:.0}</text>"#, top + 10.0);
-        let _ =
-            writeln!(svg, r##"<rect x="60" y="{top}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#999"/>"##);
-        let points: Vec<String> = rows
-            .iter()
-            .enumerate()
-            .map(|(second, row)| format!("{:.1},{:.1}", x(second as f64), top + HEIGHT - value(row) / most * HEIGHT))
-            .collect();
-        let _ = writeln!(svg, r##"<polyline points="{}" fill="none" stroke="#06c"/>"##, points.join(" "));
-    }
+    let bottom = 20.0 + panels.len() as f64 * PITCH;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 980 {}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+        bottom + 24.0
+    );
     for (number, (_, began)) in phases.0.iter().enumerate() {
         let at = x((*began - seen.began).as_secs_f64());
-        let _ = writeln!(svg, r##"<line x1="{at:.1}" x2="{at:.1}" y1="20" y2="470" stroke="#ccc"/>"##);
-        let _ = writeln!(svg, r#"<text x="{at:.1}" y="{}">{}</text>"#, 484 + number % 2 * 14, number + 1);
+        let _ = writeln!(svg, r##"<path d="M{at:.1},20V{bottom:.1}" stroke="#dddddd"/>"##);
+        let _ = writeln!(svg, r#"<text x="{:.1}" y="{:.1}">{}</text>"#, at + 1.0, bottom + 12.0, number + 1);
+    }
+    for (number, Panel { name, value, scale: (low, high) }) in panels.iter().enumerate() {
+        let top = 24.0 + number as f64 * PITCH;
+        let values: Vec<Option<f64>> = rows.iter().map(value).collect();
+        let low = values.iter().flatten().copied().fold(*low, f64::min).floor();
+        let high = values.iter().flatten().copied().fold(*high, f64::max).ceil();
+        let y = |value: f64| top + HEIGHT * (high - value) / (high - low);
+        let _ = writeln!(svg, r#"<text x="{LEFT}" y="{:.1}" font-weight="bold">{name}</text>"#, top - 5.0);
+        for limit in [low, high] {
+            let down = y(limit) + 4.0;
+            let _ = writeln!(svg, r#"<text x="{}" y="{down:.1}" text-anchor="end">{limit:.0}</text>"#, LEFT - 4.0);
+        }
+        let _ = writeln!(
+            svg,
+            r##"<rect x="{LEFT}" y="{top}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#999999"/>"##
+        );
+        let points: Vec<String> = values
+            .iter()
+            .enumerate()
+            .filter_map(|(second, value)| Some(format!("{:.1},{:.1}", x(second as f64 + 0.5), y((*value)?))))
+            .collect();
+        let _ = writeln!(svg, r##"<polyline points="{}" fill="none" stroke="#1f77b4"/>"##, points.join(" "));
     }
     svg.push_str("</svg>\n");
     svg
