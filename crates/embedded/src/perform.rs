@@ -113,6 +113,10 @@ fn delete<D: Database>(context: &mut BatchContext<'_, D>, key: &Key<'_>, request
                 // What a flush has hidden may show again, where an earlier command replaces that flush.
                 context.forget(key)?;
             }
+            if request.compare.is_some() || request.drop_value || request.invalidate {
+                // No delete: other copies are told of none.
+                return Ok(Deleted::NotFound);
+            }
             Deleted::NotFound
         }
         Err(ended) => return Ok(ended),

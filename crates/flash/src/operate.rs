@@ -230,6 +230,12 @@ impl Inner {
         };
         let old = present.as_ref().map(|present| old(present, now));
         match change::delete(old.as_ref(), request, now) {
+            Err(Deleted::NotFound)
+                if self.config.versioning.cluster && !self.config.feed && is_on_condition(request) =>
+            {
+                // What keeps others' older writes out has to be told, and no log tells it here.
+                Attempt::done(Deleted::NotFound)
+            }
             Err(Deleted::NotFound) => self.not_found(&mut shard, key, now, ground),
             Err(deleted) => Attempt::done(deleted),
             Ok(Removal::Remove) => self
@@ -535,4 +541,9 @@ fn draft<'a>(key: &Key<'a>, version: &'a NewItem<'_>, scratch: &'a mut Vec<u8>) 
         cas: version.cas,
         unversioned: version.unversioned,
     }
+}
+
+/// Whether a delete asks for what is there: it has a condition, or marks an item.
+fn is_on_condition(request: &Delete) -> bool {
+    request.compare.is_some() || request.invalidate || request.drop_value
 }

@@ -54,9 +54,7 @@ impl<S: Store + 'static> Call<S> {
                 }
             }
             Err(deleted) => {
-                if deleted == Deleted::NotFound {
-                    self.versions.deleted(key.hash);
-                }
+                // No delete, also if nothing is there: other copies are told of none.
                 changing.settle();
                 Ok(deleted)
             }

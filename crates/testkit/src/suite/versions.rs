@@ -71,6 +71,7 @@ pub fn versions<S: Store>(make: impl Fn(SuiteConfig, Versioning, Arc<Clock>) -> 
             world.check_all(&format!("MONETA_SEED={seed}, operation {number}: {operation}"));
         }
         world.check_walk();
+        world.check_marks_of_nothing();
         world.check_local_flush();
     }
 }
@@ -427,6 +428,27 @@ impl<S: Store> World<'_, S> {
                 self.keys.get(&key).map(|known| (known.newest(), matches!(known, Known::Item { .. }))),
                 self.floors
             );
+        }
+    }
+
+    /// A mark of what is not here, and a delete on a condition, are no deletes: no other copy is told of one, so it must keep nothing out that
+    /// others hold. (A log tells what it writes down.)
+    fn check_marks_of_nothing(&mut self) {
+        if self.store.parts().feed.is_some() {
+            return;
+        }
+        let mark = Delete { invalidate: true, ..Delete::default() };
+        let requests = [mark, Delete { drop_value: true, ..mark }, Delete { compare: Some(5), ..Delete::default() }];
+        for (number, request) in requests.iter().enumerate() {
+            let name = format!("nothing {number}");
+            let key = Key::new(name.as_bytes(), self.store.seed());
+            let version = Version(self.store.next_cas(&key));
+            let deleted = wait(self.store.delete(&key, request)).expect("an answer");
+            assert_eq!(deleted, Deleted::NotFound, "{request:?}");
+            let item = ItemRef { meta: ItemMeta { cas: version.0, ..ItemMeta::default() }, value: Value::whole(b"x") };
+            let put = wait(self.store.put_newer(&key, &item, self.clock.millis()));
+            assert!(matches!(put, Ok(Written::Stored { .. })), "{put:?} behind {request:?} of nothing");
+            assert_eq!(wait(self.store.delete(&key, &Delete::default())).expect("an answer"), Deleted::Deleted);
         }
     }
 
