@@ -270,6 +270,23 @@ fn a_reader_goes_on_when_its_source_was_killed() {
 }
 
 /// What a node may have lost with its last second is told, and the feed goes on.
+/// A reader that was away for longer than a node remembers deletes has to know.
+#[test]
+fn each_feed_tells_the_horizon() {
+    let (node, admin) = node("1", &["--tombstone-ttl", "100"]);
+    let answer = node.exchange("stats\r\nchanges since 0\r\nquit\r\n");
+    let last_of = |what: &str| {
+        let line = answer.lines().rev().find(|line| line.starts_with(what)).unwrap_or_else(|| panic!("{answer}"));
+        line.rsplit(' ').next().and_then(|word| word.parse::<u64>().ok()).expect("a number")
+    };
+    let (seconds, told) = (last_of("STAT horizon "), last_of("AT "));
+    assert_eq!(told.div_ceil(1000), seconds);
+    assert!(seconds > 1_700_000_000, "{seconds}");
+    let page = common::connect(&*admin);
+    let page = common::exchange(page, "GET /changes?since=0 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert!(page.contains(&format!("\"horizon\":{told}")), "{page}");
+}
+
 /// The version that a node gives a write.
 fn version_of(node: &Node) -> u64 {
     let answer = node.exchange("ms key 5 c\r\nvalue\r\nquit\r\n");

@@ -56,7 +56,7 @@ pub enum Told {
     At {
         /// Where to read on.
         cursor: String,
-        /// Everything until then has been told; 0: that is not known.
+        /// Everything until then has been told; 0: that is not known. Behind it nodes tell their horizon, which is passed over.
         watermark: u64,
     },
     /// That was all.
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn all_lines_are_read_whatever_pieces_they_come_in() {
         let text = b"GAP 17\r\nLOST 18\r\nSET 1 5 9124 3 1790000000 1 1789999999000\r\nk\r\nab\n\r\nSET 2 - 7 0 0 0 0\r\nkk\r\n\
-            DELETE 3 8\r\na\r\n\r\nFLUSH 9 1790000001\r\nAT 2cfd-8-1 1795389412803\r\nEND\r\n";
+            DELETE 3 8\r\na\r\n\r\nFLUSH 9 1790000001\r\nAT 2cfd-8-1 1795389412803 1795385812000\r\nEND\r\n";
         let mut all = Vec::new();
         let mut read = 0;
         for end in 0..=text.len() {

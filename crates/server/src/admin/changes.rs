@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::desk::Desk;
-use crate::feed::{Codec, Compressor, Line, NAME_MAX, resolve};
+use crate::feed::{Codec, Compressor, Line, NAME_MAX, horizon, resolve};
 use crate::node::Node;
 
 /// Longest wait for a change.
@@ -192,7 +192,8 @@ fn answer(
             break;
         }
     }
-    line(json!({ "kind": "end", "cursor": place.to_string(), "watermark": watermark, "more": more }));
+    let (cursor, horizon) = (place.to_string(), horizon(store));
+    line(json!({ "kind": "end", "cursor": cursor, "watermark": watermark, "horizon": horizon, "more": more }));
     if let Some(name) = asked.name.as_deref().filter(|name| (1..=NAME_MAX).contains(&name.len())) {
         node.readers.note(name, place, watermark, lines.len() as u64, false, node.clock.millis());
     }

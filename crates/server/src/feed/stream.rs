@@ -15,16 +15,17 @@ use parking_lot::{Condvar, Mutex};
 
 use super::asked::{Asked, Begin};
 use super::compress::Compressor;
+use super::horizon;
 use super::lines::resolve;
 use super::readers::StreamPermit;
 use crate::node::Node;
 
-/// Bytes of keys and values in a chunk, about; one item may be larger.
-const CHUNK: usize = 128 << 10;
+/// Bytes of keys and values in a chunk, about; one item may be larger. Each chunk is a send, and wakes the client.
+const CHUNK: usize = 256 << 10;
 /// Changes in a chunk.
 const CHANGES: usize = 2048;
 /// Chunks that wait to be sent.
-const CHUNKS: usize = 4;
+const CHUNKS: usize = 2;
 /// How often a reader that follows looks for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How often a reader that follows is told how far it has come, while nothing changes.
@@ -41,6 +42,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     chunks: VecDeque<Vec<u8>>,
+    /// A buffer for a chunk.
+    spare: Option<Vec<u8>>,
     ended: bool,
     gone: bool,
     waker: Option<Waker>,
@@ -86,6 +89,8 @@ impl Changes {
         let mut state = self.0.state.lock();
         while output.len() < high_water {
             match state.chunks.pop_front() {
+                // Sent as it is, without a copy.
+                Some(chunk) if output.is_empty() => state.spare = Some(std::mem::replace(output, chunk)),
                 Some(chunk) => output.extend_from_slice(&chunk),
                 None if state.ended => return Progress::All,
                 None => {
@@ -128,6 +133,23 @@ struct Source {
 /// The connection is gone.
 struct Gone;
 
+/// The store's horizon, which is looked up now and then: it moves by minutes, and a look collects all that a store reports.
+#[derive(Default)]
+struct Horizon(Option<(u64, Instant)>);
+
+impl Horizon {
+    fn of(&mut self, store: &Arc<dyn Store>) -> u64 {
+        match self.0 {
+            Some((millis, looked)) if looked.elapsed() < HEARTBEAT => millis,
+            _ => {
+                let millis = horizon(store);
+                self.0 = Some((millis, Instant::now()));
+                millis
+            }
+        }
+    }
+}
+
 impl Source {
     fn run(self) {
         let outcome = self.read_all();
@@ -157,6 +179,7 @@ impl Source {
         let mut reader = feed.reader(place, self.asked.wanted.clone());
         let begun = Instant::now();
         let (mut sent, mut told) = (0, None::<Instant>);
+        let mut horizon = Horizon::default();
         let mut compressor = match self.asked.compress.map(Compressor::begin).transpose() {
             Ok(compressor) => compressor,
             Err(error) => return self.push(format!("SERVER_ERROR {error}\r\n").into_bytes()),
@@ -179,7 +202,7 @@ impl Source {
             let is_told = told.is_some_and(|told| told.elapsed() < HEARTBEAT);
             if !chunk.is_empty() || !is_told || is_end && !self.asked.follow {
                 told = Some(Instant::now());
-                let _ = write!(chunk, "AT {place} {watermark}\r\n");
+                let _ = write!(chunk, "AT {place} {watermark} {}\r\n", horizon.of(&self.store));
             }
             let is_last = is_end && !self.asked.follow;
             if is_last {
@@ -207,8 +230,12 @@ impl Source {
 
     /// The lines of a batch, and its watermark.
     fn encode(&self, batch: Batch) -> Result<(Vec<u8>, u64), StoreError> {
-        // Lines are shorter than what a batch may have over.
-        let mut chunk = Vec::with_capacity(if batch.changes.is_empty() { 0 } else { CHUNK + CHUNK / 8 });
+        let mut chunk = Vec::new();
+        if !batch.changes.is_empty() {
+            chunk = self.shared.state.lock().spare.take().unwrap_or_default();
+            // Lines are shorter than what a batch may have over.
+            chunk.reserve(CHUNK + CHUNK / 8);
+        }
         if let Some(since) = batch.gap {
             let _ = write!(chunk, "GAP {since}\r\n");
         }
