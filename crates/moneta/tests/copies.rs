@@ -64,9 +64,30 @@ impl Journal {
     }
 }
 
+/// Where the nodes keep their items. What they acknowledged is there after a kill.
+#[derive(Clone, Copy, Debug)]
+enum Tier {
+    Flash,
+    #[cfg(feature = "lmdb")]
+    Lmdb,
+}
+
+impl Tier {
+    fn options(self, place: &Path) -> Vec<String> {
+        let options = match self {
+            Self::Flash => ["--flash-durability", "every-write", "--flash"].as_slice(),
+            #[cfg(feature = "lmdb")]
+            Self::Lmdb => &["--lmdb"],
+        };
+        let place = format!("{}:200m", place.display());
+        options.iter().map(|option| (*option).to_owned()).chain([place]).collect()
+    }
+}
+
 /// A node, its place, and those that read it.
 struct Copy {
     number: usize,
+    tier: Tier,
     folder: PathBuf,
     node: Option<Node>,
     readers: Vec<Ended>,
@@ -80,11 +101,11 @@ impl Copy {
     /// Starts the node, and for each other one what brings its changes there.
     fn start(&mut self) {
         let folder = &self.folder;
-        let flash = format!("{}:200m", folder.join(format!("tier{}", self.number)).display());
+        let tier = self.tier.options(&folder.join(format!("tier{}", self.number)));
         let (socket, writer) = (Self::socket(folder, self.number), (self.number + 1).to_string());
-        let is = ["--cluster", "--writer-id", &writer, "--threads", "1", "--tombstone-ttl", "4", "--flash", &flash];
+        let is = ["--cluster", "--writer-id", &writer, "--threads", "1", "--tombstone-ttl", "4"];
         let mut command = moneta(&["serve", "-p", "0", "--listen", "127.0.0.1", "--admin", "127.0.0.1:0"]);
-        command.args(is).args(["--flash-durability", "every-write", "--unix-socket"]).arg(socket);
+        command.args(is).args(tier).arg("--unix-socket").arg(socket);
         let node = Node::run(&mut command);
         node.wait_for_log("admin HTTP listening");
         let log = node.log();
@@ -280,12 +301,22 @@ fn play(copies: &mut [Copy], rng: &mut Rng, until: Instant) {
 
 #[test]
 fn at_rest_the_newest_acknowledged_write_of_each_key_is_on_all_copies() {
+    run(Tier::Flash);
+}
+
+#[cfg(feature = "lmdb")]
+#[test]
+fn at_rest_the_newest_acknowledged_write_of_each_key_is_on_all_copies_on_lmdb() {
+    run(Tier::Lmdb);
+}
+
+fn run(tier: Tier) {
     let folder = tempfile::tempdir().expect("a folder");
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seed = number("MONETA_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("MONETA_SEED={seed}");
     let until = Instant::now() + Duration::from_secs(number("MONETA_COPIES_SECONDS").unwrap_or(15));
-    let copy = |number| Copy { number, folder: folder.path().into(), node: None, readers: Vec::new() };
+    let copy = |number| Copy { number, tier, folder: folder.path().into(), node: None, readers: Vec::new() };
     let mut copies: Vec<Copy> = (0..COPIES).map(copy).collect();
     copies.iter_mut().for_each(Copy::start);
     let (journal, stop) = (Journal::default(), AtomicBool::new(false));
