@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! FOLDER/moneta.lock      locked while a process has the folder open
-//! FOLDER/moneta.manifest    JSON, below
+//! FOLDER/moneta.ledger    JSON, below
 //! FOLDER/...              the library's own
 //! ```
 //!
