@@ -47,6 +47,14 @@ impl Attached {
             reactors.turn();
         }
     }
+
+    /// A turn of a node from which something has come. What was begun on it is sent later if `reap` says so.
+    fn receive(&self, node: usize, reap: bool) {
+        match self.reactors.get(node) {
+            Some(reactors) if reap && self.begun.borrow().contains(&node) => reactors.reap(),
+            _ => self.turn(node),
+        }
+    }
 }
 
 /// A cluster's reactor on one worker.
@@ -165,18 +173,32 @@ impl ClusterReactor {
         begun.into_iter().for_each(|node| attached.turn(node));
     }
 
-    /// Gives a turn to the nodes from which something has come.
-    fn receive(&self, attached: &Attached) {
+    /// Takes what has come from nodes. What was begun on them is left to be sent if `reap` says so.
+    fn receive(&self, attached: &Attached, reap: bool) {
         let mut events = [MaybeUninit::uninit(); TAKEN];
         loop {
             let (some, _) = match epoll::wait(&self.queue, &mut events, Some(&Timespec::default())) {
                 Ok(taken) => taken,
                 Err(_) => return,
             };
-            some.iter().for_each(|event| attached.turn(event.data.u64() as usize));
+            some.iter().for_each(|event| attached.receive(event.data.u64() as usize, reap));
             if some.len() < TAKEN {
                 return;
             }
+        }
+    }
+
+    /// Takes what has come, and goes on with tasks.
+    fn end(&self, attached: &Attached, reap: bool) {
+        self.receive(attached, reap);
+        if !self.leaving.borrow().is_empty() {
+            self.leaving.borrow_mut().retain(|reactors| {
+                reactors.turn();
+                Rc::strong_count(reactors) > 1
+            });
+        }
+        if !self.tasks.borrow().is_empty() || !self.added.borrow().is_empty() {
+            self.turn_tasks();
         }
     }
 }
@@ -189,17 +211,18 @@ impl Reactor for ClusterReactor {
     fn turn(&self) {
         let attached = Rc::clone(&self.attached.borrow());
         self.send(&attached);
-        self.receive(&attached);
-        if !self.leaving.borrow().is_empty() {
-            self.leaving.borrow_mut().retain(|reactors| {
-                reactors.turn();
-                Rc::strong_count(reactors) > 1
-            });
-        }
-        if !self.tasks.borrow().is_empty() || !self.added.borrow().is_empty() {
-            self.turn_tasks();
-            self.send(&attached);
-        }
+        self.end(&attached, false);
+        self.send(&attached);
+    }
+
+    fn reap(&self) {
+        let attached = Rc::clone(&self.attached.borrow());
+        self.end(&attached, true);
+    }
+
+    /// A send costs as much of the processor as all else that a request needs, and takes any number of requests.
+    fn gathers(&self) -> bool {
+        !self.attached.borrow().begun.borrow().is_empty()
     }
 
     /// The replies to what was begun come later, and the queue tells of them. A node's turn may also take replies that are there, which

@@ -88,7 +88,12 @@ impl WorkerClient {
 
     /// Sends, receives, wakes.
     pub(crate) fn exchange(&self) {
+        self.move_bytes(false);
+    }
+
+    fn move_bytes(&self, only_receives: bool) {
         self.with_links(|links, turn| {
+            turn.only_receives = only_receives;
             links.iter_mut().for_each(|link| link.turn(turn));
             if !turn.replies.won.is_empty() {
                 give_back(links, turn);
@@ -105,7 +110,7 @@ impl WorkerClient {
             let State { queue, timer, clock, links, replies } = &mut *self.state.borrow_mut();
             let system = Instant::now();
             let now = clock.turn(system);
-            act(links, &mut Turn { queue, replies, now });
+            act(links, &mut Turn { queue, replies, now, only_receives: false });
             let deadline = links.iter().filter_map(Link::deadline).min();
             let next = clock.next_turn(deadline, system).or_else(|| {
                 let check = links.iter().filter_map(Link::check_at).min();
@@ -168,7 +173,7 @@ impl State {
         let Self { queue, clock, links, replies, .. } = self;
         let index = index(hash, links.len());
         let now = clock.begin(Instant::now());
-        links[index].begin(request, target, &mut Turn { queue, replies, now })
+        links[index].begin(request, target, &mut Turn { queue, replies, now, only_receives: false })
     }
 }
 
@@ -179,6 +184,10 @@ impl Reactor for WorkerClient {
 
     fn turn(&self) {
         self.exchange();
+    }
+
+    fn reap(&self) {
+        self.move_bytes(true);
     }
 
     fn is_eager(&self) -> bool {

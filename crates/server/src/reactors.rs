@@ -1,7 +1,7 @@
 //! The store's reactors on a worker's thread, as part of the worker's event loop.
 //!
-//! The loop has them submit requested I/O before it sleeps, and turns them after, to take completions; then it checks its mailbox for
-//! wakes from that turn. Their descriptors are edge-triggered: a turn takes all completions present at its start, and later ones
+//! The loop has them submit requested I/O before it sleeps, and take completions when their descriptors tell of some; then it checks its
+//! mailbox for wakes from that. Requests to other servers may wait a little for more that go out with them. Their descriptors are edge-triggered: a turn takes all completions present at its start, and later ones
 //! raise a new event.
 
 use std::rc::Rc;
@@ -58,11 +58,16 @@ impl WorkerReactors {
         self.reactors.submit();
     }
 
-    /// Submits I/O and takes completions; true if that may have woken waiting requests.
+    /// Whether I/O that was asked for should wait for more to join it.
     #[inline]
-    pub(crate) fn turn(&self) -> bool {
-        self.reactors.turn();
-        !self.reactors.is_empty()
+    pub(crate) fn gathers(&self) -> bool {
+        self.reactors.gathers()
+    }
+
+    /// Takes completions. I/O is to be submitted before the thread sleeps.
+    #[inline]
+    pub(crate) fn reap(&self) {
+        self.reactors.reap();
     }
 }
 

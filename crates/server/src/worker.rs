@@ -42,6 +42,8 @@ const BATCH_SLICE: Duration = Duration::from_micros(50);
 const OUTPUT_KEPT: usize = 1024 * 1024;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 512;
+/// How long the loop takes more requests, while some come, before it submits I/O that gains by them.
+const GATHERING: Duration = Duration::from_micros(200);
 /// How often to look for connections that are idle, or hold memory for too long.
 const SCAN: Duration = Duration::from_secs(1);
 
@@ -158,18 +160,28 @@ impl EventLoop {
         let mut events = Events::with_capacity(EVENTS);
         let mut letters = (Vec::new(), Vec::new());
         let mut due = Vec::new();
+        let (mut gathering_since, mut is_quiet) = (None, false);
         while !self.is_over() {
             self.mailbox.beat();
-            self.reactors.submit();
+            let gathers = !is_quiet
+                && self.reactors.gathers()
+                && gathering_since.get_or_insert_with(Instant::now).elapsed() < GATHERING;
+            if !gathers {
+                self.reactors.submit();
+                gathering_since = None;
+            }
             self.collect(&mut letters);
-            if let Err(error) = self.poll.poll(&mut events, self.timeout())
+            let timeout = if gathers { Some(Duration::ZERO) } else { self.timeout() };
+            if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(%error, "cannot wait for events");
                 self.stopper.enter(Phase::Stopping);
             }
+            is_quiet = gathers && events.is_empty();
             self.workers.online.node.clock.refresh();
-            if self.reactors.turn() {
+            if events.iter().any(|event| event.token() == REACTOR) {
+                self.reactors.reap();
                 self.collect(&mut letters);
             }
             for event in &events {

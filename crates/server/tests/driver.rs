@@ -35,6 +35,7 @@ struct Progress {
 struct DeviceStore {
     inner: ModelStore,
     slot: Slot,
+    gathers: bool,
     /// Reactors that have not been closed and dropped.
     reactors: Arc<AtomicUsize>,
 }
@@ -49,6 +50,8 @@ struct DeviceReactor {
     news: UnixStream,
     closed: Cell<bool>,
     reactors: Arc<AtomicUsize>,
+    /// Reads are to go to the device together, as requests to another server do.
+    gathers: bool,
 }
 
 impl DeviceReactor {
@@ -57,15 +60,8 @@ impl DeviceReactor {
         self.asked.borrow_mut().push(Arc::clone(&ticket));
         ticket
     }
-}
 
-impl Reactor for DeviceReactor {
-    fn descriptor(&self) -> RawFd {
-        self.news.as_raw_fd()
-    }
-
-    fn turn(&self) {
-        self.asked.take().into_iter().for_each(|ticket| self.begin.send(ticket).unwrap());
+    fn take_ended(&self) {
         while (&self.news).read(&mut [0; 64]).is_ok_and(|count| count == 64) {}
         for ticket in std::mem::take(&mut *self.ended.lock().unwrap()) {
             let waker = {
@@ -76,9 +72,27 @@ impl Reactor for DeviceReactor {
             waker.into_iter().for_each(Waker::wake);
         }
     }
+}
 
+impl Reactor for DeviceReactor {
+    fn descriptor(&self) -> RawFd {
+        self.news.as_raw_fd()
+    }
+
+    fn turn(&self) {
+        self.asked.take().into_iter().for_each(|ticket| self.begin.send(ticket).unwrap());
+        self.take_ended();
+    }
+
+    fn reap(&self) {
+        if self.gathers { self.take_ended() } else { self.turn() }
+    }
+
+    fn gathers(&self) -> bool {
+        self.gathers && !self.asked.borrow().is_empty()
+    }
     fn is_eager(&self) -> bool {
-        true
+        !self.gathers
     }
 
     fn close(&self) {
@@ -141,15 +155,22 @@ impl Double for DeviceStore {
         std::thread::spawn(move || run_device(begun, to_end, tell));
         self.reactors.fetch_add(1, Ordering::SeqCst);
         let (asked, closed, reactors) = (RefCell::default(), Cell::default(), Arc::clone(&self.reactors));
-        worker.add(self.slot, Rc::new(DeviceReactor { asked, begin, ended, news, closed, reactors }));
+        worker.add(
+            self.slot,
+            Rc::new(DeviceReactor { asked, begin, ended, news, closed, reactors, gathers: self.gathers }),
+        );
     }
 }
 
 fn start(workers: usize) -> (TestServer, Arc<AtomicUsize>) {
+    start_with(workers, false)
+}
+
+fn start_with(workers: usize, gathers: bool) -> (TestServer, Arc<AtomicUsize>) {
     let clock = Arc::new(Clock::system());
     let reactors = Arc::new(AtomicUsize::new(0));
     let inner = ModelStore::new(Arc::clone(&clock), 1024 * 1024);
-    let store = Layer(DeviceStore { inner, slot: Slot::draw(), reactors: Arc::clone(&reactors) });
+    let store = Layer(DeviceStore { inner, slot: Slot::draw(), gathers, reactors: Arc::clone(&reactors) });
     let node = Arc::new(Node::new(NodeSettings::default(), clock, Authenticator::off()));
     let config = ServerConfig { workers, ..config() };
     let running = moneta_server::Server::start(&config, Arc::new(store), Arc::clone(&node), Box::new(|| ())).unwrap();
@@ -158,7 +179,15 @@ fn start(workers: usize) -> (TestServer, Arc<AtomicUsize>) {
 
 #[test]
 fn one_read_after_the_other_ends() {
-    let (server, _) = start(1);
+    read_one_by_one(&start(1).0);
+}
+
+#[test]
+fn one_read_after_the_other_ends_where_reads_wait_for_more() {
+    read_one_by_one(&start_with(1, true).0);
+}
+
+fn read_one_by_one(server: &TestServer) {
     let mut client = server.connect();
     client.ask(set("key", b"value"), "STORED\r\n");
     for _ in 0..2_000 {
@@ -168,7 +197,15 @@ fn one_read_after_the_other_ends() {
 
 #[test]
 fn many_reads_of_many_connections_end_in_order() {
-    let (server, reactors) = start(2);
+    read_side_by_side(start(2));
+}
+
+#[test]
+fn many_reads_of_many_connections_end_in_order_where_reads_wait_for_more() {
+    read_side_by_side(start_with(2, true));
+}
+
+fn read_side_by_side((server, reactors): (TestServer, Arc<AtomicUsize>)) {
     let (connections, rounds, batch) = (8, 40, 50);
     std::thread::scope(|scope| {
         for connection in 0..connections {

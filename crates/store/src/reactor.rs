@@ -24,6 +24,17 @@ pub trait Reactor: Any {
         self.turn();
     }
 
+    /// The part of [`Reactor::turn`] after the thread has waited, which [`Reactor::submit`] follows before it waits again: ends what is done.
+    /// May begin what was asked for.
+    fn reap(&self) {
+        self.turn();
+    }
+
+    /// Whether what was asked for gains by more that goes out with it: then the thread takes what has come meanwhile before it submits.
+    fn gathers(&self) -> bool {
+        false
+    }
+
     /// Whether it is turned also between the requests of one turn of the event loop, so that a device has work early. Without, all
     /// that these requests begin goes out together, which costs a network fewer system calls.
     fn is_eager(&self) -> bool;
@@ -101,6 +112,20 @@ impl Reactors {
         }
     }
 
+    /// Has all of them end what is done, until they are closed. [`Reactors::submit`] is to follow.
+    #[inline]
+    pub fn reap(&self) {
+        if !self.closed.get() {
+            self.all.iter().for_each(|reactor| reactor.reap());
+        }
+    }
+
+    /// Whether one of them gains by more that is asked for.
+    #[inline]
+    pub fn gathers(&self) -> bool {
+        !self.closed.get() && self.all.iter().any(|reactor| reactor.gathers())
+    }
+
     /// Turns those that are eager, until they are closed.
     #[inline]
     pub fn turn_eager(&self) {
@@ -163,6 +188,8 @@ mod tests {
         reactors.turn();
         reactors.turn_eager();
         assert_eq!(reactor.0.get(), 1);
+        reactors.reap();
+        assert!(reactor.0.get() == 2 && !reactors.gathers(), "a reactor that does not tell them apart");
         reactors.close();
         assert_eq!(reactor.0.get(), 100);
         assert!(cx.reactor::<Counting>(second).is_none(), "after the close it is not found");

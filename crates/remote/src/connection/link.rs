@@ -39,6 +39,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) replies: &'a mut Replies,
     /// By the client's clock ([`crate::running`]), as every moment here.
     pub(crate) now: Instant,
+    /// What is there to be sent over connections that are up is left to the next turn, which is to follow soon.
+    pub(crate) only_receives: bool,
 }
 
 /// A request that waits for a connection.
@@ -292,7 +294,8 @@ impl Link {
             self.active = turn.now;
             self.receive(turn)?;
         }
-        let sent = unsent && self.flush(turn)?;
+        let may_send = probing || !turn.only_receives;
+        let sent = unsent && may_send && self.flush(turn)?;
         let due = probing || left_unread || !self.in_flight.is_empty();
         self.put_off = due && sent && !self.put_off;
         if due && !self.put_off {

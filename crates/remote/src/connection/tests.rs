@@ -101,6 +101,35 @@ fn ask(client: &WorkerClient, verb: Verb) -> Outcome {
 }
 
 #[test]
+fn a_reap_takes_replies_and_leaves_requests_to_the_next_turn() {
+    let server = Empty::start();
+    let shared = Meaning::of(&[server.address]).shared(Duration::from_secs(60));
+    let client = WorkerClient::new(&shared).expect("the system has room");
+    assert!(matches!(look(&client), Ok(Answer::Miss)), "it is up");
+    let begin = || {
+        let promise = Promise::new();
+        let request = Request { verb: Verb::Peek { value: true }, key: KEY, value: &[] };
+        client.begin_for(&request, 0, Target::Shared(Arc::clone(&promise))).expect("it is up");
+        promise
+    };
+    let has_ended = |promise: &Promise| promise.poll(&Context::from_waker(Waker::noop())).is_ready();
+    let (first, begun) = (begin(), Instant::now());
+    client.turn();
+    let second = begin();
+    while !has_ended(&first) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "a reply is reaped within a minute");
+        client.reap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..20 {
+        client.reap();
+        assert!(!has_ended(&second), "it was not sent");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    turn_until("the second one is sent", &client, || has_ended(&second));
+}
+
+#[test]
 fn a_server_that_moved_is_found_again_though_its_old_address_is_silent() {
     let (old, _listener) = silent();
     let meaning = Meaning::of(&[old]);

@@ -62,7 +62,7 @@ fn a_turn_takes_a_bounded_amount_from_a_peer() {
     let mut link = Link::new(shared, begun);
     let mut turn = |link: &mut Link, act: &dyn Fn(&mut Link, &mut Turn<'_>)| {
         assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute");
-        act(link, &mut Turn { queue: &queue, replies: &mut replies, now: Instant::now() });
+        act(link, &mut Turn { queue: &queue, replies: &mut replies, now: Instant::now(), only_receives: false });
     };
     while link.dialect().is_none() {
         turn(&mut link, &Link::turn);
