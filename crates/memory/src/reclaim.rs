@@ -222,7 +222,7 @@ impl Shard {
         let bytes = found.header.value_start() + found.header.value_length as usize;
         let wanted = match found.hits {
             _ if dies_before_use(&found.header, now) => 0,
-            0 => u64::from(log == Log::Small && self.probation.takes_probe(self.lengths())),
+            0 => u64::from(log == Log::Small && self.probation.takes_unread(bytes, self.lengths())),
             hits => hits,
         };
         let stays = wanted > 0 && self.probation.is_worth(bytes, wanted);

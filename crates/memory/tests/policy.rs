@@ -104,6 +104,28 @@ fn large_items_do_not_take_the_room_of_many_that_are_wanted() {
     node.verify();
 }
 
+/// Hits of 10,000 small items that are each read once more, when twice the memory of large ones was written and never read.
+fn hits_among_large(node: &Node) -> usize {
+    let distance = 400;
+    let hits = |from: u32, to: u32| {
+        (from..to).filter(|round| {
+            assert!(stored(node.set(&format!("large {round}"), &[b'v'; 20_000])));
+            assert!(stored(node.set(&format!("small {round}"), &[b'v'; 450])));
+            node.get(&format!("small {}", round.wrapping_sub(distance))).is_some()
+        })
+    };
+    hits(0, 2_000).count();
+    hits(2_000, 12_000).count()
+}
+
+#[test]
+fn small_items_outlast_large_ones_that_are_not_read_either() {
+    let node = node();
+    let found = hits_among_large(&node);
+    assert!(found > 6_500, "{found} of 10,000");
+    node.verify();
+}
+
 #[test]
 fn a_pinned_policy_does_not_adapt() {
     let config = MemoryConfig { item_max: 60_000, ..config(4 << 20) };
