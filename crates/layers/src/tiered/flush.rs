@@ -88,7 +88,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             finish(component::floor(&shared.upper, self.cx, floor)).await?;
             return finish(component::floor(&shared.lower, self.cx, floor)).await;
         }
-        if shared.lower.parts().flush.is_some_and(|below| floor.version <= below.floors().newest) {
+        if shared.lower.parts().flush.is_some_and(|below| below.floors().knows(&floor)) {
             return Ok(());
         }
         finish(component::floor(&shared.upper, self.cx, floor)).await?;

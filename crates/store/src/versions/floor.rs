@@ -64,11 +64,10 @@ pub struct Floors {
 impl Floors {
     /// Takes note of a flush at second `now`. False if it changes nothing: a later one is known.
     pub fn note(&mut self, floor: Floor, now: u32) -> bool {
-        let second = if floor.is_delayed() { floor.second } else { 0 };
-        // Two clocks may make one version: then the later second counts.
-        if (floor.version, second) <= (self.newest, self.second) {
+        if self.knows(&floor) {
             return false;
         }
+        let second = if floor.is_delayed() { floor.second } else { 0 };
         self.settle(now);
         // Commanded before the second of the one that was the newest until now: it replaces that, though it came too late. Copies that
         // were told in time have the same bound then.
@@ -81,6 +80,13 @@ impl Floors {
         self.pending = Some(floor);
         self.settle(if floor.waits(now) { now } else { floor.second });
         true
+    }
+
+    /// Whether a flush changes nothing: it is the newest that is known, or an earlier one. Two clocks may make one version: then the later
+    /// second counts.
+    pub fn knows(&self, floor: &Floor) -> bool {
+        let second = if floor.is_delayed() { floor.second } else { 0 };
+        (floor.version, second) <= (self.newest, self.second)
     }
 
     /// Lets take effect what is to. True if the bound rises.
