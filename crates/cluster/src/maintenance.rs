@@ -1,7 +1,7 @@
 //! What goes on beside requests: probes of nodes that are not asked, and hints for nodes that are back.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
 use smallvec::SmallVec;
@@ -17,6 +17,9 @@ use crate::writes::Answer;
 
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(100);
+/// By how much a round may begin late on a busy machine. Where it is later, the process was stopped or had no processor, and what nodes
+/// took to answer meanwhile says nothing of them.
+const LATE: Duration = Duration::from_millis(200);
 
 impl Cluster {
     /// Starts the thread that maintains the store. It ends when the store is closed or dropped.
@@ -26,11 +29,18 @@ impl Cluster {
     pub fn start(&self) -> Result<(), ClusterError> {
         let shared = Arc::downgrade(self.shared());
         let run = move || {
+            let mut was_late = false;
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
                 shared.clock.refresh();
+                if was_late {
+                    let now = shared.clock.millis();
+                    shared.layout().nodes.iter().for_each(|node| node.pace.begin(now));
+                }
                 pollster::block_on(shared.maintain());
                 drop(shared);
+                let began = Instant::now();
                 std::thread::sleep(PAUSE);
+                was_late = began.elapsed() > PAUSE + LATE;
             }
         };
         std::thread::Builder::new().name("cluster".into()).spawn(run).map_err(ClusterError::Thread)?;

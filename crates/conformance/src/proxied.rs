@@ -61,7 +61,8 @@ impl Proxied {
         let server = Server::start_moneta(|port| {
             let port = port.to_string();
             let arguments = ["proxy", "--admin", "off", "-p", &port, "--zone", ZONES[0], "--threads", "1", "-I", &item];
-            let rest = ["--node-timeout", NODE_TIMEOUT, "--topology"];
+            // Nor is a node given up for being slow: what is compared is answers.
+            let rest = ["--node-timeout", NODE_TIMEOUT, "--eject-slow", "0", "--topology"];
             arguments.iter().chain(&rest).map(Into::into).chain([file.clone().into()]).collect()
         })?;
         Ok(Self { server, _nodes: running, _folder: folder })
