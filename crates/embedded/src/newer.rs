@@ -67,7 +67,7 @@ fn compare<D: Database>(
 ) -> Result<Compared, Failure> {
     let is_older = Compared { verdict: Verdict::Older, is_live: false };
     let shared = context.shared;
-    if shared.floors().takes(version) {
+    if shared.floors().takes_write(version, base) {
         return Ok(is_older);
     }
     let buried = context.buried.get(&key.hash).copied();

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use moneta_store::change::{self, Content};
-use moneta_store::versions::{Standing, Verdict, digest, follows, follows_delete};
+use moneta_store::versions::{Standing, Verdict, digest, follows, follows_delete, takes_write};
 use moneta_store::{Deleted, ItemMeta, ItemRef, Key, StoreError, Version, Written};
 
 use crate::attempt::Attempt;
@@ -78,7 +78,7 @@ impl Inner {
             let shard = self.shard(key.hash).lock();
             let (deleted, horizon) = self.deletes.find(self.identities.number(key.hash), key.hash);
             let is_deleted = deleted.is_some_and(|deleted| deleted >= version || !follows_delete(base, deleted));
-            if is_deleted || self.floors.bound() > version {
+            if is_deleted || takes_write(self.floors.bound(), version, base) {
                 return Attempt::done(Written::Superseded);
             }
             if self.config.versioning.is_unsure(as_of, horizon) && self.find(&shard, key.hash).is_none() {
@@ -141,7 +141,7 @@ impl Inner {
         written: impl Fn() -> Standing,
         fetched: Option<&Fetched>,
     ) -> Compared {
-        if self.floors.bound() > version {
+        if takes_write(self.floors.bound(), version, base) {
             return Compared::Verdict(Verdict::Older);
         }
         let deleted = self.deletes.find(self.identities.number(key.hash), key.hash).0;

@@ -47,7 +47,7 @@ impl Shard {
     /// What becomes of an item in mode newer. `old` is live.
     pub(crate) fn plan_newer(&self, old: Option<&Found>, newer: &Newer<'_>) -> Plan {
         let version = newer.version();
-        if self.floors.takes(version) {
+        if self.floors.takes_write(version, newer.base) {
             return Plan::Refuse(Written::Superseded);
         }
         let Some(old) = old else {

@@ -6,7 +6,7 @@ mod tombstones;
 
 use moneta_item::{Lane, Origin, Version, VersionClock};
 
-pub use floor::{Floor, Floors};
+pub use floor::{Floor, Floors, takes_write};
 pub use standing::{Standing, Verdict, digest, follows, follows_delete};
 pub use tombstones::Tombstones;
 

@@ -32,7 +32,7 @@ fn has_flushes(seed: u64) -> bool {
 }
 
 /// Seeds that have shown a fault, and whether their runs have flushes.
-const MENDED: [(u64, bool); 5] = [
+const MENDED: [(u64, bool); 6] = [
     // A delete that a copy missed was forgotten when it missed a set behind it, which no copy took: an append found what was deleted.
     (2306, false),
     // A read filled an old item into a copy that had just come back empty, which then was a witness for it; the copy that knew better was
@@ -44,6 +44,8 @@ const MENDED: [(u64, bool); 5] = [
     (2_011_549, false),
     // On a node whose clock was behind, a flush waited for the next second.
     (4_000_381, true),
+    // A change left its result, made from what the key held before a flush.
+    (5_016_106, true),
 ];
 
 #[test]

@@ -78,7 +78,7 @@ impl<S: Store + 'static> Call<S> {
         changing: &mut Changing<'_>,
     ) -> Result<Compared, StoreError> {
         let is_older = Compared { verdict: Verdict::Older, is_live: false };
-        if self.versions.floors().takes(version) {
+        if self.versions.floors().takes_write(version, base) {
             return Ok(is_older);
         }
         let found = self.find_to_change(key, false, changing).await?;

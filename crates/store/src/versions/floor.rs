@@ -103,6 +103,19 @@ impl Floors {
     pub fn takes(&self, version: Version) -> bool {
         version < self.bound
     }
+
+    /// Whether a write in mode newer is gone: it is older than a flush, or was made from an item that is.
+    #[inline]
+    pub fn takes_write(&self, version: Version, base: Option<Version>) -> bool {
+        takes_write(self.bound, version, base)
+    }
+}
+
+/// Whether a write in mode newer is gone where everything below `bound` is; see [`Floors::takes_write`]. A base without a version tells
+/// nothing: such items may be younger than the flush.
+#[inline]
+pub fn takes_write(bound: Version, version: Version, base: Option<Version>) -> bool {
+    version < bound || base.is_some_and(|base| base > Version(1) && base < bound)
 }
 
 #[cfg(test)]
@@ -124,6 +137,17 @@ mod tests {
         assert!(!floors.takes(version(NOW)), "it waits");
         assert!(!floors.settle(NOW + 9) && floors.settle(NOW + 10));
         assert!(floors.takes(version(NOW + 9)) && !floors.takes(version(NOW + 10)));
+    }
+
+    #[test]
+    fn a_flush_takes_what_was_made_from_an_item_that_it_took() {
+        let mut floors = Floors::default();
+        floors.note(Floor::new(version(NOW), Expiry(0), NOW), NOW);
+        let later = version(NOW + 5);
+        assert!(floors.takes_write(later, Some(version(NOW - 1))) && floors.takes_write(version(NOW - 1), None));
+        for base in [None, Some(Version::ZERO), Some(Version(1)), Some(version(NOW + 1))] {
+            assert!(!floors.takes_write(later, base), "{base:?}");
+        }
     }
 
     #[test]

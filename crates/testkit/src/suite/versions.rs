@@ -329,6 +329,9 @@ impl<S: Store> World<'_, S> {
     fn stands_on(&self, key: usize, base: Option<Version>) -> bool {
         let live = self.live(key).map(|live| live.0);
         let Some(base) = base else { return true };
+        if self.floors.takes_write(Version(u64::MAX), Some(base)) {
+            return false;
+        }
         match (live, self.keys.get(&key)) {
             (Some(live), _) => base != Version::ZERO && live <= base,
             (None, Some(Known::Deleted { below, .. })) if !self.floors.takes(*below) => {
