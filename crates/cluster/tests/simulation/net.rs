@@ -14,7 +14,7 @@ use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Calls, Cx, Deleted, ErrorKind, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Pending, Put, Reactors, Step, Store,
-    StoreError, Visit, steps,
+    StoreError, Visit, Written, steps,
 };
 use parking_lot::Mutex;
 
@@ -32,6 +32,8 @@ pub enum Guard {
     Hints,
     /// Deletes arrive without leaving a tombstone: as of an ordinary memcached.
     Tombstones,
+    /// What is refused for something newer is answered as stored: the proxy does not stamp it anew.
+    Stamps,
     /// Flushes arrive without staying a floor: what was written before and arrives later lives.
     Floors,
 }
@@ -121,8 +123,12 @@ impl Store for Link {
             _ => {}
         }
         let buries = matches!(op, OwnedOp::Drop);
+        let stores = guard == Guard::Stamps && matches!(op, OwnedOp::Put(_, Put::Newer { base: None, .. }));
         Step::Wait(self.exchange(move |node| {
             let ended = op.with(|op| steps::read_owned(node, &Cx::outside(), &key.key(), op)).now();
+            if stores && let Ok(Outcome::Written(Written::Superseded)) = ended {
+                return Ok(Outcome::Written(Written::Stored { cas: 0 }));
+            }
             if buries { ended.map(|_| Outcome::Deleted(Deleted::Deleted)) } else { ended }
         }))
     }

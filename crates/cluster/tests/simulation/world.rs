@@ -15,13 +15,15 @@ use moneta_memory::Memory;
 use moneta_store::{Calls, Clock, ItemRef, Key, Origin, Reactors, Version, component};
 use parking_lot::Mutex;
 
-use crate::clients::{Books, CLIENTS, COUNTER, SKEW, client, flusher, key_of, keys};
+use crate::clients::{Books, CLIENTS, COUNTER, SKEW, client, flusher, key_of, keys, sharer};
 use crate::common::{SEED, memory, topology};
 use crate::net::{Guard, Links, Net, Process};
 
 const START: u64 = 1_790_000_000_000;
 const PROXIES: usize = 2;
 const NODES: usize = 2;
+/// Clients that set one key.
+const SHARERS: usize = 4;
 const STEPS: u64 = 3000;
 /// How long nodes keep what was written, in milliseconds: longer than a message travels or a hint waits.
 const KEPT: u64 = 1200;
@@ -44,14 +46,21 @@ pub struct World {
     pub evicts: bool,
     /// The zone whose nodes are killed and come back empty.
     pub restarts: Option<usize>,
-    /// Whether proxies flush all nodes now and then.
-    pub flushes: bool,
+    pub extras: Extras,
     pub books: Rc<RefCell<Books>>,
 }
 
+/// What goes on beside the clients with a key each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extras {
+    /// Proxies flush all nodes now and then.
+    pub flushes: bool,
+    /// Clients of all proxies set and read one key.
+    pub shares: bool,
+}
+
 impl World {
-    /// `flushes`: proxies flush all nodes now and then.
-    pub fn new(seed: u64, guard: Guard, flushes: bool) -> Self {
+    pub fn new(seed: u64, guard: Guard, extras: Extras) -> Self {
         let mut rng = Rng::with_seed(seed);
         let topology: Topology = topology(NODES);
         let (loss, delay) = (if rng.bool() { 0 } else { rng.u32(0..40) }, rng.u64(0..12));
@@ -94,7 +103,7 @@ impl World {
         let proxies = (0..PROXIES).map(|number| proxy(number, &mut rng)).collect();
         let (cuts, evicts) = (rng.bool(), rng.u8(0..3) == 0);
         let restarts = (rng.u8(0..3) == 0).then(|| rng.usize(0..3));
-        Self { net, nodes, proxies, cuts, evicts, restarts, flushes, books: Rc::default() }
+        Self { net, nodes, proxies, cuts, evicts, restarts, extras, books: Rc::default() }
     }
 }
 
@@ -157,7 +166,14 @@ impl World {
                 running(client(number, self.loses(), proxy, rng.fork(), Arc::clone(&self.net), Rc::clone(&self.books)))
             })
             .collect();
-        if self.flushes {
+        if self.extras.shares {
+            clients.extend((0..SHARERS).map(|number| {
+                let (proxy, rng) =
+                    (Rc::clone(&self.proxies[number % PROXIES]), Rng::with_seed(seed ^ 0x5a5a ^ number as u64));
+                running(sharer(number, proxy, rng, Arc::clone(&self.net), Rc::clone(&self.books)))
+            }));
+        }
+        if self.extras.flushes {
             let rng = Rng::with_seed(seed ^ 0xf1f1);
             let flusher = flusher(self.proxies.clone(), rng, Arc::clone(&self.net), Rc::clone(&self.books));
             clients.push(running(flusher));
@@ -270,6 +286,7 @@ impl World {
             let flushed = vec![None];
             let possible =
                 |client| if books.flushed.contains(&client) { Some(&flushed) } else { books.own.get(&client) };
+            let client = client.filter(|client| !books.unsure.contains(client));
             if let Some([possible]) = client.and_then(possible).map(Vec::as_slice) {
                 let copies = if possible.is_some() { 3 } else { 0 };
                 let lacks = held.len() < copies && !self.loses();
@@ -282,7 +299,7 @@ impl World {
                 let number: u64 = value.map_or(0, |value| value.trim().parse().expect("a number"));
                 let (counted, unknown) = (books.counted, books.unknown);
                 if !self.cuts
-                    && !self.flushes
+                    && !self.extras.flushes
                     && self.restarts.is_none()
                     && (number < counted || number > counted + unknown)
                 {
