@@ -11,12 +11,15 @@
 //!                         └─ the feed of a copy that is whole does not reach back: drops what it has ─▶ whole
 //! ```
 //!
+//! Then it follows the topology: a node that gets keys back which other nodes had for a while ([`past`]) is behind again.
+//!
 //! *Another copy* is one that is itself whole. Where all copies that answer have come back too, as after a loss of power, the
 //! node reads all of them, and is whole if they are more than half of all copies with itself. A node serves its feed while it is behind, so that all
 //! may start at once. It follows for a while after it is whole: proxies that had given it up find out only at their next probe.
 
 mod apply;
 mod gate;
+mod past;
 mod peers;
 mod reader;
 mod rounds;
@@ -103,8 +106,8 @@ impl State {
 }
 
 impl CatchUp {
-    /// Begins to catch up. `ports`: those on which the node listens; `topology`: says which copies there are, and may wait for a
-    /// while; `None`: it is not known yet.
+    /// Begins to catch up. `ports`: those on which the node listens; `topology`: says which copies there are when that has changed, and
+    /// may wait for a while; `None`: there is nothing new. It is asked as long as the node runs.
     ///
     /// # Errors
     /// When the system has no thread for it.

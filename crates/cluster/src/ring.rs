@@ -63,6 +63,15 @@ impl Ring {
         self.node_of_hash(self.kind.hash(key))
     }
 
+    /// Hashes of which at least one lies in each stretch of hashes that belong to one node: two rings of a kind that say the same of
+    /// the edges of both say the same of all keys.
+    pub(crate) fn edges(&self) -> Box<dyn Iterator<Item = u64> + '_> {
+        match &self.places {
+            Places::Points(points) => Box::new(points.places().map(u64::from)),
+            Places::Buckets(_) => Box::new(Buckets::firsts()),
+        }
+    }
+
     /// The node that has the key whose [`RingKind::hash`] is `hash`, for callers that ask several rings of one kind about one key.
     #[inline]
     pub fn node_of_hash(&self, hash: u64) -> usize {

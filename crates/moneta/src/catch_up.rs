@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_cluster::catchup::{CatchUp, CatchUpConfig};
-use moneta_cluster::sources::TopologySource;
+use moneta_cluster::sources::{GuardConfig, Guarded, TopologySource};
 use moneta_server::config::ListenAddress;
 use moneta_server::server::RunningServer;
 use moneta_store::{Clock, Progress, Store};
@@ -52,23 +52,13 @@ impl CatchingUp {
     /// # Errors
     /// If the source of the topology cannot be asked at all, or the system has no thread.
     pub fn start(self, server: &RunningServer) -> anyhow::Result<()> {
-        let mut source = proxy::source(&self.source)?;
+        let mut source = Guarded::new(proxy::source(&self.source)?, GuardConfig::default());
         let ports = server.listen_addresses().iter().filter_map(|address| match address {
             ListenAddress::Tcp(address) => Some(address.port()),
             ListenAddress::Unix { .. } => None,
         });
-        let mut told = None;
-        let topology = move || match source.next(PATIENCE) {
-            Ok(topology) => topology,
-            Err(error) => {
-                let why = error.to_string();
-                if told.as_ref() != Some(&why) {
-                    tracing::warn!(source = source.name(), error = why, "the topology to catch up from cannot be read");
-                    told = Some(why);
-                }
-                None
-            }
-        };
+        // What it cannot read it logs.
+        let topology = move || source.next(PATIENCE).ok().flatten();
         Ok(self.store.start(ports.collect(), topology)?)
     }
 }

@@ -32,12 +32,18 @@ impl Copies {
             copies.admins.push(admin_of(&node));
             copies.nodes.push(Some(node));
         }
-        let mut text = "epoch = 1\n".to_owned();
-        for (zone, address) in ZONES.iter().zip(&copies.addresses) {
-            let _ = write!(text, "[[replica]]\nzone = \"{zone}\"\nnodes = [\"0={address}\"]\n");
-        }
-        file(copies.folder.path(), "topology.toml", &text);
+        copies.place(1, None);
         copies
+    }
+
+    /// Writes the topology. `beside`: the address of a node that takes some keys of zone b.
+    fn place(&self, epoch: u64, beside: Option<&str>) {
+        let mut text = format!("epoch = {epoch}\n");
+        for (zone, address) in ZONES.iter().zip(&self.addresses) {
+            let more = beside.filter(|_| *zone == "b").map_or(String::new(), |beside| format!(", \"1={beside}\""));
+            let _ = write!(text, "[[replica]]\nzone = \"{zone}\"\nnodes = [\"0={address}\"{more}]\n");
+        }
+        file(self.folder.path(), "topology.toml", &text);
     }
 
     fn topology(&self) -> String {
@@ -258,6 +264,34 @@ fn a_node_that_was_away_for_too_long_drops_what_it_has() {
         || value(&proxy, "key7").as_deref() == Some("new") && value(b, "key7").as_deref() == Some("new"),
         "a read through the proxy does not fill the node",
     );
+}
+
+/// Another node has some keys for a while: the one that gets them back has old items of them.
+#[test]
+fn keys_that_come_back_to_a_node_show_nothing_old() {
+    let copies = Copies::start([&[], &["--feed-memory", "1", "-m", "64"], &[]]);
+    let proxy = copies.proxy("a");
+    (0..3).for_each(|number| copies.wait_until_ready(number));
+    set_all(&proxy, 0..KEYS, "old");
+    let b = copies.node(1);
+    b.wait_for(|| value(b, "key399").is_some(), "the write does not arrive");
+    b.wait_for_log("epoch=1");
+    let other = Node::run(&mut moneta(&["serve", "-p", "0", "--admin", "off", "--cluster", "--writer-id", "9"]));
+    copies.place(2, Some(&other.address().to_string()));
+    for node in [b, &proxy] {
+        node.wait_for(|| node.log().contains("epoch=2"), "the topology is not taken");
+    }
+    set_all(&proxy, 0..KEYS, "new");
+    other.wait_for(|| (0..KEYS).any(|key| value(&other, &format!("key{key}")).is_some()), "it gets no keys");
+    let is_old = |key: &usize| value(b, &format!("key{key}")).as_deref() == Some("old");
+    assert!((0..KEYS).any(|key| is_old(&key)), "all keys stayed");
+    copies.place(3, None);
+    b.wait_for_log("keys that other nodes had are back");
+    b.wait_for_log("caught up with other copies");
+    copies.wait_until_ready(1);
+    assert_eq!((0..KEYS).filter(is_old).collect::<Vec<_>>(), [] as [usize; 0]);
+    // The feeds of a cluster that is younger than the margin do not reach back: then all goes.
+    assert!(copies.metric(1, "catch_up_taken_total") + copies.metric(1, "catch_up_dropped_total") > 0);
 }
 
 /// A node that cannot learn what it has missed answers all the same after its deadline, and says so.

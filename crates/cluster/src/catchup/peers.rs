@@ -25,6 +25,12 @@ impl Keys {
     pub(super) fn contains(&self, key: &[u8]) -> bool {
         self.ring.node(key) == self.node
     }
+
+    /// Whether some of them are not among `others`.
+    pub(super) fn exceeds(&self, others: &Self) -> bool {
+        let is_more = |hash| self.ring.node_of_hash(hash) == self.node && others.ring.node_of_hash(hash) != others.node;
+        self.ring.kind() != others.ring.kind() || self.ring.edges().chain(others.ring.edges()).any(is_more)
+    }
 }
 
 /// The nodes of another copy that hold keys of this node.

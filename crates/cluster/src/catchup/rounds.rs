@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use moneta_client::Address;
+use parking_lot::Mutex;
+
+use super::past::Past;
 use super::peers::{self, Keys, Source};
 use super::reader::{Progress, Reader};
 use super::{FOLLOW, MARGIN, MARGIN_OF_KILLED, State};
@@ -12,6 +16,8 @@ use crate::topology::Topology;
 
 /// How often readers are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often a node that has nothing to learn looks for another topology.
+const LOOK_RARELY: Duration = Duration::from_millis(200);
 /// How often what was done is logged.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Pause before a topology that does not help is asked for again.
@@ -19,49 +25,79 @@ const RETRY: Duration = Duration::from_secs(1);
 /// A reader whose node does not answer and that has failed so often is given up for now: another copy is asked.
 const FAILURES: u64 = 3;
 
-/// Catches up, and follows for a while.
-pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() -> Option<Topology>) {
+/// Catches up, follows for a while, and does so again when keys come back.
+pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() -> Option<Topology> + Send + 'static) {
     let began = Instant::now();
     let at = state.clock.millis();
     let Some(mut round) = first(state, ports, &mut topology, began) else {
         return give_up(state, began, "no topology has this node");
     };
+    let mut past = Past::new(Arc::clone(&round.keys));
+    let later = later(state, topology);
     let needed = state.config.kept_until.map_or(at, |kept| kept.min(at));
     let margin = if state.config.lost_some { MARGIN_OF_KILLED } else { MARGIN };
-    let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
-    let mut span = Span { since: needed.saturating_sub(margin), needed, until: at };
+    let span = Span { since: before(needed, margin), needed, until: at };
     if state.is_behind() {
         tracing::info!(seconds = at.saturating_sub(needed) / 1000, "catching up with other copies");
     }
-    loop {
-        match round.learn(state, span, began) {
-            Learned::Everything => break,
-            Learned::Closed => return,
-            Learned::TooLate => {
-                give_up(state, began, "other copies could not be read until the deadline");
-                break;
-            }
-            Learned::TooLittle if !state.is_behind() => break,
-            Learned::TooLittle => {
-                tracing::warn!("away for longer than the feeds of other copies reach: what is held is dropped");
-                if let Err(error) = state.drop_all() {
-                    tracing::error!(%error, "what is held cannot be dropped");
-                    return;
-                }
-                round.forget();
-                state.clock.refresh();
-                let now = state.clock.millis();
-                span = Span { since: now, needed: now, until: now };
-            }
+    let mut goes_on = round.catch_up(state, span, began);
+    let mut following = Instant::now();
+    while goes_on && !state.is_closed() {
+        if following.elapsed() < FOLLOW {
+            let until = state.whole_until.load(Ordering::Relaxed);
+            round.note_whole(state, until);
+            std::thread::sleep(LOOK_EVERY);
+        } else {
+            round.forget();
+            std::thread::sleep(LOOK_RARELY);
         }
+        let Some(topology) = later.lock().take() else { continue };
+        state.clock.refresh();
+        let now = state.clock.millis();
+        let next = Round::of(&topology, state.config.own.as_ref(), ports);
+        let lost = past.note(next.as_ref().map(|round| Arc::clone(&round.keys)), now);
+        round.forget();
+        let Some(next) = next else { continue };
+        if let Some(lost) = lost {
+            // First of all: proxies may ask for these keys already.
+            state.behind.store(true, Ordering::Relaxed);
+            tracing::info!(
+                seconds = now.saturating_sub(lost) / 1000,
+                "keys that other nodes had are back: catching up"
+            );
+        }
+        round = next;
+        // Proxies may have heard of the other topology before this node.
+        let needed = before(lost.unwrap_or(now), MARGIN);
+        goes_on = round.catch_up(state, Span { since: before(needed, MARGIN), needed, until: now }, Instant::now());
+        following = Instant::now();
     }
-    if state.is_behind() {
-        state.end(None);
-        note_time(state, began);
-        let (taken, superseded) = (state.counts.taken.get(), state.counts.superseded.get());
-        tracing::info!(taken, superseded, milliseconds = began.elapsed().as_millis(), "caught up with other copies");
+}
+
+/// A moment so much before another one, in milliseconds since the Unix epoch.
+fn before(moment: u64, margin: Duration) -> u64 {
+    moment.saturating_sub(u64::try_from(margin.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Follows the topology. The last one that was not taken yet.
+fn later(
+    state: &Arc<State>,
+    mut topology: impl FnMut() -> Option<Topology> + Send + 'static,
+) -> Arc<Mutex<Option<Topology>>> {
+    let (state, last) = (Arc::clone(state), Arc::<Mutex<Option<Topology>>>::default());
+    let told = Arc::clone(&last);
+    let run = move || {
+        while !state.is_closed() {
+            if let Some(topology) = topology() {
+                *told.lock() = Some(topology);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("topology".into()).spawn(run) {
+        tracing::error!(%error, "no thread to follow the topology");
     }
-    round.follow(state);
+    last
 }
 
 /// What is to be read of a feed, in milliseconds since the Unix epoch.
@@ -98,11 +134,8 @@ fn first(
     let mut told = false;
     while began.elapsed() < state.config.deadline && !state.is_closed() {
         if let Some(topology) = topology() {
-            if let Some(place) = peers::place(&topology, state.config.own.as_ref(), ports)
-                && let Ok(keys) = peers::keys(&topology, place)
-            {
-                let copies = peers::sources(&topology, place).into_iter().map(Copy::new).collect();
-                return Some(Round { keys, copies, all: peers::copies(&topology) });
+            if let Some(round) = Round::of(&topology, state.config.own.as_ref(), ports) {
+                return Some(round);
             }
             if !std::mem::replace(&mut told, true) {
                 tracing::error!("this node is not in the topology: catch_up_as says under which address it is");
@@ -202,6 +235,48 @@ struct Round {
 }
 
 impl Round {
+    /// The copies beside the node that listens on `ports`; `None`: the topology does not have it.
+    fn of(topology: &Topology, own: Option<&Address>, ports: &[u16]) -> Option<Self> {
+        let place = peers::place(topology, own, ports)?;
+        let keys = peers::keys(topology, place).ok()?;
+        let copies = peers::sources(topology, place).into_iter().map(Copy::new).collect();
+        Some(Self { keys, copies, all: peers::copies(topology) })
+    }
+
+    /// Learns what the node has missed, after which it answers reads. False: it is closed, or cannot go on.
+    fn catch_up(&mut self, state: &Arc<State>, mut span: Span, began: Instant) -> bool {
+        loop {
+            match self.learn(state, span, began) {
+                Learned::Everything => break,
+                Learned::Closed => return false,
+                Learned::TooLate => {
+                    give_up(state, began, "other copies could not be read until the deadline");
+                    break;
+                }
+                Learned::TooLittle if !state.is_behind() => break,
+                Learned::TooLittle => {
+                    tracing::warn!("away for longer than the feeds of other copies reach: what is held is dropped");
+                    if let Err(error) = state.drop_all() {
+                        tracing::error!(%error, "what is held cannot be dropped");
+                        return false;
+                    }
+                    self.forget();
+                    state.clock.refresh();
+                    let now = state.clock.millis();
+                    span = Span { since: now, needed: now, until: now };
+                }
+            }
+        }
+        if state.is_behind() {
+            state.end(None);
+            note_time(state, began);
+            let (taken, superseded) = (state.counts.taken.get(), state.counts.superseded.get());
+            let milliseconds = began.elapsed().as_millis();
+            tracing::info!(taken, superseded, milliseconds, "caught up with other copies");
+        }
+        true
+    }
+
     /// Reads other copies.
     fn learn(&mut self, state: &Arc<State>, span: Span, began: Instant) -> Learned {
         let mut told = Instant::now();
@@ -253,17 +328,6 @@ impl Round {
     /// Begins anew.
     fn forget(&mut self) {
         self.copies.iter_mut().for_each(Copy::stop);
-    }
-
-    /// Goes on to read for a while.
-    fn follow(&mut self, state: &State) {
-        let began = Instant::now();
-        while began.elapsed() < FOLLOW && !state.is_closed() {
-            let until = state.whole_until.load(Ordering::Relaxed);
-            self.note_whole(state, until);
-            std::thread::sleep(LOOK_EVERY);
-        }
-        self.forget();
     }
 }
 

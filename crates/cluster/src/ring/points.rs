@@ -46,6 +46,11 @@ impl Points {
         Self { places, owners: points.iter().map(|&(_, owner)| owner).collect(), starts, shift }
     }
 
+    /// Where the points lie: the last places of what each has.
+    pub(super) fn places(&self) -> impl Iterator<Item = u32> {
+        self.places.iter().copied()
+    }
+
     /// The owner of the place `hash`.
     #[inline]
     pub(super) fn owner(&self, hash: u32) -> usize {

@@ -48,6 +48,11 @@ impl Buckets {
         Self(owners.into_boxed_slice().try_into().expect("as many as there are buckets"))
     }
 
+    /// The first hash of each bucket.
+    pub(super) fn firsts() -> impl Iterator<Item = u64> {
+        (0..1u64 << BITS).map(|bucket| bucket << (64 - BITS))
+    }
+
     /// The owner of the bucket of `hash`.
     #[inline]
     pub(super) fn owner(&self, hash: u64) -> usize {
