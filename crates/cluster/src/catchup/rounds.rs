@@ -57,6 +57,8 @@ pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() 
         let next = Round::of(&topology, state.config.own.as_ref(), ports);
         let lost = past.note(next.as_ref().map(|round| Arc::clone(&round.keys)), now);
         round.forget();
+        let is_here = next.is_some();
+        tracing::info!(epoch = topology.epoch, is_here, "other copies are read by another topology");
         let Some(next) = next else { continue };
         if let Some(lost) = lost {
             // First of all: proxies may ask for these keys already.
