@@ -32,6 +32,7 @@ fn values_out_of_range_are_refused_by_name_value_origin_and_range() {
         (&["-t", "0"], &["threads", "`0`", "flag --threads", "from 1 to 512"]),
         (&["-c", "0"], &["max_connections", "`0`", "from 1 to 1000000"]),
         (&["-R", "0"], &["requests_per_event", "`0`", "from 1"]),
+        (&["--busy-poll", "1s"], &["busy_poll", "`1s`", "from 0 to 10000"]),
         (&["-b", "many"], &["backlog", "`many`", "from 1 to 65535"]),
         (&["-m", "1"], &["memory", "`1`", "from 8MiB to 16TiB", "MiB"]),
         (&["-m", "4GB"], &["memory", "`4GB`", "suffix"]),

@@ -97,6 +97,39 @@ fn the_options_reach_the_node() {
     assert!(settings.contains("STAT verbosity 1\r\n") && settings.contains("STAT idle_timeout 1000\r\n"), "{settings}");
 }
 
+/// A thread's field in `/proc`.
+fn of_worker(node: &Node, field: &str) -> String {
+    let tasks = fs::read_dir(format!("/proc/{}/task", node.pid())).expect("it runs");
+    let threads =
+        tasks.map(|task| fs::read_to_string(task.expect("a thread").path().join("status")).unwrap_or_default());
+    let worker = threads.into_iter().find(|text| text.starts_with("Name:\tworker-0")).expect("a worker");
+    worker
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .expect("the field")
+        .trim_start_matches(':')
+        .trim()
+        .to_owned()
+}
+
+#[test]
+fn a_worker_looks_for_requests_before_it_sleeps_if_it_is_told_to() {
+    let node = Node::start(&["-t", "1", "--busy-poll", "10000"]);
+    let mut stream = node.connect();
+    let sleeps = || of_worker(&node, "voluntary_ctxt_switches").parse::<u32>().expect("a number");
+    // On a busy machine the client may be late for some.
+    let mut asks = || {
+        let before = sleeps();
+        for _ in 0..200 {
+            stream.write_all(b"mn\r\n").unwrap();
+            stream.read_exact(&mut [0; 4]).unwrap();
+        }
+        sleeps() - before
+    };
+    assert!((0..20).any(|_| asks() < 100), "it sleeps between requests");
+    node.wait_for(|| of_worker(&node, "State").starts_with('S'), "it never sleeps");
+}
+
 #[test]
 fn a_value_over_the_limit_is_refused_and_one_at_it_is_not() {
     let node = Node::start(&["-I", "2k"]);

@@ -33,6 +33,9 @@ pub struct ServerConfig {
     pub dump_timeout: Duration,
     /// How long a graceful shutdown waits for requests in flight before it closes all connections.
     pub drain_timeout: Duration,
+    /// How long a worker that has nothing to do looks for events again and again before it sleeps, which costs the processor's time and
+    /// spares the wake. Zero: it sleeps at once.
+    pub busy_poll: Duration,
     /// Whether SIGTERM, SIGINT and SIGUSR1 drain and stop this server and SIGHUP reloads. Off for a server inside another
     /// process, such as a test.
     pub handle_signals: bool,
@@ -61,6 +64,7 @@ impl Default for ServerConfig {
             lame_duck: Duration::ZERO,
             dump_timeout: Self::DUMP_TIMEOUT,
             drain_timeout: Self::DRAIN_TIMEOUT,
+            busy_poll: Duration::ZERO,
             handle_signals: false,
         }
     }

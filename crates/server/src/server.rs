@@ -52,7 +52,8 @@ impl Server {
         let closes_idle = must_log_in || listeners.iter().any(|(_, listener_state)| listener_state.closes_idle());
         let listener_states = listeners.iter().map(|(_, listener_state)| Arc::clone(listener_state)).collect();
         let dump_seconds = whole_seconds(config.dump_timeout);
-        let limits = Limits { closes_idle, dump_seconds, drain_timeout: config.drain_timeout };
+        let (drain_timeout, busy_poll) = (config.drain_timeout, config.busy_poll);
+        let limits = Limits { closes_idle, dump_seconds, drain_timeout, busy_poll };
 
         node.set_lifecycle(Box::new(Arc::clone(&stopper)));
         node.set_connections(Box::new(RegistryView {

@@ -56,6 +56,8 @@ pub(crate) struct Limits {
     pub(crate) dump_seconds: u32,
     /// How long draining may take.
     pub(crate) drain_timeout: Duration,
+    /// How long to look for events before sleeping; see [`crate::config::ServerConfig::busy_poll`].
+    pub(crate) busy_poll: Duration,
 }
 
 /// Seconds after which a watcher that does not read is closed.
@@ -172,7 +174,7 @@ impl EventLoop {
             }
             self.collect(&mut letters);
             let timeout = if gathers { Some(Duration::ZERO) } else { self.timeout() };
-            if let Err(error) = self.poll.poll(&mut events, timeout)
+            if let Err(error) = self.wait(&mut events, timeout)
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(%error, "cannot wait for events");
@@ -212,6 +214,21 @@ impl EventLoop {
             self.close_idle();
         }
         self.close_all();
+    }
+
+    /// Waits for events, at first without sleeping where that is asked for.
+    #[inline]
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        if !self.limits.busy_poll.is_zero() && timeout != Some(Duration::ZERO) {
+            let began = Instant::now();
+            while began.elapsed() < self.limits.busy_poll {
+                self.poll.poll(events, Some(Duration::ZERO))?;
+                if !events.is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+        self.poll.poll(events, timeout)
     }
 
     /// Takes the contents of the mailbox, through two lists that are kept for their memory.

@@ -186,6 +186,11 @@ impl Node {
         read_all(stream)
     }
 
+    /// The number of its process.
+    pub fn pid(&self) -> Pid {
+        pid(&self.child.0)
+    }
+
     /// Sends a signal. Of SIGSTOP also waits for the effect: on a busy machine the node's other threads go on for a while.
     pub fn signal(&self, signal: Signal) {
         let pid = pid(&self.child.0);

@@ -1,5 +1,7 @@
 //! Worker threads.
 
+use std::time::Duration;
+
 use moneta_server::config::ServerConfig;
 use moneta_server::node::NodeSettings;
 
@@ -20,6 +22,12 @@ section! {
         .short('R')
         .alias("max-reqs-per-event")
         .when("Lower if heavy pipelining on some connections delays others.");
+
+    /// Microseconds for which a worker without anything to do looks for requests before it sleeps; 0: it sleeps at once.
+    BUSY_POLL: Number<u32> = Opt::new("busy_poll", Number { min: 0, max: 10_000 }, || 0).when(
+        "On cores that have nothing else to do, where waking a sleeping one takes long, as on virtual machines: somewhat more than the \
+         time between two requests of a worker. Its core is then busy.",
+    );
 }
 
 /// Tells the server how many workers it has, and how they share their time.
@@ -27,4 +35,5 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     server.workers = options.get(&THREADS);
     node.threads = options.get(&THREADS);
     node.requests_per_event = options.get(&REQUESTS_PER_EVENT);
+    server.busy_poll = Duration::from_micros(options.get(&BUSY_POLL).into());
 }
