@@ -20,6 +20,8 @@ const TURNS: u32 = 4;
 /// The reactors of one worker.
 pub(crate) struct WorkerReactors {
     reactors: Rc<Reactors>,
+    /// Whether there are any: a node in RAM alone has none.
+    any: bool,
     /// Turns of connections so far.
     turns: u32,
 }
@@ -34,7 +36,7 @@ impl WorkerReactors {
             // None of them is turned after its close.
             reactors = Reactors::default();
         }
-        Self { reactors: Rc::new(reactors), turns: 0 }
+        Self { any: !reactors.is_empty(), reactors: Rc::new(reactors), turns: 0 }
     }
 
     /// The reactors, for the context of operations.
@@ -46,22 +48,33 @@ impl WorkerReactors {
     /// the other connections.
     #[inline]
     pub(crate) fn after_connection(&mut self) {
+        if !self.any {
+            return;
+        }
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(TURNS) {
             self.reactors.turn_eager();
         }
     }
 
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.any
+    }
+
     /// Submits I/O.
     #[inline]
     pub(crate) fn submit(&self) {
-        self.reactors.submit();
+        if self.any {
+            self.reactors.submit();
+        }
     }
 
     /// Whether I/O that was asked for should wait for more to join it.
     #[inline]
     pub(crate) fn gathers(&self) -> bool {
-        self.reactors.gathers()
+        self.any && self.reactors.gathers()
     }
 
     /// Takes completions. I/O is to be submitted before the thread sleeps.

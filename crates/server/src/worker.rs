@@ -182,7 +182,7 @@ impl EventLoop {
             }
             is_quiet = gathers && events.is_empty();
             self.workers.online.node.clock.refresh();
-            if events.iter().any(|event| event.token() == REACTOR) {
+            if self.reactors.any() && events.iter().any(|event| event.token() == REACTOR) {
                 self.reactors.reap();
                 self.collect(&mut letters);
             }
