@@ -285,7 +285,7 @@ impl Component for Cluster {
         self.0.closed.store(true, Ordering::Relaxed);
         drop(self.0.watch.lock().take());
         for node in &self.0.layout().nodes {
-            node.hints.sync();
+            node.hints.close();
             moneta_store::component::close(&*node.store);
         }
     }

@@ -57,13 +57,30 @@ impl Missed {
 
 /// Bytes that a hint takes beside its key: entries of two tables, and the rest of the log's record.
 const EXTRA: u64 = 96;
+/// Records that wait to be written, in bytes, at most: where the disk does not take them so fast, the file is written anew when it does.
+const UNWRITTEN_MAX: usize = 8 << 20;
+/// Bytes of records by which the file may grow beyond twice what it was when it was written anew.
+const GROWTH: u64 = 1 << 20;
+/// Calls of [`Hints::sync`] between two tries to write a file that could not be written: ten seconds.
+const ROUNDS_PUT_OFF: u32 = 100;
 
 /// The hints of one node. All threads share them.
 pub(crate) struct Hints {
     /// Whether there is none, for the way of requests to nodes that are well.
     is_empty: AtomicBool,
     state: Mutex<State>,
+    /// `None`: they are kept in memory alone.
+    // Locked while the disk is waited for, so before the state and never by requests.
+    file: Mutex<Option<LogFile>>,
     bytes_max: u64,
+}
+
+/// The file of hints, and whether it can be written.
+struct LogFile {
+    log: Log,
+    /// Calls of [`Hints::sync`] that are still to pass, since it could not be written.
+    put_off: u32,
+    is_failing: bool,
 }
 
 #[derive(Default)]
@@ -76,15 +93,19 @@ struct State {
     floor: Option<Floor>,
     /// Hints that were given up for the floor.
     overflowed: u64,
-    log: Option<Log>,
-    /// Little of the log still holds.
+    /// Records that are not in the file yet; `None`: there is no file.
+    unwritten: Option<Vec<u8>>,
+    /// Bytes of records since the file was written anew, those not included; and of those.
+    appended: u64,
+    kept: u64,
+    /// The file is to be written anew: little of it still holds, or it lacks some.
     wants_compaction: bool,
 }
 
 impl Hints {
     /// No hints yet. Up to `bytes_max` are kept.
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { is_empty: AtomicBool::new(true), state: Mutex::default(), bytes_max }
+        Self { is_empty: AtomicBool::new(true), state: Mutex::default(), file: Mutex::new(None), bytes_max }
     }
 
     /// The hints that a process before this one kept in the file at `path`, and this one goes on to keep there.
@@ -93,9 +114,9 @@ impl Hints {
     /// When the file cannot be read or written.
     pub(crate) fn open(bytes_max: u64, path: &Path) -> io::Result<Self> {
         let hints = Self::new(bytes_max);
+        let (mut log, entries) = Log::open(path)?;
         {
             let mut state = hints.state.lock();
-            let (log, entries) = Log::open(path)?;
             for entry in entries {
                 match entry {
                     log::Entry::Missed(key, missed) => state.note(&key, missed, bytes_max),
@@ -104,10 +125,11 @@ impl Hints {
                     log::Entry::NoFloor => state.floor = None,
                 }
             }
-            state.log = Some(log);
-            state.compact();
+            log.rewrite(&state.all_records())?;
+            (state.unwritten, state.wants_compaction) = (Some(Vec::new()), false);
             hints.is_empty.store(state.is_empty(), Ordering::Release);
         }
+        *hints.file.lock() = Some(LogFile { log, put_off: 0, is_failing: false });
         Ok(hints)
     }
 
@@ -181,19 +203,59 @@ impl Hints {
         (state.missed.len() as u64, state.bytes, state.overflowed)
     }
 
-    /// Writes what is kept on disk to the device. May block.
+    /// Writes what is kept on disk to the device, ten times a second. May block; requests go on meanwhile.
     pub(crate) fn sync(&self) {
-        let mut state = self.state.lock();
-        if std::mem::take(&mut state.wants_compaction) {
-            return state.compact();
-        }
-        if let Some(log) = &mut state.log
-            && let Err(error) = log.sync()
-        {
-            tracing::warn!(%error, "hints cannot be kept on disk: a restart forgets them");
-            state.log = None;
+        let mut file = self.file.lock();
+        match file.as_mut().map(|file| &mut file.put_off) {
+            Some(rounds @ 1..) => *rounds -= 1,
+            _ => self.write(&mut file),
         }
     }
+
+    /// The same for the last time.
+    pub(crate) fn close(&self) {
+        self.write(&mut self.file.lock());
+    }
+
+    fn write(&self, file: &mut Option<LogFile>) {
+        let Some(LogFile { log, put_off, is_failing }) = file else { return };
+        // The state is not locked while the disk is waited for.
+        let unwritten = self.state.lock().take_unwritten();
+        let written = match unwritten {
+            Unwritten::Nothing => return,
+            Unwritten::Records(records) => log.append(&records),
+            Unwritten::All(records) => log.rewrite(&records),
+        };
+        match written {
+            Ok(()) if std::mem::take(is_failing) => tracing::info!(file = %log, "hints are kept on disk again"),
+            Ok(()) => {}
+            Err(error) => {
+                if !std::mem::replace(is_failing, true) {
+                    tracing::warn!(file = %log, %error, "hints cannot be kept on disk: until they are, a restart forgets them");
+                }
+                *put_off = ROUNDS_PUT_OFF;
+                self.state.lock().wants_compaction = true;
+            }
+        }
+    }
+}
+
+impl Drop for Hints {
+    /// The node has left the topology. If its slot is back by now, the file is that of other hints, and must not be replaced.
+    fn drop(&mut self) {
+        if self.file.get_mut().as_ref().is_some_and(|file| file.log.is_in_place()) {
+            self.close();
+        }
+    }
+}
+
+/// What is to be written.
+enum Unwritten {
+    Nothing,
+    /// These, behind what is there.
+    Records(Vec<u8>),
+    /// These alone.
+    All(Vec<u8>),
 }
 
 impl State {
@@ -258,17 +320,28 @@ impl State {
     }
 
     fn append(&mut self, entry: &log::Entry) {
-        if let Some(log) = &mut self.log
-            && let Err(error) = log.append(entry)
-        {
-            tracing::warn!(%error, "hints cannot be kept on disk: a restart forgets them");
-            self.log = None;
+        let Some(unwritten) = self.unwritten.as_mut().filter(|_| !self.wants_compaction) else { return };
+        let before = unwritten.len();
+        entry.encode(unwritten);
+        self.appended += (unwritten.len() - before) as u64;
+        if unwritten.len() > UNWRITTEN_MAX || self.appended > self.kept + GROWTH {
+            *unwritten = Vec::new();
+            self.wants_compaction = true;
         }
     }
 
-    /// Writes the log anew, with what there is.
-    fn compact(&mut self) {
-        let Some(log) = &mut self.log else { return };
+    fn take_unwritten(&mut self) -> Unwritten {
+        let Some(unwritten) = &mut self.unwritten else { return Unwritten::Nothing };
+        if std::mem::take(&mut self.wants_compaction) {
+            *unwritten = Vec::new();
+            return Unwritten::All(self.all_records());
+        }
+        if unwritten.is_empty() { Unwritten::Nothing } else { Unwritten::Records(std::mem::take(unwritten)) }
+    }
+
+    /// The records of what there is, for a file that has these alone.
+    fn all_records(&mut self) -> Vec<u8> {
+        let mut records = Vec::new();
         let floor = self.floor.iter().map(|floor| log::Entry::Floor(*floor));
         let known = self.order.iter().filter_map(|key| self.missed.get(key).map(|missed| (key, *missed)));
         // A delete that a set came behind has a record too, before that.
@@ -277,102 +350,11 @@ impl State {
             let delete = has_both.then(|| log::Entry::Missed(key.clone(), Missed::delete(missed.buried, missed.at)));
             delete.into_iter().chain([log::Entry::Missed(key.clone(), missed)])
         });
-        if let Err(error) = log.rewrite(floor.chain(missed)) {
-            tracing::warn!(%error, "hints cannot be kept on disk: a restart forgets them");
-            self.log = None;
-        }
+        floor.chain(missed).for_each(|entry| entry.encode(&mut records));
+        (self.kept, self.appended) = (records.len() as u64, 0);
+        records
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn missed(version: u64) -> Missed {
-        let make = if version.is_multiple_of(2) { Missed::delete } else { Missed::set };
-        make(Version(version << 40), version)
-    }
-
-    #[test]
-    fn the_newest_write_of_each_key_is_kept_in_order_until_the_node_has_it() {
-        let hints = Hints::new(1 << 20);
-        assert!(hints.is_empty() && hints.missed(b"a").is_none());
-        hints.note(b"a", missed(5));
-        hints.note(b"b", missed(6));
-        hints.note(b"a", missed(7));
-        hints.note(b"a", missed(3));
-        assert!(hints.missed(b"a").is_some() && hints.missed(b"b").is_some() && hints.missed(b"c").is_none());
-        assert_eq!(hints.oldest(9), [(Box::from(*b"a"), missed(7)), (Box::from(*b"b"), missed(6))]);
-        hints.settle(b"a", missed(6).version);
-        assert!(hints.missed(b"a").is_some(), "the node has an older one");
-        hints.settle(b"a", missed(8).version);
-        assert_eq!(hints.oldest(9), [(Box::from(*b"b"), missed(6))]);
-        hints.settle(b"b", missed(6).version);
-        assert!(hints.is_empty() && hints.counts() == (0, 0, 0));
-    }
-
-    #[test]
-    fn a_delete_is_known_behind_a_set_that_may_have_come_to_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("node.hints");
-        let hints = Hints::open(1 << 20, &path).unwrap();
-        hints.note(b"a", missed(6));
-        hints.note(b"a", missed(7));
-        hints.note(b"b", missed(9));
-        hints.note(b"b", missed(8));
-        let expected = [(7, 6), (9, 8)].map(|(version, buried)| (Version(version << 40), Version(buried << 40)));
-        let known = |hints: &Hints| {
-            [&b"a"[..], b"b"].map(|key| hints.missed(key).map(|missed| (missed.version, missed.buried)).unwrap())
-        };
-        assert_eq!(known(&hints), expected);
-        assert!(hints.missed(b"a").is_some_and(|missed| !missed.deleted && missed.outdates(None)));
-        // From what was appended, and from what was written anew.
-        for _ in 0..2 {
-            hints.sync();
-            assert_eq!(known(&Hints::open(1 << 20, &path).unwrap()), expected);
-        }
-    }
-
-    #[test]
-    fn too_many_become_a_floor_above_all_of_them() {
-        let hints = Hints::new(10_000);
-        for number in 1..200u64 {
-            hints.note(format!("key{number}").as_bytes(), missed(number));
-        }
-        let floor = hints.floor().expect("there were too many");
-        let (kept, bytes, overflowed) = hints.counts();
-        assert!(bytes <= 10_000 && kept + overflowed == 199, "{kept} {bytes} {overflowed}");
-        let least = hints.oldest(999).iter().map(|(_, missed)| missed.version).min();
-        assert!(least.is_none_or(|least| floor.version < least));
-        assert!(hints.missed(b"whatever").is_some());
-        hints.settle_floor(floor);
-        assert!(hints.missed(b"whatever").is_none());
-    }
-
-    #[test]
-    fn they_outlive_the_process_also_with_a_torn_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("node.hints");
-        let hints = Hints::open(1 << 20, &path).unwrap();
-        for number in 1..=100u64 {
-            hints.note(format!("key{number}").as_bytes(), missed(number));
-        }
-        hints.settle(b"key50", missed(50).version);
-        hints.note_floor(Floor { version: Version(77), second: 9 });
-        hints.sync();
-        let expected = hints.oldest(200);
-        assert_eq!(expected.len(), 99);
-        drop(hints);
-        let torn = std::fs::read(&path).unwrap();
-        std::fs::write(&path, [&torn[..], &[40, 0, 0, 0, 1, 2, 3]].concat()).unwrap();
-        let again = Hints::open(1 << 20, &path).unwrap();
-        assert_eq!(again.oldest(200), expected);
-        assert_eq!(again.floor(), Some(Floor { version: Version(77), second: 9 }));
-        again.settle_floor(Floor { version: Version(77), second: 9 });
-        for (key, missed) in expected {
-            again.settle(&key, missed.version);
-        }
-        drop(again);
-        assert!(Hints::open(1 << 20, &path).unwrap().is_empty());
-    }
-}
+mod tests;

@@ -3,8 +3,10 @@
 //! Records are appended: `length u32 | CRC-32 of the rest u32 | kind u8 | version u64 | moment u64 | key`, little-endian. A record
 //! that is cut off or damaged ends the file. It is written anew, beside itself and then renamed, when little of it still holds.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use moneta_store::Version;
@@ -30,11 +32,10 @@ const NO_FLOOR: u8 = 5;
 const PREFIX: usize = 8;
 /// Bytes of kind, version and moment.
 const FIXED: usize = 17;
-/// Bytes that are appended before they are written to the file.
-const BUFFERED: usize = 64 << 10;
 
 impl Entry {
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the record to `out`.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let none: &[u8] = &[];
         let (kind, version, moment, key) = match self {
             Self::Missed(key, missed) => {
@@ -81,7 +82,6 @@ impl Entry {
 pub(super) struct Log {
     path: PathBuf,
     file: File,
-    buffer: Vec<u8>,
 }
 
 impl Log {
@@ -95,38 +95,27 @@ impl Log {
             entries.push(entry);
             at += length;
         }
-        file.set_len(at as u64)?;
-        Ok((Self { path: path.to_owned(), file, buffer: Vec::new() }, entries))
+        Ok((Self { path: path.to_owned(), file }, entries))
     }
 
-    pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        entry.encode(&mut self.buffer);
-        if self.buffer.len() >= BUFFERED { self.write() } else { Ok(()) }
-    }
-
-    fn write(&mut self) -> io::Result<()> {
-        self.file.write_all(&self.buffer)?;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    /// Brings all records to the device.
-    pub(super) fn sync(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        self.write()?;
+    /// Brings records to the device, behind those that are there.
+    pub(super) fn append(&mut self, records: &[u8]) -> io::Result<()> {
+        self.file.write_all(records)?;
         self.file.sync_data()
     }
 
-    /// Replaces all records.
-    pub(super) fn rewrite(&mut self, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        entries.for_each(|entry| entry.encode(&mut bytes));
-        self.buffer.clear();
+    /// Whether the file of that name is still this one.
+    pub(super) fn is_in_place(&self) -> bool {
+        let identity = |file: &fs::Metadata| (file.dev(), file.ino());
+        let (named, open) = (fs::metadata(&self.path), self.file.metadata());
+        matches!((named, open), (Ok(named), Ok(open)) if identity(&named) == identity(&open))
+    }
+
+    /// Brings records to the device, in place of those that are there.
+    pub(super) fn rewrite(&mut self, records: &[u8]) -> io::Result<()> {
         let beside = self.path.with_extension("new");
         let mut file = File::create(&beside)?;
-        file.write_all(&bytes)?;
+        file.write_all(records)?;
         file.sync_data()?;
         fs::rename(&beside, &self.path)?;
         self.file = OpenOptions::new().append(true).open(&self.path)?;
@@ -134,8 +123,8 @@ impl Log {
     }
 }
 
-impl Drop for Log {
-    fn drop(&mut self) {
-        let _ = self.sync();
+impl fmt::Display for Log {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(formatter)
     }
 }

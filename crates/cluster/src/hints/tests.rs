@@ -1,0 +1,194 @@
+//! What is kept of missed writes, in memory and on disk.
+
+use super::*;
+
+fn missed(version: u64) -> Missed {
+    let make = if version.is_multiple_of(2) { Missed::delete } else { Missed::set };
+    make(Version(version << 40), version)
+}
+
+#[test]
+fn the_newest_write_of_each_key_is_kept_in_order_until_the_node_has_it() {
+    let hints = Hints::new(1 << 20);
+    assert!(hints.is_empty() && hints.missed(b"a").is_none());
+    hints.note(b"a", missed(5));
+    hints.note(b"b", missed(6));
+    hints.note(b"a", missed(7));
+    hints.note(b"a", missed(3));
+    assert!(hints.missed(b"a").is_some() && hints.missed(b"b").is_some() && hints.missed(b"c").is_none());
+    assert_eq!(hints.oldest(9), [(Box::from(*b"a"), missed(7)), (Box::from(*b"b"), missed(6))]);
+    hints.settle(b"a", missed(6).version);
+    assert!(hints.missed(b"a").is_some(), "the node has an older one");
+    hints.settle(b"a", missed(8).version);
+    assert_eq!(hints.oldest(9), [(Box::from(*b"b"), missed(6))]);
+    hints.settle(b"b", missed(6).version);
+    assert!(hints.is_empty() && hints.counts() == (0, 0, 0));
+}
+
+#[test]
+fn a_delete_is_known_behind_a_set_that_may_have_come_to_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.hints");
+    let hints = Hints::open(1 << 20, &path).unwrap();
+    hints.note(b"a", missed(6));
+    hints.note(b"a", missed(7));
+    hints.note(b"b", missed(9));
+    hints.note(b"b", missed(8));
+    let expected = [(7, 6), (9, 8)].map(|(version, buried)| (Version(version << 40), Version(buried << 40)));
+    let known = |hints: &Hints| {
+        [&b"a"[..], b"b"].map(|key| hints.missed(key).map(|missed| (missed.version, missed.buried)).unwrap())
+    };
+    assert_eq!(known(&hints), expected);
+    assert!(hints.missed(b"a").is_some_and(|missed| !missed.deleted && missed.outdates(None)));
+    // From what was appended, and from what was written anew.
+    for _ in 0..2 {
+        hints.sync();
+        assert_eq!(known(&Hints::open(1 << 20, &path).unwrap()), expected);
+    }
+}
+
+#[test]
+fn too_many_become_a_floor_above_all_of_them() {
+    let hints = Hints::new(10_000);
+    for number in 1..200u64 {
+        hints.note(format!("key{number}").as_bytes(), missed(number));
+    }
+    let floor = hints.floor().expect("there were too many");
+    let (kept, bytes, overflowed) = hints.counts();
+    assert!(bytes <= 10_000 && kept + overflowed == 199, "{kept} {bytes} {overflowed}");
+    let least = hints.oldest(999).iter().map(|(_, missed)| missed.version).min();
+    assert!(least.is_none_or(|least| floor.version < least));
+    assert!(hints.missed(b"whatever").is_some());
+    hints.settle_floor(floor);
+    assert!(hints.missed(b"whatever").is_none());
+}
+
+#[test]
+fn they_outlive_the_process_also_with_a_torn_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.hints");
+    let hints = Hints::open(1 << 20, &path).unwrap();
+    for number in 1..=100u64 {
+        hints.note(format!("key{number}").as_bytes(), missed(number));
+    }
+    hints.settle(b"key50", missed(50).version);
+    hints.note_floor(Floor { version: Version(77), second: 9 });
+    hints.sync();
+    let expected = hints.oldest(200);
+    assert_eq!(expected.len(), 99);
+    drop(hints);
+    let torn = std::fs::read(&path).unwrap();
+    std::fs::write(&path, [&torn[..], &[40, 0, 0, 0, 1, 2, 3]].concat()).unwrap();
+    let again = Hints::open(1 << 20, &path).unwrap();
+    assert_eq!(again.oldest(200), expected);
+    assert_eq!(again.floor(), Some(Floor { version: Version(77), second: 9 }));
+    again.settle_floor(Floor { version: Version(77), second: 9 });
+    for (key, missed) in expected {
+        again.settle(&key, missed.version);
+    }
+    drop(again);
+    assert!(Hints::open(1 << 20, &path).unwrap().is_empty());
+}
+
+/// A key that is written again and again while the node is away: its file is bounded, and says the newest.
+#[test]
+fn writes_of_one_key_take_a_bounded_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.hints");
+    let hints = Hints::open(1 << 20, &path).unwrap();
+    let writes = 200_000u64;
+    for number in 1..=writes {
+        hints.note(b"key", missed(number));
+        if number % 1_000 == 0 {
+            hints.sync();
+            let length = std::fs::metadata(&path).unwrap().len();
+            assert!(length < 2 << 20, "{length} bytes for one key after {number} writes");
+        }
+    }
+    assert_eq!(hints.oldest(9).len(), 1);
+    let newest = hints.missed(b"key");
+    drop(hints);
+    assert_eq!(Hints::open(1 << 20, &path).unwrap().missed(b"key"), newest);
+}
+
+#[test]
+fn they_are_kept_on_disk_again_once_the_disk_takes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("hints");
+    let path = place.join("node.hints");
+    std::fs::create_dir(&place).unwrap();
+    let hints = Hints::open(1 << 20, &path).unwrap();
+    hints.note(b"a", missed(5));
+    hints.sync();
+    std::fs::remove_dir_all(&place).unwrap();
+    // The last one is settled, so the file is written anew, for which there is no folder.
+    hints.settle(b"a", missed(5).version);
+    hints.sync();
+    hints.note(b"b", missed(7));
+    hints.sync();
+    assert!(!path.exists());
+    std::fs::create_dir(&place).unwrap();
+    for _ in 0..1_000 {
+        hints.sync();
+    }
+    hints.note(b"c", missed(9));
+    hints.sync();
+    drop(hints);
+    let again = Hints::open(1 << 20, &path).unwrap();
+    assert_eq!(again.oldest(9), [(Box::from(*b"b"), missed(7)), (Box::from(*b"c"), missed(9))]);
+}
+
+/// Requests take note of what a node missed: none of them may wait for the disk.
+#[test]
+fn a_disk_that_hangs_holds_up_no_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.hints");
+    let hints = Hints::open(1 << 20, &path).unwrap();
+    hints.note(b"a", missed(5));
+    hints.sync();
+    hints.settle(b"a", missed(5).version);
+    // To write the file anew hangs until this is read from.
+    let beside = folder.path().join("node.new");
+    assert!(std::process::Command::new("mkfifo").arg(&beside).status().unwrap().success());
+    std::thread::scope(|scope| {
+        scope.spawn(|| hints.sync());
+        while !is_writing(&hints) {
+            std::thread::yield_now();
+        }
+        let (done, is_done) = std::sync::mpsc::channel();
+        let shared = &hints;
+        scope.spawn(move || {
+            shared.note(b"b", missed(7));
+            done.send(shared.missed(b"b").is_some()).unwrap();
+        });
+        let noted = is_done.recv_timeout(std::time::Duration::from_secs(60));
+        std::fs::read(&beside).unwrap();
+        assert_eq!(noted, Ok(true), "the request waited for the disk");
+    });
+    std::fs::remove_file(&beside).unwrap();
+}
+
+/// Whether a thread is at the file.
+fn is_writing(hints: &Hints) -> bool {
+    hints.file.try_lock().is_none()
+}
+
+/// A slot that leaves the topology and comes back, while a request still holds the hints of before.
+#[test]
+fn hints_that_were_left_do_not_replace_the_file_of_those_behind_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.hints");
+    let left = Hints::open(1 << 20, &path).unwrap();
+    left.note(b"a", missed(5));
+    left.sync();
+    let back = Hints::open(1 << 20, &path).unwrap();
+    back.note(b"b", missed(7));
+    back.sync();
+    left.settle(b"a", missed(5).version);
+    drop(left);
+    back.note(b"c", missed(9));
+    back.sync();
+    let again = Hints::open(1 << 20, &path).unwrap();
+    let expected = [(b"a", 5), (b"b", 7), (b"c", 9)].map(|(key, version)| (Box::from(*key), missed(version)));
+    assert_eq!(again.oldest(9), expected);
+}
