@@ -5,7 +5,7 @@
 
 mod log;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -195,6 +195,20 @@ impl Hints {
         }
         let known = state.order.iter().filter_map(|key| state.missed.get(key).map(|missed| (key.clone(), *missed)));
         known.take(count).collect()
+    }
+
+    /// Puts hints, which [`Hints::oldest`] has told, behind all others.
+    pub(crate) fn put_off(&self, keys: &[&[u8]]) {
+        let mut left: HashSet<&[u8]> = keys.iter().copied().collect();
+        let state = &mut *self.state.lock();
+        let (mut before, mut put_off) = (Vec::new(), Vec::new());
+        while !left.is_empty()
+            && let Some(key) = state.order.pop_front()
+        {
+            if left.remove(&*key) { put_off.push(key) } else { before.push(key) }
+        }
+        before.into_iter().rev().for_each(|key| state.order.push_front(key));
+        state.order.extend(put_off);
     }
 
     /// Hints, their bytes, and those that were given up because there were too many.

@@ -21,6 +21,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// took to answer meanwhile says nothing of them.
 const LATE: Duration = Duration::from_millis(200);
 
+/// What became of a hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delivery {
+    /// The node has what it missed.
+    Done,
+    /// What the node is to be given is not known yet, or it does not take it yet.
+    NotYet,
+    /// The node does not answer.
+    NoAnswer,
+}
+
 impl Cluster {
     /// Starts the thread that maintains the store. It ends when the store is closed or dropped.
     ///
@@ -94,8 +105,11 @@ impl Shared {
                 Err(error) if is_busy(&error) => return,
                 Err(error) => {
                     tracing::debug!(node = node.name, %error, "a flush cannot be delivered");
-                    self.note_failure(layout, node);
-                    return;
+                    // A node that refuses it is well otherwise.
+                    if is_unwell(&error) {
+                        self.note_failure(layout, node);
+                        return;
+                    }
                 }
             }
         }
@@ -104,17 +118,20 @@ impl Shared {
         // Some at once: each waits for a node or two.
         for some in hints.chunks(32) {
             let all = some.iter().map(|(key, missed)| self.deliver_one(layout, index, key, *missed));
-            let delivered = futures_util::future::join_all(all).await;
-            if delivered.contains(&false) {
+            let ended = futures_util::future::join_all(all).await;
+            let delivered = ended.iter().filter(|ended| **ended == Delivery::Done).count();
+            self.counters.hints_delivered.add(delivered as u64);
+            // Others are not to wait behind them.
+            let late = some.iter().zip(&ended).filter(|(_, ended)| **ended == Delivery::NotYet);
+            node.hints.put_off(&late.map(|((key, _), _)| &**key).collect::<Vec<_>>());
+            if ended.contains(&Delivery::NoAnswer) {
                 self.note_failure(layout, node);
                 return;
             }
-            self.counters.hints_delivered.add(some.len() as u64);
         }
     }
 
-    /// False if the node does not answer.
-    async fn deliver_one(&self, layout: &Layout, index: usize, key: &[u8], missed: Missed) -> bool {
+    async fn deliver_one(&self, layout: &Layout, index: usize, key: &[u8], missed: Missed) -> Delivery {
         let node = &layout.nodes[index];
         let cx = Cx::outside();
         let owned = OwnedKey::of(&Key::new(key, self.seed));
@@ -135,16 +152,16 @@ impl Shared {
                 steps::read_owned(&*node.store, &cx, &owned.key(), Op::Bury(version))
             }
             // Later, when a copy that has it answers.
-            Err(()) => return true,
+            Err(()) => return Delivery::NotYet,
         };
         match Answer::of(steps::finish(step).await) {
             Answer::Failed(error) => {
                 tracing::debug!(node = node.name, %error, "a hint cannot be delivered");
-                !is_unwell(&error)
+                if is_unwell(&error) { Delivery::NoAnswer } else { Delivery::NotYet }
             }
             _ => {
                 node.hints.settle(key, missed.version);
-                true
+                Delivery::Done
             }
         }
     }

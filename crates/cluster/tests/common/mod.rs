@@ -4,11 +4,17 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Opened, Replica, RingKind, Topology, Writer};
 use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::request::{Exptime, Write};
 use moneta_store::versions::Versioning;
-use moneta_store::{Clock, KeyHash, Origin, Store};
+use moneta_store::{
+    Calls, Clock, Cx, ErrorKind, ItemRef, Key, KeyHash, Op, Origin, Outcome, Step, Store, StoreError, Unseen, Visit,
+    steps,
+};
+use moneta_testkit::doubles::{Double, Layer};
 use parking_lot::Mutex;
 
 pub const SEED: KeyHash = KeyHash::seeded(7);
@@ -58,4 +64,54 @@ pub fn memory(clock: &Arc<Clock>, writer: u8, limit: u64, item_max: usize) -> Me
 pub fn cluster(config: ClusterConfig, topology: &Topology, nodes: &Nodes, writer: u8, clock: &Arc<Clock>) -> Cluster {
     let writer = Writer { origin: Origin::new(1, writer), salt: u64::from(writer), seed: SEED };
     Cluster::new(config, topology, Box::new(nodes.clone()), writer, 1 << 20, Arc::clone(clock)).expect("a cluster")
+}
+
+/// A node in RAM that may be away. Clones are the same.
+#[derive(Clone)]
+pub struct Away(Arc<(Memory, AtomicBool)>);
+
+impl Double for Away {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0.0
+    }
+
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        match self.0.1.load(Relaxed) {
+            true => Step::Done(Err(StoreError::new(ErrorKind::Unreachable, "away"))),
+            false => self.0.0.call(cx, key, op, out),
+        }
+    }
+}
+
+impl Away {
+    pub fn goes(&self, is_away: bool) {
+        self.0.1.store(is_away, Relaxed);
+    }
+
+    pub fn holds(&self, key: &str) -> bool {
+        let mut held = false;
+        let _ = self.0.0.peek(&Key::new(key.as_bytes(), SEED), &mut |_: &ItemRef<'_>| held = true).now();
+        held
+    }
+}
+
+/// A node that may be away for each of a topology, in its order.
+pub fn away(topology: &Topology, clock: &Arc<Clock>) -> (Nodes, Vec<Away>) {
+    let nodes = Nodes::default();
+    let put = |(number, node): (usize, &Node)| {
+        let store = Away(Arc::new((memory(clock, number as u8, 16 << 20, 1 << 20), AtomicBool::new(false))));
+        nodes.put(node, Arc::new(Layer(store.clone())));
+        store
+    };
+    let stores = topology.nodes().enumerate().map(put).collect();
+    (nodes, stores)
+}
+
+/// Sets a key to live for so many seconds, 0 for ever.
+pub fn set(cluster: &Cluster, key: &str, seconds: i64) -> Result<Outcome, StoreError> {
+    let (key, write) = (Key::new(key.as_bytes(), SEED), Write { exptime: Exptime(seconds), ..Write::default() });
+    let step = cluster.call(&Cx::outside(), &key, Op::Write(b"value", &write), &mut Unseen);
+    pollster::block_on(steps::finish(step))
 }
