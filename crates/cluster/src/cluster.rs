@@ -106,17 +106,25 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes the topologies of `source`, whose first one the cluster has, until it is closed.
+    /// Takes the topologies of `source`, whose first one the cluster has, until it is closed. One that cannot be taken, since there can be
+    /// no store for a node of it, is tried again once a second.
     ///
     /// # Errors
     /// When the system has no thread for it.
     pub fn follow<S: TopologySource + 'static>(&self, source: Guarded<S>) -> Result<(), ClusterError> {
         let cluster = Arc::downgrade(&self.0);
-        let taken = move |topology: Topology| {
-            let Some(shared) = cluster.upgrade() else { return };
-            if let Err(error) = Self(shared).change(&topology) {
-                tracing::error!(epoch = topology.epoch, %error, "the topology is not taken");
+        // The same failure is logged once.
+        let mut failure = None;
+        let taken = move |topology: &Topology| {
+            let Some(shared) = cluster.upgrade() else { return true };
+            let ended = Self(shared).change(topology).map_err(|error| (topology.epoch, error.to_string()));
+            if let Err((epoch, error)) = &ended
+                && failure.as_ref() != ended.as_ref().err()
+            {
+                tracing::error!(epoch, %error, "the topology cannot be taken yet: the one of before stays");
             }
+            failure = ended.err();
+            failure.is_none()
         };
         *self.0.watch.lock() = Some(Watch::start(source, taken)?);
         Ok(())

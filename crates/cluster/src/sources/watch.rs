@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::counts::{SourceCounts, SourceStatus};
 use super::guard::Guarded;
@@ -12,6 +12,8 @@ use crate::topology::Topology;
 
 /// How long the thread waits for news at a time: what an end of it takes at most, unless a query is under way.
 const TURN: Duration = Duration::from_millis(200);
+/// How often a topology is tried that could not be taken.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Follows a source on a thread until it is dropped.
 pub struct Watch {
@@ -21,23 +23,30 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to follow `source`, whose [`Guarded::first`] the caller has, and calls `taken` with each later topology.
+    /// Begins to follow `source`, whose [`Guarded::first`] the caller has, and calls `taken` with each later topology. Where that returns
+    /// false, the topology could not be taken: it is called again with it once a second, until it is or there is a later one.
     ///
     /// # Errors
     /// When the system has no thread.
     pub fn start<S: TopologySource + 'static>(
         mut source: Guarded<S>,
-        mut taken: impl FnMut(Topology) + Send + 'static,
+        mut taken: impl FnMut(&Topology) -> bool + Send + 'static,
     ) -> Result<Self, SourceError> {
         let (stop, counts) = (Arc::new(AtomicBool::new(false)), source.counts());
         let stopped = Arc::clone(&stop);
         let run = move || {
+            // What could not be taken, and when that was tried last.
+            let mut left: Option<(Topology, Instant)> = None;
             while !stopped.load(Ordering::Relaxed) {
                 match source.next(TURN) {
-                    Ok(Some(topology)) => taken(topology),
+                    Ok(Some(topology)) => left = (!taken(&topology)).then(|| (topology, Instant::now())),
                     Ok(None) => {}
                     // Counted and logged. A source says by itself when it can be read again; this is for one that does not.
                     Err(_) => thread::park_timeout(TURN),
+                }
+                if left.as_ref().is_some_and(|(_, tried)| tried.elapsed() >= AGAIN) {
+                    let tried = left.take().map(|(topology, _)| topology).filter(|topology| !taken(topology));
+                    left = tried.map(|topology| (topology, Instant::now()));
                 }
             }
         };
