@@ -48,6 +48,17 @@ impl Attached {
         }
     }
 
+    /// Sends what was begun.
+    fn send(&self) {
+        let begun = std::mem::take(&mut *self.begun.borrow_mut());
+        begun.into_iter().for_each(|node| self.turn(node));
+    }
+
+    /// Whether something was begun and not sent.
+    fn has_begun(&self) -> bool {
+        !self.begun.borrow().is_empty()
+    }
+
     /// A turn of a node from which something has come. What was begun on it is sent later if `reap` says so.
     fn receive(&self, node: usize, reap: bool) {
         match self.reactors.get(node) {
@@ -62,6 +73,8 @@ pub(crate) struct ClusterReactor {
     /// Watches the nodes' descriptors, each with its index.
     queue: OwnedFd,
     attached: RefCell<Rc<Attached>>,
+    /// Those of before that requests under way go on with.
+    former: RefCell<Vec<Rc<Attached>>>,
     /// Connections to nodes that have left, until the requests on them have ended.
     leaving: RefCell<Vec<Rc<Reactors>>>,
     tasks: RefCell<FuturesUnordered<Task>>,
@@ -82,6 +95,7 @@ impl ClusterReactor {
                 reactors,
                 begun: RefCell::default(),
             })),
+            former: RefCell::default(),
             leaving: RefCell::default(),
             tasks: RefCell::default(),
             added: RefCell::default(),
@@ -97,7 +111,7 @@ impl ClusterReactor {
 
     /// Keeps the connections to nodes that stay, and connects to those that are new.
     #[cold]
-    fn change(&self, old: &Attached, layout: &Arc<Layout>) -> Rc<Attached> {
+    fn change(&self, old: &Rc<Attached>, layout: &Arc<Layout>) -> Rc<Attached> {
         let known = |node: &Arc<Node>| old.layout.nodes.iter().position(|other| Arc::ptr_eq(node, other));
         let reactors = layout.nodes.iter().enumerate().map(|(index, node)| match known(node) {
             Some(at) => {
@@ -114,6 +128,7 @@ impl ClusterReactor {
         let stays = |reactors: &Rc<Reactors>| attached.reactors.iter().any(|other| Rc::ptr_eq(other, reactors));
         let leaving = old.reactors.iter().filter(|reactors| !stays(reactors)).map(Rc::clone);
         self.leaving.borrow_mut().extend(leaving);
+        self.former.borrow_mut().push(Rc::clone(old));
         *self.attached.borrow_mut() = Rc::clone(&attached);
         attached
     }
@@ -167,10 +182,14 @@ fn attach(node: &Node, index: usize, queue: &OwnedFd) -> Rc<Reactors> {
 }
 
 impl ClusterReactor {
-    /// Sends what was begun.
+    /// Sends what was begun, also by requests that go on with the layout with which they began.
     fn send(&self, attached: &Attached) {
-        let begun = std::mem::take(&mut *attached.begun.borrow_mut());
-        begun.into_iter().for_each(|node| attached.turn(node));
+        attached.send();
+        self.former.borrow().iter().for_each(|former| former.send());
+    }
+
+    fn has_begun(&self, attached: &Attached) -> bool {
+        attached.has_begun() || self.former.borrow().iter().any(|former| former.has_begun())
     }
 
     /// Takes what has come from nodes. What was begun on them is left to be sent if `reap` says so.
@@ -191,6 +210,9 @@ impl ClusterReactor {
     /// Takes what has come, and goes on with tasks.
     fn end(&self, attached: &Attached, reap: bool) {
         self.receive(attached, reap);
+        if !self.former.borrow().is_empty() {
+            self.former.borrow_mut().retain(|former| Rc::strong_count(former) > 1);
+        }
         if !self.leaving.borrow().is_empty() {
             self.leaving.borrow_mut().retain(|reactors| {
                 reactors.turn();
@@ -222,7 +244,7 @@ impl Reactor for ClusterReactor {
 
     /// A send costs as much of the processor as all else that a request needs, and takes any number of requests.
     fn gathers(&self) -> bool {
-        !self.attached.borrow().begun.borrow().is_empty()
+        self.has_begun(&self.attached.borrow())
     }
 
     /// The replies to what was begun come later, and the queue tells of them. A node's turn may also take replies that are there, which
@@ -233,7 +255,7 @@ impl Reactor for ClusterReactor {
             if !self.added.borrow().is_empty() || !self.tasks.borrow().is_empty() {
                 self.turn_tasks();
             }
-            if attached.begun.borrow().is_empty() {
+            if !self.has_begun(&attached) {
                 return;
             }
             self.send(&attached);
@@ -248,6 +270,7 @@ impl Reactor for ClusterReactor {
         let attached = Rc::clone(&self.attached.borrow());
         attached.reactors.iter().for_each(|reactors| reactors.close());
         self.leaving.borrow_mut().drain(..).for_each(|reactors| reactors.close());
+        self.former.borrow_mut().clear();
         // They see that their requests have failed, and keep note of it.
         self.turn_tasks();
         self.tasks.borrow_mut().clear();
