@@ -79,6 +79,20 @@ impl Layout {
         self.replicas.iter().any(|replica| !replica.write_only && replica.holds(node))
     }
 
+    /// Of how many keys no copy that answers reads is asked, as a share of all: by samples.
+    pub(crate) fn lost(&self) -> f64 {
+        // All rings of a topology hash alike: those of slots go by the highest bits, ketama by the lower 32.
+        const BITS: u32 = 12;
+        let is_asked = |replica: &Replica, hash: u64| {
+            let node = replica.first + replica.ring.node_of_hash(hash);
+            !self.nodes[node].health.is_ejected()
+        };
+        let readable = || self.readable.iter().map(|&replica| &self.replicas[replica]);
+        let samples = (0..1u64 << BITS).map(|sample| sample << (64 - BITS) | sample << (32 - BITS));
+        let lost = samples.filter(|&hash| !readable().any(|replica| is_asked(replica, hash))).count();
+        lost as f64 / f64::from(1u32 << BITS)
+    }
+
     /// The replicas that may decide on changes of a key, the key's home first. All processes with this topology have the same
     /// order.
     pub(crate) fn homes(&self, key: &[u8]) -> Vec<usize> {
