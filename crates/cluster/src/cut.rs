@@ -38,13 +38,23 @@ impl Cut {
     /// Whether the near copies may lack what others wrote.
     #[inline]
     pub(crate) fn doubts_near(&self, now: u64) -> bool {
-        self.doubt_until.load(Ordering::Relaxed) > now
+        let until = self.doubt_until.load(Ordering::Relaxed);
+        // Much later than that only where the clock has gone back.
+        until > now && until - now <= 2 * (MOST + MORE)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_goes_back_makes_no_doubt_longer() {
+        let cut = Cut::default();
+        cut.note(false, 10_000_000);
+        cut.note(true, 10_000_100);
+        assert!(cut.doubts_near(10_000_100) && !cut.doubts_near(1_000_000));
+    }
 
     #[test]
     fn near_copies_are_doubted_for_a_while_behind_a_cut() {

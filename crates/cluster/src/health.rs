@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::config::ClusterConfig;
+
 /// What is known of a node's health. All threads share it.
 #[derive(Debug, Default)]
 pub(crate) struct NodeHealth {
@@ -33,6 +35,9 @@ const BEHIND: u64 = 500;
 /// A node that is slow again so soon after it was taken back is probed later than before, in milliseconds: its probes do not show
 /// what makes it slow.
 const RELAPSE: u64 = 60_000;
+
+/// The longest pause between two probes, in milliseconds.
+const LONGEST: u64 = ClusterConfig::PROBE_MAX.as_millis() as u64;
 
 /// The pauses between probes: the first one and the longest one, in milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +80,9 @@ impl NodeHealth {
     /// Whether what it holds may be old at `now`, as far as it has said lately.
     #[inline]
     pub(crate) fn is_behind(&self, now: u64) -> bool {
-        self.behind_until.load(Ordering::Relaxed) > now
+        let until = self.behind_until.load(Ordering::Relaxed);
+        // Much later than that only where the clock has gone back.
+        until > now && until - now <= 2 * BEHIND
     }
 
     /// It failed; tells how often in a row.
@@ -126,10 +133,10 @@ impl NodeHealth {
         ejected
     }
 
-    /// Whether it is to be probed at `now`.
+    /// Whether it is to be probed at `now`. No pause is longer than the longest: where one seems to be, the clock has gone back.
     pub(crate) fn wants_probe(&self, now: u64) -> bool {
         let probe_at = self.probe_at.load(Ordering::Relaxed);
-        probe_at != 0 && probe_at <= now
+        probe_at != 0 && (probe_at <= now || probe_at > now.saturating_add(LONGEST))
     }
 
     /// If it is ejected, it is probed at `now`, unless that is to be earlier. Where that probe fails, the pause behind it is no longer than
@@ -194,6 +201,19 @@ mod tests {
             health.note_failed_probe(now, PAUSES);
             assert_eq!(health.probe_at.load(Ordering::Relaxed), now + 1500);
         }
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_keeps_no_node_away() {
+        let health = NodeHealth::default();
+        let hour = 3_600_000;
+        assert!(health.eject(10 * hour, PAUSES));
+        assert!(!health.wants_probe(10 * hour));
+        assert!(health.wants_probe(9 * hour), "no pause is so long");
+        health.note_failed_probe(9 * hour, PAUSES);
+        assert!(!health.wants_probe(9 * hour) && health.wants_probe(9 * hour + 1500));
+        health.note_behind(10 * hour);
+        assert!(health.is_behind(10 * hour) && !health.is_behind(9 * hour) && !health.is_behind(10 * hour + BEHIND));
     }
 
     #[test]
