@@ -14,7 +14,8 @@ use super::State;
 
 /// Pause before what failed, or what the store cannot take so early, is tried again.
 const RETRY: Duration = Duration::from_millis(100);
-/// Tries of a set that the store does not create: it has just begun, and cannot tell yet what was deleted.
+/// Tries of a set that the store does not create, since it has just begun and cannot tell yet what was deleted; and of what its clock is
+/// behind.
 const EARLY_TRIES: usize = 50;
 
 /// What becomes of a change.
@@ -39,21 +40,27 @@ impl State {
     /// Applies changes, all at once but for flushes, which are at the end of `changes` if there are any.
     ///
     /// # Errors
-    /// The store's, but for those of clocks: these pass.
+    /// The store's. That this node's clock is behind a change is one only if it stays so for some seconds.
     pub(super) fn apply(&self, changes: &[Told]) -> Result<(), ApplyError> {
+        self.apply_within(changes, EARLY_TRIES)
+    }
+
+    fn apply_within(&self, changes: &[Told], tries: usize) -> Result<(), ApplyError> {
         let mut left: Vec<&Told> = changes.iter().collect();
-        for _ in 0..EARLY_TRIES {
-            left = self.apply_once(&left)?;
+        let mut ahead = None;
+        for _ in 0..tries {
+            (left, ahead) = self.apply_once(&left)?;
             if left.is_empty() {
                 break;
             }
             std::thread::sleep(RETRY);
         }
-        Ok(())
+        // What the store has refused so is missing here: the node has not learned everything.
+        ahead.map_or(Ok(()), |error| Err(ApplyError::Store(error)))
     }
 
-    /// What is to be tried again is returned.
-    fn apply_once<'t>(&self, changes: &[&'t Told]) -> Result<Vec<&'t Told>, ApplyError> {
+    /// What is to be tried again is returned, and why, if this node's clock is behind.
+    fn apply_once<'t>(&self, changes: &[&'t Told]) -> Result<(Vec<&'t Told>, Option<StoreError>), ApplyError> {
         let closed = self.closed.read();
         if *closed {
             return Err(ApplyError::Closed);
@@ -62,17 +69,20 @@ impl State {
         // Polled together: one may hold what another one waits for.
         let ended = pollster::block_on(join_all(changes.iter().map(|told| self.begin(told))));
         drop(closed);
-        let mut again = Vec::new();
+        let (mut again, mut ahead) = (Vec::new(), None);
         for (told, ended) in changes.iter().zip(ended) {
             match ended {
                 Ok(Fate::Taken) => self.counts.taken.add(1),
                 Ok(Fate::Superseded) => self.counts.superseded.add(1),
                 Ok(Fate::Unsure) => again.push(*told),
-                Err(error) if error.kind() == ErrorKind::ClockAhead => again.push(*told),
+                Err(error) if error.kind() == ErrorKind::ClockAhead => {
+                    again.push(*told);
+                    ahead = Some(error);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(again)
+        Ok((again, ahead))
     }
 
     fn begin(&self, told: &Told) -> Pending<Fate> {
@@ -137,5 +147,39 @@ impl State {
 
     fn key<'k>(&self, key: &'k [u8]) -> Key<'k> {
         Key::new(key, self.store.seed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use moneta_memory::{Memory, MemoryConfig};
+    use moneta_store::versions::Versioning;
+    use moneta_store::{Clock, KeyHash};
+
+    use super::super::{CatchUp, CatchUpConfig};
+    use super::*;
+
+    #[test]
+    fn a_node_whose_clock_is_behind_has_not_learned_what_it_refuses() {
+        let clock = Arc::new(Clock::manual(1_790_000_000));
+        let versioning = Versioning { cluster: true, ..Versioning::default() };
+        let seed = KeyHash::seeded(7);
+        let (limit, item_max, threads) = (16 << 20, 1 << 20, 1);
+        let config = MemoryConfig { limit, item_max, evict: true, threads, shards: None, seed, versioning };
+        let store: Arc<dyn Store> = Arc::new(Memory::new(&config, Arc::clone(&clock)).expect("memory"));
+        let deadline = Duration::from_secs(600);
+        let config = CatchUpConfig { own: None, kept_until: Some(0), lost_some: false, skew_max: 500, deadline };
+        let node = CatchUp::new(store, config, Arc::clone(&clock));
+        let told = Told::Delete { key: b"key".to_vec(), version: Version::at(clock.millis() + 3_600_000) };
+        let refused = node.state().apply_within(std::slice::from_ref(&told), 2);
+        assert!(
+            matches!(&refused, Err(ApplyError::Store(error)) if error.kind() == ErrorKind::ClockAhead),
+            "{refused:?}"
+        );
+        clock.advance(3_600);
+        node.state().apply_within(&[told], 2).expect("its clock is right by now");
+        assert_eq!(node.state().counts.taken.get(), 1);
     }
 }
