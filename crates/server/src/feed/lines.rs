@@ -37,7 +37,7 @@ pub(crate) fn resolve(store: &Arc<dyn Store>, change: Change, wanted: &Wanted) -
     Ok(match change {
         Change::Flushed(floor) if wanted.has_version(floor.version) => Some(Line::Flush(floor)),
         Change::Lost(until) => Some(Line::Lost(until)),
-        Change::Deleted(key, version) if wanted.has_key(&key) && wanted.has_version(version) => {
+        Change::Deleted(key, version) if wanted.has_key(&key) && has_delete(wanted, version) => {
             Some(Line::Delete { key: key.to_vec(), version })
         }
         Change::Item(left) if wanted.has_key(&left.key) && wanted.has_version(left.meta.version()) => {
@@ -50,7 +50,7 @@ pub(crate) fn resolve(store: &Arc<dyn Store>, change: Change, wanted: &Wanted) -
                     let value = wanted.values.then(|| item.value.to_vec().into());
                     Some(Line::Set { key: Bytes::copy_from_slice(&key), meta: item.meta, value, as_of: None })
                 }
-                Held::Buried(version) if wanted.has_version(version) => {
+                Held::Buried(version) if has_delete(wanted, version) => {
                     Some(Line::Delete { key: key.to_vec(), version })
                 }
                 _ => None,
@@ -58,6 +58,12 @@ pub(crate) fn resolve(store: &Arc<dyn Store>, change: Change, wanted: &Wanted) -
         }
         _ => None,
     })
+}
+
+/// Whether a delete under this version is wanted. What has expired is told as deleted under the version just below its own, which counts
+/// as one of the item's region; so a delete by the last writer of a region passes for one of the next region, too.
+fn has_delete(wanted: &Wanted, version: Version) -> bool {
+    wanted.has_version(version) || wanted.has_version(Version(version.0.saturating_add(1)))
 }
 
 impl Line {
@@ -94,4 +100,22 @@ impl Line {
 fn number(out: &mut Vec<u8>, number: u64) {
     out.push(b' ');
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use moneta_store::Origin;
+
+    use super::*;
+
+    #[test]
+    fn what_is_told_just_below_a_version_is_of_its_region() {
+        let wanted = |region| Wanted { region: Some(region), ..Wanted::default() };
+        for writer in [0, 7, 15] {
+            let version = Version::new(1 << 40, Origin::new(1, writer));
+            assert!(has_delete(&wanted(1), version) && !has_delete(&wanted(0), version), "writer {writer}");
+            let expired = version.just_below();
+            assert!(has_delete(&wanted(1), expired) && !has_delete(&wanted(2), expired), "writer {writer}");
+        }
+    }
 }
