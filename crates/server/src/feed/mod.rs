@@ -3,6 +3,7 @@
 mod asked;
 mod compress;
 mod lines;
+mod pace;
 mod readers;
 mod stream;
 

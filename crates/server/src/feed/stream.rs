@@ -17,6 +17,7 @@ use super::asked::{Asked, Begin};
 use super::compress::Compressor;
 use super::horizon;
 use super::lines::resolve;
+use super::pace::Pace;
 use super::readers::StreamPermit;
 use crate::node::Node;
 
@@ -177,8 +178,8 @@ impl Source {
             Begin::Cursor(place) => place,
         };
         let mut reader = feed.reader(place, self.asked.wanted.clone());
-        let begun = Instant::now();
-        let (mut sent, mut told) = (0, None::<Instant>);
+        let mut pace = Pace::of(self.asked.rate);
+        let mut told = None::<Instant>;
         let mut horizon = Horizon::default();
         let mut compressor = match self.asked.compress.map(Compressor::begin).transpose() {
             Ok(compressor) => compressor,
@@ -211,10 +212,9 @@ impl Source {
             if !chunk.is_empty() {
                 chunk = compressed(&mut compressor, chunk, is_last)?;
             }
-            sent += chunk.len() as u64;
+            let sent = chunk.len() as u64;
             if let Some(name) = &self.asked.name {
-                let (bytes, now) = (chunk.len() as u64, self.node.clock.millis());
-                self.node.readers.note(name, place, watermark, bytes, true, now);
+                self.node.readers.note(name, place, watermark, sent, true, self.node.clock.millis());
             }
             if !chunk.is_empty() {
                 self.push(chunk)?;
@@ -224,7 +224,10 @@ impl Source {
                 true => self.wait(place, told)?,
                 false => {}
             }
-            self.hold_to_rate(sent, begun)?;
+            let wait = pace.sent(sent, Instant::now());
+            if !wait.is_zero() {
+                self.pause(wait)?;
+            }
         }
     }
 
@@ -270,14 +273,6 @@ impl Source {
                 return Ok(());
             }
         }
-    }
-
-    fn hold_to_rate(&self, sent: u64, begun: Instant) -> Result<(), Gone> {
-        if self.asked.rate == 0 {
-            return Ok(());
-        }
-        let until = Duration::from_secs_f64(sent as f64 / self.asked.rate as f64);
-        self.pause(until.saturating_sub(begun.elapsed()))
     }
 
     fn pause(&self, time: Duration) -> Result<(), Gone> {
