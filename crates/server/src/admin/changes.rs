@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use moneta_admin::ask::{Unanswered, ask};
 use moneta_protocol::base64;
 use moneta_store::feed::{Batch, Buckets, Feed, Place, Told, Wanted};
-use moneta_store::{ErrorKind, Store, StoreError, Version};
+use moneta_store::{ErrorKind, Origin, Store, StoreError, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
@@ -66,6 +66,23 @@ fn changes_default() -> usize {
     1000
 }
 
+impl Asked {
+    /// What is out of range, in words: a filter that nothing passes would look like a node on which nothing changes.
+    fn refusal(&self) -> Option<String> {
+        let regions = Origin::REGIONS;
+        match self {
+            Self { region: Some(region), .. } if *region >= regions => {
+                Some(format!("region: {region} is none of 0 to {}", regions - 1))
+            }
+            Self { name: Some(name), .. } if !(1..=NAME_MAX).contains(&name.len()) => {
+                Some(format!("name: a name has 1 to {NAME_MAX} bytes"))
+            }
+            Self { values, .. } if *values > 1 => Some("values: 0 or 1".to_owned()),
+            _ => None,
+        }
+    }
+}
+
 /// The changes from a place on.
 pub(super) async fn changes(
     State(desk): State<Arc<Desk>>,
@@ -80,6 +97,9 @@ pub(super) async fn changes(
         Ok(buckets) => buckets,
         Err(wrong) => return (StatusCode::BAD_REQUEST, format!("{wrong}\n")).into_response(),
     };
+    if let Some(wrong) = asked.refusal() {
+        return (StatusCode::BAD_REQUEST, format!("{wrong}\n")).into_response();
+    }
     let observed = match desk.observed() {
         Ok(observed) => observed,
         Err(doing) => return (StatusCode::SERVICE_UNAVAILABLE, format!("{doing}\n")).into_response(),
@@ -171,8 +191,9 @@ fn answer(
     let (mut left, mut length) = (asked.limit.min(CHANGES_MAX), 0);
     let (mut place, mut watermark, mut more);
     'reading: loop {
+        let most = left.min(READ_AT_ONCE);
         let Batch { gap, changes, next, watermark: told, is_end } =
-            reader.read(left.min(READ_AT_ONCE), ANSWER_BYTES.saturating_sub(length))?;
+            reader.read(most, ANSWER_BYTES.saturating_sub(length))?;
         if let Some(since) = gap {
             line(json!({ "kind": "gap", "since": since }));
         }
@@ -187,14 +208,17 @@ fn answer(
                 break 'reading;
             }
         }
-        left -= count;
-        if is_end || left == 0 || length >= ANSWER_BYTES {
+        // That a node was killed is told beside the changes.
+        left = left.saturating_sub(count);
+        // Fewer than there was room for, and not the end: the reader has passed over as much as it does at once. Little of it was wanted,
+        // and to go on until the answer is full might take longer than it may.
+        if is_end || left == 0 || length >= ANSWER_BYTES || count < most {
             break;
         }
     }
     let (cursor, horizon) = (place.to_string(), horizon(store));
     line(json!({ "kind": "end", "cursor": cursor, "watermark": watermark, "horizon": horizon, "more": more }));
-    if let Some(name) = asked.name.as_deref().filter(|name| (1..=NAME_MAX).contains(&name.len())) {
+    if let Some(name) = asked.name.as_deref() {
         node.readers.note(name, place, watermark, lines.len() as u64, false, node.clock.millis());
     }
     Ok(lines)

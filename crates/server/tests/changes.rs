@@ -1,0 +1,106 @@
+//! The feed over HTTP. The failure to guard against is a reader with a filter that never gets further, since what little passes the filter
+//! is further on than an answer may take.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use moneta_server::auth::Authenticator;
+use moneta_server::node::{Node, NodeSettings};
+use moneta_server::{Admin, Server};
+use moneta_store::feed::{Batch, Change, Feed, Place, Reader, Told, Wanted};
+use moneta_store::{Clock, Component as _, Parts, Store, StoreError, Version};
+use moneta_testkit::doubles::{Double, Layer};
+use moneta_testkit::model::ModelStore;
+use support::admin::fetch_from;
+use support::config;
+
+/// Its feed has no end, and very seldom a change that its readers want.
+struct Endless(ModelStore);
+
+const INCARNATION: u64 = 7;
+/// One batch in so many has a change.
+const SELDOM: u64 = 1 << 40;
+
+fn place(position: u64) -> Place {
+    Place { incarnation: INCARNATION, position, told: 0 }
+}
+
+impl Double for Endless {
+    type Inner = ModelStore;
+
+    fn inner(&self) -> &ModelStore {
+        &self.0
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts { feed: Some(self), ..self.0.parts() }
+    }
+}
+
+impl Feed for Endless {
+    fn end(&self) -> Place {
+        place(u64::MAX)
+    }
+
+    fn since(&self, millis: u64) -> Place {
+        place(millis)
+    }
+
+    fn has_more(&self, _: Place) -> bool {
+        true
+    }
+
+    fn reader(&self, from: Place, _: Wanted) -> Box<dyn Reader> {
+        Box::new(Endlessly(from.position))
+    }
+}
+
+struct Endlessly(u64);
+
+impl Reader for Endlessly {
+    fn read(&mut self, limit: usize, _: usize) -> Result<Batch, StoreError> {
+        self.0 += 1;
+        let next = place(self.0);
+        let told = || Told { change: Change::Deleted(b"key"[..].into(), Version(1 << 40)), next };
+        let changes = (0..usize::from(self.0.is_multiple_of(SELDOM)).min(limit)).map(|_| told()).collect();
+        Ok(Batch { gap: None, changes, next, watermark: self.0, is_end: false })
+    }
+}
+
+fn admin_side() -> (Admin, impl Sized) {
+    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), Arc::default()).expect("an admin side");
+    let clock = Arc::new(Clock::system());
+    let node = Arc::new(Node::new(NodeSettings::default(), Arc::clone(&clock), Authenticator::off()));
+    let store: Arc<dyn Store> = Arc::new(Layer(Endless(ModelStore::new(clock, 1 << 20))));
+    let running = Server::start(&config(), store, node, Box::new(|| ())).expect("a server");
+    admin.show(&running);
+    (admin, running)
+}
+
+#[test]
+fn an_answer_ends_where_little_is_wanted_of_much_that_is_read() {
+    let (admin, _running) = admin_side();
+    let (status, body) = fetch_from(&admin, "/changes?since=0&prefix=k");
+    assert_eq!(status, 200, "{body}");
+    let last: serde_json::Value = serde_json::from_str(body.lines().last().expect("a last line")).expect("JSON");
+    assert_eq!((last["kind"].as_str(), last["more"].as_bool()), (Some("end"), Some(true)), "{body}");
+    let cursor = last["cursor"].as_str().expect("where to go on").to_owned();
+    assert_ne!(cursor, "7-0", "it got further");
+    // From there on as from anywhere.
+    let (_, body) = fetch_from(&admin, &format!("/changes?cursor={}&prefix=k", place(SELDOM - 1)));
+    assert!(body.contains("\"kind\":\"delete\""), "{body}");
+}
+
+#[test]
+fn what_is_out_of_range_is_refused() {
+    let (admin, _running) = admin_side();
+    let long = "n".repeat(65);
+    for wrong in ["region=16", "values=2", &format!("name={long}"), "name="] {
+        assert_eq!(fetch_from(&admin, &format!("/changes?since=0&{wrong}")).0, 400, "{wrong}");
+    }
+    for right in ["region=15", "values=1", &format!("name={}", &long[1..]), "limit=0"] {
+        assert_eq!(fetch_from(&admin, &format!("/changes?since=0&{right}")).0, 200, "{right}");
+    }
+}
