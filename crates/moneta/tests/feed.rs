@@ -3,6 +3,8 @@
 mod common;
 #[path = "feed/compressed.rs"]
 mod compressed;
+#[path = "feed/whole.rs"]
+mod whole;
 
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,5 @@
 //! `moneta feed`: prints what changes on a node, or applies it to another.
 
-use std::fs;
 use std::io::{Read, Write, stdout};
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -9,23 +8,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_client::Address;
+use moneta_client::wire::VALUE_LIMIT;
 use moneta_store::feed::Buckets;
 use serde::Deserialize;
 
 use self::apply::{Applied, Target};
+use self::cursor::{CursorFile, Kept};
 
 mod apply;
+mod cursor;
 
 /// How long the node may wait for a change before it answers.
 const WAIT: Duration = Duration::from_secs(10);
-/// How far a reader goes back when the node that it writes to was away: longer than that node leaves changes in RAM alone.
+/// How far a reader goes back when the node that it writes to was away, or may have been: longer than that node leaves changes in RAM alone.
 const MARGIN: Duration = Duration::from_secs(90);
 /// Pause before a node that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Changes asked for at once.
 const LIMIT: usize = 1000;
-/// Most bytes of an answer: a node ends one behind 4 MiB and the change that is too much.
-const ANSWER_MAX: u64 = 64 << 20;
+/// Most bytes of an answer: a node ends one behind 4 MiB and the change that is too much, whose value is in base64.
+const ANSWER_MAX: u64 = (64 << 20) + VALUE_LIMIT as u64 / 3 * 4;
 
 /// What is to be read, and what to do with it.
 #[derive(Debug, Args)]
@@ -141,13 +143,17 @@ fn ago(text: &str) -> Result<Duration, String> {
         "h" => 3600,
         _ => return Err(wrong()),
     };
-    text[..split].parse::<u64>().map(|number| Duration::from_secs(number * seconds)).map_err(|_| wrong())
+    let number = text[..split].parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
+    number.map(Duration::from_secs).ok_or_else(wrong)
 }
 
 /// Milliseconds since the Unix epoch.
 fn now() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The subcommand.
@@ -243,8 +249,11 @@ struct Lines {
 struct Reader<'a> {
     args: &'a FeedArgs,
     agent: ureq::Agent,
+    file: Option<CursorFile>,
     cursor: Option<String>,
     since: Option<u64>,
+    /// What was told until then was applied before this process began, milliseconds since the Unix epoch.
+    applied: u64,
     /// Up to when all is told, milliseconds since the Unix epoch.
     watermark: u64,
     /// There was more than the last answer had.
@@ -255,15 +264,30 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(args: &'a FeedArgs) -> anyhow::Result<Self> {
         let config = ureq::Agent::config_builder().timeout_global(Some(WAIT * 3)).http_status_as_error(false).build();
-        let cursor = match &args.cursor_file {
-            Some(path) if path.exists() => {
-                let text = fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-                Some(text.trim().to_owned()).filter(|cursor| !cursor.is_empty())
-            }
-            _ => None,
+        let file = args.cursor_file.clone().map(CursorFile::new);
+        let kept = file.as_ref().map(CursorFile::read).transpose()?.flatten();
+        let since = args.from.map(|ago| now().saturating_sub(millis(ago)));
+        let mut reader = Self {
+            args,
+            agent: config.into(),
+            file,
+            cursor: None,
+            since,
+            applied: 0,
+            watermark: 0,
+            more: true,
+            answered: false,
         };
-        let since = args.from.map(|ago| now().saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)));
-        Ok(Self { args, agent: config.into(), cursor, since, watermark: 0, more: true, answered: false })
+        match kept {
+            // The node that it writes to may have been killed since, and have lost what it took last.
+            Some(Kept { watermark, .. }) if args.into.is_some() && watermark > 0 => {
+                (reader.applied, reader.watermark) = (watermark, watermark);
+                reader.go_back(MARGIN);
+            }
+            Some(Kept { cursor, .. }) => reader.cursor = Some(cursor),
+            None => {}
+        }
+        Ok(reader)
     }
 
     /// The next changes; waits for some. A node that has answered before may be away for a while.
@@ -330,6 +354,9 @@ impl<'a> Reader<'a> {
             .lines()
             .map(|line| serde_json::from_str(line).with_context(|| format!("not a line of a feed: {line}")))
             .collect::<anyhow::Result<_>>()?;
+        // Of what was applied before, some may be missing by now.
+        let parsed: Vec<Line> =
+            parsed.into_iter().filter(|line| !matches!(line, Line::Gap { since } if *since <= self.applied)).collect();
         let Some(Line::End { cursor, watermark, more }) = parsed.last() else { bail!("the answer is cut short") };
         self.more = *more;
         (self.cursor, self.watermark) = (Some(cursor.clone()), self.watermark.max(*watermark));
@@ -338,17 +365,13 @@ impl<'a> Reader<'a> {
 
     /// Reads again what was told in this time before the last watermark.
     fn go_back(&mut self, margin: Duration) {
-        let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
-        (self.cursor, self.since) = (None, Some(self.watermark.saturating_sub(margin)));
+        (self.cursor, self.since) = (None, Some(self.watermark.saturating_sub(millis(margin))));
     }
 
     /// Writes down how far all is done.
-    fn keep(&self) -> anyhow::Result<()> {
-        let (Some(path), Some(cursor)) = (&self.args.cursor_file, &self.cursor) else { return Ok(()) };
-        let draft = path.with_extension("new");
-        fs::write(&draft, format!("{cursor}\n"))
-            .and_then(|()| fs::rename(&draft, path))
-            .with_context(|| format!("{} cannot be written", path.display()))
+    fn keep(&mut self) -> anyhow::Result<()> {
+        let (Some(file), Some(cursor)) = (&mut self.file, &self.cursor) else { return Ok(()) };
+        file.keep(Kept { cursor: cursor.clone(), watermark: self.watermark })
     }
 }
 

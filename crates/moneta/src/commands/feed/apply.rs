@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use moneta_client::Address;
+use moneta_client::wire::VALUE_LIMIT;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::versions::Floor;
 use moneta_store::{
@@ -31,6 +32,8 @@ pub(super) enum Fate {
     Superseded,
     /// The node may have forgotten a delete of the key, and has nothing there.
     Unsure,
+    /// The node has no room for it: it is larger than what it takes, or its memory is full and nothing goes from it.
+    Refused,
     /// Changes are missing.
     Gap,
 }
@@ -60,6 +63,8 @@ impl Target {
         let clock = Arc::new(Clock::system());
         let config = RemoteConfig {
             request_timeout: Duration::from_secs(5),
+            // What is too large, the node itself says: a limit here would take what is older from it, too.
+            item_max: VALUE_LIMIT,
             ..RemoteConfig::new(address.clone(), KeyHash::seeded(0))
         };
         let node = Remote::new(config, Arc::clone(&clock)).context("cannot talk to the other node")?;
@@ -123,6 +128,7 @@ impl Target {
                 self.node.put_newer(&self.key(key), &item, since).map(move |written| match written {
                     Written::Stored { .. } | Written::Unchanged { .. } => Fate::Taken,
                     Written::NotStored if is_now => Fate::Unsure,
+                    Written::TooLarge | Written::OutOfMemory => Fate::Refused,
                     _ => Fate::Superseded,
                 })
             }
@@ -196,13 +202,14 @@ pub(super) struct Applied {
     taken: u64,
     superseded: u64,
     unsure: u64,
+    refused: u64,
     gaps: u64,
     told: Instant,
 }
 
 impl Default for Applied {
     fn default() -> Self {
-        Self { taken: 0, superseded: 0, unsure: 0, gaps: 0, told: Instant::now() }
+        Self { taken: 0, superseded: 0, unsure: 0, refused: 0, gaps: 0, told: Instant::now() }
     }
 }
 
@@ -212,6 +219,7 @@ impl Applied {
             Fate::Taken => self.taken += 1,
             Fate::Superseded => self.superseded += 1,
             Fate::Unsure => self.unsure += 1,
+            Fate::Refused => self.refused += 1,
             Fate::Gap => self.gaps += 1,
         }
     }
@@ -222,11 +230,11 @@ impl Applied {
             return None;
         }
         self.told = Instant::now();
-        let Self { taken, superseded, unsure, gaps, .. } = self;
+        let Self { taken, superseded, unsure, refused, gaps, .. } = self;
         let lag = now.saturating_sub(watermark);
         Some(format!(
-            "{taken} taken, {superseded} older than what is there, {unsure} not created for want of certainty, {gaps} gaps; \
-             {lag} ms behind"
+            "{taken} taken, {superseded} older than what is there, {unsure} not created for want of certainty, {refused} refused for \
+             want of room, {gaps} gaps; {lag} ms behind"
         ))
     }
 }
