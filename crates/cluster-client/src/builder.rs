@@ -198,6 +198,7 @@ impl Connect for Remotes {
             request_timeout: self.timeout,
             connect_timeout: self.timeout,
             item_max: self.item_max,
+            may_be_unknown: true,
             asks_statistics: false,
             ..RemoteConfig::new(node.address.clone(), self.seed)
         };

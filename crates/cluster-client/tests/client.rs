@@ -128,6 +128,20 @@ async fn a_node_that_ends_costs_no_item_and_is_seen() {
     client.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_host_has_no_address_is_one_that_is_away() {
+    let (_servers, mut topology) = three();
+    topology.replicas[2].nodes[0].address = "moneta-node.invalid:11211".parse().expect("an address");
+    let client = Client::builder("app").topology(topology).zone("c").connect().await.expect("it starts");
+    client.set("k", "v", Set::default()).await.expect("two copies are a quorum");
+    let found = client.get("k").await.expect("another copy answers").expect("it has the item");
+    assert_eq!(found.value, b"v");
+    let status = client.status().await;
+    let unknown = status.nodes.iter().find(|node| node.zone == "c").expect("it is listed");
+    assert_eq!(unknown.hints, 1, "{unknown:?}");
+    client.close().await;
+}
+
 #[tokio::test]
 async fn without_a_topology_there_is_no_client() {
     assert!(Client::builder("app").connect().await.is_err());

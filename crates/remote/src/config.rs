@@ -33,6 +33,9 @@ pub struct RemoteConfig {
     /// Silence after which a connection without requests in flight is asked whether the server is still there. One that does not answer
     /// within [`RemoteConfig::request_timeout`] is made anew.
     pub check_after: Duration,
+    /// Whether the server's host may be one that means nothing when the store is made, as that of a node that is away. Requests fail then,
+    /// and its name is looked up again until it means something. Where this is not allowed, there is no such store.
+    pub may_be_unknown: bool,
     /// Whether a report asks the server for its statistics, which threads that may wait do wait for.
     pub asks_statistics: bool,
     /// Connections in a row that end because the server is silent before it is taken for dead: from then on requests fail at
@@ -65,6 +68,7 @@ impl RemoteConfig {
             backoff_min: Duration::from_millis(20),
             backoff_max: Duration::from_secs(1),
             check_after: Duration::from_secs(2),
+            may_be_unknown: false,
             asks_statistics: true,
             timeouts_max: 3,
             in_flight_max: 16 << 10,

@@ -27,14 +27,25 @@ struct Known {
     is_looking: bool,
 }
 
+impl Known {
+    fn nothing() -> Self {
+        Self { addresses: Vec::new(), proven: None, looked_up: Instant::now(), is_looking: false }
+    }
+}
+
 impl Names {
     /// Looks `name` up.
     ///
     /// # Errors
     /// When that fails: a name that means nothing at the start is a mistake.
     pub(crate) fn new(name: &Address, look_up: Box<Lookup>) -> io::Result<Self> {
-        let known = Known { addresses: look_up(name)?, proven: None, looked_up: Instant::now(), is_looking: false };
-        Ok(Self { name: name.clone(), look_up, known: Mutex::new(known) })
+        let addresses = look_up(name)?;
+        Ok(Self { known: Mutex::new(Known { addresses, ..Known::nothing() }), name: name.clone(), look_up })
+    }
+
+    /// Nothing is known of `name`, until it is looked up again.
+    pub(crate) fn unknown(name: &Address, look_up: Box<Lookup>) -> Self {
+        Self { name: name.clone(), look_up, known: Mutex::new(Known::nothing()) }
     }
 
     /// How many places there are to try: at least one.
@@ -164,6 +175,22 @@ mod tests {
         assert_eq!(tried(), [2, 3, 1]);
         names.prove(address(4));
         assert_eq!(tried(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_host_that_was_unknown_has_an_address_once_it_is_found() {
+        let (finds, found) = mpsc::channel();
+        let found = Mutex::new(found);
+        let look_up = move |_: &Address| Ok(found.lock().recv().unwrap_or_default());
+        let names = Arc::new(Names::unknown(&Address::Tcp("somewhere:11211".into()), Box::new(look_up)));
+        for addresses in [vec![], vec![address(1)]] {
+            assert_eq!((names.places(), names.address(0)), (1, None));
+            wait_until("some time passes", || !names.known.lock().looked_up.elapsed().is_zero());
+            names.look_up_again(Duration::ZERO);
+            finds.send(addresses).expect("it is waited for");
+            wait_until("it is over", || !names.known.lock().is_looking);
+        }
+        assert_eq!(names.address(0), Some(address(1)));
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Remote {
     /// A store on the server that `config` names. It need not be up: requests fail until it answers.
     ///
     /// # Errors
-    /// When the configuration makes no sense or the host's name means nothing.
+    /// When the configuration makes no sense or the host's name means nothing, unless [`RemoteConfig::may_be_unknown`].
     pub fn new(config: RemoteConfig, clock: Arc<Clock>) -> Result<Self, RemoteError> {
         let shared = Arc::new(Shared::new(config)?);
         let inner = Arc::new(Inner { shared, clock, background: Mutex::new(None) });

@@ -47,9 +47,14 @@ const DEAD: u32 = u32::MAX / 2;
 impl Shared {
     pub(crate) fn new(config: RemoteConfig) -> Result<Self, RemoteError> {
         config.check()?;
-        let names = Names::new(&config.address, Box::new(Address::resolve));
-        let unknown = |source| RemoteError::Unknown { address: config.address.clone(), source };
-        let names = names.map_err(unknown)?;
+        let names = match Names::new(&config.address, Box::new(Address::resolve)) {
+            Err(error) if config.may_be_unknown => {
+                tracing::warn!(server = %config.address, %error, "the host is not known yet");
+                Names::unknown(&config.address, Box::new(Address::resolve))
+            }
+            Err(source) => return Err(RemoteError::Unknown { address: config.address.clone(), source }),
+            Ok(names) => names,
+        };
         Ok(Self::with_names(config, names))
     }
 

@@ -21,7 +21,11 @@ impl Link {
             Address::Unix(path) => Socket::unix(path),
             Address::Tcp(_) => {
                 self.address = self.shared.names.address(self.passed_over);
-                self.address.as_ref().map_or(Err(rustix::io::Errno::ADDRNOTAVAIL), Socket::tcp)
+                let Some(address) = &self.address else {
+                    let reason = format!("the host of {} is not known", self.shared.config.address);
+                    return self.lose(Failure::unreachable(reason), turn);
+                };
+                Socket::tcp(address)
             }
         };
         let begun = socket.and_then(|(socket, connecting)| {

@@ -143,6 +143,7 @@ pub fn node(options: &Values, address: moneta_client::Address) -> RemoteConfig {
         unsent_max: options.get(&NODE_BUFFER),
         request_timeout: options.get(&NODE_TIMEOUT),
         connect_timeout: options.get(&NODE_TIMEOUT),
+        may_be_unknown: true,
         // A cluster shows none of them.
         asks_statistics: false,
         ..remote::server(options, address)
