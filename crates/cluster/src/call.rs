@@ -6,6 +6,7 @@ use std::sync::Arc;
 use moneta_store::request::Retrieve;
 use moneta_store::{Cx, ErrorKind, Key, Op, PendingReads, Step, StoreError, steps};
 
+use crate::counters::Reads;
 use crate::layout::Layout;
 use crate::node::{Node, is_busy, is_unwell};
 use crate::reactor::{Attached, ClusterReactor, Task};
@@ -47,6 +48,15 @@ impl Call {
 
     pub(crate) fn node(&self, node: usize) -> &Arc<Node> {
         &self.layout().nodes[node]
+    }
+
+    /// Where it is counted how reads end.
+    #[inline]
+    pub(crate) fn reads(&self) -> &Reads {
+        match &self.at {
+            At::Worker(reactor, _) => &reactor.reads,
+            At::Outside(_) => &self.shared.counters.reads.outside,
+        }
     }
 
     /// Begins an operation on a node. What it reads is copied.

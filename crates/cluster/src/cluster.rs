@@ -18,6 +18,7 @@ use crate::config::ClusterConfig;
 use crate::counters::Counters;
 use crate::cut::Cut;
 use crate::decide::is_plain;
+use crate::durations::{Kind, Timed};
 use crate::error::ClusterError;
 use crate::layout::Layout;
 use crate::metrics;
@@ -169,17 +170,9 @@ impl Cluster {
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0
     }
-}
 
-impl Store for Cluster {
-    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, _: &mut dyn Visit) -> Step {
-        match op {
-            Op::Holds => return Step::Done(Ok(Outcome::Held(true))),
-            Op::NoteHit => return Step::Done(Ok(Outcome::Done)),
-            Op::NextCas => return Step::Done(Ok(Outcome::Cas(self.0.stamps.next(&self.0.clock).0))),
-            Op::BuriedAs => return Step::Done(Ok(Outcome::Cas(0))),
-            _ => {}
-        }
+    /// What is answered by nodes.
+    fn begin(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
         let call = Call::new(&self.0, cx);
         let owned = OwnedKey::of(key);
         match op {
@@ -230,6 +223,24 @@ impl Store for Cluster {
             }
         }
     }
+}
+
+impl Store for Cluster {
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, _: &mut dyn Visit) -> Step {
+        match op {
+            Op::Holds => return Step::Done(Ok(Outcome::Held(true))),
+            Op::NoteHit => return Step::Done(Ok(Outcome::Done)),
+            Op::NextCas => return Step::Done(Ok(Outcome::Cas(self.0.stamps.next(&self.0.clock).0))),
+            Op::BuriedAs => return Step::Done(Ok(Outcome::Cas(0))),
+            _ => {}
+        }
+        let timed = Timed::begin(Kind::of(&op), 1);
+        let step = self.begin(cx, key, op);
+        match timed {
+            None => step,
+            Some(timed) => timed.step(&self.0, step),
+        }
+    }
 
     fn reads_together(&self) -> bool {
         true
@@ -237,7 +248,15 @@ impl Store for Cluster {
 
     fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
         let is_plain = request.touch.is_none() && request.vivify.is_none() && !request.claim;
-        is_plain.then(|| Call::new(&self.0, cx).look_several(keys, request))
+        if !is_plain {
+            return None;
+        }
+        let timed = Timed::begin(Kind::Get, u32::try_from(keys.len()).unwrap_or(u32::MAX));
+        let reads = Call::new(&self.0, cx).look_several(keys, request);
+        Some(match timed {
+            None => reads,
+            Some(timed) => timed.reads(&self.0, reads),
+        })
     }
 
     fn announce(&self, _: &[Key<'_>]) {}
@@ -255,7 +274,7 @@ impl Component for Cluster {
     }
 
     fn attach(&self, worker: &mut Reactors) {
-        match ClusterReactor::new(&self.0.layout()) {
+        match ClusterReactor::new(&self.0.layout(), self.0.counters.reads.of_worker()) {
             Ok(reactor) => worker.add(self.0.slot, std::rc::Rc::new(reactor)),
             Err(error) => tracing::warn!(%error, "a worker cannot have connections to nodes: its requests use threads"),
         }

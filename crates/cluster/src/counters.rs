@@ -1,6 +1,13 @@
 //! What a cluster store counts.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use moneta_store::metric::{Values, by};
+use moneta_store::{Lookup, StoreError};
+use parking_lot::Mutex;
+
+use crate::durations::Durations;
 
 /// A counter.
 #[derive(Debug, Default)]
@@ -19,9 +26,60 @@ impl Counter {
     }
 }
 
+/// How reads of keys ended, of one thread: each worker has other numbers, so that none waits for a cache line of another.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    hits: Counter,
+    misses: Counter,
+    failures: Counter,
+}
+
+impl Reads {
+    #[inline]
+    pub(crate) fn note(&self, ended: &Result<Lookup, StoreError>) {
+        let counter = match ended {
+            Ok(Lookup::Miss { .. }) => &self.misses,
+            Ok(_) => &self.hits,
+            Err(_) => &self.failures,
+        };
+        counter.add(1);
+    }
+}
+
+/// How reads ended, of all threads.
+#[derive(Debug, Default)]
+pub(crate) struct AllReads {
+    /// Of threads that are no workers.
+    pub(crate) outside: Reads,
+    workers: Mutex<Vec<Arc<Reads>>>,
+}
+
+impl AllReads {
+    /// Those of one more worker.
+    pub(crate) fn of_worker(&self) -> Arc<Reads> {
+        let reads = Arc::<Reads>::default();
+        self.workers.lock().push(Arc::clone(&reads));
+        reads
+    }
+
+    /// By result.
+    pub(crate) fn values(&self) -> Values {
+        let workers = self.workers.lock();
+        let all = || workers.iter().map(|worker| &**worker).chain([&self.outside]);
+        let sum = |counter: fn(&Reads) -> &Counter| all().map(|reads| counter(reads).get()).sum();
+        by(&[
+            ("hit", sum(|reads| &reads.hits)),
+            ("miss", sum(|reads| &reads.misses)),
+            ("failed", sum(|reads| &reads.failures)),
+        ])
+    }
+}
+
 /// Numbers of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    /// Keys that were read.
+    pub(crate) reads: AllReads,
     /// Reads that went to another copy.
     pub(crate) second_reads: Counter,
     /// Reads that failed, and found the budget for second reads spent.
@@ -40,4 +98,6 @@ pub(crate) struct Counters {
     pub(crate) hints_delivered: Counter,
     /// Topologies taken.
     pub(crate) topologies: Counter,
+    /// How long requests took.
+    pub(crate) durations: Durations,
 }

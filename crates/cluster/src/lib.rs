@@ -19,6 +19,7 @@ mod config;
 mod counters;
 mod cut;
 mod decide;
+mod durations;
 mod error;
 mod flight;
 mod flush;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use moneta_store::metric::{Metric, Reading, Sample, Unit, samples_of};
 
 use crate::counters::Counters;
+use crate::durations;
 use crate::layout::Layout;
 use crate::node::Node;
 use crate::sources::SourceStatus;
@@ -13,6 +14,9 @@ const APP: &[&str] = &["app"];
 const NODE: &[&str] = &["app", "zone", "node"];
 
 const OF_APP: &[Reading<Counters>] = &[
+    Metric::counter("cluster_reads_total", Unit::Count, "Keys read, by whether some copy had an item.")
+        .labels(&["app", "result"])
+        .read(|counters| counters.reads.values()),
     Metric::counter(
         "cluster_second_reads_total",
         Unit::Count,
@@ -60,7 +64,16 @@ const OF_APP: &[Reading<Counters>] = &[
     Metric::counter("cluster_topologies_total", Unit::Count, "Topologies taken.")
         .labels(APP)
         .read(|counters| counters.topologies.get().into()),
+    Metric::histogram(
+        "cluster_request_duration_seconds",
+        Unit::Seconds,
+        "Time from a request to its answer, by app and command; one key in 61 is timed and stands for all.",
+    )
+    .labels(&["app", "command"])
+    .read(|counters| counters.durations.values()),
 ];
+
+const _: () = assert!(durations::SAMPLE == 61, "the help and docs/metrics.md tell the sample");
 
 const EPOCH: Metric = Metric::gauge("cluster_epoch", Unit::Count, "Epoch of the topology.").labels(APP);
 

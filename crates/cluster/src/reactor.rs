@@ -16,6 +16,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
+use crate::counters::Reads;
 use crate::layout::Layout;
 use crate::node::Node;
 
@@ -80,12 +81,14 @@ pub(crate) struct ClusterReactor {
     tasks: RefCell<FuturesUnordered<Task>>,
     /// Tasks that were added while the others were polled.
     added: RefCell<Vec<Task>>,
+    /// How this worker's reads ended.
+    pub(crate) reads: Arc<Reads>,
 }
 
 impl ClusterReactor {
     /// # Errors
     /// When the system has no descriptor for it.
-    pub(crate) fn new(layout: &Arc<Layout>) -> Result<Self, Errno> {
+    pub(crate) fn new(layout: &Arc<Layout>, reads: Arc<Reads>) -> Result<Self, Errno> {
         let queue = epoll::create(CreateFlags::CLOEXEC)?;
         let reactors = layout.nodes.iter().enumerate().map(|(index, node)| attach(node, index, &queue)).collect();
         Ok(Self {
@@ -99,6 +102,7 @@ impl ClusterReactor {
             leaving: RefCell::default(),
             tasks: RefCell::default(),
             added: RefCell::default(),
+            reads,
         })
     }
 

@@ -165,6 +165,30 @@ impl Looking {
         }))
     }
 
+    /// Takes note of how it ended.
+    #[inline]
+    pub(crate) fn count(&self, ended: &Result<Lookup, StoreError>) {
+        if let Ask::Read(_) = self.ask {
+            self.call.reads().note(ended);
+        }
+    }
+
+    /// Goes on until it ends.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<Lookup, StoreError>> {
+        loop {
+            let ended = match &mut self.stage {
+                Stage::Asking(pending) => ready!(pending.as_mut().poll(context)),
+                Stage::Filling(filling) => {
+                    return Poll::Ready(Ok(Lookup::Found(ready!(filling.as_mut().poll(context)))));
+                }
+                Stage::Over => return Poll::Ready(self.end()),
+            };
+            if let Some(ended) = self.hear(ended.map(Outcome::lookup)) {
+                return Poll::Ready(ended);
+            }
+        }
+    }
+
     /// What is to be said where no node had the item.
     fn end(&mut self) -> Result<Lookup, StoreError> {
         match (self.missed, self.failure.take()) {
@@ -179,19 +203,9 @@ impl Future for Looking {
     type Output = Result<Outcome, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            let ended = match &mut self.stage {
-                Stage::Asking(pending) => ready!(pending.as_mut().poll(context)),
-                Stage::Filling(filling) => {
-                    let item = ready!(filling.as_mut().poll(context));
-                    return Poll::Ready(Ok(Lookup::Found(item).into()));
-                }
-                Stage::Over => return Poll::Ready(self.end().map(Outcome::Read)),
-            };
-            if let Some(ended) = self.hear(ended.map(Outcome::lookup)) {
-                return Poll::Ready(ended.map(Outcome::Read));
-            }
-        }
+        let ended = ready!(self.poll_end(context));
+        self.count(&ended);
+        Poll::Ready(ended.map(Outcome::Read))
     }
 }
 

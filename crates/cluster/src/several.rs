@@ -79,7 +79,8 @@ impl Several {
             while let Poll::Ready(ended) = part.pending.as_mut().poll_next(context) {
                 let (Some(read), Some(ended)) = (part.reads.next(), ended) else { return false };
                 let Read { looking, state } = &mut reads[read];
-                *state = looking.hear(ended).map_or(State::Alone, |ended| State::Ended(Some(ended)));
+                let ended = looking.hear(ended).inspect(|ended| looking.count(ended));
+                *state = ended.map_or(State::Alone, |ended| State::Ended(Some(ended)));
             }
             true
         });

@@ -107,6 +107,9 @@ fn a_key_or_a_listener_leads_to_an_app() {
         "moneta_apps_unrouted_total 2",
         "moneta_cluster_epoch{app=\"kept\"} 1",
         "moneta_cluster_epoch{app=\"rest\"} 1",
+        // The first request of a worker is timed.
+        "moneta_cluster_request_duration_seconds_count{app=\"kept\",command=\"set\"} 61",
+        "moneta_cluster_request_duration_seconds_count{app=\"rest\",command=\"set\"} 0",
         &format!("moneta_remote_up{{server=\"{}\",app=\"direct\"}} 1", direct.address()),
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");

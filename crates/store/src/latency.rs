@@ -55,6 +55,13 @@ impl SharedLatency {
         }
     }
 
+    /// So many took this long. Touches the numbers that all threads share: for what is rare, as a sample is.
+    pub fn note(&self, took: Duration, times: u64) {
+        let microseconds = microseconds(took);
+        self.buckets[Latency::bucket(microseconds)].fetch_add(times, Relaxed);
+        self.sum_microseconds.fetch_add(microseconds.saturating_mul(times), Relaxed);
+    }
+
     /// Their sum alone.
     pub fn sum_microseconds(&self) -> u64 {
         self.sum_microseconds.load(Relaxed)
@@ -89,7 +96,7 @@ impl LatencyBatch {
     /// Something took this long.
     #[inline]
     pub fn note(&mut self, took: Duration) {
-        let microseconds = took.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(took.subsec_micros()));
+        let microseconds = microseconds(took);
         let bucket = Latency::bucket(microseconds);
         self.latency.buckets[bucket] += 1;
         self.filled |= 1 << bucket;
@@ -97,9 +104,24 @@ impl LatencyBatch {
     }
 }
 
+#[inline]
+fn microseconds(took: Duration) -> u64 {
+    took.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(took.subsec_micros()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sample_stands_for_many() {
+        let shared = SharedLatency::default();
+        shared.note(Duration::from_micros(100), 61);
+        shared.note(Duration::from_micros(3), 1);
+        let latency = shared.latency();
+        assert_eq!((latency.count(), latency.sum_microseconds), (62, 6103));
+        assert_eq!((latency.buckets[7], latency.buckets[2]), (61, 1));
+    }
 
     #[test]
     fn a_time_is_counted_under_the_first_bound_above_it() {

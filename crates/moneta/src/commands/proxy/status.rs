@@ -32,6 +32,8 @@ struct Node {
     write_only: bool,
     state: String,
     ejected_since: Option<u64>,
+    /// Milliseconds that it took to answer, on average over the last second or more; none: it was not asked yet.
+    answer_ms: Option<f64>,
     connections: u64,
     errors: u64,
     hints: u64,
@@ -40,7 +42,9 @@ struct Node {
 /// The subcommand.
 pub fn command() -> Command {
     Command::new("status")
-        .about("Show a running proxy's nodes: state, hints that wait, connections, errors; the exit status is 1 if a node is not up")
+        .about(
+            "Show a running proxy's nodes: state, time of answers, hints that wait, connections, errors; the exit status is 1 if a node is not up",
+        )
         .arg(Arg::new("admin").value_name("ADDRESS").default_value("127.0.0.1:11280").help("The proxy's admin address"))
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("The same as JSON, and more of it"))
 }
@@ -88,15 +92,15 @@ fn write(out: &mut impl Write, page: &Page) -> anyhow::Result<()> {
         writeln!(out, "{gap}app {app}: {keys}, topology of epoch {epoch}")?;
         writeln!(
             out,
-            "{:12} {:12} {:20} {:22} {:>6} {:>10} {:>8}  STATE",
-            "ZONE", "REPLICA", "SLOT", "NODE", "CONNS", "ERRORS", "HINTS"
+            "{:12} {:12} {:20} {:22} {:>6} {:>10} {:>10} {:>8}  STATE",
+            "ZONE", "REPLICA", "SLOT", "NODE", "CONNS", "ANSWER ms", "ERRORS", "HINTS"
         )?;
         for node in nodes {
             let Node { zone, replica, slot, node: address, connections, errors, hints, .. } = node;
-            let state = state(node);
+            let (state, answer) = (state(node), node.answer_ms.map_or_else(|| "-".into(), |ms| format!("{ms:.2}")));
             writeln!(
                 out,
-                "{zone:12} {replica:12} {slot:20} {address:22} {connections:>6} {errors:>10} {hints:>8}  {state}"
+                "{zone:12} {replica:12} {slot:20} {address:22} {connections:>6} {answer:>10} {errors:>10} {hints:>8}  {state}"
             )?;
         }
     }

@@ -1,0 +1,160 @@
+//! How long an app's requests take until they are answered, by kind.
+//!
+//! One key in [`SAMPLE`] is timed and counted as many times, as the server does with its commands: a clock that is read twice costs as much as
+//! all that a request needs of some layers. Each thread counts its keys, over all apps, so a busy app has more samples.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use moneta_store::latency::SharedLatency;
+use moneta_store::metric::Values;
+use moneta_store::{Lookup, Op, PendingReads, Step, StoreError, Stream};
+
+use crate::shared::Shared;
+
+/// One key in this many is timed. A prime, so that it does not fall into step with repeated patterns of requests.
+pub(crate) const SAMPLE: u32 = 61;
+
+thread_local! {
+    /// Keys of this thread until the next one that is timed.
+    static LEFT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Kinds of requests, as the server names those of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Get,
+    Touch,
+    Set,
+    Delete,
+    Arithmetic,
+    Other,
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [Self::Get, Self::Touch, Self::Set, Self::Delete, Self::Arithmetic, Self::Other];
+
+    /// The kind of an operation that a client waits for.
+    pub(crate) fn of(op: &Op<'_>) -> Self {
+        match op {
+            Op::Read(request) if request.touch.is_some() => Self::Touch,
+            Op::Read(_) => Self::Get,
+            Op::Write(..) | Op::Put(..) => Self::Set,
+            Op::Delete(_) | Op::Bury(_) => Self::Delete,
+            Op::Arithmetic(_) => Self::Arithmetic,
+            _ => Self::Other,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Touch => "touch",
+            Self::Set => "set",
+            Self::Delete => "delete",
+            Self::Arithmetic => "arithmetic",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// The times of an app's requests. All threads share them, and a sample of all requests is noted.
+#[derive(Debug, Default)]
+pub(crate) struct Durations([SharedLatency; Kind::ALL.len()]);
+
+impl Durations {
+    /// A histogram for each kind.
+    pub(crate) fn values(&self) -> Values {
+        let of = |all: Values, kind: Kind| all.and([kind.name()], self.0[kind as usize].latency().histogram());
+        Kind::ALL.into_iter().fold(Values::NONE, of)
+    }
+}
+
+/// A request that is timed.
+pub(crate) struct Timed {
+    kind: Kind,
+    started: Instant,
+    /// Keys that it stands for.
+    keys: u32,
+}
+
+impl Timed {
+    /// A request of so many keys begins. `None`: it is not timed.
+    #[inline]
+    pub(crate) fn begin(kind: Kind, keys: u32) -> Option<Self> {
+        let left = LEFT.get();
+        if keys <= left {
+            LEFT.set(left - keys);
+            return None;
+        }
+        let stands_for = (keys - left).div_ceil(SAMPLE) * SAMPLE;
+        LEFT.set(left + stands_for - keys);
+        Some(Self { kind, started: Instant::now(), keys: stands_for })
+    }
+
+    /// It is answered.
+    fn end(&self, durations: &Durations) {
+        durations.0[self.kind as usize].note(self.started.elapsed(), self.keys.into());
+    }
+
+    /// Ends with the step.
+    #[cold]
+    pub(crate) fn step(self, shared: &Arc<Shared>, step: Step) -> Step {
+        let shared = Arc::clone(shared);
+        step.then(move |ended| {
+            self.end(&shared.counters.durations);
+            ended
+        })
+    }
+
+    /// Ends with the last of the reads.
+    #[cold]
+    pub(crate) fn reads(self, shared: &Arc<Shared>, reads: PendingReads) -> PendingReads {
+        Box::pin(TimedReads { reads, timed: Some(self), shared: Arc::clone(shared) })
+    }
+}
+
+/// Reads that are timed together.
+struct TimedReads {
+    reads: PendingReads,
+    /// Until they have ended.
+    timed: Option<Timed>,
+    shared: Arc<Shared>,
+}
+
+impl Stream for TimedReads {
+    type Item = Result<Lookup, StoreError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = ready!(self.reads.as_mut().poll_next(context));
+        if next.is_none()
+            && let Some(timed) = self.timed.take()
+        {
+            timed.end(&self.shared.counters.durations);
+        }
+        Poll::Ready(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_is_counted_once_however_many_are_read_together() {
+        let counted = |keys: &[u32]| {
+            LEFT.set(0);
+            let begun = keys.iter().filter_map(|&keys| Timed::begin(Kind::Get, keys));
+            begun.map(|timed| timed.keys).sum::<u32>()
+        };
+        assert_eq!(counted(&[1; 61]), 61);
+        assert_eq!(counted(&[1; 62]), 122, "the first of each sample is timed");
+        assert_eq!(counted(&[61]), 61);
+        assert_eq!(counted(&[62, 60]), 122);
+        assert_eq!(counted(&[7; 610]), 7 * 610);
+        assert_eq!(counted(&[1, 200, 43]), 244);
+    }
+}
