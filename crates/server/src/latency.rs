@@ -1,5 +1,7 @@
 //! Service times by worker and kind of command, in fixed log-linear histograms.
 //!
+//! A command is timed until its reply is written, also where it waits for the store meanwhile: for an SSD, or for the nodes of a proxy.
+//!
 //! One command in [`SAMPLE`] is timed and counted [`SAMPLE`] times. In a virtual machine, reading the clock twice can cost as much
 //! as a whole `get` from RAM; sampled, it costs two or three nanoseconds a command, and percentiles do not change.
 
@@ -116,9 +118,16 @@ impl Latencies {
     pub fn of(&self, kind: Kind) -> &Histogram {
         &self.histograms[kind as usize]
     }
+
+    /// The command of `kind` that is timed since `started` is answered.
+    #[cold]
+    pub(crate) fn record(&self, kind: Kind, started: Instant) {
+        let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.of(kind).record(nanoseconds, SAMPLE);
+    }
 }
 
-/// Times the commands of one call, one in [`SAMPLE`].
+/// Picks the commands that are timed, one in [`SAMPLE`].
 pub(crate) struct Stopwatch<'a> {
     latencies: &'a Latencies,
     started: Option<Instant>,
@@ -131,28 +140,23 @@ impl<'a> Stopwatch<'a> {
         Self { latencies, started: None }
     }
 
-    /// A command may begin.
+    /// A command may begin. True if it is timed from now on.
     #[inline]
-    pub(crate) fn begin(&mut self) {
-        if self.latencies.until_sample.get() == 0 && self.started.is_none() {
+    pub(crate) fn begin(&mut self) -> bool {
+        let begins = self.latencies.until_sample.get() == 0 && self.started.is_none();
+        if begins {
             self.started = Some(Instant::now());
         }
+        begins
     }
 
-    /// A command of `kind` was executed.
+    /// A command was executed: it is answered, or waits for the store. Tells since when it is timed, if it is; the caller records it
+    /// ([`Latencies::record`]) once it is answered.
     #[inline]
-    pub(crate) fn end(&mut self, kind: Kind) {
-        match self.started.take() {
-            None => self.latencies.until_sample.drop_one(),
-            Some(started) => self.record(kind, started),
-        }
-    }
-
-    #[cold]
-    fn record(&self, kind: Kind, started: Instant) {
-        let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.latencies.of(kind).record(nanoseconds, SAMPLE);
-        self.latencies.until_sample.add(SAMPLE - 1);
+    pub(crate) fn end(&mut self) -> Option<Instant> {
+        let started = self.started.take();
+        self.latencies.until_sample.add(if started.is_some() { SAMPLE - 1 } else { u64::MAX });
+        started
     }
 }
 
@@ -219,7 +223,9 @@ mod tests {
         for _ in 0..10 * SAMPLE {
             let mut stopwatch = Stopwatch::new(&latencies);
             stopwatch.begin();
-            stopwatch.end(Kind::Get);
+            if let Some(started) = stopwatch.end() {
+                latencies.record(Kind::Get, started);
+            }
         }
         let mut totals = LatencyTotals::default();
         totals.add(&latencies);

@@ -123,7 +123,7 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
     Metric::histogram(
         "command_duration_seconds",
         Unit::Seconds,
-        "Service time of commands, from decoded to encoded; one in 61 is timed and stands for all.",
+        "Time of commands from decoded to encoded, waits for tiers and nodes included; one in 61 is timed and stands for all.",
     )
     .labels(&["command"])
     .read(|now| {

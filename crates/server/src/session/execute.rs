@@ -40,14 +40,18 @@ impl Session {
                 let style = Style::Text(TextStyle::default());
                 let asked = read::Asked { key, request: &Retrieve::default(), verb: ReadVerb::Get, style: &style };
                 self.read_one(worker, asked, output);
-                stopwatch.end(Kind::Get);
+                if let Some(started) = stopwatch.end() {
+                    self.time(worker, Kind::Get, started);
+                }
                 consumed
             }
             Shortcut::Set { key, value, flags, exptime, noreply, consumed } => {
                 let style = Style::Text(TextStyle { noreply, ..TextStyle::default() });
                 let request = Write { flags, exptime, ..Write::default() };
                 self.write(worker, change::Asked { key, request: &request, style: &style }, value, output);
-                stopwatch.end(Kind::Set);
+                if let Some(started) = stopwatch.end() {
+                    self.time(worker, Kind::Set, started);
+                }
                 consumed
             }
         }

@@ -202,7 +202,9 @@ impl Session {
                 {
                     for _ in 0..count {
                         stopwatch.begin();
-                        stopwatch.end(latency::Kind::Get);
+                        if let Some(started) = stopwatch.end() {
+                            self.time(worker, latency::Kind::Get, started);
+                        }
                     }
                     requests_left -= count - 1;
                     consumed += taken;
@@ -211,7 +213,9 @@ impl Session {
                 }
                 looked_ahead = consumed + lookahead::announce(&*worker.store, &input[consumed..]).max(1);
             }
-            stopwatch.begin();
+            if stopwatch.begin() {
+                self.forget_parking();
+            }
             if let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
                 if self.extras.is_some() && self.is_early_shortcut(&shortcut) {
                     return Received { consumed, needed: 0, after: After::Continue };
@@ -227,7 +231,9 @@ impl Session {
                     let end = consumed + taken;
                     let kind = execute::kind_of(&command);
                     let flow = self.execute(worker, &command, &input[..end], output, high_water);
-                    stopwatch.end(kind);
+                    if let Some(started) = stopwatch.end() {
+                        self.time(worker, kind, started);
+                    }
                     consumed = end;
                     match flow {
                         Flow::Next => {}

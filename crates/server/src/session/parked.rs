@@ -16,6 +16,7 @@
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use moneta_store::{Key, Outcome, Pending, StoreError};
 
@@ -24,6 +25,7 @@ use super::lanes::{Lane, Lanes};
 use super::ticket::Ticket;
 use super::waiting::{Several, Waiting};
 use super::{MAX_PARKED, Session, Worker, change, read};
+use crate::latency::Kind;
 use crate::node::Peer;
 use moneta_protocol::encode;
 use moneta_protocol::reply::Reply;
@@ -50,6 +52,8 @@ enum Slot {
         /// It is a whole `get`: `END` follows the value.
         ends: bool,
         lane: Lane,
+        /// The kind and the begin of its command, if that is timed.
+        timed: Option<(Kind, Instant)>,
     },
 }
 
@@ -65,6 +69,8 @@ pub(super) struct Parked {
     /// A spare buffer for replies behind a waiting request.
     spare: Vec<u8>,
     lanes: Lanes,
+    /// A request was parked since [`Parked::forget_parking`].
+    has_parked: bool,
 }
 
 impl Parked {
@@ -145,7 +151,22 @@ impl Parked {
             self.spare = std::mem::take(bytes);
             self.slots.pop_back();
         }
-        self.slots.push_back(Slot::Waiting { waiting, ticket, bytes, ends: false, lane });
+        self.slots.push_back(Slot::Waiting { waiting, ticket, bytes, ends: false, lane, timed: None });
+        self.has_parked = true;
+    }
+
+    /// A command that is timed begins.
+    pub(super) fn forget_parking(&mut self) {
+        self.has_parked = false;
+    }
+
+    /// Times the last request of a command of `kind` that began at `started`. False if it has parked none.
+    pub(super) fn time_last(&mut self, kind: Kind, started: Instant) -> bool {
+        let last = self.slots.iter_mut().rev().find_map(|slot| match slot {
+            Slot::Waiting { timed, .. } => Some(timed),
+            Slot::Ready(_) => None,
+        });
+        last.filter(|_| self.has_parked).is_some_and(|timed| timed.replace((kind, started)).is_none())
     }
 
     /// Appends `END` to the reply of the last slot. Only for a `get` that was just parked.
@@ -187,7 +208,7 @@ impl Parked {
             match slot {
                 Slot::Ready(bytes) if is_next => output.extend_from_slice(bytes),
                 Slot::Ready(_) => continue,
-                Slot::Waiting { waiting, ticket, bytes: reserved, ends, lane } => {
+                Slot::Waiting { waiting, ticket, bytes: reserved, ends, lane, timed } => {
                     if !lane.take_wake() {
                         continue;
                     }
@@ -202,6 +223,9 @@ impl Parked {
                     }
                     if *ends {
                         ticket.with_style(|style| encode::reply(style, &[], Reply::End, 0, out));
+                    }
+                    if let Some((kind, started)) = *timed {
+                        worker.counters.latencies.record(kind, started);
                     }
                     self.changes -= usize::from(waiting.changes());
                     self.waiting -= 1;
@@ -219,6 +243,25 @@ impl Parked {
                 Some(Slot::Waiting { lane, .. }) => self.lanes.give_back(lane),
                 _ => {}
             }
+        }
+    }
+}
+
+impl Session {
+    /// What was parked before is not of the command that is timed next.
+    #[cold]
+    pub(super) fn forget_parking(&mut self) {
+        if let Some(extras) = &mut self.extras {
+            extras.parked.forget_parking();
+        }
+    }
+
+    /// A command that is timed was executed: it is answered now, or when the last request that it has parked is.
+    #[cold]
+    pub(super) fn time(&mut self, worker: &Worker, kind: Kind, started: Instant) {
+        let is_parked = self.extras.as_mut().is_some_and(|extras| extras.parked.time_last(kind, started));
+        if !is_parked {
+            worker.counters.latencies.record(kind, started);
         }
     }
 }

@@ -5,8 +5,10 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use moneta_server::auth::Authenticator;
+use moneta_server::latency::{Kind, SAMPLE};
 use moneta_server::node::{NodeSettings, Peer};
 use moneta_server::session::{MAX_PARKED, Session, Worker};
 use moneta_store::component::Flush;
@@ -162,6 +164,45 @@ fn failures_are_told_where_the_protocol_can() {
     poll(&mut session, &worker, &mut output);
     let failed = "SERVER_ERROR bad disk\r\n";
     assert_eq!(String::from_utf8(output).unwrap(), format!("END\r\n{}", failed.repeat(6)));
+}
+
+/// A proxy's commands all wait for nodes, and reads of an SSD for the device: times without that wait would say nothing.
+#[test]
+fn a_command_that_waits_is_timed_until_it_is_answered() {
+    const WAIT: Duration = Duration::from_millis(5);
+    let (worker, gates) = parking();
+    let mut session = Session::new(Peer::default());
+    let mut output = Vec::new();
+    let counted = |kind| worker.node.registry.latencies().of(kind).count();
+    // The first command of a worker is timed.
+    session.receive(&worker, b"get a w1 b\r\n", &mut output, HIGH_WATER);
+    std::thread::sleep(WAIT);
+    poll(&mut session, &worker, &mut output);
+    assert_eq!(counted(Kind::Get), 0, "it waits");
+    // Others of the sample are not timed, whether they wait or not.
+    let others = ["get w2\r\n", "get b\r\n", &"mn\r\n".repeat(SAMPLE as usize - 3)].concat();
+    session.receive(&worker, others.as_bytes(), &mut output, HIGH_WATER);
+    gates.open(0);
+    poll(&mut session, &worker, &mut output);
+    assert_eq!(counted(Kind::Get), SAMPLE);
+    let waited = SAMPLE * u64::try_from(WAIT.as_nanos()).unwrap();
+    assert!(worker.node.registry.latencies().of(Kind::Get).sum >= waited);
+    // One that does not wait is not taken for what waits before it.
+    session.receive(&worker, b"set a 0 0 1\r\n1\r\n", &mut output, HIGH_WATER);
+    assert_eq!(counted(Kind::Set), SAMPLE);
+    // So are changes.
+    for (kind, command) in [(Kind::Set, "set w3 0 0 1\r\n1\r\n"), (Kind::Delete, "delete w4\r\n")] {
+        let before = counted(kind);
+        let others = "mn\r\n".repeat(SAMPLE as usize - 1);
+        session.receive(&worker, [&others, command].concat().as_bytes(), &mut output, HIGH_WATER);
+        assert_eq!(counted(kind), before, "it waits");
+        while gates.len() > 0 {
+            gates.open(0);
+        }
+        poll(&mut session, &worker, &mut output);
+        assert_eq!(counted(kind), before + SAMPLE);
+    }
+    assert_eq!(counted(Kind::Get), SAMPLE);
 }
 
 /// What is sent behind a request that waits: how much of it starts.
