@@ -1,5 +1,6 @@
 //! The store: each operation goes to the nodes that hold its key, by the rule of its kind.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -20,12 +21,13 @@ use crate::cut::Cut;
 use crate::decide::is_plain;
 use crate::durations::{Kind, Timed};
 use crate::error::ClusterError;
+use crate::hints::FolderLock;
 use crate::layout::Layout;
 use crate::metrics;
 use crate::node::Connect;
 use crate::reactor::ClusterReactor;
 use crate::reads::Ask;
-use crate::shared::Shared;
+use crate::shared::{Shared, file_name};
 use crate::sources::{Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
 use crate::status::{NodeStatus, Routed, Status, Traffic};
@@ -54,7 +56,7 @@ impl Cluster {
     /// A store on the nodes of `topology`. They need not be up. Values longer than `item_max` bytes are refused.
     ///
     /// # Errors
-    /// When the topology makes no sense, or a node's store cannot be made.
+    /// When the topology makes no sense, a node's store cannot be made, or another process has the folder of hints.
     pub fn new(
         config: ClusterConfig,
         topology: &Topology,
@@ -65,6 +67,8 @@ impl Cluster {
     ) -> Result<Self, ClusterError> {
         let empty =
             Layout { epoch: 0, generation: 0, replicas: Vec::new(), nodes: Vec::new(), readable: Vec::new(), near: 0 };
+        let lock_file = |folder: &PathBuf| folder.join(format!("{}.lock", file_name(&config.app)));
+        let lock = config.hint_dir.as_ref().map(lock_file).map(|path| FolderLock::take(&path)).transpose()?;
         let shared = Shared {
             stamps: Stamps::new(writer.origin, writer.salt),
             budget: Budget::new(),
@@ -79,6 +83,7 @@ impl Cluster {
             changing: Mutex::new(()),
             turn: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            lock: Mutex::new(lock),
             watch: Mutex::default(),
             seed: writer.seed,
             config,
@@ -319,6 +324,7 @@ impl Component for Cluster {
             node.hints.close();
             moneta_store::component::close(&*node.store);
         }
+        drop(self.0.lock.lock().take());
     }
 }
 

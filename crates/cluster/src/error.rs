@@ -27,6 +27,12 @@ pub enum ClusterError {
         /// Why.
         source: std::io::Error,
     },
+    /// Another process keeps its hints in the same files.
+    #[error("{} is locked by another process: each proxy of an app needs a hint_dir that no other one has", path.display())]
+    HintsInUse {
+        /// The file that is locked.
+        path: PathBuf,
+    },
     /// The topology's source cannot be followed.
     #[error(transparent)]
     Source(#[from] crate::sources::SourceError),

@@ -3,6 +3,7 @@
 //! Values are not kept: when the node is back, they are read from another copy. Bounded; where more was missed than is kept,
 //! everything that the node holds from before is dropped, since nothing tells what of it is old.
 
+mod lock;
 mod log;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -14,6 +15,7 @@ use moneta_store::Version;
 use moneta_store::versions::Floor;
 use parking_lot::Mutex;
 
+pub(crate) use lock::FolderLock;
 use log::Log;
 
 /// A write that a node has missed.

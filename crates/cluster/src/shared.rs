@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::cut::Cut;
 use crate::error::ClusterError;
 use crate::health::Probes;
-use crate::hints::Hints;
+use crate::hints::{FolderLock, Hints};
 use crate::layout::{Layout, Replica};
 use crate::node::{Connect, Node, Opened};
 use crate::pace::Pace;
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) changing: Mutex<()>,
     pub(crate) turn: AtomicUsize,
     pub(crate) closed: AtomicBool,
+    /// On the files of hints, until the store is closed.
+    pub(crate) lock: Mutex<Option<FolderLock>>,
     /// Follows the topology's source.
     pub(crate) watch: Mutex<Option<Watch>>,
     pub(crate) seed: KeyHash,
@@ -119,14 +121,7 @@ impl Shared {
     fn hints(&self, name: &str) -> Result<Hints, ClusterError> {
         let bytes = self.config.hint_bytes;
         let Some(folder) = &self.config.hint_dir else { return Ok(Hints::new(bytes)) };
-        let file: String = format!("{}.{name}", self.config.app)
-            .bytes()
-            .map(|byte| match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' => char::from(byte).to_string(),
-                other => format!("_{other:02x}"),
-            })
-            .collect();
-        let path = folder.join(format!("{file}.hints"));
+        let path = folder.join(format!("{}.hints", file_name(&format!("{}.{name}", self.config.app))));
         Hints::open(bytes, &path).map_err(|source| ClusterError::Hints { path, source })
     }
 
@@ -165,4 +160,13 @@ impl Shared {
     pub(crate) fn nothing_to_read(&self) -> StoreError {
         StoreError::new(ErrorKind::Unreachable, "no copy answers reads")
     }
+}
+
+/// A name for a file in which bytes that a file system may not take are written by their numbers.
+pub(crate) fn file_name(text: &str) -> String {
+    let byte = |byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' => char::from(byte).to_string(),
+        other => format!("_{other:02x}"),
+    };
+    text.bytes().map(byte).collect()
 }

@@ -1,6 +1,8 @@
 //! `moneta proxy` over real nodes: three zones of two, nodes that are killed, stopped and come back, and a topology that changes.
 
 mod common;
+#[path = "proxy/starts.rs"]
+mod starts;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
