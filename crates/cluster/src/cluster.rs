@@ -113,6 +113,7 @@ impl Cluster {
             nodes = self.0.layout().nodes.len(),
             "topology taken"
         );
+        self.0.warn_of_zone(topology);
         Ok(())
     }
 

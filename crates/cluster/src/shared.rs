@@ -118,6 +118,18 @@ impl Shared {
         Ok(Layout { epoch: topology.epoch, generation: old.generation + 1, replicas, nodes, readable, near: count })
     }
 
+    /// Says so where no copy is in the zone of this process: a zone that is misspelt costs nothing but time, and so is seen nowhere else.
+    pub(crate) fn warn_of_zone(&self, topology: &Topology) {
+        let Some(zone) = &self.config.zone else { return };
+        let mut zones: Vec<&str> = topology.replicas.iter().map(|replica| replica.zone.as_str()).collect();
+        if !zones.contains(&zone.as_str()) {
+            zones.sort_unstable();
+            zones.dedup();
+            let (app, zones) = (&self.config.app, zones.join(", "));
+            tracing::warn!(app, zone, zones, "the topology has no copy in this zone: every read goes to another one");
+        }
+    }
+
     fn hints(&self, name: &str) -> Result<Hints, ClusterError> {
         let bytes = self.config.hint_bytes;
         let Some(folder) = &self.config.hint_dir else { return Ok(Hints::new(bytes)) };
