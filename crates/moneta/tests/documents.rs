@@ -39,13 +39,7 @@ fn the_example_is_the_defaults_written_out() {
 fn the_example_with_its_comments_taken_off_still_starts() {
     let folder = tempfile::tempdir().unwrap();
     let example = printed(&mut moneta(&["config", "--example"]));
-    let uncommented: Vec<&str> = example
-        .lines()
-        .map(|line| {
-            line.strip_prefix("# ").filter(|rest| rest.contains(" = ") || rest.starts_with("[[")).unwrap_or(line)
-        })
-        .collect();
-    let path = file(folder.path(), "example.toml", &uncommented.join("\n"));
+    let path = file(folder.path(), "example.toml", &uncommented(&example));
     let table = printed(&mut moneta(&["config", "--config", &path]));
     assert!(table.contains("127.0.0.1:11300 (batch, max_connections 100)"), "the example's listener is read: {table}");
 }
@@ -59,4 +53,33 @@ fn every_option_of_the_reference_is_in_the_help() {
     for key in keys {
         assert!(help.contains(&format!("--{}", key.replace('_', "-"))), "{key} is missing in the help");
     }
+}
+
+/// The lines of an example that are comments and make sense as lines.
+fn uncommented(text: &str) -> String {
+    let line = |line: &str| {
+        let rest = line.strip_prefix("# ").filter(|rest| rest.contains(" = ") || rest.starts_with("[["));
+        rest.unwrap_or(line).to_owned()
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_files_of_a_cluster_in_deploy_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = |path: &str| printed(&mut moneta(&["config", "--config", path]));
+    let proxy = listed("../../deploy/cluster/proxy.toml");
+    assert!(proxy.lines().any(|line| line.starts_with("zone ") && line.contains(" a ")), "{proxy}");
+    let apps = file(folder.path(), "proxy.toml", &uncommented(&committed("deploy/cluster/proxy.toml")));
+    let apps = listed(&apps);
+    assert!(apps.contains("sessions (keys sess:*") && apps.contains("rest (all other keys"), "{apps}");
+    // As the unit of a node adds to it.
+    let mut node = moneta(&["config", "--config", "../../deploy/cluster/node.toml"]);
+    let node = printed(node.env("MONETA_FLASH", "/var/lib/moneta:10g"));
+    assert!(node.contains("/etc/moneta/topology.toml"), "{node}");
+    let copies = printed(&mut moneta(&["route", "../../deploy/cluster/topology.toml", "key"]));
+    let zones: Vec<&str> = copies.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+    assert_eq!(zones, ["a", "b", "c"]);
+    let unit = committed("deploy/cluster/moneta-proxy.service");
+    assert!(unit.contains("\nExecStart=/usr/local/bin/moneta proxy --config /etc/moneta/proxy.toml\n"));
 }
