@@ -50,7 +50,7 @@ impl Builder {
         Self {
             config: ClusterConfig::new(app),
             topology: None,
-            origin: (0, 255),
+            origin: (0, 15),
             node_timeout: Duration::from_millis(250),
             node_connections: 1,
             in_flight: 10_000,
@@ -109,8 +109,8 @@ impl Builder {
         Self { config, ..self }
     }
 
-    /// Who this process is in the versions of what it writes: a region (0 to 63) and a writer (0 to 255). Writers with one number
-    /// may make equal versions in rare cases. Default: 0 and 255.
+    /// Who this process is in the versions of what it writes: a region (0 to 15) and a writer (0 to 15); of greater numbers the
+    /// lowest four bits count. Writers with one number may make equal versions in rare cases. Default: 0 and 15.
     pub fn writer(self, region: u8, writer: u8) -> Self {
         Self { origin: (region, writer), ..self }
     }

@@ -31,7 +31,10 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
         writeln!(out, "listening on {}{policy}", plain(address))?;
     }
     match reachable.admin {
-        Some(address) => writeln!(out, "admin on     http://{address} (/metrics, /healthz, /readyz, /stats)")?,
+        Some(address) => {
+            let of_proxy = if settings.is_proxy() { ", /proxy" } else { "" };
+            writeln!(out, "admin on     http://{address} (/metrics, /healthz, /readyz, /stats{of_proxy})")?;
+        }
         None => writeln!(out, "admin        off")?,
     }
     for tier in drawing::upper(settings).into_iter().chain(drawing::lower(&settings.stack.lower)) {

@@ -26,7 +26,8 @@ pub fn command() -> Command {
 /// If there is no topology.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let text: &String = matches.get_one("source").expect("it is required");
-    let source = TopologySource.read(text).flatten().ok_or_else(|| anyhow!("\"{text}\" is no topology"))?;
+    let source = TopologySource.read(text).flatten();
+    let source = source.ok_or_else(|| anyhow!("\"{text}\" is no topology: it must be {}", TopologySource.range()))?;
     let mut source = proxy::source(&source)?;
     let topology = source.next(proxy::FIRST)?.context("the source says no topology")?;
     let rings = topology.replicas.iter().map(|replica| Ring::new(topology.ring, &replica.nodes));

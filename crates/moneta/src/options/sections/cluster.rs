@@ -29,8 +29,8 @@ section! {
 
     /// The writer that this node is, among the writers of its region: the last part of the version of every write that it makes.
     WRITER_ID: Number<u8> = Opt::new("writer_id", Number { min: 0, max: 15 }, || 0)
-        .when("Another number for each node of a region that clients write to directly: two writes of a key in the same millisecond \
-               then have different versions.");
+        .when("Another number for each proxy of a region, and for each node that clients write to directly: two writes of a key in the \
+               same millisecond then have different versions.");
 
     /// Share of --memory, beside it, for the keys that changed last: what readers of the feed have not been told yet. A node on an SSD
     /// without a write budget tells from the log there, and takes no memory for it. 0: no feed.

@@ -102,7 +102,7 @@ section! {
     /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it both are
     /// kept in memory alone.
     HINT_DIR: File = Opt::new("hint_dir", File, || None)
-        .when("In production, on a disk that stays with the proxy.");
+        .when("In production, on a disk that stays with the proxy. No two proxies of an app may share it: the second one does not start.");
 
     /// Memory for the hints of one node. Where more was missed, the node drops everything from before when it is back.
     HINT_MEMORY: Size<u64> = Opt::new("hint_memory", Size::in_bytes(1024, TIB), || 16 * MIB)
