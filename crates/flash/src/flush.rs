@@ -189,8 +189,10 @@ impl Inner {
         told: impl FnOnce(Result<(), StoreError>) + Send + 'static,
     ) -> Job {
         let (devices, log, counters) = (Arc::clone(&self.devices), Arc::clone(&self.log), Arc::clone(&self.counters));
-        let floors = self.floors.saved();
+        let (floors, missing) = (self.floors.saved(), self.missing());
         Box::new(move || {
+            // A flush of this copy alone takes changes that no feed tells of any more, and deletes that are not known any more.
+            devices.note_feed_from(missing);
             let mut state = devices.state();
             state.flush_at = moment;
             (state.floor_version, state.floor_from, state.floor_bound) = floors;

@@ -1,5 +1,6 @@
 //! The engine as the flusher calls it.
 
+use std::io;
 use std::sync::Weak;
 
 use crate::flusher::{self, BadBlocks};
@@ -28,5 +29,9 @@ impl flusher::Engine for ForFlusher {
         if let Some(inner) = self.0.upgrade() {
             inner.came_back();
         }
+    }
+
+    fn save_untold(&self) -> io::Result<()> {
+        self.0.upgrade().map_or(Ok(()), |inner| inner.save_untold())
     }
 }

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_store::feed::{Batch, Change, Feed, Place, Reader, Wanted};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
-use moneta_store::versions::Versioning;
+use moneta_store::versions::{Floor, Versioning};
 use moneta_store::{
     Calls, Clock, Component, Deleted, ErrorKind, ItemMeta, ItemRef, Key, Lookup, Origin, Step, Store, Unseen, Value,
     Version, Written,
@@ -552,6 +552,45 @@ fn a_run_without_a_feed_leaves_a_gap() {
     drop(flash);
     tier.config.feed = true;
     assert!(gap(&tier.open()).is_some());
+}
+
+/// A flush of one copy alone takes changes that were not read, and deletes: behind a restart readers are told of that, and nothing that was
+/// current before is created.
+#[test]
+fn what_a_flush_of_one_copy_took_is_known_behind_a_restart() {
+    for is_killed in [false, true] {
+        let tier = Tier::new(Clock::manual(1_700_000_000));
+        let flash = tier.open();
+        tier.clock.advance(10);
+        let place = feed(&flash).end();
+        let bytes = name(1);
+        let key = Key::new(&bytes, flash.seed());
+        let Written::Stored { cas } = done(flash.set(&key, b"old", &Write::default())) else { panic!("not stored") };
+        done(flash.delete(&key, &Delete::default()));
+        let as_of = tier.clock.millis();
+        tier.clock.advance(10);
+        let flushed = tier.clock.millis();
+        done(flash.floor(Floor::local(Version(flash.next_cas(&key)))));
+        let check = |flash: &Flash, when: &str| {
+            let batch = feed(flash).reader(place, Wanted::default()).read(100, 1 << 20).expect("the device answers");
+            assert!(batch.gap.is_some_and(|gap| gap > flushed), "{when}, killed: {is_killed}: {:?}", batch.gap);
+            assert!(flash.stats().horizon >= flushed, "{when}, killed: {is_killed}: {}", flash.stats().horizon);
+            let item = ItemRef { meta: ItemMeta { cas, ..ItemMeta::default() }, value: Value::whole(b"old") };
+            let written = done(flash.put_newer(&key, &item, as_of));
+            assert!(
+                matches!(written, Written::NotStored | Written::Superseded),
+                "{when}, killed: {is_killed}: {written:?}"
+            );
+        };
+        check(&flash, "before");
+        if is_killed {
+            flash.crash()
+        } else {
+            drop(flash)
+        }
+        tier.clock.advance(100);
+        check(&tier.open(), "behind a restart");
+    }
 }
 
 /// A ring round a tier stamps the deletes of clients itself. Behind a restart versions begin ahead of the clock.

@@ -263,11 +263,17 @@ impl Devices {
     /// # Errors
     /// That of the first device that failed. The next saved state has it.
     pub fn save_feed_from(&self, stamp: u64) -> io::Result<()> {
+        self.note_feed_from(stamp);
         let mut superblocks = self.superblocks.lock();
-        let lost = superblocks.state().lost;
-        superblocks.set_feed(stamp, lost);
         let state = superblocks.state();
         superblocks.save(&state, &self.media)
+    }
+
+    /// Changes up to a stamp may be missing in the log. The next state that is saved has it.
+    pub fn note_feed_from(&self, stamp: u64) {
+        let mut superblocks = self.superblocks.lock();
+        let TierState { feed_from, lost, .. } = superblocks.state();
+        superblocks.set_feed(feed_from.max(stamp), lost);
     }
 
     /// Sets [`TierState::feed_from`] and [`TierState::lost`]. The next state that is saved has them.

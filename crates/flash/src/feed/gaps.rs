@@ -47,6 +47,20 @@ impl Inner {
         self.save_missing(self.telling.missing())
     }
 
+    /// Writes down which changes are missing, if superblocks do not say so yet: those that came while devices were off are in RAM
+    /// alone, and behind a restart nowhere.
+    ///
+    /// # Errors
+    /// If the superblocks cannot be written.
+    pub(crate) fn save_untold(&self) -> io::Result<()> {
+        if self.config.feed { self.save_missing(self.telling.missing()) } else { Ok(()) }
+    }
+
+    /// Which changes are missing, for superblocks that are written anyway.
+    pub(crate) fn missing(&self) -> u64 {
+        if self.config.feed { self.telling.missing() } else { 0 }
+    }
+
     fn save_missing(&self, missing: u64) -> io::Result<()> {
         if missing <= self.telling.saved.load(Ordering::Acquire) {
             return Ok(());
@@ -62,7 +76,7 @@ impl Inner {
         next.sort_unstable();
         let bound = next.iter().take(ahead).map(|(_, last)| *last).max().unwrap_or(0).max(missing);
         self.devices.save_feed_from(bound)?;
-        self.telling.saved.store(bound, Ordering::Release);
+        self.telling.saved.fetch_max(bound, Ordering::AcqRel);
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! The engine as the flusher sees it.
 
+use std::io;
+
 use super::bad_blocks::BadBlocks;
 use crate::sealed::Sealed;
 
@@ -17,4 +19,10 @@ pub(crate) trait Engine: Send {
 
     /// Devices answer again after an error. Queues jobs that flush stale contents.
     fn came_back(&self);
+
+    /// Has superblocks say which changes the log lacks, if they do not yet.
+    ///
+    /// # Errors
+    /// If the superblocks cannot be written.
+    fn save_untold(&self) -> io::Result<()>;
 }

@@ -202,10 +202,13 @@ impl Flusher {
             if queue.health.is_outdated() {
                 return Err(io::Error::other("what has to go cannot be written to the superblocks"));
             }
+            queue.health.watch(|| self.engine.save_untold())?;
             if queue.health.turn_on() {
                 tracing::warn!("the devices of the SSD tier answer again");
             }
         }
+        // What came until the tier was on again.
+        queue.health.watch(|| self.engine.save_untold())?;
         if !self.unpaid && self.strays.allow(number) {
             queue.note_durable(number);
         }

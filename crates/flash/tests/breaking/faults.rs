@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use moneta_flash::testing::{Faults, FaultyMedia, MemoryMedia};
 use moneta_flash::{Flash, FlashConfig, Media};
+use moneta_store::feed::{Feed, Wanted};
 use moneta_store::request::Exptime;
+use moneta_store::versions::Versioning;
 use moneta_store::{Calls, Clock, ErrorKind};
 
 use super::drive::{HEAD, START, config, delete, device_bytes, finish, get, numbers, open, set, wait};
@@ -97,6 +99,45 @@ impl Rig {
     fn is_refused(&self, name: &str) {
         let error = set(&self.flash, name.as_bytes(), b"while off", 0).expect_err("the tier is off");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
+    }
+}
+
+/// What came while the tier was off is in no log. Once RAM has gone too, nothing else says so.
+#[test]
+fn what_came_while_the_tier_was_off_is_a_gap_of_its_feed_behind_a_restart() {
+    for faults in ways_to_fail() {
+        let mut rig = Rig::new();
+        rig.config.feed = true;
+        rig.config.versioning = Versioning { cluster: true, ..Versioning::default() };
+        // The same device, as one of several copies.
+        let rig = rig.killed();
+        rig.clock.advance(1);
+        rig.sync();
+        let place = Feed::end(&rig.flash);
+        let gap = |rig: &Rig| {
+            let mut reader = Feed::reader(&rig.flash, place, Wanted::default());
+            reader.read(100, 1 << 20).expect("the device answers").gap
+        };
+        assert_eq!(gap(&rig), None);
+        rig.faulty.set(faults);
+        let _ = set(&rig.flash, b"trigger", b"x", 0);
+        until("the tier is off", || numbers(&rig.flash).off);
+        // Nothing of it was on the device, so that nothing there is out of date.
+        rig.is_refused("new");
+        delete(&rig.flash, b"never there").expect_err("the tier is off");
+        rig.clock.advance(1);
+        rig.heal();
+        assert!(gap(&rig).is_some());
+        let killed = rig.killed();
+        assert!(gap(&killed).is_some(), "the reader is not told");
+        let clean = {
+            let Rig { memory, flash, clock, config, .. } = killed;
+            drop(flash);
+            let faulty = FaultyMedia::new(Arc::clone(&memory));
+            let flash = open(Arc::clone(&faulty) as _, &config, &clock);
+            Rig { memory, faulty, flash, clock, config }
+        };
+        assert!(gap(&clean).is_some(), "the reader is not told");
     }
 }
 
