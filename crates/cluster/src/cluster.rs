@@ -244,7 +244,7 @@ impl Store for Cluster {
         let step = self.begin(cx, key, op);
         match timed {
             None => step,
-            Some(timed) => timed.step(&self.0, step),
+            Some(timed) => timed.step(&self.0.counters.durations, step),
         }
     }
 
@@ -261,7 +261,7 @@ impl Store for Cluster {
         let reads = Call::new(&self.0, cx).look_several(keys, request);
         Some(match timed {
             None => reads,
-            Some(timed) => timed.reads(&self.0, reads),
+            Some(timed) => timed.reads(&self.0.counters.durations, reads),
         })
     }
 

@@ -99,5 +99,5 @@ pub(crate) struct Counters {
     /// Topologies taken.
     pub(crate) topologies: Counter,
     /// How long requests took.
-    pub(crate) durations: Durations,
+    pub(crate) durations: Arc<Durations>,
 }

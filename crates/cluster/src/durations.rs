@@ -13,8 +13,6 @@ use moneta_store::latency::SharedLatency;
 use moneta_store::metric::Values;
 use moneta_store::{Lookup, Op, PendingReads, Step, StoreError, Stream};
 
-use crate::shared::Shared;
-
 /// One key in this many is timed. A prime, so that it does not fall into step with repeated patterns of requests.
 pub(crate) const SAMPLE: u32 = 61;
 
@@ -102,18 +100,18 @@ impl Timed {
 
     /// Ends with the step.
     #[cold]
-    pub(crate) fn step(self, shared: &Arc<Shared>, step: Step) -> Step {
-        let shared = Arc::clone(shared);
+    pub(crate) fn step(self, durations: &Arc<Durations>, step: Step) -> Step {
+        let durations = Arc::clone(durations);
         step.then(move |ended| {
-            self.end(&shared.counters.durations);
+            self.end(&durations);
             ended
         })
     }
 
     /// Ends with the last of the reads.
     #[cold]
-    pub(crate) fn reads(self, shared: &Arc<Shared>, reads: PendingReads) -> PendingReads {
-        Box::pin(TimedReads { reads, timed: Some(self), shared: Arc::clone(shared) })
+    pub(crate) fn reads(self, durations: &Arc<Durations>, reads: PendingReads) -> PendingReads {
+        Box::pin(TimedReads { reads, timed: Some(self), durations: Arc::clone(durations) })
     }
 }
 
@@ -122,7 +120,7 @@ struct TimedReads {
     reads: PendingReads,
     /// Until they have ended.
     timed: Option<Timed>,
-    shared: Arc<Shared>,
+    durations: Arc<Durations>,
 }
 
 impl Stream for TimedReads {
@@ -133,7 +131,7 @@ impl Stream for TimedReads {
         if next.is_none()
             && let Some(timed) = self.timed.take()
         {
-            timed.end(&self.shared.counters.durations);
+            timed.end(&self.durations);
         }
         Poll::Ready(next)
     }
