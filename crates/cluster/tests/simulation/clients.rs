@@ -34,7 +34,7 @@ pub struct Books {
     pub errors: u64,
     /// Clients end after what they have begun.
     pub over: bool,
-    /// By client: the step at which the last change of its key began, and whether that has ended.
+    /// By client: the step at which the last change of its key began, and false; or at which it ended, and true.
     pub changed: HashMap<usize, (u64, bool)>,
     /// The steps at which flushes began, and those at which they ended.
     pub flushes: Vec<(u64, Option<u64>)>,
@@ -99,7 +99,7 @@ pub async fn client(
             now.sort();
             now.dedup();
             books.own.insert(number, now);
-            books.changed.insert(number, (began, true));
+            books.changed.insert(number, (net.lock().step, true));
             books.flushed.remove(&number);
             if choice == 3 && books.may_be_flushed(began) {
                 books.unsure.insert(number);
@@ -132,7 +132,8 @@ pub async fn client(
                     Ok(Outcome::Written(Written::Stored { .. })) => note(appended),
                     // A set of unknown outcome may still take effect.
                     Ok(_) if may_be_missing(&possible) => {
-                        books.borrow_mut().changed.insert(number, (began, true)).map_or((), |_| ())
+                        let ended = net.lock().step;
+                        books.borrow_mut().changed.insert(number, (ended, true)).map_or((), |_| ())
                     }
                     Ok(other) => panic!("an append to one of {possible:?} ended as {other:?}"),
                     Err(_) => note([possible, appended].concat()),
