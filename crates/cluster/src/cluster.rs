@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use moneta_store::component::{Component, Flush, Health, Parts, Report};
+use moneta_store::latency::Kind;
 use moneta_store::request::{Retrieve, WriteMode};
 use moneta_store::steps::start_operation;
 use moneta_store::{
@@ -19,7 +20,7 @@ use crate::config::ClusterConfig;
 use crate::counters::Counters;
 use crate::cut::Cut;
 use crate::decide::is_plain;
-use crate::durations::{Kind, Timed};
+use crate::durations::Timed;
 use crate::error::ClusterError;
 use crate::hints::FolderLock;
 use crate::layout::Layout;
@@ -257,7 +258,7 @@ impl Store for Cluster {
         if !is_plain {
             return None;
         }
-        let timed = Timed::begin(Kind::Get, u32::try_from(keys.len()).unwrap_or(u32::MAX));
+        let timed = Timed::begin(Kind::Get, keys.len() as u64);
         let reads = Call::new(&self.0, cx).look_several(keys, request);
         Some(match timed {
             None => reads,

@@ -9,54 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use moneta_store::latency::SharedLatency;
+use moneta_store::latency::{Kind, SAMPLE, SharedLatency};
 use moneta_store::metric::Values;
-use moneta_store::{Lookup, Op, PendingReads, Step, StoreError, Stream};
-
-/// One key in this many is timed. A prime, so that it does not fall into step with repeated patterns of requests.
-pub(crate) const SAMPLE: u32 = 61;
+use moneta_store::{Lookup, PendingReads, Step, StoreError, Stream};
 
 thread_local! {
     /// Keys of this thread until the next one that is timed.
-    static LEFT: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Kinds of requests, as the server names those of commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Get,
-    Touch,
-    Set,
-    Delete,
-    Arithmetic,
-    Other,
-}
-
-impl Kind {
-    const ALL: [Self; 6] = [Self::Get, Self::Touch, Self::Set, Self::Delete, Self::Arithmetic, Self::Other];
-
-    /// The kind of an operation that a client waits for.
-    pub(crate) fn of(op: &Op<'_>) -> Self {
-        match op {
-            Op::Read(request) if request.touch.is_some() => Self::Touch,
-            Op::Read(_) => Self::Get,
-            Op::Write(..) | Op::Put(..) => Self::Set,
-            Op::Delete(_) | Op::Bury(_) => Self::Delete,
-            Op::Arithmetic(_) => Self::Arithmetic,
-            _ => Self::Other,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::Touch => "touch",
-            Self::Set => "set",
-            Self::Delete => "delete",
-            Self::Arithmetic => "arithmetic",
-            Self::Other => "other",
-        }
-    }
+    static LEFT: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The times of an app's requests. All threads share them, and a sample of all requests is noted.
@@ -76,13 +35,13 @@ pub(crate) struct Timed {
     kind: Kind,
     started: Instant,
     /// Keys that it stands for.
-    keys: u32,
+    keys: u64,
 }
 
 impl Timed {
     /// A request of so many keys begins. `None`: it is not timed.
     #[inline]
-    pub(crate) fn begin(kind: Kind, keys: u32) -> Option<Self> {
+    pub(crate) fn begin(kind: Kind, keys: u64) -> Option<Self> {
         let left = LEFT.get();
         if keys <= left {
             LEFT.set(left - keys);
@@ -95,7 +54,7 @@ impl Timed {
 
     /// It is answered.
     fn end(&self, durations: &Durations) {
-        durations.0[self.kind as usize].note(self.started.elapsed(), self.keys.into());
+        durations.0[self.kind as usize].note(self.started.elapsed(), self.keys);
     }
 
     /// Ends with the step.
@@ -143,10 +102,10 @@ mod tests {
 
     #[test]
     fn each_key_is_counted_once_however_many_are_read_together() {
-        let counted = |keys: &[u32]| {
+        let counted = |keys: &[u64]| {
             LEFT.set(0);
             let begun = keys.iter().filter_map(|&keys| Timed::begin(Kind::Get, keys));
-            begun.map(|timed| timed.keys).sum::<u32>()
+            begun.map(|timed| timed.keys).sum::<u64>()
         };
         assert_eq!(counted(&[1; 61]), 61);
         assert_eq!(counted(&[1; 62]), 122, "the first of each sample is timed");

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use moneta_store::metric::{Metric, Reading, Sample, Unit, samples_of};
 
 use crate::counters::Counters;
-use crate::durations;
 use crate::layout::Layout;
 use crate::node::Node;
 use crate::sources::SourceStatus;
@@ -73,7 +72,7 @@ const OF_APP: &[Reading<Counters>] = &[
     .read(|counters| counters.durations.values()),
 ];
 
-const _: () = assert!(durations::SAMPLE == 61, "the help and docs/metrics.md tell the sample");
+const _: () = assert!(moneta_store::latency::SAMPLE == 61, "the help and docs/metrics.md tell the sample");
 
 const EPOCH: Metric = Metric::gauge("cluster_epoch", Unit::Count, "Epoch of the topology.").labels(APP);
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use common::{Nodes, SEED, cluster, memory, topology};
 use moneta_cluster::{Cluster, ClusterConfig};
 use moneta_memory::Memory;
+use moneta_store::latency::SAMPLE;
 use moneta_store::metric::{Sample, Value};
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::{
@@ -99,7 +100,6 @@ impl World {
 /// One key in 61 is timed: each request counts once in the long run, whatever its kind and however many keys it has.
 #[test]
 fn times_of_requests_are_told_by_kind() {
-    const SAMPLE: u64 = 61;
     let world = World::new();
     let each = |op: Op<'_>| (0..2 * SAMPLE).for_each(|key| drop(world.call(&format!("key{key}"), op)));
     each(Op::Write(b"1", &Write::default()));

@@ -7,45 +7,9 @@
 
 use std::time::Instant;
 
+pub use moneta_store::latency::{Kind, SAMPLE};
+
 use crate::counter::Counter;
-
-/// One command in this many is timed. A prime, so that it does not fall into step with pipelines or repeated patterns of
-/// commands.
-pub const SAMPLE: u64 = 61;
-
-/// Kinds of commands with separate service times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `get`, `gets` and their binary and meta kin.
-    Get,
-    /// `gat`, `gats`, `touch` and their kin.
-    Touch,
-    /// `set` and everything else that stores a value.
-    Set,
-    /// `delete`.
-    Delete,
-    /// `incr`, `decr`.
-    Arithmetic,
-    /// All others.
-    Other,
-}
-
-impl Kind {
-    /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 6] = [Self::Get, Self::Touch, Self::Set, Self::Delete, Self::Arithmetic, Self::Other];
-
-    /// The kind's name, for labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::Touch => "touch",
-            Self::Set => "set",
-            Self::Delete => "delete",
-            Self::Arithmetic => "arithmetic",
-            Self::Other => "other",
-        }
-    }
-}
 
 /// Sub-buckets of one power of two, as a power of two: 4, so a bound is at most 25 % above the value.
 const SUB_BITS: u32 = 2;

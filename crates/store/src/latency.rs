@@ -4,6 +4,57 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::metric::Histogram;
+use crate::op::Op;
+
+/// One command in this many is timed. A prime, so that it does not fall into step with pipelines or repeated patterns of
+/// commands.
+pub const SAMPLE: u64 = 61;
+
+/// Kinds of commands, and of operations on a store, with separate times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `get`, `gets` and their binary and meta kin.
+    Get,
+    /// `gat`, `gats`, `touch` and their kin.
+    Touch,
+    /// `set` and everything else that stores a value.
+    Set,
+    /// `delete`.
+    Delete,
+    /// `incr`, `decr`.
+    Arithmetic,
+    /// All others.
+    Other,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 6] = [Self::Get, Self::Touch, Self::Set, Self::Delete, Self::Arithmetic, Self::Other];
+
+    /// The kind's name, for labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Touch => "touch",
+            Self::Set => "set",
+            Self::Delete => "delete",
+            Self::Arithmetic => "arithmetic",
+            Self::Other => "other",
+        }
+    }
+
+    /// The kind of an operation that a client waits for.
+    pub fn of(op: &Op<'_>) -> Self {
+        match op {
+            Op::Read(request) if request.touch.is_some() => Self::Touch,
+            Op::Read(_) => Self::Get,
+            Op::Write(..) | Op::Put(..) => Self::Set,
+            Op::Delete(_) | Op::Bury(_) => Self::Delete,
+            Op::Arithmetic(_) => Self::Arithmetic,
+            _ => Self::Other,
+        }
+    }
+}
 
 /// A histogram of times: powers of two of microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
