@@ -119,7 +119,10 @@ impl<'a> Stopwatch<'a> {
     #[inline]
     pub(crate) fn end(&mut self) -> Option<Instant> {
         let started = self.started.take();
-        self.latencies.until_sample.add(if started.is_some() { SAMPLE - 1 } else { u64::MAX });
+        match started {
+            None => self.latencies.until_sample.drop_one(),
+            Some(_) => self.latencies.until_sample.add(SAMPLE - 1),
+        }
         started
     }
 }
