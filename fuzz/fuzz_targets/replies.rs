@@ -40,7 +40,7 @@ fn verb(which: u8) -> Verb {
 }
 
 /// What a step comes to must be within bounds.
-fn check(step: &Result<Decoded, Broken>, verb: Verb, input: &[u8]) {
+fn check(step: &Result<Decoded<'_>, Broken>, verb: Verb, input: &[u8]) {
     let reads = matches!(verb, Verb::Read(_) | Verb::Peek { .. });
     match step {
         Ok(Decoded::Partial { needed }) => {
@@ -69,7 +69,11 @@ fn check(step: &Result<Decoded, Broken>, verb: Verb, input: &[u8]) {
 }
 
 /// What the front of the input comes to when it arrives in pieces.
-fn piecewise(input: &[u8], piece: usize, step: impl Fn(&[u8]) -> Result<Decoded, Broken>) -> Result<Decoded, Broken> {
+fn piecewise<'a>(
+    input: &'a [u8],
+    piece: usize,
+    step: impl Fn(&'a [u8]) -> Result<Decoded<'a>, Broken>,
+) -> Result<Decoded<'a>, Broken> {
     let (mut arrived, mut needed) = (0, 1);
     loop {
         let decoded = step(&input[..arrived]);
@@ -93,11 +97,10 @@ fn replies(protocol: Protocol, verb: Verb, mut input: &[u8], piece: usize) {
     let request = Request { verb, key: b"key", value: b"" };
     let mut out = Vec::new();
     let Ok(expect) = encode(&request, dialect, NUMBER, &mut out) else { return };
-    let step = |input: &[u8], expect: &Expect| decode(input, protocol, expect, VALUE_MAX);
     loop {
-        let whole = step(input, &expect);
+        let whole = decode(input, protocol, &expect, VALUE_MAX);
         check(&whole, verb, input);
-        assert_eq!(whole, piecewise(input, piece, |input| step(input, &expect)), "the cuts show");
+        assert_eq!(whole, piecewise(input, piece, |input| decode(input, protocol, &expect, VALUE_MAX)), "the cuts show");
         input = match whole {
             Ok(Decoded::Answer { consumed, .. }) => &input[consumed..],
             Ok(Decoded::Oversized { skip }) if skip <= input.len() => &input[skip..],

@@ -46,11 +46,11 @@ fn packet(status: u8, extras: &[u8], key: &[u8], value: &[u8], number: u32) -> V
 }
 
 /// Replies as servers give them, each with what it is a reply to and what it says.
-fn replies() -> Vec<(Protocol, Verb, Vec<u8>, Answer)> {
+fn replies() -> Vec<(Protocol, Verb, Vec<u8>, Answer<'static>)> {
     let [read, peek, set, replace, delete, arithmetic, flush, statistics, noop] =
         verbs().try_into().expect("nine verbs");
     let full = Seen {
-        value: b"hello".to_vec(),
+        value: b"hello".into(),
         size: 5,
         flags: 3,
         cas: 9,
@@ -63,12 +63,12 @@ fn replies() -> Vec<(Protocol, Verb, Vec<u8>, Answer)> {
         token_sent: false,
         won: true,
     };
-    let bare = Seen { value: b"hello".to_vec(), size: 5, flags: 3, cas: 9, ..Seen::default() };
+    let bare = Seen { value: b"hello".into(), size: 5, flags: 3, cas: 9, ..Seen::default() };
     let known = vec![("pid".to_owned(), "12".to_owned()), ("version".to_owned(), "1.6 x".to_owned())];
     use Protocol::{Binary, Meta, Text};
     vec![
         (Meta, read, b"VA 5 c9 f3 t100 h1 l2 O7 X W\r\nhello\r\n".to_vec(), Answer::Hit(full.clone())),
-        (Meta, peek, b"HD s5 c9 f3 t100 h1 l2 O7 X W\r\n".to_vec(), Answer::Hit(Seen { value: vec![], ..full })),
+        (Meta, peek, b"HD s5 c9 f3 t100 h1 l2 O7 X W\r\n".to_vec(), Answer::Hit(Seen { value: (&[]).into(), ..full })),
         (Meta, read, b"EN O7\r\n".to_vec(), Answer::Miss),
         (Meta, set, b"HD c4 O7\r\n".to_vec(), Answer::Stored { cas: 4 }),
         (Meta, set, b"NS c0 O7\r\n".to_vec(), Answer::NotStored),
@@ -159,7 +159,7 @@ fn impossible_lengths_are_not_waited_for() {
     }
     let peek = |reply: &[u8]| {
         let verb = Verb::Peek { value: false };
-        decode(reply, Protocol::Meta, &expect(verb, Protocol::Meta), VALUE_MAX)
+        decode(reply, Protocol::Meta, &expect(verb, Protocol::Meta), VALUE_MAX).map(drop)
     };
     assert!(peek(b"HD s1073741824 O7\r\n").is_ok());
     for size in ["1073741825", "18446744073709551615"] {
@@ -233,6 +233,18 @@ fn versions_are_sent_to_servers_alone_that_know_them() {
     }
 }
 
+/// A brief read needs no more of a server than what it shows, and takes no recache that it could not give back.
+#[test]
+fn a_brief_read_asks_for_little() {
+    let verb = Verb::Read(Read { retrieve: Retrieve::BRIEF, value: true });
+    for (versions, line) in [(true, "mg key v f V Y O7\r\n"), (false, "mg key v c f O7\r\n")] {
+        let mut out = Vec::new();
+        let request = Request { verb, key: b"key", value: b"" };
+        encode(&request, Dialect { versions, ..dialect(Protocol::Meta) }, 7, &mut out).expect("it has a form");
+        assert_eq!(String::from_utf8_lossy(&out), line);
+    }
+}
+
 #[test]
 fn replies_by_version_say_what_became_of_it() {
     let [put, bury, floor] = by_version();
@@ -251,9 +263,11 @@ fn replies_by_version_say_what_became_of_it() {
         assert_eq!(decode(line.as_bytes(), Protocol::Meta, &due, VALUE_MAX), Ok(decoded), "{verb:?}: {reply}");
     }
     let due = expect(Verb::Peek { value: false }, Protocol::Meta);
-    for (flags, unversioned) in [("c9 V9 D1500", false), ("c9 V0 D1500", true), ("c9 t500", true)] {
+    for (flags, unversioned) in [("c9 V9 D1500", false), ("V9 D1500", false), ("c9 V0 D1500", true), ("c9 t500", true)]
+    {
+        let reply = format!("HD {flags} O7\r\n");
         let Ok(Decoded::Answer { answer: Answer::Hit(seen), .. }) =
-            decode(format!("HD {flags} O7\r\n").as_bytes(), Protocol::Meta, &due, VALUE_MAX)
+            decode(reply.as_bytes(), Protocol::Meta, &due, VALUE_MAX)
         else {
             panic!("{flags}")
         };
@@ -316,7 +330,7 @@ fn retrieve() -> impl Strategy<Value = Retrieve> {
     (some(exptime()), some(exptime()), some(exptime()), some(any::<u64>()), any::<bool>()).prop_map(
         |(touch, vivify, recache, new_cas, bump)| {
             let new_cas = new_cas.filter(|_| vivify.is_some());
-            Retrieve { touch, vivify, recache, new_cas, bump, claim: true }
+            Retrieve { touch, vivify, recache, new_cas, bump, claim: true, brief: false }
         },
     )
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use moneta_store::latency::{Kind, SAMPLE, SharedLatency};
 use moneta_store::metric::Values;
-use moneta_store::{Lookup, PendingReads, Step, StoreError, Stream};
+use moneta_store::{Lookup, PendingReads, Reads, Step, StoreError, Visit};
 
 thread_local! {
     /// Keys of this thread until the next one that is timed.
@@ -82,11 +82,13 @@ struct TimedReads {
     durations: Arc<Durations>,
 }
 
-impl Stream for TimedReads {
-    type Item = Result<Lookup, StoreError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let next = ready!(self.reads.as_mut().poll_next(context));
+impl Reads for TimedReads {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut dyn Visit,
+    ) -> Poll<Option<Result<Lookup, StoreError>>> {
+        let next = ready!(self.reads.as_mut().poll_next(context, out));
         if next.is_none()
             && let Some(timed) = self.timed.take()
         {

@@ -37,9 +37,15 @@ impl Flight {
     /// The newest write of the key that is under way.
     #[inline]
     pub(crate) fn missed(&self, hash: u64) -> Option<Missed> {
-        if self.count.load(Ordering::Acquire) == 0 {
+        if self.is_empty() {
             return None;
         }
         self.newest.lock().get(&hash).copied()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
     }
 }

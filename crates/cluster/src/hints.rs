@@ -171,7 +171,7 @@ impl Hints {
 
     /// The write of the key that the node is known to lack: of a flush, a delete.
     pub(crate) fn missed(&self, key: &[u8]) -> Option<Missed> {
-        if self.is_empty.load(Ordering::Acquire) {
+        if self.is_empty() {
             return None;
         }
         let state = self.state.lock();
@@ -180,6 +180,7 @@ impl Hints {
     }
 
     /// Whether there is nothing to deliver.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty.load(Ordering::Acquire)
     }

@@ -56,6 +56,9 @@ impl Node {
     /// The writes of the key that the node is known to lack, or that are under way.
     #[inline]
     pub(crate) fn missed(&self, key: &Key<'_>) -> Option<Missed> {
+        if self.flight.is_empty() && self.hints.is_empty() {
+            return None;
+        }
         Missed::both(self.flight.missed(key.hash), self.hints.missed(key.bytes))
     }
 }

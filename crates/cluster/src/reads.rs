@@ -82,12 +82,24 @@ impl Looking {
 
     /// Asks a node.
     fn ask(&self, node: usize) -> Stage {
-        Stage::Asking(steps::into_pending(self.call.begin(node, &self.key.key(), self.ask.op())))
+        // Near copies are given what a later one has, and need all of it.
+        let whole = match self.ask {
+            Ask::Read(request) if self.tries > 1 => Ask::Read(Retrieve { brief: false, ..request }),
+            ask => ask,
+        };
+        Stage::Asking(steps::into_pending(self.call.begin(node, &self.key.key(), whole.op())))
     }
 
     /// Asks the node that [`Looking::next_node`] told.
     pub(crate) fn ask_alone(&mut self, node: usize) {
         self.stage = self.ask(node);
+    }
+
+    /// It was this node that was asked first.
+    pub(crate) fn has_asked(&mut self, node: usize) {
+        self.order.retain(|other| *other != node);
+        self.order.insert(0, node);
+        self.tries = 1;
     }
 
     /// The node to be asked next, which is taken to be asked now.
@@ -224,15 +236,21 @@ impl Call {
 
     /// Begins to read from the near copy. Another one is asked where that fails, lacks a write or, by the app's rule, misses.
     pub(crate) fn look(self, key: OwnedKey, ask: Ask) -> Looking {
-        let mut looking = self.prepare(key, ask);
+        let began = self.begin_reads(1);
+        let mut looking = self.prepare(key, ask, began);
         looking.ask_next();
         looking
     }
 
-    /// A read that has not asked any node.
-    pub(crate) fn prepare(self, key: OwnedKey, ask: Ask) -> Looking {
-        self.shared.budget.earn(self.shared.config.retry_budget);
-        let began = self.shared.clock.millis();
+    /// So many reads begin: when that is, in milliseconds since the Unix epoch.
+    pub(crate) fn begin_reads(&self, count: usize) -> u64 {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.shared.budget.earn(self.shared.config.retry_budget.saturating_mul(count));
+        self.shared.clock.millis()
+    }
+
+    /// A read that began then, and has not asked any node.
+    pub(crate) fn prepare(self, key: OwnedKey, ask: Ask, began: u64) -> Looking {
         let order = self.order(&key.key());
         Looking {
             call: self,
@@ -283,10 +301,52 @@ impl Call {
         order
     }
 
+    /// The near node that a read of the key asks first, if near copies are not doubted and the node is not doubtful.
+    #[inline]
+    pub(crate) fn well_near_node(&self, key: &Key<'_>, now: u64) -> Option<usize> {
+        let layout = self.layout();
+        if layout.near == 0 || self.shared.cut.doubts_near(now) {
+            return None;
+        }
+        let turn = if layout.near == 1 { 0 } else { self.shared.turn() % layout.near };
+        let node = layout.replicas[layout.readable[turn]].node_of(key.bytes);
+        (!self.is_doubtful_at(node, key, now)).then_some(node)
+    }
+
     /// Whether a node is not well, or is known to lack a write of the key.
     fn is_doubtful(&self, node: usize, key: &Key<'_>) -> bool {
+        self.is_doubtful_at(node, key, self.shared.clock.millis())
+    }
+
+    #[inline]
+    fn is_doubtful_at(&self, node: usize, key: &Key<'_>, now: u64) -> bool {
         let node = self.node(node);
-        node.health.is_ejected() || node.health.is_behind(self.shared.clock.millis()) || node.missed(key).is_some()
+        node.health.is_ejected() || node.health.is_behind(now) || node.missed(key).is_some()
+    }
+
+    /// Whether an item of this version on a node that was not doubtful before is the newest that is known of.
+    #[inline]
+    pub(crate) fn believes(&self, node: usize, key: &Key<'_>, version: Version, began: u64) -> bool {
+        let is_outdated = self.node(node).missed(key).is_some_and(|missed| missed.outdates(Some(version)));
+        if !is_outdated {
+            self.shared.stamps.note_if_ahead(version, began);
+        }
+        !is_outdated
+    }
+
+    /// Whether a read ends with the miss of a node that was not doubtful before.
+    #[inline]
+    pub(crate) fn believes_miss(&self, node: usize, key: &Key<'_>) -> bool {
+        let asks_others = self.layout().readable.len() > 1 && self.wants_another(1);
+        !asks_others && !self.node(node).missed(key).is_some_and(|missed| missed.outdates(None))
+    }
+
+    /// A plain read has ended with what a node has said.
+    #[inline]
+    pub(crate) fn took(&self, node: usize, ended: Result<Lookup, StoreError>) -> Result<Lookup, StoreError> {
+        self.note(node, &ended);
+        self.reads().note(&ended);
+        ended
     }
 
     /// Gives the item that `source` has to the nodes that lack it. `as_of`: when it was read.

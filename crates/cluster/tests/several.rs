@@ -16,7 +16,7 @@ use moneta_store::component::{self, Component, Health, Parts, Report};
 use moneta_store::request::{Retrieve, Write};
 use moneta_store::{
     Calls, Clock, Cx, ErrorKind, Item, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Pending, PendingReads, Policy,
-    Reactors, Step, Store, StoreError, Stream, Visit, steps,
+    Reactors, Reads, Step, Store, StoreError, Visit, steps,
 };
 
 /// A node that reads several keys together and answers reads late, until it fails.
@@ -50,17 +50,25 @@ impl Late {
     }
 }
 
-/// The reads of a [`Late`] one after the other.
+/// The reads of a [`Late`] one after the other. It shows every other item, and copies the rest.
 struct InTurn(std::collections::VecDeque<Pending>);
 
-impl Stream for InTurn {
-    type Item = Result<Lookup, StoreError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+impl Reads for InTurn {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut dyn Visit,
+    ) -> Poll<Option<Result<Lookup, StoreError>>> {
         let Some(first) = self.0.front_mut() else { return Poll::Ready(None) };
         let ended = std::task::ready!(first.as_mut().poll(context));
         self.0.pop_front();
-        Poll::Ready(Some(ended.map(Outcome::lookup)))
+        Poll::Ready(Some(ended.map(Outcome::lookup).map(|lookup| match lookup {
+            Lookup::Found(item) if self.0.len().is_multiple_of(2) => {
+                out.item(&item.as_ref());
+                Lookup::Visited
+            }
+            lookup => lookup,
+        })))
     }
 }
 
@@ -158,7 +166,7 @@ fn compare(fallback: Fallback, failing: &[usize]) -> (usize, Vec<Ended>) {
     failing.iter().for_each(|&node| stores[node].fails.store(true, Ordering::Relaxed));
     let mut reads = cluster.read_several(&cx, &keys, &Retrieve::default()).expect("they are plain");
     let mut together = Vec::new();
-    while let Some(ended) = pollster::block_on(poll_fn(|context| reads.as_mut().poll_next(context))) {
+    while let Some(ended) = pollster::block_on(poll_fn(|context| steps::poll_owned(&mut reads, context))) {
         together.push(value(ended));
     }
     let begun = stores.iter().map(|store| store.together.load(Ordering::Relaxed)).sum();

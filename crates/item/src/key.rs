@@ -34,6 +34,56 @@ pub struct OwnedKey {
     hash: u64,
 }
 
+/// Keys that outlive the call they came with, all in one piece of memory.
+#[derive(Clone, Debug, Default)]
+pub struct OwnedKeys {
+    bytes: Vec<u8>,
+    /// Where each ends, and its hash.
+    ends: Vec<(u32, u64)>,
+}
+
+impl OwnedKeys {
+    /// Copies of `keys`.
+    pub fn of(keys: &[Key<'_>]) -> Self {
+        let mut all = Self::default();
+        all.replace(keys);
+        all
+    }
+
+    /// Takes copies of `keys` in place of those that are there.
+    pub fn replace(&mut self, keys: &[Key<'_>]) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.bytes.reserve(keys.iter().map(|key| key.bytes.len()).sum());
+        self.ends.reserve(keys.len());
+        for key in keys {
+            self.bytes.extend_from_slice(key.bytes);
+            self.ends.push((self.bytes.len() as u32, key.hash));
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The key at `index`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    pub fn key(&self, index: usize) -> Key<'_> {
+        let start = if index == 0 { 0 } else { self.ends[index - 1].0 as usize };
+        let (end, hash) = self.ends[index];
+        Key { bytes: &self.bytes[start..end as usize], hash }
+    }
+}
+
 impl OwnedKey {
     /// A copy of `key`.
     pub fn of(key: &Key<'_>) -> Self {

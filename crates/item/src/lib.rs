@@ -15,7 +15,7 @@ pub mod request;
 mod version;
 
 pub use item::{Expiry, Item, ItemMeta, ItemRef, OwnedValue, Rest, Value};
-pub use key::{Key, OwnedKey};
+pub use key::{Key, OwnedKey, OwnedKeys};
 pub use key_hash::{KeyHash, SECRET_BYTES};
 pub use newer::Newer;
 pub use number::{NUMBER_VALUE_MAX, parse_number};

@@ -36,11 +36,20 @@ pub struct Retrieve {
     /// Whether this read may win the recache of a stale or soon expiring item (`mg`). Classic reads leave that to readers
     /// who can be told that they won.
     pub claim: bool,
+    /// The reader wants no more than the value, its flags and the version. A store that asks for an item elsewhere may then leave all else at its
+    /// default: when it expires, when it was last read, and the CAS value of one that has no version.
+    pub brief: bool,
+}
+
+impl Retrieve {
+    /// A classic `get`.
+    pub const BRIEF: Self =
+        Self { touch: None, vivify: None, recache: None, new_cas: None, bump: true, claim: false, brief: true };
 }
 
 impl Default for Retrieve {
     fn default() -> Self {
-        Self { touch: None, vivify: None, recache: None, new_cas: None, bump: true, claim: false }
+        Self { touch: None, vivify: None, recache: None, new_cas: None, bump: true, claim: false, brief: false }
     }
 }
 

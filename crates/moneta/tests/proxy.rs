@@ -360,6 +360,33 @@ fn many_keys_and_pipelined_requests_are_answered_in_order_also_without_a_node() 
     check(&mut client, "first");
 }
 
+/// Replies to pipelined requests are sent together where they come soon after each other.
+#[test]
+fn a_stopped_node_holds_up_no_replies_before_its_own() {
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy_with("a", "1", "60s");
+    let mut client = Client::of(&proxy);
+    client.set_all("value");
+    let mut of_slot = [0, 1].map(|slot| {
+        let line = format!("STAT 0:slot {slot}\r\n");
+        (0..KEYS).filter(|key| client.ask(&format!("stats route key{key}")).contains(&line)).collect::<Vec<usize>>()
+    });
+    let stopped = cluster.nodes[0][1].as_ref().expect("it runs");
+    stopped.signal(Signal::SIGSTOP);
+    let (before, asked) = (of_slot[0].split_off(of_slot[0].len() - 5), of_slot[1][0]);
+    let sent: String = before.iter().chain([&asked, &before[0]]).map(|key| get(&[*key])).collect();
+    client.0.write_all(sent.as_bytes()).expect("it reads");
+    let expected: String = before.iter().map(|key| hits(&[*key], "value")).collect();
+    let mut answer = vec![0; expected.len()];
+    client.0.read_exact(&mut answer).expect("they come long before the stopped node's");
+    assert_eq!(String::from_utf8_lossy(&answer), expected);
+    stopped.signal(Signal::SIGCONT);
+    let expected = hits(&[asked], "value") + &hits(&before[..1], "value");
+    let mut answer = vec![0; expected.len()];
+    client.0.read_exact(&mut answer).expect("they come");
+    assert_eq!(String::from_utf8_lossy(&answer), expected);
+}
+
 /// The admin side gives a page 8 seconds, and these nodes would have more.
 #[test]
 fn stopped_nodes_hold_up_no_page_of_the_admin_side() {

@@ -68,6 +68,7 @@ fn get<'a>(key: &'a [u8], rest: &'a [u8], terms: Terms) -> Result<Command<'a>, &
         new_cas: flags.new_cas,
         bump: !flags.no_bump,
         claim: !flags.shows_marks,
+        brief: false,
     };
     Ok(Command::Get { keys: Keys::One(key), request, verb: ReadVerb::Meta, style: Style::Meta(style) })
 }

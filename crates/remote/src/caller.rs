@@ -79,12 +79,18 @@ impl Caller {
         Self { remote: Arc::clone(remote), cx: cx.clone(), goes_on: false }
     }
 
+    /// For an operation that goes on when it is polled.
+    pub(crate) fn going_on(self) -> Self {
+        Self { goes_on: true, ..self }
+    }
+
     /// Whether the caller is a worker, which must not be kept waiting.
     pub(crate) fn is_worker(&self) -> bool {
         self.cx.is_worker()
     }
 
-    fn client(&self) -> Option<Rc<WorkerClient>> {
+    /// The connections of this thread, if it has any.
+    pub(crate) fn client(&self) -> Option<Rc<WorkerClient>> {
         let client: Rc<WorkerClient> = self.cx.reactor(self.remote.shared.slot)?;
         if self.goes_on {
             client.ask_for_turn();
@@ -131,7 +137,7 @@ impl Caller {
     }
 
     /// An answer that is an error, or none that fits the question.
-    pub(crate) fn unexpected(&self, answer: Answer) -> StoreError {
+    pub(crate) fn unexpected(&self, answer: Answer<'_>) -> StoreError {
         let address = &self.config().address;
         let (kind, reason) = match answer {
             Answer::OutOfMemory => (ErrorKind::OutOfMemory, format!("{address} has no memory left")),

@@ -51,7 +51,7 @@ impl Exchange {
 }
 
 impl Future for Exchange {
-    type Output = Result<Answer, StoreError>;
+    type Output = Result<Answer<'static>, StoreError>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -20,6 +20,7 @@ mod promise;
 mod reads;
 mod remote;
 mod running;
+mod several;
 mod shared;
 mod statistics;
 mod timer;

@@ -14,7 +14,7 @@ pub(crate) struct Promise(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    outcome: Option<Outcome>,
+    outcome: Option<Outcome<'static>>,
     waker: Option<Waker>,
     /// The answer is not waited for any more, and what the answer may have won is to be given back.
     given_up: Option<Claim>,
@@ -26,7 +26,7 @@ impl Promise {
     }
 
     /// Sets the answer and wakes the waiter. If the waiter is gone, returns the recache that the answer has won.
-    pub(crate) fn keep(&self, outcome: Outcome) -> (Option<Waker>, Option<Won>) {
+    pub(crate) fn keep(&self, outcome: Outcome<'static>) -> (Option<Waker>, Option<Won>) {
         let mut state = self.0.lock();
         let won = state.given_up.take().and_then(|claim| claim.won(&outcome));
         state.outcome = Some(outcome);
@@ -52,7 +52,7 @@ impl Promise {
     }
 
     /// Takes the answer out, once it is there.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Outcome<'static>> {
         let mut state = self.0.lock();
         match state.outcome.take() {
             Some(outcome) => Poll::Ready(outcome),

@@ -10,10 +10,10 @@ use std::task::{Context, Poll, ready};
 
 use moneta_client::wire::{Answer, Protocol, Read, Seen, Verb};
 use moneta_store::request::Retrieve;
-use moneta_store::{Expiry, Item, Key, Lookup, Outcome, OwnedKey, PendingReads, Step, StoreError, Stream};
+use moneta_store::{Expiry, Item, Key, Lookup, Outcome, OwnedKey, Step, StoreError};
 
 use crate::caller::Caller;
-use crate::connection::{Claim, giving_back};
+use crate::connection::{Claim, giving_back, wins};
 use crate::exchange::Exchange;
 
 pub(crate) fn get(remote: &Caller, key: &Key<'_>, request: &Retrieve) -> Step {
@@ -35,13 +35,6 @@ pub(crate) fn note_hit(remote: &Caller, key: &Key<'_>) {
     }
 }
 
-/// The requests go out together; replies come in their order, unless there are several connections.
-pub(crate) fn get_several(remote: &Caller, keys: &[Key<'_>], request: &Retrieve) -> PendingReads {
-    let verb = Verb::Read(Read { retrieve: *request, value: true });
-    let begun: Vec<_> = keys.iter().map(|key| begin(remote, key, verb, request)).collect();
-    Box::pin(Readings(begun.into_iter()))
-}
-
 fn look(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step {
     match begin(remote, key, verb, request) {
         Ok(reading) => Step::Wait(Box::pin(reading)),
@@ -53,27 +46,6 @@ fn look(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step 
 fn begin(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Result<Reading, StoreError> {
     let exchange = remote.begin(verb, key, &[])?;
     Ok(Reading { exchange, remote: remote.clone(), request: *request, key: OwnedKey::of(key), held: None })
-}
-
-/// Reads under way, and those that failed at once.
-struct Readings(std::vec::IntoIter<Result<Reading, StoreError>>);
-
-impl Stream for Readings {
-    type Item = Result<Lookup, StoreError>;
-
-    /// Polls the next one alone: when its reply is there, those of others are, too.
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let ended = match self.0.as_mut_slice().first_mut() {
-            Some(Ok(reading)) => ready!(Pin::new(reading).poll(context)),
-            Some(Err(_)) => match self.0.next() {
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                _ => unreachable!("the first one failed"),
-            },
-            None => return Poll::Ready(None),
-        };
-        drop(self.0.next());
-        Poll::Ready(Some(ended.map(Outcome::lookup)))
-    }
 }
 
 /// A read under way.
@@ -103,7 +75,7 @@ impl Future for Reading {
                 Ok(other) => return Poll::Ready(Err(self.remote.unexpected(other))),
                 Err(error) => return Poll::Ready(Err(error)),
             };
-            let giving_back = if seen.won && seen.stale && !self.request.claim {
+            let giving_back = if wins(&seen) && !self.request.claim {
                 give_back(&self.remote, &self.key.key(), seen.cas)
             } else {
                 None
@@ -118,7 +90,7 @@ impl Future for Reading {
 }
 
 impl Reading {
-    fn found(&self, seen: Seen, gives_back: bool) -> Item {
+    fn found(&self, seen: Seen<'_>, gives_back: bool) -> Item {
         let created = self.request.vivify.is_some() && seen.won && !seen.stale && seen.ttl == Some(-1);
         let now = self.remote.now();
         let mut meta = seen.meta(now);
@@ -126,7 +98,7 @@ impl Reading {
         if let Some(exptime) = if created { self.request.vivify } else { self.request.touch } {
             meta.expiry = Expiry::resolve(exptime, now);
         }
-        Item { meta, value: seen.value.into() }
+        Item { meta, value: seen.value.into_owned().into() }
     }
 }
 

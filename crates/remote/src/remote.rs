@@ -19,7 +19,7 @@ use crate::error::RemoteError;
 use crate::shared::Shared;
 use crate::statistics::Snapshot;
 use crate::worker_client::WorkerClient;
-use crate::{counting, install, newer, reads, statistics, walk, writes};
+use crate::{counting, install, newer, reads, several, statistics, walk, writes};
 
 /// Seconds by which a server may flush later than asked for by our clock: one that its second began later, one that memcached
 /// looks at its clock only once a second, and one for the way there.
@@ -98,7 +98,7 @@ impl Store for Remote {
     }
 
     fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
-        Some(reads::get_several(&self.of(cx), keys, request))
+        several::begin(self.of(cx), keys, request)
     }
 
     fn announce(&self, _: &[Key<'_>]) {}

@@ -40,7 +40,7 @@ const OVERHEAD: usize = 56;
 /// A batch of keys, in the server's order.
 type Batch = Arc<[Arc<[u8]>]>;
 /// Items of a batch that are there.
-type Looked = Arc<Mutex<Option<Vec<(Arc<[u8]>, Seen)>>>>;
+type Looked = Arc<Mutex<Option<Vec<(Arc<[u8]>, Seen<'static>)>>>>;
 
 /// A walk under way; lies in its cursor.
 struct Walk {

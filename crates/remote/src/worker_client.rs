@@ -11,11 +11,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use moneta_client::wire::{Request, Verb};
-use moneta_store::{Reactor, StoreError};
+use moneta_store::{Key, Reactor, StoreError};
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::io::Errno;
 
-use crate::connection::{Claim, Link, Outcome, Replies, Target, Turn, Won, giving_back};
+use crate::connection::{Claim, Link, Outcome, Replies, Target, Told, Turn, Won, giving_back};
 use crate::running::RunningClock;
 use crate::shared::Shared;
 use crate::timer::Timer;
@@ -78,7 +78,40 @@ impl WorkerClient {
         self.state.borrow_mut().begin(request, hash, target)
     }
 
-    pub(crate) fn poll(&self, slot: usize, context: &Context<'_>) -> Poll<Outcome> {
+    /// Begins reads together; their answers are taken out of the slot that is returned, which [`WorkerClient::abandon_together`] ends.
+    pub(crate) fn begin_together(&self, verb: Verb, keys: &[Key<'_>]) -> usize {
+        let State { queue, clock, links, replies, .. } = &mut *self.state.borrow_mut();
+        let slot = replies.open_together(keys);
+        let now = clock.begin(Instant::now());
+        for (number, key) in keys.iter().enumerate() {
+            let link = index(key.hash, links.len());
+            let request = Request { verb, key: key.bytes, value: &[] };
+            let turn = &mut Turn { queue, replies, now, only_receives: false };
+            if let Err(error) = links[link].begin(&request, Target::Together { slot, index: number }, turn) {
+                replies.refuse_together(slot, number, error);
+            }
+        }
+        slot
+    }
+
+    /// Looks for the answer to one of the reads in a slot, and shows it with its key. Each is told once.
+    #[inline]
+    pub(crate) fn poll_together<T>(
+        &self,
+        slot: usize,
+        index: usize,
+        context: &Context<'_>,
+        show: impl FnOnce(Key<'_>, Told<'_>) -> T,
+    ) -> Poll<T> {
+        self.state.borrow_mut().replies.poll_together(slot, index, context).map(|(key, told)| show(key, told))
+    }
+
+    /// The answers in a slot are not waited for any more. What those that are there have won.
+    pub(crate) fn abandon_together(&self, slot: usize) -> Vec<Won> {
+        self.state.borrow_mut().replies.abandon_together(slot)
+    }
+
+    pub(crate) fn poll(&self, slot: usize, context: &Context<'_>) -> Poll<Outcome<'static>> {
         self.state.borrow_mut().replies.poll(slot, context)
     }
 

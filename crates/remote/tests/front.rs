@@ -84,7 +84,7 @@ fn dialogue(path: &std::path::Path) -> Dialogue {
     Dialogue::open(&Address::Unix(path.to_owned()), None, PATIENCE, 1 << 20).expect("the front answers")
 }
 
-fn set(key: &[u8], value: &[u8], dialogue: &mut Dialogue) -> Answer {
+fn set(key: &[u8], value: &[u8], dialogue: &mut Dialogue) -> Answer<'static> {
     dialogue.call(&Request { verb: Verb::Write(Write::default()), key, value }).expect("the front answers")
 }
 

@@ -72,6 +72,8 @@ pub(crate) struct Connection {
     is_holding: bool,
     /// It is in the event loop's list of connections waiting for a turn.
     pub(crate) queued: bool,
+    /// It is in the event loop's list of connections that hold replies back.
+    pub(crate) awaits_release: bool,
     /// It is registered for writable events.
     watches_writing: bool,
     /// Unsent bytes of a watcher, and the Unix second since which that number has not changed.
@@ -105,6 +107,7 @@ impl Connection {
             held: Holding::default(),
             is_holding: false,
             queued: false,
+            awaits_release: false,
             watches_writing: false,
             stalled: (0, 0),
         }

@@ -44,6 +44,8 @@ const OUTPUT_KEPT: usize = 1024 * 1024;
 const EVENTS: usize = 512;
 /// How long the loop takes more requests, while some come, before it submits I/O that gains by them.
 const GATHERING: Duration = Duration::from_micros(200);
+/// How long replies to pipelined requests may wait for those behind them, to be sent together.
+const HELD_BACK: Duration = Duration::from_millis(5);
 /// How often to look for connections that are idle, or hold memory for too long.
 const SCAN: Duration = Duration::from_secs(1);
 
@@ -112,6 +114,8 @@ pub(crate) struct EventLoop {
     ready: Vec<Handle>,
     /// All batch connections that have a turn.
     batch: VecDeque<Handle>,
+    /// Connections that began to hold replies back, and until when they may, in that order.
+    held_back: VecDeque<(Instant, Handle)>,
     input: Vec<u8>,
     output: Vec<u8>,
     next_scan: Instant,
@@ -146,6 +150,7 @@ impl EventLoop {
             connections: Slab::new(),
             ready: Vec::new(),
             batch: VecDeque::new(),
+            held_back: VecDeque::new(),
             input: Vec::with_capacity(RECEIVE_BYTES),
             output: Vec::new(),
             reloads_seen: 0,
@@ -173,6 +178,7 @@ impl EventLoop {
                 gathering_since = None;
             }
             self.collect(&mut letters);
+            self.release();
             let timeout = if gathers { Some(Duration::ZERO) } else { self.timeout() };
             if let Err(error) = self.wait(&mut events, timeout)
                 && error.kind() != io::ErrorKind::Interrupted
@@ -276,11 +282,30 @@ impl EventLoop {
             return Some(Duration::ZERO);
         }
         let scan = self.scans().then_some(self.next_scan);
-        let next = match (scan, self.drain_until) {
-            (Some(scan), Some(drain)) => scan.min(drain),
-            (one, other) => one.or(other)?,
-        };
+        let release = self.held_back.front().map(|(until, _)| *until);
+        let next = [scan, release, self.drain_until].into_iter().flatten().min()?;
         Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Has replies that have been held back for long sent.
+    #[inline]
+    fn release(&mut self) {
+        while let Some(&(until, handle)) = self.held_back.front() {
+            if let Some(connection) = self.connections.get_mut(handle.slot)
+                && connection.id() == handle.id
+            {
+                let holds_back = connection.session().holds_back();
+                if holds_back && Instant::now() < until {
+                    return;
+                }
+                connection.awaits_release = false;
+                if holds_back {
+                    connection.session().release();
+                    self.turn(handle.slot);
+                }
+            }
+            self.held_back.pop_front();
+        }
     }
 
     /// Whether there is anything that has to be checked once a second.
@@ -402,6 +427,9 @@ impl EventLoop {
         }
         if grew {
             relieve(&self.registry, &self.workers.online.node);
+        }
+        if connection.session().holds_back() && !std::mem::replace(&mut connection.awaits_release, true) {
+            self.held_back.push_back((Instant::now() + HELD_BACK, Handle { slot, id: connection.id() }));
         }
         match verdict {
             Verdict::Wait => {}

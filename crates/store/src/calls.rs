@@ -11,8 +11,9 @@ use crate::metric::Sample;
 use crate::op::{Op, Put};
 use crate::outcome::{Outcome, Step};
 use crate::stats::StoreStats;
-use crate::store::{Store, Unseen, Visit};
+use crate::store::Store;
 use crate::versions::{Floor, Floors};
+use crate::visit::{Unseen, Visit};
 use crate::walk::{Cursor, Walked, Walking};
 
 /// Operations as methods, for callers that are no workers and have no policy. Every store has them.

@@ -6,7 +6,8 @@ use crate::context::Cx;
 use crate::error::StoreError;
 use crate::op::Op;
 use crate::steps::{finish, look_up};
-use crate::store::{Store, Unseen};
+use crate::store::Store;
+use crate::visit::Unseen;
 
 /// What a key holds when its change is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

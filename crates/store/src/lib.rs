@@ -24,24 +24,24 @@ pub mod steps;
 mod store;
 mod time;
 pub mod versions;
+mod visit;
 mod walk;
 
 pub use calls::Calls;
 pub use component::{Component, Health, Observer, Parts, Report};
 pub use context::{Cx, Door, Policy};
 pub use error::{ErrorKind, StoreError};
-/// What [`PendingReads`] are.
-pub use futures_core::Stream;
 pub use moneta_item::{
     Deleted, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lane, Lookup, NUMBER_VALUE_MAX, Newer, Number, Origin,
-    OwnedKey, OwnedValue, Rest, SECRET_BYTES, Value, Version, VersionClock, Written, aligned, next_local, parse_number,
-    request,
+    OwnedKey, OwnedKeys, OwnedValue, Rest, SECRET_BYTES, Value, Version, VersionClock, Written, aligned, next_local,
+    parse_number, request,
 };
 pub use op::{Op, OwnedOp, Put};
-pub use outcome::{Outcome, Pending, PendingReads, Step};
+pub use outcome::{Outcome, Pending, PendingReads, Reads, Step};
 pub use progress::Progress;
 pub use reactor::{Reactor, Reactors, Slot};
 pub use stats::{Below, StoreStats};
-pub use store::{Store, Unseen, Visit};
+pub use store::Store;
 pub use time::Clock;
+pub use visit::{Unseen, Visit};
 pub use walk::{Cursor, Walked, Walking};

@@ -2,17 +2,29 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use futures_core::Stream;
 use moneta_item::{Deleted, Lookup, Number, Version, Written};
 
 use crate::error::StoreError;
+use crate::visit::Visit;
 
 /// The rest of a request that has to wait (for the SSD, for a peer). It stays on the worker that started it.
 pub type Pending<T = Outcome> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
 
 /// Reads of several keys that have to wait: one end for each key, in their order.
-pub type PendingReads = Pin<Box<dyn Stream<Item = Result<Lookup, StoreError>>>>;
+pub trait Reads {
+    /// How the next read ends; `None` behind the last one. `out` sees the item of a hit while it still lies in the store, and the read
+    /// ends as [`Lookup::Visited`]; a hit that ends as [`Lookup::Found`] was not shown.
+    fn poll_next(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut dyn Visit,
+    ) -> Poll<Option<Result<Lookup, StoreError>>>;
+}
+
+/// [`Reads`] that stay on the worker that began them.
+pub type PendingReads = Pin<Box<dyn Reads>>;
 
 /// How an operation ends, by its kind.
 #[derive(Debug, PartialEq, Eq)]

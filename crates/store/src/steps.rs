@@ -9,8 +9,9 @@ use moneta_item::{Deleted, Item, ItemRef, Key, Lookup};
 use crate::context::Cx;
 use crate::error::StoreError;
 use crate::op::Op;
-use crate::outcome::{Outcome, Pending, Step};
-use crate::store::{Store, Unseen};
+use crate::outcome::{Outcome, Pending, PendingReads, Step};
+use crate::store::Store;
+use crate::visit::Unseen;
 
 /// Polls an operation once: a step that is done if that ends it, else one that waits. Allocates.
 pub fn start<T: 'static>(operation: impl Future<Output = Result<T, StoreError>> + 'static) -> Step<T> {
@@ -64,6 +65,16 @@ pub fn read_owned<S: Store + ?Sized>(store: &S, cx: &Cx, key: &Key<'_>, op: Op<'
     match (step, seen) {
         (Step::Done(Ok(Outcome::Read(Lookup::Visited))), Some(item)) => Step::ended(Lookup::Found(item)),
         (step, _) => step,
+    }
+}
+
+/// How the next of several reads ends; one that hits ends as [`Lookup::Found`], with a copy of the item.
+pub fn poll_owned(reads: &mut PendingReads, context: &mut Context<'_>) -> Poll<Option<Result<Lookup, StoreError>>> {
+    let mut seen = None;
+    let ended = reads.as_mut().poll_next(context, &mut |item: &ItemRef<'_>| seen = Some(Item::copy(item)));
+    match (ended, seen) {
+        (Poll::Ready(Some(Ok(Lookup::Visited))), Some(item)) => Poll::Ready(Some(Ok(Lookup::Found(item)))),
+        (ended, _) => ended,
     }
 }
 

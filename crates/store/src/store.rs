@@ -3,34 +3,14 @@
 use std::sync::Arc;
 
 use moneta_item::request::Retrieve;
-use moneta_item::{ItemRef, Key, KeyHash};
+use moneta_item::{Key, KeyHash};
 
 use crate::component::{Component, Health, Parts, Report};
 use crate::context::Cx;
 use crate::op::Op;
 use crate::outcome::{PendingReads, Step};
 use crate::reactor::Reactors;
-
-/// Receives the item of a hit while it lies still in the engine. Encoders are visitors: the value is copied once, into the
-/// connection's output buffer.
-pub trait Visit {
-    /// Called once for a hit that needs no wait.
-    fn item(&mut self, item: &ItemRef<'_>);
-}
-
-impl<F: FnMut(&ItemRef<'_>)> Visit for F {
-    #[inline]
-    fn item(&mut self, item: &ItemRef<'_>) {
-        self(item);
-    }
-}
-
-/// A visitor that looks at nothing.
-pub struct Unseen;
-
-impl Visit for Unseen {
-    fn item(&mut self, _: &ItemRef<'_>) {}
-}
+use crate::visit::Visit;
 
 /// Anything that answers cache operations: an engine, a tiered pair, a remote server, a whole cluster.
 ///

@@ -120,6 +120,7 @@ impl Draw {
             new_cas: self.maybe(Self::cas),
             bump: self.0.bool(),
             claim: self.0.bool(),
+            brief: false,
         }
     }
 }

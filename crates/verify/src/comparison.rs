@@ -12,7 +12,7 @@ use crate::error::Side;
 #[derive(Debug)]
 pub(crate) enum Sight {
     /// An item.
-    Item(Seen),
+    Item(Seen<'static>),
     /// That it has none.
     Nothing,
     /// Nothing that helps; why.
@@ -143,7 +143,7 @@ mod tests {
     const RULES: Rules = Rules { compare_expiry: true, tolerance: 2 };
 
     fn item(value: &[u8], flags: u32, ttl: Option<i64>) -> Sight {
-        Sight::Item(Seen { value: value.to_vec(), size: value.len(), flags, ttl, cas: 7, ..Seen::default() })
+        Sight::Item(Seen { value: value.to_vec().into(), size: value.len(), flags, ttl, cas: 7, ..Seen::default() })
     }
 
     fn parts(value: bool, flags: bool, expiry: bool) -> Verdict {
@@ -202,7 +202,7 @@ mod tests {
         assert!(version(50, at).is(&version(48, at)) && !version(50, at).is(&version(47, at)));
         assert!(version(-1, at).is(&version(-1, at)) && !version(-1, at).is(&version(50, at)));
         let without_cas = |value: &[u8], flags| {
-            let seen = Seen { value: value.to_vec(), flags, ..Seen::default() };
+            let seen = Seen { value: value.to_vec().into(), flags, ..Seen::default() };
             Version::of(&Sight::Item(seen), at).expect("an item")
         };
         assert!(without_cas(b"v", 1).is(&without_cas(b"v", 1)));

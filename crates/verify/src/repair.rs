@@ -32,7 +32,7 @@ const UNTOLD: &str = "only the target has it, either from a client or because on
 pub(crate) struct Fix {
     pub(crate) suspect: Suspect,
     /// The item to copy; `None`: delete.
-    source: Option<Seen>,
+    source: Option<Seen<'static>>,
     /// CAS value of the target's item; `None`: it has none.
     target: Option<u64>,
     /// Write or delete under this version.
@@ -268,7 +268,7 @@ mod tests {
     const A_TO_B: Repair = Repair { direction: Direction::AToB, delete_extra: true };
 
     fn item(cas: u64, ttl: Option<i64>) -> Sight {
-        Sight::Item(Seen { value: b"value".to_vec(), flags: 5, cas, ttl, ..Seen::default() })
+        Sight::Item(Seen { value: b"value".into(), flags: 5, cas, ttl, ..Seen::default() })
     }
 
     fn plan(repair: Repair, a: Sight, b: Sight) -> Result<Fix, &'static str> {
@@ -350,7 +350,7 @@ mod tests {
     fn version(version: u64, value: &[u8]) -> Sight {
         let version = Some(Version(version << 22));
         Sight::Item(Seen {
-            value: value.to_vec(),
+            value: value.to_vec().into(),
             cas: 9,
             version,
             expiry: Some(Default::default()),

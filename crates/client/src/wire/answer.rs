@@ -1,10 +1,12 @@
 //! What a server answers, free of its protocol.
 
+use std::borrow::Cow;
+
 use moneta_item::{Expiry, ItemMeta, Version};
 
 /// A decoding step.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Decoded {
+pub enum Decoded<'a> {
     /// The reply is not all there.
     Partial {
         /// Bytes from the start of the reply with which it is worth trying again.
@@ -13,7 +15,7 @@ pub enum Decoded {
     /// A whole reply.
     Answer {
         /// What it says.
-        answer: Answer,
+        answer: Answer<'a>,
         /// Its length in bytes.
         consumed: usize,
     },
@@ -26,9 +28,9 @@ pub enum Decoded {
 
 /// What a server answered.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Answer<'a> {
     /// A read found an item.
-    Hit(Seen),
+    Hit(Seen<'a>),
     /// A read found nothing.
     Miss,
     /// Stored.
@@ -82,14 +84,14 @@ pub enum Refusal {
 
 /// An item as a reply shows it. What the protocol does not tell is at its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// The value; empty where only its length was asked for.
-    pub value: Vec<u8>,
+pub struct Seen<'a> {
+    /// The value, as it lies in the reply; empty where only its length was asked for.
+    pub value: Cow<'a, [u8]>,
     /// Length of the value in bytes.
     pub size: usize,
     /// Opaque client flags.
     pub flags: u32,
-    /// CAS value.
+    /// CAS value; 0 where a brief read shows the version only.
     pub cas: u64,
     /// Seconds it had left to live before this request, -1 for ever; `None` where the protocol does not tell.
     pub ttl: Option<i64>,
@@ -109,14 +111,42 @@ pub struct Seen {
     pub won: bool,
 }
 
-impl Seen {
+impl Answer<'_> {
+    /// The answer without the reply that it was read from.
+    pub fn into_owned(self) -> Answer<'static> {
+        match self {
+            Self::Hit(seen) => Answer::Hit(seen.into_owned()),
+            Self::Miss => Answer::Miss,
+            Self::Stored { cas } => Answer::Stored { cas },
+            Self::NotStored => Answer::NotStored,
+            Self::Exists => Answer::Exists,
+            Self::Superseded => Answer::Superseded,
+            Self::NotFound => Answer::NotFound,
+            Self::Deleted => Answer::Deleted,
+            Self::Number { number, cas, ttl } => Answer::Number { number, cas, ttl },
+            Self::Done => Answer::Done,
+            Self::Statistics(list) => Answer::Statistics(list),
+            Self::NonNumeric => Answer::NonNumeric,
+            Self::TooLarge => Answer::TooLarge,
+            Self::OutOfMemory => Answer::OutOfMemory,
+            Self::Refused(refusal, words) => Answer::Refused(refusal, words),
+        }
+    }
+}
+
+impl Seen<'_> {
+    /// The item without the reply that it was read from.
+    pub fn into_owned(self) -> Seen<'static> {
+        Seen { value: Cow::Owned(self.value.into_owned()), ..self }
+    }
+
     /// All but key and value at `now`, in Unix seconds, as if the request had changed nothing. An expiration time that the
     /// protocol does not tell becomes never, an unknown last access `now`.
     pub fn meta(&self, now: u32) -> ItemMeta {
         let expiry = self.expiry.unwrap_or_else(|| expiry(self.ttl, now));
         ItemMeta {
             flags: self.flags,
-            cas: self.cas,
+            cas: if self.cas == 0 { self.version.map_or(0, |version| version.0) } else { self.cas },
             unversioned: self.version.is_none_or(|version| version == Version::ZERO),
             expiry,
             expiry_before: expiry,

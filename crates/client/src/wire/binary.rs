@@ -188,7 +188,7 @@ fn front<'a>(input: &'a [u8], expect: &Expect, value_max: usize) -> Result<Front
     Ok(Front::Whole(Reply { status, cas: u64::from_be_bytes(bytes(header, 16)), extras, key, value, consumed }))
 }
 
-pub(super) fn decode(input: &[u8], expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
+pub(super) fn decode<'a>(input: &'a [u8], expect: &Expect, value_max: usize) -> Result<Decoded<'a>, Broken> {
     if expect.kind == Kind::Statistics {
         return statistics(input, expect);
     }
@@ -199,7 +199,7 @@ pub(super) fn decode(input: &[u8], expect: &Expect, value_max: usize) -> Result<
     })
 }
 
-fn answer(reply: &Reply<'_>, kind: Kind) -> Result<Answer, Broken> {
+fn answer<'a>(reply: &Reply<'a>, kind: Kind) -> Result<Answer<'a>, Broken> {
     let replaces = matches!(kind, Kind::Write { mode: WriteMode::Replace, compared: false });
     let adds = matches!(kind, Kind::Write { mode: WriteMode::Add, .. });
     Ok(match reply.status {
@@ -219,11 +219,11 @@ fn answer(reply: &Reply<'_>, kind: Kind) -> Result<Answer, Broken> {
     })
 }
 
-fn success(reply: &Reply<'_>, kind: Kind) -> Result<Answer, Broken> {
+fn success<'a>(reply: &Reply<'a>, kind: Kind) -> Result<Answer<'a>, Broken> {
     Ok(match kind {
         Kind::Read { .. } => {
             let flags = reply.extras.first_chunk().map(|flags| u32::from_be_bytes(*flags)).ok_or(MALFORMED)?;
-            let (value, size) = (reply.value.to_vec(), reply.value.len());
+            let (value, size) = (reply.value.into(), reply.value.len());
             Answer::Hit(Seen { value, size, flags, cas: reply.cas, ..Seen::default() })
         }
         Kind::Write { .. } => Answer::Stored { cas: reply.cas },
@@ -240,7 +240,7 @@ fn success(reply: &Reply<'_>, kind: Kind) -> Result<Answer, Broken> {
 
 /// A packet a statistic, and one without a name at the end. They are taken apart when the end is there, so that a server that
 /// sends them byte by byte costs a look at their headers a byte and no more.
-fn statistics(input: &[u8], expect: &Expect) -> Result<Decoded, Broken> {
+fn statistics<'a>(input: &'a [u8], expect: &Expect) -> Result<Decoded<'a>, Broken> {
     let mut consumed = 0;
     loop {
         match front(&input[consumed..], expect, LIST_MAX)? {

@@ -129,7 +129,7 @@ impl Dialogue {
     ///
     /// # Panics
     /// If nothing was asked.
-    pub fn answer(&mut self) -> Result<Answer, DialogueError> {
+    pub fn answer(&mut self) -> Result<Answer<'static>, DialogueError> {
         self.flush()?;
         let expect = self.due.pop_front().expect("a request is waiting for its answer");
         loop {
@@ -137,7 +137,7 @@ impl Dialogue {
             match decode(rest, self.dialect.protocol, &expect, self.value_max)? {
                 Decoded::Answer { answer, consumed } => {
                     self.read += consumed;
-                    return Ok(answer);
+                    return Ok(answer.into_owned());
                 }
                 Decoded::Partial { needed } => {
                     let lacking = needed.saturating_sub(rest.len()).max(1);
@@ -155,7 +155,7 @@ impl Dialogue {
     ///
     /// # Errors
     /// As [`Dialogue::ask`] and [`Dialogue::answer`].
-    pub fn call(&mut self, request: &Request<'_>) -> Result<Answer, DialogueError> {
+    pub fn call(&mut self, request: &Request<'_>) -> Result<Answer<'static>, DialogueError> {
         self.ask(request)?;
         self.answer()
     }

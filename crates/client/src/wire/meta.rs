@@ -98,19 +98,25 @@ impl Line<'_> {
             self.out.extend_from_slice(b" b");
         }
         let retrieve = &read.retrieve;
-        self.out.extend_from_slice(if read.value { b" v c f t h l" } else { b" s c f t h l" });
-        if self.dialect.versions {
-            // With `Y` the read wins no token.
-            self.out.extend_from_slice(if retrieve.claim { b" V D" } else { b" V D Y" });
-        }
+        self.out.extend_from_slice(if read.value { b" v" } else { b" s" });
+        // With `Y` the read wins no token. Without it, the CAS value is what a token is given back by.
+        self.out.extend_from_slice(match (self.dialect.versions, retrieve.claim, retrieve.brief) {
+            (true, false, true) => b" f V Y",
+            (true, false, false) => b" c f t h l V D Y",
+            (true, true, _) => b" c f t h l V D",
+            (false, _, true) => b" c f",
+            (false, _, false) => b" c f t h l",
+        });
         if !retrieve.bump {
             self.out.extend_from_slice(b" u");
         }
-        self.exptime(b'R', retrieve.recache.filter(|_| retrieve.claim));
-        self.exptime(b'T', retrieve.touch);
-        self.exptime(b'N', retrieve.vivify);
-        if retrieve.vivify.is_some() {
-            self.new_cas(retrieve.new_cas)?;
+        if !read.is_plain() {
+            self.exptime(b'R', retrieve.recache.filter(|_| retrieve.claim));
+            self.exptime(b'T', retrieve.touch);
+            self.exptime(b'N', retrieve.vivify);
+            if retrieve.vivify.is_some() {
+                self.new_cas(retrieve.new_cas)?;
+            }
         }
         self.end();
         Ok(())

@@ -10,7 +10,7 @@ const FOREIGN: Broken = Broken("a reply to another request");
 const UNDUE: Broken = Broken("a reply of a kind that was not asked for");
 const MALFORMED: Broken = Broken("a reply that is none of the meta protocol's");
 
-pub(super) fn decode(input: &[u8], expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
+pub(super) fn decode<'a>(input: &'a [u8], expect: &Expect, value_max: usize) -> Result<Decoded<'a>, Broken> {
     match expect.kind {
         Kind::Statistics => return super::text::statistics(input),
         Kind::Flush => return super::text::decode(input, expect, value_max),
@@ -38,7 +38,7 @@ pub(super) fn decode(input: &[u8], expect: &Expect, value_max: usize) -> Result<
 }
 
 /// A reply without a value.
-fn bare(code: &[u8], kind: Kind, seen: Seen) -> Result<Answer, Broken> {
+fn bare<'a>(code: &[u8], kind: Kind, seen: Seen<'a>) -> Result<Answer<'a>, Broken> {
     Ok(match (code, kind) {
         (b"EN", Kind::Read { .. }) => Answer::Miss,
         (b"HD", Kind::Read { value: false }) => Answer::Hit(seen),
@@ -54,7 +54,13 @@ fn bare(code: &[u8], kind: Kind, seen: Seen) -> Result<Answer, Broken> {
 }
 
 /// A reply with a value: an item, or the number that arithmetic made.
-fn value(input: &[u8], mut rest: &[u8], line: usize, expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
+fn value<'a>(
+    input: &'a [u8],
+    mut rest: &[u8],
+    line: usize,
+    expect: &Expect,
+    value_max: usize,
+) -> Result<Decoded<'a>, Broken> {
     let size = length_of_value(next(&mut rest).and_then(number).ok_or(MALFORMED)?)?;
     let consumed = line + size + 2;
     let mut seen = Seen { size, ..Seen::default() };
@@ -72,7 +78,7 @@ fn value(input: &[u8], mut rest: &[u8], line: usize, expect: &Expect, value_max:
         let number = next(&mut &*value).and_then(number).ok_or(Broken("a number that is none"))?;
         Answer::Number { number, cas: seen.cas, ttl: seen.ttl }
     } else {
-        seen.value = value.to_vec();
+        seen.value = value.into();
         Answer::Hit(seen)
     };
     Ok(Decoded::Answer { answer, consumed })
@@ -85,7 +91,7 @@ fn length_of_value(length: u64) -> Result<usize, Broken> {
 }
 
 /// Reads the flags of a reply, which must be the expected one.
-fn flags(mut rest: &[u8], expect: &Expect, seen: &mut Seen) -> Result<(), Broken> {
+fn flags(mut rest: &[u8], expect: &Expect, seen: &mut Seen<'_>) -> Result<(), Broken> {
     let mut known = false;
     while let Some(Flag { letter, argument, number }) = next_flag(&mut rest) {
         let unsigned = || number.ok_or(MALFORMED);

@@ -57,7 +57,12 @@ pub fn encode(request: &Request<'_>, dialect: Dialect, number: u32, out: &mut Ve
 ///
 /// # Errors
 /// When `input` is no reply to that request. Nothing more can be read from that connection then.
-pub fn decode(input: &[u8], protocol: Protocol, expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
+pub fn decode<'a>(
+    input: &'a [u8],
+    protocol: Protocol,
+    expect: &Expect,
+    value_max: usize,
+) -> Result<Decoded<'a>, Broken> {
     match protocol {
         Protocol::Meta => meta_reply::decode(input, expect, value_max),
         Protocol::Binary => binary::decode(input, expect, value_max),

@@ -59,6 +59,15 @@ pub struct Read {
     pub value: bool,
 }
 
+impl Read {
+    /// Whether it asks for no change, but perhaps for a recache that is due.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        let Retrieve { touch, vivify, recache, .. } = &self.retrieve;
+        touch.is_none() && vivify.is_none() && recache.is_none()
+    }
+}
+
 /// What has to be known of a request to understand its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expect {
@@ -108,10 +117,7 @@ impl Verb {
     /// Whether asking twice is as good as asking once: nothing is changed but when the item was read.
     pub fn is_idempotent(&self) -> bool {
         match self {
-            Self::Read(Read { retrieve, .. }) => {
-                let Retrieve { touch, vivify, recache, claim, .. } = retrieve;
-                touch.is_none() && vivify.is_none() && recache.is_none() && !claim
-            }
+            Self::Read(read) => read.is_plain() && !read.retrieve.claim,
             Self::Peek { .. } | Self::Statistics | Self::Noop => true,
             // Those by version end in one state however often they come, but not in one answer.
             Self::PutNewer(_) | Self::Bury(_) | Self::Floor { .. } => false,

@@ -110,7 +110,7 @@ fn count(key: &[u8], arithmetic: &Arithmetic, out: &mut Vec<u8>) -> Result<(), U
     Ok(())
 }
 
-pub(super) fn decode(input: &[u8], expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
+pub(super) fn decode<'a>(input: &'a [u8], expect: &Expect, value_max: usize) -> Result<Decoded<'a>, Broken> {
     if expect.kind == Kind::Statistics {
         return statistics(input);
     }
@@ -141,7 +141,13 @@ pub(super) fn decode(input: &[u8], expect: &Expect, value_max: usize) -> Result<
 }
 
 /// `VALUE <key> <flags> <bytes> [<cas>]`, the value, `END`.
-fn item(input: &[u8], line: &[u8], length: usize, expect: &Expect, value_max: usize) -> Result<Decoded, Broken> {
+fn item<'a>(
+    input: &'a [u8],
+    line: &[u8],
+    length: usize,
+    expect: &Expect,
+    value_max: usize,
+) -> Result<Decoded<'a>, Broken> {
     let mut rest = line.strip_prefix(b"VALUE ").ok_or(MALFORMED)?;
     let key = next(&mut rest).ok_or(MALFORMED)?;
     let flags = next(&mut rest).and_then(number).and_then(|flags| u32::try_from(flags).ok()).ok_or(MALFORMED)?;
@@ -163,13 +169,13 @@ fn item(input: &[u8], line: &[u8], length: usize, expect: &Expect, value_max: us
     if after.strip_prefix(b"\r\n") != Some(END) {
         return Err(Broken("a value that does not end where it should"));
     }
-    let seen = Seen { value: value.to_vec(), size, flags, cas, ..Seen::default() };
+    let seen = Seen { value: value.into(), size, flags, cas, ..Seen::default() };
     Ok(Decoded::Answer { answer: Answer::Hit(seen), consumed })
 }
 
 /// `STAT <name> <value>` lines and `END`. They are taken apart when the end is there, so that a server that sends them byte by
 /// byte costs a search a byte and no more.
-pub(super) fn statistics(input: &[u8]) -> Result<Decoded, Broken> {
+pub(super) fn statistics(input: &[u8]) -> Result<Decoded<'_>, Broken> {
     let (first, length) = match tokens::line(input)? {
         Ok(found) => found,
         Err(partial) => return Ok(partial),

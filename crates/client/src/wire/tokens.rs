@@ -2,11 +2,14 @@
 
 use super::{Answer, Broken, Decoded, LINE_MAX, Refusal};
 
+/// Bytes of a line that are searched eight at a time.
+const SHORT_LINE: usize = 96;
+
 /// The next word of `line`, which loses it.
 pub(super) fn next<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
     let start = line.iter().position(|byte| *byte != b' ')?;
     let rest = &line[start..];
-    let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+    let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
     *line = &rest[end..];
     Some(&rest[..end])
 }
@@ -22,19 +25,30 @@ pub(super) struct Flag<'a> {
 /// The next flag of `line`, which loses it.
 #[inline]
 pub(super) fn next_flag<'a>(line: &mut &'a [u8]) -> Option<Flag<'a>> {
-    let start = line.iter().position(|byte| *byte != b' ')?;
-    let letter = line[start];
-    let rest = &line[start + 1..];
-    let (value, digits) = digits(rest);
-    let end = digits + rest[digits..].iter().position(|byte| *byte == b' ').unwrap_or(rest.len() - digits);
-    let argument = &rest[..end];
-    *line = &rest[end..];
-    let number = match digits {
-        // As many digits always fit.
-        1..20 => (digits == end).then_some(value),
-        _ => number(argument),
+    let mut rest = *line;
+    let letter = loop {
+        let (first, behind) = rest.split_first()?;
+        rest = behind;
+        if *first != b' ' {
+            break *first;
+        }
     };
-    Some(Flag { letter, argument, number })
+    let (value, digits) = match *rest {
+        // Most have one digit.
+        [digit @ b'0'..=b'9', b' ', ..] => (u64::from(digit - b'0'), 1),
+        _ => digits(rest),
+    };
+    let is_number = (1..20).contains(&digits) && rest.get(digits).is_none_or(|byte| *byte == b' ');
+    let (number, end) = if is_number { (Some(value), digits) } else { word(rest) };
+    *line = &rest[end..];
+    Some(Flag { letter, argument: &rest[..end], number })
+}
+
+/// The number that the first word of `rest` is, if it is one, and the word's length.
+#[cold]
+fn word(rest: &[u8]) -> (Option<u64>, usize) {
+    let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
+    (number(&rest[..end]), end)
 }
 
 /// The number that the digits at the front of `word` make, and how many these are. Eight at a time: versions have nineteen. Wrong if there
@@ -80,9 +94,9 @@ pub(super) fn number(word: &[u8]) -> Option<u64> {
 }
 
 /// The first line of `input`, without its end, and its length with it. `Err` says what to answer in its absence.
-pub(super) fn line(input: &[u8]) -> Result<Result<(&[u8], usize), Decoded>, Broken> {
+pub(super) fn line(input: &[u8]) -> Result<Result<(&[u8], usize), Decoded<'static>>, Broken> {
     let searched = &input[..input.len().min(LINE_MAX)];
-    match memchr::memchr(b'\n', searched) {
+    match end_of_line(searched) {
         Some(end) => {
             let line = &input[..end];
             Ok(Ok((line.strip_suffix(b"\r").unwrap_or(line), end + 1)))
@@ -92,8 +106,25 @@ pub(super) fn line(input: &[u8]) -> Result<Result<(&[u8], usize), Decoded>, Brok
     }
 }
 
+/// Where the first line ends. Most lines are shorter than what a call of the library's search costs.
+#[inline]
+fn end_of_line(input: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let (chunks, _) = input[..input.len().min(SHORT_LINE)].as_chunks::<8>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        // The lowest byte of which the highest bit is set is that of the first zero (Mycroft 1987).
+        let differs = u64::from_le_bytes(*chunk) ^ (ONES * u64::from(b'\n'));
+        let zeros = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
+        if zeros != 0 {
+            return Some(index * 8 + zeros.trailing_zeros() as usize / 8);
+        }
+    }
+    let searched = chunks.len() * 8;
+    memchr::memchr(b'\n', &input[searched..]).map(|end| searched + end)
+}
+
 /// What an error in words means; `None`: the line is none.
-pub(super) fn error(line: &[u8]) -> Option<Answer> {
+pub(super) fn error(line: &[u8]) -> Option<Answer<'static>> {
     let refusal = if line.starts_with(b"SERVER_ERROR") {
         Refusal::Server
     } else if line.starts_with(b"CLIENT_ERROR") {
@@ -123,6 +154,18 @@ pub(super) fn readable(words: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_ends_at_its_first_newline() {
+        for length in 0..200 {
+            let mut input = vec![b'a'; length];
+            assert_eq!(end_of_line(&input), None);
+            // What differs from it by one bit, and by a borrow of the byte before.
+            input.extend_from_slice(b"\x0b\x8a\n\x0b\n");
+            input.extend_from_slice(&[b'b'; 20]);
+            assert_eq!(end_of_line(&input), Some(length + 2));
+        }
+    }
 
     #[test]
     fn flags_are_read_as_words_and_numbers_are() {

@@ -18,7 +18,7 @@ pub(super) fn is_long(line: &[u8]) -> bool {
 fn command<'a>(keys: &'a [u8], with_cas: bool, touch: Option<Exptime>, more: bool) -> Command<'a> {
     Command::Get {
         keys: Keys::Line(keys),
-        request: Retrieve { touch, ..Retrieve::default() },
+        request: Retrieve { touch, brief: !with_cas, ..Retrieve::default() },
         verb: if touch.is_some() { ReadVerb::GetAndTouch } else { ReadVerb::Get },
         style: Style::Text(TextStyle { noreply: false, with_cas, more }),
     }

@@ -13,6 +13,8 @@ use crate::promise::Promise;
 pub(crate) enum Target {
     /// A future of the same thread, by its slot.
     Local(usize),
+    /// Reads begun together, by their slot: the one at this index.
+    Together { slot: usize, index: usize },
     /// A future of another thread.
     Shared(Arc<Promise>),
     /// Not waited for: the request was sent for its effect.

@@ -10,8 +10,10 @@ mod socket;
 mod stage;
 #[cfg(test)]
 mod tests;
+mod together;
 
 pub(crate) use entry::{Entry, OwnedRequest, Target};
 pub(crate) use link::{Link, Turn};
-pub(crate) use outcome::{Claim, Outcome, Won, giving_back};
+pub(crate) use outcome::{Claim, Outcome, Won, giving_back, wins};
 pub(crate) use replies::Replies;
+pub(crate) use together::Told;

@@ -1,12 +1,12 @@
 //! How a request ended, and what a read may have won by it: the recache of an item, which is given back if the reader is gone.
 
-use moneta_client::wire::{Answer, Dialect};
+use moneta_client::wire::{Answer, Dialect, Seen};
 use moneta_store::request::Delete;
 
 use crate::failure::Failure;
 
 /// How a request ended.
-pub(crate) type Outcome = Result<Answer, Failure>;
+pub(crate) type Outcome<'a> = Result<Answer<'a>, Failure>;
 
 /// The recache of this key's item, which a read without a waiter may have won.
 #[derive(Debug)]
@@ -26,14 +26,24 @@ pub(crate) struct Won {
 
 impl Claim {
     /// What was won, if it was.
-    pub(crate) fn won(self, outcome: &Outcome) -> Option<Won> {
-        match outcome {
-            Ok(Answer::Hit(seen)) if seen.won && seen.stale => {
-                Some(Won { key: self.key, hash: self.hash, cas: seen.cas })
-            }
-            _ => None,
-        }
+    pub(crate) fn won(self, outcome: &Outcome<'_>) -> Option<Won> {
+        has_won(outcome).map(|cas| Won { key: self.key, hash: self.hash, cas })
     }
+}
+
+/// The CAS value of the item whose recache a read has won.
+#[inline]
+pub(super) fn has_won(outcome: &Outcome<'_>) -> Option<u64> {
+    match outcome {
+        Ok(Answer::Hit(seen)) => wins(seen).then_some(seen.cas),
+        _ => None,
+    }
+}
+
+/// Whether a read has won the recache of the item that it shows.
+#[inline]
+pub(crate) fn wins(seen: &Seen<'_>) -> bool {
+    seen.won && seen.stale
 }
 
 /// What gives back the recache of the version with `cas`.

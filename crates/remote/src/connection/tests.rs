@@ -80,11 +80,11 @@ fn turn_until(what: &str, client: &WorkerClient, mut holds: impl FnMut() -> bool
 }
 
 /// Looks for the key.
-fn look(client: &WorkerClient) -> Outcome {
+fn look(client: &WorkerClient) -> Outcome<'static> {
     ask(client, Verb::Peek { value: true })
 }
 
-fn ask(client: &WorkerClient, verb: Verb) -> Outcome {
+fn ask(client: &WorkerClient, verb: Verb) -> Outcome<'static> {
     let (promise, mut outcome) = (Promise::new(), None);
     let request = Request { verb, key: KEY, value: &[] };
     if let Err(error) = client.begin_for(&request, 0, Target::Shared(Arc::clone(&promise))) {

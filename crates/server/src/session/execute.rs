@@ -38,7 +38,7 @@ impl Session {
         match shortcut {
             Shortcut::Get { key, consumed } => {
                 let style = Style::Text(TextStyle::default());
-                let asked = read::Asked { key, request: &Retrieve::default(), verb: ReadVerb::Get, style: &style };
+                let asked = read::Asked { key, request: &Retrieve::BRIEF, verb: ReadVerb::Get, style: &style };
                 self.read_one(worker, asked, output);
                 if let Some(started) = stopwatch.end() {
                     self.time(worker, Kind::Get, started);

@@ -19,6 +19,7 @@ mod parked;
 mod read;
 mod several;
 mod ticket;
+mod together;
 mod tuning;
 mod waiting;
 mod words;
@@ -182,7 +183,7 @@ impl Session {
         }
         let mut consumed = 0;
         // The first request is often the only one; requests behind it are pipelined.
-        let mut looked_ahead = 1;
+        let mut looked_ahead = usize::from(!(worker.store.reads_together() && begins_pipelined(input)));
         let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
         let mut requests_left = worker.node.settings.requests_per_event;
         loop {
@@ -321,6 +322,20 @@ impl Session {
             extras.keep();
         }
         Polled { receive_again: !self.is_held_up(worker, high_water) }
+    }
+
+    /// Whether replies to pipelined requests wait for those behind them, to be sent with these. The caller calls [`Session::release`] and [`Session::poll`] when
+    /// they have waited for long.
+    #[inline]
+    pub fn holds_back(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| extras.parked.holds_back())
+    }
+
+    /// Has the next [`Session::poll`] give out what waits for replies behind it.
+    pub fn release(&mut self) {
+        if let Some(extras) = &mut self.extras {
+            extras.parked.release();
+        }
     }
 
     /// Whether [`Session::poll`] has anything to do: a parked request, a dump, the feed or a watcher.
@@ -476,4 +491,10 @@ impl Session {
             encode::message(message, self.out(output));
         }
     }
+}
+
+/// Whether a `get` is followed by more.
+#[inline]
+fn begins_pipelined(input: &[u8]) -> bool {
+    input.starts_with(b"get ") && memchr::memchr(b'\n', input).is_some_and(|end| end + 1 < input.len())
 }

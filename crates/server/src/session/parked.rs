@@ -23,7 +23,7 @@ use moneta_store::{Key, Outcome, Pending, StoreError};
 use super::key::stored_key;
 use super::lanes::{Lane, Lanes};
 use super::ticket::Ticket;
-use super::waiting::{Several, Waiting};
+use super::waiting::Waiting;
 use super::{MAX_PARKED, Session, Worker, change, read};
 use crate::latency::Kind;
 use crate::node::Peer;
@@ -71,6 +71,8 @@ pub(super) struct Parked {
     lanes: Lanes,
     /// A request was parked since [`Parked::forget_parking`].
     has_parked: bool,
+    /// The next [`Parked::poll`] gives out what is held back.
+    releases: bool,
 }
 
 impl Parked {
@@ -82,6 +84,18 @@ impl Parked {
     /// Whether its memory is small enough to keep while it is empty.
     pub(super) fn is_small(&self) -> bool {
         self.slots.capacity() <= SPARE_SLOTS
+    }
+
+    /// Whether replies to the first of several pipelined requests wait for those to the others: one that sends them all together costs less. The
+    /// caller sees to it that they do not wait for long.
+    #[inline]
+    pub(super) fn holds_back(&self) -> bool {
+        matches!(self.slots.front(), Some(Slot::Waiting { waiting: Waiting::Several(several), .. }) if several.holds_back())
+    }
+
+    /// Has the next poll give out what is held back.
+    pub(super) fn release(&mut self) {
+        self.releases = true;
     }
 
     /// Whether the front is ready and lacks only output room.
@@ -201,6 +215,7 @@ impl Parked {
         high_water: usize,
     ) {
         self.lanes.belong_to(cx.waker());
+        let releases = std::mem::take(&mut self.releases);
         // Slots at the front that are done.
         let mut through = 0;
         for (index, slot) in self.slots.iter_mut().enumerate() {
@@ -209,15 +224,18 @@ impl Parked {
                 Slot::Ready(bytes) if is_next => output.extend_from_slice(bytes),
                 Slot::Ready(_) => continue,
                 Slot::Waiting { waiting, ticket, bytes: reserved, ends, lane, timed } => {
+                    let mut bytes = Vec::new();
+                    let out = if is_next { &mut *output } else { &mut bytes };
+                    if releases
+                        && is_next
+                        && let Waiting::Several(several) = waiting
+                    {
+                        several.release(out);
+                    }
                     if !lane.take_wake() {
                         continue;
                     }
-                    let mut bytes = Vec::new();
-                    let out = if is_next { &mut *output } else { &mut bytes };
                     let polled = poll_slot(worker, peer, waiting, ticket, &mut lane.context(), out);
-                    if let Waiting::Several(several) = waiting {
-                        several.move_replies(polled.is_ready(), is_next, out);
-                    }
                     if polled.is_pending() {
                         continue;
                     }
@@ -284,19 +302,7 @@ fn poll_slot(
             });
         }
         Waiting::Several(several) => {
-            while let Some(outcome) = std::task::ready!(several.reads.as_mut().poll_next(cx)) {
-                let mut written = std::mem::take(&mut several.written);
-                ticket.with_style(|style| {
-                    let Several { verb, request, .. } = &*several;
-                    let asked = read::Asked { key: several.key(), request, verb: *verb, style };
-                    read::answer_read(worker, peer, asked, outcome, &mut written);
-                    if several.pipelined {
-                        encode::reply(style, &[], Reply::End, 0, &mut written);
-                    }
-                });
-                several.written = written;
-                several.answered();
-            }
+            std::task::ready!(ticket.with_style(|style| read::answer_several(worker, peer, several, style, cx, out)));
         }
         Waiting::Debug { future } => {
             let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::lookup);

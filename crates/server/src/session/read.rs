@@ -1,5 +1,6 @@
 //! `get` and all other commands that read.
 
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use moneta_protocol::command::{Keys, ReadVerb, Style};
@@ -9,6 +10,7 @@ use moneta_store::request::Retrieve;
 use moneta_store::{ErrorKind, ItemRef, Key, Lookup, Op, Outcome, Step, StoreError, Visit};
 
 use super::key::stored_key;
+use super::several::Several;
 use super::ticket::Ticket;
 use super::waiting::{Waiting, changes};
 use super::{Flow, Session, Worker};
@@ -181,6 +183,64 @@ pub(super) fn answer_read(
         Ok(Lookup::Visited) => asked.miss(now, out),
         Err(error) => asked.failed(&worker.counters, &error, now, out),
     }
+}
+
+/// Answers those of several reads that have ended. Ready when these are all; then `out` has the replies.
+pub(super) fn answer_several(
+    worker: &Worker,
+    peer: &Peer,
+    several: &mut Several,
+    style: &Style<'_>,
+    cx: &mut Context<'_>,
+    out: &mut Vec<u8>,
+) -> Poll<()> {
+    if several.written.is_empty() {
+        let start = out.len();
+        let polled = answer_next(worker, peer, several, style, cx, out);
+        if polled.is_pending() {
+            several.hold(out, start);
+        }
+        return polled;
+    }
+    let mut written = std::mem::take(&mut several.written);
+    let polled = answer_next(worker, peer, several, style, cx, &mut written);
+    if polled.is_ready() {
+        out.append(&mut written);
+    }
+    several.written = written;
+    polled
+}
+
+/// Answers as many of several reads as have ended.
+fn answer_next(
+    worker: &Worker,
+    peer: &Peer,
+    several: &mut Several,
+    style: &Style<'_>,
+    cx: &mut Context<'_>,
+    out: &mut Vec<u8>,
+) -> Poll<()> {
+    let Several { verb, request, keys, next, reads, pipelined, .. } = several;
+    while *next < keys.len() {
+        let asked = Asked { key: keys.key(*next).bytes, request, verb: *verb, style };
+        let mut answer = Answer { asked: &asked, now: worker.node.clock.now(), out, size: 0 };
+        let ended = ready!(reads.as_mut().poll_next(cx, &mut answer));
+        let size = answer.size;
+        match ended {
+            Some(Ok(Lookup::Visited)) => {
+                asked.count(&worker.counters, Read::Hit);
+                worker.counters.ledger.note_read(size);
+                asked.tell(worker, peer, &watch::Fetched::Found { size });
+            }
+            Some(outcome) => answer_read(worker, peer, asked, outcome, out),
+            None => unreachable!("a read ends for each key"),
+        }
+        if *pipelined {
+            encode::reply(style, &[], Reply::End, 0, out);
+        }
+        *next += 1;
+    }
+    Poll::Ready(())
 }
 
 /// Answers `me` after a wait.

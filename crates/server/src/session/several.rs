@@ -1,50 +1,77 @@
-//! Reads of several keys that the store does together: the keys of a `get`, and pipelined `get`s. They are parked as one.
+//! Reads that the store does together, while they wait: the keys of a `get`, or pipelined `get`s.
 
-use moneta_protocol::command::{ReadVerb, Style, TextStyle};
-use moneta_protocol::decoder::Shortcut;
-use moneta_store::Key;
+use std::cell::RefCell;
+
+use moneta_protocol::command::ReadVerb;
 use moneta_store::request::Retrieve;
+use moneta_store::{OwnedKeys, PendingReads};
 
-use super::parked::REQUEST_BYTES;
-use super::read::{Asked, GROUP};
-use super::ticket::Ticket;
-use super::waiting::{Several, Waiting};
-use super::{Session, Worker};
+/// Largest buffer of replies that is kept for reuse.
+const SPARE_BYTES: usize = 64 << 10;
+/// Most buffers that a thread keeps.
+const SPARE_BUFFERS: usize = 16;
 
-impl Session {
-    /// Reads keys together, if the store does that and no parked request stands before one of them.
-    pub(super) fn read_together(
-        &mut self,
-        worker: &Worker,
-        keys: &[Key<'_>],
-        asked: Asked<'_>,
-        pipelined: bool,
-    ) -> bool {
-        if keys.len() < 2 || keys.iter().any(|key| self.must_not_overtake(key.bytes, false)) {
-            return false;
+thread_local! {
+    /// Empty buffers for replies to reads of several keys.
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reads that the store does together, none of which changes anything.
+pub(super) struct Several {
+    pub(super) verb: ReadVerb,
+    pub(super) request: Retrieve,
+    pub(super) keys: OwnedKeys,
+    /// The one to be answered next.
+    pub(super) next: usize,
+    pub(super) reads: PendingReads,
+    /// Each is a `get` by itself, with `END` behind its reply.
+    pub(super) pipelined: bool,
+    /// Replies that are not sent yet.
+    pub(super) written: Vec<u8>,
+}
+
+impl Several {
+    /// Keeps what `out` has from `start` on until the rest is there.
+    pub(super) fn hold(&mut self, out: &mut Vec<u8>, start: usize) {
+        if out.len() == start {
+            return;
         }
-        let Some(reads) = worker.store.read_several(&worker.cx, keys, asked.request) else { return false };
-        let waiting = Several::new(keys, asked.verb, asked.request, pipelined, reads);
-        let others = (keys.len() - 1) * (REQUEST_BYTES + worker.counters.ledger.expected_read());
-        self.park(worker, Waiting::Several(waiting), Ticket::new(&[], asked.style), others);
-        true
+        if self.written.capacity() == 0 {
+            self.written = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        }
+        self.written.extend_from_slice(&out[start..]);
+        out.truncate(start);
     }
 
-    /// For a store that reads together. Reads the keys of pipelined `get`s at the front of `input`, up to `most`; how many these are, and their bytes.
-    #[inline(never)]
-    pub(super) fn read_pipelined(&mut self, worker: &Worker, input: &[u8], most: u32) -> Option<(u32, usize)> {
-        let seed = worker.store.seed();
-        let mut keys = [Key { bytes: &[], hash: 0 }; GROUP];
-        let (mut count, mut length) = (0, 0);
-        while count < GROUP.min(most as usize)
-            && let Some(Shortcut::Get { key, consumed }) = self.decoder.shortcut(&input[length..])
-        {
-            keys[count] = Key::new(key, seed);
-            count += 1;
-            length += consumed;
+    /// Whether replies wait for those behind them, though no request needs them all at once.
+    #[inline]
+    pub(super) fn holds_back(&self) -> bool {
+        self.pipelined && !self.written.is_empty()
+    }
+
+    /// Gives out what is held back.
+    pub(super) fn release(&mut self, out: &mut Vec<u8>) {
+        if self.holds_back() {
+            out.append(&mut self.written);
         }
-        let style = Style::Text(TextStyle::default());
-        let asked = Asked { key: &[], request: &Retrieve::default(), verb: ReadVerb::Get, style: &style };
-        self.read_together(worker, &keys[..count], asked, true).then_some((count as u32, length))
+    }
+
+    /// Whether this is one of the keys.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        (0..self.keys.len()).any(|index| self.keys.key(index).bytes == key)
+    }
+}
+
+impl Drop for Several {
+    fn drop(&mut self) {
+        let mut written = std::mem::take(&mut self.written);
+        if (1..=SPARE_BYTES).contains(&written.capacity()) {
+            written.clear();
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < SPARE_BUFFERS {
+                    spare.push(written);
+                }
+            });
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! A request that waits for the store.
 
 use moneta_protocol::command::ReadVerb;
+use moneta_store::Pending;
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
-use moneta_store::{Key, Pending, PendingReads};
+
+use super::several::Several;
 
 /// The future of a parked request, and what its reply depends on.
 pub(super) enum Waiting {
@@ -35,61 +37,6 @@ pub(super) enum Waiting {
     Flush {
         future: Pending<()>,
     },
-}
-
-/// Reads that the store does together, none of which changes anything.
-pub(super) struct Several {
-    pub(super) verb: ReadVerb,
-    pub(super) request: Retrieve,
-    /// As sent, with a space behind each.
-    keys: Vec<u8>,
-    /// Where the one to be answered next begins.
-    next: usize,
-    pub(super) reads: PendingReads,
-    /// Each is a `get` by itself, with `END` behind its reply.
-    pub(super) pipelined: bool,
-    /// Replies that are not sent yet.
-    pub(super) written: Vec<u8>,
-}
-
-impl Several {
-    pub(super) fn new(
-        keys: &[Key<'_>],
-        verb: ReadVerb,
-        request: &Retrieve,
-        pipelined: bool,
-        reads: PendingReads,
-    ) -> Self {
-        let mut bytes = Vec::with_capacity(keys.iter().map(|key| key.bytes.len() + 1).sum());
-        for key in keys {
-            bytes.extend_from_slice(key.bytes);
-            bytes.push(b' ');
-        }
-        Self { verb, request: *request, keys: bytes, next: 0, reads, pipelined, written: Vec::new() }
-    }
-
-    /// The key to be answered next.
-    pub(super) fn key(&self) -> &[u8] {
-        let rest = &self.keys[self.next..];
-        &rest[..memchr::memchr(b' ', rest).unwrap_or(rest.len())]
-    }
-
-    /// It is answered.
-    pub(super) fn answered(&mut self) {
-        self.next += self.key().len() + 1;
-    }
-
-    /// Moves replies to `out`: those to one request when there are all, those to pipelined ones as soon as it is their turn.
-    pub(super) fn move_replies(&mut self, all: bool, is_next: bool, out: &mut Vec<u8>) {
-        if all || (is_next && self.pipelined) {
-            out.append(&mut self.written);
-        }
-    }
-
-    /// Whether this is one of the keys.
-    pub(super) fn has(&self, key: &[u8]) -> bool {
-        self.keys.split(|byte| *byte == b' ').any(|other| other == key)
-    }
 }
 
 impl Waiting {

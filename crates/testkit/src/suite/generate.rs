@@ -132,6 +132,7 @@ impl Generator {
             new_cas: if vivify.is_some() { self.sometimes(30, Self::explicit_cas) } else { None },
             bump: !self.chance(20),
             claim: self.chance(50),
+            brief: false,
         }
     }
 

@@ -1,0 +1,141 @@
+//! The answers to reads that were begun together. The values of their items lie in one buffer, and none is allocated for itself.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::task::{Context, Poll, Waker};
+
+use moneta_client::wire::{Answer, Seen};
+use moneta_store::{Key, OwnedKeys, StoreError};
+
+use super::outcome::{Outcome, Won, has_won, wins};
+
+/// Memory for values that is kept for the next reads, in bytes.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// Reads that were begun together.
+#[derive(Default)]
+pub(crate) struct Together {
+    keys: OwnedKeys,
+    /// One for each key.
+    answers: Vec<State>,
+    /// The values of items, in the order in which they came.
+    values: Vec<u8>,
+    /// How many are begun and have not ended.
+    awaited: usize,
+    /// Who waits for the answer at this index.
+    waiter: Option<(usize, Waker)>,
+    /// The answers are not waited for any more.
+    is_abandoned: bool,
+}
+
+enum State {
+    /// Begun.
+    Awaited,
+    /// An item, without its value, which lies there.
+    Item(Seen<'static>, Range<usize>),
+    /// Ended in another way; `None` once that is told.
+    Ended(Option<Result<Answer<'static>, StoreError>>),
+}
+
+/// What is told of a read.
+pub(crate) enum Told<'a> {
+    /// An item, and its value.
+    Item(&'a Seen<'static>, &'a [u8]),
+    /// It ended in another way.
+    Ended(Result<Answer<'static>, StoreError>),
+}
+
+impl Together {
+    /// Takes the place of what was there.
+    pub(super) fn begin(&mut self, keys: &[Key<'_>]) {
+        self.keys.replace(keys);
+        self.answers.clear();
+        self.answers.extend(keys.iter().map(|_| State::Awaited));
+        self.values.clear();
+        (self.awaited, self.waiter, self.is_abandoned) = (keys.len(), None, false);
+    }
+
+    /// Gives back memory that is not worth to be kept.
+    pub(super) fn shrink(&mut self) {
+        self.answers.clear();
+        if self.values.capacity() > KEPT_BYTES {
+            self.values = Vec::new();
+        }
+    }
+
+    /// The read at `index` did not begin.
+    pub(super) fn refuse(&mut self, index: usize, error: StoreError) {
+        self.awaited -= 1;
+        self.answers[index] = State::Ended(Some(Err(error)));
+    }
+
+    /// The read at `index` has ended. Returns who is to be woken and what is to be given back.
+    #[inline]
+    pub(super) fn end(&mut self, index: usize, outcome: Outcome<'_>) -> (Option<Waker>, Option<Won>) {
+        self.awaited -= 1;
+        if self.is_abandoned {
+            return (None, has_won(&outcome).map(|cas| self.recache(index, cas)));
+        }
+        self.answers[index] = match outcome {
+            Ok(Answer::Hit(seen)) => {
+                let start = self.values.len();
+                self.values.extend_from_slice(&seen.value);
+                State::Item(Seen { value: Cow::Borrowed(&[]), ..seen }, start..self.values.len())
+            }
+            Ok(answer) => State::Ended(Some(Ok(answer.into_owned()))),
+            Err(failure) => State::Ended(Some(Err(failure.into()))),
+        };
+        let waker = self.waiter.take_if(|(waits_for, _)| *waits_for == index).map(|(_, waker)| waker);
+        (waker, None)
+    }
+
+    /// Looks for the answer at `index`, which is told once.
+    #[inline]
+    pub(super) fn poll(&mut self, index: usize, context: &Context<'_>) -> Poll<(Key<'_>, Told<'_>)> {
+        let told = match &mut self.answers[index] {
+            State::Item(seen, at) => Told::Item(seen, &self.values[at.clone()]),
+            State::Ended(ended) => Told::Ended(ended.take().expect("an answer is told once")),
+            State::Awaited => {
+                match &mut self.waiter {
+                    Some((waits_for, waker)) => {
+                        *waits_for = index;
+                        waker.clone_from(context.waker());
+                    }
+                    none => *none = Some((index, context.waker().clone())),
+                }
+                return Poll::Pending;
+            }
+        };
+        Poll::Ready((self.keys.key(index), told))
+    }
+
+    /// The answers are not waited for any more. What those that are there have won.
+    pub(super) fn abandon(&mut self) -> Vec<Won> {
+        self.is_abandoned = true;
+        let mut won = Vec::new();
+        for (index, state) in self.answers.iter().enumerate() {
+            if let State::Item(seen, _) = state
+                && wins(seen)
+            {
+                won.push(self.recache(index, seen.cas));
+            }
+        }
+        won
+    }
+
+    /// Whether the answers are not waited for any more.
+    #[inline]
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned
+    }
+
+    /// Whether nothing comes any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.awaited == 0
+    }
+
+    fn recache(&self, index: usize, cas: u64) -> Won {
+        let key = self.keys.key(index);
+        Won { key: key.bytes.into(), hash: key.hash, cas }
+    }
+}
