@@ -14,9 +14,10 @@ use moneta_store::{
     Cx, Item, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, OwnedOp, OwnedValue, Pending, Step, StoreError, Visit,
 };
 
-use crate::flusher::{Deadline, Goal};
+use crate::flusher::Goal;
 use crate::inner::Inner;
 use crate::lookup::{Fetched, Place};
+use crate::running::Deadline;
 
 /// How an attempt ends.
 pub(crate) enum Attempt<T> {

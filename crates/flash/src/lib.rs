@@ -44,6 +44,7 @@ mod reclaim_work;
 mod recovery;
 mod regions;
 mod report;
+mod running;
 mod salvage;
 mod scan;
 mod sealed;

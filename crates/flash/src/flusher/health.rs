@@ -1,11 +1,12 @@
 //! The health of the devices: whether they accept writes, and what has to be done when they do again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_store::{ErrorKind, StoreError};
 
-use super::running::RunningTime;
+use crate::running::RunningTime;
 
 /// The error of requests that need a device while the devices are off.
 pub(crate) fn off() -> StoreError {
@@ -20,15 +21,15 @@ pub(super) struct Health {
     worn_out: AtomicBool,
     /// Devices hold stale versions, and the tombstones for them could not be written.
     outdated: AtomicBool,
-    pub(super) time: RunningTime,
+    pub(super) time: Arc<RunningTime>,
     /// When the flusher's current device call began: milliseconds of `time`, plus one; 0 without a call.
     busy_since: AtomicU64,
 }
 
 impl Health {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(time: Arc<RunningTime>) -> Self {
         let (off, worn_out, outdated) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        Self { off, worn_out, outdated, time: RunningTime::new(), busy_since: AtomicU64::new(0) }
+        Self { off, worn_out, outdated, time, busy_since: AtomicU64::new(0) }
     }
 
     pub(super) fn is_off(&self) -> bool {

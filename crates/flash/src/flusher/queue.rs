@@ -10,8 +10,8 @@ use moneta_store::{ErrorKind, StoreError};
 use parking_lot::{Condvar, Mutex};
 
 use super::health::{Health, off};
-use super::running::RunningTime;
-use super::waiting::{Deadline, Goal, Waiters};
+use super::waiting::{Goal, Waiters};
+use crate::running::{Deadline, RunningTime};
 use crate::sealed::Sealed;
 
 /// Work for the flusher's thread, which may block, to do before a round's writes.
@@ -69,14 +69,14 @@ impl FlushQueue {
     /// Unwritten bytes of an open region that are written before the flush interval is over.
     pub(crate) const EAGER_BYTES: usize = 1 << 20;
 
-    /// An empty queue; requests wait for `limit` at most.
-    pub(crate) fn new(limit: Duration) -> Arc<Self> {
+    /// An empty queue; requests wait for `limit` of `time` at most.
+    pub(crate) fn new(limit: Duration, time: Arc<RunningTime>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
             work: Condvar::new(),
             durable: AtomicU64::new(0),
             nudged: AtomicBool::new(false),
-            health: Health::new(),
+            health: Health::new(time),
             ended: AtomicBool::new(false),
             waiters: Waiters::default(),
             limit,

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use moneta_store::{ErrorKind, StoreError};
 
 use super::queue::FlushQueue;
-use super::waiting::{Deadline, Goal};
+use super::waiting::Goal;
+use crate::running::Deadline;
 
 impl FlushQueue {
     /// Waits for `goal` until a deadline, as requests do.
@@ -79,10 +80,11 @@ mod tests {
     use pollster::block_on;
 
     use super::*;
+    use crate::running::RunningTime;
 
     #[test]
     fn a_request_that_is_polled_again_and_again_has_one_entry_and_none_when_it_is_gone() {
-        let queue = FlushQueue::new(Duration::from_secs(60));
+        let queue = FlushQueue::new(Duration::from_secs(60), Arc::new(RunningTime::new()));
         {
             let mut first = pin!(queue.wait_until(Goal::Durable(1), queue.deadline()));
             let mut second = pin!(queue.wait_until(Goal::Room(0), queue.deadline()));
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn who_waits_too_long_is_told_so_and_others_wait_on() {
-        let queue = FlushQueue::new(Duration::from_millis(1));
+        let queue = FlushQueue::new(Duration::from_millis(1), Arc::new(RunningTime::new()));
         std::thread::scope(|scope| {
             scope.spawn(|| queue.watch(Duration::from_secs(60), || {}));
             let late = block_on(queue.wait_until(Goal::Room(0), queue.deadline()));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use slab::Slab;
 
-use super::running::RunningTime;
+use crate::running::{Deadline, RunningTime};
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,20 +15,6 @@ pub(crate) enum Goal {
     Durable(u64),
     /// Reclaiming has freed a region since this count of rounds.
     Room(u64),
-}
-
-/// Until when a request waits, by the time in which this process runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Deadline(Duration);
-
-impl Deadline {
-    pub(super) fn after(limit: Duration, time: &RunningTime) -> Self {
-        Self(time.now() + limit)
-    }
-
-    pub(super) fn is_over(self, time: &RunningTime) -> bool {
-        self.0 <= time.now()
-    }
 }
 
 /// All that wait.
@@ -120,7 +106,7 @@ impl Waiters {
                 }
                 first => {
                     state.is_idle = first.is_none();
-                    let left = first.map(|first| now + first.0.saturating_sub(time.now()));
+                    let left = first.map(|first| now + first.left(time));
                     let wakes_by = left.map_or(next_look, |left| left.min(next_look));
                     time.wakes_by(wakes_by);
                     self.news.wait_until(&mut state, wakes_by);

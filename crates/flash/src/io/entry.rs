@@ -9,6 +9,7 @@ use io_uring::{opcode, squeue, types};
 
 use super::Aligned;
 use super::media::Media;
+use crate::running::Deadline;
 
 /// A requested read.
 pub(super) struct Entry {
@@ -18,6 +19,7 @@ pub(super) struct Entry {
     /// Bytes read so far.
     pub(super) done: usize,
     pub(super) asked: Instant,
+    pub(super) deadline: Deadline,
     pub(super) progress: Progress,
 }
 

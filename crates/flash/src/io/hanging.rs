@@ -1,7 +1,7 @@
 //! Tests of reads that a device does not complete.
 //!
 //! Silent failures that these tests guard against: a request that waits for ever; a reused buffer that the kernel still writes
-//! into; a device that works again and is never read.
+//! into; a device that works again and is never read; a device that is blamed for time in which the process was stopped.
 
 use std::io::{self, PipeReader, Write as _};
 use std::os::fd::{AsRawFd, RawFd};
@@ -14,15 +14,18 @@ use std::time::{Duration, Instant};
 
 use super::reader::Read;
 use super::testing::{Faults, FaultyMedia, MemoryMedia};
-use super::tests::{Worker, both_ways, content, counting, device, finish, reader_with};
+use super::tests::{Worker, both_ways, content, counting, device, finish, reader_by, reader_with};
 use super::{Aligned, Media, ReadCounters, Reader};
 use crate::config::Io;
+use crate::running::RunningTime;
 
 const BLOCK: usize = 4096;
 /// The time limit of reads.
 const LIMIT: Duration = Duration::from_millis(50);
 /// How long the tests wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than a thread may wake late on a busy machine: then the process was stopped.
+const STOP: Duration = Duration::from_millis(400);
 
 /// A device whose reads complete on command: a pipe for a ring, a stalling device for threads.
 struct Hanging {
@@ -212,5 +215,27 @@ fn a_reader_that_goes_leaves_what_a_device_does_not_end_to_it() {
         (hanging.release)(1);
         std::thread::sleep(Duration::from_millis(5));
         assert!(other.iter().all(|byte| *byte == 9));
+    });
+}
+
+#[test]
+fn time_in_which_the_process_is_stopped_is_none_that_a_read_takes() {
+    both_ways(|io| {
+        let (hanging, time) = (Hanging::new(io), Arc::new(RunningTime::new()));
+        let (reader, counters) = reader_by(Arc::clone(&time), vec![Arc::clone(&hanging.media)], io, LIMIT);
+        let worker = Worker::of(&reader);
+        // From here on the thread that watches is late, as all threads are.
+        time.wakes_by(Instant::now());
+        let mut read = reader.read(&worker.cx, 0, 0, BLOCK);
+        worker.reactors.turn();
+        std::thread::sleep(STOP);
+        reader.give_up_late();
+        worker.reactors.turn();
+        let (_, waker) = counting();
+        assert!(Pin::new(&mut read).poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!((errors(&counters), reader.hanging()), ((0, 0), 0));
+        time.wakes_by(Instant::now() + PATIENCE);
+        assert_eq!(end(&reader, &worker, read).unwrap_err().kind(), io::ErrorKind::TimedOut, "time goes on");
+        (hanging.release)(1);
     });
 }

@@ -11,8 +11,11 @@
 //! ```
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::running::{Deadline, RunningTime};
 
 /// Checks for late reads within the time limit of a read.
 const LOOKS: u32 = 4;
@@ -22,6 +25,7 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 /// The time limit of reads, and the state of each device.
 pub(super) struct Patience {
     limit: Duration,
+    time: Arc<RunningTime>,
     devices: Box<[Device]>,
 }
 
@@ -39,8 +43,8 @@ pub(crate) fn look_every(limit: Duration) -> Duration {
 }
 
 impl Patience {
-    pub(super) fn new(limit: Duration, devices: usize) -> Self {
-        Self { limit, devices: (0..devices).map(|_| Device::default()).collect() }
+    pub(super) fn new(limit: Duration, time: Arc<RunningTime>, devices: usize) -> Self {
+        Self { limit, time, devices: (0..devices).map(|_| Device::default()).collect() }
     }
 
     /// The time limit of a read.
@@ -70,9 +74,15 @@ impl Patience {
         }
     }
 
-    /// Whether a read requested at `asked` is late.
-    pub(super) fn is_late(&self, asked: Instant, now: Instant) -> bool {
-        now.duration_since(asked) >= self.limit
+    /// The deadline of a read that is requested now.
+    #[inline]
+    pub(super) fn deadline(&self) -> Deadline {
+        Deadline::after(self.limit, &self.time)
+    }
+
+    /// Whether a read with this deadline is late.
+    pub(super) fn is_late(&self, deadline: Deadline) -> bool {
+        deadline.is_over(&self.time)
     }
 
     /// A read of this device was late.
@@ -108,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_device_that_hangs_takes_one_read_after_each_look_until_one_ends() {
-        let patience = Patience::new(Duration::from_secs(5), 2);
+        let patience = Patience::new(Duration::from_secs(5), Arc::new(RunningTime::new()), 2);
         assert!(patience.admits(0) && patience.admits(0));
         patience.note_late(0);
         assert_eq!(patience.hanging(), 1);

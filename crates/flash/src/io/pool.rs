@@ -14,6 +14,7 @@ use super::counters::{ReadCounters, Tally};
 use super::media::Media;
 use super::patience::Patience;
 use crate::error::FlashError;
+use crate::running::Deadline;
 
 /// A few threads that take reads in order. Dropping the pool fails queued reads, then ends the threads, except those that a
 /// device blocks too long. A waker that held the last handle may drop the pool on one of its threads.
@@ -36,6 +37,7 @@ pub(super) struct Task {
     offset: u64,
     bytes: usize,
     asked: Instant,
+    deadline: Deadline,
     state: Mutex<State>,
 }
 
@@ -65,7 +67,8 @@ impl Pool {
     }
 
     pub(super) fn read(&self, device: usize, offset: u64, bytes: usize) -> Arc<Task> {
-        let task = Arc::new(Task { device, offset, bytes, asked: Instant::now(), state: Mutex::default() });
+        let (asked, deadline) = (Instant::now(), self.devices.patience.deadline());
+        let task = Arc::new(Task { device, offset, bytes, asked, deadline, state: Mutex::default() });
         self.devices.counters.change_in_flight(0, 1);
         let (devices, queued) = (Arc::clone(&self.devices), Arc::clone(&task));
         let entry = devices.under_way.lock().insert(Arc::clone(&task));
@@ -84,7 +87,7 @@ impl Pool {
     pub(super) fn give_up_late(&self) {
         let Devices { counters, patience, under_way, .. } = &*self.devices;
         let now = Instant::now();
-        let is_late = |task: &Arc<Task>| patience.is_late(task.asked, now);
+        let is_late = |task: &Arc<Task>| patience.is_late(task.deadline);
         let late: Vec<_> =
             under_way.lock().iter().map(|(_, task)| task).filter(|task| is_late(task)).cloned().collect();
         let (mut tally, mut wakers) = (Tally::default(), Vec::new());

@@ -22,6 +22,7 @@ use super::shared::Shared;
 use super::{Aligned, BLOCK_BYTES};
 use crate::config::Io;
 use crate::error::FlashError;
+use crate::running::RunningTime;
 
 /// Reads devices for requests. Clones are handles of the same reader.
 #[derive(Clone)]
@@ -30,8 +31,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of `media`, with `threads` threads for reads that do not go through a ring. A read that takes longer than `limit`
-    /// fails at the next [`Reader::give_up_late`].
+    /// A reader of `media`, with `threads` threads for reads that do not go through a ring. A read that takes longer than `limit`,
+    /// by `time`, fails at the next [`Reader::give_up_late`].
     ///
     /// # Errors
     /// If threads cannot be started, or rings are required and the kernel refuses them.
@@ -40,6 +41,7 @@ impl Reader {
         io: Io,
         threads: usize,
         limit: Duration,
+        time: Arc<RunningTime>,
         counters: Arc<ReadCounters>,
     ) -> Result<Self, FlashError> {
         let rings = match io {
@@ -55,7 +57,7 @@ impl Reader {
                 probe().inspect_err(|error| tracing::info!(%error, "no io_uring: reading with threads")).is_ok()
             }
         };
-        let patience = Arc::new(Patience::new(limit, media.len()));
+        let patience = Arc::new(Patience::new(limit, time, media.len()));
         let pool = Pool::start(media.clone(), threads, Arc::clone(&counters), Arc::clone(&patience))?;
         let (bells, slot) = (Mutex::default(), Slot::draw());
         Ok(Self { inner: Arc::new(Shared { media, counters, patience, bells, pool, rings, slot }) })

@@ -83,6 +83,7 @@ impl Ring {
             offset,
             done: 0,
             asked: Instant::now(),
+            deadline: self.reader.patience.deadline(),
             progress: Progress::UnderWay(None),
         };
         let key = {
@@ -305,7 +306,7 @@ impl State {
     #[cold]
     fn give_up_late(&mut self, patience: &Patience) {
         let now = Instant::now();
-        let late = self.reads.iter().filter(|(_, entry)| patience.is_late(entry.asked, now)).map(|(key, _)| key);
+        let late = self.reads.iter().filter(|(_, entry)| patience.is_late(entry.deadline)).map(|(key, _)| key);
         let late: Vec<usize> = late.collect();
         if late.is_empty() {
             return;

@@ -27,6 +27,7 @@ use super::reader::Read;
 use super::testing::{Faults, FaultyMedia, MemoryMedia};
 use super::{Aligned, FileMedia, Media, ReadCounters, Reader};
 use crate::config::Io;
+use crate::running::RunningTime;
 
 const BLOCK: usize = 4096;
 
@@ -77,8 +78,17 @@ fn reader(media: &Arc<dyn Media>, io: Io) -> (Reader, Arc<ReadCounters>) {
 }
 
 pub(super) fn reader_with(media: Vec<Arc<dyn Media>>, io: Io, limit: Duration) -> (Reader, Arc<ReadCounters>) {
+    reader_by(Arc::new(RunningTime::new()), media, io, limit)
+}
+
+pub(super) fn reader_by(
+    time: Arc<RunningTime>,
+    media: Vec<Arc<dyn Media>>,
+    io: Io,
+    limit: Duration,
+) -> (Reader, Arc<ReadCounters>) {
     let counters = Arc::new(ReadCounters::default());
-    (Reader::new(media, io, 2, limit, Arc::clone(&counters)).unwrap(), counters)
+    (Reader::new(media, io, 2, limit, time, Arc::clone(&counters)).unwrap(), counters)
 }
 
 /// Longer than any read takes: a task that waits this long has lost its wake-up.
@@ -288,7 +298,15 @@ fn a_thread_without_a_ring_and_a_device_without_a_descriptor_are_served_by_threa
     assert_eq!(outcome[..], content(1)[..]);
 
     let memory: Arc<dyn Media> = MemoryMedia::of(content(5));
-    let reader = Reader::new(vec![device.media.clone(), memory], Io::Uring, 1, AMPLE, Arc::default()).unwrap();
+    let reader = Reader::new(
+        vec![device.media.clone(), memory],
+        Io::Uring,
+        1,
+        AMPLE,
+        Arc::new(RunningTime::new()),
+        Arc::default(),
+    )
+    .unwrap();
     assert_eq!(reader.kind(), "io_uring");
     let worker = Worker::of(&reader);
     assert!(worker.has_ring());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const LATE: u64 = 300_000;
 
 /// A clock that leaves out the time in which the process was stopped, as far as the thread that watches has noticed or would now.
-pub(super) struct RunningTime {
+pub(crate) struct RunningTime {
     begun: Instant,
     /// When the thread that watches wakes at the latest, in microseconds since `begun`; `u64::MAX` without such a thread.
     wakes_by: AtomicU64,
@@ -17,17 +17,17 @@ pub(super) struct RunningTime {
 }
 
 impl RunningTime {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { begun: Instant::now(), wakes_by: AtomicU64::new(u64::MAX), stopped: AtomicU64::new(0) }
     }
 
     /// The time since it began.
-    pub(super) fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.at(self.elapsed())
     }
 
     /// The thread that watches is awake, and wakes again at this instant at the latest.
-    pub(super) fn wakes_by(&self, instant: Instant) {
+    pub(crate) fn wakes_by(&self, instant: Instant) {
         self.note(self.elapsed(), micros(instant.saturating_duration_since(self.begun)));
     }
 
@@ -45,6 +45,25 @@ impl RunningTime {
         // In this order: a thread that looks in between is early, not late.
         self.stopped.fetch_add(stopped, Ordering::AcqRel);
         self.wakes_by.store(wakes_by, Ordering::Release);
+    }
+}
+
+/// Until when a request waits, by the time in which this process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Deadline(Duration);
+
+impl Deadline {
+    pub(crate) fn after(limit: Duration, time: &RunningTime) -> Self {
+        Self(time.now() + limit)
+    }
+
+    /// The time left until then.
+    pub(crate) fn left(self, time: &RunningTime) -> Duration {
+        self.0.saturating_sub(time.now())
+    }
+
+    pub(crate) fn is_over(self, time: &RunningTime) -> bool {
+        self.left(time).is_zero()
     }
 }
 
