@@ -218,6 +218,25 @@ fn a_reader_that_goes_leaves_what_a_device_does_not_end_to_it() {
     });
 }
 
+/// As where a worker has not run for long: a call of the kernel posts only some of the completions that there are.
+#[test]
+fn reads_that_have_ended_are_not_given_up_however_many_there_are() {
+    /// What a pipe has room for.
+    const READS: usize = 16;
+    let devices: [Hanging; 8] = std::array::from_fn(|_| Hanging::new(Io::Uring));
+    let media = devices.iter().map(|device| Arc::clone(&device.media)).collect();
+    let (reader, counters) = reader_with(media, Io::Uring, LIMIT);
+    let worker = Worker::of(&reader);
+    let reads =
+        (0..devices.len() * READS).map(|read| reader.read(&worker.cx, read % devices.len(), 0, BLOCK)).collect();
+    worker.reactors.turn();
+    std::thread::sleep(LIMIT);
+    devices.iter().for_each(|device| (device.release)(READS));
+    reader.give_up_late();
+    assert!(finish(&worker, reads).iter().all(Result::is_ok));
+    assert_eq!((errors(&counters), reader.hanging()), (((devices.len() * READS) as u64, 0), 0));
+}
+
 #[test]
 fn time_in_which_the_process_is_stopped_is_none_that_a_read_takes() {
     both_ways(|io| {

@@ -211,8 +211,16 @@ impl State {
             self.exchange(reader);
         }
         if self.bell.has_asked() {
+            self.take_all(&reader.patience);
             self.give_up_late(&reader.patience);
         }
+    }
+
+    /// Takes all completions that there are. A call has the kernel post only some of them (20 since Linux 6.13).
+    #[cold]
+    fn take_all(&mut self, patience: &Patience) {
+        // The flag may be set for work that was already taken.
+        while self.queued().1 && self.uring.submit().is_ok() && self.reap(patience) > 0 {}
     }
 
     /// False if the kernel refused to take more.
@@ -273,11 +281,12 @@ impl State {
         }
     }
 
-    /// Takes completions.
-    fn reap(&mut self, patience: &Patience) {
+    /// Takes the completions that are posted. Returns how many there were.
+    fn reap(&mut self, patience: &Patience) -> usize {
         let completions = self.uring.completion();
-        if completions.is_empty() {
-            return;
+        let posted = completions.len();
+        if posted == 0 {
+            return 0;
         }
         let now = Instant::now();
         for completion in completions {
@@ -300,6 +309,7 @@ impl State {
                 _ => drop(self.reads.remove(key)),
             }
         }
+        posted
     }
 
     /// Fails late reads for their waiters.
