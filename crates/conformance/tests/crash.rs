@@ -2,7 +2,7 @@
 //! key, and is not older than what the node had promised to keep.
 //!
 //! Each key has one writer, which knows what it wrote and what was acknowledged when. What a start served once is on the
-//! device: no later one may serve anything older.
+//! device: no later one may serve anything older. `MONETA_SEED` repeats what is written and when the node is killed.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,6 +22,9 @@ const KEYS: usize = 700;
 const INTERVAL: Duration = Duration::from_millis(100);
 /// How much longer it may take to have it written while that is not held up.
 const SLACK: Duration = Duration::from_secs(3);
+/// How long a request may wait for the device: longer than clients wait. On a loaded machine a read of any program may take longer than
+/// the default of 5 s, and these tests are about what is kept, not how fast.
+const FLASH_TIMEOUT: &str = "1m";
 
 const SHAPE: Shape = Shape { keys: KEYS, usual: 2500, longest: 2500, may_fail: false };
 
@@ -30,7 +33,7 @@ fn start(folder: &Path, durability: &str) -> Result<Server> {
     let interval = format!("{}ms", INTERVAL.as_millis());
     Server::start_moneta(|port| {
         let port = port.to_string();
-        let line: [&str; 21] = [
+        let line: [&str; 23] = [
             "serve",
             "-p",
             &port,
@@ -52,6 +55,8 @@ fn start(folder: &Path, durability: &str) -> Result<Server> {
             &interval,
             "--flash-durability",
             durability,
+            "--flash-timeout",
+            FLASH_TIMEOUT,
         ];
         line.into_iter().map(OsString::from).collect()
     })
@@ -63,8 +68,9 @@ fn kill_again_and_again(
     durability: &str,
     had_to_be_kept: impl Fn(&Seen, bool, Instant) -> bool,
 ) -> Result<()> {
-    let seed = fastrand::u64(0..1 << 40);
-    println!("seed {seed}");
+    let given = std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(0..1 << 40));
+    println!("MONETA_SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
     let folder = tempfile::tempdir()?;
     let mut books: Vec<Book> = (0..WRITERS).map(|writer| Book::new(writer, seed, SHAPE)).collect();
@@ -98,7 +104,7 @@ fn kill_again_and_again(
         let mut client = server.connect()?;
         for book in &mut books {
             book.check(&mut client, Newer::Gone, |seen| had_to_be_kept(seen, was_steady, killed_at))
-                .with_context(|| format!("round {round}"))?;
+                .with_context(|| format!("round {round}; the node printed:\n{}", server.messages()))?;
         }
         // The next round's start is after another kill, of a node that only read.
     }
