@@ -10,6 +10,7 @@ pub mod ring;
 pub mod sources;
 pub mod topology;
 
+mod apart;
 mod apps;
 mod at_home;
 mod budget;

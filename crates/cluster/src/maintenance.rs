@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
 use smallvec::SmallVec;
 
+use crate::apart::surely_current;
 use crate::cluster::Cluster;
 use crate::config::majority;
 use crate::error::ClusterError;
@@ -136,13 +137,15 @@ impl Shared {
         let cx = Cx::outside();
         let owned = OwnedKey::of(&Key::new(key, self.seed));
         let asked = self.clock.millis();
+        let mut is_current = false;
         let step = match self.newest(layout, index, key, missed).await {
             Ok(Some(mut item)) => {
                 if item.meta.unversioned {
                     (item.meta.cas, item.meta.unversioned) = (missed.version.0, false);
                 }
-                // What is no older than the write that was missed is current as of now: another copy has just shown it.
-                let as_of = if item.meta.version() >= missed.version { asked } else { missed.at };
+                // What is no older than the write that was missed is current: another copy has just shown it.
+                is_current = item.meta.version() >= missed.version;
+                let as_of = if is_current { surely_current(asked) } else { missed.at };
                 let put = Op::Put(&item.as_ref(), Put::Newer { as_of, base: None });
                 steps::read_owned(&*node.store, &cx, &owned.key(), put)
             }
@@ -159,6 +162,8 @@ impl Shared {
                 tracing::debug!(node = node.name, %error, "a hint cannot be delivered");
                 if is_unwell(&error) { Delivery::NoAnswer } else { Delivery::NotYet }
             }
+            // It has just started, and creates it when it is asked later.
+            Answer::NotCreated if is_current => Delivery::NotYet,
             _ => {
                 node.hints.settle(key, missed.version);
                 Delivery::Done

@@ -10,6 +10,7 @@ use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Pending, Put, StoreError, Version, steps};
 use smallvec::SmallVec;
 
+use crate::apart::surely_current;
 use crate::call::Call;
 use crate::config::Fallback;
 use crate::hints::Missed;
@@ -160,7 +161,7 @@ impl Looking {
 
     /// Gives the item to the near ones of those that were asked before the last one, behind the answer.
     fn fill(&self, item: Item) -> Stage {
-        let (call, key, as_of) = (self.call.clone(), self.key.clone(), self.began);
+        let (call, key, as_of) = (self.call.clone(), self.key.clone(), surely_current(self.began));
         let layout = call.layout();
         let lacks = |node: &usize| layout.is_near(*node) && !call.is_doubtful(*node, &key.key());
         let lacking: SmallVec<[usize; 6]> = self.order[..self.tries - 1].iter().copied().filter(lacks).collect();
@@ -349,7 +350,7 @@ impl Call {
         ended
     }
 
-    /// Gives the item that `source` has to the nodes that lack it. `as_of`: when it was read.
+    /// Gives the item that `source` has to the nodes that lack it. `as_of`: when it was current by any node's clock.
     ///
     /// The source may lack a write that only another proxy knows of, so a third copy, the `witness`, is offered the item first. Whichever node
     /// knows of something newer, all others are given that, or the item is taken from them where it was deleted.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::apart::APART;
 use crate::cluster::Cluster;
 use crate::error::ClusterError;
 use crate::shared::Shared;
@@ -14,8 +15,8 @@ use crate::shared::Shared;
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// How often it is looked whether the store is closed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// What is that far ahead, in milliseconds, was refused by nodes with their default of `max_clock_skew`.
-const REFUSED: i64 = 500;
+/// What is that far ahead, in milliseconds, was refused by nodes with that default.
+const REFUSED: i64 = APART.cast_signed();
 /// Differences below this are left, in milliseconds: an answer takes a while, and versions allow for more.
 const LEFT: i64 = 50;
 

@@ -111,6 +111,8 @@ impl Call {
         let (mut took, mut had, mut cas, mut why, mut refused) = (0, false, None, None, None);
         // What nodes refuse, as a version ahead of their clocks, they lack only if others take it.
         let mut refusing = Vec::new();
+        // What a node does not create, as it has just started, it lacks also if others may have taken it: those that did not answer.
+        let (mut not_created, mut may_be_taken) = (Vec::new(), false);
         let told = loop {
             let near_is_open = wanted > 0 && spread.waits_for(|node| layout.is_near(node));
             // Whether a copy had the key is known when one says so, or all have answered.
@@ -139,10 +141,13 @@ impl Call {
                 }
                 Answer::Superseded => break Ok(Told::Superseded(node)),
                 Answer::Refused(written) => refused = Some(written),
-                Answer::NotCreated => {}
+                Answer::NotCreated => not_created.push(node),
                 Answer::Failed(error) => {
                     match is_unwell(&error) {
-                        true => self.miss(node, key, &sent),
+                        true => {
+                            may_be_taken = true;
+                            self.miss(node, key, &sent);
+                        }
                         false => refusing.push(node),
                     }
                     why = Some(error);
@@ -151,6 +156,9 @@ impl Call {
         };
         if took > 0 {
             refusing.into_iter().for_each(|node| self.miss(node, key, &sent));
+        }
+        if took > 0 || may_be_taken {
+            not_created.into_iter().for_each(|node| self.miss(node, key, &sent));
         }
         if spread.left() > 0 && !matches!(told, Ok(Told::Superseded(_))) {
             self.watch_rest(spread, key, sent.missed(self.shared.clock.millis())).await;
@@ -174,8 +182,10 @@ impl Call {
                 match Answer::of(ended) {
                     Answer::Taken { .. } => call.node(node).hints.settle(key.key().bytes, missed.version),
                     // What is newer there is newer than the hint, too, which then changes nothing.
-                    Answer::Failed(_) | Answer::Superseded => call.node(node).hints.note(key.key().bytes, missed),
-                    Answer::Refused(_) | Answer::NotCreated => {}
+                    Answer::Failed(_) | Answer::Superseded | Answer::NotCreated => {
+                        call.node(node).hints.note(key.key().bytes, missed);
+                    }
+                    Answer::Refused(_) => {}
                 }
                 call.node(node).flight.settle(key.key().hash, missed.version);
             }

@@ -203,6 +203,7 @@ impl World {
                 }
             } else if step == STEPS {
                 self.books.borrow_mut().over = true;
+                // A node that was killed is reached again until it is started: it restarts at once.
                 let mut net = self.net.lock();
                 (net.loss, net.cut) = (0, HashMap::new());
                 drop(net);
