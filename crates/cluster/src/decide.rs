@@ -173,16 +173,20 @@ impl Call {
         // Another one only while the first is not well: changes that were decided in two places may undo each other.
         let home = homes.iter().find(|&&node| asks_all || is_well(node));
         let home = *home.ok_or_else(|| self.shared.nothing_to_read())?;
-        let deleted = |node: usize| self.node(node).missed(&key.key()).map(|missed| missed.buried);
-        let before: SmallVec<[_; 4]> = homes.iter().map(|&node| (node, deleted(node))).collect();
+        let missed = |node: usize| self.node(node).missed(&key.key());
+        let before: SmallVec<[_; 4]> = homes.iter().map(|&node| (node, missed(node))).collect();
+        // A set or a change that one of them lacks, others have, unless it came to nothing or they have lost it since.
+        let known = before.iter().filter_map(|(_, missed)| missed.filter(|missed| !missed.deleted));
+        let known = known.map(|missed| missed.version).filter(|version| !own.contains(version)).max();
         let mut versions = SmallVec::new();
         let mut newest: Option<(usize, Item)> = None;
         let mut why = None;
         // By a write that the node had not heard of when it was asked, or has not heard of now.
         let is_deleted = |node: usize, held: Version| {
             let was = before.iter().find(|(other, _)| *other == node).and_then(|(_, missed)| *missed);
-            was.into_iter().chain(deleted(node)).any(|buried| buried > held)
+            was.into_iter().chain(missed(node)).any(|missed| missed.buried > held)
         };
+        let is_enough = |versions: &[_]| has(versions, home) && versions.len() >= majority(layout.copies());
         while let Some((node, ended)) = spread.next().await {
             self.note(node, &ended);
             match ended.map(Outcome::lookup) {
@@ -197,12 +201,17 @@ impl Call {
                 Ok(_) => versions.push((node, Version::ZERO)),
                 Err(error) => why = Some(error),
             }
-            if has(&versions, home) && versions.len() >= majority(layout.copies()) {
-                // The outcomes that are still to come change nothing.
-                return Ok(Held { versions, newest, home });
+            let is_known =
+                known.is_none_or(|known| newest.as_ref().is_some_and(|(_, item)| item.meta.version() >= known));
+            // The outcomes that are still to come change nothing.
+            if is_known && is_enough(&versions) {
+                break;
             }
         }
-        Err(too_few(versions.len(), layout.copies(), why))
+        match is_enough(&versions) {
+            true => Ok(Held { versions, newest, home }),
+            false => Err(too_few(versions.len(), layout.copies(), why)),
+        }
     }
 
     /// Gives the home what another copy has. False: the home knows that it was deleted, or has something newer by now.

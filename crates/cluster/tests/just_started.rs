@@ -3,15 +3,17 @@
 
 mod common;
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use common::{Nodes, SEED, cluster, memory, topology};
 use moneta_cluster::{Ack, Cluster, ClusterConfig};
 use moneta_memory::Memory;
-use moneta_store::request::{Retrieve, Write};
+use moneta_store::request::{Retrieve, Write, WriteMode};
 use moneta_store::{
-    Calls, Clock, Cx, ErrorKind, Item, Key, Lookup, Op, Outcome, Step, Store, StoreError, Unseen, Visit, steps,
+    Calls, Clock, Cx, ErrorKind, Item, Key, Lookup, Op, Outcome, Step, Store, StoreError, Unseen, Visit, Written, steps,
 };
 use moneta_testkit::doubles::{Double, Layer};
 use parking_lot::Mutex;
@@ -32,6 +34,8 @@ struct State {
     running: Mutex<Arc<Memory>>,
     clock: Arc<Clock>,
     is_away: AtomicBool,
+    /// It answers after all others.
+    is_late: AtomicBool,
     /// What happens once it has answered a read, before that answer is there.
     behind_read: Mutex<Option<Event>>,
 }
@@ -46,6 +50,13 @@ impl Double for Process {
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         if self.0.is_away.load(Ordering::Relaxed) {
             return Step::Done(Err(StoreError::new(ErrorKind::Unreachable, "away")));
+        }
+        if self.0.is_late.load(Ordering::Relaxed) {
+            let step = steps::read_owned(&*self.running(), cx, key, op);
+            return Step::Wait(Box::pin(async {
+                yield_now().await;
+                steps::finish(step).await
+            }));
         }
         let is_read = matches!(op, Op::Peek | Op::Read(_));
         let answer = self.running().call(cx, key, op, out);
@@ -63,6 +74,7 @@ impl Process {
             running: Mutex::new(Arc::new(start())),
             clock: Arc::clone(clock),
             is_away: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
             behind_read: Mutex::default(),
         }))
     }
@@ -145,6 +157,26 @@ fn set(proxy: &Cluster, value: &[u8]) {
     block_on(steps::finish(step)).expect("enough copies take it");
 }
 
+/// Appends to the value. False: the home is away.
+fn append(proxy: &Cluster, appended: &[u8]) -> bool {
+    let write = Write { mode: WriteMode::Append, ..Write::default() };
+    let step = proxy.call(&Cx::outside(), &key(), Op::Write(appended, &write), &mut Unseen);
+    matches!(block_on(steps::finish(step)), Ok(Outcome::Written(Written::Stored { .. })))
+}
+
+/// Ends when it is polled again.
+async fn yield_now() {
+    let mut is_later = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut is_later, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 fn hints(proxy: &Cluster) -> Vec<u64> {
     proxy.status().nodes.iter().map(|node| node.hints).collect()
 }
@@ -210,4 +242,28 @@ fn a_write_that_a_node_does_not_create_is_delivered_later() {
         world.rest(&behind);
         assert_eq!((node.value().as_deref(), hints(&behind)), (Some("new"), vec![0; 3]));
     }
+}
+
+#[test]
+fn a_change_is_not_made_from_less_than_what_its_proxy_has_had_answered() {
+    let mut tried = 0;
+    for (started, lacks) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
+        let mut world = World::new();
+        let proxy = world.proxy(Ack::Quorum, 0);
+        world.pass(2000);
+        set(&proxy, b"a");
+        world.stores[lacks].goes(true);
+        // Only what is not the home may lack a change.
+        if !append(&proxy, b"b") {
+            continue;
+        }
+        tried += 1;
+        world.stores[lacks].goes(false);
+        world.stores[started].starts();
+        let last = &world.stores[3 - started - lacks];
+        last.0.is_late.store(true, Ordering::Relaxed);
+        assert!(append(&proxy, b"c"));
+        assert_eq!(last.value().as_deref(), Some("abc"), "{started} started anew, {lacks} lacks the first change");
+    }
+    assert_eq!(tried, 4);
 }
