@@ -29,31 +29,41 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 /// What the run of a seed has.
 fn extras(seed: u64) -> Extras {
     let flushes = Rng::with_seed(seed ^ 0xf1).u8(0..4) == 0;
-    Extras { flushes, shares: Rng::with_seed(seed ^ 0x5a).u8(0..3) == 0 }
+    let shares = Rng::with_seed(seed ^ 0x5a).u8(0..3) == 0;
+    let restarts = Rng::with_seed(seed ^ 0xa7).u8(0..6) == 0;
+    Extras { flushes, shares, restarts }
 }
 
-/// Seeds that have shown a fault, and whether their runs have flushes.
-const MENDED: [(u64, bool); 6] = [
+/// What the runs of [`MENDED`] have.
+const PLAIN: Extras = Extras { flushes: false, shares: false, restarts: false };
+const FLUSHES: Extras = Extras { flushes: true, ..PLAIN };
+const RESTARTS: Extras = Extras { restarts: true, ..PLAIN };
+
+/// Seeds that have shown a fault, and what their runs have.
+const MENDED: [(u64, Extras); 8] = [
     // A delete that a copy missed was forgotten when it missed a set behind it, which no copy took: an append found what was deleted.
-    (2306, false),
+    (2306, PLAIN),
     // A read filled an old item into a copy that had just come back empty, which then was a witness for it; the copy that knew better was
     // asked last.
-    (4894, false),
+    (4894, PLAIN),
     // A copy that had just come back empty took a late write that others had something newer for.
-    (1_002_619, false),
+    (1_002_619, PLAIN),
     // While other nodes came and went, early probes that failed made the pauses of one that was away longer and longer.
-    (2_011_549, false),
+    (2_011_549, PLAIN),
     // On a node whose clock was behind, a flush waited for the next second.
-    (4_000_381, true),
+    (4_000_381, FLUSHES),
     // A node took a write and restarted at once. A hint with what another copy had before that write was created there, as its proxy's clock was
     // ahead.
-    (7_158_533, false),
+    (7_158_533, PLAIN),
+    // A node took a delete and restarted at once. A hint gave it what a copy held that the delete had not reached.
+    (9_100_242, RESTARTS),
+    // The home restarted at once, and the next append was made from what a copy held that had not taken the last one yet.
+    (9_100_172, RESTARTS),
 ];
 
 #[test]
 fn copies_converge_and_clients_read_what_they_wrote() {
-    let mended = MENDED.map(|(seed, flushes)| (seed, Extras { flushes, shares: false }));
-    for (seed, extras) in mended.into_iter().chain(seeds(300).map(|seed| (seed, extras(seed)))) {
+    for (seed, extras) in MENDED.into_iter().chain(seeds(300).map(|seed| (seed, extras(seed)))) {
         let wrong = wrong_in(seed, extras, Guard::None);
         assert!(wrong.is_empty(), "MONETA_SEED={seed}: {wrong:#?}");
     }

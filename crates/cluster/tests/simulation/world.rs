@@ -27,8 +27,11 @@ const SHARERS: usize = 4;
 const STEPS: u64 = 3000;
 /// How long nodes keep what was written, in milliseconds: longer than a message travels or a hint waits.
 const KEPT: u64 = 1200;
-/// How long a node that was killed is away, in steps.
+/// How long a node that was killed is away, in steps, and how many steps pass between two kills, about.
 const AWAY: u64 = 200;
+const KILLED_EVERY: u32 = 600;
+/// The same where nodes restart at once.
+const KILLED_OFTEN: u32 = 100;
 
 pub struct Proxy {
     pub cluster: Cluster,
@@ -51,12 +54,14 @@ pub struct World {
 }
 
 /// What goes on beside the clients with a key each.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Extras {
     /// Proxies flush all nodes now and then.
     pub flushes: bool,
     /// Clients of all proxies set and read one key.
     pub shares: bool,
+    /// Nodes of one zone are killed often, and restart at once.
+    pub restarts: bool,
 }
 
 impl World {
@@ -102,7 +107,7 @@ impl World {
         };
         let proxies = (0..PROXIES).map(|number| proxy(number, &mut rng)).collect();
         let (cuts, evicts) = (rng.bool(), rng.u8(0..3) == 0);
-        let restarts = (rng.u8(0..3) == 0).then(|| rng.usize(0..3));
+        let restarts = (rng.u8(0..3) == 0 || extras.restarts).then(|| rng.usize(0..3));
         Self { net, nodes, proxies, cuts, evicts, restarts, extras, books: Rc::default() }
     }
 }
@@ -178,6 +183,7 @@ impl World {
             let flusher = flusher(self.proxies.clone(), rng, Arc::clone(&self.net), Rc::clone(&self.books));
             clients.push(running(flusher));
         }
+        let (away_for, killed_every) = if self.extras.restarts { (0, KILLED_OFTEN) } else { (AWAY, KILLED_EVERY) };
         let mut maintenance = self.maintenance();
         let (mut until, mut away) = (STEPS, None);
         let mut step = 0;
@@ -197,13 +203,13 @@ impl World {
                 }
                 if let Some(zone) = self.restarts
                     && away.is_none()
-                    && rng.u32(0..600) == 0
+                    && rng.u32(0..killed_every) == 0
                 {
-                    away = Some((step + AWAY, self.kill_one(zone, &mut rng)));
+                    away = Some((step + away_for, self.kill_one(zone, away_for, &mut rng)));
                 }
             } else if step == STEPS {
                 self.books.borrow_mut().over = true;
-                // A node that was killed is reached again until it is started: it restarts at once.
+                // A node that was killed is reached again until it is started: then it restarts at once.
                 let mut net = self.net.lock();
                 (net.loss, net.cut) = (0, HashMap::new());
                 drop(net);
@@ -247,12 +253,12 @@ impl World {
         }
     }
 
-    /// A node of the zone is killed. It comes back empty, and not at once.
-    fn kill_one(&self, zone: usize, rng: &mut Rng) -> usize {
+    /// A node of the zone is killed. It comes back empty, after so many steps.
+    fn kill_one(&self, zone: usize, away_for: u64, rng: &mut Rng) -> usize {
         let number = zone * NODES + rng.usize(0..NODES);
         let net = &mut *self.net.lock();
         for proxy in 0..PROXIES {
-            net.cut.insert((proxy, self.nodes[number].0.clone()), net.step + AWAY);
+            net.cut.insert((proxy, self.nodes[number].0.clone()), net.step + away_for);
         }
         number
     }
