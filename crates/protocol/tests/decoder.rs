@@ -19,9 +19,9 @@ fn text(noreply: bool, with_cas: bool) -> Style<'static> {
 
 #[test]
 fn text_commands_become_what_they_say() {
-    let get = |keys, with_cas, touch: Option<i64>| Command::Get {
+    let get = |keys, with_cas: bool, touch: Option<i64>| Command::Get {
         keys: Keys::Line(keys),
-        request: Retrieve { touch: touch.map(Exptime), ..Retrieve::default() },
+        request: Retrieve { touch: touch.map(Exptime), brief: !with_cas, ..Retrieve::default() },
         verb: if touch.is_some() { ReadVerb::GetAndTouch } else { ReadVerb::Get },
         style: text(false, with_cas),
     };
@@ -158,7 +158,7 @@ fn run(input: &[u8], pieces: &[usize], use_shortcut: bool) -> Vec<String> {
 fn expand(shortcut: Shortcut<'_>) -> (Command<'_>, usize) {
     match shortcut {
         Shortcut::Get { key, consumed } => {
-            let (keys, request) = (Keys::One(key), Retrieve::default());
+            let (keys, request) = (Keys::One(key), Retrieve::BRIEF);
             (Command::Get { keys, request, verb: ReadVerb::Get, style: text(false, false) }, consumed)
         }
         Shortcut::Set { key, value, flags, exptime, noreply, consumed } => {
