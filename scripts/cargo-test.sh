@@ -18,6 +18,8 @@ done
 [ $# -eq 0 ] || shift
 # Names have no spaces.
 export TEST_NAMES="$*"
+# What runs so long hangs: the longest program takes two minutes on a quiet machine.
+export TEST_SECONDS=900
 TEST_LOGS=$(mktemp -d)
 export TEST_LOGS
 trap 'rm -rf "$TEST_LOGS"' EXIT
@@ -27,7 +29,7 @@ run_program() {
     local folder=$1 program=$2 label=$3 log status=0 started=$SECONDS
     log=$(mktemp -p "$TEST_LOGS")
     # shellcheck disable=SC2086 # names of tests
-    (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" $TEST_NAMES) >"$log" 2>&1 || status=$?
+    (cd "$folder" && CARGO_MANIFEST_DIR=$folder timeout "$TEST_SECONDS" "$program" $TEST_NAMES) >"$log" 2>&1 || status=$?
     {
         flock 9
         if [ "$status" -eq 0 ]; then
