@@ -121,6 +121,8 @@ pub struct Session {
     extras: Option<Box<SessionExtras>>,
     peer: Peer,
     stage: Stage,
+    /// Whether the store reads several keys together: asked once for a connection, not with each request.
+    reads_together: bool,
     /// Present if clients have to log in.
     login: Option<Box<Login>>,
 }
@@ -128,11 +130,19 @@ pub struct Session {
 impl Session {
     /// A session for a new connection.
     pub fn new(peer: Peer) -> Self {
-        Self { decoder: Decoder::new(Protocol::Any, 0), extras: None, peer, stage: Stage::New, login: None }
+        Self {
+            decoder: Decoder::new(Protocol::Any, 0),
+            extras: None,
+            peer,
+            stage: Stage::New,
+            reads_together: false,
+            login: None,
+        }
     }
 
-    /// Reports the connection to watchers. Call once, before the first [`Session::receive`].
+    /// Reports the connection to watchers, and learns what the store does. Call once, before the first [`Session::receive`].
     pub fn opened(&mut self, worker: &Worker) {
+        self.reads_together = worker.store.reads_together();
         if worker.node.authenticator.mode() != AuthMode::Off {
             self.login(worker);
         }
@@ -183,7 +193,7 @@ impl Session {
         }
         let mut consumed = 0;
         // The first request is often the only one; requests behind it are pipelined.
-        let mut looked_ahead = usize::from(!(worker.store.reads_together() && begins_pipelined(input)));
+        let mut looked_ahead = usize::from(!(self.reads_together && begins_pipelined(input)));
         let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
         let mut requests_left = worker.node.settings.requests_per_event;
         loop {
@@ -198,7 +208,7 @@ impl Session {
             }
             requests_left -= 1;
             if consumed >= looked_ahead {
-                if worker.store.reads_together()
+                if self.reads_together
                     && let Some((count, taken)) = self.read_pipelined(worker, &input[consumed..], requests_left + 1)
                 {
                     for _ in 0..count {

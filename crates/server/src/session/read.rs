@@ -343,7 +343,6 @@ impl Session {
         };
         let seed = worker.store.seed();
         let mut slice = Slice::default();
-        let reads_together = worker.store.reads_together();
         loop {
             if slice.is_over() {
                 return self.hold(keys, asked, style.with_cas, style.more, input);
@@ -358,7 +357,7 @@ impl Session {
                 count += 1;
             }
             let group = &group[..count];
-            let may_begin = reads_together && output.len() < high_water && !self.is_held_up(worker, high_water);
+            let may_begin = self.reads_together && output.len() < high_water && !self.is_held_up(worker, high_water);
             if may_begin && self.read_together(worker, group, asked, false) {
                 if count < GROUP {
                     break;
