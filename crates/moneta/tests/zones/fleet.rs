@@ -15,6 +15,8 @@ pub const ZONES: [&str; 3] = ["a", "b", "c"];
 const NODES: usize = 2;
 /// Zones with a proxy, and clients.
 const PROXIES: usize = 2;
+/// The largest item that the last node takes; the others take 1 MiB.
+pub const SMALLEST_ITEM_MAX: usize = 900_000;
 const PROXY_PORT: u16 = 21200;
 const PROXY_ADMIN: u16 = 21300;
 
@@ -66,6 +68,9 @@ impl<'n> Fleet<'n> {
         let mut command = self.moneta(ZONES[zone], "serve", 21100 + slot, 21400 + slot, 1 + number);
         let tier = format!("{}:300m", self.tier(number).display());
         command.args(["--cluster", "-m", "64", "--flash", &tier]).arg("--catch-up").arg(self.topology());
+        if number + 1 == ZONES.len() * NODES {
+            command.args(["-I", &SMALLEST_ITEM_MAX.to_string()]);
+        }
         Node::run(&mut command)
     }
 
@@ -82,6 +87,31 @@ impl<'n> Fleet<'n> {
     /// Where proxies serve, by zone.
     pub fn proxies(&self) -> Vec<(&'static str, String)> {
         (0..PROXIES).map(|zone| (ZONES[zone], format!("{}:{PROXY_PORT}", address(zone)))).collect()
+    }
+
+    /// The admin ports of all nodes and proxies.
+    pub fn admins(&self) -> Vec<String> {
+        let proxies = (0..PROXIES).map(|zone| format!("{}:{PROXY_ADMIN}", address(zone)));
+        (0..self.nodes.len()).map(admin).chain(proxies).collect()
+    }
+
+    /// How often the proxies have ejected a node.
+    pub fn ejections(&self) -> u64 {
+        let of_proxy = |zone: usize| {
+            let text = page(&format!("{}:{PROXY_ADMIN}", address(zone)), "/metrics");
+            sum(&text, "moneta_cluster_node_ejections_total{") as u64
+        };
+        (0..PROXIES).map(of_proxy).sum()
+    }
+
+    /// A proxy in a zone that has no node; it ends with the value. Behind it: where it serves.
+    pub fn outside(&self, zone: &str) -> (Node, String) {
+        let own = address(ZONES.len());
+        let mut command = self.network.command(zone, env!("CARGO_BIN_EXE_moneta"));
+        command.arg("proxy").args(["--listen", &own, "--port", &PROXY_PORT.to_string(), "--threads", "1"]);
+        command.args(["--admin", "off", "--writer-id", "9", "--disable-flush-all", "--zone", ZONES[0]]);
+        command.args(["--hint-memory", "1m"]).arg("--topology").arg(self.topology());
+        (Node::run(&mut command), format!("{own}:{PROXY_PORT}"))
     }
 
     pub fn kill(&mut self, number: usize) {
@@ -112,11 +142,8 @@ impl<'n> Fleet<'n> {
             let admin = format!("{}:{PROXY_ADMIN}", address(zone));
             crate::until("a proxy keeps hints", || {
                 let text = page(&admin, "/metrics");
-                let sum = |name: &str| {
-                    let lines = text.lines().filter(|line| line.starts_with(name));
-                    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
-                };
-                sum("moneta_cluster_node_up{") == (ZONES.len() * NODES) as f64 && sum("moneta_cluster_hints{") == 0.0
+                let is_up = sum(&text, "moneta_cluster_node_up{") == (ZONES.len() * NODES) as f64;
+                is_up && sum(&text, "moneta_cluster_hints{") == 0.0
             });
         }
     }
@@ -133,6 +160,12 @@ impl<'n> Fleet<'n> {
             }
         }
     }
+}
+
+/// The sum of a metric's samples on a page.
+fn sum(page: &str, name: &str) -> f64 {
+    let lines = page.lines().filter(|line| line.starts_with(name));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
 fn serves(number: usize) -> String {

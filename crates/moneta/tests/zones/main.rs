@@ -8,6 +8,7 @@ mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod fleet;
+mod hostile;
 mod network;
 mod rest;
 mod table;

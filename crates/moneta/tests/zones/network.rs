@@ -95,6 +95,18 @@ impl Network {
         self.hub.enter();
     }
 
+    /// Limits what cables carry, both ways, each by itself, and what is carried within a zone. False: this kernel cannot.
+    pub fn limit(&self, rate: &str) -> bool {
+        let shape = |namespace: &Namespace, device: &str| {
+            let words = format!("qdisc add dev {device} root tbf rate {rate} burst 256kb latency 50ms");
+            let status = namespace.command("tc").args(words.split(' ')).stderr(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
+        };
+        self.zones
+            .iter()
+            .all(|(name, zone)| shape(zone, "eth0") && shape(zone, "lo") && shape(&self.hub, &format!("cable-{name}")))
+    }
+
     /// Cuts a zone off, or connects it again.
     pub fn cut(&self, zone: &str, is_cut: bool) {
         self.hub.ip(&format!("link set cable-{zone} {}", if is_cut { "down" } else { "up" }));

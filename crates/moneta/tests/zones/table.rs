@@ -28,8 +28,12 @@ impl Phases {
     }
 
     pub fn run(&mut self, phase: &str, length: Duration) {
-        self.0.push((phase.to_owned(), Instant::now()));
+        self.begin(phase);
         std::thread::sleep(length);
+    }
+
+    pub fn begin(&mut self, phase: &str) {
+        self.0.push((phase.to_owned(), Instant::now()));
     }
 
     /// What clients saw in each.
