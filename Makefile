@@ -5,6 +5,10 @@ FUZZ_SECONDS ?= 60
 # How often `make crash` repeats each test of the crash model.
 ZONES ?= short
 CRASH_ROUNDS ?= 50
+# How long each attack of `make hostile` goes on.
+HOSTILE_SECONDS ?= 4
+# The build that `make test-mixed` puts beside this one.
+OLD ?= 9d43525
 # Where `make run` keeps items, and how much of it.
 FLASH ?= data:1g
 # What `make setup` installs what is needed for: build, test, python, engines, lint, clients.
@@ -29,7 +33,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh test
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster build test test-engines test-zones test-python test-clients test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster build test test-engines test-zones hostile test-mixed test-python test-clients test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -38,6 +42,8 @@ help:
 	@echo 'make test          everything but RocksDB and the Go and Java clients; TEST_JOBS (2) test programs at a time'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-zones    a cluster in network namespaces whose nodes and zones fail; a minute'
+	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
+	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
 	@echo 'make test-clients  real clients in Go and Java'
 	@echo 'make lint          formatting, clippy, documentation, scripts, spelling, circles of files, dependencies'
 	@echo 'make fuzz          fuzz every target of fuzz/README.md for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
@@ -76,7 +82,16 @@ test-engines:
 # A cluster in network namespaces whose nodes and zones fail. ZONES=long: four minutes; PLOT=FILE: a plot by second, as SVG.
 test-zones: build
 	$(call needs,test zones)
-	MONETA_ZONES=$(ZONES) $(if $(PLOT),MONETA_ZONES_PLOT=$(abspath $(PLOT))) PATH=$$PATH:/usr/sbin $(CARGO) test -p moneta --test zones -- --ignored --nocapture
+	MONETA_ZONES=$(ZONES) $(if $(PLOT),MONETA_ZONES_PLOT=$(abspath $(PLOT))) PATH=$$PATH:/usr/sbin $(CARGO) test -p moneta --test zones -- --ignored --nocapture a_cluster_loses
+
+# Attackers beside good clients of the same proxies; HOSTILE_SECONDS for each attack.
+hostile: build
+	$(call needs,test zones)
+	MONETA_HOSTILE_SECONDS=$(HOSTILE_SECONDS) PATH=$$PATH:/usr/sbin $(CARGO) test -p moneta --test zones -- --ignored --nocapture what_one_of_them
+
+# A cluster with processes of an older build among its own. OLD: the commit that it is built from.
+test-mixed: build
+	MONETA_OLD_BIN="$$(scripts/old-build.sh $(OLD))" $(CARGO) test -p moneta --test mixed -- --ignored --nocapture
 
 test-python: build
 	$(call needs,python)
