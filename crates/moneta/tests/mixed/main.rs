@@ -153,13 +153,13 @@ impl Fleet {
 
     /// The copies hold what a client was told.
     fn wait_until_all_hold(&self, clients: &[Client]) {
-        for number in 0..ZONES.len() {
+        for (number, zone) in ZONES.iter().enumerate() {
             let node = self.node(number);
             let holds = |client: &Client| {
                 client.keys().iter().all(|key| client.fits(key, &node.exchange(&format!("get {key}\r\n"))))
             };
             for client in clients {
-                node.wait_for(|| holds(client), &format!("the node of zone {} holds all", ZONES[number]));
+                node.wait_for(|| holds(client), &format!("the node of zone {zone} holds all"));
             }
         }
     }
@@ -274,9 +274,9 @@ fn a_flush_reaches_copies_of_both_builds() {
         assert_eq!(client.round(0..KEYS).0, KEYS);
         assert_eq!(client.ask("flush_all"), "OK\r\n", "through a proxy of {build:?}");
         assert_eq!(client.ask("set after 0 0 1\r\n1"), "STORED\r\n");
-        for number in 0..ZONES.len() {
+        for (number, zone) in ZONES.iter().enumerate() {
             let node = fleet.node(number);
-            assert_eq!(node.exchange("get key0 key1 key2\r\n"), "END\r\n", "zone {}", ZONES[number]);
+            assert_eq!(node.exchange("get key0 key1 key2\r\n"), "END\r\n", "zone {zone}");
             node.wait_for(|| node.exchange("get after\r\n").contains("VALUE"), "what came behind the flush stays");
         }
     }
