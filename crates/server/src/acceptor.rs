@@ -30,6 +30,8 @@ const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 /// How long accepting pauses when the process is out of descriptors or memory: until then a connection may close, and retrying
 /// at once would only burn CPU.
 const REST: Duration = Duration::from_millis(100);
+/// Connections that are accepted of a listener before the others have their turn.
+const TURN: usize = 16;
 /// Token of the waker; listeners have their index.
 pub(crate) const WAKE: Token = Token(usize::MAX);
 
@@ -37,6 +39,8 @@ pub(crate) const WAKE: Token = Token(usize::MAX);
 pub(crate) struct Acceptor {
     poll: Poll,
     listeners: Vec<(Bound, Arc<ListenerState>)>,
+    /// Whether connections may wait at each of them: events are edge-triggered, so what is left raises no further one.
+    waiting: Vec<bool>,
     workers: Vec<Arc<Mailbox>>,
     counters: Arc<Counters>,
     stopper: Arc<Stopper>,
@@ -60,13 +64,13 @@ impl Acceptor {
                 .register(&mut SourceFd(&bound.as_fd().as_raw_fd()), Token(index), Interest::READABLE)
                 .map_err(|source| ServerError::Start { what: "the acceptor", source })?;
         }
-        Ok(Self { poll, listeners, workers, counters, stopper, max_connections, next_id: 1, next_worker: 0 })
+        let waiting = vec![true; listeners.len()];
+        Ok(Self { poll, listeners, waiting, workers, counters, stopper, max_connections, next_id: 1, next_worker: 0 })
     }
 
     /// Accepts until the server drains, and starts the drain when the lame-duck time is over. Closes the listeners at the end.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(64);
-        // Listeners are edge-triggered: connections left unaccepted raise no further event, so accept must be retried.
         let mut resting_until: Option<Instant> = None;
         let mut leaving_at: Option<Instant> = None;
         while self.stopper.phase() <= Phase::LameDuck {
@@ -77,17 +81,23 @@ impl Acceptor {
                 self.stopper.enter(Phase::Draining);
                 break;
             }
-            let timeout = resting_until.into_iter().chain(leaving_at).min().map(|until| until - now.min(until));
+            let goes_on = resting_until.is_none() && self.waiting.contains(&true);
+            let timeout = goes_on.then_some(now).into_iter().chain(resting_until).chain(leaving_at).min().map(|until| until - now.min(until));
             if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(%error, "cannot wait for connections");
                 self.stopper.enter(Phase::Stopping);
             }
+            for event in &events {
+                if let Some(waiting) = self.waiting.get_mut(event.token().0) {
+                    *waiting = true;
+                }
+            }
             if resting_until.is_some_and(|until| Instant::now() < until) {
                 continue;
             }
-            resting_until = self.accept_all().err().map(|error| {
+            resting_until = self.accept_some().err().map(|error| {
                 tracing::warn!(%error, "cannot accept connections for now");
                 self.counters.listen_disabled_num.bump();
                 Instant::now() + REST
@@ -95,11 +105,18 @@ impl Acceptor {
         }
     }
 
-    /// Accepts all pending connections of every listener. Fails when the process is out of descriptors or memory.
-    fn accept_all(&mut self) -> Result<(), Errno> {
+    /// Accepts a few pending connections of every listener: a flood at one of them leaves the others theirs, and a stop is noticed. Fails
+    /// when the process is out of descriptors or memory.
+    fn accept_some(&mut self) -> Result<(), Errno> {
         for index in 0..self.listeners.len() {
-            while let Some((socket, address)) = self.accept_one(index)? {
-                self.hand_over(index, socket, address);
+            for _ in 0..if self.waiting[index] { TURN } else { 0 } {
+                match self.accept_one(index)? {
+                    Some((socket, address)) => self.hand_over(index, socket, address),
+                    None => {
+                        self.waiting[index] = false;
+                        break;
+                    }
+                }
             }
         }
         Ok(())
@@ -122,8 +139,8 @@ impl Acceptor {
 
     fn hand_over(&mut self, index: usize, socket: OwnedFd, address: Option<SocketAddr>) {
         let (bound, listener_state) = &self.listeners[index];
-        let open: usize = self.workers.iter().map(|worker| worker.open()).sum();
-        let Some(permit) = (open < self.max_connections).then(|| listener_state.admit()).flatten() else {
+        let has_place = listener_state.has_reserved_place() || self.shared_places_taken() < self.max_connections;
+        let Some(permit) = has_place.then(|| listener_state.admit()).flatten() else {
             self.counters.rejected_connections.bump();
             listener_state.count_rejected();
             // A new socket has room for one line; if not, the client still sees the close.
@@ -139,6 +156,13 @@ impl Acceptor {
         self.next_id += 1;
         self.counters.total_connections.bump();
         self.pick_worker().deliver(Accepted { socket, peer, permit });
+    }
+
+    /// Connections open, without those in places that are set aside for a listener.
+    fn shared_places_taken(&self) -> usize {
+        let open: usize = self.workers.iter().map(|worker| worker.open()).sum();
+        let reserved: usize = self.listeners.iter().map(|(_, state)| state.reserved_places_taken()).sum();
+        open.saturating_sub(reserved)
     }
 
     /// The worker with the fewest connections; ties are broken in turn.

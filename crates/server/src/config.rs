@@ -24,6 +24,9 @@ pub struct ServerConfig {
     pub backlog: u32,
     /// Close a connection on which nothing was received or sent for this long, in whole seconds. `None`: never.
     pub idle_timeout: Option<Duration>,
+    /// How long a TCP client may be silent before it is asked, below TCP's stream, whether it is still there; closed when it has not said
+    /// so for half as long again, nor taken replies. `None`: as the system has it.
+    pub tcp_keepalive: Option<Duration>,
     /// Unsent bytes at which a connection's requests are no longer read and executed. One reply may go over it.
     pub output_limit: usize,
     /// How long a graceful shutdown keeps accepting, while `/readyz` already fails, before it drains.
@@ -44,6 +47,8 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// Default of [`ServerConfig::output_limit`]: 256 KiB, a few times what a socket takes at once.
     pub const OUTPUT_LIMIT: usize = 256 * 1024;
+    /// Default of [`ServerConfig::tcp_keepalive`].
+    pub const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
     /// Default of [`ServerConfig::dump_timeout`].
     pub const DUMP_TIMEOUT: Duration = Duration::from_secs(30);
     /// Default of [`ServerConfig::drain_timeout`].
@@ -60,6 +65,7 @@ impl Default for ServerConfig {
             max_connections: 1024,
             backlog: 1024,
             idle_timeout: None,
+            tcp_keepalive: Some(Self::TCP_KEEPALIVE),
             output_limit: Self::OUTPUT_LIMIT,
             lame_duck: Duration::ZERO,
             dump_timeout: Self::DUMP_TIMEOUT,
@@ -86,7 +92,8 @@ pub struct Listener {
 /// Overrides of the server's limits; `None` keeps the server's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerLimits {
-    /// Most connections through it at once, at least 1. They also count towards the server's limit.
+    /// Most connections through it at once, at least 1. They also count towards the server's limit, but for 32 where the listener obeys
+    /// commands of operators that the server's do not.
     pub max_connections: Option<usize>,
     /// As [`ServerConfig::idle_timeout`]; zero: never, even if the server has a timeout.
     pub idle_timeout: Option<Duration>,

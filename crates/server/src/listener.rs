@@ -7,13 +7,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
 };
 
-use crate::config::{Door, ListenAddress, Listener, ListenerLimits, Policy};
+use crate::config::{Door, ListenAddress, Listener, ListenerLimits, Policy, ServerConfig};
 use crate::error::ServerError;
+
+/// Times that a silent client is asked whether it is still there.
+const PROBES: u32 = 3;
 
 /// A listening socket. Dropping it closes it and removes a Unix socket's file.
 #[derive(Debug)]
@@ -31,13 +35,13 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Listens as `listener` says; the kernel queues up to `backlog` connections until they are accepted.
-    pub(crate) fn new(listener: &Listener, backlog: u32) -> Result<Self, ServerError> {
-        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    /// Listens as `listener` and `config` say.
+    pub(crate) fn new(listener: &Listener, config: &ServerConfig) -> Result<Self, ServerError> {
+        let backlog = i32::try_from(config.backlog).unwrap_or(i32::MAX);
         let failed = |source: io::Error| ServerError::Listen { address: listener.address.clone(), source };
         let (socket, address, file) = match &listener.address {
             ListenAddress::Tcp(address) => {
-                let (socket, address) = bind_tcp(*address, backlog).map_err(failed)?;
+                let (socket, address) = bind_tcp(*address, backlog, config.tcp_keepalive).map_err(failed)?;
                 (socket, ListenAddress::Tcp(address), None)
             }
             ListenAddress::Unix { path, mode } => {
@@ -62,7 +66,7 @@ fn in_use(path: &Path) -> ServerError {
 }
 
 /// Sets options that accepted sockets inherit here, once, rather than on every connection.
-fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<(OwnedFd, SocketAddr)> {
+fn bind_tcp(address: SocketAddr, backlog: i32, keepalive: Option<Duration>) -> io::Result<(OwnedFd, SocketAddr)> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -71,6 +75,16 @@ fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<(OwnedFd, SocketAdd
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     sockopt::set_socket_keepalive(&socket, true)?;
+    if let Some(silence) = keepalive {
+        // A client that has vanished is gone after half as long again, be it that nothing is under way, that replies are not
+        // acknowledged, or that they are not taken. The system's defaults are two hours and 15 minutes.
+        let probe = (silence / 6).max(Duration::from_secs(1));
+        let gone = silence + PROBES * probe;
+        sockopt::set_tcp_keepidle(&socket, silence)?;
+        sockopt::set_tcp_keepintvl(&socket, probe)?;
+        sockopt::set_tcp_keepcnt(&socket, PROBES)?;
+        sockopt::set_tcp_user_timeout(&socket, u32::try_from(gone.as_millis()).unwrap_or(u32::MAX))?;
+    }
     sockopt::set_tcp_nodelay(&socket, true)?;
     bind(&socket, &address)?;
     listen(&socket, backlog)?;
@@ -121,5 +135,29 @@ impl Drop for SocketFile {
         if is_ours && let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the socket's file");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use rustix::net::accept;
+
+    use super::*;
+
+    #[test]
+    fn accepted_connections_end_when_their_client_has_vanished() {
+        let listener = Listener::tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let config = ServerConfig { tcp_keepalive: Some(Duration::from_secs(60)), ..ServerConfig::default() };
+        let bound = Bound::new(&listener, &config).unwrap();
+        let ListenAddress::Tcp(address) = bound.address else { panic!("it is TCP") };
+        let _client = TcpStream::connect(address).unwrap();
+        let accepted = accept(&bound).unwrap();
+        assert!(sockopt::socket_keepalive(&accepted).unwrap() && sockopt::tcp_nodelay(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), Duration::from_secs(60));
+        assert_eq!(sockopt::tcp_keepintvl(&accepted).unwrap(), Duration::from_secs(10));
+        assert_eq!(sockopt::tcp_keepcnt(&accepted).unwrap(), 3);
+        assert_eq!(sockopt::tcp_user_timeout(&accepted).unwrap(), 90_000);
     }
 }

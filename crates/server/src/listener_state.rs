@@ -21,6 +21,8 @@ pub(crate) struct ListenerState {
     idle_seconds: Option<u32>,
     /// Most connections at once, if the listener has a limit.
     max_connections: Option<usize>,
+    /// Places set aside for it, which do not count towards the server's limit.
+    reserved: usize,
     // Only the acceptor increments it, so its comparison with the limit holds; dropping a permit decrements it.
     open: AtomicUsize,
     // Written by the acceptor alone.
@@ -58,6 +60,7 @@ impl ListenerState {
             commands: limits.commands.unwrap_or(config.commands),
             idle_seconds: idle_timeout.filter(|timeout| !timeout.is_zero()).map(whole_seconds),
             max_connections: limits.max_connections,
+            reserved: reserved(limits, config),
             open: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
@@ -74,6 +77,16 @@ impl ListenerState {
         Some(ConnectionPermit(Arc::clone(self)))
     }
 
+    /// Whether one of the places set aside for it is free.
+    pub(crate) fn has_reserved_place(&self) -> bool {
+        self.open.load(Ordering::Relaxed) < self.reserved
+    }
+
+    /// How many of the places set aside for it are taken.
+    pub(crate) fn reserved_places_taken(&self) -> usize {
+        self.open.load(Ordering::Relaxed).min(self.reserved)
+    }
+
     /// Counts a connection refused by this listener's limit or the node's.
     pub(crate) fn count_rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
@@ -88,6 +101,16 @@ impl ListenerState {
     pub(crate) fn closes_idle(&self) -> bool {
         self.idle_seconds.is_some()
     }
+}
+
+/// Places set aside for an operators' listener: one that obeys commands which the server's listeners do not. However many clients there
+/// are, an operator can connect.
+const OPERATORS: usize = 32;
+
+/// Places set aside for a listener with `limits`.
+pub(crate) fn reserved(limits: &ListenerLimits, config: &ServerConfig) -> usize {
+    let is_for_operators = limits.commands.is_some_and(|commands| !config.commands.allow(commands));
+    if is_for_operators { limits.max_connections.unwrap_or(OPERATORS).min(OPERATORS) } else { 0 }
 }
 
 /// Idle times are kept in seconds; a timeout below one second would close every connection.

@@ -15,7 +15,7 @@ use crate::descriptors;
 use crate::error::ServerError;
 use crate::lifecycle::{Phase, StopOnPanic, Stopper};
 use crate::listener::Bound;
-use crate::listener_state::{ListenerState, whole_seconds};
+use crate::listener_state::{ListenerState, reserved, whole_seconds};
 use crate::mailbox::Mailbox;
 use crate::node::{Lifecycle, Node};
 use crate::pulse::Pulse;
@@ -41,11 +41,12 @@ impl Server {
         reload: Box<dyn Fn() + Send + Sync>,
     ) -> Result<RunningServer, ServerError> {
         check(config)?;
-        descriptors::allow(config.max_connections);
+        let reserved: usize = config.listeners.iter().map(|listener| reserved(&listener.limits, config)).sum();
+        descriptors::allow(config.max_connections + reserved);
         let stopper = Arc::new(Stopper::new(config.lame_duck));
         let registry = Arc::new(ConnectionRegistry::default());
         let listeners: Vec<_> =
-            config.listeners.iter().map(|listener| Bound::new(listener, config.backlog)).collect::<Result<_, _>>()?;
+            config.listeners.iter().map(|listener| Bound::new(listener, config)).collect::<Result<_, _>>()?;
         let addresses: Vec<_> = listeners.iter().map(|bound| bound.address.clone()).collect();
         let listeners = with_states(listeners, config);
         let must_log_in = node.authenticator.mode() != AuthMode::Off;

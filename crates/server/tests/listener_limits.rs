@@ -4,8 +4,10 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use moneta_server::config::Commands;
 use moneta_server::{ListenAddress, Listener, ListenerLimits, ServerConfig};
 use moneta_store::Clock;
 use support::{Client, PATIENCE, TestServer, config, eventually, hit, set, stopped};
@@ -50,6 +52,65 @@ fn the_servers_limit_stands_above_a_listeners() {
     let mut first = connect(&server, 0);
     first.ask("get a\r\n", "END\r\n");
     assert_eq!(connect(&server, 1).read_to_close(), b"ERROR Too many open connections\r\n");
+}
+
+#[test]
+fn operators_have_places_apart_from_clients() {
+    let limits = ListenerLimits { commands: Some(Commands::ALL), ..ListenerLimits::default() };
+    let like_clients = ListenerLimits { commands: Some(Commands::NONE), ..ListenerLimits::default() };
+    let server = TestServer::start(ServerConfig {
+        listeners: listeners(&[limits, like_clients]),
+        commands: Commands::NONE,
+        max_connections: 2,
+        ..config()
+    });
+    let mut clients = [connect(&server, 0), connect(&server, 0)];
+    clients.iter_mut().for_each(|client| client.ask("get a\r\n", "END\r\n"));
+    let mut operators: Vec<_> = (0..32).map(|_| connect(&server, 1)).collect();
+    operators.iter_mut().for_each(|operator| operator.ask("verbosity 0\r\n", "OK\r\n"));
+    // Beyond their places, operators take those of clients; nothing is set aside for the other listener.
+    for listener in 0..3 {
+        assert_eq!(connect(&server, listener).read_to_close(), b"ERROR Too many open connections\r\n", "{listener}");
+    }
+    // Nor do operators cost clients theirs.
+    drop(clients);
+    eventually("room again", || {
+        let mut next = connect(&server, 0);
+        next.0.write_all(b"get a\r\n").is_ok() && next.0.read(&mut [0; 64]).is_ok_and(|bytes| bytes == 5)
+    });
+}
+
+#[test]
+fn a_flood_at_one_listener_leaves_the_others_their_turns() {
+    // An operators' listener, so that the flood does not take its places.
+    let limits = ListenerLimits { commands: Some(Commands::ALL), ..ListenerLimits::default() };
+    let server =
+        TestServer::start(ServerConfig { listeners: listeners(&[limits]), commands: Commands::NONE, ..config() });
+    let ListenAddress::Tcp(flooded) = server.running.listen_addresses()[0] else { panic!("it is TCP") };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = SetOnDrop(&stop);
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    drop(TcpStream::connect(flooded));
+                }
+            });
+        }
+        for _ in 0..50 {
+            connect(&server, 1).ask("get a\r\n", "END\r\n");
+        }
+        assert!(server.node.registry.totals().total_connections > 50);
+    });
+}
+
+/// Sets a flag at the end of a scope, a failed test's too.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

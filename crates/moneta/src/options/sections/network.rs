@@ -63,6 +63,11 @@ section! {
         .extended()
         .when("When clients vanish without closing, as behind some load balancers. -o idle_timeout=N is the same.");
 
+    /// How long a TCP client may be silent before its machine is asked whether it is still there; one that has not said so for half as
+    /// long again, or has not taken a reply for that long, is closed. 0 leaves it to the system.
+    TCP_KEEPALIVE: Seconds = Opt::new("tcp_keepalive", Seconds { min: 0, max: 86_400 }, || ServerConfig::TCP_KEEPALIVE)
+        .when("Longer where clients are paused for minutes with replies under way; 0 where the system's settings are wanted.");
+
     /// Unsent replies of one connection after which no more of its requests are executed until it reads.
     OUTPUT_LIMIT: Size<usize> = Opt::new("output_limit", Size::in_bytes(16 * KIB, GIB), || ServerConfig::OUTPUT_LIMIT)
         .when("Lower with very many slow readers; higher if large multi-gets over slow links stall.");
@@ -88,6 +93,8 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     server.max_connections = max_connections;
     server.backlog = backlog;
     server.idle_timeout = (!idle_timeout.is_zero()).then_some(idle_timeout);
+    let keepalive = options.get(&TCP_KEEPALIVE);
+    server.tcp_keepalive = (!keepalive.is_zero()).then_some(keepalive);
     server.output_limit = options.get(&OUTPUT_LIMIT);
     server.dump_timeout = options.get(&DUMP_TIMEOUT);
     node.max_connections = max_connections as u64;
