@@ -3,30 +3,34 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use axum::Router;
-use axum::routing::get;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::error::AdminError;
-use crate::route::Route;
+use crate::hosts::Hosts;
+use crate::places::{Hall, Places};
+use crate::route::{Pages, Route};
 use crate::service::Service;
+use crate::tally::Tally;
+
+/// The page that tells that the process answers. It says nothing else, so it answers whatever host is asked for.
+pub(crate) const ALIVE: &str = "/healthz";
 
 /// The admin side of a process; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
-    routes: Arc<RwLock<Router>>,
-    accept_errors: Arc<AtomicU64>,
+    pages: Arc<RwLock<Pages>>,
+    tally: Arc<Tally>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Admin {
     /// Listens at `address` and answers from now on: `/healthz`, which succeeds whenever the process can answer, and `routes`.
+    /// Requests must be for an address, `localhost`, this machine's name or one of `names`; `/healthz` answers all.
     /// `helpers`: most threads for questions that may hang, as many as all [`Turn`](crate::Turn)s admit and one to spare.
     ///
     /// # Errors
@@ -36,6 +40,7 @@ impl Admin {
     /// If two routes have the same path.
     pub fn start(
         address: SocketAddr,
+        names: &[String],
         helpers: usize,
         routes: impl IntoIterator<Item = Route>,
     ) -> Result<Self, AdminError> {
@@ -46,22 +51,24 @@ impl Admin {
             Ok((listener, address))
         };
         let (listener, address) = bind().map_err(|source| AdminError::Listen { address, source })?;
-        let accept_errors = Arc::new(AtomicU64::new(0));
         let (stop, stopped) = watch::channel(false);
-        let alive = Router::new().route("/healthz", get(async || "ok\n"));
-        let routes = routes.into_iter().fold(alive, |router, route| route.add_to(router));
-        let routes = Arc::new(RwLock::new(routes));
+        let alive = Route::get(ALIVE, async || "ok\n", ()).in_places(Places::Arriving);
+        let pages = [alive].into_iter().chain(routes).fold(Pages::default(), Pages::with);
+        let pages = Arc::new(RwLock::new(pages));
+        let tally = Arc::<Tally>::default();
         let service = Service {
             listener,
-            routes: Arc::clone(&routes),
+            pages: Arc::clone(&pages),
+            hosts: Arc::new(Hosts::new(names)),
+            hall: Hall::new(Arc::clone(&tally)),
+            tally: Arc::clone(&tally),
             helpers,
-            accept_errors: Arc::clone(&accept_errors),
             stop: stopped,
         };
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || service.run());
         let thread = thread.map_err(AdminError::Thread)?;
         tracing::info!(%address, "admin HTTP listening");
-        Ok(Self { address, routes, accept_errors, stop, thread: Some(thread) })
+        Ok(Self { address, pages, tally, stop, thread: Some(thread) })
     }
 
     /// The address it listens on, with the port that the kernel picked.
@@ -69,9 +76,9 @@ impl Admin {
         self.address
     }
 
-    /// Failed accepts since the start, usually for want of descriptors.
-    pub fn accept_errors(&self) -> u64 {
-        self.accept_errors.load(Ordering::Relaxed)
+    /// What it counts.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
     }
 
     /// Answers these routes too from now on.
@@ -79,8 +86,8 @@ impl Admin {
     /// # Panics
     /// If one of them has a path that is answered already.
     pub fn add(&self, routes: impl IntoIterator<Item = Route>) {
-        let mut known = self.routes.write();
-        *known = routes.into_iter().fold(known.clone(), |router, route| route.add_to(router));
+        let mut known = self.pages.write();
+        *known = routes.into_iter().fold(known.clone(), Pages::with);
     }
 }
 

@@ -9,7 +9,10 @@
 //! | [`route`] | a page: a path and what answers it |
 //! | [`ask`](mod@ask) | questions that may hang, one of each kind at a time |
 //! | [`answer`] | pages of JSON, and the answer of what is not there yet |
+//! | [`places`] | places for connections, apart by kind of page |
+//! | `hosts` | the names under which it answers |
 //! | [`render`], [`format`](mod@format) | metrics as text for Prometheus |
+//! | [`tally`] | what it counts of its own requests |
 //! | [`usage`] | what the process uses of its machine |
 
 mod admin;
@@ -17,13 +20,18 @@ pub mod answer;
 pub mod ask;
 mod error;
 pub mod format;
+mod hosts;
+pub mod places;
 mod process;
 pub mod render;
 pub mod route;
 mod service;
+pub mod tally;
 pub mod usage;
 
 pub use admin::Admin;
 pub use ask::{Turn, Unanswered};
 pub use error::AdminError;
+pub use places::Places;
 pub use route::Route;
+pub use tally::Tally;

@@ -1,14 +1,19 @@
 //! A page as a value, so that each part of a process can say what it shows.
 
+use std::collections::HashMap;
+
 use axum::Router;
 use axum::handler::Handler;
 use axum::routing::{MethodRouter, get};
+
+use crate::places::Places;
 
 /// A page of the admin side: a path, and what answers a GET of it.
 #[derive(Clone, Debug)]
 pub struct Route {
     path: &'static str,
     answer: MethodRouter,
+    places: Places,
 }
 
 impl Route {
@@ -19,7 +24,13 @@ impl Route {
         T: 'static,
         S: Clone + Send + Sync + 'static,
     {
-        Self { path, answer: get(handler).with_state(state) }
+        Self { path, answer: get(handler).with_state(state), places: Places::Other }
+    }
+
+    /// Its connections have these places.
+    #[must_use]
+    pub fn in_places(self, places: Places) -> Self {
+        Self { places, ..self }
     }
 
     /// The path.
@@ -27,11 +38,28 @@ impl Route {
         self.path
     }
 
-    /// Adds the page to others.
+}
+
+/// All pages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pages {
+    /// What answers them.
+    pub(crate) router: Router,
+    places: HashMap<&'static str, Places>,
+}
+
+impl Pages {
+    /// Adds a page.
     ///
     /// # Panics
-    /// If one of them has the same path.
-    pub(crate) fn add_to(self, router: Router) -> Router {
-        router.route(self.path, self.answer)
+    /// If there is one of the same path.
+    pub(crate) fn with(mut self, route: Route) -> Self {
+        self.places.insert(route.path, route.places);
+        Self { router: self.router.route(route.path, route.answer), ..self }
+    }
+
+    /// The places of connections that ask for `path`; those of a page that is not there are the ones that they have.
+    pub(crate) fn places(&self, path: &str) -> Places {
+        self.places.get(path).copied().unwrap_or(Places::Arriving)
     }
 }

@@ -1,26 +1,32 @@
 //! The admin side's socket and thread: accepts connections, bounds what a client can hold, and restarts after a failure.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use axum::response::IntoResponse;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::RwLock;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-/// Most connections at once. One more closes the oldest: a well-behaved client is done within milliseconds.
-const CONNECTIONS_MAX: usize = 64;
+use crate::admin::ALIVE;
+use crate::hosts::Hosts;
+use crate::places::{Hall, Places, Seat};
+use crate::route::Pages;
+use crate::tally::Tally;
+
 /// How long a client may take to send its request.
 const HEADER_MAX: Duration = Duration::from_secs(5);
 /// How long a connection, which carries one request, may live.
@@ -35,11 +41,15 @@ pub(crate) struct Service {
     /// The listening socket, non-blocking.
     pub(crate) listener: TcpListener,
     /// The pages; a request takes those of its beginning.
-    pub(crate) routes: Arc<RwLock<Router>>,
+    pub(crate) pages: Arc<RwLock<Pages>>,
+    /// The hosts that requests may be for.
+    pub(crate) hosts: Arc<Hosts>,
+    /// Places for connections.
+    pub(crate) hall: Hall,
+    /// What it counts.
+    pub(crate) tally: Arc<Tally>,
     /// Most threads for questions that may hang.
     pub(crate) helpers: usize,
-    /// Failed accepts.
-    pub(crate) accept_errors: Arc<AtomicU64>,
     /// Changes, or loses its sender, when the thread has to end.
     pub(crate) stop: watch::Receiver<bool>,
 }
@@ -78,21 +88,24 @@ impl Service {
     }
 
     async fn accept(&self, listener: &tokio::net::TcpListener) -> std::convert::Infallible {
-        let mut open: VecDeque<AbortHandle> = VecDeque::new();
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
-                    open.retain(|connection| !connection.is_finished());
-                    if open.len() >= CONNECTIONS_MAX
-                        && let Some(oldest) = open.pop_front()
-                    {
-                        oldest.abort();
-                    }
-                    let routes = self.routes.read().clone();
-                    open.push_back(tokio::spawn(exchange(stream, routes)).abort_handle());
+                Ok((stream, from)) => {
+                    let seat = self.hall.arrive(from.ip());
+                    let id = seat.id();
+                    let desk = Desk {
+                        pages: self.pages.read().clone(),
+                        hosts: Arc::clone(&self.hosts),
+                        tally: Arc::clone(&self.tally),
+                        seat,
+                    };
+                    self.hall.attach(id, tokio::spawn(exchange(stream, desk)).abort_handle());
+                    // A request that has come with its connection is read before more connections are accepted, or a burst of
+                    // these would take its place.
+                    yield_now().await;
                 }
                 Err(error) => {
-                    self.accept_errors.fetch_add(1, Ordering::Relaxed);
+                    self.tally.count_accept_error();
                     tracing::warn!(%error, "the admin side cannot accept connections for now");
                     sleep(REST).await;
                 }
@@ -101,11 +114,43 @@ impl Service {
     }
 }
 
+/// What a connection is answered by.
+struct Desk {
+    pages: Pages,
+    hosts: Arc<Hosts>,
+    tally: Arc<Tally>,
+    seat: Seat,
+}
+
+impl Desk {
+    /// Why a request is not answered, if it is not; else its connection has the place that its page needs.
+    fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+        let path = request.uri().path();
+        if path != ALIVE && !self.hosts.admit(request.uri(), request.headers()) {
+            self.tally.count_foreign_host();
+            return Some((StatusCode::MISDIRECTED_REQUEST, FOREIGN).into_response());
+        }
+        let places = self.pages.places(path);
+        let placed = places == Places::Arriving || self.seat.take(places);
+        (!placed).then(|| (StatusCode::SERVICE_UNAVAILABLE, BUSY).into_response())
+    }
+}
+
+/// The answer to a request for a host that is not this one.
+const FOREIGN: &str = "the request's Host is none of this process: an address, localhost, this machine's name, or a name given by --admin-hosts\n";
+/// The answer where all places for a page are taken.
+const BUSY: &str = "too many connections ask for this page\n";
+
 /// One request and its answer.
-async fn exchange(stream: TcpStream, routes: Router) {
+async fn exchange(stream: TcpStream, desk: Desk) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_MAX).max_buf_size(REQUEST_BYTES).keep_alive(false);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    let router = TowerToHyperService::new(desk.pages.router.clone());
+    let answer = service_fn(async |request: Request<Incoming>| match desk.refusal(&request) {
+        Some(refusal) => Ok(refusal),
+        None => router.call(request).await,
+    });
+    let connection = http.serve_connection(TokioIo::new(stream), answer);
     match timeout(EXCHANGE_MAX, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "an admin request was not answered"),

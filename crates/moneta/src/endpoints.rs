@@ -9,7 +9,7 @@ use moneta_server::config::{Door, ListenAddress, Listener, Policy};
 use crate::options::app::AppSettings;
 use crate::options::listener::{ExtraAddress, ExtraListener};
 use crate::options::sections::network::{self, BATCH_PORT, PORT, UNIX_MASK, UNIX_SOCKET};
-use crate::options::sections::operation::ADMIN;
+use crate::options::sections::operation::{ADMIN, ADMIN_HOSTS};
 use crate::options::settings::Settings;
 use crate::options::values::Values;
 use crate::proxy;
@@ -50,6 +50,12 @@ pub fn admin(options: &Values) -> anyhow::Result<Option<SocketAddr>> {
     let Some(address) = options.get(&ADMIN) else { return Ok(None) };
     let addresses = look_up(&address.host, address.port).with_context(|| format!("admin: `{address}`"))?;
     Ok(addresses.into_iter().next())
+}
+
+/// The host names under which the admin listener is asked: those of the options, and its own.
+pub fn admin_hosts(options: &Values) -> Vec<String> {
+    let own = options.get(&ADMIN).map(|address| address.host);
+    options.get(&ADMIN_HOSTS).into_iter().chain(own).collect()
 }
 
 /// The door of a listener: its app's, or the common one.

@@ -27,7 +27,17 @@ const QUEUE_LINES: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub struct LogLevel {
     handle: Handle<LevelFilter, Registry>,
-    settings: Arc<Mutex<LogSettings>>,
+    settings: Arc<Mutex<InForce>>,
+    repeats: Repeats,
+}
+
+/// What is logged now.
+#[derive(Clone, Copy, Debug)]
+struct InForce {
+    /// As the operator wants it.
+    own: LogSettings,
+    /// The verbosity in force, which clients may change.
+    verbosity: u32,
 }
 
 /// What is logged, and how.
@@ -56,10 +66,19 @@ impl LogLevel {
     /// # Errors
     /// If the log is gone, which it never is while the process runs.
     pub fn set_base(&self, base: Level) -> anyhow::Result<()> {
-        self.change(|settings| settings.base = base)
+        self.change(|settings| settings.own.base = base)
     }
 
-    /// Logs with another verbosity from now on; the level of the options stays the least.
+    /// Logs with the operator's verbosity from now on, instead of the one before.
+    ///
+    /// # Errors
+    /// As [`LogLevel::set_base`].
+    pub fn set_own_verbosity(&self, verbosity: u32) -> anyhow::Result<()> {
+        self.change(|settings| (settings.own.verbosity, settings.verbosity) = (verbosity, verbosity))
+    }
+
+    /// Logs with another verbosity from now on, as a client asks; the level of the options stays the least. What this logs beyond the
+    /// operator's own wish is bounded.
     ///
     /// # Errors
     /// As [`LogLevel::set_base`].
@@ -67,16 +86,23 @@ impl LogLevel {
         self.change(|settings| settings.verbosity = verbosity)
     }
 
-    fn change(&self, change: impl FnOnce(&mut LogSettings)) -> anyhow::Result<()> {
+    fn change(&self, change: impl FnOnce(&mut InForce)) -> anyhow::Result<()> {
         let mut settings = self.settings.lock();
         change(&mut settings);
+        self.repeats.set_own(settings.own.level());
         self.handle.reload(settings.filter()).context("log_level cannot change")
     }
 }
 
 impl LogSettings {
+    fn level(self) -> Level {
+        level(self.base, self.verbosity)
+    }
+}
+
+impl InForce {
     fn filter(self) -> LevelFilter {
-        LevelFilter::from_level(level(self.base, self.verbosity))
+        LevelFilter::from_level(level(self.own.base, self.verbosity))
     }
 }
 
@@ -121,11 +147,13 @@ pub struct Log {
 /// # Errors
 /// If it was started before.
 pub fn start(settings: LogSettings) -> anyhow::Result<Log> {
-    let (level, handle) = reload::Layer::new(settings.filter());
+    let in_force = InForce { own: settings, verbosity: settings.verbosity };
+    let (level, handle) = reload::Layer::new(in_force.filter());
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).thread_name("log").finish(stderr());
     let queue = writer.error_counter();
     let repeats = Repeats::start()?;
+    repeats.set_own(settings.level());
     let lines = match settings.format {
         LogFormat::Json => fmt::layer().json().flatten_event(true).with_writer(writer).boxed(),
         LogFormat::Text => {
@@ -138,6 +166,6 @@ pub fn start(settings: LogSettings) -> anyhow::Result<Log> {
         let backtrace = std::backtrace::Backtrace::capture();
         tracing::error!(thread = thread.name().unwrap_or("unnamed"), "{panic}\n{backtrace}");
     }));
-    let level = LogLevel { handle, settings: Arc::new(Mutex::new(settings)) };
+    let level = LogLevel { handle, settings: Arc::new(Mutex::new(in_force)), repeats: repeats.clone() };
     Ok(Log { level, left_out: LeftOut { queue, repeats }, _writer: guard })
 }

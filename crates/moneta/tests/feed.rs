@@ -285,7 +285,7 @@ fn each_feed_tells_the_horizon() {
     assert_eq!(told.div_ceil(1000), seconds);
     assert!(seconds > 1_700_000_000, "{seconds}");
     let page = common::connect(&*admin);
-    let page = common::exchange(page, "GET /changes?since=0 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let page = common::exchange(page, "GET /changes?since=0 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert!(page.contains(&format!("\"horizon\":{told}")), "{page}");
 }
 

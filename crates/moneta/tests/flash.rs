@@ -223,7 +223,7 @@ fn metrics_and_readiness_tell_of_the_tier() {
     let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
     let page = |path: &str| {
         let mut stream = connect(address);
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
         reply

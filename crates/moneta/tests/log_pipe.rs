@@ -63,6 +63,19 @@ fn log_ins_that_fail_do_not_fill_the_log() {
     assert_eq!(written + left_out as usize, attempts);
 }
 
+#[test]
+fn a_verbosity_that_a_client_sets_does_not_fill_the_log() {
+    let node = Node::start(&[]);
+    // Asked for again and again, which renews nothing.
+    let clients = 4_000;
+    for _ in 0..clients {
+        assert_eq!(node.exchange("verbosity 2\r\n"), "OK\r\n");
+    }
+    node.wait_for_log("lines left out");
+    let written = node.log().lines().filter(|line| line.contains("DEBUG") || line.contains("TRACE")).count();
+    assert!((100..2 * clients - 1_000).contains(&written), "{written} lines");
+}
+
 fn admin(node: &Node) -> String {
     let line = node.screen.iter().find_map(|line| line.strip_prefix("admin on     http://")).expect("it has one");
     line.split(' ').next().unwrap_or_default().to_owned()
@@ -70,7 +83,7 @@ fn admin(node: &Node) -> String {
 
 fn metric(admin: &str, name: &str) -> f64 {
     let mut stream = connect(admin);
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: moneta\r\n\r\n").expect("it reads");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
     let mut page = String::new();
     stream.read_to_string(&mut page).expect("it answers");
     let value = page.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name}: {page}"));

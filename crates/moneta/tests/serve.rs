@@ -326,7 +326,7 @@ fn admin_is_served_where_the_first_screen_says_or_not_at_all() {
     let line = screen_line(&node, "admin on");
     let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
     let mut stream = connect(address);
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n").unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
     assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");

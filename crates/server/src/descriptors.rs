@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for everything but client connections: standard streams, listeners, event queues, logs, the admin side,
 /// and what libraries open.
-const OTHER: u64 = 128;
+const OTHER: u64 = 256;
 
 /// Raises the process's soft limit on descriptors so that `connections` fit, as far as the hard limit allows. If that is not
 /// enough, logs it: accepting then pauses whenever descriptors run out.

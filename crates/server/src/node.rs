@@ -11,6 +11,7 @@ use crate::auth::Authenticator;
 use crate::client_memory::ClientMemory;
 use crate::counters::Registry;
 use crate::feed::Readers;
+use crate::login_failures::LoginFailures;
 pub use crate::peer::{Commands, Peer, Transport};
 use crate::prefixes::Prefixes;
 use crate::turnstile::Turnstile;
@@ -59,6 +60,8 @@ pub struct NodeSettings {
     pub login_timeout: u32,
     /// Failed log-ins after which a connection is closed, at least 1.
     pub login_attempts: u32,
+    /// Failed log-ins in a minute after which an address has to wait; 0: no limit.
+    pub login_failures: u32,
     /// Who makes the versions of what is written here; told to clients that ask.
     pub origin: Origin,
     /// Whether this node is one of several copies (`--cluster`): then no client may choose CAS values.
@@ -90,6 +93,7 @@ impl Default for NodeSettings {
             idle_timeout: 0,
             login_timeout: 10,
             login_attempts: 5,
+            login_failures: 60,
             origin: Origin::default(),
             cluster: false,
             skew_max: 500,
@@ -158,6 +162,8 @@ pub struct Node {
     pub readers: Readers,
     /// The users, and whether clients have to log in.
     pub authenticator: Authenticator,
+    /// Log-ins that failed lately.
+    pub(crate) login_failures: LoginFailures,
     /// Unix second of the start.
     pub started: u32,
     /// Counts by key prefix (`stats detail`).
@@ -185,6 +191,7 @@ impl Node {
             on_verbosity: OnceLock::new(),
             started: clock.now(),
             client_memory: ClientMemory::new(settings.client_memory),
+            login_failures: LoginFailures::new(settings.login_failures),
             settings,
             clock,
             registry: Registry::default(),

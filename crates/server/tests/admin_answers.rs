@@ -37,7 +37,7 @@ fn a_side_that_ends_does_not_wait_for_a_store_that_hangs() {
     let mut server = start();
     server.gate.mute(true);
     let mut scrape = TcpStream::connect(server.admin.as_ref().unwrap().address()).unwrap();
-    std::io::Write::write_all(&mut scrape, b"GET /metrics HTTP/1.1\r\nHost: moneta\r\n\r\n").unwrap();
+    std::io::Write::write_all(&mut scrape, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     eventually("the store is asked", || server.gate.muted() == 1);
     drop(server.admin.take());
     assert_eq!(server.gate.muted(), 1);
@@ -58,7 +58,7 @@ fn pages_of_other_parts_are_answered_beside_the_servers() {
 #[test]
 fn a_node_that_starts_or_closes_its_store_lives_and_says_what_it_does() {
     let recovery = Arc::new(Progress::default());
-    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), Arc::clone(&recovery)).unwrap();
+    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), &[], Arc::clone(&recovery)).unwrap();
     let readiness = || {
         assert_eq!(fetch_from(&admin, "/healthz").0, 200);
         let (status, page) = fetch_from(&admin, "/readyz");

@@ -26,8 +26,8 @@ fn out_of_descriptors_the_admin_side_rests_and_resumes() {
     hoard.pop();
     let mut client = TcpStream::connect(admin.address()).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
-    client.write_all(b"GET /healthz HTTP/1.1\r\nHost: moneta\r\nConnection: close\r\n\r\n").unwrap();
-    eventually("accepting has failed", || admin.accept_errors() > 1);
+    client.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    eventually("accepting has failed", || admin.tally().accept_errors() > 1);
     drop(hoard);
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap_or_else(|error| panic!("no answer to {error}: {answer:?}"));

@@ -70,7 +70,7 @@ impl Reader for Endlessly {
 }
 
 fn admin_side() -> (Admin, impl Sized) {
-    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), Arc::default()).expect("an admin side");
+    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), &[], Arc::default()).expect("an admin side");
     let clock = Arc::new(Clock::system());
     let node = Arc::new(Node::new(NodeSettings::default(), Arc::clone(&clock), Authenticator::off()));
     let store: Arc<dyn Store> = Arc::new(Layer(Endless(ModelStore::new(clock, 1 << 20))));

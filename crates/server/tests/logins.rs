@@ -93,3 +93,30 @@ fn a_user_that_is_removed_or_gets_another_password_is_logged_out() {
     assert_eq!(ann.read_to_close(), b"");
     assert_eq!(server.node.registry.totals().login_kicks_removed, 2);
 }
+
+#[test]
+fn an_address_that_fails_over_many_connections_has_to_wait() {
+    let clock = Arc::new(Clock::manual(START));
+    let store = ModelStore::new(Arc::clone(&clock), 1024);
+    let settings = NodeSettings { login_failures: 1, ..NodeSettings::default() };
+    let node = Arc::new(Node::new(settings, clock, users()));
+    let counters = node.registry.register();
+    let worker = Worker { store: Arc::new(store), cx: Cx::outside(), node, counters };
+    let answer = |address: Option<[u8; 4]>, attempt: &str| {
+        let address = address.map(|address| (address, 40_000).into());
+        let mut session = Session::new(Peer { address, ..Peer::default() });
+        session.opened(&worker);
+        let mut output = Vec::new();
+        session.receive(&worker, attempt.as_bytes(), &mut output, 1 << 20);
+        String::from_utf8(output).unwrap()
+    };
+    let (one, other) = (Some([10, 0, 0, 1]), Some([10, 0, 0, 2]));
+    // One failure a minute, and the one that uses it up.
+    assert_eq!([answer(one, WRONG), answer(one, WRONG)], [FAILURE, FAILURE]);
+    // Not even the right password is looked at.
+    assert_eq!(answer(one, RIGHT), "CLIENT_ERROR too many failed log-ins from this address, try again later\r\n");
+    assert_eq!(answer(other, RIGHT), "STORED\r\n");
+    // A Unix socket's permissions decide who may try.
+    assert_eq!([answer(None, WRONG), answer(None, WRONG), answer(None, WRONG)], [FAILURE; 3]);
+    assert_eq!(answer(None, RIGHT), "STORED\r\n");
+}

@@ -34,7 +34,7 @@ fn says_ready(admin: &Address) -> bool {
         let mut stream = admin.connect()?;
         let mut answer = String::new();
         let exchange = stream
-            .write_all(b"GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+            .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             .and_then(|()| stream.read_to_string(&mut answer));
         exchange.map_err(|source| admin.failed(source))?;
         Ok(answer)

@@ -84,7 +84,8 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     // First, so that health checks are answered while the tiers are read.
     let recovery = Arc::default();
     let supervisor = Supervisor::start(Arc::clone(&recovery))?;
-    let start_admin = |address| Admin::start(address, Arc::clone(&recovery)).map_err(explain);
+    let names = endpoints::admin_hosts(&settings);
+    let start_admin = |address| Admin::start(address, &names, Arc::clone(&recovery)).map_err(explain);
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
     let apps = if settings.is_proxy() { Some(proxy_stores::apps(&settings, &clock)?) } else { None };
     let store = match &apps {

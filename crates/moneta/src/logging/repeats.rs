@@ -1,10 +1,11 @@
 //! A bound on lines that repeat: of each place in the program ten a second are written, and now and then a line that says how
 //! many were not. A device that fails every request, or a client that fails every log-in, cannot fill a disk.
 //!
-//! Lines of level debug and trace are not bounded: they are asked for by hand, to see each.
+//! Lines of level debug and trace are not bounded where the operator asked for them, to see each. Where only a client's `verbosity`
+//! did, they come out of one allowance: some thousand at once, a few a second for ever.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -19,6 +20,11 @@ const LINES: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);
 /// How long lines are left out before a line says so.
 const TELL_AFTER: Duration = Duration::from_secs(5);
+
+/// Lines that are written at once because a client asked for more of the log: enough to see what a connection does.
+const ASKED_LINES: u64 = 5_000;
+/// How often one more of them may be written: 65 MB of lines a day, at 150 bytes each.
+const ASKED_EVERY: Duration = Duration::from_millis(200);
 
 /// What was written of one place lately.
 #[derive(Debug)]
@@ -35,6 +41,10 @@ struct Shared {
     // Held for a look at one entry by who logs. There are a few dozen entries at most: places that have logged.
     places: Mutex<HashMap<Identifier, Place>>,
     left_out: AtomicU64,
+    /// The most verbose level that the operator asked for; lines beyond it are what a client asked for.
+    own: AtomicU8,
+    /// When the allowance for these is whole again, in units of [`ASKED_EVERY`] since the start.
+    asked: Mutex<Option<(Instant, u64)>>,
     /// Sleeps until a line is left out.
     teller: OnceLock<Thread>,
 }
@@ -63,6 +73,39 @@ impl Repeats {
         Ok(repeats)
     }
 
+    /// The operator wants lines up to this level; what goes beyond is what a client asked for.
+    pub fn set_own(&self, level: Level) {
+        self.0.own.store(verbosity_of(level), Ordering::Relaxed);
+    }
+
+    /// Counts a line that a client asked for, at `now`; false if it is to be left out.
+    fn admit_asked(&self, metadata: &'static Metadata<'static>, now: Instant) -> bool {
+        {
+            let mut asked = self.0.asked.lock();
+            let (start, whole_at) = asked.get_or_insert((now, 0));
+            let passed = now.saturating_duration_since(*start).as_millis() / ASKED_EVERY.as_millis();
+            let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+            let next = (*whole_at).max(passed) + 1;
+            if next - passed <= ASKED_LINES {
+                *whole_at = next;
+                return true;
+            }
+        }
+        let mut places = self.lock();
+        let fresh = Place { metadata, window: now, written: 0, untold: 0 };
+        places.entry(metadata.callsite()).or_insert(fresh).untold += 1;
+        drop(places);
+        self.leave_out();
+        false
+    }
+
+    fn leave_out(&self) {
+        self.0.left_out.fetch_add(1, Ordering::Relaxed);
+        if let Some(teller) = self.0.teller.get() {
+            teller.unpark();
+        }
+    }
+
     /// Lines left out since the start.
     pub fn left_out(&self) -> u64 {
         self.0.left_out.load(Ordering::Relaxed)
@@ -85,12 +128,8 @@ impl Repeats {
             return true;
         }
         place.untold += 1;
-        let first = place.untold == 1;
         drop(places);
-        self.0.left_out.fetch_add(1, Ordering::Relaxed);
-        if first && let Some(teller) = self.0.teller.get() {
-            teller.unpark();
-        }
+        self.leave_out();
         false
     }
 
@@ -109,6 +148,11 @@ impl Repeats {
     }
 }
 
+/// A number that grows with how verbose a level is.
+fn verbosity_of(level: Level) -> u8 {
+    [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG].iter().filter(|less| level > **less).count() as u8
+}
+
 /// Target of the lines that tell of others.
 const TELLER: &str = "log-repeats";
 
@@ -119,8 +163,15 @@ impl<S> Filter<S> for Repeats {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
+        if metadata.target() == TELLER {
+            return true;
+        }
+        if *metadata.level() <= Level::INFO {
+            return self.admit(metadata, Instant::now());
+        }
         // Greater levels are more verbose.
-        *metadata.level() > Level::INFO || metadata.target() == TELLER || self.admit(metadata, Instant::now())
+        let is_own = verbosity_of(*metadata.level()) <= self.0.own.load(Ordering::Relaxed);
+        is_own || self.admit_asked(metadata, Instant::now())
     }
 }
 
@@ -154,6 +205,27 @@ mod tests {
         assert_eq!(of("lines left out"), 1, "{text}");
         assert_eq!(repeats.left_out(), 1000 - of("a device fails") as u64);
         assert!(repeats.untold().is_empty());
+    }
+
+    #[test]
+    fn what_a_client_asked_for_comes_out_of_an_allowance_and_what_the_operator_wants_does_not() {
+        let write = |own| {
+            let repeats = Repeats::default();
+            repeats.set_own(own);
+            let lines = tracing_subscriber::Layer::with_filter(
+                tracing_subscriber::fmt::layer().with_writer(std::io::sink),
+                repeats.clone(),
+            );
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+                for number in 0..3 * ASKED_LINES {
+                    tracing::debug!(number, "a connection opens");
+                }
+            });
+            repeats.left_out()
+        };
+        // A few more come meanwhile on a loaded machine.
+        assert!(write(Level::INFO) > ASKED_LINES, "{}", write(Level::INFO));
+        assert_eq!(write(Level::DEBUG), 0);
     }
 
     #[test]

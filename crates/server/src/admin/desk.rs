@@ -1,9 +1,10 @@
 //! The admin side's state: a node that starts, serves, or is about to stop.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use moneta_admin::Turn;
+use moneta_admin::{Tally, Turn, tally};
 use moneta_store::Progress;
+use moneta_store::metric::{Sample, samples};
 use parking_lot::RwLock;
 
 use super::observed::Observed;
@@ -27,6 +28,8 @@ pub(super) struct Desk {
     // Read once for each request, written twice in the node's life.
     life: RwLock<Life>,
     recovery: Arc<Progress>,
+    /// What the listener counts, once there is one.
+    tally: OnceLock<Arc<Tally>>,
     /// Admits one request at a time that asks the store.
     pub(super) metrics: Turn,
     /// As above.
@@ -43,11 +46,22 @@ impl Desk {
         Self {
             life: RwLock::new(Life::Starting),
             recovery,
+            tally: OnceLock::new(),
             metrics: Turn::of(1),
             readiness: Turn::of(1),
             statistics: Turn::of(1),
             feed: Turn::of(FEEDS),
         }
+    }
+
+    /// The listener counts in `tally`.
+    pub(super) fn count_in(&self, tally: Arc<Tally>) {
+        let _ = self.tally.set(tally);
+    }
+
+    /// What the listener has counted.
+    pub(super) fn samples(&self) -> Vec<Sample> {
+        self.tally.get().map_or_else(Vec::new, |tally| samples(tally::METRICS, tally))
     }
 
     /// The server runs.

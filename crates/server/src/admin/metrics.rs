@@ -88,6 +88,12 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
                 ("removed", totals.login_kicks_removed),
             ])
         }),
+    counter(
+        "logins_refused_total",
+        Unit::Count,
+        "Log-ins refused unchecked because their address had failed too often within a minute.",
+    )
+    .read(|now| now.logins_refused.into()),
     counter("log_lines_left_out_total", Unit::Count, "Lines of the log that were not written, by why.")
         .labels(&["reason"])
         .read(|now| by(&[("queue", now.log.queue), ("repeated", now.log.repeated)])),

@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use moneta_admin::{AdminError, Route};
+use moneta_admin::{AdminError, Places, Route, Tally, tally};
 use moneta_store::Progress;
 use moneta_store::metric::{Metric, Reading};
 
@@ -29,7 +29,8 @@ pub(crate) use observed::Observed;
 pub fn metrics() -> impl Iterator<Item = Metric> {
     let of_counters = counters::METRICS.iter().map(Reading::metric);
     let of_listeners = listener_state::METRICS.iter().map(Reading::metric);
-    metrics::TABLE.iter().map(Reading::metric).chain(of_counters).chain(of_listeners)
+    let of_admin = tally::METRICS.iter().map(Reading::metric);
+    metrics::TABLE.iter().map(Reading::metric).chain(of_counters).chain(of_listeners).chain(of_admin)
 }
 
 /// The admin side of a node; it ends when this is dropped.
@@ -40,17 +41,19 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Listens at `address` and answers from now on, for a node whose tiers report their progress to `recovery`.
+    /// Listens at `address` and answers from now on, for a node whose tiers report their progress to `recovery`. `names`: hosts that
+    /// requests may be for beside addresses, `localhost` and this machine's name.
     ///
     /// # Errors
     /// If the address cannot be listened on, or the system cannot start a thread.
-    pub fn start(address: SocketAddr, recovery: Arc<Progress>) -> Result<Self, ServerError> {
+    pub fn start(address: SocketAddr, names: &[String], recovery: Arc<Progress>) -> Result<Self, ServerError> {
         let desk = Arc::new(Desk::new(recovery));
-        let http = moneta_admin::Admin::start(address, HELPERS, routes(&desk)).map_err(|error| match error {
+        let http = moneta_admin::Admin::start(address, names, HELPERS, routes(&desk)).map_err(|error| match error {
             AdminError::Listen { address, source } => ServerError::Admin { address, source },
             AdminError::Thread(source) => ServerError::Start { what: "the admin side", source },
             other => ServerError::Start { what: "the admin side", source: io::Error::other(other) },
         })?;
+        desk.count_in(Arc::clone(http.tally()));
         Ok(Self { http, desk })
     }
 
@@ -59,9 +62,9 @@ impl Admin {
         self.http.address()
     }
 
-    /// Failed accepts since the start, usually for want of descriptors.
-    pub fn accept_errors(&self) -> u64 {
-        self.http.accept_errors()
+    /// What it counts of its own requests.
+    pub fn tally(&self) -> &Tally {
+        self.http.tally()
     }
 
     /// Answers these routes too from now on.
@@ -87,11 +90,11 @@ impl Admin {
 fn routes(desk: &Arc<Desk>) -> Vec<Route> {
     let desk = || Arc::clone(desk);
     vec![
-        Route::get("/metrics", pages::metrics, desk()),
-        Route::get("/readyz", pages::readyz, desk()),
+        Route::get("/metrics", pages::metrics, desk()).in_places(Places::Metrics),
+        Route::get("/readyz", pages::readyz, desk()).in_places(Places::Readiness),
         Route::get("/stats", pages::stats, desk()),
         Route::get("/proxy", pages::proxy, desk()),
-        Route::get("/changes", changes::changes, desk()),
+        Route::get("/changes", changes::changes, desk()).in_places(Places::Feed),
         Route::get("/feed/readers", changes::readers, desk()),
     ]
 }

@@ -29,7 +29,9 @@ pub(super) async fn metrics(State(desk): State<Arc<Desk>>, headers: HeaderMap) -
         Ok(observed) => observed,
         Err(doing) => return unavailable(&doing),
     };
-    match ask(&desk.metrics, NUMBERS_WITHIN, move || render::text(observed.samples())).await {
+    let of_admin = desk.samples();
+    let told = move || render::text(observed.samples().into_iter().chain(of_admin).collect());
+    match ask(&desk.metrics, NUMBERS_WITHIN, told).await {
         Ok(Ok(text)) => {
             let head = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
             (head, format.of(text)).into_response()

@@ -27,6 +27,8 @@ pub(super) struct Snapshot {
     pub(super) ready: bool,
     /// Log lines that were dropped.
     pub(super) log: LogLeftOut,
+    /// Log-ins refused untried.
+    pub(super) logins_refused: u64,
     /// Readers of the feed that have a name.
     pub(super) readers: Vec<ReaderState>,
 }
@@ -44,6 +46,7 @@ impl Snapshot {
             started: u64::from(node.started),
             ready,
             log: node.log_left_out(),
+            logins_refused: node.login_failures.refused(),
             readers: node.readers.list(node.clock.millis()),
         }
     }

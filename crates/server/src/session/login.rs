@@ -6,6 +6,7 @@ use moneta_protocol::status::Status;
 
 use super::{After, Received, Session, Stage, Worker};
 use crate::auth::{AuthMode, LoginId};
+use crate::rate;
 
 /// Most bytes of a line, and of user and password together: a client that has not logged in gets no more memory.
 const LOGIN_MAX: usize = 2048;
@@ -39,6 +40,11 @@ const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 const BAD_TERMINATION: &str = "CLIENT_ERROR bad command line termination";
 const BAD_FORMAT: &str = "CLIENT_ERROR bad authentication token format";
 const FAILURE: &str = "CLIENT_ERROR authentication failure";
+/// The error of one that was not tried.
+const TOO_MANY: &str = "CLIENT_ERROR too many failed log-ins from this address, try again later";
+
+/// The client's address has failed to log in too often lately.
+struct HasToWait;
 
 /// The start of the input of a client that has to log in.
 enum Attempt<'a> {
@@ -114,7 +120,8 @@ impl Session {
                 Attempt::Credentials { user, password, consumed: taken } => {
                     consumed += taken;
                     counters.auth_cmds.bump();
-                    if let Some(id) = worker.node.authenticator.check(user, password) {
+                    let checked = self.check(worker, user, password);
+                    if let Ok(Some(id)) = checked {
                         output.extend_from_slice(b"STORED\r\n");
                         self.stage = Stage::Open;
                         self.login(worker).id = Some(id);
@@ -122,7 +129,7 @@ impl Session {
                         return Some(Received { consumed, needed, after: After::Continue });
                     }
                     self.login_failed(worker);
-                    FAILURE
+                    if checked.is_err() { TOO_MANY } else { FAILURE }
                 }
             };
             output.extend_from_slice(answer.as_bytes());
@@ -153,7 +160,7 @@ impl Session {
             return encode::binary_packet(style, Status::AuthContinue, &[], &[], &[], 0, self.out(output));
         }
         worker.counters.auth_cmds.bump();
-        let check = |(user, password): (&[u8], &[u8])| worker.node.authenticator.check(user, password);
+        let check = |(user, password): (&[u8], &[u8])| self.check(worker, user, password).unwrap_or(None);
         let accepted = plain_credentials(data).filter(|_| known).and_then(check);
         if let Some(id) = accepted {
             self.stage = Stage::Open;
@@ -165,6 +172,25 @@ impl Session {
             self.login_failed(worker);
             encode::binary_error(style, Status::AuthError, self.out(output));
         }
+    }
+
+    /// The log-in of `user`, if that is its password. Fails where the client's address has failed too often lately: then nothing is
+    /// looked at.
+    fn check(&self, worker: &Worker, user: &[u8], password: &[u8]) -> Result<Option<LoginId>, HasToWait> {
+        let node = &worker.node;
+        // Who may use a Unix socket is decided by its permissions.
+        let Some(address) = self.peer.address.map(|address| address.ip()) else {
+            return Ok(node.authenticator.check(user, password));
+        };
+        let now = rate::now();
+        if !node.login_failures.admits(address, now) {
+            return Err(HasToWait);
+        }
+        let checked = node.authenticator.check(user, password);
+        if checked.is_none() {
+            node.login_failures.note(address, now);
+        }
+        Ok(checked)
     }
 
     /// Counts and logs a failed attempt, and bars the client after the last allowed one. Logs neither user nor password, since people

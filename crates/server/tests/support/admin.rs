@@ -16,7 +16,7 @@ pub fn start() -> TestServer {
 
 /// The same of a server with a configuration.
 pub fn start_with(config: ServerConfig) -> TestServer {
-    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), Arc::default()).unwrap();
+    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), &[], Arc::default()).unwrap();
     let mut server = TestServer::start(config);
     admin.show(&server.running);
     server.admin = Some(admin);
@@ -42,7 +42,7 @@ pub fn fetch_as(server: &TestServer, path: &str, accept: &str) -> (u16, String, 
 fn fetch_accepting(admin: &Admin, path: &str, accept: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(admin.address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: moneta\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap();
     let (head, body) = response.split_once("\r\n\r\n").unwrap();

@@ -11,6 +11,34 @@ pub struct Addresses;
 /// The address of the admin listener, or `off`.
 pub struct AdminAddress;
 
+/// Host names, separated by commas.
+pub struct HostNames;
+
+impl Kind for HostNames {
+    type Value = Vec<String>;
+
+    fn read(&self, text: &str) -> Option<Vec<String>> {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(|name| is_host(name).then(|| name.to_owned())).collect()
+    }
+
+    fn write(&self, names: &Vec<String>) -> String {
+        names.join(",")
+    }
+
+    fn range(&self) -> String {
+        "host names separated by commas, without ports".into()
+    }
+
+    fn placeholder(&self) -> String {
+        "NAMES".into()
+    }
+
+    fn form(&self) -> Form {
+        Form::List
+    }
+}
+
 impl Kind for Addresses {
     type Value = Vec<ListenAddress>;
 

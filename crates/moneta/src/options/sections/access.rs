@@ -49,6 +49,11 @@ section! {
     LOGIN_ATTEMPTS: Number<u32> = Opt::new("login_attempts", Number { min: 1, max: 1_000_000 }, || 5)
         .when("Higher where people type passwords by hand.");
 
+    /// Log-ins that one address may fail in a minute, over all its connections; further ones are refused unchecked until time has
+    /// passed; 0 sets no limit.
+    LOGIN_FAILURES: Number<u32> = Opt::new("login_failures", Number { min: 0, max: 1_000_000 }, || 60)
+        .when("Higher where many clients share an address; they wait together for what one of them fails.");
+
     /// Obey the `shutdown` command.
     ENABLE_SHUTDOWN: Switch = Opt::new("enable_shutdown", Switch, || false)
         .short('A')
@@ -87,6 +92,7 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     server.commands = options.get(&ADMIN_COMMANDS);
     node.login_timeout = u32::try_from(options.get(&LOGIN_TIMEOUT).as_secs()).unwrap_or(u32::MAX);
     node.login_attempts = options.get(&LOGIN_ATTEMPTS);
+    node.login_failures = options.get(&LOGIN_FAILURES);
     node.shutdown_enabled = options.get(&ENABLE_SHUTDOWN);
     node.flush_enabled = !options.get(&DISABLE_FLUSH_ALL);
     node.dump_enabled = !options.get(&DISABLE_DUMPING);

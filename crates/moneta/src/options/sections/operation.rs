@@ -8,7 +8,7 @@ use tracing::Level;
 
 use crate::logging::{LogFormat, LogSettings};
 use crate::options::declaration::{Opt, section};
-use crate::options::kinds::address::{AdminAddress, HostPort};
+use crate::options::kinds::address::{AdminAddress, HostNames, HostPort};
 use crate::options::kinds::numbers::{Count, Seconds};
 use crate::options::kinds::words::Choice;
 use crate::options::live::Effect;
@@ -21,6 +21,11 @@ section! {
     ADMIN: AdminAddress =
         Opt::new("admin", AdminAddress, || Some(HostPort { host: "127.0.0.1".into(), port: 11_280 }))
             .when("When metrics are scraped from another machine, or several nodes share one. It has no authentication.");
+
+    /// Host names under which the admin listener is asked, separated by commas, beside addresses, `localhost` and this machine's name;
+    /// requests for another host are refused, as a web page could have a browser send them.
+    ADMIN_HOSTS: HostNames = Opt::new("admin_hosts", HostNames, Vec::new)
+        .when("When what scrapes metrics, checks health or reads the feed goes by another name, such as a service's.");
 
     /// How long a graceful stop goes on accepting and serving, while /readyz answers 503 already, before it drains.
     LAME_DUCK: Seconds = Opt::new("lame_duck", Seconds { min: 0, max: 3_600 }, || Duration::ZERO)
@@ -57,7 +62,7 @@ section! {
             // Also where the option is the same: a client may have changed the verbosity.
             Effect::now(move |running| {
                 running.node.set_verbosity(change.to);
-                Ok(())
+                running.log_level.set_own_verbosity(change.to)
             })
         })
         .when("On the command line while looking for a fault. It is also what `stats settings` shows as verbosity.");

@@ -1,0 +1,224 @@
+//! Places for connections. Each kind of page has places apart from the others, so that many connections of one kind leave the
+//! others theirs; where all places of a kind are taken, the address with the most of them gives one up to an address with fewer.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+use crate::tally::Tally;
+
+/// Places of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Places {
+    /// Requests that have not arrived whole, and answers that wait for nothing. A newcomer always gets one of these: the oldest
+    /// connection of the address with the most is closed for it.
+    Arriving,
+    /// Readiness.
+    Readiness,
+    /// Metrics.
+    Metrics,
+    /// Readers of the feed, which may wait for a change.
+    Feed,
+    /// All other pages.
+    #[default]
+    Other,
+}
+
+impl Places {
+    /// How many there are. Descriptors for all of them are set aside (`moneta_server::descriptors`).
+    const fn most(self) -> usize {
+        match self {
+            Self::Arriving => 64,
+            Self::Readiness | Self::Metrics | Self::Other => 16,
+            Self::Feed => 32,
+        }
+    }
+}
+
+/// A connection in a place.
+#[derive(Debug)]
+struct Seated {
+    id: u64,
+    address: IpAddr,
+    places: Places,
+    task: Option<AbortHandle>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    /// In the order in which they took the places they have.
+    seated: Vec<Seated>,
+}
+
+/// All places of an admin side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hall {
+    // Held for a look at a list of some hundred at most.
+    state: Arc<Mutex<State>>,
+    tally: Arc<Tally>,
+}
+
+/// A connection's place; free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    hall: Hall,
+    id: u64,
+}
+
+impl Hall {
+    /// All free; who finds none is counted in `tally`.
+    pub(crate) fn new(tally: Arc<Tally>) -> Self {
+        Self { tally, ..Self::default() }
+    }
+
+    /// A place for a new connection from `address`.
+    pub(crate) fn arrive(&self, address: IpAddr) -> Seat {
+        let address = network(address);
+        let mut state = self.state.lock();
+        if state.count(Places::Arriving) >= Places::Arriving.most()
+            && let Some((busiest, _)) = state.busiest(Places::Arriving)
+        {
+            self.give_up(&mut state, Places::Arriving, busiest);
+        }
+        let id = state.next;
+        state.next += 1;
+        state.seated.push(Seated { id, address, places: Places::Arriving, task: None });
+        Seat { hall: self.clone(), id }
+    }
+
+    /// The task of the connection `id`, to be ended when its place is given to another.
+    pub(crate) fn attach(&self, id: u64, task: AbortHandle) {
+        if let Some(seated) = self.state.lock().seated.iter_mut().find(|seated| seated.id == id) {
+            seated.task = Some(task);
+        }
+    }
+
+    /// Ends the oldest connection of `address` in `places`.
+    fn give_up(&self, state: &mut State, places: Places, address: IpAddr) {
+        let oldest = state.seated.iter().position(|seated| seated.places == places && seated.address == address);
+        if let Some(task) = oldest.and_then(|oldest| state.seated.remove(oldest).task) {
+            task.abort();
+        }
+        self.tally.count_turned_away();
+    }
+}
+
+impl State {
+    fn count(&self, places: Places) -> usize {
+        self.seated.iter().filter(|seated| seated.places == places).count()
+    }
+
+    fn count_of(&self, places: Places, address: IpAddr) -> usize {
+        self.seated.iter().filter(|seated| seated.places == places && seated.address == address).count()
+    }
+
+    /// The address with the most of these places, and how many it has; of several the one that has had its oldest for longest.
+    fn busiest(&self, places: Places) -> Option<(IpAddr, usize)> {
+        let of = |seated: &Seated| (seated.address, self.count_of(places, seated.address));
+        let all = self.seated.iter().filter(|seated| seated.places == places).map(of);
+        all.reduce(|most, other| if other.1 > most.1 { other } else { most })
+    }
+}
+
+impl Seat {
+    /// The connection's number.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Moves to one of `places`; false if these are taken, and no address has more of them than this one would have.
+    pub(crate) fn take(&self, places: Places) -> bool {
+        let mut state = self.hall.state.lock();
+        let Some(now) = state.seated.iter().position(|seated| seated.id == self.id) else { return false };
+        if state.count(places) >= places.most() {
+            let ours = state.count_of(places, state.seated[now].address);
+            match state.busiest(places) {
+                Some((busiest, most)) if ours + 1 < most => self.hall.give_up(&mut state, places, busiest),
+                _ => {
+                    self.hall.tally.count_turned_away();
+                    return false;
+                }
+            }
+        }
+        // Its index may have changed.
+        if let Some(now) = state.seated.iter().position(|seated| seated.id == self.id) {
+            let seated = state.seated.remove(now);
+            state.seated.push(Seated { places, ..seated });
+        }
+        true
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.hall.state.lock().seated.retain(|seated| seated.id != self.id);
+    }
+}
+
+/// What counts as one address: an IPv4 address, or the network of an IPv6 address, 64 bits, in which a host has as many as it likes.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn seats(hall: &Hall, last: u8, count: usize, places: Places) -> Vec<Seat> {
+        let seat = || {
+            let seat = hall.arrive(address(last));
+            assert!(seat.take(places));
+            seat
+        };
+        std::iter::repeat_with(seat).take(count).collect()
+    }
+
+    fn holds(hall: &Hall, seat: &Seat) -> bool {
+        hall.state.lock().seated.iter().any(|seated| seated.id == seat.id)
+    }
+
+    #[test]
+    fn an_address_with_many_places_gives_one_up_to_one_with_fewer() {
+        let hall = Hall::default();
+        let reader = seats(&hall, 1, 1, Places::Feed).remove(0);
+        let flood = seats(&hall, 2, Places::Feed.most() - 1, Places::Feed);
+        let one_more = hall.arrive(address(2));
+        assert!(!one_more.take(Places::Feed), "its own address has the most");
+        let other = hall.arrive(address(3));
+        assert!(other.take(Places::Feed));
+        assert!(!holds(&hall, &flood[0]) && holds(&hall, &flood[1]), "the oldest of the busiest address has left");
+        assert!(holds(&hall, &reader) && holds(&hall, &other));
+        assert_eq!(hall.tally.turned_away(), 2);
+        // Each kind has its own.
+        assert!(one_more.take(Places::Readiness));
+    }
+
+    #[test]
+    fn who_arrives_always_gets_a_place_and_costs_the_busiest_one() {
+        let hall = Hall::default();
+        let slow = hall.arrive(address(1));
+        let flood: Vec<Seat> = (0..3 * Places::Arriving.most()).map(|_| hall.arrive(address(2))).collect();
+        assert!(holds(&hall, &slow));
+        assert_eq!(flood.iter().filter(|seat| holds(&hall, seat)).count(), Places::Arriving.most() - 1);
+        drop((slow, flood));
+        assert!(hall.state.lock().seated.is_empty());
+    }
+
+    #[test]
+    fn a_network_of_the_sixth_version_is_one_address() {
+        let read = |text: &str| network(text.parse().unwrap());
+        assert_eq!(read("2001:db8::1"), read("2001:db8::ffff:1:2:3"));
+        assert_ne!(read("2001:db8::1"), read("2001:db8:0:1::1"));
+        assert_eq!(read("::ffff:10.0.0.1"), address(1));
+    }
+}

@@ -1,0 +1,75 @@
+//! Allowances that fill evenly, as a leaky bucket: what is spent is due for a time, and who has spent more than a span's worth waits
+//! until that is over (the generic cell rate algorithm of ATM, ITU-T I.371, with debts).
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+/// Microseconds on a clock that never goes back, unlike the time of day: that would make clients wait as long. It begins at an hour, so
+/// that whole allowances are there at the start.
+pub(crate) fn now() -> u64 {
+    const BEGIN: u64 = 3_600_000_000;
+    static START: OnceLock<Instant> = OnceLock::new();
+    BEGIN + u64::try_from(START.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX / 2)
+}
+
+/// An allowance: units a span of time, of which a span's worth may be spent at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate {
+    units: u64,
+    /// Microseconds.
+    span: u64,
+}
+
+impl Rate {
+    /// `units` a minute, at least 1.
+    pub(crate) const fn per_minute(units: u64) -> Self {
+        Self { units, span: 60_000_000 }
+    }
+
+    /// When what is due at `due` will be paid once `units` more are spent at `now`; both as [`now`] tells.
+    fn after(self, due: u64, now: u64, units: u64) -> u64 {
+        let cost = u128::from(units) * u128::from(self.span) / u128::from(self.units.max(1));
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        due.max(now.saturating_sub(self.span)).saturating_add(cost)
+    }
+}
+
+/// What was spent of an allowance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent(u64);
+
+impl Spent {
+    /// Whether nothing may be spent at `now`.
+    pub(crate) fn is_over(self, now: u64) -> bool {
+        self.0 > now
+    }
+
+    /// Whether it is as if nothing had been spent.
+    pub(crate) fn is_forgotten(self, rate: Rate, now: u64) -> bool {
+        self.0.saturating_add(rate.span) <= now
+    }
+
+    /// Spends `units` at `now`.
+    pub(crate) fn spend(&mut self, rate: Rate, now: u64, units: u64) {
+        self.0 = rate.after(self.0, now, units);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_s_worth_may_be_spent_at_once_and_then_as_it_fills() {
+        let rate = Rate::per_minute(600);
+        let spend = |spent: &mut Spent, now| (0..100).filter(|_| !spent.is_over(now) && { spent.spend(rate, now, 1); true }).count();
+        let mut spent = Spent::default();
+        let start = 5_000_000;
+        // One more than the allowance: what is left of it lets the next one in.
+        assert_eq!(spend(&mut spent, start), 11);
+        assert_eq!(spend(&mut spent, start + 50_000), 0);
+        assert_eq!(spend(&mut spent, start + 500_000), 5);
+        assert!(!spent.is_forgotten(rate, start + 1_000_000) && spent.is_forgotten(rate, start + 2_000_000));
+        assert_eq!(spend(&mut spent, start + 60_000_000), 11);
+    }
+}
