@@ -49,12 +49,20 @@ mod tests {
     #[test]
     fn addresses_localhost_and_given_names_are_answered_for_and_no_others() {
         let hosts = Hosts::new(&["Cache-1.example".into()]);
-        for host in
-            ["127.0.0.1", "127.0.0.1:11280", "[::1]:11280", "10.0.0.7:80", "localhost", "LocalHost.:1", "cache-1.example:9"]
-        {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:11280",
+            "[::1]:11280",
+            "10.0.0.7:80",
+            "localhost",
+            "LocalHost.:1",
+            "cache-1.example:9",
+        ] {
             assert!(hosts.holds(host), "{host}");
         }
-        for host in ["", "evil.example", "evil.example:11280", "cache-1.example.evil", "127.0.0.1.evil", "[evil]", "a@b"] {
+        for host in
+            ["", "evil.example", "evil.example:11280", "cache-1.example.evil", "127.0.0.1.evil", "[evil]", "a@b"]
+        {
             assert!(!hosts.holds(host), "{host}");
         }
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -37,7 +37,6 @@ impl Route {
     pub fn path(&self) -> &'static str {
         self.path
     }
-
 }
 
 /// All pages.

@@ -82,7 +82,13 @@ impl Acceptor {
                 break;
             }
             let goes_on = resting_until.is_none() && self.waiting.contains(&true);
-            let timeout = goes_on.then_some(now).into_iter().chain(resting_until).chain(leaving_at).min().map(|until| until - now.min(until));
+            let timeout = goes_on
+                .then_some(now)
+                .into_iter()
+                .chain(resting_until)
+                .chain(leaving_at)
+                .min()
+                .map(|until| until - now.min(until));
             if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != io::ErrorKind::Interrupted
             {

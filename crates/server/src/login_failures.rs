@@ -71,7 +71,14 @@ mod tests {
     fn an_address_that_fails_often_waits_and_others_do_not() {
         let (failures, now) = (LoginFailures::new(10), 100_000_000);
         let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let tries = (0..100).filter(|_| failures.admits(one, now) && { failures.note(one, now); true }).count();
+        let tries = (0..100)
+            .filter(|_| {
+                failures.admits(one, now) && {
+                    failures.note(one, now);
+                    true
+                }
+            })
+            .count();
         assert_eq!((tries, failures.refused()), (11, 89));
         assert!(failures.admits(other, now));
         assert!(!failures.admits(one, now + 5_000_000) && failures.admits(one, now + 6_000_000));

@@ -96,8 +96,9 @@ fn what_the_node_does_not_compress_by_is_refused() {
     assert_eq!(node.exchange("changes since 0 compress lz4\r\n"), refused);
     let ask = |accepted: &str| {
         let mut stream = connect(&admin);
-        let request =
-            format!("GET /changes HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept-Encoding: {accepted}\r\n\r\n");
+        let request = format!(
+            "GET /changes HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept-Encoding: {accepted}\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("it ends");
