@@ -94,7 +94,7 @@ impl Mailbox {
 
     /// Fails the queued requests without sending them.
     fn refuse(&self, reason: &str) {
-        let failure = Failure::new(ErrorKind::Unreachable, reason);
+        let failure = Failure::new(ErrorKind::Unreachable, reason).not_sent();
         for Job { promise, .. } in std::mem::take(&mut *self.jobs.lock()) {
             promise.into_iter().for_each(|promise| promise.fail(failure.clone()));
         }
@@ -110,7 +110,8 @@ fn serve(client: &WorkerClient, mailbox: &Mailbox, clock: &Clock) {
             if let Err(error) = client.begin_for(&request.as_ref(), hash, target)
                 && let Some(promise) = promise
             {
-                promise.fail(Failure::new(error.kind(), error.to_string()));
+                let failure = Failure::new(error.kind(), error.to_string());
+                promise.fail(if error.is_unsent() { failure.not_sent() } else { failure });
             }
         }
         client.exchange();

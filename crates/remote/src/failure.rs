@@ -9,11 +9,13 @@ use moneta_store::{ErrorKind, StoreError};
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
     pub(crate) reason: Arc<str>,
+    /// No byte of the request was sent.
+    pub(crate) unsent: bool,
 }
 
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, reason: impl Into<Arc<str>>) -> Self {
-        Self { kind, reason: reason.into() }
+        Self { kind, reason: reason.into(), unsent: false }
     }
 
     pub(crate) fn unreachable(reason: impl Into<Arc<str>>) -> Self {
@@ -23,10 +25,16 @@ impl Failure {
     pub(crate) fn timeout(reason: impl Into<Arc<str>>) -> Self {
         Self::new(ErrorKind::Timeout, reason)
     }
+
+    /// The same of a request of which no byte was sent.
+    pub(crate) fn not_sent(self) -> Self {
+        Self { unsent: true, ..self }
+    }
 }
 
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
-        Self::new(failure.kind, failure.reason.as_ref())
+        let error = Self::new(failure.kind, failure.reason.as_ref());
+        if failure.unsent { error.not_sent() } else { error }
     }
 }

@@ -124,3 +124,29 @@ fn a_server_that_answers_trials_only_is_dead_after_one_request() {
     server.answer(Answers::Everything);
     wait_until("requests succeed again", || get(&store).is_ok());
 }
+
+/// Callers that keep note of what a server may have taken must not do so for what was sent nowhere, nor leave out what was.
+#[test]
+fn a_failure_says_whether_the_request_was_sent() {
+    let server = Moody::start();
+    let store = server.store();
+    wait_until("it answers", || get(&store).is_ok());
+
+    server.answer(Answers::Nothing);
+    let sent = get(&store).expect_err("it does not answer");
+    assert!(sent.kind() == ErrorKind::Timeout && !sent.is_unsent(), "{sent:?}");
+    find_out(&store);
+    wait_until("a request that is refused at once was not sent", || {
+        get(&store).is_err_and(|error| error.kind() == ErrorKind::Unreachable && error.is_unsent())
+    });
+
+    // One that accepts connections and does not say what it is: requests wait, and are not sent.
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("silent.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let timeout = Duration::from_millis(100);
+    let config = RemoteConfig::new(Address::Unix(path), SEED);
+    let store = remote(RemoteConfig { request_timeout: timeout, connect_timeout: timeout, ..config });
+    let waited = get(&store).expect_err("there is no connection");
+    assert!(waited.is_unsent(), "{waited:?}");
+}

@@ -37,6 +37,7 @@ pub enum ErrorKind {
 pub struct StoreError {
     kind: ErrorKind,
     context: String,
+    unsent: bool,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -52,7 +53,7 @@ impl StoreError {
 
     /// A failure of `kind`; `context` says what was being done, in a sentence a client may see.
     pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
-        Self { kind, context: context.into(), source: None }
+        Self { kind, context: context.into(), unsent: false, source: None }
     }
 
     /// The failure that this one came from.
@@ -60,6 +61,18 @@ impl StoreError {
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Box::new(source));
         self
+    }
+
+    /// The same of a request of which no byte was sent to the peer: it cannot have taken effect.
+    #[must_use]
+    pub fn not_sent(mut self) -> Self {
+        self.unsent = true;
+        self
+    }
+
+    /// Whether the request cannot have taken effect, since it was not sent. False where that is not known.
+    pub fn is_unsent(&self) -> bool {
+        self.unsent || self.kind == ErrorKind::Busy
     }
 
     /// Of a store that keeps no versions, asked for an operation in mode newer.

@@ -95,6 +95,7 @@ impl Link {
         if may_carry && let Stage::Up { dialect, .. } = self.stage {
             self.carried.dialect = Some(dialect);
         }
+        let not_sent = failure.clone().not_sent();
         for mut entry in std::mem::take(&mut self.in_flight) {
             let unsent = entry.span.start >= self.sent;
             if entry.is_check() {
@@ -105,7 +106,9 @@ impl Link {
                 entry.retried = true;
                 self.carried.entries.push_back(entry);
             } else {
-                self.fail(entry.target, failure, turn);
+                // Places are those of the bytes only while they are kept.
+                let was_sent = entry.retried || !unsent || !self.retains;
+                self.fail(entry.target, if was_sent { failure } else { &not_sent }, turn);
             }
         }
     }
@@ -132,8 +135,9 @@ impl Link {
         let carried = std::mem::take(&mut self.carried);
         carried.entries.into_iter().for_each(|entry| self.fail(entry.target, failure, turn));
         self.waiting_bytes = 0;
+        let not_sent = failure.clone().not_sent();
         for queued in std::mem::take(&mut self.waiting) {
-            self.fail(queued.target, failure, turn);
+            self.fail(queued.target, &not_sent, turn);
         }
     }
 
@@ -155,10 +159,11 @@ impl Link {
         }
         let reason: Arc<str> = format!("no connection to {} within {timeout:?}", self.shared.config.address).into();
         let failure = Failure::timeout(reason);
+        let not_sent = failure.clone().not_sent();
         while self.waiting.front().is_some_and(|queued| late_at(turn, queued.begun, timeout)) {
             let queued = self.waiting.pop_front().expect("it was at the front");
             self.waiting_bytes -= queued.request.size();
-            self.fail(queued.target, &failure, turn);
+            self.fail(queued.target, &not_sent, turn);
         }
         if self.carried.entries.front().is_some_and(|entry| late_at(turn, entry.begun, timeout)) {
             let carried = std::mem::take(&mut self.carried);

@@ -205,7 +205,7 @@ impl Link {
     #[cold]
     fn fail_at_once(&self, reason: String) -> StoreError {
         self.shared.counters.failure(ErrorKind::Unreachable);
-        StoreError::new(ErrorKind::Unreachable, reason)
+        StoreError::new(ErrorKind::Unreachable, reason).not_sent()
     }
 
     /// Encodes a request behind what is to be sent.
