@@ -42,7 +42,7 @@ impl Call {
             !health.is_ejected() && !health.is_behind(now)
         };
         let mut homes: Vec<usize> = self.homes(&key.key()).into_iter().filter(is_well).collect();
-        homes.sort_by_key(|&node| self.node(node).hints.missed(key.key().bytes).is_some());
+        homes.sort_by_key(|&node| !self.node(node).hints.known(key.key().bytes).is_nothing());
         homes
     }
 

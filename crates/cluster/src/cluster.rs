@@ -163,7 +163,7 @@ impl Cluster {
             .map(|replica| {
                 let replica = &layout.replicas[replica];
                 let node = &layout.nodes[replica.node_of(key)];
-                let lacks_write = node.missed(&Key::new(key, self.0.seed)).is_some();
+                let lacks_write = !node.known(&Key::new(key, self.0.seed)).is_nothing();
                 Routed { node: NodeStatus::of(replica, node, self.0.clock.millis()), lacks_write }
             })
             .collect()

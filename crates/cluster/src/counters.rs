@@ -75,6 +75,31 @@ impl AllReads {
     }
 }
 
+/// What became of items in doubt.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    /// Other copies have nothing newer.
+    pub(crate) kept: Counter,
+    /// Replaced by something newer.
+    pub(crate) replaced: Counter,
+    /// Another copy would have it, and has not.
+    pub(crate) dropped: Counter,
+    /// No copy answered for them: they stay in doubt.
+    pub(crate) open: Counter,
+}
+
+impl Swept {
+    /// By result.
+    pub(crate) fn values(&self) -> Values {
+        by(&[
+            ("kept", self.kept.get()),
+            ("replaced", self.replaced.get()),
+            ("dropped", self.dropped.get()),
+            ("open", self.open.get()),
+        ])
+    }
+}
+
 /// Numbers of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -96,6 +121,8 @@ pub(crate) struct Counters {
     pub(crate) conflicts: Counter,
     /// Hints delivered.
     pub(crate) hints_delivered: Counter,
+    /// Items in doubt that were compared.
+    pub(crate) swept: Swept,
     /// Topologies taken.
     pub(crate) topologies: Counter,
     /// How long requests took.

@@ -16,9 +16,10 @@ use moneta_store::{
 };
 use smallvec::SmallVec;
 
+use crate::apart::APART;
 use crate::call::Call;
 use crate::config::majority;
-use crate::node::is_busy;
+use crate::fate::Fate;
 use crate::spread::Spread;
 use crate::writes::{Answer, Sent, Told, too_few};
 
@@ -173,18 +174,23 @@ impl Call {
         // Another one only while the first is not well: changes that were decided in two places may undo each other.
         let home = homes.iter().find(|&&node| asks_all || is_well(node));
         let home = *home.ok_or_else(|| self.shared.nothing_to_read())?;
-        let missed = |node: usize| self.node(node).missed(&key.key());
-        let before: SmallVec<[_; 4]> = homes.iter().map(|&node| (node, missed(node))).collect();
-        // A set or a change that one of them lacks, others have, unless it came to nothing or they have lost it since.
-        let known = before.iter().filter_map(|(_, missed)| missed.filter(|missed| !missed.deleted));
-        let known = known.map(|missed| missed.version).filter(|version| !own.contains(version)).max();
+        let known_of = |node: usize| self.node(node).known(&key.key());
+        let before: SmallVec<[_; 4]> = homes.iter().map(|&node| (node, known_of(node))).collect();
+        // A set or a change that one of them lacks, others have, unless it came to nothing or they have lost it since. What one may lack, too.
+        let known = before.iter().filter_map(|(_, known)| known.missed.filter(|missed| !missed.deleted));
+        let known = known.map(|missed| missed.version).filter(|version| !own.contains(version));
+        let known =
+            known.chain(before.iter().map(|(_, known)| known.doubt)).filter(|version| *version > Version::ZERO).max();
         let mut versions = SmallVec::new();
         let mut newest: Option<(usize, Item)> = None;
+        // The newest that is in doubt, and whether a copy that is not has answered.
+        let (mut doubted, mut is_answered): (Option<(usize, Item)>, bool) = (None, false);
+        let mut missed_since = u64::MAX;
         let mut why = None;
-        // By a write that the node had not heard of when it was asked, or has not heard of now.
-        let is_deleted = |node: usize, held: Version| {
-            let was = before.iter().find(|(other, _)| *other == node).and_then(|(_, missed)| *missed);
-            was.into_iter().chain(missed(node)).any(|missed| missed.buried > held)
+        // By what the node had not heard of when it was asked, or has not heard of now.
+        let known_here = |node: usize| {
+            let was = before.iter().find(|(other, _)| *other == node).map(|(_, known)| *known).unwrap_or_default();
+            was.and(known_of(node))
         };
         let is_enough = |versions: &[_]| has(versions, home) && versions.len() >= majority(layout.copies());
         while let Some((node, ended)) = spread.next().await {
@@ -193,12 +199,21 @@ impl Call {
                 Ok(Lookup::Found(item)) => {
                     let version = item.meta.version();
                     versions.push((node, version.max(Version(1))));
-                    let is_newer = newest.as_ref().is_none_or(|(_, newest)| version > newest.meta.version());
-                    if is_newer && !own.contains(&version) && !is_deleted(node, version) {
-                        newest = Some((node, item));
+                    let here = known_here(node);
+                    let is_doubted = here.doubt > version;
+                    is_answered |= !is_doubted;
+                    let place = if is_doubted { &mut doubted } else { &mut newest };
+                    let is_newer = place.as_ref().is_none_or(|(_, newest)| version > newest.meta.version());
+                    if is_newer && !own.contains(&version) && here.buried() <= version {
+                        *place = Some((node, item));
                     }
                 }
-                Ok(_) => versions.push((node, Version::ZERO)),
+                Ok(_) => {
+                    versions.push((node, Version::ZERO));
+                    if known_here(node).doubt == Version::ZERO {
+                        missed_since = missed_since.min(self.node(node).since());
+                    }
+                }
                 Err(error) => why = Some(error),
             }
             let is_known =
@@ -207,6 +222,14 @@ impl Call {
             if is_known && is_enough(&versions) {
                 break;
             }
+        }
+        // What is in doubt counts where it is newer, or no other copy has the key or would have one so old.
+        let stands = |item: &Item| match &newest {
+            Some((_, newest)) => item.meta.version() > newest.meta.version(),
+            None => !is_answered && item.meta.version().millis().saturating_add(APART) < missed_since,
+        };
+        if let Some(found) = doubted.filter(|(_, item)| stands(item)) {
+            newest = Some(found);
         }
         match is_enough(&versions) {
             true => Ok(Held { versions, newest, home }),
@@ -266,8 +289,7 @@ impl Call {
                 let text = "a copy has just started: it cannot tell what was deleted";
                 return Err(StoreError::new(ErrorKind::Unavailable, text));
             }
-            // It was not sent.
-            Answer::Failed(error) if is_busy(&error) => return Err(error),
+            Answer::Failed(error) if error.is_unsent() => return Err(error),
             // Whether it is stored is not known. If it is, the others are to have it, too.
             Answer::Failed(error) => {
                 let nodes = layout.replicas.iter().map(|replica| replica.node_of(key.key().bytes));
@@ -306,7 +328,7 @@ impl Call {
             }
         }
         if spread.left() > 0 {
-            self.watch_rest(spread, key, sent.missed(as_of)).await;
+            self.watch_rest(spread, key, sent.missed(as_of), Fate::taken()).await;
         }
         if took >= wanted {
             return Ok(true);

@@ -47,6 +47,15 @@ impl Call {
     async fn flush(&self, floor: Floor) -> Result<(), StoreError> {
         let layout = Arc::clone(self.layout());
         let ended = join_all((0..layout.nodes.len()).map(|node| self.flush_one(node, floor))).await;
+        // One that no node took, nor may have taken, never was.
+        if ended.iter().any(|ended| ended.as_ref().err().is_none_or(|error| is_unwell(error) && !error.is_unsent())) {
+            let lacks = |error: &StoreError| is_unwell(error) || is_busy(error);
+            for (node, ended) in layout.nodes.iter().zip(&ended) {
+                if ended.as_ref().is_err_and(lacks) {
+                    node.hints.note_floor(floor);
+                }
+            }
+        }
         let took = |node: usize| ended[node].is_ok();
         let copies = layout.replicas.iter().filter(|replica| !replica.write_only);
         let whole = copies.filter(|replica| (replica.first..replica.first + replica.count).all(took)).count();
@@ -57,16 +66,11 @@ impl Call {
     }
 
     async fn flush_one(&self, node: usize, floor: Floor) -> Result<(), StoreError> {
-        let hints = &self.node(node).hints;
         if self.node(node).health.is_ejected() {
-            hints.note_floor(floor);
-            return Err(StoreError::new(ErrorKind::Unreachable, "the node is not asked: it failed"));
+            return Err(StoreError::new(ErrorKind::Unreachable, "the node is not asked: it failed").not_sent());
         }
         let ended = finish(self.begin_on(node, |store, cx| component::floor(store, cx, floor))).await;
         self.note(node, &ended);
-        if ended.as_ref().is_err_and(|error| is_unwell(error) || is_busy(error)) {
-            hints.note_floor(floor);
-        }
         ended
     }
 }

@@ -56,6 +56,7 @@ impl Cluster {
             }
         };
         std::thread::Builder::new().name("cluster".into()).spawn(run).map_err(ClusterError::Thread)?;
+        self.keep_sweeping()?;
         self.keep_time()
     }
 
@@ -75,7 +76,7 @@ impl Shared {
                 self.probe(&layout, node).await;
             }
             self.judge_pace(&layout, index).await;
-            if !node.health.is_ejected() && !node.hints.is_empty() {
+            if !node.health.is_ejected() && !node.hints.is_delivered() {
                 self.deliver(&layout, index).await;
             }
             node.hints.sync();
@@ -97,12 +98,13 @@ impl Shared {
     /// Gives a node some of what it has missed, the oldest first.
     async fn deliver(&self, layout: &Layout, index: usize) {
         let node = &layout.nodes[index];
-        if let Some(floor) = node.hints.floor() {
+        // Each: one that waits for its second does not stand for one before it.
+        for floor in node.hints.floors() {
             let step = component::floor(&*node.store, &Cx::outside(), floor);
             match steps::finish(step).await {
                 Ok(()) => node.hints.settle_floor(floor),
                 // It may learn from other copies what it lacks.
-                Err(error) if error.kind() == ErrorKind::CatchingUp => {}
+                Err(error) if error.kind() == ErrorKind::CatchingUp => break,
                 Err(error) if is_busy(&error) => return,
                 Err(error) => {
                     tracing::debug!(node = node.name, %error, "a flush cannot be delivered");
@@ -111,6 +113,7 @@ impl Shared {
                         self.note_failure(layout, node);
                         return;
                     }
+                    break;
                 }
             }
         }
@@ -203,13 +206,15 @@ impl Shared {
                         held.push((number, version));
                     }
                     let is_newer = newest.as_ref().is_none_or(|newest| version > newest.meta.version());
-                    let buried = |missed: Option<Missed>| missed.map_or(Version::ZERO, |missed| missed.buried);
-                    let deleted = missed.buried.max(buried(source.missed(&key)));
+                    let known = source.known(&key);
+                    // What it lacks may be newer than what was missed here, or delete it.
+                    all_answer &= known.doubt <= version;
+                    let deleted = missed.buried.max(known.buried());
                     if is_newer && (deleted == Version::ZERO || deleted < version) {
                         newest = Some(item);
                     }
                 }
-                Ok(_) => {}
+                Ok(_) => all_answer &= source.known(&key).doubt == Version::ZERO,
                 Err(_) => all_answer = false,
             }
         }

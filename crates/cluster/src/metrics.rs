@@ -60,6 +60,13 @@ const OF_APP: &[Reading<Counters>] = &[
     Metric::counter("cluster_hints_delivered_total", Unit::Count, "Writes given to nodes that had missed them.")
         .labels(APP)
         .read(|counters| counters.hints_delivered.get().into()),
+    Metric::counter(
+        "cluster_doubt_checked_total",
+        Unit::Count,
+        "Items in doubt that were compared with other copies, by what became of them.",
+    )
+    .labels(&["app", "result"])
+    .read(|counters| counters.swept.values()),
     Metric::counter("cluster_topologies_total", Unit::Count, "Topologies taken.")
         .labels(APP)
         .read(|counters| counters.topologies.get().into()),
@@ -113,10 +120,17 @@ const OF_NODE: &[Reading<Node>] = &[
     Metric::counter(
         "cluster_hints_overflowed_total",
         Unit::Count,
-        "Writes that the node has missed and that were too many to keep.",
+        "Writes that the node has missed and that were too many to keep: their part of the keys is in doubt.",
     )
     .labels(NODE)
     .read(|node| node.hints.counts().2.into()),
+    Metric::gauge(
+        "cluster_doubt_ratio",
+        Unit::Ratio,
+        "Share of the node's keys that is in doubt: reads go to other copies first until they were compared.",
+    )
+    .labels(NODE)
+    .read(|node| node.hints.doubt_share().into()),
 ];
 
 const OF_SOURCE: &[Reading<SourceStatus>] = &[

@@ -1,13 +1,17 @@
 //! A node as this process knows it: its store, whether it is well, and what it has missed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use moneta_store::{ErrorKind, Key, Store, StoreError};
+use moneta_store::{ErrorKind, Key, Store, StoreError, Version};
+use parking_lot::Mutex;
 
+use crate::apart::APART;
 use crate::flight::Flight;
 use crate::health::NodeHealth;
-use crate::hints::{Hints, Missed};
+use crate::hints::{Hints, Known, Missed};
 use crate::pace::{Answers, Pace};
+use crate::pass::Sweep;
 use crate::topology;
 use crate::unversioned::Versions;
 
@@ -50,16 +54,31 @@ pub(crate) struct Node {
     pub(crate) pace: Pace,
     pub(crate) hints: Arc<Hints>,
     pub(crate) flight: Flight,
+    pub(crate) since: AtomicU64,
+    /// The check of keys in doubt.
+    pub(crate) sweep: Mutex<Sweep>,
 }
 
 impl Node {
-    /// The writes of the key that the node is known to lack, or that are under way.
+    /// What is known against what the node shows of a key: writes that it lacks or that are under way, and whether it is in doubt.
     #[inline]
-    pub(crate) fn missed(&self, key: &Key<'_>) -> Option<Missed> {
+    pub(crate) fn known(&self, key: &Key<'_>) -> Known {
         if self.flight.is_empty() && self.hints.is_empty() {
-            return None;
+            return Known::default();
         }
-        Missed::both(self.flight.missed(key.hash), self.hints.missed(key.bytes))
+        let known = self.hints.known(key.bytes);
+        Known { missed: Missed::both(self.flight.missed(key.hash), known.missed), ..known }
+    }
+
+    /// Since when the node has what was written to it, in milliseconds since the Unix epoch; 0: that is not known. What is older and is not there
+    /// may be on other nodes all the same.
+    pub(crate) fn since(&self) -> u64 {
+        self.since.load(Ordering::Relaxed)
+    }
+
+    /// Whether the node would have an item of this version, or know why not, if nothing newer had come of the key.
+    pub(crate) fn would_have(&self, version: Version) -> bool {
+        self.since() <= version.millis().saturating_sub(APART)
     }
 }
 

@@ -10,10 +10,10 @@ use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Pending, Put, StoreError, Version, steps};
 use smallvec::SmallVec;
 
-use crate::apart::surely_current;
+use crate::apart::{APART, surely_current};
 use crate::call::Call;
 use crate::config::Fallback;
-use crate::hints::Missed;
+use crate::hints::{Belief, Known};
 use crate::node::is_busy;
 use crate::writes::Answer;
 
@@ -52,14 +52,19 @@ pub(crate) struct Looking {
     order: SmallVec<[usize; 6]>,
     /// How many of these were asked.
     tries: usize,
-    /// The write that the node asked last was known to lack when it was asked.
-    before: Option<Missed>,
+    /// What was known against the node asked last when it was asked.
+    before: Known,
     stage: Stage,
     /// How the last node failed that did.
     failure: Option<StoreError>,
     /// What the first node said that has no such item: whether it expired.
     missed: Option<bool>,
     misses: usize,
+    /// The newest item that was in doubt, where there was one.
+    doubted: Option<Box<Item>>,
+    /// Of nodes that have no such item and are not in doubt: since when the one has what was written to it that has it for the longest, in
+    /// milliseconds since the Unix epoch.
+    missed_since: u64,
 }
 
 /// How far a read is.
@@ -122,7 +127,7 @@ impl Looking {
         }
         self.tries += 1;
         // Before as well as after: what was under way when the node read may be done by now.
-        self.before = self.call.node(node).missed(&self.key.key());
+        self.before = self.call.node(node).known(&self.key.key());
         Some(node)
     }
 
@@ -140,19 +145,28 @@ impl Looking {
     fn take(&mut self, ended: Result<Lookup, StoreError>) -> Option<Item> {
         let node = self.order[self.tries - 1];
         self.call.note(node, &ended);
-        let missed_here = Missed::both(self.before, self.call.node(node).missed(&self.key.key()));
-        let is_outdated = |held| missed_here.is_some_and(|missed| missed.outdates(held));
+        let known = self.before.and(self.call.node(node).known(&self.key.key()));
         match ended {
-            Ok(Lookup::Miss { .. }) if is_outdated(None) => self.failure = Some(outdated()),
-            Ok(Lookup::Found(item)) if is_outdated(Some(item.meta.version())) => self.failure = Some(outdated()),
+            Ok(Lookup::Miss { .. }) if known.judge(None) != Belief::Believed => self.failure = Some(outdated()),
             Ok(Lookup::Miss { expired }) => {
                 self.missed.get_or_insert(expired);
                 self.misses += 1;
+                self.missed_since = self.missed_since.min(self.call.node(node).since());
             }
-            Ok(Lookup::Found(item)) => {
-                self.call.shared.stamps.note_if_ahead(item.meta.version(), self.began);
-                return Some(item);
-            }
+            Ok(Lookup::Found(item)) => match known.judge(Some(item.meta.version())) {
+                Belief::Outdated => self.failure = Some(outdated()),
+                Belief::Believed => {
+                    self.call.shared.stamps.note_if_ahead(item.meta.version(), self.began);
+                    return Some(item);
+                }
+                Belief::Doubted => {
+                    let is_newer = |known: &Item| item.meta.version() > known.meta.version();
+                    if self.doubted.as_deref().is_none_or(is_newer) {
+                        self.doubted = Some(Box::new(item));
+                    }
+                    self.failure = Some(outdated());
+                }
+            },
             Ok(Lookup::Visited) => unreachable!("what a node shows is copied"),
             Err(error) => self.failure = Some(error),
         }
@@ -161,6 +175,10 @@ impl Looking {
 
     /// Gives the item to the near ones of those that were asked before the last one, behind the answer.
     fn fill(&self, item: Item) -> Stage {
+        // There was something newer, which the copies that took it may have lost: others are not given what is older.
+        if self.call.is_outlived(&self.key.key(), item.meta.version()) {
+            return Stage::Filling(Box::pin(std::future::ready(item)));
+        }
         let (call, key, as_of) = (self.call.clone(), self.key.clone(), surely_current(self.began));
         let layout = call.layout();
         let lacks = |node: &usize| layout.is_near(*node) && !call.is_doubtful(*node, &key.key());
@@ -204,6 +222,13 @@ impl Looking {
 
     /// What is to be said where no node had the item.
     fn end(&mut self) -> Result<Lookup, StoreError> {
+        // In doubt, and no other copy speaks against it: those that have no such item would not have one so old.
+        let stands = |item: &mut Box<Item>| {
+            self.missed.is_none() || item.meta.version().millis().saturating_add(APART) < self.missed_since
+        };
+        if let Some(item) = self.doubted.take_if(stands) {
+            return Ok(Lookup::Found(*item));
+        }
         match (self.missed, self.failure.take()) {
             (Some(expired), _) => Ok(Lookup::Miss { expired }),
             (None, Some(error)) => Err(error),
@@ -260,11 +285,13 @@ impl Call {
             began,
             order,
             tries: 0,
-            before: None,
+            before: Known::default(),
             stage: Stage::Over,
             failure: None,
             missed: None,
             misses: 0,
+            doubted: None,
+            missed_since: u64::MAX,
         }
     }
 
@@ -322,24 +349,32 @@ impl Call {
     #[inline]
     fn is_doubtful_at(&self, node: usize, key: &Key<'_>, now: u64) -> bool {
         let node = self.node(node);
-        node.health.is_ejected() || node.health.is_behind(now) || node.missed(key).is_some()
+        node.health.is_ejected() || node.health.is_behind(now) || !node.known(key).is_nothing()
     }
 
     /// Whether an item of this version on a node that was not doubtful before is the newest that is known of.
     #[inline]
     pub(crate) fn believes(&self, node: usize, key: &Key<'_>, version: Version, began: u64) -> bool {
-        let is_outdated = self.node(node).missed(key).is_some_and(|missed| missed.outdates(Some(version)));
-        if !is_outdated {
+        let is_believed = self.node(node).known(key).judge(Some(version)) == Belief::Believed;
+        if is_believed {
             self.shared.stamps.note_if_ahead(version, began);
         }
-        !is_outdated
+        is_believed
+    }
+
+    /// Whether a hint says that there was, or may have been, something newer of a key than this version.
+    fn is_outlived(&self, key: &Key<'_>, version: Version) -> bool {
+        let layout = self.layout();
+        let nodes = layout.replicas.iter().map(|replica| &layout.nodes[replica.node_of(key.bytes)]);
+        let mut hints = nodes.filter_map(|node| node.hints.of_key(key.bytes));
+        hints.any(|missed| missed.outdates(Some(version)))
     }
 
     /// Whether a read ends with the miss of a node that was not doubtful before.
     #[inline]
     pub(crate) fn believes_miss(&self, node: usize, key: &Key<'_>) -> bool {
         let asks_others = self.layout().readable.len() > 1 && self.wants_another(1);
-        !asks_others && !self.node(node).missed(key).is_some_and(|missed| missed.outdates(None))
+        !asks_others && self.node(node).known(key).judge(None) == Belief::Believed
     }
 
     /// A plain read has ended with what a node has said.

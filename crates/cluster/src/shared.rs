@@ -1,5 +1,6 @@
 //! What all threads share of a cluster store.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -79,6 +80,11 @@ impl Shared {
             for place in &replica.nodes {
                 let name = format!("{}/{}", replica.name, place.slot);
                 let known = old.nodes.iter().find(|node| node.name == name);
+                // One that was renamed still lacks what it lacked.
+                let renamed = || {
+                    let is_same = |node: &&Arc<Node>| node.place.address == place.address;
+                    old.nodes.iter().find(|node| is_same(node) && !is_named(topology, &node.name))
+                };
                 let node = match known.filter(|node| node.place == *place && node.zone == replica.zone) {
                     Some(node) => Arc::clone(node),
                     None => {
@@ -87,7 +93,10 @@ impl Shared {
                         let (store, versions) = AnyNode::new(store, &self.clock);
                         let hints = match known {
                             Some(before) => Arc::clone(&before.hints),
-                            None => Arc::new(self.hints(&name)?),
+                            None => match renamed() {
+                                Some(before) => self.moved(&before.hints, &name),
+                                None => Arc::new(self.hints(&name)?),
+                            },
                         };
                         let health = Default::default();
                         Arc::new(Node {
@@ -100,6 +109,8 @@ impl Shared {
                             pace: Pace::new(answers),
                             hints,
                             flight: Default::default(),
+                            since: Default::default(),
+                            sweep: Default::default(),
                         })
                     }
                 };
@@ -132,9 +143,19 @@ impl Shared {
 
     fn hints(&self, name: &str) -> Result<Hints, ClusterError> {
         let bytes = self.config.hint_bytes;
-        let Some(folder) = &self.config.hint_dir else { return Ok(Hints::new(bytes)) };
-        let path = folder.join(format!("{}.hints", file_name(&format!("{}.{name}", self.config.app))));
+        let Some(path) = self.hints_path(name) else { return Ok(Hints::new(bytes)) };
         Hints::open(bytes, &path).map_err(|source| ClusterError::Hints { path, source })
+    }
+
+    fn hints_path(&self, name: &str) -> Option<PathBuf> {
+        let file = || format!("{}.hints", file_name(&format!("{}.{name}", self.config.app)));
+        self.config.hint_dir.as_ref().map(|folder| folder.join(file()))
+    }
+
+    /// Hints under another name.
+    fn moved(&self, hints: &Arc<Hints>, name: &str) -> Arc<Hints> {
+        self.hints_path(name).into_iter().for_each(|path| hints.move_to(&path));
+        Arc::clone(hints)
     }
 
     /// A node has failed: after too many failures in a row it is not asked any more, unless too much of its zone is not.
@@ -172,6 +193,13 @@ impl Shared {
     pub(crate) fn nothing_to_read(&self) -> StoreError {
         StoreError::new(ErrorKind::Unreachable, "no copy answers reads")
     }
+}
+
+/// Whether a topology has a node of this name: its replica's and its slot's.
+fn is_named(topology: &Topology, name: &str) -> bool {
+    let mut names =
+        topology.replicas.iter().flat_map(|replica| replica.nodes.iter().map(|node| (&replica.name, &node.slot)));
+    names.any(|(replica, slot)| name.strip_prefix(replica).is_some_and(|rest| rest.strip_prefix('/') == Some(slot)))
 }
 
 /// A name for a file in which bytes that a file system may not take are written by their numbers.

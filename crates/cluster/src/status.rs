@@ -50,7 +50,9 @@ pub struct NodeStatus {
     pub hint_bytes: u64,
     /// What goes over its connections; none where that was not asked for.
     pub traffic: Traffic,
-    /// Everything it holds is to be dropped before: it lacks more than could be kept, or a flush.
+    /// The share of its keys that is in doubt: it lacks more writes of them than hints could be kept for.
+    pub in_doubt: f64,
+    /// It lacks a flush.
     pub flush_pending: bool,
 }
 
@@ -113,7 +115,8 @@ impl NodeStatus {
             hints,
             hint_bytes,
             traffic: Traffic::default(),
-            flush_pending: node.hints.floor().is_some(),
+            in_doubt: node.hints.doubt_share(),
+            flush_pending: !node.hints.floors().is_empty(),
         }
     }
 }

@@ -7,8 +7,8 @@ use moneta_store::{
 };
 
 use crate::call::Call;
+use crate::fate::Fate;
 use crate::hints::Missed;
-use crate::node::is_unwell;
 use crate::spread::Spread;
 
 /// Times that a write is stamped anew because a copy holds something newer.
@@ -98,10 +98,11 @@ impl Call {
     pub(crate) async fn send(&self, key: &OwnedKey, sent: Sent<'_>) -> Result<Told, StoreError> {
         let layout = self.layout();
         let mut spread = Spread::default();
+        let (mut fate, missed) = (Fate::default(), sent.missed(self.shared.clock.millis()));
         for replica in &layout.replicas {
             let node = replica.node_of(key.key().bytes);
             if layout.nodes[node].health.is_ejected() {
-                self.miss(node, key, &sent);
+                fate.lacks(self, node, key, missed);
             } else {
                 spread.add(node, sent.op(|op| self.begin(node, &key.key(), op)));
             }
@@ -109,10 +110,6 @@ impl Call {
         let wanted = self.shared.config.ack.of(layout.copies());
         let wants_all = matches!(sent, Sent::Bury(_));
         let (mut took, mut had, mut cas, mut why, mut refused) = (0, false, None, None, None);
-        // What nodes refuse, as a version ahead of their clocks, they lack only if others take it.
-        let mut refusing = Vec::new();
-        // What a node does not create, as it has just started, it lacks also if others may have taken it: those that did not answer.
-        let (mut not_created, mut may_be_taken) = (Vec::new(), false);
         let told = loop {
             let near_is_open = wanted > 0 && spread.waits_for(|node| layout.is_near(node));
             // Whether a copy had the key is known when one says so, or all have answered.
@@ -135,33 +132,21 @@ impl Call {
                     if self.node(node).versions.has_none() && layout.is_near(node) && cas_here > 0 {
                         cas = Some(cas_here);
                     }
-                    self.node(node).hints.settle(key.key().bytes, sent.missed(0).version);
+                    fate.took(self, node, key, missed);
                     took += usize::from(layout.counts(node));
                     had |= had_here;
                 }
                 Answer::Superseded => break Ok(Told::Superseded(node)),
                 Answer::Refused(written) => refused = Some(written),
-                Answer::NotCreated => not_created.push(node),
+                Answer::NotCreated => fate.lacks(self, node, key, missed),
                 Answer::Failed(error) => {
-                    match is_unwell(&error) {
-                        true => {
-                            may_be_taken = true;
-                            self.miss(node, key, &sent);
-                        }
-                        false => refusing.push(node),
-                    }
+                    fate.failed(self, node, key, missed, &error);
                     why = Some(error);
                 }
             }
         };
-        if took > 0 {
-            refusing.into_iter().for_each(|node| self.miss(node, key, &sent));
-        }
-        if took > 0 || may_be_taken {
-            not_created.into_iter().for_each(|node| self.miss(node, key, &sent));
-        }
         if spread.left() > 0 && !matches!(told, Ok(Told::Superseded(_))) {
-            self.watch_rest(spread, key, sent.missed(self.shared.clock.millis())).await;
+            self.watch_rest(spread, key, missed, fate).await;
         }
         told
     }
@@ -172,7 +157,7 @@ impl Call {
     }
 
     /// Waits behind the answer for the nodes that have not answered yet, and takes note of what they did not take.
-    pub(crate) async fn watch_rest(&self, mut spread: Spread, key: &OwnedKey, missed: Missed) {
+    pub(crate) async fn watch_rest(&self, mut spread: Spread, key: &OwnedKey, missed: Missed, mut fate: Fate) {
         // Reads that go to these copies meanwhile do not believe what is older.
         spread.nodes().for_each(|node| self.node(node).flight.note(key.key().hash, missed));
         let (call, key) = (self.clone(), key.clone());
@@ -180,11 +165,10 @@ impl Call {
             while let Some((node, ended)) = spread.next().await {
                 call.note(node, &ended);
                 match Answer::of(ended) {
-                    Answer::Taken { .. } => call.node(node).hints.settle(key.key().bytes, missed.version),
+                    Answer::Taken { .. } => fate.took(&call, node, &key, missed),
                     // What is newer there is newer than the hint, too, which then changes nothing.
-                    Answer::Failed(_) | Answer::Superseded | Answer::NotCreated => {
-                        call.node(node).hints.note(key.key().bytes, missed);
-                    }
+                    Answer::Superseded | Answer::NotCreated => fate.lacks(&call, node, &key, missed),
+                    Answer::Failed(error) => fate.failed(&call, node, &key, missed, &error),
                     Answer::Refused(_) => {}
                 }
                 call.node(node).flight.settle(key.key().hash, missed.version);

@@ -91,5 +91,6 @@ fn of_node(node: &NodeStatus) -> Value {
         "errors": node.traffic.errors,
         "hints": node.hints,
         "hint_bytes": node.hint_bytes,
+        "in_doubt": node.in_doubt,
     })
 }

@@ -111,15 +111,36 @@ impl Log {
         matches!((named, open), (Ok(named), Ok(open)) if identity(&named) == identity(&open))
     }
 
-    /// Brings records to the device, in place of those that are there.
-    pub(super) fn rewrite(&mut self, records: &[u8]) -> io::Result<()> {
-        let beside = self.path.with_extension("new");
-        let mut file = File::create(&beside)?;
-        file.write_all(records)?;
+    /// Begins a file in place of this one.
+    pub(super) fn begin_anew(&self) -> io::Result<Anew> {
+        let path = self.path.with_extension("new");
+        Ok(Anew { file: File::create(&path)?, path })
+    }
+
+    /// Brings it to the device, in place of this one.
+    pub(super) fn end_anew(&mut self, Anew { path, file }: Anew) -> io::Result<()> {
         file.sync_data()?;
-        fs::rename(&beside, &self.path)?;
+        fs::rename(&path, &self.path)?;
         self.file = OpenOptions::new().append(true).open(&self.path)?;
         Ok(())
+    }
+
+    /// Has the file at `path` from now on.
+    pub(super) fn move_to(&mut self, path: &Path) -> io::Result<()> {
+        let from = std::mem::replace(&mut self.path, path.to_owned());
+        fs::rename(from, path)
+    }
+}
+
+/// A file that is to take the place of another one.
+pub(super) struct Anew {
+    path: PathBuf,
+    file: File,
+}
+
+impl Anew {
+    pub(super) fn write(&mut self, records: &[u8]) -> io::Result<()> {
+        self.file.write_all(records)
     }
 }
 

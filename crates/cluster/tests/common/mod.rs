@@ -4,15 +4,15 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Opened, Replica, RingKind, Topology, Writer};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Exptime, Write};
 use moneta_store::versions::Versioning;
 use moneta_store::{
-    Calls, Clock, Cx, ErrorKind, ItemRef, Key, KeyHash, Op, Origin, Outcome, Step, Store, StoreError, Unseen, Visit,
-    steps,
+    Calls, Clock, Cx, ErrorKind, ItemMeta, ItemRef, Key, KeyHash, Op, Origin, Outcome, Put, Step, Store, StoreError,
+    Unseen, Value, Visit, Written, steps,
 };
 use moneta_testkit::doubles::{Double, Layer};
 use parking_lot::Mutex;
@@ -68,7 +68,12 @@ pub fn cluster(config: ClusterConfig, topology: &Topology, nodes: &Nodes, writer
 
 /// A node in RAM that may be away. Clones are the same.
 #[derive(Clone)]
-pub struct Away(Arc<(Memory, AtomicBool)>);
+pub struct Away(Arc<(Memory, AtomicU8)>);
+
+/// It answers; no connection to it comes up; what is sent to it gets lost.
+const THERE: u8 = 0;
+const AWAY: u8 = 1;
+const SILENT: u8 = 2;
 
 impl Double for Away {
     type Inner = Memory;
@@ -79,15 +84,45 @@ impl Double for Away {
 
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         match self.0.1.load(Relaxed) {
-            true => Step::Done(Err(StoreError::new(ErrorKind::Unreachable, "away"))),
-            false => self.0.0.call(cx, key, op, out),
+            AWAY => Step::Done(Err(StoreError::new(ErrorKind::Unreachable, "away").not_sent())),
+            SILENT => Step::Done(Err(StoreError::new(ErrorKind::Timeout, "silent"))),
+            _ => self.0.0.call(cx, key, op, out),
         }
     }
 }
 
 impl Away {
     pub fn goes(&self, is_away: bool) {
-        self.0.1.store(is_away, Relaxed);
+        self.0.1.store(if is_away { AWAY } else { THERE }, Relaxed);
+    }
+
+    /// From now on what is sent to it gets lost: whether it took that is not known.
+    pub fn is_silent(&self) {
+        self.0.1.store(SILENT, Relaxed);
+    }
+
+    /// The version that it holds of a key.
+    pub fn version(&self, key: &str) -> Option<u64> {
+        let mut version = None;
+        let key = Key::new(key.as_bytes(), SEED);
+        let _ = self.0.0.peek(&key, &mut |item: &ItemRef<'_>| version = Some(item.meta.cas)).now();
+        version
+    }
+
+    /// Stores an item under a version, whatever other nodes have.
+    pub fn put_back(&self, key: &str, version: u64) -> bool {
+        let meta = ItemMeta { cas: version, ..ItemMeta::default() };
+        let item = ItemRef { meta, value: Value::whole(b"old") };
+        let put = Op::Put(&item, Put::Newer { as_of: u64::MAX / 2, base: None });
+        let key = Key::new(key.as_bytes(), SEED);
+        matches!(
+            self.0.0.call(&Cx::outside(), &key, put, &mut Unseen).now(),
+            Ok(Outcome::Written(Written::Stored { .. }))
+        )
+    }
+
+    pub fn forget(&self, key: &str) {
+        self.0.0.forget(&Key::new(key.as_bytes(), SEED));
     }
 
     pub fn holds(&self, key: &str) -> bool {
@@ -101,7 +136,7 @@ impl Away {
 pub fn away(topology: &Topology, clock: &Arc<Clock>) -> (Nodes, Vec<Away>) {
     let nodes = Nodes::default();
     let put = |(number, node): (usize, &Node)| {
-        let store = Away(Arc::new((memory(clock, number as u8, 16 << 20, 1 << 20), AtomicBool::new(false))));
+        let store = Away(Arc::new((memory(clock, number as u8, 16 << 20, 1 << 20), AtomicU8::new(THERE))));
         nodes.put(node, Arc::new(Layer(store.clone())));
         store
     };

@@ -35,6 +35,11 @@ impl Floor {
         self.is_delayed() && self.second > now
     }
 
+    /// Whether it was commanded to take effect at once.
+    pub fn is_at_once(&self) -> bool {
+        !self.is_delayed()
+    }
+
     fn is_delayed(&self) -> bool {
         u64::from(self.second) * 1000 > self.version.millis()
     }

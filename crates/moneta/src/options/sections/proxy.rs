@@ -104,7 +104,7 @@ section! {
     HINT_DIR: File = Opt::new("hint_dir", File, || None)
         .when("In production, on a disk that stays with the proxy. No two proxies of an app may share it: the second one does not start.");
 
-    /// Memory for the hints of one node. Where more was missed, the node drops everything from before when it is back.
+    /// Memory for the hints of one node. Where more was missed, keys are in doubt until they were compared with other copies.
     HINT_MEMORY: Size<u64> = Opt::new("hint_memory", Size::in_bytes(1024, TIB), || 16 * MIB)
         .when("Larger where a node may be away for long while many keys change: a hint takes about 100 bytes and twice its key.");
 

@@ -1,0 +1,202 @@
+//! Checks what of a node is in doubt against other copies, key by key, and ends the doubt.
+//!
+//! The node lists its keys. What it has of one in doubt is kept if another copy that is not in doubt has nothing newer, replaced if one has, and dropped
+//! if one that would have it has not got it. Where all copies are in doubt and all answer, the newest stays: no process empties all of them.
+//! What cannot be decided, as a copy is away, stays in doubt until the next round. docs/decisions/doubt.md says why by these rules.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moneta_store::{Cx, Item, Key, Lookup, Op, Outcome, OwnedKey, Put, Store, StoreError, Version, Walking, steps};
+
+use crate::apart::surely_current;
+use crate::cluster::Cluster;
+use crate::error::ClusterError;
+use crate::hints::{Belief, Doubt, place};
+use crate::layout::Layout;
+use crate::pass::Pass;
+use crate::shared::Shared;
+use crate::writes::Answer;
+
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Keys that a node may list in a round for each that may be checked: a look at one costs the node about a tenth.
+const LISTED: usize = 10;
+/// Keys that are checked at once.
+const AT_ONCE: usize = 32;
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checked {
+    Kept,
+    Replaced,
+    Dropped,
+    /// Not decided yet.
+    Open,
+}
+
+impl Cluster {
+    /// Starts the thread that checks what is in doubt. It ends when the store is closed or dropped.
+    pub(crate) fn keep_sweeping(&self) -> Result<(), ClusterError> {
+        let shared = Arc::downgrade(self.shared());
+        let run = move || {
+            while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
+                pollster::block_on(shared.sweep());
+                drop(shared);
+                std::thread::sleep(PAUSE);
+            }
+        };
+        std::thread::Builder::new().name("cluster-sweep".into()).spawn(run).map_err(ClusterError::Thread)?;
+        Ok(())
+    }
+
+    /// One round of what the thread does, for callers that have none.
+    pub async fn sweep(&self) {
+        self.shared().sweep().await;
+    }
+}
+
+impl Shared {
+    async fn sweep(&self) {
+        let layout = self.layout();
+        for index in 0..layout.nodes.len() {
+            self.sweep_node(&layout, index).await;
+        }
+    }
+
+    async fn sweep_node(&self, layout: &Layout, index: usize) {
+        let node = &layout.nodes[index];
+        let now = self.clock.millis();
+        if node.health.is_ejected() || node.health.is_behind(now) {
+            return;
+        }
+        let pass = {
+            let mut sweep = node.sweep.lock();
+            match sweep.pass.take() {
+                Some(pass) => Some(pass),
+                None if sweep.waits(now) => None,
+                None => node.hints.doubt().map(Pass::begin),
+            }
+        };
+        let Some(mut pass) = pass else { return };
+        let ended = self.go_on(layout, index, &mut pass).await;
+        let mut sweep = node.sweep.lock();
+        match ended {
+            Ok(false) => sweep.pass = Some(pass),
+            Ok(true) => {
+                node.hints.settle_doubt(&pass.checked, &pass.open);
+                sweep.rest(now, pass.open.contains(&true));
+            }
+            Err(error) => {
+                tracing::warn!(app = self.config.app, node = node.name, %error, "keys in doubt cannot be checked yet");
+                sweep.rest(now, true);
+            }
+        }
+    }
+
+    /// Goes on with a pass for as long as a round may; true at its end.
+    async fn go_on(&self, layout: &Layout, index: usize, pass: &mut Pass) -> Result<bool, StoreError> {
+        let per_round = u128::from(self.config.hint_rate) * PAUSE.as_millis() / 1000;
+        let (mut checks, mut lists) = (usize::try_from(per_round).unwrap_or(usize::MAX).max(1), 0);
+        let lists_max = checks.saturating_mul(LISTED);
+        loop {
+            while !pass.found.is_empty() && checks > 0 {
+                let some: Vec<_> = pass.found.drain(..pass.found.len().min(AT_ONCE).min(checks)).collect();
+                checks -= some.len();
+                let all = some.iter().map(|(key, version)| self.check(layout, index, key, *version));
+                for ((key, _), checked) in some.iter().zip(futures_util::future::join_all(all).await) {
+                    self.counters.swept.of(checked).add(1);
+                    pass.open[Doubt::bucket(place(key))] |= checked == Checked::Open;
+                }
+            }
+            if pass.has_listed_all && pass.found.is_empty() {
+                return Ok(true);
+            }
+            if checks == 0 || lists >= lists_max {
+                return Ok(false);
+            }
+            match pass.list(&layout.nodes[index].store)? {
+                (listed, Walking::More) => lists += listed,
+                (_, Walking::End) => pass.has_listed_all = true,
+                (_, Walking::Wait(pending)) => pending.await?,
+            }
+        }
+    }
+
+    /// Compares what a node has of a key with what other copies have.
+    async fn check(&self, layout: &Layout, index: usize, key: &[u8], held: Version) -> Checked {
+        let owned = OwnedKey::of(&Key::new(key, self.seed));
+        let asked = self.clock.millis();
+        let mut newest: Option<Item> = None;
+        // Copies that are not in doubt: whether one has the key; whether one that would have this item has not.
+        let (mut is_shown, mut is_missing) = (false, false);
+        let mut all_answer = true;
+        for replica in layout.replicas.iter().filter(|replica| !replica.holds(index)) {
+            let source = &layout.nodes[replica.node_of(key)];
+            if source.health.is_ejected() {
+                all_answer = false;
+                continue;
+            }
+            let peeked = self.finish(&*source.store, &owned, Op::Peek).await;
+            let known = source.known(&owned.key());
+            match peeked.map(Outcome::lookup) {
+                Ok(Lookup::Found(item)) => {
+                    let version = item.meta.version();
+                    match known.judge(Some(version)) {
+                        Belief::Believed => is_shown = true,
+                        Belief::Doubted => {}
+                        // What it lacks is on its way to it.
+                        Belief::Outdated => all_answer = false,
+                    }
+                    let is_newer = newest.as_ref().is_none_or(|newest| version > newest.meta.version());
+                    if is_newer && known.buried() <= version {
+                        newest = Some(item);
+                    }
+                }
+                Ok(_) if known.judge(None) == Belief::Believed => is_missing |= source.would_have(held),
+                Ok(_) => {}
+                Err(_) => all_answer = false,
+            }
+        }
+        let node = &layout.nodes[index];
+        if is_missing && !is_shown {
+            // What came meanwhile is newer, and stays.
+            return match self.finish(&*node.store, &owned, Op::Bury(held)).await {
+                Ok(_) => Checked::Dropped,
+                Err(_) => Checked::Open,
+            };
+        }
+        if !is_shown && !all_answer {
+            return Checked::Open;
+        }
+        let Some(newer) = newest.filter(|newest| newest.meta.version() > held) else { return Checked::Kept };
+        let put = Put::Newer { as_of: surely_current(asked), base: None };
+        let ended = self.finish(&*node.store, &owned, Op::Put(&newer.as_ref(), put)).await;
+        match Answer::of(ended) {
+            Answer::Taken { .. } => Checked::Replaced,
+            // Something newer is there by now.
+            Answer::Superseded => Checked::Kept,
+            Answer::Refused(_) | Answer::NotCreated | Answer::Failed(_) => Checked::Open,
+        }
+    }
+
+    fn finish(
+        &self,
+        store: &dyn Store,
+        key: &OwnedKey,
+        op: Op<'_>,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + use<> {
+        steps::finish(steps::read_owned(store, &Cx::outside(), &key.key(), op))
+    }
+}
+
+impl crate::counters::Swept {
+    fn of(&self, checked: Checked) -> &crate::counters::Counter {
+        match checked {
+            Checked::Kept => &self.kept,
+            Checked::Replaced => &self.replaced,
+            Checked::Dropped => &self.dropped,
+            Checked::Open => &self.open,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! More missed than hints are kept for: parts of a node's keys are in doubt, and nothing of it goes that another copy does not speak against. Else a
+//! process that was cut off empties the nodes when it is back.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Away, SEED, away, cluster, set, topology};
+use moneta_cluster::{Cluster, ClusterConfig};
+use moneta_store::request::{Delete, Exptime, Retrieve};
+use moneta_store::{Clock, Cx, Key, Lookup, Op, Outcome, Store, StoreError, Unseen, component, steps};
+use pollster::block_on;
+
+const KEYS: usize = 300;
+/// Room for about 30 hints.
+const HINT_BYTES: u64 = 4_000;
+
+struct World {
+    cluster: Cluster,
+    clock: Arc<Clock>,
+    nodes: Vec<Away>,
+}
+
+fn key(number: usize) -> String {
+    format!("key{number}")
+}
+
+impl World {
+    /// Three copies of a node each, which have all keys.
+    fn new() -> Self {
+        Self::with(5)
+    }
+
+    /// The same, of nodes that are ejected after so many failures.
+    fn with(eject_after: u32) -> Self {
+        let clock = Arc::new(Clock::manual(1_790_000_000));
+        let topology = topology(1);
+        let (nodes, stores) = away(&topology, &clock);
+        // So that each node can tell what was deleted.
+        clock.advance(1);
+        let config =
+            ClusterConfig { hint_bytes: HINT_BYTES, allow_flush: true, eject_after, ..ClusterConfig::new("app") };
+        let world = Self { cluster: cluster(config, &topology, &nodes, 9, &clock), clock, nodes: stores };
+        (0..KEYS).for_each(|number| assert!(set(&world.cluster, &key(number), 0).is_ok()));
+        world.clock.advance(5);
+        world
+    }
+
+    fn rounds(&self, rounds: u32) {
+        for _ in 0..rounds {
+            self.clock.advance_millis(1_000);
+            block_on(self.cluster.maintain());
+            block_on(self.cluster.sweep());
+        }
+    }
+
+    fn call(&self, key: &str, op: Op<'_>) -> Result<Outcome, StoreError> {
+        let step = self.cluster.call(&Cx::outside(), &Key::new(key.as_bytes(), SEED), op, &mut Unseen);
+        block_on(steps::finish(step))
+    }
+
+    fn read(&self, key: &str) -> Option<u64> {
+        match self.call(key, Op::Read(&Retrieve::default())).ok()? {
+            Outcome::Read(Lookup::Found(item)) => Some(item.meta.cas),
+            _ => None,
+        }
+    }
+
+    fn flush(&self, delay: i64) -> Result<(), StoreError> {
+        block_on(steps::finish(component::flush(&self.cluster, &Cx::outside(), Exptime(delay))))
+    }
+
+    fn hints(&self) -> Vec<u64> {
+        self.cluster.status().nodes.iter().map(|node| node.hints).collect()
+    }
+
+    fn in_doubt(&self) -> Vec<f64> {
+        self.cluster.status().nodes.iter().map(|node| node.in_doubt).collect()
+    }
+}
+
+#[test]
+fn a_write_that_no_copy_took_leaves_no_hint() {
+    let world = World::new();
+    world.nodes.iter().for_each(|node| node.goes(true));
+    for number in 0..KEYS {
+        assert!(set(&world.cluster, &key(number), 0).is_err());
+        assert!(world.call(&key(number), Op::Delete(&Delete::default())).is_err());
+    }
+    assert!(world.flush(0).is_err());
+    assert_eq!((world.hints(), world.in_doubt()), (vec![0; 3], vec![0.0; 3]));
+    world.nodes.iter().for_each(|node| node.goes(false));
+    world.rounds(100);
+    assert!((0..KEYS).all(|number| world.nodes.iter().all(|node| node.holds(&key(number)))));
+}
+
+#[test]
+fn a_write_that_one_copy_may_have_taken_is_a_hint_for_all() {
+    let world = World::new();
+    world.nodes[0].is_silent();
+    world.nodes[1..].iter().for_each(|node| node.goes(true));
+    assert!(set(&world.cluster, "key1", 0).is_err());
+    assert_eq!(world.hints(), [1; 3]);
+}
+
+#[test]
+fn a_node_that_missed_more_than_is_kept_loses_only_what_others_replaced_or_deleted() {
+    let world = World::new();
+    let [one, _, back] = &world.nodes[..] else { unreachable!("there are three") };
+    let before: Vec<_> = (0..KEYS).map(|number| back.version(&key(number))).collect();
+    back.goes(true);
+    for number in 0..100 {
+        assert!(set(&world.cluster, &key(number), 0).is_ok());
+        assert!(world.call(&key(100 + number), Op::Delete(&Delete::default())).is_ok());
+    }
+    assert!(world.in_doubt()[2] > 0.0);
+    back.goes(false);
+    // Before anything was checked, also where the copy in doubt is the only one that answers with something.
+    for number in 0..KEYS {
+        assert_eq!(world.read(&key(number)), one.version(&key(number)), "{number}");
+    }
+    world.rounds(100);
+    assert_eq!((world.hints()[2], world.in_doubt()[2]), (0, 0.0), "it ends");
+    for (number, before) in before.iter().enumerate() {
+        let held = world.nodes.iter().map(|node| node.version(&key(number))).collect::<Vec<_>>();
+        assert!(held.iter().all(|version| *version == held[0]), "{number}: {held:?}");
+        match number {
+            0..100 => assert!(held[0] > *before, "{number}"),
+            100..200 => assert_eq!(held[0], None, "{number}"),
+            _ => assert_eq!(held[0], *before, "{number}"),
+        }
+    }
+}
+
+#[test]
+fn where_all_copies_are_in_doubt_the_newest_stays() {
+    // Nodes that were ejected are sent nothing.
+    let world = World::with(u32::MAX);
+    let before: Vec<_> = (0..KEYS).map(|number| world.nodes[0].version(&key(number))).collect();
+    world.nodes.iter().for_each(Away::is_silent);
+    for number in 0..2_000 {
+        assert!(set(&world.cluster, &format!("{}{number}", "long".repeat(40)), 0).is_err());
+    }
+    assert!(world.in_doubt().iter().all(|share| *share > 0.1), "{:?}", world.in_doubt());
+    world.nodes.iter().for_each(|node| node.goes(false));
+    let reads = || (0..KEYS).map(|number| world.read(&key(number))).collect::<Vec<_>>();
+    world.rounds(1);
+    assert_eq!(reads(), before);
+    world.rounds(500);
+    assert_eq!((world.hints(), world.in_doubt()), (vec![0; 3], vec![0.0; 3]), "it ends");
+    assert_eq!(reads(), before);
+    assert!((0..KEYS).all(|number| world.nodes.iter().all(|node| node.version(&key(number)) == before[number])));
+}
+
+#[test]
+fn what_another_copy_may_have_is_in_doubt_until_that_answers() {
+    let world = World::new();
+    let [one, other, back] = &world.nodes[..] else { unreachable!("there are three") };
+    back.goes(true);
+    (0..100).for_each(|number| assert!(set(&world.cluster, &key(number), 0).is_ok()));
+    back.goes(false);
+    one.goes(true);
+    other.goes(true);
+    world.rounds(50);
+    assert!(world.in_doubt()[2] > 0.0, "nothing tells what of it is old");
+    assert!((0..KEYS).all(|number| back.holds(&key(number))), "nor that it is to go");
+    one.goes(false);
+    other.goes(false);
+    world.rounds(500);
+    assert_eq!(world.in_doubt()[2], 0.0);
+    assert!((0..KEYS).all(|number| back.version(&key(number)) == one.version(&key(number))));
+}
+
+/// The flush and what is in doubt are two things: what was written behind the flush lives on.
+#[test]
+fn a_missed_flush_and_more_than_is_kept_behind_it_empty_nothing_else() {
+    let world = World::new();
+    let back = &world.nodes[2];
+    back.goes(true);
+    assert!(world.flush(0).is_ok());
+    world.clock.advance(1);
+    (0..200).for_each(|number| assert!(set(&world.cluster, &key(number), 0).is_ok()));
+    assert!(world.in_doubt()[2] > 0.0);
+    back.goes(false);
+    world.rounds(100);
+    for number in 0..KEYS {
+        let copies = world.nodes.iter().filter(|node| node.holds(&key(number))).count();
+        // What was more than is kept comes by reads.
+        let expected = if number < 200 { copies >= 2 && world.read(&key(number)).is_some() } else { copies == 0 };
+        assert!(expected, "{number}: {copies} copies");
+    }
+}
+
+#[test]
+fn two_flushes_that_a_node_missed_reach_it() {
+    let world = World::new();
+    let back = &world.nodes[2];
+    back.goes(true);
+    assert!(world.flush(0).is_ok() && world.flush(60).is_ok());
+    world.clock.advance(1);
+    assert!(set(&world.cluster, "later", 0).is_ok());
+    back.goes(false);
+    world.rounds(5);
+    assert!((0..KEYS).all(|number| !back.holds(&key(number))), "the first one");
+    assert!(back.holds("later"));
+    world.clock.advance(70);
+    world.rounds(5);
+    assert!(!back.holds("later"), "the second one");
+}
+
+/// A hint says that there was something newer. What is older is not given to copies that have lost it, nor to those that have it.
+#[test]
+fn what_a_hint_proves_to_be_old_fills_no_copy() {
+    let world = World::new();
+    let [one, other, back] = &world.nodes[..] else { unreachable!("there are three") };
+    back.goes(true);
+    let before = back.version("key1").expect("it is there");
+    assert!(set(&world.cluster, "key1", 0).is_ok());
+    // Both evict it, and a proxy that knows of no hint fills one of them from the third.
+    one.forget("key1");
+    other.forget("key1");
+    assert!(one.put_back("key1", before));
+    for _ in 0..6 {
+        world.read("key1");
+    }
+    assert!(!other.holds("key1"));
+}
