@@ -7,8 +7,8 @@ use moneta_store::metric::{Metric, Sample, Unit};
 use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Cx, Door, ErrorKind, Key, KeyHash, Op, Outcome, PendingReads, Reactors, Step, Store, StoreError, StoreStats, Visit,
-    steps,
+    Cx, Door, ErrorKind, Key, KeyHash, Op, Outcome, PendingReads, Reactors, Step, Store, StoreError, StoreStats,
+    Version, Visit, steps,
 };
 use smallvec::SmallVec;
 
@@ -107,10 +107,27 @@ impl Apps {
         self.0.apps.iter().filter(move |app| door == Door::COMMON || app.door == Some(door))
     }
 
+    /// Why the apps behind a door cannot be flushed without others: a flush takes all that a node has, whichever app's it is.
+    fn shared_nodes(&self, door: Door) -> Option<String> {
+        let is_behind = |app: &App| self.behind(door).any(|other| std::ptr::eq(app, other));
+        let others = || self.0.apps.iter().filter(|app| !is_behind(app));
+        self.behind(door).find_map(|app| {
+            let other = others().find(|other| app.cluster.shares_nodes(&other.cluster))?;
+            Some(format!(
+                "the app {} has nodes in common with {}, which a flush would empty too",
+                app.name(),
+                other.name()
+            ))
+        })
+    }
+
     /// Does something with all apps behind a door, if each of them can be flushed.
     fn flush_each(&self, cx: &Cx, flush: impl Fn(&Cluster) -> Step<()>) -> Step<()> {
         if let Some(app) = self.behind(cx.door()).find(|app| !app.cluster.config().allow_flush) {
             let refusal = format!("the app {} is not flushed through this proxy", app.name());
+            return Step::Done(Err(StoreError::new(ErrorKind::Unsupported, refusal)));
+        }
+        if let Some(refusal) = self.shared_nodes(cx.door()) {
             return Step::Done(Err(StoreError::new(ErrorKind::Unsupported, refusal)));
         }
         let all: Vec<Step<()>> = self.behind(cx.door()).map(|app| flush(&app.cluster)).collect();
@@ -219,6 +236,11 @@ impl Flush for Apps {
     /// The nodes keep them.
     fn floors(&self) -> Floors {
         Floors::default()
+    }
+
+    /// The nodes know it.
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        Step::done(Version::ZERO)
     }
 
     fn lag(&self) -> u32 {

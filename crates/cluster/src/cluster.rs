@@ -169,6 +169,12 @@ impl Cluster {
             .collect()
     }
 
+    /// Whether some node serves another cluster, too.
+    pub(crate) fn shares_nodes(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.0.layout(), other.0.layout());
+        ours.nodes.iter().any(|node| theirs.nodes.iter().any(|other| other.place.address == node.place.address))
+    }
+
     /// The configuration.
     pub fn config(&self) -> &ClusterConfig {
         &self.0.config

@@ -7,8 +7,9 @@ use moneta_store::component::{self, Flush};
 use moneta_store::request::Exptime;
 use moneta_store::steps::{finish, start};
 use moneta_store::versions::{Floor, Floors};
-use moneta_store::{Cx, ErrorKind, Expiry, Step, StoreError};
+use moneta_store::{Cx, ErrorKind, Expiry, Step, StoreError, Version};
 
+use crate::apart::APART;
 use crate::call::Call;
 use crate::cluster::Cluster;
 use crate::config::majority;
@@ -17,10 +18,8 @@ use crate::writes::too_few;
 
 impl Flush for Cluster {
     fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
-        let shared = self.shared();
-        let now = shared.clock.now();
-        let floor = Floor::new(shared.stamps.next(&shared.clock), Expiry::resolve(delay, now), now);
-        self.floor(cx, floor)
+        let call = Call::new(self.shared(), cx);
+        start(async move { call.flush_all(delay).await })
     }
 
     fn pending(&self) -> Option<u32> {
@@ -37,12 +36,41 @@ impl Flush for Cluster {
         Floors::default()
     }
 
+    /// The nodes know it.
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        Step::done(Version::ZERO)
+    }
+
     fn lag(&self) -> u32 {
         0
     }
 }
 
 impl Call {
+    /// A flush that takes what is on the nodes by now, whatever clocks say: it is stamped above that, as a set is.
+    async fn flush_all(&self, delay: Exptime) -> Result<(), StoreError> {
+        let (clock, stamps) = (&self.shared.clock, &self.shared.stamps);
+        let now = clock.now();
+        let layout = Arc::clone(self.layout());
+        let asked = (0..layout.nodes.len()).filter(|&node| !layout.nodes[node].health.is_ejected());
+        let told = join_all(asked.map(|node| self.newest(node))).await;
+        // What is further ahead is no version that others would take.
+        let ahead = clock.millis() + APART;
+        let newest = told.into_iter().flatten().filter(|version| version.millis() <= ahead).max();
+        newest.into_iter().for_each(|version| stamps.note(version));
+        self.flush(Floor::new(stamps.next(clock), Expiry::resolve(delay, now), now)).await
+    }
+
+    /// The newest version that a node has made or seen. One that does not tell may keep what it took in the last moments.
+    async fn newest(&self, node: usize) -> Option<Version> {
+        if self.node(node).versions.has_none() {
+            return None;
+        }
+        let ended = finish(self.begin_on(node, |store, cx| component::newest(store, cx))).await;
+        self.note(node, &ended);
+        ended.ok()
+    }
+
     /// Ends well if all nodes of more than half of the copies took it.
     async fn flush(&self, floor: Floor) -> Result<(), StoreError> {
         let layout = Arc::clone(self.layout());

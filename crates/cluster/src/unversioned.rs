@@ -15,7 +15,7 @@ use moneta_store::steps::{finish, start, start_operation};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Clock, Cx, ErrorKind, ItemRef, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, PendingReads, Put, Reactors, Step,
-    Store, StoreError, Unseen, Visit, Written,
+    Store, StoreError, Unseen, Version, Visit, Written,
 };
 
 /// How long a node counts as one without versions before it is tried again, in milliseconds.
@@ -176,6 +176,10 @@ impl Flush for AnyNode {
 
     fn floors(&self) -> Floors {
         self.0.store.parts().flush.map_or_else(Floors::default, Flush::floors)
+    }
+
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        component::newest(&*self.0.store, cx)
     }
 
     fn lag(&self) -> u32 {

@@ -9,7 +9,7 @@ use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Clock, Cursor, Cx, Expiry, Item, Key, KeyHash, Lookup, Op, Outcome, OwnedOp, Pending, Put, Reactors, Step, Store,
-    StoreStats, Visit, Walked, Walking,
+    StoreStats, Version, Visit, Walked, Walking,
 };
 use parking_lot::Mutex;
 
@@ -261,6 +261,10 @@ impl<D: Database> Flush for Embedded<D> {
 
     fn floors(&self) -> Floors {
         self.inner.shared.floors()
+    }
+
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        Step::done(self.inner.shared.newest())
     }
 
     fn lag(&self) -> u32 {

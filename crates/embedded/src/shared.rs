@@ -213,6 +213,11 @@ impl Shared {
     }
 
     /// What is known of flushes.
+    /// The newest version that was made or seen.
+    pub(crate) fn newest(&self) -> Version {
+        Version(self.sequence.last())
+    }
+
     pub(crate) fn floors(&self) -> Floors {
         *self.floors.lock()
     }

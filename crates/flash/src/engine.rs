@@ -333,6 +333,10 @@ impl Flush for Flash {
         self.inner.floors.known()
     }
 
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        Step::done(self.inner.log.sequence.newest())
+    }
+
     fn lag(&self) -> u32 {
         0
     }

@@ -49,7 +49,8 @@ use moneta_store::request::Exptime;
 use moneta_store::steps::{finish, start, start_operation};
 use moneta_store::versions::{Floor, Floors, Versioning};
 use moneta_store::{
-    Clock, Cx, Expiry, ItemMeta, Key, KeyHash, Lookup, Op, Outcome, OwnedKey, Put, Reactors, Step, Store, Visit,
+    Clock, Cx, Expiry, ItemMeta, Key, KeyHash, Lookup, Op, Outcome, OwnedKey, Put, Reactors, Step, Store, Version,
+    Visit,
 };
 
 use crate::stripes::Stripes;
@@ -281,6 +282,10 @@ impl<S: Store + 'static> Flush for Chunked<S> {
 
     fn floors(&self) -> Floors {
         self.shared.versions.floors()
+    }
+
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        component::newest(&self.shared.below, cx)
     }
 
     fn lag(&self) -> u32 {

@@ -241,6 +241,10 @@ impl<S: Store + 'static> Flush for Feed<S> {
         self.0.below.parts().flush.map_or_else(Floors::default, Flush::floors)
     }
 
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        component::newest(&self.0.below, cx)
+    }
+
     fn lag(&self) -> u32 {
         self.0.below.parts().flush.map_or(0, Flush::lag)
     }

@@ -11,7 +11,7 @@ use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Clock, Cursor, Cx, Expiry, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Put, Reactors, Rest, Step, Store,
-    StoreStats, Unseen, Value, Visit, Walked, Walking, Written, component,
+    StoreStats, Unseen, Value, Version, Visit, Walked, Walking, Written, component,
 };
 
 use crate::config::{ConfigError, Eviction, MemoryConfig};
@@ -375,6 +375,11 @@ impl Flush for Memory {
 
     fn pending(&self) -> Option<u32> {
         None
+    }
+
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        let newest = self.shards.iter().map(|slot| slot.lock().newest_version()).max();
+        Step::done(newest.unwrap_or_default())
     }
 
     fn lag(&self) -> u32 {

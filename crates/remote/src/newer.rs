@@ -48,6 +48,11 @@ pub(crate) fn bury(remote: &Caller, key: &Key<'_>, version: Version) -> Step {
     writes::step::<Deleted, _>(remote, remote.begin(Verb::Bury(version), key, &[]))
 }
 
+pub(crate) fn newest(remote: &Caller) -> Step<Version> {
+    let key = Key { bytes: &[], hash: 0 };
+    writes::step::<Version, Version>(remote, remote.begin(Verb::Newest, &key, &[]))
+}
+
 pub(crate) fn floor(remote: &Caller, floor: Floor) -> Step<()> {
     let key = Key { bytes: &[], hash: 0 };
     let Floor { version, second } = floor;

@@ -8,8 +8,8 @@ use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
 use moneta_store::request::{Delete, Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cursor, Cx, Key, KeyHash, Op, Outcome, PendingReads, Put, Reactors, Step, Store, StoreStats, Visit, Walked,
-    Walking,
+    Clock, Cursor, Cx, Key, KeyHash, Op, Outcome, PendingReads, Put, Reactors, Step, Store, StoreStats, Version, Visit,
+    Walked, Walking,
 };
 use parking_lot::Mutex;
 
@@ -166,6 +166,10 @@ impl Flush for Remote {
     /// The server keeps them to itself.
     fn floors(&self) -> Floors {
         Floors::default()
+    }
+
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        newer::newest(&self.of(cx))
     }
 
     fn lag(&self) -> u32 {

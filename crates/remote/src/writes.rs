@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use moneta_client::wire::{Answer, Verb};
 use moneta_store::request::{Delete, Exptime, Write};
-use moneta_store::{Deleted, Key, Step, StoreError, Written};
+use moneta_store::{Deleted, Key, Step, StoreError, Version, Written};
 
 use crate::caller::Caller;
 use crate::exchange::Exchange;
@@ -80,6 +80,15 @@ impl Ending for Deleted {
 impl Ending for () {
     fn of(answer: Answer) -> Result<Self, Answer> {
         if answer == Answer::Done { Ok(()) } else { Err(answer) }
+    }
+}
+
+impl Ending for Version {
+    fn of(answer: Answer) -> Result<Self, Answer> {
+        match answer {
+            Answer::Newest(version) => Ok(version),
+            other => Err(other),
+        }
     }
 }
 

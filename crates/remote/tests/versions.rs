@@ -90,6 +90,10 @@ impl Flush for Told {
         self.server.floors()
     }
 
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        Flush::newest(&self.remote, cx)
+    }
+
     fn lag(&self) -> u32 {
         0
     }

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use moneta_item::ItemMeta;
 use moneta_item::request::Exptime;
+use moneta_item::{ItemMeta, Version};
 
 use crate::context::Cx;
 use crate::feed::Feed;
@@ -76,6 +76,9 @@ pub trait Flush {
 
     /// The flushes that are known here.
     fn floors(&self) -> Floors;
+
+    /// The newest version that was made or seen here; [`Version::ZERO`]: that is not told. A flush that is to take all that is here is above it.
+    fn newest(&self, cx: &Cx) -> Step<Version>;
 
     /// Seconds by which a delayed flush may take place later here than by this process's clock; 0 unless the store goes by
     /// another clock.
@@ -182,6 +185,11 @@ pub fn floor(component: &dyn Component, cx: &Cx, floor: Floor) -> Step<()> {
         Some(part) => part.floor(cx, floor),
         None => Step::Done(Err(crate::StoreError::no_versions())),
     }
+}
+
+/// The newest version that a component has made or seen; [`Version::ZERO`]: it does not tell.
+pub fn newest(component: &dyn Component, cx: &Cx) -> Step<Version> {
+    component.parts().flush.map_or_else(|| Step::done(Version::ZERO), |part| part.newest(cx))
 }
 
 /// A flush that is part of a component: one that has none refuses.

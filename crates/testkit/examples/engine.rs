@@ -234,6 +234,10 @@ impl Flush for Shelf {
         Floors::default()
     }
 
+    fn newest(&self, _: &Cx) -> Step<moneta_store::Version> {
+        Step::done(moneta_store::Version::ZERO)
+    }
+
     fn lag(&self) -> u32 {
         0
     }

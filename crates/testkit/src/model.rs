@@ -8,7 +8,7 @@ mod state;
 use std::sync::Arc;
 
 use moneta_store::request::Exptime;
-use moneta_store::{Item, ItemRef, Key, KeyHash, Lookup, Value};
+use moneta_store::{Item, ItemRef, Key, KeyHash, Lookup, Value, Version};
 
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
 use moneta_store::versions::{Floor, Floors};
@@ -144,6 +144,10 @@ impl Flush for ModelStore {
 
     fn floors(&self) -> Floors {
         Floors::default()
+    }
+
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        Step::done(Version::ZERO)
     }
 
     fn lag(&self) -> u32 {

@@ -59,6 +59,8 @@ pub enum Answer<'a> {
     },
     /// Done.
     Done,
+    /// The newest version that the server has made or seen; 0: it does not tell.
+    Newest(Version),
     /// Statistics, by name.
     Statistics(Vec<(String, String)>),
     /// Arithmetic on what is no number.
@@ -117,6 +119,7 @@ impl Answer<'_> {
         match self {
             Self::Hit(seen) => Answer::Hit(seen.into_owned()),
             Self::Miss => Answer::Miss,
+            Self::Newest(version) => Answer::Newest(version),
             Self::Stored { cas } => Answer::Stored { cas },
             Self::NotStored => Answer::NotStored,
             Self::Exists => Answer::Exists,

@@ -92,7 +92,9 @@ pub(super) fn encode(request: &Request<'_>, number: u32, out: &mut Vec<u8>) -> R
         Verb::Arithmetic(arithmetic) => count(arithmetic)?,
         Verb::Flush(delay) if delay.0 > 0 => Packet::of(opcode::FLUSH).extra(&packet_exptime(*delay).to_be_bytes()),
         Verb::Flush(_) => Packet::of(opcode::FLUSH),
-        Verb::PutNewer(_) | Verb::Bury(_) | Verb::Floor { .. } => return Err(super::failure::NO_VERSIONS),
+        Verb::PutNewer(_) | Verb::Bury(_) | Verb::Floor { .. } | Verb::Newest => {
+            return Err(super::failure::NO_VERSIONS);
+        }
         Verb::Statistics => Packet::of(opcode::STAT),
         Verb::Noop => Packet::of(opcode::NOOP),
     };
@@ -234,7 +236,7 @@ fn success<'a>(reply: &Reply<'a>, kind: Kind) -> Result<Answer<'a>, Broken> {
         }
         Kind::Flush | Kind::Noop => Answer::Done,
         // The last three have no form in binary.
-        Kind::Statistics | Kind::PutNewer | Kind::Bury | Kind::Floor => return Err(MALFORMED),
+        Kind::Statistics | Kind::PutNewer | Kind::Bury | Kind::Floor | Kind::Newest => return Err(MALFORMED),
     })
 }
 

@@ -40,6 +40,9 @@ pub(super) fn encode(
         Verb::Arithmetic(arithmetic) => line.arithmetic(arithmetic)?,
         Verb::Flush(delay) => flush(*delay, dialect, out),
         Verb::Floor { version, second } => line.floor(*version, *second)?,
+        // Answered by a line without a number: it is told apart by its code.
+        Verb::Newest if !dialect.versions => return Err(NO_VERSIONS),
+        Verb::Newest => out.extend_from_slice(b"mv\r\n"),
         Verb::Statistics => out.extend_from_slice(b"stats\r\n"),
         Verb::Noop => out.extend_from_slice(b"mn\r\n"),
     }

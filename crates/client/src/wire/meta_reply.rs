@@ -27,6 +27,7 @@ pub(super) fn decode<'a>(input: &'a [u8], expect: &Expect, value_max: usize) -> 
     }
     let answer = match (code, expect.kind) {
         (b"MN", Kind::Noop) => Answer::Done,
+        (b"MV", Kind::Newest) => Answer::Newest(newest(rest)),
         (b"HD" | b"EN" | b"NF" | b"NS" | b"EX", _) => {
             let mut seen = Seen::default();
             flags(rest, expect, &mut seen)?;
@@ -35,6 +36,12 @@ pub(super) fn decode<'a>(input: &'a [u8], expect: &Expect, value_max: usize) -> 
         _ => tokens::error(line).ok_or(MALFORMED)?,
     };
     Ok(Decoded::Answer { answer, consumed: length })
+}
+
+/// The newest version, among the fields of an answer to `mv`; older servers do not tell it.
+fn newest(mut rest: &[u8]) -> Version {
+    let field = std::iter::from_fn(|| next(&mut rest)).find_map(|field| field.strip_prefix(b"newest="));
+    field.and_then(number).map_or(Version::ZERO, Version)
 }
 
 /// A reply without a value.

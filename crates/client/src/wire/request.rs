@@ -44,6 +44,8 @@ pub enum Verb {
         /// The Unix second it takes effect.
         second: u32,
     },
+    /// The newest version that the server has made or seen.
+    Newest,
     /// All general statistics.
     Statistics,
     /// Nothing; the answer says that all before it is answered.
@@ -94,6 +96,7 @@ pub(super) enum Kind {
     Arithmetic,
     Flush,
     Floor,
+    Newest,
     Statistics,
     Noop,
 }
@@ -109,6 +112,7 @@ impl Verb {
             Self::Arithmetic(_) => Kind::Arithmetic,
             Self::Flush(_) => Kind::Flush,
             Self::Floor { .. } => Kind::Floor,
+            Self::Newest => Kind::Newest,
             Self::Statistics => Kind::Statistics,
             Self::Noop => Kind::Noop,
         }
@@ -118,7 +122,7 @@ impl Verb {
     pub fn is_idempotent(&self) -> bool {
         match self {
             Self::Read(read) => read.is_plain() && !read.retrieve.claim,
-            Self::Peek { .. } | Self::Statistics | Self::Noop => true,
+            Self::Peek { .. } | Self::Newest | Self::Statistics | Self::Noop => true,
             // Those by version end in one state however often they come, but not in one answer.
             Self::PutNewer(_) | Self::Bury(_) | Self::Floor { .. } => false,
             Self::Write(_) | Self::Delete(_) | Self::Arithmetic(_) | Self::Flush(_) => false,

@@ -44,7 +44,9 @@ pub(super) fn encode(request: &Request<'_>, dialect: Dialect, out: &mut Vec<u8>)
             flush(*delay, dialect, out);
             return Ok(Expect { kind: Kind::Flush, number: 0 });
         }
-        Verb::PutNewer(_) | Verb::Bury(_) | Verb::Floor { .. } => return Err(super::failure::NO_VERSIONS),
+        Verb::PutNewer(_) | Verb::Bury(_) | Verb::Floor { .. } | Verb::Newest => {
+            return Err(super::failure::NO_VERSIONS);
+        }
         Verb::Statistics => out.extend_from_slice(b"stats"),
         Verb::Noop => out.extend_from_slice(b"version"),
     }

@@ -169,6 +169,10 @@ impl Flush for CatchUp {
         self.0.store.parts().flush.map_or_else(Floors::default, Flush::floors)
     }
 
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        component::newest(&*self.0.store, cx)
+    }
+
     fn lag(&self) -> u32 {
         self.0.store.parts().flush.map_or(0, Flush::lag)
     }

@@ -14,7 +14,7 @@ use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Calls, Cx, Deleted, ErrorKind, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Pending, Put, Reactors, Step, Store,
-    StoreError, Visit, Written, steps,
+    StoreError, Version, Visit, Written, steps,
 };
 use parking_lot::Mutex;
 
@@ -180,6 +180,10 @@ impl Flush for Link {
 
     fn floors(&self) -> Floors {
         Floors::default()
+    }
+
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        Step::Wait(self.exchange(move |node| component::newest(node, &Cx::outside()).now()))
     }
 
     fn lag(&self) -> u32 {

@@ -44,6 +44,19 @@ impl<U: Store + 'static, L: Store + 'static> Flush for Tiered<U, L> {
         self.0.lower.parts().flush.map_or_else(Floors::default, Flush::floors)
     }
 
+    /// Of both tiers: while the lower one is off, only the upper one sees writes.
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        let both = [component::newest(&self.0.upper, cx), component::newest(&self.0.lower, cx)];
+        start(async move {
+            let mut newest = Version::ZERO;
+            for step in both {
+                // A tier without versions tells none.
+                newest = newest.max(finish(step).await.unwrap_or_default());
+            }
+            Ok(newest)
+        })
+    }
+
     fn lag(&self) -> u32 {
         self.0.flush_lag
     }

@@ -12,7 +12,7 @@ use moneta_store::steps::read_owned;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Calls, Clock, Cursor, Cx, Deleted, ErrorKind, Health, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Parts, Step,
-    Store, StoreError, Visit, Walked, Walking, Written,
+    Store, StoreError, Version, Visit, Walked, Walking, Written,
 };
 use moneta_testkit::doubles::{self, Double, Layer};
 use moneta_testkit::model::ModelStore;
@@ -167,6 +167,10 @@ impl Flush for Scripted {
 
     fn floors(&self) -> Floors {
         Calls::floors(&self.engine)
+    }
+
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        component::newest(&self.engine, cx)
     }
 
     fn lag(&self) -> u32 {

@@ -8,7 +8,9 @@ use moneta_store::component::{self, Flush, Walk};
 use moneta_store::request::Exptime;
 use moneta_store::steps::read_owned;
 use moneta_store::versions::{Floor, Floors};
-use moneta_store::{Calls, Cursor, Cx, Key, Op, OwnedKey, Parts, Step, Store, StoreError, Visit, Walked, Walking};
+use moneta_store::{
+    Calls, Cursor, Cx, Key, Op, OwnedKey, Parts, Step, Store, StoreError, Version, Visit, Walked, Walking,
+};
 use moneta_testkit::doubles::{self, Double, Layer};
 use moneta_testkit::model::ModelStore;
 
@@ -143,6 +145,10 @@ impl Flush for Slow {
 
     fn floors(&self) -> Floors {
         Floors::default()
+    }
+
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        Step::done(Version::ZERO)
     }
 
     fn lag(&self) -> u32 {

@@ -102,7 +102,7 @@ impl Session {
                 self.floor(worker, Floor { version, second }, &style, output);
             }
             Command::Versions(style) => {
-                let told = newer::told(&worker.node);
+                let told = newer::told(worker);
                 encode::reply(&style, &[], Reply::Line(&told), 0, self.out(output));
             }
             Command::MetaDebug { key, style } => self.debug(worker, key, &style, output),

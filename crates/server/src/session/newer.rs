@@ -10,7 +10,7 @@ use super::key::stored_key;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
 use super::{Session, Worker};
-use crate::node::{Commands, Node};
+use crate::node::Commands;
 
 /// An item that is to be stored if it is newer than what is there.
 pub(super) struct Asked<'a> {
@@ -22,10 +22,16 @@ pub(super) struct Asked<'a> {
 }
 
 /// The answer to `mv`. The number behind `MV` is that of the commands' form.
-pub(super) fn told(node: &Node) -> String {
+pub(super) fn told(worker: &Worker) -> String {
+    let node = &worker.node;
     let (origin, cluster) = (node.settings.origin, u8::from(node.settings.cluster));
     let now = node.clock.millis();
-    format!("MV 2 region={} writer={} cluster={cluster} now={now}", origin.region(), origin.writer())
+    let mut told = format!("MV 2 region={} writer={} cluster={cluster} now={now}", origin.region(), origin.writer());
+    // A store that asks others for it does not tell.
+    if let Step::Done(Ok(newest @ Version(1..))) = component::newest(&worker.store, &worker.cx) {
+        told.push_str(&format!(" newest={}", newest.0));
+    }
+    told
 }
 
 impl Session {

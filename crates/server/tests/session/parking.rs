@@ -14,7 +14,7 @@ use moneta_server::session::{MAX_PARKED, Session, Worker};
 use moneta_store::component::Flush;
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
-use moneta_store::{Calls, Clock, Component, Cx, ErrorKind, Key, Op, Parts, Step, Store, StoreError, Visit};
+use moneta_store::{Calls, Clock, Component, Cx, ErrorKind, Key, Op, Parts, Step, Store, StoreError, Version, Visit};
 use moneta_testkit::doubles::{Double, Layer, later};
 use moneta_testkit::model::ModelStore;
 use proptest::prelude::*;
@@ -102,6 +102,10 @@ impl Flush for ParkingStore {
 
     fn floors(&self) -> Floors {
         Flush::floors(&self.model)
+    }
+
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        Flush::newest(&self.model, cx)
     }
 
     fn lag(&self) -> u32 {

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use moneta_store::component::{self, Component, Flush, Health, Observe, Observer, Parts, Report, Resize, Walk};
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
-use moneta_store::{Calls, Clock, Cursor, Cx, Key, KeyHash, Op, Reactors, Step, Store, Visit, Walked, Walking};
+use moneta_store::{
+    Calls, Clock, Cursor, Cx, Key, KeyHash, Op, Reactors, Step, Store, Version, Visit, Walked, Walking,
+};
 
 use super::{Options, SuiteConfig, run_with};
 
@@ -128,6 +130,10 @@ impl<R: Restarting> Flush for Held<R> {
 
     fn floors(&self) -> Floors {
         self.with(Calls::floors)
+    }
+
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        self.with(|store| component::newest(store, cx))
     }
 
     fn lag(&self) -> u32 {

@@ -9,7 +9,7 @@ use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteM
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Calls, Clock, Component, Cursor, Cx, Deleted, Expiry, Item, ItemRef, Key, Lookup, Observer, Op, Parts, Report,
-    Step, Store, StoreError, StoreStats, Unseen, Value, Visit, Walked, Walking, Written,
+    Step, Store, StoreError, StoreStats, Unseen, Value, Version, Visit, Walked, Walking, Written,
 };
 use moneta_testkit::doubles::{Double, Layer};
 use moneta_testkit::model::ModelStore;
@@ -338,6 +338,10 @@ impl Flush for Faulty {
 
     fn floors(&self) -> Floors {
         Floors::default()
+    }
+
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        Step::done(Version::ZERO)
     }
 
     fn lag(&self) -> u32 {

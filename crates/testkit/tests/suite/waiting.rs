@@ -7,7 +7,7 @@ use moneta_store::component::{self, Flush};
 use moneta_store::request::Exptime;
 use moneta_store::steps::read_owned;
 use moneta_store::versions::{Floor, Floors};
-use moneta_store::{Component, Cx, Key, Op, Parts, Step, Store, StoreError, Visit};
+use moneta_store::{Component, Cx, Key, Op, Parts, Step, Store, StoreError, Version, Visit};
 use moneta_testkit::doubles::{Double, Layer};
 use moneta_testkit::model::ModelStore;
 
@@ -90,6 +90,10 @@ impl Flush for Waiting {
 
     fn floors(&self) -> Floors {
         Floors::default()
+    }
+
+    fn newest(&self, _: &Cx) -> Step<Version> {
+        Step::done(Version::ZERO)
     }
 
     fn lag(&self) -> u32 {
