@@ -92,6 +92,16 @@ impl Address {
     }
 }
 
+impl Stream {
+    /// How long a read may wait from now on.
+    pub(crate) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Self::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+    }
+}
+
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {

@@ -18,6 +18,7 @@
 //! may start at once. It follows for a while after it is whole: proxies that had given it up find out only at their next probe.
 
 mod apply;
+mod copies;
 mod gate;
 mod past;
 mod peers;
@@ -56,8 +57,22 @@ pub struct CatchUpConfig {
     pub lost_some: bool,
     /// By how much clocks of nodes and proxies may differ, in milliseconds.
     pub skew_max: u64,
-    /// A node that has not learned what it missed after this long answers reads all the same.
+    /// After this long a node that has not learned what it missed does what [`CatchUpConfig::at_deadline`] says.
     pub deadline: Duration,
+    /// What that is.
+    pub at_deadline: AtDeadline,
+    /// The largest value that the node takes, in bytes.
+    pub item_max: usize,
+}
+
+/// What a node does that could not learn what it missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtDeadline {
+    /// It answers no reads while another copy does, and goes on to try. Where none does it answers.
+    #[default]
+    StayOut,
+    /// It answers reads, which may be old.
+    Serve,
 }
 
 /// What the threads of a catching up share.
@@ -74,6 +89,8 @@ struct State {
     /// What is out of the ordinary about the end, for people.
     note: Mutex<Option<String>>,
     counts: Counts,
+    /// Held by the one reader that holds a large value.
+    large: Mutex<()>,
     /// Held while changes are applied; true: the store is closed.
     closed: RwLock<bool>,
 }
@@ -96,6 +113,17 @@ impl State {
 
     fn is_closed(&self) -> bool {
         *self.closed.read()
+    }
+
+    /// The node goes on to refuse reads, behind its deadline.
+    fn stay_out(&self) {
+        let mut note = self.note.lock();
+        if note.is_none() {
+            tracing::error!(
+                "other copies could not be read until the deadline: the node answers no reads, since another copy does"
+            );
+            *note = Some("stays out: other copies cannot be read, and one of them answers reads".to_owned());
+        }
     }
 
     /// The node answers reads from now on.

@@ -10,7 +10,8 @@ use moneta_server::server::RunningServer;
 use moneta_store::{Clock, Progress, Store};
 
 use crate::options::kinds::topology::Source;
-use crate::options::sections::cluster::{CATCH_UP, CATCH_UP_AS, CATCH_UP_DEADLINE, MAX_CLOCK_SKEW};
+use crate::options::sections::cluster::{CATCH_UP, CATCH_UP_AS, CATCH_UP_DEADLINE, CATCH_UP_THEN, MAX_CLOCK_SKEW};
+use crate::options::sections::memory::MAX_ITEM_SIZE;
 use crate::options::settings::Settings;
 use crate::proxy;
 
@@ -37,6 +38,8 @@ pub fn round(
         lost_some: recovery.lost_some(),
         skew_max: u64::try_from(settings.get(&MAX_CLOCK_SKEW).as_millis()).unwrap_or(u64::MAX),
         deadline: settings.get(&CATCH_UP_DEADLINE),
+        at_deadline: settings.get(&CATCH_UP_THEN),
+        item_max: settings.get(&MAX_ITEM_SIZE),
     };
     Some(CatchingUp { store: CatchUp::new(Arc::clone(store), config, Arc::clone(clock)), source })
 }

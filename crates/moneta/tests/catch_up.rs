@@ -1,6 +1,8 @@
 //! Nodes that come back learn from other copies what they have missed, before they answer reads.
 
 mod common;
+#[path = "catch_up/readers.rs"]
+mod readers;
 
 use std::fmt::Write;
 

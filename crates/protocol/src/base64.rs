@@ -1,4 +1,4 @@
-//! Keys that came as base64 (meta flag `b`): the standard alphabet with padding.
+//! Keys that came as base64 (meta flag `b`), and what is sent so: the standard alphabet with padding.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +21,14 @@ pub fn encode_key(key: &[u8]) -> String {
     STANDARD.encode(key)
 }
 
+/// Appends a value as base64.
+pub fn append(value: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + value.len().div_ceil(3) * 4, 0);
+    let written = STANDARD.encode_slice(value, &mut out[start..]).expect("there is room for it");
+    debug_assert_eq!(start + written, out.len());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +42,9 @@ mod tests {
             assert_eq!(decode_key(bad, &mut buffer), None, "{bad:?}");
         }
         assert_eq!(encode_key(b"\x00\xff "), "AP8g");
+        let mut out = b"=".to_vec();
+        [&b""[..], b"\x00\xff ", b"a"].into_iter().for_each(|value| append(value, &mut out));
+        assert_eq!(out, b"=AP8gYQ==");
         assert_eq!(decode_key(&[b'Y'; 248], &mut buffer).map(<[u8]>::len), Some(186));
     }
 }

@@ -54,11 +54,14 @@ pub enum Kind {
     Dump,
     /// Lines for watchers.
     Watch,
+    /// Changes that readers of the feed have not read, and what is read for them.
+    Feed,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Input, Self::Login, Self::Output, Self::Parked, Self::Dump, Self::Watch];
+    pub const ALL: [Self; 7] =
+        [Self::Input, Self::Login, Self::Output, Self::Parked, Self::Dump, Self::Watch, Self::Feed];
 
     /// Its name in metrics.
     pub fn name(self) -> &'static str {
@@ -69,6 +72,7 @@ impl Kind {
             Self::Parked => "parked",
             Self::Dump => "dump",
             Self::Watch => "watch",
+            Self::Feed => "feed",
         }
     }
 }
@@ -85,6 +89,13 @@ impl Holding {
     pub fn add(&mut self, kind: Kind, bytes: usize) {
         self.kinds[kind as usize] += bytes;
         self.total += bytes;
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        Kind::ALL.into_iter().for_each(|kind| self.add(kind, other.of(kind)));
+        self
     }
 
     /// Bytes of a kind.
@@ -177,6 +188,8 @@ impl Ledger {
 pub struct ClientMemory {
     limit: usize,
     total: Arc<AtomicUsize>,
+    /// The part of the total that is in no worker's ledger, by kind: what is held for clients of the admin side.
+    beside: [AtomicUsize; Kind::ALL.len()],
     /// The part of the total held by connections that have been told to close.
     leaving: AtomicUsize,
     /// Highest total since memory was last given back to the system.
@@ -194,6 +207,7 @@ impl ClientMemory {
         Self {
             limit,
             total: Arc::default(),
+            beside: Default::default(),
             leaving: AtomicUsize::new(0),
             peak: Arc::default(),
             trimming: Arc::default(),
@@ -256,6 +270,19 @@ impl ClientMemory {
     /// That connection has closed, or holds nothing any more.
     pub(crate) fn has_left(&self, bytes: usize) {
         self.leaving.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// What is held of a kind outside of workers changed from `was` to `now`.
+    pub(crate) fn change_shared(&self, kind: Kind, was: usize, now: usize) {
+        self.beside[kind as usize].fetch_add(now.wrapping_sub(was), Ordering::Relaxed);
+        self.change(was, now);
+    }
+
+    /// What is held outside of workers.
+    pub(crate) fn beside(&self) -> Holding {
+        let mut holding = Holding::default();
+        Kind::ALL.into_iter().for_each(|kind| holding.add(kind, self.beside[kind as usize].load(Ordering::Relaxed)));
+        holding
     }
 
     fn change(&self, was: usize, now: usize) {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::auth::Authenticator;
 use crate::client_memory::ClientMemory;
 use crate::counters::Registry;
-use crate::feed::Readers;
+use crate::feed::{Answering, Answers, Readers};
 use crate::login_failures::LoginFailures;
 pub use crate::peer::{Commands, Peer, Transport};
 use crate::prefixes::Prefixes;
@@ -181,6 +181,16 @@ pub struct Node {
     log: OnceLock<Box<dyn Fn() -> LogLeftOut + Send + Sync>>,
     connections: OnceLock<Box<dyn ListConnections>>,
     routes: OnceLock<Arc<dyn Routes>>,
+}
+
+impl Answering for Node {
+    fn answers(&self) -> &Answers {
+        &self.readers.answers
+    }
+
+    fn memory(&self) -> &ClientMemory {
+        &self.client_memory
+    }
 }
 
 impl Node {

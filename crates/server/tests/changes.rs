@@ -3,14 +3,15 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Admin, Server};
-use moneta_store::feed::{Batch, Change, Feed, Place, Reader, Told, Wanted};
-use moneta_store::{Clock, Component as _, Parts, Store, StoreError, Version};
+use moneta_store::feed::{Batch, Change, Feed, Left, Place, Reader, Told, Wanted};
+use moneta_store::{Clock, Component as _, ItemMeta, Parts, Store, StoreError, Version};
 use moneta_testkit::doubles::{Double, Layer};
 use moneta_testkit::model::ModelStore;
 use support::admin::fetch_from;
@@ -67,13 +68,73 @@ impl Reader for Endlessly {
         let changes = (0..usize::from(self.0.is_multiple_of(SELDOM)).min(limit)).map(|_| told()).collect();
         Ok(Batch { gap: None, changes, next, watermark: self.0, is_end: false })
     }
+
+    fn held(&self) -> usize {
+        0
+    }
+}
+
+/// Its feed has large values without end.
+struct Large(ModelStore);
+
+const VALUE: usize = 8 << 20;
+
+impl Double for Large {
+    type Inner = ModelStore;
+
+    fn inner(&self) -> &ModelStore {
+        &self.0
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts { feed: Some(self), ..self.0.parts() }
+    }
+}
+
+impl Feed for Large {
+    fn end(&self) -> Place {
+        place(u64::MAX)
+    }
+
+    fn since(&self, millis: u64) -> Place {
+        place(millis)
+    }
+
+    fn has_more(&self, _: Place) -> bool {
+        true
+    }
+
+    fn reader(&self, from: Place, _: Wanted) -> Box<dyn Reader> {
+        Box::new(Largely(from.position, vec![b'v'; VALUE].into()))
+    }
+}
+
+struct Largely(u64, bytes::Bytes);
+
+impl Reader for Largely {
+    fn read(&mut self, _: usize, _: usize) -> Result<Batch, StoreError> {
+        self.0 += 1;
+        let next = place(self.0);
+        let meta = ItemMeta { cas: self.0, ..ItemMeta::default() };
+        let left = Left { key: b"key"[..].into(), meta, value: Some(self.1.clone()), as_of: None };
+        let changes = vec![Told { change: Change::Item(left), next }];
+        Ok(Batch { gap: None, changes, next, watermark: self.0, is_end: false })
+    }
+
+    fn held(&self) -> usize {
+        self.1.len()
+    }
 }
 
 fn admin_side() -> (Admin, impl Sized) {
+    serving(|model| Arc::new(Layer(Endless(model))), NodeSettings::default())
+}
+
+fn serving(store: impl Fn(ModelStore) -> Arc<dyn Store>, settings: NodeSettings) -> (Admin, impl Sized) {
     let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), &[], Arc::default()).expect("an admin side");
     let clock = Arc::new(Clock::system());
-    let node = Arc::new(Node::new(NodeSettings::default(), Arc::clone(&clock), Authenticator::off()));
-    let store: Arc<dyn Store> = Arc::new(Layer(Endless(ModelStore::new(clock, 1 << 20))));
+    let node = Arc::new(Node::new(settings, Arc::clone(&clock), Authenticator::off()));
+    let store = store(ModelStore::new(clock, 1 << 20));
     let running = Server::start(&config(), store, node, Box::new(|| ())).expect("a server");
     admin.show(&running);
     (admin, running)
@@ -102,5 +163,37 @@ fn what_is_out_of_range_is_refused() {
     }
     for right in ["region=15", "values=1", &format!("name={}", &long[1..]), "limit=0"] {
         assert_eq!(fetch_from(&admin, &format!("/changes?since=0&{right}")).0, 200, "{right}");
+    }
+}
+
+/// The failure to guard against is a gigabyte of answers that nobody reads.
+#[test]
+fn answers_that_are_not_read_hold_a_bounded_share_of_client_memory() {
+    const UNREAD: usize = 6;
+    let limit = 128 << 20;
+    let settings = NodeSettings { client_memory: limit, ..NodeSettings::default() };
+    let (admin, _running) = serving(|model| Arc::new(Layer(Large(model))), settings);
+    let held = || {
+        let (_, metrics) = fetch_from(&admin, "/metrics");
+        let line = metrics.lines().find(|line| line.starts_with("moneta_client_memory_bytes{kind=\"feed\"}"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).expect("it is told") as usize
+    };
+    let unread: Vec<_> = (0..UNREAD)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(admin.address()).expect("it accepts");
+            stream.write_all(b"GET /changes?since=0&values=1 HTTP/1.1\r\nHost: moneta\r\n\r\n").expect("it reads");
+            // It is made by now.
+            stream.read_exact(&mut [0; 1]).expect("it answers");
+            assert!(held() <= limit / 8 + 3 * VALUE, "{} MiB are held", held() >> 20);
+            stream
+        })
+        .collect();
+    assert!(held() > 0, "what is not read is in the account");
+    // Who reads has its answer.
+    let (status, body) = fetch_from(&admin, "/changes?since=0&values=1");
+    assert_eq!((status, body.lines().count()), (200, 2));
+    drop(unread);
+    while held() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }

@@ -11,6 +11,10 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::error::StoreError;
 use crate::versions::Floor;
 
+/// The name of a reader that is a copy of the same data and catches up, or how it begins, before a colon and the node's address. Nodes keep
+/// places for such readers.
+pub const COPY_READER: &str = "catch-up";
+
 /// Tells of the changes of a store, in about the order in which they happened.
 pub trait Feed: Send + Sync {
     /// Where the feed ends now: what comes behind this happens from now on.
@@ -33,6 +37,9 @@ pub trait Reader: Send {
     /// # Errors
     /// The device's. The reader has not moved then.
     fn read(&mut self, limit: usize, bytes: usize) -> Result<Batch, StoreError>;
+
+    /// Bytes of the buffers that it keeps between two reads.
+    fn held(&self) -> usize;
 }
 
 /// Which changes a reader wants, and how much of them. What it does not want may be told all the same.

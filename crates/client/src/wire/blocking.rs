@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::changes::{self, Told};
 use super::dump::{self, Dumped, Line};
@@ -47,10 +47,28 @@ pub struct Dialogue {
     out: Vec<u8>,
     due: VecDeque<Expect>,
     number: u32,
+    timeout: Duration,
+    /// When what is asked has to be answered.
+    until: Option<Instant>,
 }
 
+/// What comes next of a feed.
+#[derive(Debug)]
+pub enum Next {
+    /// It is told.
+    Told(Told),
+    /// So many bytes have to come, at least: [`Dialogue::await_change`].
+    Lacking(usize),
+}
+
+/// Bytes a second that come of a large value at least.
+const SLOWEST: usize = 64 << 10;
+/// Bytes that the buffer of what came keeps.
+const KEPT: usize = 256 << 10;
+
 impl Dialogue {
-    /// Connects and finds out what the server speaks, unless told. Any wait for the server is at most `timeout`.
+    /// Connects and finds out what the server speaks, unless told; the server has `timeout` for all of that. Later, any wait for it is
+    /// at most as long.
     ///
     /// # Errors
     /// If no server answers, or the server is not a memcached.
@@ -78,7 +96,8 @@ impl Dialogue {
         let stream = address.connect_blocking(timeout).map_err(|error| (error.into(), false))?;
         let dialect = Dialect::least(Protocol::Text);
         let (input, out, due) = (Vec::new(), Vec::new(), VecDeque::new());
-        let mut dialogue = Self { stream, dialect, value_max, input, read: 0, out, due, number: 0 };
+        let until = Some(Instant::now() + timeout);
+        let mut dialogue = Self { stream, dialect, value_max, input, read: 0, out, due, number: 0, timeout, until };
         let mut probe = Probe::begin(protocol, in_binary, &mut dialogue.out);
         dialogue.flush().map_err(|error| (error.into(), false))?;
         loop {
@@ -87,6 +106,7 @@ impl Dialogue {
                 Ok(Probed::Dialect(dialect, consumed)) => {
                     dialogue.dialect = dialect;
                     dialogue.read = consumed;
+                    dialogue.limit(None).map_err(|error| (error.into(), false))?;
                     return Ok(dialogue);
                 }
                 Ok(Probed::Refused(why)) => return Err((DialogueError::Refused(why), false)),
@@ -94,6 +114,15 @@ impl Dialogue {
             }
             dialogue.receive(1).map_err(|error| (error.into(), probe.may_be_binary()))?;
         }
+    }
+
+    /// All that is asked from now on has to be answered within this time; `None`: what matters is that something comes.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn limit(&mut self, within: Option<Duration>) -> io::Result<()> {
+        self.until = within.map(|within| Instant::now() + within);
+        self.stream.set_read_timeout(self.timeout)
     }
 
     /// What the server understands.
@@ -170,6 +199,7 @@ impl Dialogue {
             return Ok(None);
         }
         self.out.extend_from_slice(b"mv\r\n");
+        self.limit(Some(self.timeout))?;
         self.flush()?;
         loop {
             match tokens::line(&self.input[self.read..])? {
@@ -177,6 +207,7 @@ impl Dialogue {
                     let now = line.split(|byte| *byte == b' ').find_map(|word| word.strip_prefix(b"now="));
                     let now = now.and_then(tokens::number);
                     self.read += length;
+                    self.limit(None)?;
                     return Ok(now);
                 }
                 Err(_) => self.receive(1)?,
@@ -236,33 +267,59 @@ impl Dialogue {
         Ok(self.flush()?)
     }
 
-    /// What the feed tells next; waits for it as long as for any answer.
+    /// What the feed tells next, if all of it has come. A value over the limit that the dialogue was begun with is passed over.
     ///
     /// # Errors
     /// When the feed breaks off, or the server refuses to tell it.
-    pub fn next_change(&mut self) -> Result<Told, DialogueError> {
-        loop {
-            let rest = &self.input[self.read..];
-            match changes::line(rest)? {
-                changes::Line::Partial { needed } => {
-                    let lacking = needed.saturating_sub(rest.len()).max(1);
-                    self.receive(lacking)?;
-                }
-                changes::Line::Told(told, length) => {
-                    self.read += length;
-                    return Ok(told);
-                }
-                changes::Line::Refused(why) => return Err(DialogueError::Refused(why)),
+    pub fn next_change(&mut self) -> Result<Next, DialogueError> {
+        let rest = &self.input[self.read..];
+        match changes::line(rest, self.value_max)? {
+            changes::Line::Partial { needed } => Ok(Next::Lacking(needed.saturating_sub(rest.len()).max(1))),
+            changes::Line::Told(told, length) => {
+                self.read += length;
+                Ok(Next::Told(told))
             }
+            changes::Line::TooLarge { key, version, read, skip } => {
+                self.read += read;
+                self.limit_bytes(skip)?;
+                self.skip(skip)?;
+                self.limit(None)?;
+                Ok(Next::Told(Told::TooLarge { key, version }))
+            }
+            changes::Line::Refused(why) => Err(DialogueError::Refused(why)),
         }
+    }
+
+    /// Waits for what [`Next::Lacking`] said.
+    ///
+    /// # Errors
+    /// When it does not come: nothing for as long as any answer may take, or too slowly.
+    pub fn await_change(&mut self, lacking: usize) -> Result<(), DialogueError> {
+        self.limit_bytes(lacking)?;
+        self.receive(lacking)?;
+        Ok(self.limit(None)?)
+    }
+
+    fn limit_bytes(&mut self, bytes: usize) -> io::Result<()> {
+        self.limit(Some(self.timeout + Duration::from_secs((bytes / SLOWEST) as u64)))
     }
 
     /// Reads at least `lacking` bytes behind what is there.
     fn receive(&mut self, lacking: usize) -> io::Result<()> {
         const ROOM: usize = 64 << 10;
         self.input.drain(..std::mem::take(&mut self.read));
+        if self.input.len() + lacking < KEPT && self.input.capacity() > KEPT {
+            self.input.shrink_to(KEPT);
+        }
         let mut come = 0;
         while come < lacking {
+            if let Some(until) = self.until {
+                let left = until.saturating_duration_since(Instant::now()).min(self.timeout);
+                if left.is_zero() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                self.stream.set_read_timeout(left)?;
+            }
             let start = self.input.len();
             self.input.resize(start + ROOM.max((lacking - come).min(1 << 20)), 0);
             let read = self.stream.read(&mut self.input[start..]);

@@ -19,6 +19,17 @@ pub enum Line {
     },
     /// What is told, and its length in bytes.
     Told(Told, usize),
+    /// A value over the limit: the key that was given it, the bytes up to the value, and those of the value with its end.
+    TooLarge {
+        /// The key.
+        key: Vec<u8>,
+        /// The item's.
+        version: Version,
+        /// Bytes that were looked at.
+        read: usize,
+        /// Bytes to pass over.
+        skip: usize,
+    },
     /// The server will not go on, in its words.
     Refused(String),
 }
@@ -28,6 +39,13 @@ pub enum Line {
 pub enum Told {
     /// What a key holds, or held.
     Set(Box<Set>),
+    /// A key was given a value over the limit: it is not handed out.
+    TooLarge {
+        /// The key.
+        key: Vec<u8>,
+        /// The item's: what is older is gone.
+        version: Version,
+    },
     /// A key was deleted, whether it was there or not.
     Delete {
         /// The key.
@@ -76,11 +94,11 @@ pub struct Set {
     pub as_of: Option<u64>,
 }
 
-/// Reads what is at the front of `input`.
+/// Reads what is at the front of `input`. Values over `value_max` bytes are not handed out.
 ///
 /// # Errors
 /// When it is nothing that a feed tells.
-pub fn line(input: &[u8]) -> Result<Line, Broken> {
+pub fn line(input: &[u8], value_max: usize) -> Result<Line, Broken> {
     let (line, length) = match tokens::line(input)? {
         Ok(found) => found,
         Err(_) => return Ok(Line::Partial { needed: input.len() + 1 }),
@@ -92,7 +110,7 @@ pub fn line(input: &[u8]) -> Result<Line, Broken> {
     let word = next(&mut words).ok_or(MALFORMED)?;
     let mut argument = || next(&mut words).and_then(number).ok_or(MALFORMED);
     let told = match word {
-        b"SET" => return set(words, &input[length..], length),
+        b"SET" => return set(words, &input[length..], length, value_max),
         b"DELETE" => {
             let (key, version) = (argument()?, Version(argument()?));
             let Some((body, consumed)) = body(key, 0, &input[length..])? else {
@@ -115,7 +133,7 @@ pub fn line(input: &[u8]) -> Result<Line, Broken> {
 }
 
 /// `SET KEYLEN LENGTH VERSION FLAGS EXPIRY STALE ASOF`, with `rest` behind the line of `line` bytes.
-fn set(mut words: &[u8], rest: &[u8], line: usize) -> Result<Line, Broken> {
+fn set(mut words: &[u8], rest: &[u8], line: usize, value_max: usize) -> Result<Line, Broken> {
     let key = next(&mut words).and_then(number).ok_or(MALFORMED)?;
     let length = match next(&mut words).ok_or(MALFORMED)? {
         b"-" => None,
@@ -125,6 +143,12 @@ fn set(mut words: &[u8], rest: &[u8], line: usize) -> Result<Line, Broken> {
     let (version, flags, expiry) = (argument()?, narrow(argument()?)?, narrow(argument()?)?);
     let (stale, as_of) = (argument()? != 0, argument()?);
     let bytes = length.unwrap_or(0);
+    if bytes > value_max as u64 {
+        check(key, bytes)?;
+        let Some(name) = rest.get(..key as usize) else { return Ok(partial(line, key, 0)) };
+        let (read, skip) = (line + key as usize, bytes as usize + 2);
+        return Ok(Line::TooLarge { key: name.to_vec(), version: Version(version), read, skip });
+    }
     let Some((body, consumed)) = body(key, bytes, rest)? else { return Ok(partial(line, key, bytes)) };
     let (key, value) = body.split_at(key as usize);
     let meta = ItemMeta { cas: version, flags, expiry: Expiry(expiry), stale, ..ItemMeta::default() };
@@ -145,11 +169,14 @@ fn narrow(number: u64) -> Result<u32, Broken> {
     u32::try_from(number).map_err(|_| MALFORMED)
 }
 
+/// Refuses lengths that no server has.
+fn check(key: u64, value: u64) -> Result<(), Broken> {
+    if key == 0 || key > KEY_MAX as u64 || value > VALUE_LIMIT as u64 { Err(MALFORMED) } else { Ok(()) }
+}
+
 /// Key and value behind a line, and the bytes of both with their end; `None`: more has to come.
 fn body(key: u64, value: u64, rest: &[u8]) -> Result<Option<(&[u8], usize)>, Broken> {
-    if key == 0 || key > KEY_MAX as u64 || value > VALUE_LIMIT as u64 {
-        return Err(MALFORMED);
-    }
+    check(key, value)?;
     let length = (key + value) as usize;
     match rest.get(length..length + 2) {
         None => Ok(None),
@@ -170,7 +197,7 @@ mod tests {
         let mut read = 0;
         for end in 0..=text.len() {
             loop {
-                match line(&text[read..end]).expect("it is a feed") {
+                match line(&text[read..end], 5).expect("it is a feed") {
                     Line::Told(told, length) => {
                         all.push(told);
                         read += length;
@@ -179,6 +206,7 @@ mod tests {
                         assert!(needed > end - read, "{needed} bytes are there");
                         break;
                     }
+                    Line::TooLarge { .. } => panic!("it is as large as may be"),
                     Line::Refused(why) => panic!("{why}"),
                 }
             }
@@ -215,9 +243,19 @@ mod tests {
             b"AT c\r\n",
             b"\r\n",
         ] {
-            assert!(line(text).is_err(), "{}", text.escape_ascii());
+            assert!(line(text, VALUE_LIMIT).is_err(), "{}", text.escape_ascii());
         }
+        let line = |text| line(text, VALUE_LIMIT);
         assert_eq!(line(b"SERVER_ERROR no\r\n"), Ok(Line::Refused("SERVER_ERROR no".into())));
         assert_eq!(line(b"ERROR\r\n"), Ok(Line::Refused("ERROR".into())));
+    }
+
+    #[test]
+    fn a_value_over_the_limit_is_passed_over() {
+        let text = b"SET 2 5 9 0 0 0 0\r\nkkvalue\r\nEND\r\n";
+        assert!(matches!(line(&text[..20], 4), Ok(Line::Partial { .. })), "the key has to come");
+        let (key, version) = (b"kk".to_vec(), Version(9));
+        assert_eq!(line(&text[..21], 4), Ok(Line::TooLarge { key, version, read: 21, skip: 7 }));
+        assert_eq!(line(&text[28..], 4), Ok(Line::Told(Told::End, 5)));
     }
 }

@@ -95,6 +95,13 @@ impl State {
                     _ => Fate::Taken,
                 })
             }
+            // The node would not take it, and what is older is gone.
+            Told::TooLarge { key, version } => {
+                self.call(&self.key(key), Op::Bury(version.just_below())).map(|outcome| match outcome.deleted() {
+                    Deleted::Superseded => Fate::Superseded,
+                    _ => Fate::Taken,
+                })
+            }
             Told::Flush { version, second } => self.flush(Floor { version: *version, second: *second }),
             Told::Gap { .. } | Told::Lost { .. } | Told::At { .. } | Told::End => Step::done(Fate::Taken),
         };
@@ -158,7 +165,7 @@ mod tests {
     use moneta_store::versions::Versioning;
     use moneta_store::{Clock, KeyHash};
 
-    use super::super::{CatchUp, CatchUpConfig};
+    use super::super::{AtDeadline, CatchUp, CatchUpConfig};
     use super::*;
 
     #[test]
@@ -170,7 +177,15 @@ mod tests {
         let config = MemoryConfig { limit, item_max, evict: true, threads, shards: None, seed, versioning };
         let store: Arc<dyn Store> = Arc::new(Memory::new(&config, Arc::clone(&clock)).expect("memory"));
         let deadline = Duration::from_secs(600);
-        let config = CatchUpConfig { own: None, kept_until: Some(0), lost_some: false, skew_max: 500, deadline };
+        let config = CatchUpConfig {
+            own: None,
+            kept_until: Some(0),
+            lost_some: false,
+            skew_max: 500,
+            deadline,
+            at_deadline: AtDeadline::StayOut,
+            item_max: 1 << 20,
+        };
         let node = CatchUp::new(store, config, Arc::clone(&clock));
         let told = Told::Delete { key: b"key".to_vec(), version: Version::at(clock.millis() + 3_600_000) };
         let refused = node.state().apply_within(std::slice::from_ref(&told), 2);

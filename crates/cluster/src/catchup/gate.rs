@@ -55,6 +55,7 @@ impl CatchUp {
             percent: AtomicU8::new(0),
             note: Mutex::new(None),
             counts: Counts::default(),
+            large: Mutex::default(),
             closed: RwLock::new(false),
         }))
     }

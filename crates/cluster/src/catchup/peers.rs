@@ -4,9 +4,13 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use moneta_client::Address;
+use moneta_store::feed::COPY_READER;
 
 use crate::ring::Ring;
 use crate::topology::{Node, Replica, Topology, TopologyError};
+
+/// Most bytes of a reader's name.
+const NAME_MAX: usize = 64;
 
 /// This node's place in a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,14 @@ fn is_of_this_machine(address: IpAddr) -> bool {
 pub(super) fn keys(topology: &Topology, place: Place) -> Result<Arc<Keys>, TopologyError> {
     let ring = Ring::new(topology.ring, &topology.replicas[place.replica].nodes)?;
     Ok(Arc::new(Keys { ring, node: place.node }))
+}
+
+/// The name of a place as a reader of feeds: nodes keep places for such names.
+pub(super) fn reader_name(topology: &Topology, place: Place) -> String {
+    let address = topology.replicas[place.replica].nodes[place.node].address.to_string();
+    let is_plain = address.len() < NAME_MAX - COPY_READER.len() && address.bytes().all(|byte| byte.is_ascii_graphic());
+    // Under the name alone nodes of earlier builds read.
+    if is_plain { format!("{COPY_READER}:{address}") } else { COPY_READER.to_owned() }
 }
 
 /// The copies to learn from, in the order in which they are asked: those of nodes in one replica begin with different ones.

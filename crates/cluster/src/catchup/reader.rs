@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use moneta_client::Address;
-use moneta_client::wire::blocking::{Dialogue, DialogueError};
+use moneta_client::wire::blocking::{Dialogue, DialogueError, Next};
 use moneta_client::wire::changes::Told;
-use moneta_client::wire::{Answer, PROBE_KEY, Protocol, Refusal, Request, VALUE_LIMIT, Verb};
+use moneta_client::wire::{Answer, PROBE_KEY, Protocol, Refusal, Request, Verb};
 use moneta_store::StoreError;
 use parking_lot::Mutex;
 
@@ -24,13 +24,17 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Changes that are applied at once.
 const BATCH: usize = 256;
 /// Bytes of keys and values that are applied at once, about.
-const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = 256 << 10;
+/// Bytes that one change may need before only one reader of all may hold such a one.
+const LARGE: usize = 256 << 10;
 
 /// How far a reader is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
     /// The node has answered since the reader began or failed.
     pub(super) answers: bool,
+    /// The node answers reads, as far as is known: it was asked, and has not failed to answer since.
+    pub(super) serves: bool,
     /// The node answers reads itself.
     pub(super) whole: bool,
     /// The node's feed does not reach back to where the reader began.
@@ -72,6 +76,8 @@ pub(super) struct Reader {
     pub(super) since: u64,
     /// Since when every change is needed.
     pub(super) needed: u64,
+    /// Under which the node lists this reader.
+    pub(super) name: String,
     pub(super) progress: Arc<Progress>,
 }
 
@@ -112,18 +118,20 @@ impl Reader {
     }
 
     fn connect(&self) -> Result<Dialogue, DialogueError> {
-        Dialogue::open(&self.address, Some(Protocol::Meta), TIMEOUT, VALUE_LIMIT)
+        Dialogue::open(&self.address, Some(Protocol::Meta), TIMEOUT, self.state.config.item_max)
     }
 
     /// Whether the node answers reads itself.
     fn is_whole(&self) -> Result<bool, DialogueError> {
         let peek = Request { verb: Verb::Peek { value: false }, key: PROBE_KEY, value: &[] };
-        let answer = self.connect()?.call(&peek)?;
+        let mut dialogue = self.connect()?;
+        dialogue.limit(Some(TIMEOUT))?;
+        let answer = dialogue.call(&peek)?;
         Ok(!matches!(&answer, Answer::Refused(Refusal::Server, why) if why == StoreError::CATCHING_UP))
     }
 
     fn read(&self, cursor: &mut Option<String>) -> Result<(), ReadError> {
-        let whole = self.is_whole()?;
+        let whole = self.ask_whole()?;
         {
             let mut reached = self.progress.reached.lock();
             (reached.answers, reached.whole) = (true, whole);
@@ -133,11 +141,24 @@ impl Reader {
             Some(cursor) => format!("cursor {cursor}"),
             None => format!("since {}", self.since),
         };
-        dialogue.changes(&format!("{from} follow values name catch-up"))?;
+        dialogue.changes(&format!("{from} follow values name {}", self.name))?;
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut asked = Instant::now();
+        let mut large = None;
         while !self.is_over() {
-            let told = dialogue.next_change()?;
+            let told = match dialogue.next_change()? {
+                Next::Told(told) => told,
+                Next::Lacking(lacking) => {
+                    if lacking > LARGE && large.is_none() {
+                        // First what may wait for the one that has a large value.
+                        self.state.apply(&std::mem::take(&mut batch))?;
+                        bytes = 0;
+                        large = Some(self.state.large.lock());
+                    }
+                    dialogue.await_change(lacking)?;
+                    continue;
+                }
+            };
             let is_full = batch.len() >= BATCH || bytes >= BATCH_BYTES;
             if is_full || matches!(told, Told::At { .. } | Told::Flush { .. }) {
                 self.state.apply(&batch)?;
@@ -149,7 +170,9 @@ impl Reader {
                     bytes += set.key.len() + set.value.as_ref().map_or(0, Vec::len);
                     batch.push(told);
                 }
-                Told::Delete { ref key, .. } if self.keys.contains(key) => batch.push(told),
+                Told::Delete { ref key, .. } | Told::TooLarge { ref key, .. } if self.keys.contains(key) => {
+                    batch.push(told);
+                }
                 Told::Flush { .. } => self.state.apply(&[told])?,
                 // What is missing from within the margin alone may be missing: it was here.
                 Told::Gap { since } if since <= self.needed => {}
@@ -159,7 +182,7 @@ impl Reader {
                     // It may have caught up meanwhile.
                     let is_whole = self.progress.reached().whole;
                     let ask = !is_whole && asked.elapsed() >= ASK_EVERY;
-                    let whole = if ask { self.is_whole()? } else { is_whole };
+                    let whole = if ask { self.ask_whole()? } else { is_whole };
                     if ask {
                         asked = Instant::now();
                     }
@@ -168,10 +191,21 @@ impl Reader {
                     reached.watermark = reached.watermark.max(watermark);
                 }
                 // What the node has lost, others have.
-                Told::Lost { .. } | Told::Set(_) | Told::Delete { .. } => {}
+                Told::Lost { .. } | Told::Set(_) | Told::Delete { .. } | Told::TooLarge { .. } => {}
                 Told::End => return Err(ReadError::Ended),
+            }
+            if large.is_some() {
+                self.state.apply(&std::mem::take(&mut batch))?;
+                (bytes, large) = (0, None);
             }
         }
         Ok(())
+    }
+
+    /// As [`Reader::is_whole`]; takes note of it.
+    fn ask_whole(&self) -> Result<bool, DialogueError> {
+        let whole = self.is_whole();
+        self.progress.reached.lock().serves = *whole.as_ref().unwrap_or(&false);
+        whole
     }
 }

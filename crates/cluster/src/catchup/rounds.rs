@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use moneta_client::Address;
 use parking_lot::Mutex;
 
+use super::copies::{Copy, Look, Span, Verdict, verdict};
 use super::past::Past;
-use super::peers::{self, Keys, Source};
-use super::reader::{Progress, Reader};
-use super::{FOLLOW, MARGIN, MARGIN_OF_KILLED, State};
-use crate::config::majority;
+use super::peers::{self, Keys};
+use super::{AtDeadline, FOLLOW, MARGIN, MARGIN_OF_KILLED, State};
 use crate::topology::Topology;
 
 /// How often readers are looked at.
@@ -22,8 +21,8 @@ const LOOK_RARELY: Duration = Duration::from_millis(200);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Pause before a topology that does not help is asked for again.
 const RETRY: Duration = Duration::from_secs(1);
-/// A reader whose node does not answer and that has failed so often is given up for now: another copy is asked.
-const FAILURES: u64 = 3;
+/// How long a node that has come to its deadline looks for a copy that answers reads.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Catches up, follows for a while, and does so again when keys come back.
 pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() -> Option<Topology> + Send + 'static) {
@@ -102,17 +101,6 @@ fn later(
     last
 }
 
-/// What is to be read of a feed, in milliseconds since the Unix epoch.
-#[derive(Clone, Copy)]
-struct Span {
-    /// Where reading begins.
-    since: u64,
-    /// Since when nothing may be missing.
-    needed: u64,
-    /// What was taken until then is to be read.
-    until: u64,
-}
-
 /// The node answers reads though it has not learned everything.
 fn give_up(state: &State, began: Instant, why: &str) {
     if state.is_behind() {
@@ -148,78 +136,6 @@ fn first(
     None
 }
 
-/// Another copy, and its readers once it is asked.
-struct Copy {
-    source: Source,
-    readers: Vec<Arc<Progress>>,
-}
-
-/// How a copy looks from here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    /// It is not asked yet.
-    Unasked,
-    /// It is being read.
-    Reading,
-    /// A node of it cannot be reached.
-    Away,
-    /// It does not know what this node has missed.
-    Gap { whole: bool },
-    /// All of it was read.
-    Read { whole: bool },
-}
-
-impl Copy {
-    fn new(source: Source) -> Self {
-        Self { source, readers: Vec::new() }
-    }
-
-    fn look(&self, until: u64) -> Look {
-        if self.readers.is_empty() {
-            return Look::Unasked;
-        }
-        let all = || self.readers.iter().map(|reader| (reader.reached(), reader.failures()));
-        let whole = all().all(|(reached, _)| reached.whole);
-        if all().any(|(reached, failures)| !reached.answers && failures >= FAILURES) {
-            Look::Away
-        } else if all().any(|(reached, _)| reached.answers && reached.gap) {
-            Look::Gap { whole }
-        } else if all().all(|(reached, _)| reached.answers && reached.watermark >= until) {
-            Look::Read { whole }
-        } else {
-            Look::Reading
-        }
-    }
-
-    /// Begins to read all its nodes that hold keys of this one.
-    fn ask(&mut self, state: &Arc<State>, keys: &Arc<Keys>, span: Span) {
-        for address in &self.source.nodes {
-            let progress = Arc::<Progress>::default();
-            let reader = Reader {
-                state: Arc::clone(state),
-                address: address.clone(),
-                keys: Arc::clone(keys),
-                since: span.since,
-                needed: span.needed,
-                progress: Arc::clone(&progress),
-            };
-            if let Err(error) = std::thread::Builder::new().name("catch-up".into()).spawn(move || reader.run()) {
-                tracing::error!(%error, "no thread to read a feed");
-            }
-            self.readers.push(progress);
-        }
-    }
-
-    fn stop(&mut self) {
-        self.readers.drain(..).for_each(|reader| reader.stop());
-    }
-
-    /// Up to when all its nodes were read, in milliseconds since the Unix epoch.
-    fn watermark(&self) -> u64 {
-        self.readers.iter().map(|reader| reader.reached().watermark).min().unwrap_or(0)
-    }
-}
-
 /// What became of reading.
 enum Learned {
     Everything,
@@ -230,6 +146,8 @@ enum Learned {
 }
 
 struct Round {
+    /// Under which other nodes list this one as a reader.
+    name: String,
     keys: Arc<Keys>,
     copies: Vec<Copy>,
     /// Copies there are, with this one.
@@ -242,7 +160,8 @@ impl Round {
         let place = peers::place(topology, own, ports)?;
         let keys = peers::keys(topology, place).ok()?;
         let copies = peers::sources(topology, place).into_iter().map(Copy::new).collect();
-        Some(Self { keys, copies, all: peers::copies(topology) })
+        let name = peers::reader_name(topology, place);
+        Some(Self { name, keys, copies, all: peers::copies(topology) })
     }
 
     /// Learns what the node has missed, after which it answers reads. False: it is closed, or cannot go on.
@@ -289,7 +208,7 @@ impl Round {
             if state.is_closed() {
                 return Learned::Closed;
             }
-            if began.elapsed() >= state.config.deadline {
+            if began.elapsed() >= state.config.deadline && self.gives_up(state, span, began) {
                 return Learned::TooLate;
             }
             let looks: Vec<Look> = self.copies.iter().map(|copy| copy.look(span.until)).collect();
@@ -299,12 +218,28 @@ impl Round {
                     return Learned::Everything;
                 }
                 Verdict::TooLittle => return Learned::TooLittle,
-                Verdict::Ask(copy) => self.copies[copy].ask(state, &self.keys, span),
+                Verdict::Ask(copy) => self.copies[copy].ask(state, &self.keys, &self.name, span),
                 Verdict::Wait => {}
             }
             self.tell(state, span, &mut told);
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// Whether a node that has come to its deadline answers reads: not while another copy does, unless it is told to.
+    fn gives_up(&mut self, state: &Arc<State>, span: Span, began: Instant) -> bool {
+        if state.config.at_deadline == AtDeadline::Serve || !state.is_behind() {
+            return true;
+        }
+        for copy in self.copies.iter_mut().filter(|copy| !copy.is_asked()) {
+            copy.ask(state, &self.keys, &self.name, span);
+        }
+        let serves = self.copies.iter().any(Copy::serves);
+        let is_late = began.elapsed() >= state.config.deadline + GRACE;
+        if serves {
+            state.stay_out();
+        }
+        !serves && (is_late || self.copies.iter().all(Copy::is_out))
     }
 
     /// Takes note of how far the readers are, for people.
@@ -330,71 +265,5 @@ impl Round {
     /// Begins anew.
     fn forget(&mut self) {
         self.copies.iter_mut().for_each(Copy::stop);
-    }
-}
-
-/// What is to be done next.
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Enough,
-    TooLittle,
-    Ask(usize),
-    Wait,
-}
-
-/// Judges what was learned from the other copies, of `all` with this one.
-fn verdict(looks: &[Look], all: usize) -> Verdict {
-    if looks.contains(&Look::Read { whole: true }) {
-        return Verdict::Enough;
-    }
-    let is_under_way = looks.contains(&Look::Reading);
-    let next = looks.iter().position(|look| *look == Look::Unasked);
-    // A copy that has come back itself may lack what a third one has: so that is read at the same time.
-    let is_alone = looks.iter().any(|look| !matches!(look, Look::Unasked | Look::Reading));
-    if let Some(next) = next.filter(|_| is_alone || !is_under_way) {
-        return Verdict::Ask(next);
-    }
-    if is_under_way || next.is_some() {
-        return Verdict::Wait;
-    }
-    let read = looks.iter().filter(|look| matches!(look, Look::Read { .. })).count();
-    if 1 + read >= majority(all) {
-        Verdict::Enough
-    } else if looks.contains(&Look::Gap { whole: true }) {
-        Verdict::TooLittle
-    } else {
-        Verdict::Wait
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Look::{Away, Gap, Read, Reading, Unasked};
-    use super::*;
-
-    #[test]
-    fn one_copy_that_is_whole_is_enough_and_others_are_asked_only_where_it_is_none() {
-        let (whole, back) = (Read { whole: true }, Read { whole: false });
-        for (looks, expected) in [
-            (&[Unasked, Unasked][..], Verdict::Ask(0)),
-            (&[Reading, Unasked], Verdict::Wait),
-            (&[whole, Unasked], Verdict::Enough),
-            (&[Away, Unasked], Verdict::Ask(1)),
-            (&[Gap { whole: true }, Unasked], Verdict::Ask(1)),
-            (&[Gap { whole: true }, Reading], Verdict::Wait),
-            (&[Gap { whole: true }, whole], Verdict::Enough),
-            (&[Gap { whole: true }, Gap { whole: true }], Verdict::TooLittle),
-            (&[Gap { whole: true }, Away], Verdict::TooLittle),
-            (&[Gap { whole: false }, Away], Verdict::Wait),
-            // After a loss of power: all that answer are read, and are more than half.
-            (&[back, Unasked], Verdict::Ask(1)),
-            (&[back, Reading], Verdict::Wait),
-            (&[back, back], Verdict::Enough),
-            (&[back, Away], Verdict::Enough),
-            (&[Away, Away], Verdict::Wait),
-        ] {
-            assert_eq!(verdict(looks, 3), expected, "{looks:?}");
-        }
-        assert_eq!(verdict(&[Away], 2), Verdict::Wait, "one of two copies");
     }
 }

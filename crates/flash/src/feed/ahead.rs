@@ -1,6 +1,7 @@
 //! Parts of regions, read from their device: those that come next while the reader works on the one before.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -60,6 +61,17 @@ impl ReadAhead {
         Self { source: Source { inner: Arc::clone(inner), kept: Arc::default() }, thread: Mutex::default() }
     }
 
+    /// Bytes of its buffers, in use and not.
+    pub(super) fn held(&self) -> usize {
+        self.source.kept.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Frees the buffers that are not in use: there is nothing to read for now.
+    pub(super) fn rest(&self) {
+        let buffers = std::mem::take(&mut *self.source.kept.buffers.lock().unwrap_or_else(PoisonError::into_inner));
+        self.source.kept.bytes.fetch_sub(buffers.len() * WINDOW, Ordering::Relaxed);
+    }
+
     /// Reads a part from its device, and waits for it.
     ///
     /// # Errors
@@ -106,17 +118,26 @@ struct Source {
     kept: Arc<Kept>,
 }
 
-/// Buffers of a window that are not in use.
-type Kept = Mutex<Vec<Aligned>>;
+/// Buffers of a window that are not in use, and how much memory all have.
+#[derive(Default)]
+struct Kept {
+    buffers: Mutex<Vec<Aligned>>,
+    /// Of those in use, too.
+    bytes: AtomicUsize,
+}
 
 impl Source {
     fn read(&self, part: Part) -> io::Result<Bytes> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let bytes = match kept {
-            Some(bytes) if part.length <= bytes.len() => bytes,
-            // Freshly allocated memory costs the system as much as what is read into it.
-            _ => Aligned::recycled(part.length.max(WINDOW)),
+        let kept = match part.length <= WINDOW {
+            true => self.kept.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop(),
+            false => None,
         };
+        // Freshly allocated memory costs the system as much as what is read into it.
+        let bytes = kept.unwrap_or_else(|| {
+            let bytes = Aligned::recycled(part.length.max(WINDOW));
+            self.kept.bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+            bytes
+        });
         let mut window = Window { bytes: Some(bytes), kept: Arc::clone(&self.kept) };
         let bytes = window.bytes.as_mut().expect("it was put there").get_mut(..part.length).expect("it is as long");
         let (device, start) = self.inner.devices.place(part.region);
@@ -140,11 +161,11 @@ impl AsRef<[u8]> for Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = self.bytes.take().filter(|bytes| bytes.len() == WINDOW)
-            && kept.len() < KEPT
-        {
-            kept.push(bytes);
+        let Some(bytes) = self.bytes.take() else { return };
+        let mut kept = self.kept.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes.len() == WINDOW && kept.len() < KEPT {
+            return kept.push(bytes);
         }
+        self.kept.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
     }
 }

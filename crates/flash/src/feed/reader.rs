@@ -243,6 +243,7 @@ impl Reader for LogReader {
         let watermark = if is_end {
             self.place.position = self.place.position.max(self.inner.behind(fence));
             self.fence = None;
+            self.read_ahead.rest();
             fence.millis.saturating_sub(1)
         } else {
             // What is behind has greater stamps, but the clock may have been less when it was appended.
@@ -262,6 +263,10 @@ impl Reader for LogReader {
             self.place.told = 0;
         }
         Ok(Batch { gap, changes, next: self.place, watermark: self.watermark, is_end })
+    }
+
+    fn held(&self) -> usize {
+        self.read_ahead.held()
     }
 }
 

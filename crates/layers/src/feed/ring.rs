@@ -164,6 +164,10 @@ impl Reader for RingReader {
         self.place = batch.next;
         Ok(batch)
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 #[cfg(test)]

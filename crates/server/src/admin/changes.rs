@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::desk::Desk;
-use crate::feed::{Codec, Compressor, Line, NAME_MAX, horizon, resolve};
+use crate::feed::{Answer, Answers, Codec, Compressor, Line, NAME_MAX, horizon, resolve};
 use crate::node::Node;
 
 /// Longest wait for a change.
@@ -27,6 +27,8 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Time limit of an answer, without the wait.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
+/// How long an answer may wait until others are read.
+const ROOM_WITHIN: Duration = Duration::from_secs(5);
 /// Most changes of an answer.
 const CHANGES_MAX: usize = 10_000;
 /// An answer ends behind the change that makes it longer than this, bytes.
@@ -128,22 +130,33 @@ pub(super) async fn changes(
     while Instant::now() < until && !feed.has_more(from) {
         sleep(LOOK_EVERY).await;
     }
+    let until = Instant::now() + ROOM_WITHIN;
+    while !observed.node.readers.answers.has_room(&observed.node.client_memory) {
+        if Instant::now() >= until {
+            return (StatusCode::SERVICE_UNAVAILABLE, "other answers are not read yet: ask again\n").into_response();
+        }
+        sleep(LOOK_EVERY).await;
+    }
     observed.node.clock.refresh();
     let (told, node) = (Arc::clone(&store), Arc::clone(&observed.node));
     let answer = move || {
-        let lines = answer(&told, &node, from, &asked, buckets)?;
-        match codec {
-            None => Ok(lines),
-            Some(codec) => Compressor::begin(codec).and_then(|mut stream| stream.add(&lines, true)).map_err(|error| {
-                StoreError::new(ErrorKind::OutOfMemory, format!("the answer cannot be compressed: {error}"))
-            }),
-        }
+        let (answer, lines) = answer(&told, &node, from, &asked, buckets)?;
+        let lines = match codec {
+            None => lines,
+            Some(codec) => {
+                Compressor::begin(codec).and_then(|mut stream| stream.add(&lines, true)).map_err(|error| {
+                    StoreError::new(ErrorKind::OutOfMemory, format!("the answer cannot be compressed: {error}"))
+                })?
+            }
+        };
+        Ok::<_, StoreError>((lines.len(), answer.into_body(lines)))
     };
     match ask(&desk.feed, ANSWER_WITHIN, answer).await {
-        Ok(Ok(body)) => {
+        Ok(Ok((length, body))) => {
             let told = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::VARY, "accept-encoding")];
             let encoding = codec.map(|Codec::Zstd| [(header::CONTENT_ENCODING, "zstd")]);
-            (told, encoding, body).into_response()
+            // One that is cut short is noticed by its length.
+            (told, [(header::CONTENT_LENGTH, length)], encoding, body).into_response()
         }
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         Err(Unanswered) => (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response(),
@@ -170,24 +183,20 @@ fn accepted(headers: &HeaderMap) -> Result<Option<Codec>, NotAcceptable> {
     if codec.is_none() && refuses_plain { Err(NotAcceptable) } else { Ok(codec) }
 }
 
-/// The lines of an answer.
+/// The lines of an answer, and its part of the account.
 fn answer(
     store: &Arc<dyn Store>,
-    node: &Node,
+    node: &Arc<Node>,
     from: Place,
     asked: &Asked,
     buckets: Option<Buckets>,
-) -> Result<Vec<u8>, StoreError> {
+) -> Result<(Answer, Vec<u8>), StoreError> {
     let feed: &dyn Feed = store.parts().feed.expect("it had one");
     let prefix = asked.prefix.as_bytes().to_vec();
     let wanted = Wanted { values: asked.values != 0, prefix, region: asked.region, buckets };
     let mut reader = feed.reader(from, wanted.clone());
+    let mut account = Answers::begin(Arc::<Node>::clone(node));
     let mut lines = Vec::new();
-    let mut line = |object: Value| {
-        lines.extend_from_slice(object.to_string().as_bytes());
-        lines.push(b'\n');
-        lines.len()
-    };
     let (mut left, mut length) = (asked.limit.min(CHANGES_MAX), 0);
     let (mut place, mut watermark, mut more);
     'reading: loop {
@@ -195,16 +204,22 @@ fn answer(
         let Batch { gap, changes, next, watermark: told, is_end } =
             reader.read(most, ANSWER_BYTES.saturating_sub(length))?;
         if let Some(since) = gap {
-            line(json!({ "kind": "gap", "since": since }));
+            write_line(&mut lines, json!({ "kind": "gap", "since": since }), None);
         }
         let count = changes.len();
         (place, watermark, more) = (next, told, !is_end);
         for (number, Told { change, next }) in changes.into_iter().enumerate() {
             let Some(told) = resolve(store, change, &wanted)? else { continue };
-            length = line(object_of(&told));
-            if length > ANSWER_BYTES && number + 1 < count {
+            let (object, value) = object_of(&told);
+            write_line(&mut lines, object, value);
+            length = lines.len();
+            let is_full = length > ANSWER_BYTES || !account.holds(lines.capacity() + reader.held());
+            if is_full && number + 1 < count {
                 // What is left was told when this was read.
                 (place, watermark, more) = (next, 0, true);
+                break 'reading;
+            }
+            if is_full {
                 break 'reading;
             }
         }
@@ -217,34 +232,45 @@ fn answer(
         }
     }
     let (cursor, horizon) = (place.to_string(), horizon(store));
-    line(json!({ "kind": "end", "cursor": cursor, "watermark": watermark, "horizon": horizon, "more": more }));
+    let end = json!({ "kind": "end", "cursor": cursor, "watermark": watermark, "horizon": horizon, "more": more });
+    write_line(&mut lines, end, None);
     if let Some(name) = asked.name.as_deref() {
         node.readers.note(name, place, watermark, lines.len() as u64, false, node.clock.millis());
     }
-    Ok(lines)
+    Ok((account, lines))
 }
 
-/// A change as a line of JSON.
-fn object_of(line: &Line) -> Value {
+/// Appends a line of JSON. A value goes from where it lies into the line, in base64: no copy of it is made beside.
+fn write_line(lines: &mut Vec<u8>, object: Value, value: Option<&[u8]>) {
+    // Writing to memory does not fail.
+    let _ = serde_json::to_writer(&mut *lines, &object);
+    if let Some(value) = value {
+        lines.pop();
+        lines.extend_from_slice(b",\"value\":\"");
+        base64::append(value, lines);
+        lines.extend_from_slice(b"\"}");
+    }
+    lines.push(b'\n');
+}
+
+/// A change as a line of JSON has it, and its value.
+fn object_of(line: &Line) -> (Value, Option<&[u8]>) {
     match line {
         Line::Flush(floor) => {
-            json!({ "kind": "flush", "version": floor.version.0.to_string(), "second": floor.second })
+            (json!({ "kind": "flush", "version": floor.version.0.to_string(), "second": floor.second }), None)
         }
-        Line::Lost(until) => json!({ "kind": "lost", "until": until }),
-        Line::Delete { key, version } => deleted(key, *version),
+        Line::Lost(until) => (json!({ "kind": "lost", "until": until }), None),
+        Line::Delete { key, version } => (deleted(key, *version), None),
         Line::Set { key, meta, value, as_of } => {
             let mut object = named("set", key);
             object.insert("version".into(), meta.cas.to_string().into());
             object.insert("flags".into(), meta.flags.into());
             object.insert("expiry".into(), meta.expiry.0.into());
             object.insert("stale".into(), meta.stale.into());
-            if let Some(value) = value {
-                object.insert("value".into(), base64::encode_key(value).into());
-            }
             if let Some(as_of) = as_of {
                 object.insert("as_of".into(), (*as_of).into());
             }
-            object.into()
+            (object.into(), value.as_deref())
         }
     }
 }

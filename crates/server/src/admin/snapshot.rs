@@ -39,7 +39,7 @@ impl Snapshot {
         Self {
             totals: node.registry.totals(),
             latencies: node.registry.latencies(),
-            held: node.registry.holding(),
+            held: node.registry.holding().and(&node.client_memory.beside()),
             client_memory: node.client_memory.limit() as u64,
             max_connections: node.settings.max_connections,
             threads: node.settings.threads as u64,

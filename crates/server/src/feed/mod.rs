@@ -1,12 +1,16 @@
 //! The feed on the wire: the command `changes`, what HTTP and it have in common, and who reads.
 
+mod answers;
 mod asked;
 mod compress;
 mod lines;
 mod pace;
 mod readers;
+mod shared;
+mod source;
 mod stream;
 
+pub(crate) use answers::{Answer, Answering, Answers};
 pub(crate) use asked::Asked;
 pub(crate) use compress::{Codec, Compressor};
 pub(crate) use lines::{Line, resolve};

@@ -121,7 +121,8 @@ impl Session {
             Ok(asked) => asked,
             Err(line) => return Some(line),
         };
-        match Changes::begin(asked, &worker.store, &worker.node) {
+        let address = self.peer.address.map(|address| address.ip());
+        match Changes::begin(asked, address, &worker.store, &worker.node) {
             Ok(changes) => {
                 self.extras().changes = Some(changes);
                 None

@@ -407,7 +407,10 @@ impl Session {
             if extras.watcher.is_some() {
                 holding.add(Kind::Watch, watch::QUEUE_MAX);
                 output_is = Kind::Watch;
-            } else if extras.dump.is_some() || extras.changes.is_some() {
+            } else if let Some(changes) = &extras.changes {
+                holding.add(Kind::Feed, changes.held());
+                output_is = Kind::Feed;
+            } else if extras.dump.is_some() {
                 output_is = Kind::Dump;
             }
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use moneta_cluster::catchup::AtDeadline;
 use moneta_server::node::NodeSettings;
 use moneta_store::Origin;
 use moneta_store::versions::Versioning;
@@ -10,6 +11,7 @@ use crate::options::declaration::{Opt, section};
 use crate::options::kinds::numbers::{Milliseconds, Number, Seconds, Share, Size, Switch};
 use crate::options::kinds::topology::{Server, TopologySource};
 use crate::options::kinds::units::TIB;
+use crate::options::kinds::words::Choice;
 use crate::options::report::Refusal;
 use crate::options::sections::memory::MEMORY;
 use crate::options::sections::tiers::{Lower, StackSettings, Upper};
@@ -55,9 +57,15 @@ section! {
     CATCH_UP_AS: Server = Opt::new("catch_up_as", Server, || None)
         .when("Where the topology has addresses that are not this machine's, as behind address translation or in a container.");
 
-    /// After this long a node that could not learn what it has missed answers reads all the same, and /readyz says so.
+    /// After this long a node that could not learn what it has missed does what catch_up_then says.
     CATCH_UP_DEADLINE: Seconds = Opt::new("catch_up_deadline", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(600))
         .when("Longer where much is written and nodes are away for long; shorter where answers that may be old are better than none.");
+
+    /// What a node does that could not learn what it has missed until catch_up_deadline: stay-out answers no reads while another copy
+    /// answers them, and goes on to try; serve answers reads all the same. Where no other copy answers reads both do; /readyz says so.
+    CATCH_UP_THEN: Choice<AtDeadline> =
+        Opt::new("catch_up_then", Choice(&[("stay-out", AtDeadline::StayOut), ("serve", AtDeadline::Serve)]), || AtDeadline::StayOut)
+            .when("serve where answers that may be old are better than reads from another zone.");
 
     /// Memory for deletes that are remembered, 16 bytes each in tables that are half full at least; part of --memory. 0 takes a
     /// hundredth of --memory.
