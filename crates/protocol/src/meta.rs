@@ -8,7 +8,7 @@ use crate::command::{Command, Keys, MetaStyle, ReadVerb, Style};
 use crate::flags::{Flags, Terms, Verb, parse};
 use crate::refusal::{Refusal, lines};
 use crate::stream::{Decoded, Decoder};
-use crate::text::{length_of, next_token};
+use crate::text::{length_of, next_token, with_its_block, without_length};
 use crate::versions;
 
 fn terms_of(decoder: &Decoder) -> Terms {
@@ -32,12 +32,12 @@ pub(crate) fn decode<'a>(
             Err(line) => Decoded::Refused { refusal: Refusal::text(line), consumed },
         };
     }
+    if word == b"ms" {
+        return set(decoder, input, rest, consumed);
+    }
     let Some(key) = next_token(&mut rest) else {
         return Decoded::Refused { refusal: Refusal::text(lines::BAD_FORMAT), consumed };
     };
-    if word == b"ms" {
-        return set(decoder, input, key, rest, consumed);
-    }
     let terms = terms_of(decoder);
     let decoded = if key.len() > KEY_MAX {
         Err(lines::BAD_FORMAT)
@@ -46,7 +46,7 @@ pub(crate) fn decode<'a>(
             b"mg" => get(key, rest, terms),
             b"md" => delete(key, rest, terms),
             b"ma" => arithmetic(key, rest, terms),
-            _ => debug(key, rest),
+            _ => Ok(debug(key, rest)),
         }
     };
     match decoded {
@@ -115,27 +115,24 @@ fn arithmetic<'a>(key: &'a [u8], rest: &'a [u8], terms: Terms) -> Result<Command
     Ok(Command::Arithmetic { key, request, style: Style::Meta(flags.style(rest)) })
 }
 
-/// `me KEY [b]`; nothing else is looked at.
-fn debug<'a>(key: &'a [u8], mut rest: &'a [u8]) -> Result<Command<'a>, &'static str> {
-    let mut style = MetaStyle::default();
-    if next_token(&mut rest) == Some(b"b") {
-        let mut buffer: KeyBuffer = [0; KEY_MAX];
-        decode_key(key, &mut buffer).ok_or(lines::BAD_FORMAT)?;
-        style.base64_key = true;
-    }
-    Ok(Command::MetaDebug { key, style: Style::Meta(style) })
+/// `me KEY [b]`; nothing else is looked at. A key that is no base64 is looked for as it stands.
+fn debug<'a>(key: &'a [u8], mut rest: &'a [u8]) -> Command<'a> {
+    let mut buffer: KeyBuffer = [0; KEY_MAX];
+    let base64_key = next_token(&mut rest) == Some(b"b") && decode_key(key, &mut buffer).is_some();
+    Command::MetaDebug { key, style: Style::Meta(MetaStyle { base64_key, ..MetaStyle::default() }) }
 }
 
-/// `ms KEY LENGTH FLAGS*` and its data block. Once the length is known every refusal swallows the block.
-fn set<'a>(decoder: &mut Decoder, input: &'a [u8], key: &'a [u8], mut rest: &'a [u8], line: usize) -> Decoded<'a> {
+/// `ms KEY LENGTH FLAGS*` and its data block, which a refused line takes with it.
+fn set<'a>(decoder: &mut Decoder, input: &'a [u8], mut rest: &'a [u8], line: usize) -> Decoded<'a> {
+    let key = next_token(&mut rest).unwrap_or_default();
     let Some(length) = next_token(&mut rest).and_then(length_of) else {
-        return Decoded::Refused { refusal: Refusal::text(lines::BAD_FORMAT), consumed: line };
+        return without_length(line);
     };
     let (request, style) = match set_request(key, rest, terms_of(decoder)) {
         Ok(decoded) => decoded,
         Err(error) => {
-            decoder.swallow(length + 2);
-            return Decoded::Refused { refusal: Refusal::text(error), consumed: line };
+            let surplus = next_token(&mut rest).unwrap_or_default();
+            return with_its_block(decoder, Refusal::text(error), length, surplus, line);
         }
     };
     if length > decoder.item_max() as u64 {

@@ -106,7 +106,7 @@ pub mod lines {
     pub const NON_NUMERIC: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
     /// `touch` or `gat` with an expiration time that is none.
     pub const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
-    /// `delete` with more than a key.
+    /// `delete` with other than a key and a number.
     pub const DELETE_USAGE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
     /// A meta flag given twice.
     pub const DUPLICATE_FLAG: &str = "CLIENT_ERROR duplicate flag";

@@ -9,6 +9,7 @@ use super::stream::{Command, Piece, Protocol, Splits, Stream};
 use super::words;
 use crate::binary::{HEADER_BYTES, REPLY_MAGIC, REQUEST_MAGIC, Request, opcode};
 use crate::client::Client;
+use crate::options::Kind;
 use crate::server::Server;
 use anyhow::{Result, ensure};
 use fastrand::Rng;
@@ -107,6 +108,8 @@ impl<'a> Player<'a> {
         for piece in commands.iter().flat_map(|command| &command.pieces) {
             match piece {
                 Piece::Bytes(fixed) => bytes.extend_from_slice(fixed),
+                Piece::Skipped(block) if self.server.kind() == Kind::Moneta => bytes.extend_from_slice(block),
+                Piece::Skipped(_) => {}
                 Piece::CasOf { key, offset, binary } => {
                     if !known.contains_key(key.as_slice()) {
                         known.insert(key, self.cas_of(key)?);

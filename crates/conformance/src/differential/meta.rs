@@ -199,12 +199,11 @@ fn wrong_set(rng: &mut Rng) -> Command {
     let value = words::short_text(rng);
     let block = String::from_utf8(value).expect("ASCII");
     let length = block.len();
-    let (line, may_swallow) = match rng.u32(..6) {
+    let (line, may_swallow) = match rng.u32(..5) {
         0 => (format!("ms {key} {} q", words::wrong_length(rng, length)), true),
         1 => (format!("ms {key} {}", words::wrong_length(rng, length)), true),
-        2 => (format!("ms {key} {}", words::bad_length(rng)), true),
-        3 => (format!("ms {key} {length} F{}", words::bad_flags(rng)), true),
-        4 => (format!("ms {key} {length} T{}", words::bad_exptime(rng)), true),
+        2 => (format!("ms {key} {length} F{}", words::bad_flags(rng)), true),
+        3 => (format!("ms {key} {length} T{}", words::bad_exptime(rng)), true),
         _ => (format!("ms {key} {length} M{}", ["X", "", "I"][rng.usize(..3)]), true),
     };
     Command { may_swallow, ..Command::new(format!("{line}\r\n{block}\r\n")) }
@@ -213,8 +212,6 @@ fn wrong_set(rng: &mut Rng) -> Command {
 fn unknown(rng: &mut Rng) -> Command {
     let lines = [
         "mg\r\n",
-        "ms\r\n",
-        "ms k1\r\n",
         "md\r\n",
         "ma\r\n",
         "me\r\n",

@@ -50,7 +50,7 @@ pub const RULES: &[Rule] = &[
     ),
     compared(
         "missing tokens",
-        "a known command that lacks a token, or a line of blanks, is of a bad format to 1.6.45 and an ERROR to 1.6.18: the two pass for equal",
+        "a known command that lacks a token, or a line of blanks or of one letter, is of a bad format to 1.6.45 and an ERROR to 1.6.18: the two pass for equal",
     ),
     compared(
         "commands by version",
@@ -61,10 +61,16 @@ pub const RULES: &[Rule] = &[
         "memcached drops replies not yet written when an error closes the connection; how many depends on timing",
     ),
     avoided("near the item limit", "what counts towards -I includes the engine's bookkeeping for the item"),
-    avoided(
+    compared(
         "data block of a refused line",
-        "memcached 1.6.45 swallows it after a too long key, 1.6.18 takes it for commands",
+        "memcached 1.6.45 skips it, 1.6.18 takes it for commands: it is sent to Moneta alone, and both have to be in step",
     ),
+    avoided(
+        "length that cannot be read",
+        "Moneta closes, as what follows may be a data block; memcached takes it for commands",
+    ),
+    avoided("tokens behind noreply", "ignored by 1.6.45, an error in 1.6.18"),
+    avoided("delays of a delete", "any number in 1.6.45, only 0 in 1.6.18"),
     avoided(
         "newer meta flags",
         "C on mg, E, x, and N on ms came after 1.6.18, and so did one wording for a repeated flag",

@@ -33,6 +33,9 @@ pub enum Piece {
         /// Eight bytes rather than decimal digits.
         binary: bool,
     },
+    /// The data block of a line that is refused: 1.6.45 and Moneta skip it, 1.6.18 takes it for commands and is not sent it (rule
+    /// `data block of a refused line`).
+    Skipped(Vec<u8>),
 }
 
 /// What a command does to items, as far as the order of writes and replies in the reference depends on it.
@@ -76,7 +79,7 @@ impl Command {
     /// About how many bytes it has; a CAS value counts as eight.
     pub fn length(&self) -> usize {
         let lengths = self.pieces.iter().map(|piece| match piece {
-            Piece::Bytes(bytes) => bytes.len(),
+            Piece::Bytes(bytes) | Piece::Skipped(bytes) => bytes.len(),
             Piece::CasOf { .. } => 8,
         });
         lengths.sum()
@@ -91,6 +94,7 @@ impl fmt::Display for Command {
         for piece in &self.pieces {
             match piece {
                 Piece::Bytes(bytes) => formatter.write_str(&printable(bytes))?,
+                Piece::Skipped(bytes) => write!(formatter, "<skipped: {}>", printable(bytes))?,
                 Piece::CasOf { key, offset: 0, .. } => write!(formatter, "<CAS of {}>", printable(key))?,
                 Piece::CasOf { key, offset, .. } => write!(formatter, "<CAS of {} + {offset}>", printable(key))?,
             }

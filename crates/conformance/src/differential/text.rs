@@ -144,11 +144,6 @@ fn unknown(rng: &mut Rng) -> Command {
         "gets\r\n",
         "gat\r\n",
         "gats\r\n",
-        "set\r\n",
-        "set k1\r\n",
-        "set k1 0\r\n",
-        "set k1 0 0\r\n",
-        "cas k1 0 0 1\r\n",
         "incr k1\r\n",
         "incr\r\n",
         "decr k1\r\n",
@@ -195,7 +190,7 @@ fn wrong_line(rng: &mut Rng) -> Command {
             starts_batch = true;
         }
         3 => tokens.push("0".into()),
-        4 => tokens.push("noreply extra".into()),
+        4 => tokens.push("0 noreply".into()),
         5 => tokens.insert(place, "noreply".into()),
         // A `gat` that lacks a token is something else to each of them.
         6 if tokens[0] != "gat" => drop(tokens.remove(place)),
@@ -205,8 +200,7 @@ fn wrong_line(rng: &mut Rng) -> Command {
     Command { role: Role::Arithmetic, starts_batch, ..Command::new(format!("{}\r\n", tokens.join(" "))) }
 }
 
-/// Storage commands with one wrong token. Too long keys are left out: the reference takes their data block for commands
-/// (rule `data block of a refused line`).
+/// Storage commands with one wrong token, but for the length (rule `length that cannot be read`). One more token is no error.
 fn wrong_storage(rng: &mut Rng) -> Command {
     let value = words::short_text(rng);
     let mut tokens = vec![
@@ -216,14 +210,23 @@ fn wrong_storage(rng: &mut Rng) -> Command {
         words::stored_exptime(rng).to_owned(),
         value.len().to_string(),
     ];
-    match rng.u32(..5) {
-        0 => tokens[2] = words::bad_flags(rng).into(),
-        1 => tokens[3] = words::bad_exptime(rng).into(),
-        2 => tokens[4] = words::bad_length(rng).into(),
-        3 => tokens.push("yesreply".into()),
-        _ => tokens.push("noreply extra".into()),
+    match rng.u32(..6) {
+        0 => tokens[1] = String::from_utf8(words::long_key(rng)).expect("ASCII"),
+        1 => tokens[2] = words::bad_flags(rng).into(),
+        2 => tokens[3] = words::bad_exptime(rng).into(),
+        3 => {
+            tokens[0] = "cas".into();
+            tokens.push(words::bad_number(rng).into());
+        }
+        4 => tokens[0] = "cas".into(),
+        _ => {
+            tokens.push("yesreply".into());
+            return with_block(Command::new(format!("{}\r\n", tokens.join(" "))), &value);
+        }
     }
-    with_block(line(&tokens, rng), &value)
+    let mut command = line(&tokens, rng);
+    command.pieces.push(Piece::Skipped([&value, &b"\r\n"[..]].concat()));
+    command
 }
 
 /// Storage commands whose data block is not as long as the line says.

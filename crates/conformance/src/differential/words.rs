@@ -113,12 +113,6 @@ pub fn bad_flags(rng: &mut Rng) -> &'static str {
     words[rng.usize(..words.len())]
 }
 
-/// A length no server takes.
-pub fn bad_length(rng: &mut Rng) -> &'static str {
-    let words = ["-1", "x", "1x", "2147483646", "2147483647", "99999999999999999999", "1.5"];
-    words[rng.usize(..words.len())]
-}
-
 /// A length near the true one, and not it.
 pub fn wrong_length(rng: &mut Rng, length: usize) -> usize {
     match rng.u32(..4) {

@@ -16,7 +16,7 @@ use line::{Tokens, strip_line_end};
 use refused::{miscounted, refused};
 
 pub(crate) use line::{next_token, token_end};
-pub(crate) use write::length_of;
+pub(crate) use write::{length_of, with_its_block, without_length};
 
 /// A line without an end within this many bytes closes the connection, unless it is a `get`.
 const LINE_MAX: usize = 2048;
@@ -72,6 +72,7 @@ fn dispatch<'a>(decoder: &mut Decoder, input: &'a [u8], line: &'a [u8], consumed
             Decoded::Command { command: Command::WideTimes, consumed }
         }
         b"" if line::trim(rest).is_empty() => refused(lines::BAD_FORMAT, consumed),
+        [_] if rest.is_empty() => refused(lines::BAD_FORMAT, consumed),
         _ => match decode_simple(word, rest, decoder.wide_times()) {
             Ok(command) => Decoded::Command { command, consumed },
             Err(_) if is_http(line) => Decoded::Close,
@@ -126,24 +127,29 @@ fn key_of<'a>(tokens: &Tokens<'a>, noreply: bool) -> Result<&'a [u8], Refusal<'a
     Ok(key)
 }
 
-/// `delete KEY [0] [noreply]`; the 0 is what is left of a long-gone delay argument.
+/// Whether a line has `count` tokens, or these and `noreply`. What stands behind `noreply` is not looked at.
+fn ends_after(tokens: &Tokens<'_>, count: usize) -> bool {
+    tokens.len() == count || tokens.get(count) == b"noreply"
+}
+
+/// `delete KEY [NUMBER] [noreply]`; the number is what is left of a delay that memcached once had, and clients still send it.
 fn delete<'a>(tokens: &Tokens<'a>) -> Result<Command<'a>, Refusal<'a>> {
+    if tokens.is_empty() {
+        return Err(Refusal::text(lines::BAD_FORMAT));
+    }
     let (noreply, style) = style_of(tokens, 1);
-    let well_formed = match tokens.len() {
-        1 => true,
-        2 => tokens.get(1) == b"0" || noreply,
-        3 => tokens.get(1) == b"0" && noreply,
-        _ => return Err(Refusal::text(miscounted(tokens, 1))),
-    };
-    if !well_formed {
-        return Err(Refusal::text(lines::DELETE_USAGE).hidden_if(noreply));
+    let delay = tokens.get(1);
+    let has_delay = number::signed(delay).is_some() || number::unsigned(delay).is_some();
+    if !ends_after(tokens, 1 + usize::from(has_delay)) {
+        let line = if tokens.len() > 3 { lines::ERROR } else { lines::DELETE_USAGE };
+        return Err(Refusal::text(line).hidden_if(noreply));
     }
     Ok(Command::Delete { key: key_of(tokens, noreply)?, request: Delete::default(), style })
 }
 
 /// `incr KEY DELTA [noreply]`, `decr`.
 fn arithmetic<'a>(tokens: &Tokens<'a>, decrement: bool) -> Result<Command<'a>, Refusal<'a>> {
-    if !matches!(tokens.len(), 2 | 3) {
+    if tokens.len() != 3 && !ends_after(tokens, 2) {
         return Err(Refusal::text(miscounted(tokens, 2)));
     }
     let (noreply, style) = style_of(tokens, 0);
@@ -156,7 +162,7 @@ fn arithmetic<'a>(tokens: &Tokens<'a>, decrement: bool) -> Result<Command<'a>, R
 
 /// `touch KEY EXPTIME [noreply]`.
 fn touch<'a>(tokens: &Tokens<'a>, wide_times: bool) -> Result<Command<'a>, Refusal<'a>> {
-    if !matches!(tokens.len(), 2 | 3) {
+    if tokens.len() != 3 && !ends_after(tokens, 2) {
         return Err(Refusal::text(miscounted(tokens, 2)));
     }
     let (noreply, style) = style_of(tokens, 0);
@@ -170,7 +176,7 @@ fn touch<'a>(tokens: &Tokens<'a>, wide_times: bool) -> Result<Command<'a>, Refus
 
 /// `flush_all [DELAY] [noreply]`.
 fn flush_all<'a>(tokens: &Tokens<'a>, wide_times: bool) -> Result<Command<'a>, Refusal<'a>> {
-    if tokens.len() > 2 {
+    if tokens.len() > 2 && !ends_after(tokens, 1) {
         return Err(Refusal::text(lines::ERROR));
     }
     let (noreply, style) = style_of(tokens, 0);
@@ -186,7 +192,7 @@ fn flush_all<'a>(tokens: &Tokens<'a>, wide_times: bool) -> Result<Command<'a>, R
 
 /// `verbosity LEVEL [noreply]`.
 fn verbosity<'a>(tokens: &Tokens<'a>, style: Style<'a>) -> Result<Command<'a>, Refusal<'a>> {
-    if !matches!(tokens.len(), 1 | 2) {
+    if tokens.len() != 2 && !ends_after(tokens, 1) {
         return Err(Refusal::text(miscounted(tokens, 1)));
     }
     let (noreply, _) = style_of(tokens, 0);

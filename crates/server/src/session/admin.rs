@@ -39,7 +39,7 @@ impl Session {
     pub(super) fn administer(&mut self, worker: &Worker, command: &Command<'_>, output: &mut Vec<u8>) -> Flow {
         let node = &worker.node;
         let text = Style::Text(Default::default());
-        if let Some((what, style)) = self.forbidden(command) {
+        if let Some((what, style)) = self.forbidden(worker, command) {
             not_allowed(&style, what, self.out(output));
             return Flow::Next;
         }
@@ -82,11 +82,12 @@ impl Session {
     }
 
     /// The command's name and style, if its listener does not accept it.
-    fn forbidden<'a>(&self, command: &Command<'a>) -> Option<(&'static str, Style<'a>)> {
+    fn forbidden<'a>(&self, worker: &Worker, command: &Command<'a>) -> Option<(&'static str, Style<'a>)> {
         let text = Style::Text(Default::default());
         let (command, what, style) = match *command {
             Command::CacheMemlimit { style, .. } => (Commands::CACHE_MEMLIMIT, "cache_memlimit", style),
-            Command::Shutdown { .. } => (Commands::SHUTDOWN, "shutdown", text),
+            // memcached's own answer comes first where `shutdown` is off for all.
+            Command::Shutdown { .. } if worker.node.settings.shutdown_enabled => (Commands::SHUTDOWN, "shutdown", text),
             Command::Verbosity { style, .. } => (Commands::VERBOSITY, "verbosity", style),
             Command::Watch { .. } => (Commands::WATCH, "watch", text),
             _ => return None,

@@ -6,6 +6,7 @@ mod limits;
 mod login;
 mod observe;
 mod parking;
+mod refused;
 mod splits;
 mod talk;
 mod text;
