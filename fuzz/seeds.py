@@ -18,6 +18,7 @@ TEXT = {
     "noreply": b"set a 0 0 1 noreply\r\n1\r\nincr a 5 noreply\r\ndecr a 9\r\ndelete a noreply\r\ndelete a 0\r\n",
     "touch": b"set a 0 0 1\r\n1\r\ntouch a 10\r\ngat 0 a b\r\ngats -1 a\r\n",
     "bad": b"set a 0 0 3\r\nabcde\r\nset a -1 0 1\r\nget " + b"k" * 251 + b"\r\nfoo\r\n get a\r\n\r\nincr a x\r\n",
+    "refused": b"set a -1 0 9\r\nflush_all\r\ncas a 0 0 9 \r\nflush_all\r\nms a 9 F-1\r\nflush_all\r\nset a 0 x 9 noreply\r\nflush_all\r\nset a 0 0\r\nflush_all\r\n",
     "large": b"set a 0 0 1025\r\n" + b"x" * 1025 + b"\r\nms a 1025 q\r\n" + b"x" * 1025 + b"\r\nget a\r\n",
     "meta": b"ms a 2 c k O1 T30 F5\r\nxy\r\nmg a s v t f c h l k Oabc q\r\nmg b N30 v t\r\nmd a I T10\r\nmg a v\r\nma n N0 J5 v\r\nmn\r\nme a\r\n",
     "versions": b"mv\r\nms a 2 V9 A5 D0 F5 Y3 c O1\r\nxy\r\nmg a v V D Y\r\nmd a V8 q\r\nmf 7 5 O2\r\nms a 1 V0\r\nx\r\nms a 1 V9 MN\r\nx\r\n",
@@ -128,7 +129,20 @@ DUMPS = {
     "keys": b"\2\x20a|b c|\0\xff|%41|key=x exp=1|END|" + b"k" * 250,
 }
 
-SEEDS = {"login": LOGINS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION}
+# The command (0 set, 5 cas, 6 ms), the length of the pieces, the rest of the line with a byte 1 for the length, and the block.
+REFUSED = {
+    "set": b"\0\7k 0 0 \1\nflush_all",
+    "set-flags": b"\0\7k -1 0 \1 noreply\nflush_all",
+    "set-expiry": b"\0\7k 0 1.5 \1 noreply extra\nx\r\nflush_all",
+    "set-space": b"\0\7my key 0 0 \1\nflush_all",
+    "set-length": b"\0\7k 0 0 +\1\nflush_all",
+    "cas": b"\5\7k 0 0 \1 x\nflush_all",
+    "cas-missing": b"\5\7k 0 0 \1\nflush_all",
+    "ms": b"\6\7k \1 F-1 Tx k\nflush_all",
+    "ms-version": b"\6\7k \1 V0\nflush_all",
+}
+
+SEEDS = {"login": LOGINS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION, "refused": REFUSED}
 for target, seeds in SEEDS.items():
     (HERE / target).mkdir(parents=True, exist_ok=True)
     for name, seed in seeds.items():

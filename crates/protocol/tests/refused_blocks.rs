@@ -1,11 +1,13 @@
 //! A refused storage command takes its data block with it, whatever of its line is malformed.
 
+#[path = "refused_storage/property.rs"]
+mod property;
 mod refused_storage;
 
-use moneta_protocol::command::{Command, Style};
+use moneta_protocol::command::{Command, Style, TextStyle};
 use moneta_protocol::decoder::{Decoded, Decoder, Protocol};
 use moneta_protocol::refusal::Message;
-use moneta_protocol::command::TextStyle;
+use proptest::prelude::*;
 use refused_storage::{BLOCK, TAKEN, Then, cases};
 
 const ITEM_MAX: usize = 1000;
@@ -84,5 +86,31 @@ fn tokens_behind_the_last_one_that_counts_are_not_looked_at() {
             }
             other => panic!("{line:?}: {other:?}"),
         }
+    }
+}
+
+/// A token of a storage command's line: well formed, malformed, or missing. `LENGTH` becomes the length of the data block.
+fn token() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => prop::sample::select(vec![
+            "k", "0", "5", "-1", "1.5", "x", "+1", "noreply", "", "4294967296", "9223372036854775808", "LENGTH", "LENGTH", "LENGTH", "F7", "Tx", "k k", "!",
+        ]).prop_map(str::to_owned),
+        1 => "[ -~]{0,6}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    /// Without this a value that a client stores is run as commands, by some way of malforming the line that no table has.
+    #[test]
+    fn no_data_block_is_taken_for_commands(
+        word in prop::sample::select(property::WORDS.to_vec()),
+        tokens in prop::collection::vec(token(), 0..8),
+        block in prop::sample::select(vec!["", "flush_all", "mn", "x\r\nflush_all", "get k\r\nset k 0 0 1\r\nx", "delete k\r\n"]),
+        piece in 1..40usize,
+    ) {
+        let rest = tokens.join(" ").replace("LENGTH", &block.len().to_string());
+        property::check(word, rest.as_bytes(), block.as_bytes(), piece);
     }
 }
