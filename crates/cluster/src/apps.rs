@@ -189,11 +189,15 @@ impl Component for Apps {
 
     fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
         let mut metrics = vec![UNROUTED.sample(self.0.unrouted.get())];
+        let mut stats = StoreStats { kind: "cluster", ..StoreStats::default() };
         for app in &self.0.apps {
-            let told = component::report(&app.cluster, cx).metrics;
-            metrics.extend(told.into_iter().map(|sample| of_app(sample, app.name())));
+            let told = component::report(&app.cluster, cx);
+            if cx.door() == Door::COMMON || app.door == Some(cx.door()) {
+                stats.add(&told.stats);
+            }
+            metrics.extend(told.metrics.into_iter().map(|sample| of_app(sample, app.name())));
         }
-        Report { stats: StoreStats { kind: "cluster", ..StoreStats::default() }, metrics }
+        Report { stats, metrics }
     }
 
     /// Ready while some app can be served.

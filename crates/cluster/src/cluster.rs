@@ -300,10 +300,14 @@ impl Component for Cluster {
             all.extend(metrics::of_source(&self.0.config.app, &watch.status()));
         }
         // A node's connections, as those of any remote store.
-        for node in &layout.nodes {
-            all.extend(moneta_store::component::report(&*node.store, cx).metrics);
+        let of_nodes: Vec<Report> =
+            layout.nodes.iter().map(|node| moneta_store::component::report(&*node.store, cx)).collect();
+        let mut stats = StoreStats { kind: "cluster", ..StoreStats::default() };
+        if cx.asks_statistics() {
+            layout.held(&of_nodes.iter().map(|report| report.stats).collect::<Vec<_>>(), &mut stats);
         }
-        Report { stats: StoreStats { kind: "cluster", ..StoreStats::default() }, metrics: all }
+        all.extend(of_nodes.into_iter().flat_map(|report| report.metrics));
+        Report { stats, metrics: all }
     }
 
     /// Ready as long as some copy of nearly each key is asked.

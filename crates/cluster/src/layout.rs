@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use moneta_store::StoreStats;
+
 use crate::node::Node;
 use crate::ring::Ring;
 
@@ -66,6 +68,16 @@ impl Layout {
     /// Whether all nodes of a replica are asked.
     pub(crate) fn is_whole(&self, replica: &Replica) -> bool {
         self.nodes[replica.first..replica.first + replica.count].iter().all(|node| !node.health.is_ejected())
+    }
+
+    /// Adds up what the nodes of the nearest copy hold all of whose nodes told it: a server tells its limit on memory, which is not 0.
+    /// `told` is by node.
+    pub(crate) fn held(&self, told: &[StoreStats], sum: &mut StoreStats) {
+        let copies = self.readable.iter().map(|&replica| &self.replicas[replica]);
+        let mut told = copies.filter(|copy| self.is_whole(copy)).map(|copy| &told[copy.first..copy.first + copy.count]);
+        if let Some(copy) = told.find(|copy| copy.iter().all(|node| node.limit > 0)) {
+            copy.iter().for_each(|node| sum.add(node));
+        }
     }
 
     /// Whether a node belongs to a copy that reads go to first.

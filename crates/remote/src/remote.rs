@@ -123,7 +123,8 @@ impl Component for Remote {
     fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
         let shared = &self.inner.shared;
         let address = shared.config.address.to_string();
-        let told = shared.config.asks_statistics.then(|| statistics::stats(&self.of(cx), &self.snapshot));
+        let asks = shared.config.asks_statistics || cx.asks_statistics();
+        let told = asks.then(|| statistics::stats(&self.of(cx), &self.snapshot));
         Report {
             stats: StoreStats { kind: "remote", ..told.unwrap_or_default() },
             metrics: shared.counters.samples(&address, !shared.is_open()),

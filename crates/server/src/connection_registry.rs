@@ -1,6 +1,7 @@
 //! The list of open connections, for `stats conns`: connections belong to their workers; this is what other threads may see.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -125,8 +126,9 @@ impl Entry {
 /// All open connections.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionRegistry {
-    // Taken when a connection opens or closes and when the list is asked for; never for a request.
-    entries: Mutex<HashMap<u64, Arc<Entry>>>,
+    // Taken when a connection opens or closes and when a part of the list is asked for; never for a request. In order, so that a part
+    // begins where the one before ended.
+    entries: Mutex<BTreeMap<u64, Arc<Entry>>>,
 }
 
 impl ConnectionRegistry {
@@ -183,7 +185,7 @@ impl ConnectionRegistry {
         count
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Entry>>> {
         self.entries.lock()
     }
 }
@@ -197,10 +199,14 @@ pub(crate) struct RegistryView {
 }
 
 impl ListConnections for RegistryView {
-    fn connections(&self) -> Vec<ConnectionView> {
+    fn connections(&self, after: Option<u64>, most: usize) -> Vec<ConnectionView> {
         let now = self.clock.now();
-        let mut views: Vec<_> = self.registry.lock().values().map(|entry| entry.view(now)).collect();
-        views.sort_unstable_by_key(|view| view.id);
-        views
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        // Cloned under the lock and written out after it, since each connection that opens or closes takes it.
+        let entries: Vec<Arc<Entry>> = {
+            let all = self.registry.lock();
+            all.range((begin, Bound::Unbounded)).take(most).map(|(_, entry)| Arc::clone(entry)).collect()
+        };
+        entries.iter().map(|entry| entry.view(now)).collect()
     }
 }

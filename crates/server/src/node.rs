@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use moneta_store::offload::Offload;
 use moneta_store::{Clock, Origin};
 pub use moneta_store::{Door, Policy};
 use parking_lot::Mutex;
@@ -133,8 +134,8 @@ pub struct ConnectionView {
 
 /// The list of open connections, supplied by the server.
 pub trait ListConnections: Send + Sync {
-    /// All connections open now.
-    fn connections(&self) -> Vec<ConnectionView>;
+    /// Connections open now, in the order of their numbers: at most `most` of those after the number `after`.
+    fn connections(&self, after: Option<u64>, most: usize) -> Vec<ConnectionView>;
 }
 
 /// Where keys go, supplied by a store of several nodes.
@@ -181,6 +182,8 @@ pub struct Node {
     log: OnceLock<Box<dyn Fn() -> LogLeftOut + Send + Sync>>,
     connections: OnceLock<Box<dyn ListConnections>>,
     routes: OnceLock<Arc<dyn Routes>>,
+    /// The thread that waits for other servers' statistics, once one was asked for.
+    asking: OnceLock<Option<Offload>>,
 }
 
 impl Answering for Node {
@@ -216,7 +219,14 @@ impl Node {
             log: OnceLock::new(),
             connections: OnceLock::new(),
             routes: OnceLock::new(),
+            asking: OnceLock::new(),
         }
+    }
+
+    /// The thread that waits for other servers' statistics; `None` if the system has none. One is enough: a client asks for one group at a
+    /// time.
+    pub(crate) fn asking(&self) -> Option<&Offload> {
+        self.asking.get_or_init(|| Offload::start("statistics", 1).ok()).as_ref()
     }
 
     /// The verbosity of the log: 0 is the least.
@@ -301,6 +311,11 @@ impl Node {
 
     /// Connections open now; empty while no list is set.
     pub fn connections(&self) -> Vec<ConnectionView> {
-        self.connections.get().map_or_else(Vec::new, |list| list.connections())
+        self.connections_after(None, usize::MAX)
+    }
+
+    /// Some of them, as [`ListConnections::connections`].
+    pub(crate) fn connections_after(&self, after: Option<u64>, most: usize) -> Vec<ConnectionView> {
+        self.connections.get().map_or_else(Vec::new, |list| list.connections(after, most))
     }
 }

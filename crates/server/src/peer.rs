@@ -14,9 +14,9 @@ pub enum Transport {
     Unix,
 }
 
-/// The set of operator commands that a listener accepts.
+/// The set of operator commands that a listener accepts. Which command needs which of them: `session/rights.rs`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Commands(u8);
+pub struct Commands(u16);
 
 impl Commands {
     /// `cache_memlimit`.
@@ -29,15 +29,27 @@ impl Commands {
     pub const VERBOSITY: Self = Self(8);
     /// `watch`.
     pub const WATCH: Self = Self(16);
+    /// `lru_crawler enable` and `disable`.
+    pub const LRU_CRAWLER: Self = Self(32);
+    /// `stats conns`.
+    pub const STATS_CONNS: Self = Self(64);
+    /// `stats detail`.
+    pub const STATS_DETAIL: Self = Self(128);
+    /// `stats reset`.
+    pub const STATS_RESET: Self = Self(256);
     /// None of them.
     pub const NONE: Self = Self(0);
     /// All of them.
-    pub const ALL: Self = Self(31);
+    pub const ALL: Self = Self(511);
     /// Each command with its name.
-    pub const NAMED: [(&'static str, Self); 5] = [
+    pub const NAMED: [(&'static str, Self); 9] = [
         ("cache_memlimit", Self::CACHE_MEMLIMIT),
         ("flush_all", Self::FLUSH_ALL),
+        ("lru_crawler", Self::LRU_CRAWLER),
         ("shutdown", Self::SHUTDOWN),
+        ("stats_conns", Self::STATS_CONNS),
+        ("stats_detail", Self::STATS_DETAIL),
+        ("stats_reset", Self::STATS_RESET),
         ("verbosity", Self::VERBOSITY),
         ("watch", Self::WATCH),
     ];

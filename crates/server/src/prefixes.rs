@@ -3,7 +3,8 @@
 //!
 //! Each thread counts separately, under a lock that only readers of the sums contend for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
@@ -65,8 +66,29 @@ pub enum Use {
     Delete,
 }
 
+/// Counts by prefix, in order: what is shown in pieces goes on where it ended.
+type ByPrefix = BTreeMap<Box<[u8]>, Counts>;
+
 /// One thread's counts.
-type Lane = CachePadded<Mutex<HashMap<Box<[u8]>, Counts>>>;
+type Lane = CachePadded<Mutex<ByPrefix>>;
+
+/// What is shown of each prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Requests.
+    Uses,
+    /// Items that left without a client asking for it, and how many of them had never been read. Prefixes without any are left out.
+    Left,
+}
+
+/// How far [`Prefixes::write`] came.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Tallied {
+    /// The prefix looked at last.
+    pub last: Option<Box<[u8]>>,
+    /// There are no more.
+    pub is_all: bool,
+}
 
 /// Counts by prefix.
 #[derive(Debug, Default)]
@@ -163,46 +185,48 @@ impl Prefixes {
         with(entry);
     }
 
-    /// All counts as text, ended by a line `END`. Prefixes are percent-encoded where a line requires it.
-    pub fn dump(&self) -> Vec<u8> {
-        lines(&self.sums(), |Counts { gets, hits, sets, deletes, .. }| {
-            format!("get {gets} hit {hits} set {sets} del {deletes}")
-        })
+    /// Appends a line for each of the first `most` prefixes behind `after`, in order. Prefixes are percent-encoded where a line requires it.
+    pub fn write(&self, shown: Shown, after: Option<&[u8]>, most: usize, out: &mut Vec<u8>) -> Tallied {
+        let sums = self.sums(after, most);
+        for (prefix, counts) in &sums {
+            let Some(line) = shown.line(counts) else { continue };
+            out.extend_from_slice(b"PREFIX ");
+            escape_text(prefix, out);
+            out.extend_from_slice(format!(" {line}\r\n").as_bytes());
+        }
+        let is_all = sums.len() < most;
+        Tallied { last: sums.into_keys().next_back(), is_all }
     }
 
-    /// The same of items that left without a client asking for it: how many, and how many of them had never been read.
-    pub fn dump_unread(&self) -> Vec<u8> {
-        let mut sums = self.sums();
-        sums.retain(|_, counts| counts.left != Left::default());
-        lines(&sums, |Counts { left: Left { expired, expired_unread, evicted, evicted_unread }, .. }| {
-            format!("expired {expired} unread {expired_unread} evicted {evicted} unread {evicted_unread}")
-        })
-    }
-
-    fn sums(&self) -> Sums {
-        let mut sums = Sums::new();
+    /// The sums over all threads of the first `most` prefixes behind `after`. Looks at no more of each lane.
+    fn sums(&self, after: Option<&[u8]>, most: usize) -> ByPrefix {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut sums = ByPrefix::new();
         for lane in &self.lanes {
-            for (prefix, counts) in lane.lock().iter() {
+            for (prefix, counts) in lane.lock().range::<[u8], _>((begin, Bound::Unbounded)).take(most) {
                 sums.entry(prefix.clone()).or_default().add(counts);
             }
+        }
+        // Of those behind them a lane may have more.
+        while sums.len() > most {
+            sums.pop_last();
         }
         sums
     }
 }
 
-/// Counts of all threads by prefix.
-type Sums = BTreeMap<Box<[u8]>, Counts>;
-
-/// A line for each prefix, and `END`.
-fn lines(sums: &Sums, line: impl Fn(&Counts) -> String) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (prefix, counts) in sums {
-        out.extend_from_slice(b"PREFIX ");
-        escape_text(prefix, &mut out);
-        out.extend_from_slice(format!(" {}\r\n", line(counts)).as_bytes());
+impl Shown {
+    fn line(self, counts: &Counts) -> Option<String> {
+        let Counts { gets, hits, sets, deletes, left } = counts;
+        match self {
+            Self::Uses => Some(format!("get {gets} hit {hits} set {sets} del {deletes}")),
+            Self::Left if *left == Left::default() => None,
+            Self::Left => {
+                let Left { expired, expired_unread, evicted, evicted_unread } = left;
+                Some(format!("expired {expired} unread {expired_unread} evicted {evicted} unread {evicted_unread}"))
+            }
+        }
     }
-    out.extend_from_slice(b"END\r\n");
-    out
 }
 
 #[cfg(test)]
@@ -213,8 +237,20 @@ mod tests {
 
     const NOW: u32 = 1_000_000;
 
+    /// All of it, by pieces of three.
+    fn shown(prefixes: &Prefixes, shown: Shown) -> String {
+        let (mut out, mut after) = (Vec::new(), None);
+        loop {
+            let Tallied { last, is_all } = prefixes.write(shown, after.as_deref(), 3, &mut out);
+            after = last;
+            if is_all {
+                return String::from_utf8(out).unwrap();
+            }
+        }
+    }
+
     fn text(prefixes: &Prefixes) -> String {
-        String::from_utf8(prefixes.dump()).unwrap()
+        shown(prefixes, Shown::Uses)
     }
 
     #[test]
@@ -229,9 +265,9 @@ mod tests {
         prefixes.count(b"p:c", Use::Get { hit: false }, NOW);
         prefixes.count(b"q:c", Use::Delete, NOW);
         prefixes.count(b"plain", Use::Set, NOW);
-        assert_eq!(text(&prefixes), "PREFIX p get 2 hit 1 set 1 del 0\r\nPREFIX q get 0 hit 0 set 0 del 1\r\nEND\r\n");
+        assert_eq!(text(&prefixes), "PREFIX p get 2 hit 1 set 1 del 0\r\nPREFIX q get 0 hit 0 set 0 del 1\r\n");
         prefixes.clear();
-        assert_eq!(text(&prefixes), "END\r\n");
+        assert_eq!(text(&prefixes), "");
     }
 
     #[test]
@@ -250,9 +286,9 @@ mod tests {
         leave(b"plain", false, RemovalCause::Evicted, NOW);
         leave(b"p:d", false, RemovalCause::Evicted, NOW + LASTS);
         prefixes.count(b"q:a", Use::Set, NOW);
-        let unread = String::from_utf8(prefixes.dump_unread()).unwrap();
-        assert_eq!(unread, "PREFIX p expired 2 unread 1 evicted 1 unread 1\r\nEND\r\n");
-        assert_eq!(text(&prefixes), "PREFIX p get 0 hit 0 set 0 del 0\r\nPREFIX q get 0 hit 0 set 1 del 0\r\nEND\r\n");
+        let unread = shown(&prefixes, Shown::Left);
+        assert_eq!(unread, "PREFIX p expired 2 unread 1 evicted 1 unread 1\r\n");
+        assert_eq!(text(&prefixes), "PREFIX p get 0 hit 0 set 0 del 0\r\nPREFIX q get 0 hit 0 set 1 del 0\r\n");
     }
 
     #[test]
@@ -264,7 +300,7 @@ mod tests {
         assert!(prefixes.is_enabled());
         prefixes.count(b"p:a", Use::Set, NOW + 6600);
         assert!(!prefixes.is_enabled());
-        assert_eq!(text(&prefixes), "PREFIX p get 0 hit 0 set 1 del 0\r\nEND\r\n");
+        assert_eq!(text(&prefixes), "PREFIX p get 0 hit 0 set 1 del 0\r\n");
     }
 
     #[test]
@@ -275,8 +311,27 @@ mod tests {
         prefixes.count("m\u{fc}ll/x:y".as_bytes(), Use::Set, NOW);
         assert_eq!(
             text(&prefixes),
-            "PREFIX a%0D%0AEND%0D%0A%20b%25 get 0 hit 0 set 1 del 0\r\nPREFIX m\u{fc}ll/x get 0 hit 0 set 1 del 0\r\nEND\r\n"
+            "PREFIX a%0D%0AEND%0D%0A%20b%25 get 0 hit 0 set 1 del 0\r\nPREFIX m\u{fc}ll/x get 0 hit 0 set 1 del 0\r\n"
         );
+    }
+
+    #[test]
+    fn pieces_leave_none_out_and_show_none_twice_whichever_thread_counted() {
+        let prefixes = Prefixes::default();
+        prefixes.enable(true, NOW);
+        for thread in 0..5 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for number in (0..40).filter(|number| number % (thread + 1) == 0) {
+                        prefixes.count(format!("{number:02}:").as_bytes(), Use::Set, NOW);
+                    }
+                });
+            });
+        }
+        let sets = |number: i32| (1..=5).filter(|thread| number % thread == 0).count();
+        let expected: String =
+            (0..40).map(|number| format!("PREFIX {number:02} get 0 hit 0 set {} del 0\r\n", sets(number))).collect();
+        assert_eq!(text(&prefixes), expected);
     }
 
     #[test]
@@ -286,6 +341,6 @@ mod tests {
         for number in 0..PREFIXES_MAX + 100 {
             prefixes.count(format!("{number}:").as_bytes(), Use::Set, NOW);
         }
-        assert_eq!(text(&prefixes).lines().count(), PREFIXES_MAX + 1);
+        assert_eq!(text(&prefixes).lines().count(), PREFIXES_MAX);
     }
 }

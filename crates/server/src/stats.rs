@@ -4,6 +4,7 @@
 //! `stats items` and `stats slabs` find their totals.
 
 mod general;
+mod listing;
 mod slabs;
 
 use std::fmt::Display;
@@ -15,9 +16,13 @@ use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
 
 use crate::auth::AuthMode;
+use crate::prefixes::Shown;
 use crate::session::Worker;
 
 pub use general::{Statistic, Told, general};
+use listing::Group;
+pub use listing::Listing;
+pub use listing::PIECE as LISTING_PIECE;
 
 /// Appends statistics one by one.
 struct Lister<'a> {
@@ -30,32 +35,51 @@ impl Lister<'_> {
         encode::stat(self.style, name.as_bytes(), value.to_string().as_bytes(), self.out);
     }
 
+    fn put_all(&mut self, statistics: &[Statistic]) {
+        statistics.iter().for_each(|(name, told)| self.put(name, told));
+    }
+
     fn put_flag(&mut self, name: &str, value: bool) {
         self.put(name, if value { "yes" } else { "no" });
     }
 }
 
-/// Answers `stats` with the group that its arguments name.
-pub fn write(worker: &Worker, arguments: &[u8], style: &Style<'_>, out: &mut Vec<u8>) {
+/// Answers `stats` with the group that its arguments name, or returns what answers it piece by piece.
+#[must_use]
+pub fn write(worker: &Worker, arguments: &[u8], style: &Style<'_>, out: &mut Vec<u8>) -> Option<Listing> {
     let mut words = arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    let is_proxy = worker.node.routes().is_some();
     let mut lister = Lister { style, out };
     match words.next() {
-        None => general(worker).iter().for_each(|(name, told)| lister.put(name, told)),
+        None if is_proxy => lister.put_all(&general::of_memcached(worker)),
+        None => lister.put_all(&general(worker)),
+        Some(b"proxy") if is_proxy => lister.put_all(&general::own(worker)),
         Some(b"settings") => settings(worker, &mut lister),
-        Some(b"items") => slabs::items(worker, &mut lister),
-        Some(b"slabs") => slabs::slabs(worker, &mut lister),
+        // What a proxy holds is with its nodes: they are asked.
+        Some(b"items") if is_proxy => return Some(Listing::of_store(worker, Group::Items, style)),
+        Some(b"slabs") if is_proxy => return Some(Listing::of_store(worker, Group::Slabs, style)),
+        Some(b"items") => Group::Items.write(&worker.node, &worker.report().stats, &mut lister),
+        Some(b"slabs") => Group::Slabs.write(&worker.node, &worker.report().stats, &mut lister),
         Some(b"sizes") => lister.put("sizes_status", "disabled"),
-        Some(b"conns") => connections(worker, &mut lister),
-        Some(b"route") => return route(worker, words.next(), style, out),
+        Some(b"conns") => return Some(Listing::of_connections(style)),
+        Some(b"route") => {
+            route(worker, words.next(), style, out);
+            return None;
+        }
         Some(b"reset") => {
             worker.node.registry.reset();
             worker.node.prefixes.clear();
-            return done(style, "RESET", out);
+            done(style, "RESET", out);
+            return None;
         }
         Some(b"detail") => return detail(worker, words.next(), style, out),
-        Some(_) => return unknown(style, out),
+        Some(_) => {
+            unknown(style, out);
+            return None;
+        }
     }
     encode::stat_end(style, out);
+    None
 }
 
 /// Answers a `stats` command that has no list: an empty packet in binary, a word in text.
@@ -88,32 +112,27 @@ fn route(worker: &Worker, key: Option<&[u8]>, style: &Style<'_>, out: &mut Vec<u
     }
 }
 
-fn detail(worker: &Worker, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec<u8>) {
+fn detail(worker: &Worker, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec<u8>) -> Option<Listing> {
     let (prefixes, now) = (&worker.node.prefixes, worker.node.clock.now());
     match what {
         Some(b"on") => prefixes.enable(true, now),
         Some(b"off") => prefixes.enable(false, now),
         Some(what @ (b"dump" | b"unread")) => {
             prefixes.prolong(now);
-            let dump = if what == b"dump" { prefixes.dump() } else { prefixes.dump_unread() };
-            match style {
-                Style::Binary(_) => {
-                    encode::stat(style, b"detailed", &dump, out);
-                    encode::stat_end(style, out);
-                }
-                _ => out.extend_from_slice(&dump),
-            }
-            return;
+            let shown = if what == b"dump" { Shown::Uses } else { Shown::Left };
+            return Some(Listing::of_prefixes(shown, style));
         }
         _ => {
-            return match style {
+            match style {
                 Style::Binary(_) => unknown(style, out),
                 _ => encode::message(Message::Text("CLIENT_ERROR usage: stats detail on|off|dump"), out),
-            };
+            }
+            return None;
         }
     }
     worker.observe();
     done(style, "OK", out);
+    None
 }
 
 fn settings(worker: &Worker, lister: &mut Lister<'_>) {
@@ -160,13 +179,4 @@ fn settings(worker: &Worker, lister: &mut Lister<'_>) {
     lister.put("idle_timeout", settings.idle_timeout);
     lister.put_flag("track_sizes", false);
     lister.put_flag("ssl_enabled", false);
-}
-
-fn connections(worker: &Worker, lister: &mut Lister<'_>) {
-    for view in worker.node.connections() {
-        lister.put(&format!("{}:addr", view.id), &view.address);
-        lister.put(&format!("{}:listen_addr", view.id), &view.listener);
-        lister.put(&format!("{}:state", view.id), view.state);
-        lister.put(&format!("{}:secs_since_last_cmd", view.id), view.idle_seconds);
-    }
 }

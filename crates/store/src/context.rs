@@ -31,6 +31,7 @@ impl Door {
 pub struct Cx {
     policy: Policy,
     door: Door,
+    asks_statistics: bool,
     reactors: Option<Rc<Reactors>>,
 }
 
@@ -42,19 +43,30 @@ impl Cx {
 
     /// For a worker, whose event loop turns `reactors`.
     pub fn of_worker(policy: Policy, reactors: &Rc<Reactors>) -> Self {
-        Self { policy, door: Door::COMMON, reactors: Some(Rc::clone(reactors)) }
+        Self { policy, reactors: Some(Rc::clone(reactors)), ..Self::default() }
     }
 
     /// The same under another policy.
     #[must_use]
     pub fn under(&self, policy: Policy) -> Self {
-        Self { policy, door: self.door, reactors: self.reactors.clone() }
+        Self { policy, ..self.clone() }
     }
 
     /// The same through another door.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
-        Self { policy: self.policy, door, reactors: self.reactors.clone() }
+        Self { door, ..self.clone() }
+    }
+
+    /// The same, for a report that asks other servers what they hold, and waits for them.
+    #[must_use]
+    pub fn asking_statistics(&self) -> Self {
+        Self { asks_statistics: true, ..self.clone() }
+    }
+
+    /// Whether a report asks other servers what they hold.
+    pub fn asks_statistics(&self) -> bool {
+        self.asks_statistics
     }
 
     /// How this request treats a cache tier.

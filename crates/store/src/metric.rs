@@ -209,6 +209,11 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Whether its key in `stats` is its metric's own name, which memcached does not know.
+    pub fn has_own_key(&self) -> bool {
+        self.metric.in_metrics && matches!(self.metric.keys, Keys::Own)
+    }
+
     /// The key that `stats` shows it under; `None` if it does not.
     pub fn key(&self) -> Option<String> {
         let value = match self.metric.keys {

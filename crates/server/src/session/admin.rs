@@ -11,7 +11,6 @@ use super::words::{ERROR, words};
 use super::{After, Flow, Session, Stage, Worker, tuning};
 use crate::dump::{Dump, DumpKind};
 use crate::feed::{Asked, Changes};
-use crate::node::Commands;
 use crate::stats;
 use crate::watch;
 
@@ -39,10 +38,6 @@ impl Session {
     pub(super) fn administer(&mut self, worker: &Worker, command: &Command<'_>, output: &mut Vec<u8>) -> Flow {
         let node = &worker.node;
         let text = Style::Text(Default::default());
-        if let Some((what, style)) = self.forbidden(worker, command) {
-            not_allowed(&style, what, self.out(output));
-            return Flow::Next;
-        }
         let (style, line) = match *command {
             Command::Verbosity { level, style } => {
                 node.set_verbosity(level.min(VERBOSITY_MAX));
@@ -56,7 +51,10 @@ impl Session {
                         None => return Flow::Next,
                     }
                 } else {
-                    stats::write(worker, arguments, &style, self.out(output));
+                    let listing = stats::write(worker, arguments, &style, self.out(output));
+                    if listing.is_some() {
+                        self.extras().listing = listing;
+                    }
                     return Flow::Next;
                 }
             }
@@ -79,20 +77,6 @@ impl Session {
         };
         encode::reply(&style, &[], Reply::Line(line), 0, self.out(output));
         if self.stage == Stage::Watching { Flow::Deaf } else { Flow::Next }
-    }
-
-    /// The command's name and style, if its listener does not accept it.
-    fn forbidden<'a>(&self, worker: &Worker, command: &Command<'a>) -> Option<(&'static str, Style<'a>)> {
-        let text = Style::Text(Default::default());
-        let (command, what, style) = match *command {
-            Command::CacheMemlimit { style, .. } => (Commands::CACHE_MEMLIMIT, "cache_memlimit", style),
-            // memcached's own answer comes first where `shutdown` is off for all.
-            Command::Shutdown { .. } if worker.node.settings.shutdown_enabled => (Commands::SHUTDOWN, "shutdown", text),
-            Command::Verbosity { style, .. } => (Commands::VERBOSITY, "verbosity", style),
-            Command::Watch { .. } => (Commands::WATCH, "watch", text),
-            _ => return None,
-        };
-        (!self.peer.commands.allow(command)).then_some((what, style))
     }
 
     fn watch(&mut self, worker: &Worker, arguments: &[u8]) -> &'static str {
@@ -214,6 +198,8 @@ fn memlimit(worker: &Worker, mebibytes: u64) -> &'static str {
         "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"
     } else if mebibytes > MEMORY_ABSURD {
         "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"
+    } else if worker.node.routes().is_some() {
+        "SERVER_ERROR a proxy holds no items: set the limit of its nodes"
     } else if worker.store.parts().resize.is_some_and(|store| store.resize(mebibytes << 20)) {
         "OK"
     } else {

@@ -14,7 +14,7 @@ use super::ticket::Ticket;
 use super::waiting::Waiting;
 use super::{Session, Worker};
 use crate::counters::Counters;
-use crate::node::{Commands, Peer};
+use crate::node::Peer;
 use crate::prefixes::Use;
 use crate::watch;
 
@@ -240,7 +240,7 @@ impl Session {
 
     pub(super) fn flush_all(&mut self, worker: &Worker, delay: Exptime, style: &Style<'_>, output: &mut Vec<u8>) {
         worker.counters.cmd_flush.bump();
-        if !worker.node.settings.flush_enabled || !self.peer.commands.allow(Commands::FLUSH_ALL) {
+        if !worker.node.settings.flush_enabled {
             return super::admin::not_allowed(style, "flush_all", self.out(output));
         }
         match component::flush(&worker.store, &worker.cx, delay) {

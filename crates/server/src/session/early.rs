@@ -18,7 +18,7 @@ impl Session {
         }
     }
 
-    /// The same for any command. A line of several keys is checked key by key during execution, since it may be paused in the middle.
+    /// The same for any command; the match is complete, so that a new command has a line here. A line of several keys is checked key by key during execution, since it may be paused in the middle.
     #[cold]
     pub(super) fn is_early(&self, command: &Command<'_>) -> bool {
         match command {
@@ -29,10 +29,26 @@ impl Session {
             | Command::Bury { key, style, .. }
             | Command::Arithmetic { key, style, .. } => self.is_early_on(key, style, true),
             Command::MetaDebug { key, style } => self.is_early_on(key, style, false),
-            Command::FlushAll { .. } | Command::Floor { .. } => {
+            Command::Get { keys: Keys::Line(_), .. } => false,
+            // Statistics count what came before them, and not what is counted after `stats detail on`.
+            Command::FlushAll { .. } | Command::Floor { .. } | Command::Stats { .. } => {
                 self.extras.as_ref().is_some_and(|extras| extras.parked.has_waiting())
             }
-            _ => false,
+            // None of them shows an item or changes one. A dump waits for parked requests before it begins.
+            Command::Versions(_)
+            | Command::Noop(_)
+            | Command::Version(_)
+            | Command::WideTimes
+            | Command::Verbosity { .. }
+            | Command::Quit(_)
+            | Command::CacheMemlimit { .. }
+            | Command::Watch { .. }
+            | Command::Changes { .. }
+            | Command::LruCrawler { .. }
+            | Command::Lru { .. }
+            | Command::Slabs { .. }
+            | Command::Shutdown { .. }
+            | Command::Sasl { .. } => false,
         }
     }
 

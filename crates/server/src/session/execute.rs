@@ -7,7 +7,7 @@ use moneta_protocol::encode;
 use moneta_store::request::{KEY_MAX, Retrieve, Write};
 use moneta_store::versions::Floor;
 
-use super::{After, Flow, Session, Worker, change, newer, read};
+use super::{After, Flow, Session, Worker, admin, change, newer, read, rights};
 use crate::VERSION;
 use crate::latency::{Kind, Stopwatch};
 use moneta_protocol::Reply;
@@ -87,6 +87,12 @@ impl Session {
     /// The rare commands.
     #[inline(never)]
     fn execute_other(&mut self, worker: &Worker, command: &Command<'_>, output: &mut Vec<u8>) -> Flow {
+        if let Some(needed) = rights::needed(command, &worker.node.settings)
+            && !self.peer.commands.allow(needed.word)
+        {
+            admin::not_allowed(&needed.style, needed.name, self.out(output));
+            return Flow::Next;
+        }
         match *command {
             Command::Delete { key, request, style } => {
                 self.delete(worker, change::Asked { key, request: &request, style: &style }, output);

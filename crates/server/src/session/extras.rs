@@ -9,6 +9,7 @@ use super::change::Forgotten;
 use super::parked::Parked;
 use crate::dump::Dump;
 use crate::feed::Changes;
+use crate::stats::Listing;
 use crate::watch::Watcher;
 
 /// Most that a thread keeps: each takes up to 6 KiB, and few workers have more waiting connections at once.
@@ -25,6 +26,7 @@ pub(super) struct SessionExtras {
     pub(super) parked: Parked,
     pub(super) dump: Option<Dump>,
     pub(super) changes: Option<Changes>,
+    pub(super) listing: Option<Listing>,
     pub(super) watcher: Option<Watcher>,
     /// What a refused write leaves to be deleted, behind the parked requests on its key.
     pub(super) forgotten: Option<Forgotten>,
@@ -41,6 +43,7 @@ impl SessionExtras {
         self.parked.is_empty()
             && self.dump.is_none()
             && self.changes.is_none()
+            && self.listing.is_none()
             && self.watcher.is_none()
             && self.forgotten.is_none()
     }

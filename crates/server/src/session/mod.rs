@@ -17,6 +17,7 @@ mod lookahead;
 mod newer;
 mod parked;
 mod read;
+mod rights;
 mod several;
 mod ticket;
 mod together;
@@ -156,7 +157,7 @@ impl Session {
     pub fn give_up(&mut self) -> bool {
         self.stage = Stage::Closing;
         if let Some(extras) = &mut self.extras {
-            (extras.dump, extras.changes) = (None, None);
+            (extras.dump, extras.changes, extras.listing) = (None, None, None);
             extras.parked.keep_changes();
         }
         self.is_changing()
@@ -312,6 +313,13 @@ impl Session {
                         Dumped::Waiting => {}
                     }
                 }
+                if let Some(listing) = &mut extras.listing {
+                    match listing.write(&worker.node, cx, output, high_water) {
+                        Progress::All => extras.listing = None,
+                        Progress::Some => dump_can_go_on = true,
+                        Progress::Waiting => {}
+                    }
+                }
                 if let Some(changes) = &mut extras.changes {
                     match changes.write(cx, output, high_water) {
                         Progress::All => extras.changes = None,
@@ -369,6 +377,7 @@ impl Session {
         self.extras.as_ref().is_some_and(|extras| {
             extras.dump.is_some()
                 || extras.changes.is_some()
+                || extras.listing.is_some()
                 || extras.forgotten.is_some()
                 || extras.parked.is_full(high_water, worker.node.client_memory.share())
         })
@@ -391,8 +400,11 @@ impl Session {
         match &self.extras {
             _ if self.stage != Stage::Open => None,
             None => Some(0),
-            Some(extras) => (extras.dump.is_none() && extras.changes.is_none() && extras.watcher.is_none())
-                .then(|| extras.parked.held()),
+            Some(extras) => (extras.dump.is_none()
+                && extras.changes.is_none()
+                && extras.listing.is_none()
+                && extras.watcher.is_none())
+            .then(|| extras.parked.held()),
         }
     }
 
@@ -410,8 +422,11 @@ impl Session {
             } else if let Some(changes) = &extras.changes {
                 holding.add(Kind::Feed, changes.held());
                 output_is = Kind::Feed;
-            } else if extras.dump.is_some() {
+            } else if extras.dump.is_some() || extras.listing.is_some() {
                 output_is = Kind::Dump;
+            }
+            if let Some(listing) = &extras.listing {
+                holding.add(Kind::Dump, listing.held());
             }
         }
         holding.add(output_is, output);

@@ -10,7 +10,6 @@ use super::key::stored_key;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
 use super::{Session, Worker};
-use crate::node::Commands;
 
 /// An item that is to be stored if it is newer than what is there.
 pub(super) struct Asked<'a> {
@@ -87,7 +86,10 @@ impl Session {
     pub(super) fn floor(&mut self, worker: &Worker, floor: Floor, style: &Style<'_>, output: &mut Vec<u8>) {
         count_meta(&worker.counters, style);
         worker.counters.cmd_flush.bump();
-        if !worker.node.settings.flush_enabled || !self.peer.commands.allow(Commands::FLUSH_ALL) {
+        let settings = &worker.node.settings;
+        // What a copy alone has to drop is no flush.
+        let is_local = settings.cluster && floor.second == 0;
+        if !settings.flush_enabled && !is_local {
             return super::admin::not_allowed(style, "mf", self.out(output));
         }
         if is_ahead(worker, floor.version) {

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use moneta_admin::usage::ProcessorTime;
-use moneta_store::metric::Value;
+use moneta_store::StoreStats;
+use moneta_store::metric::{Sample, Value};
 
 use crate::session::Worker;
 use crate::{MONETA_VERSION, VERSION};
@@ -56,14 +57,38 @@ impl From<&Value> for Told {
     }
 }
 
-/// All keys with their values.
+/// All keys with their values: memcached's, and those of the store.
 pub fn general(worker: &Worker) -> Vec<Statistic> {
+    let report = worker.report();
+    let mut told = of_server(worker, &report.stats);
+    told.extend(report.samples().iter().filter_map(statistic));
+    told
+}
+
+/// Those that memcached knows. Of a proxy the others are many, and clients have a few KiB for an answer (nginx: `memc_buffer_size`).
+pub(super) fn of_memcached(worker: &Worker) -> Vec<Statistic> {
+    let report = worker.report();
+    let mut told = of_server(worker, &report.stats);
+    told.extend(report.samples().iter().filter(|sample| !sample.has_own_key()).filter_map(statistic));
+    told
+}
+
+/// Those that it does not.
+pub(super) fn own(worker: &Worker) -> Vec<Statistic> {
+    worker.report().samples().iter().filter(|sample| sample.has_own_key()).filter_map(statistic).collect()
+}
+
+fn statistic(sample: &Sample) -> Option<Statistic> {
+    Some((sample.key()?.into(), Told::from(&sample.value)))
+}
+
+/// Those of the server, the limit on memory among them.
+fn of_server(worker: &Worker, store: &StoreStats) -> Vec<Statistic> {
     let node = &worker.node;
     let settings = &node.settings;
     let now = node.clock.now();
     let counters = node.registry.since_reset();
     let times = ProcessorTime::now();
-    let report = worker.report();
     let mut told: Vec<Statistic> = Vec::with_capacity(128);
     let mut put = |name: &'static str, value: Told| told.push((name.into(), value));
     put("pid", std::process::id().into());
@@ -85,11 +110,9 @@ pub fn general(worker: &Worker) -> Vec<Statistic> {
     put("log_watcher_skipped", watchers.skipped.into());
     put("log_watcher_sent", watchers.sent.into());
     put("log_watchers", watchers.watchers.into());
-    let limit = if report.stats.limit > 0 { report.stats.limit } else { settings.memory };
+    let limit = if store.limit > 0 { store.limit } else { settings.memory };
     put("limit_maxbytes", limit.into());
     put("accepting_conns", u64::from(counters.curr_connections < settings.max_connections).into());
     put("threads", (settings.threads as u64).into());
-    let of_store = report.samples();
-    told.extend(of_store.iter().filter_map(|sample| Some((sample.key()?.into(), Told::from(&sample.value)))));
     told
 }

@@ -7,7 +7,7 @@
 use moneta_store::StoreStats;
 
 use super::Lister;
-use crate::session::Worker;
+use crate::node::Node;
 
 /// Bytes of a slab page in memcached.
 const PAGE: u64 = 1 << 20;
@@ -43,15 +43,14 @@ fn is_used(store: &StoreStats) -> bool {
     store.together().items > 0 || store.total_items > 0
 }
 
-/// `stats items`.
-pub(super) fn items(worker: &Worker, lister: &mut Lister<'_>) {
-    let store = worker.report().stats;
+/// `stats items` of a store with these statistics.
+pub(super) fn items(node: &Node, store: &StoreStats, lister: &mut Lister<'_>) {
     let all = store.together();
-    if !is_used(&store) {
+    if !is_used(store) {
         return;
     }
     // Items leave the SSD with their region, so none is older than the oldest region.
-    let now = u64::from(worker.node.clock.now());
+    let now = u64::from(node.clock.now());
     let by_region = store.oldest_second.map(|second| if second == 0 { 0 } else { now.saturating_sub(second) });
     let evicted_time = match by_region {
         Some(age) if all.evictions > 0 => age,
@@ -69,12 +68,11 @@ pub(super) fn items(worker: &Worker, lister: &mut Lister<'_>) {
     lister.put("items:1:evicted_unfetched", all.evicted_unfetched);
 }
 
-/// `stats slabs`.
-pub(super) fn slabs(worker: &Worker, lister: &mut Lister<'_>) {
-    let upper = worker.report().stats;
-    let counters = worker.node.registry.since_reset();
-    let class = Class::of(&upper, upper.together().items, worker.node.settings.memory);
-    let is_used = is_used(&upper);
+/// `stats slabs` of a store with these statistics.
+pub(super) fn slabs(node: &Node, upper: &StoreStats, lister: &mut Lister<'_>) {
+    let counters = node.registry.since_reset();
+    let class = Class::of(upper, upper.together().items, node.settings.memory);
+    let is_used = is_used(upper);
     if is_used {
         lister.put("1:chunk_size", class.chunk_size);
         lister.put("1:chunks_per_page", class.chunks_per_page);

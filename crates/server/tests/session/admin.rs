@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Waker};
 
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Commands, ConnectionView, Lifecycle, ListConnections, NodeSettings, Peer};
+use moneta_server::prefixes::Use;
 use moneta_server::session::{After, Session, Worker};
+use moneta_server::stats::LISTING_PIECE;
 
-use crate::talk::{Talk, expect, worker};
+use crate::talk::{NOW, Talk, expect, worker};
 
 #[test]
 fn a_listener_obeys_the_commands_of_operators_that_it_is_given() {
@@ -20,17 +23,31 @@ fn a_listener_obeys_the_commands_of_operators_that_it_is_given() {
         String::from_utf8(output).unwrap()
     };
     let requests = [
-        ("cache_memlimit", "cache_memlimit 1\r\n"),
-        ("flush_all", "flush_all\r\n"),
-        ("shutdown", "shutdown nonsense\r\n"),
-        ("verbosity", "verbosity 1\r\n"),
-        ("watch", "watch\r\n"),
+        ("cache_memlimit", "cache_memlimit", "cache_memlimit 1\r\n"),
+        ("flush_all", "flush_all", "flush_all\r\n"),
+        ("flush_all", "mf", "mf 1 1\r\n"),
+        ("lru_crawler", "lru_crawler enable", "lru_crawler enable\r\n"),
+        ("lru_crawler", "lru_crawler disable", "lru_crawler  disable\r\n"),
+        ("shutdown", "shutdown", "shutdown nonsense\r\n"),
+        ("stats_conns", "stats conns", "stats conns\r\n"),
+        ("stats_detail", "stats detail", "stats detail dump\r\n"),
+        ("stats_detail", "stats detail", "stats detail on\r\n"),
+        ("stats_reset", "stats reset", "stats  reset\r\n"),
+        ("verbosity", "verbosity", "verbosity 1\r\n"),
+        ("watch", "watch", "watch\r\n"),
     ];
-    for (name, request) in requests {
+    for (word, name, request) in requests {
         assert_eq!(ask("none", request), format!("CLIENT_ERROR {name} not allowed\r\n"));
-        assert!(!ask(name, request).contains("not allowed"), "{name}");
-        let others: Vec<&str> = requests.iter().map(|(other, _)| *other).filter(|other| *other != name).collect();
+        assert!(!ask(word, request).contains("not allowed"), "{request}");
+        let others: Vec<&str> = requests.iter().map(|(other, ..)| *other).filter(|other| *other != word).collect();
         assert_eq!(ask(&others.join(","), request), format!("CLIENT_ERROR {name} not allowed\r\n"));
+    }
+    for (word, _) in Commands::NAMED {
+        assert!(requests.iter().any(|(tried, ..)| *tried == word), "{word} is tried");
+    }
+    let of_clients = ["stats", "stats settings", "stats items", "lru_crawler metadump all", "lru mode flat", "slabs automove 0"];
+    for request in of_clients {
+        assert!(!ask("none", &format!("{request}\r\n")).contains("not allowed"), "{request}");
     }
     assert!("flush_all,nonsense".parse::<Commands>().is_err());
     assert_eq!(Commands::ALL.to_string().parse(), Ok(Commands::ALL));
@@ -119,15 +136,78 @@ fn quit_closes_without_a_word_and_nothing_behind_it_is_executed() {
 struct One;
 
 impl ListConnections for One {
-    fn connections(&self) -> Vec<ConnectionView> {
-        vec![ConnectionView {
-            id: 9,
+    fn connections(&self, after: Option<u64>, most: usize) -> Vec<ConnectionView> {
+        Many(9..=9).connections(after, most)
+    }
+}
+
+/// Connections of these numbers.
+struct Many(std::ops::RangeInclusive<u64>);
+
+impl ListConnections for Many {
+    fn connections(&self, after: Option<u64>, most: usize) -> Vec<ConnectionView> {
+        let behind = self.0.clone().filter(|id| after.is_none_or(|after| *id > after));
+        let view = |id| ConnectionView {
+            id,
             address: "tcp:127.0.0.1:4000".to_owned(),
             listener: "tcp:127.0.0.1:11211".to_owned(),
             state: "conn_read",
             idle_seconds: 3,
-        }]
+        };
+        behind.take(most).map(view).collect()
     }
+}
+
+/// What a session answers to one request, turn by turn.
+fn turns(worker: &Worker, request: &[u8]) -> Vec<String> {
+    let (mut session, mut turns) = (Session::new(Peer::default()), Vec::new());
+    let mut output = Vec::new();
+    let received = session.receive(worker, &[request, b"mn\r\n"].concat(), &mut output, 1 << 20);
+    assert_eq!((received.consumed, received.needed), (request.len(), 0), "what follows waits");
+    turns.push(String::from_utf8(output).unwrap());
+    while session.is_waiting() {
+        let mut output = Vec::new();
+        session.poll(worker, &mut Context::from_waker(Waker::noop()), &mut output, 1 << 20);
+        turns.push(String::from_utf8_lossy(&output).into_owned());
+    }
+    turns
+}
+
+/// Without this a worker's other clients wait until all of 6,000 connections or 20,000 prefixes are written.
+#[test]
+fn long_statistics_are_written_in_pieces() {
+    let worker = worker(NodeSettings::default(), Authenticator::off());
+    worker.node.set_connections(Box::new(Many(1..=6000)));
+    let told = turns(&worker, b"stats conns\r\n");
+    assert!(told.iter().all(|turn| turn.lines().count() <= 4 * LISTING_PIECE + 1), "a turn is short");
+    let view = |id| {
+        let fields = ["addr tcp:127.0.0.1:4000", "listen_addr tcp:127.0.0.1:11211", "state conn_read", "secs_since_last_cmd 3"];
+        fields.map(|field| format!("STAT {id}:{field}\r\n")).concat()
+    };
+    let expected: String = (1..=6000).map(view).collect();
+    assert!(told.concat() == format!("{expected}END\r\n"));
+
+    worker.node.prefixes.enable(true, NOW);
+    let keys = (0..20_000).map(|number| format!("p{number:05}:k"));
+    keys.for_each(|key| assert!(worker.node.prefixes.count(key.as_bytes(), Use::Set, NOW)));
+    let told = turns(&worker, b"stats detail dump\r\n");
+    assert!(told.iter().all(|turn| turn.lines().count() <= LISTING_PIECE + 1), "a turn is short");
+    let expected: String =
+        (0..20_000).map(|number| format!("PREFIX p{number:05} get 0 hit 0 set 1 del 0\r\n")).collect();
+    assert!(told.concat() == format!("{expected}END\r\n"));
+
+    // The binary form is one value, which is as long; it is put together in pieces and is accounted for.
+    let request = [&[0x80, 0x10, 0, 11, 0, 0, 0, 0, 0, 0, 0, 11][..], &[0; 12], b"detail dump"].concat();
+    let (mut session, mut output) = (Session::new(Peer::default()), Vec::new());
+    session.receive(&worker, &request, &mut output, 1 << 20);
+    let mut turns = 0;
+    while session.is_waiting() {
+        session.poll(&worker, &mut Context::from_waker(Waker::noop()), &mut output, 1 << 20);
+        turns += 1;
+    }
+    assert!(turns > 20_000 / LISTING_PIECE, "{turns} turns");
+    let value = &output[24 + b"detailed".len()..output.len() - 24];
+    assert!(value == format!("{expected}END\r\n").as_bytes());
 }
 
 #[test]

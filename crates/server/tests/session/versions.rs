@@ -142,6 +142,29 @@ fn a_flush_from_elsewhere_is_refused_where_flush_all_is() {
     assert_eq!(say(&worker, &mut Talk::new(), &line), refused);
 }
 
+/// Without this a copy whose clients have no commands of operators keeps what the other copies have dropped, and its proxies do not ask
+/// it again.
+#[test]
+fn what_a_cluster_needs_of_its_nodes_is_no_command_of_operators() {
+    let (worker, clock) = node(true);
+    let ask = |worker: &Worker, line: &str| {
+        let mut session = Session::new(Peer { commands: Commands::NONE, ..Peer::default() });
+        let mut output = Vec::new();
+        session.receive(worker, line.as_bytes(), &mut output, HIGH_WATER);
+        String::from_utf8(output).unwrap()
+    };
+    assert_eq!(ask(&worker, &format!("ms k 1 V{}\r\nx\r\nmd k V{}\r\n", at(10), at(15))), "HD\r\nHD\r\n");
+    assert_eq!(ask(&worker, &format!("mf {} {NOW}\r\n", at(20))), "HD\r\n");
+    assert_eq!(ask(&worker, &format!("mf {} 0\r\n", at(30))), "HD\r\n");
+    assert_eq!(ask(&worker, "flush_all\r\n"), "CLIENT_ERROR flush_all not allowed\r\n");
+    assert!(ask(&worker, "mv\r\n").starts_with("MV 2 "));
+    // `--disable-flush-all` is about flushes, and not about what this copy alone lacks.
+    let settings = NodeSettings { flush_enabled: false, cluster: true, ..NodeSettings::default() };
+    let worker = worker_on(Arc::clone(&worker.store), &clock, settings, Authenticator::off());
+    assert_eq!(ask(&worker, &format!("mf {} {NOW}\r\n", at(60))), "CLIENT_ERROR mf not allowed\r\n");
+    assert_eq!(ask(&worker, &format!("mf {} 0\r\n", at(70))), "HD\r\n");
+}
+
 #[test]
 fn a_client_can_ask_what_the_server_knows() {
     let (worker, clock) = node(true);
