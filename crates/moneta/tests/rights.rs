@@ -28,14 +28,27 @@ impl Cluster {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = |zone: &str| folder.path().join(format!("{zone}.sock")).to_str().expect("plain").to_owned();
         let node = |zone: &&str| {
-            let fixed = ["serve", "--admin", "off", "--cluster", "--threads", "1", "-m", "64", "--admin-commands", "none", "-s"];
+            let fixed = [
+                "serve",
+                "--admin",
+                "off",
+                "--cluster",
+                "--threads",
+                "1",
+                "-m",
+                "64",
+                "--admin-commands",
+                "none",
+                "-s",
+            ];
             Node::run(moneta(&fixed).arg(socket(zone)))
         };
         let nodes = ZONES.iter().map(node).collect();
         let replica = |zone: &&str| format!("[[replica]]\nzone = \"{zone}\"\nnodes = [\"0={}\"]\n", socket(zone));
         let text: String = std::iter::once("epoch = 1\n".to_owned()).chain(ZONES.iter().map(replica)).collect();
         let topology = file(folder.path(), "topology.toml", &text);
-        let arguments = ["proxy", "-p", "0", "--admin", "off", "--threads", "1", "--zone", "a", "--topology", &topology];
+        let arguments =
+            ["proxy", "-p", "0", "--admin", "off", "--threads", "1", "--zone", "a", "--topology", &topology];
         Self { proxy: Node::run(&mut moneta(&arguments)), _nodes: nodes, folder }
     }
 

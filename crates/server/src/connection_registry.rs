@@ -1,8 +1,8 @@
 //! The list of open connections, for `stats conns`: connections belong to their workers; this is what other threads may see.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::task::Waker;

@@ -41,7 +41,10 @@ pub fn check(word: &str, rest: &[u8], block: &[u8], piece: usize) {
                 assert_eq!(consumed + taken, input.len(), "the block holds the `mn`");
                 break false;
             }
-            Decoded::Command { command: Command::Set { value, .. } | Command::PutNewer { value, .. }, consumed: taken } => {
+            Decoded::Command {
+                command: Command::Set { value, .. } | Command::PutNewer { value, .. },
+                consumed: taken,
+            } => {
                 assert_eq!((value, commands), (block, 0));
                 commands += 1;
                 consumed += taken;

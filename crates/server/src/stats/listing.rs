@@ -84,7 +84,13 @@ impl Listing {
     }
 
     /// Appends a piece, unless `output` has grown past `high_water`.
-    pub(crate) fn write(&mut self, node: &Node, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Progress {
+    pub(crate) fn write(
+        &mut self,
+        node: &Node,
+        cx: &mut Context<'_>,
+        output: &mut Vec<u8>,
+        high_water: usize,
+    ) -> Progress {
         if output.len() >= high_water {
             return Progress::Some;
         }

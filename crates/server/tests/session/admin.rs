@@ -45,7 +45,8 @@ fn a_listener_obeys_the_commands_of_operators_that_it_is_given() {
     for (word, _) in Commands::NAMED {
         assert!(requests.iter().any(|(tried, ..)| *tried == word), "{word} is tried");
     }
-    let of_clients = ["stats", "stats settings", "stats items", "lru_crawler metadump all", "lru mode flat", "slabs automove 0"];
+    let of_clients =
+        ["stats", "stats settings", "stats items", "lru_crawler metadump all", "lru mode flat", "slabs automove 0"];
     for request in of_clients {
         assert!(!ask("none", &format!("{request}\r\n")).contains("not allowed"), "{request}");
     }
@@ -181,7 +182,8 @@ fn long_statistics_are_written_in_pieces() {
     let told = turns(&worker, b"stats conns\r\n");
     assert!(told.iter().all(|turn| turn.lines().count() <= 4 * LISTING_PIECE + 1), "a turn is short");
     let view = |id| {
-        let fields = ["addr tcp:127.0.0.1:4000", "listen_addr tcp:127.0.0.1:11211", "state conn_read", "secs_since_last_cmd 3"];
+        let fields =
+            ["addr tcp:127.0.0.1:4000", "listen_addr tcp:127.0.0.1:11211", "state conn_read", "secs_since_last_cmd 3"];
         fields.map(|field| format!("STAT {id}:{field}\r\n")).concat()
     };
     let expected: String = (1..=6000).map(view).collect();
