@@ -10,6 +10,7 @@ use crate::options::app::AppSettings;
 use crate::options::listener::{ExtraAddress, ExtraListener};
 use crate::options::sections::network::{self, BATCH_PORT, PORT, UNIX_MASK, UNIX_SOCKET};
 use crate::options::sections::operation::{ADMIN, ADMIN_HOSTS};
+use crate::options::sections::proxy::APP_CONNECTIONS;
 use crate::options::settings::Settings;
 use crate::options::values::Values;
 use crate::proxy;
@@ -39,7 +40,20 @@ pub fn listeners(options: &Settings) -> anyhow::Result<Vec<Listener>> {
         let door = door(&options.apps, extra);
         add_extra(&mut listeners, extra, door, unix_mask).with_context(|| format!("listener: `{extra}`"))?;
     }
+    for listener in &mut listeners {
+        listener.limits.rates = network::listener_limits(options, listener.limits.rates);
+        listener.limits.door_connections = connections_of(&options.apps, listener.door);
+    }
     Ok(listeners)
+}
+
+/// Most connections of the app behind a door; the only app of a proxy has all listeners.
+fn connections_of(apps: &[AppSettings], door: Door) -> Option<usize> {
+    let app = match apps {
+        [only] if !only.has_listeners => Some(only),
+        _ => apps.iter().enumerate().find(|(place, _)| proxy::door(*place) == door).map(|(_, app)| app),
+    };
+    app.map(|app| app.values.get(&APP_CONNECTIONS)).filter(|most| *most > 0)
 }
 
 /// The address of the admin listener, unless it is off.

@@ -150,6 +150,9 @@ impl Caller {
             Answer::Refused(Refusal::Server, why) if why == StoreError::NO_VERSIONS => {
                 (ErrorKind::NoVersions, format!("{address}: {why}"))
             }
+            Answer::Refused(Refusal::Server, why) if why.starts_with(StoreError::OVER_LIMIT) => {
+                (ErrorKind::Busy, format!("{address}: {why}"))
+            }
             Answer::Refused(Refusal::Server, why) => (ErrorKind::Unreachable, format!("{address} failed: {why}")),
             Answer::Refused(Refusal::Client, why) => (ErrorKind::Unsupported, format!("{address} refused: {why}")),
             Answer::Refused(Refusal::Unknown, _) => {

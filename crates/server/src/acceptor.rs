@@ -16,6 +16,7 @@ use mio::{Events, Interest, Poll, Token};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, acceptfrom_with, send};
 
+use crate::client_addresses::ClientAddresses;
 use crate::config::ListenAddress;
 use crate::counters::Counters;
 use crate::error::ServerError;
@@ -27,6 +28,8 @@ use crate::node::{Peer, Transport};
 
 /// What a client over the limit reads, in memcached's words.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+/// The same where its address has as many as it may.
+const TOO_MANY_OF_ADDRESS: &[u8] = b"ERROR Too many open connections from this address\r\n";
 /// How long accepting pauses when the process is out of descriptors or memory: until then a connection may close, and retrying
 /// at once would only burn CPU.
 const REST: Duration = Duration::from_millis(100);
@@ -45,6 +48,7 @@ pub(crate) struct Acceptor {
     counters: Arc<Counters>,
     stopper: Arc<Stopper>,
     max_connections: usize,
+    addresses: ClientAddresses,
     next_id: u64,
     next_worker: usize,
 }
@@ -58,6 +62,7 @@ impl Acceptor {
         counters: Arc<Counters>,
         stopper: Arc<Stopper>,
         max_connections: usize,
+        addresses: ClientAddresses,
     ) -> Result<Self, ServerError> {
         for (index, (bound, _)) in listeners.iter().enumerate() {
             poll.registry()
@@ -65,7 +70,7 @@ impl Acceptor {
                 .map_err(|source| ServerError::Start { what: "the acceptor", source })?;
         }
         let waiting = vec![true; listeners.len()];
-        Ok(Self { poll, listeners, waiting, workers, counters, stopper, max_connections, next_id: 1, next_worker: 0 })
+        Ok(Self { poll, listeners, waiting, workers, counters, stopper, max_connections, addresses, next_id: 1, next_worker: 0 })
     }
 
     /// Accepts until the server drains, and starts the drain when the lame-duck time is over. Closes the listeners at the end.
@@ -146,7 +151,19 @@ impl Acceptor {
     fn hand_over(&mut self, index: usize, socket: OwnedFd, address: Option<SocketAddr>) {
         let (bound, listener_state) = &self.listeners[index];
         let has_place = listener_state.has_reserved_place() || self.shared_places_taken() < self.max_connections;
-        let Some(permit) = has_place.then(|| listener_state.admit()).flatten() else {
+        let of_address = match address {
+            Some(address) if has_place && self.addresses.are_limited() => {
+                let Some(permit) = self.addresses.admit(address.ip()) else {
+                    self.counters.rejected_connections.bump();
+                    listener_state.count_rejected();
+                    let _ = send(&socket, TOO_MANY_OF_ADDRESS, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+                    return;
+                };
+                Some(permit)
+            }
+            _ => None,
+        };
+        let Some(permit) = has_place.then(|| listener_state.admit(of_address)).flatten() else {
             self.counters.rejected_connections.bump();
             listener_state.count_rejected();
             // A new socket has room for one line; if not, the client still sees the close.

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use crate::client_addresses::AddressLimits;
+pub use crate::limits::Limits;
 pub use crate::node::{Commands, Door, Policy};
 
 /// Configuration of a server.
@@ -20,6 +22,8 @@ pub struct ServerConfig {
     pub workers: usize,
     /// Most client connections at once, at least 1; further ones get an error and are closed (`-c`).
     pub max_connections: usize,
+    /// What each client address may take. Clients of Unix sockets have none.
+    pub address: AddressLimits,
     /// Connections the kernel keeps for a listener before they are accepted, at least 1 (`-b`).
     pub backlog: u32,
     /// Close a connection on which nothing was received or sent for this long, in whole seconds. `None`: never.
@@ -63,6 +67,7 @@ impl Default for ServerConfig {
             commands: Commands::ALL,
             workers: 4,
             max_connections: 1024,
+            address: AddressLimits::default(),
             backlog: 1024,
             idle_timeout: None,
             tcp_keepalive: Some(Self::TCP_KEEPALIVE),
@@ -99,6 +104,10 @@ pub struct ListenerLimits {
     pub idle_timeout: Option<Duration>,
     /// As [`ServerConfig::output_limit`].
     pub output_limit: Option<usize>,
+    /// What its connections may do together.
+    pub rates: Limits,
+    /// Most connections at once through all listeners of its door, at least 1.
+    pub door_connections: Option<usize>,
     /// Commands of operators that it obeys, in place of [`ServerConfig::commands`].
     pub commands: Option<Commands>,
 }

@@ -364,6 +364,9 @@ impl Connection {
         if turn.output.is_empty() {
             return Ok(());
         }
+        if let Some(limits) = self.session.limits() {
+            limits.replied(turn.output.len());
+        }
         // Before the client can see the reply, so that its idle time is never reported as too long.
         self.entry.touch(turn.worker.node.clock.now());
         let sent = self.backlog.send(&self.socket, turn.output)?;

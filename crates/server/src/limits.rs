@@ -8,8 +8,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moneta_store::metric::{Values, by};
-
 use crate::rate::{Rate, SharedSpent};
 
 /// What may be done in a second; `None`: any amount.
@@ -53,12 +51,6 @@ impl Refused {
     /// Requests refused for the limit on operations, those refused for the limit on bytes, and connections turned away.
     pub fn counts(&self) -> [u64; 3] {
         [&self.operations, &self.bytes, &self.connections].map(|count| count.load(Ordering::Relaxed))
-    }
-
-    /// The same as values of a metric, by what there was too much of.
-    pub fn values(&self) -> Values {
-        let [operations, bytes, connections] = self.counts();
-        by(&[("operations", operations), ("bytes", bytes), ("connections", connections)])
     }
 
     /// A connection was turned away.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use moneta_store::metric::{Metric, Reading, Sample, Unit, samples_of};
+use moneta_store::metric::{Metric, Reading, Sample, Unit, by, samples_of};
 
+use crate::client_addresses::AddressPermit;
 use crate::config::{Commands, ListenerLimits, ServerConfig};
+use crate::limits::{Allowance, Refused, Whose};
 
 /// The state of a listener.
 #[derive(Debug)]
@@ -23,11 +25,31 @@ pub(crate) struct ListenerState {
     max_connections: Option<usize>,
     /// Places set aside for it, which do not count towards the server's limit.
     reserved: usize,
+    /// Connections of all listeners of its door, where these have a limit together.
+    door: Option<Arc<DoorPlaces>>,
+    /// What its connections may do together.
+    allowance: Option<Arc<Allowance>>,
+    refused: Arc<Refused>,
     // Only the acceptor increments it, so its comparison with the limit holds; dropping a permit decrements it.
     open: AtomicUsize,
     // Written by the acceptor alone.
     opened: AtomicU64,
     rejected: AtomicU64,
+}
+
+/// The connections of all listeners of a door.
+#[derive(Debug)]
+pub(crate) struct DoorPlaces {
+    most: usize,
+    // As that of a listener.
+    open: AtomicUsize,
+}
+
+impl DoorPlaces {
+    /// None taken of `most`.
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, open: AtomicUsize::new(0) })
+    }
 }
 
 /// The metrics of a listener.
@@ -48,11 +70,28 @@ pub(crate) const METRICS: &[Reading<ListenerState>] = &[
     .labels(&["listener"])
     .keys(&[])
     .read(|listener| listener.rejected.load(Ordering::Relaxed).into()),
+    Metric::counter(
+        "listener_limits_refused_total",
+        Unit::Count,
+        "Requests refused because their listener had done as much as it may in a second, by listener and what there was too much of.",
+    )
+    .labels(&["listener", "what"])
+    .keys(&[])
+    .read(|listener| {
+        let [operations, bytes, _] = listener.refused.counts();
+        by(&[("operations", operations), ("bytes", bytes)])
+    }),
 ];
 
 impl ListenerState {
     /// The state of the listener `name`; limits it does not override are the server's.
-    pub(crate) fn new(name: &str, limits: &ListenerLimits, config: &ServerConfig) -> Arc<Self> {
+    pub(crate) fn new(
+        name: &str,
+        limits: &ListenerLimits,
+        door: Option<Arc<DoorPlaces>>,
+        config: &ServerConfig,
+    ) -> Arc<Self> {
+        let refused = Arc::<Refused>::default();
         let idle_timeout = limits.idle_timeout.or(config.idle_timeout);
         Arc::new(Self {
             name: Arc::from(name),
@@ -61,20 +100,28 @@ impl ListenerState {
             idle_seconds: idle_timeout.filter(|timeout| !timeout.is_zero()).map(whole_seconds),
             max_connections: limits.max_connections,
             reserved: reserved(limits, config),
+            door,
+            allowance: Allowance::new(Whose::Listener, limits.rates, Arc::clone(&refused)).map(Arc::new),
+            refused,
             open: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
         })
     }
 
-    /// A permit for one more connection, unless the listener's limit is reached.
-    pub(crate) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
-        if self.max_connections.is_some_and(|most| self.open.load(Ordering::Relaxed) >= most) {
+    /// A permit for one more connection, whose address has given it `address`, unless the listener's limit or its door's is reached.
+    pub(crate) fn admit(self: &Arc<Self>, address: Option<AddressPermit>) -> Option<ConnectionPermit> {
+        let is_full = self.max_connections.is_some_and(|most| self.open.load(Ordering::Relaxed) >= most);
+        let door_is_full = self.door.as_ref().is_some_and(|door| door.open.load(Ordering::Relaxed) >= door.most);
+        if is_full || door_is_full {
             return None;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
+        self.door.iter().for_each(|door| {
+            door.open.fetch_add(1, Ordering::Relaxed);
+        });
         self.opened.fetch_add(1, Ordering::Relaxed);
-        Some(ConnectionPermit(Arc::clone(self)))
+        Some(ConnectionPermit { listener: Arc::clone(self), address })
     }
 
     /// Whether one of the places set aside for it is free.
@@ -120,28 +167,40 @@ pub(crate) fn whole_seconds(timeout: Duration) -> u32 {
 
 /// A connection's permit from its listener; returned on drop.
 #[derive(Debug)]
-pub(crate) struct ConnectionPermit(Arc<ListenerState>);
+pub(crate) struct ConnectionPermit {
+    listener: Arc<ListenerState>,
+    address: Option<AddressPermit>,
+}
 
 impl ConnectionPermit {
     /// The listener's address.
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.0.name
+        &self.listener.name
     }
 
     /// Unsent bytes at which the connection's requests are no longer executed.
     #[inline]
     pub(crate) fn output_limit(&self) -> usize {
-        self.0.output_limit
+        self.listener.output_limit
+    }
+
+    /// What the connection may do, together with others of its listener and of its address; empty without limits.
+    pub(crate) fn allowances(&self) -> Vec<Arc<Allowance>> {
+        let of_address = self.address.as_ref().and_then(AddressPermit::allowance);
+        self.listener.allowance.iter().chain(of_address).cloned().collect()
     }
 
     /// Idle seconds after which the connection is closed.
     pub(crate) fn idle_seconds(&self) -> Option<u32> {
-        self.0.idle_seconds
+        self.listener.idle_seconds
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.listener.open.fetch_sub(1, Ordering::Relaxed);
+        self.listener.door.iter().for_each(|door| {
+            door.open.fetch_sub(1, Ordering::Relaxed);
+        });
     }
 }

@@ -12,6 +12,7 @@ use crate::auth::Authenticator;
 use crate::client_memory::ClientMemory;
 use crate::counters::Registry;
 use crate::feed::{Answering, Answers, Readers};
+use crate::limits::{Allowance, Refused};
 use crate::login_failures::LoginFailures;
 pub use crate::peer::{Commands, Peer, Transport};
 use crate::prefixes::Prefixes;
@@ -147,6 +148,15 @@ pub trait Routes: Send + Sync {
     fn status(&self) -> serde_json::Value;
 }
 
+/// What the apps of a proxy may do in a second, supplied by who knows their keys.
+pub trait AppLimits: Send + Sync {
+    /// The allowance of the app of a key that comes through `door`, if it has one.
+    fn of(&self, door: Door, key: &[u8]) -> Option<&Allowance>;
+
+    /// What was refused, by app.
+    fn refused(&self) -> Vec<(&str, &Refused)>;
+}
+
 /// State shared by all workers of one server.
 pub struct Node {
     /// Settings as of start.
@@ -184,6 +194,9 @@ pub struct Node {
     routes: OnceLock<Arc<dyn Routes>>,
     /// The thread that waits for other servers' statistics, once one was asked for.
     asking: OnceLock<Option<Offload>>,
+    app_limits: OnceLock<Box<dyn AppLimits>>,
+    /// What limits of client addresses refused.
+    pub(crate) address_refusals: Arc<Refused>,
 }
 
 impl Answering for Node {
@@ -220,6 +233,8 @@ impl Node {
             connections: OnceLock::new(),
             routes: OnceLock::new(),
             asking: OnceLock::new(),
+            app_limits: OnceLock::new(),
+            address_refusals: Arc::default(),
         }
     }
 
@@ -296,6 +311,17 @@ impl Node {
     /// Where keys go; `None` where all of them stay here.
     pub fn routes(&self) -> Option<Arc<dyn Routes>> {
         self.routes.get().cloned()
+    }
+
+    /// Sets what apps may do; before the server starts. Only the first call has an effect.
+    pub fn set_app_limits(&self, limits: Box<dyn AppLimits>) {
+        let _ = self.app_limits.set(limits);
+    }
+
+    /// What apps may do; `None` where none has a limit.
+    #[inline]
+    pub(crate) fn app_limits(&self) -> Option<&dyn AppLimits> {
+        self.app_limits.get().map(|limits| &**limits)
     }
 
     /// Asks the node to stop; false if no [`Lifecycle`] is set.

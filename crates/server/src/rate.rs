@@ -2,6 +2,7 @@
 //! until that is over (the generic cell rate algorithm of ATM, ITU-T I.371, with debts).
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Microseconds on a clock that never goes back, unlike the time of day: that would make clients wait as long. It begins at an hour, so
@@ -21,6 +22,11 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
+    /// `units` a second, at least 1.
+    pub(crate) const fn per_second(units: u64) -> Self {
+        Self { units, span: 1_000_000 }
+    }
+
     /// `units` a minute, at least 1.
     pub(crate) const fn per_minute(units: u64) -> Self {
         Self { units, span: 60_000_000 }
@@ -34,7 +40,7 @@ impl Rate {
     }
 }
 
-/// What was spent of an allowance.
+/// What was spent of an allowance by one thread, or under a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent(u64);
 
@@ -55,23 +61,36 @@ impl Spent {
     }
 }
 
+/// What was spent of an allowance by all threads.
+#[derive(Debug, Default)]
+pub(crate) struct SharedSpent(AtomicU64);
+
+impl SharedSpent {
+    /// As [`Spent::is_over`].
+    pub(crate) fn is_over(&self, now: u64) -> bool {
+        self.0.load(Ordering::Relaxed) > now
+    }
+
+    /// As [`Spent::is_forgotten`].
+    pub(crate) fn is_forgotten(&self, rate: Rate, now: u64) -> bool {
+        Spent(self.0.load(Ordering::Relaxed)).is_forgotten(rate, now)
+    }
+
+    /// As [`Spent::spend`].
+    pub(crate) fn spend(&self, rate: Rate, now: u64, units: u64) {
+        let after = |due| Some(rate.after(due, now, units));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_span_s_worth_may_be_spent_at_once_and_then_as_it_fills() {
-        let rate = Rate::per_minute(600);
-        let spend = |spent: &mut Spent, now| {
-            (0..100)
-                .filter(|_| {
-                    !spent.is_over(now) && {
-                        spent.spend(rate, now, 1);
-                        true
-                    }
-                })
-                .count()
-        };
+        let rate = Rate::per_second(10);
+        let spend = |spent: &mut Spent, now| (0..100).filter(|_| !spent.is_over(now) && { spent.spend(rate, now, 1); true }).count();
         let mut spent = Spent::default();
         let start = 5_000_000;
         // One more than the allowance: what is left of it lets the next one in.
@@ -80,5 +99,12 @@ mod tests {
         assert_eq!(spend(&mut spent, start + 500_000), 5);
         assert!(!spent.is_forgotten(rate, start + 1_000_000) && spent.is_forgotten(rate, start + 2_000_000));
         assert_eq!(spend(&mut spent, start + 60_000_000), 11);
+    }
+
+    #[test]
+    fn a_debt_is_paid_before_more_is_spent() {
+        let (rate, spent, start) = (Rate::per_second(1_000), SharedSpent::default(), 9_000_000);
+        spent.spend(rate, start, 5_000);
+        assert!(spent.is_over(start + 3_900_000) && !spent.is_over(start + 4_000_000));
     }
 }

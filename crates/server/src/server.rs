@@ -1,5 +1,6 @@
 //! Assembles a server (sockets, threads, the admin side, signals), and shuts it down.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -9,13 +10,14 @@ use moneta_store::{Door, Store};
 use crate::acceptor::{Acceptor, WAKE};
 use crate::admin::Observed;
 use crate::auth::AuthMode;
+use crate::client_addresses::ClientAddresses;
 use crate::config::{ListenAddress, Listener, ServerConfig};
 use crate::connection_registry::{ConnectionRegistry, RegistryView};
 use crate::descriptors;
 use crate::error::ServerError;
 use crate::lifecycle::{Phase, StopOnPanic, Stopper};
 use crate::listener::Bound;
-use crate::listener_state::{ListenerState, reserved, whole_seconds};
+use crate::listener_state::{DoorPlaces, ListenerState, reserved, whole_seconds};
 use crate::mailbox::Mailbox;
 use crate::node::{Lifecycle, Node};
 use crate::pulse::Pulse;
@@ -95,8 +97,11 @@ fn check(config: &ServerConfig) -> Result<(), ServerError> {
 
 /// Each listener with its state.
 fn with_states(listeners: Vec<Bound>, config: &ServerConfig) -> Vec<(Bound, Arc<ListenerState>)> {
+    let mut doors: HashMap<u16, Arc<DoorPlaces>> = HashMap::new();
     let pair = |bound: Bound| {
-        let listener_state = ListenerState::new(&bound.address.to_string(), &bound.limits, config);
+        let most = bound.limits.door_connections;
+        let door = most.map(|most| Arc::clone(doors.entry(bound.door.0).or_insert_with(|| DoorPlaces::new(most))));
+        let listener_state = ListenerState::new(&bound.address.to_string(), &bound.limits, door, config);
         (bound, listener_state)
     };
     listeners.into_iter().map(pair).collect()
@@ -147,7 +152,8 @@ fn start_acceptor(
 ) -> Result<(), ServerError> {
     let (poll, _waker) = event_queue(&threads.stopper)?;
     let (counters, stopper) = (node.registry.register(), Arc::clone(&threads.stopper));
-    let acceptor = Acceptor::new(poll, listeners, workers, counters, stopper, config.max_connections)?;
+    let addresses = ClientAddresses::new(config.address, Arc::clone(&node.address_refusals));
+    let acceptor = Acceptor::new(poll, listeners, workers, counters, stopper, config.max_connections, addresses)?;
     threads.start("acceptor".into(), move || acceptor.run())
 }
 

@@ -29,7 +29,7 @@ use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
 use crate::node::{Node, Policy};
 use crate::reactors::{REACTOR, WorkerReactors};
 use crate::scheduling;
-use crate::session::{CloseReason, Overdue, Session, Worker};
+use crate::session::{CloseReason, Overdue, Session, SessionLimits, Worker};
 
 /// Most bytes that a connection reads in one turn, unless a larger request is arriving: about 1,800 short reads. Larger buffers save
 /// few system calls and exceed the cache.
@@ -322,7 +322,12 @@ impl EventLoop {
         let waker = connection_waker(&self.mailbox, handle);
         let now = self.workers.online.node.clock.now();
         let entry = self.registry.enter(&peer, Arc::clone(permit.name()), waker.clone(), now);
-        let connection = slot.insert(Connection::new(peer.id, socket, Session::new(peer), entry, permit, waker));
+        let mut session = Session::new(peer);
+        let allowances = permit.allowances();
+        if !allowances.is_empty() {
+            session.limit(SessionLimits::of(allowances));
+        }
+        let connection = slot.insert(Connection::new(peer.id, socket, session, entry, permit, waker));
         let descriptor = connection.descriptor();
         connection.session().opened(&self.workers.online);
         self.workers.online.counters.curr_connections.bump();

@@ -47,6 +47,8 @@ impl StoreError {
     pub const NO_VERSIONS: &str = "this store keeps no versions";
     /// What [`StoreError::clock_ahead`] says.
     pub const CLOCK_AHEAD: &str = "the version is ahead of this node's clock";
+    /// How a server's refusals begin of what is over its limits of a second. Nothing was done, and the server is well.
+    pub const OVER_LIMIT: &str = "over the limit";
 
     /// What [`StoreError::catching_up`] says.
     pub const CATCHING_UP: &str = "this node catches up with other copies";

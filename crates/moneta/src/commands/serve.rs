@@ -15,6 +15,7 @@ use moneta_server::server::{RunningServer, Server};
 use moneta_store::{Clock, Store, component};
 use nix::sys::stat::{Mode, umask};
 
+use crate::app_limits::AppAllowances;
 use crate::banner::{self, Reachable};
 use crate::catch_up::{self, CatchingUp};
 use crate::logging::LogLevel;
@@ -96,6 +97,9 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let store = catching_up.as_ref().map_or(store, CatchingUp::store);
     let node = Arc::new(Node::new(node, clock, authenticator));
     if let Some(apps) = apps {
+        if let Some(limits) = AppAllowances::new(&apps, &settings.apps) {
+            node.set_app_limits(Box::new(limits));
+        }
         node.set_routes(Arc::new(Routing::new(apps)));
     }
     let left_out = log.left_out.clone();

@@ -161,6 +161,9 @@ pub fn contradictions(
         if app.strip_prefix && app.prefix.as_deref().is_none_or(str::is_empty) {
             refuse(origin, &what, "strip_prefix needs a prefix");
         }
+        if app.own.contains(&proxy::APP_CONNECTIONS.key()) && !app.has_listeners {
+            refuse(origin, &what, "app_connections needs a [[listener]] of the app: other connections are of all apps");
+        }
         if app.values.get(&proxy::TOPOLOGY).is_none() {
             refuse(origin, &what, "it needs a topology, its own or the proxy's");
         }

@@ -45,12 +45,14 @@ max_connections = 100         # its limits; without them the node's options of t
 idle_timeout = \"10m\"
 output_limit = \"1m\"
 admin_commands = \"none\"       # commands of operators that it obeys, in place of the node's
+max_operations = 50000        # what its connections may do in a second, together; 0: no limit, even where the node has one
+max_bytes = \"100m\"
 ```
 
 `policy` says how requests that come through a listener are treated: `online` is interactive traffic, `batch` is bulk traffic
 that leaves the RAM tier as it is (a node with RAM only treats both alike), and that a worker serves when it has served what
 came online. Connections of a listener that has its own `max_connections` count among the node's, too, whose limit stays above
-all; `idle_timeout = 0` never closes them, even where the node's would. `unix_mask` in such a table sets the permissions of that
+all, but for 32 of a listener that obeys commands which the node's `admin_commands` denies; `idle_timeout = 0` never closes them, even where the node's would. `unix_mask` in such a table sets the permissions of that
 one socket. A changed listener takes effect after a restart.
 ";
 

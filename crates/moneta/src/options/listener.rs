@@ -9,7 +9,9 @@ use crate::options::declaration::Opt;
 use crate::options::kinds::Kind;
 use crate::options::kinds::address::HostPort;
 use crate::options::sections::access::ADMIN_COMMANDS;
-use crate::options::sections::network::{IDLE_TIMEOUT, MAX_CONNECTIONS, OUTPUT_LIMIT, UNIX_MASK};
+use crate::options::sections::network::{
+    IDLE_TIMEOUT, MAX_BYTES, MAX_CONNECTIONS, MAX_OPERATIONS, OUTPUT_LIMIT, UNIX_MASK,
+};
 
 /// A listener from the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub struct ExtraListener {
     pub policy: Policy,
     /// The app of a proxy that all its requests are for.
     pub app: Option<String>,
-    /// Limits that override the node's.
+    /// Limits that override the node's. In those of a second, 0 is written as it stands and means none.
     pub limits: ListenerLimits,
 }
 
@@ -41,7 +43,8 @@ pub enum ExtraAddress {
 /// The keys of a `[[listener]]` table.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     let limits = [MAX_CONNECTIONS.key(), IDLE_TIMEOUT.key(), OUTPUT_LIMIT.key(), ADMIN_COMMANDS.key()];
-    ["address", "policy", "app", UNIX_MASK.key()].into_iter().chain(limits)
+    let of_a_second = [MAX_OPERATIONS.key(), MAX_BYTES.key()];
+    ["address", "policy", "app", UNIX_MASK.key()].into_iter().chain(limits).chain(of_a_second)
 }
 
 /// Reads an address: `host:port`, or an absolute path for a Unix socket.
@@ -75,6 +78,8 @@ pub fn limit(limits: &mut ListenerLimits, key: &str, text: &str) -> Result<bool,
         _ if key == IDLE_TIMEOUT.key() => limits.idle_timeout = Some(read(&IDLE_TIMEOUT, text)?),
         _ if key == OUTPUT_LIMIT.key() => limits.output_limit = Some(read(&OUTPUT_LIMIT, text)?),
         _ if key == ADMIN_COMMANDS.key() => limits.commands = Some(read(&ADMIN_COMMANDS, text)?),
+        _ if key == MAX_OPERATIONS.key() => limits.rates.operations = Some(read(&MAX_OPERATIONS, text)?),
+        _ if key == MAX_BYTES.key() => limits.rates.bytes = Some(read(&MAX_BYTES, text)?),
         _ => return Ok(false),
     }
     Ok(true)
@@ -108,11 +113,14 @@ impl fmt::Display for ExtraListener {
         if let Some(app) = &self.app {
             write!(f, ", app {app}")?;
         }
-        let ListenerLimits { max_connections, idle_timeout, output_limit, commands } = self.limits;
+        let ListenerLimits { max_connections, idle_timeout, output_limit, commands, rates, door_connections: _ } =
+            self.limits;
         write_limit(f, &MAX_CONNECTIONS, max_connections)?;
         write_limit(f, &IDLE_TIMEOUT, idle_timeout)?;
         write_limit(f, &OUTPUT_LIMIT, output_limit)?;
         write_limit(f, &ADMIN_COMMANDS, commands)?;
+        write_limit(f, &MAX_OPERATIONS, rates.operations)?;
+        write_limit(f, &MAX_BYTES, rates.bytes)?;
         write!(f, ")")
     }
 }

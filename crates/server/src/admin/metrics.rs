@@ -94,6 +94,16 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
         "Log-ins refused unchecked because their address had failed too often within a minute.",
     )
     .read(|now| now.logins_refused.into()),
+    counter(
+        "address_limits_refused_total",
+        Unit::Count,
+        "Requests refused, and connections turned away, because their client address had as much as it may, by what there was too much of.",
+    )
+    .labels(&["what"])
+    .read(|now| {
+        let [operations, bytes, connections] = now.address_refusals;
+        by(&[("operations", operations), ("bytes", bytes), ("connections", connections)])
+    }),
     counter("log_lines_left_out_total", Unit::Count, "Lines of the log that were not written, by why.")
         .labels(&["reason"])
         .read(|now| by(&[("queue", now.log.queue), ("repeated", now.log.repeated)])),
@@ -180,3 +190,12 @@ mod tests {
         assert_eq!(shown.last(), Some(&(f64::INFINITY, 2)));
     }
 }
+
+/// What the limits of apps refused; only proxies have apps.
+pub(super) const APP_LIMITS: Metric = Metric::counter(
+    "app_limits_refused_total",
+    Unit::Count,
+    "Requests refused because their app had done as much as it may in a second, by app and what there was too much of.",
+)
+.labels(&["app", "what"])
+.keys(&[]);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use moneta_store::metric::{Sample, samples};
 use moneta_store::{Cx, Health, Report, Store, component};
 
-use super::metrics::TABLE;
+use super::metrics::{APP_LIMITS, TABLE};
 use super::snapshot::Snapshot;
 use crate::config::ListenAddress;
 use crate::counters;
 use crate::lifecycle::{Phase, Stopper};
 use crate::listener_state::ListenerState;
-use crate::node::Node;
+use crate::limits::Refused;
+use crate::node::{AppLimits, Node};
 use crate::session::Worker;
 use crate::stats::{self, Statistic};
 
@@ -74,6 +75,7 @@ impl Observed {
         let mut all = samples(TABLE, &now);
         all.extend(samples(counters::METRICS, &now.totals));
         all.extend(self.listener_samples());
+        all.extend(self.app_samples());
         all.extend(self.report().samples());
         all
     }
@@ -81,6 +83,16 @@ impl Observed {
     /// The listeners' metrics.
     fn listener_samples(&self) -> impl Iterator<Item = Sample> + '_ {
         self.listener_states.iter().flat_map(|listener_state| listener_state.samples())
+    }
+
+    /// What the limits of apps refused.
+    fn app_samples(&self) -> Vec<Sample> {
+        let refused = self.node.app_limits().map_or_else(Vec::new, AppLimits::refused);
+        let of_app = |(app, refused): (&str, &Refused)| {
+            let [operations, bytes, _] = refused.counts();
+            [("operations", operations), ("bytes", bytes)].map(|(what, count)| APP_LIMITS.labelled([app, what], count))
+        };
+        refused.into_iter().flat_map(of_app).collect()
     }
 
     /// Whether the node is ready for clients, given the store's `health`.

@@ -29,6 +29,8 @@ pub(super) struct Snapshot {
     pub(super) log: LogLeftOut,
     /// Log-ins refused untried.
     pub(super) logins_refused: u64,
+    /// What limits of client addresses refused.
+    pub(super) address_refusals: [u64; 3],
     /// Readers of the feed that have a name.
     pub(super) readers: Vec<ReaderState>,
 }
@@ -47,6 +49,7 @@ impl Snapshot {
             ready,
             log: node.log_left_out(),
             logins_refused: node.login_failures.refused(),
+            address_refusals: node.address_refusals.counts(),
             readers: node.readers.list(node.clock.millis()),
         }
     }

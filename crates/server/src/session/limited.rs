@@ -16,10 +16,22 @@ use crate::rate;
 pub(crate) struct SessionLimits {
     /// Its listener's and its address's.
     pub(crate) own: Vec<Arc<Allowance>>,
-    /// Keys of a `get` are still to come: a reply that has begun is not refused.
-    in_get: bool,
+    /// How the last `get` goes on.
+    get: Get,
     /// Bytes of refusals in the output, which cost nothing: who is refused could else never pay what it owes.
     free: usize,
+}
+
+/// Whether keys of a `get` are still to come. A reply that has begun is not refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Get {
+    /// None are.
+    #[default]
+    Over,
+    /// Some that were counted already: it gave way to other connections.
+    Counted,
+    /// Some of a line that was too long to be read at once.
+    Uncounted,
 }
 
 impl SessionLimits {
@@ -92,7 +104,10 @@ impl Session {
             let mut keys = keys;
             std::iter::from_fn(move || keys.split_first())
         };
-        if !limits.in_get {
+        if limits.get == Get::Counted {
+            return None;
+        }
+        if limits.get == Get::Over {
             let of_apps = || apps.and_then(|apps| each_key().find_map(|key| apps.of(door, key)?.refusal(now)));
             let refusal = limits.own.iter().find_map(|allowance| allowance.refusal(now)).or_else(of_apps);
             if let Some(refusal) = refusal {
@@ -122,7 +137,11 @@ impl Session {
     pub(super) fn note_get(&mut self, command: &Command<'_>, flow: &Flow) {
         let more = matches!(command, Command::Get { style: Style::Text(style), .. } if style.more);
         if let Some(limits) = self.limits() {
-            limits.in_get = more || matches!(flow, Flow::Paused { .. } | Flow::Held { .. });
+            limits.get = match flow {
+                Flow::Paused { .. } | Flow::Held { .. } => Get::Counted,
+                _ if more => Get::Uncounted,
+                _ => Get::Over,
+            };
         }
     }
 }

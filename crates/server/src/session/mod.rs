@@ -12,6 +12,7 @@ mod execute;
 mod extras;
 mod key;
 mod lanes;
+mod limited;
 mod login;
 mod lookahead;
 mod newer;
@@ -42,6 +43,7 @@ pub use crate::peer::CloseReason;
 use crate::watch;
 pub use context::Worker;
 use extras::SessionExtras;
+pub(crate) use limited::SessionLimits;
 use login::Login;
 pub use login::Overdue;
 use ticket::Ticket;
@@ -126,6 +128,8 @@ pub struct Session {
     reads_together: bool,
     /// Present if clients have to log in.
     login: Option<Box<Login>>,
+    /// Present if the connection, or an app that it may use, may do only so much in a second.
+    limits: Option<Box<SessionLimits>>,
 }
 
 impl Session {
@@ -138,12 +142,16 @@ impl Session {
             stage: Stage::New,
             reads_together: false,
             login: None,
+            limits: None,
         }
     }
 
     /// Reports the connection to watchers, and learns what the store does. Call once, before the first [`Session::receive`].
     pub fn opened(&mut self, worker: &Worker) {
         self.reads_together = worker.store.reads_together();
+        if self.limits.is_none() && worker.node.app_limits().is_some() {
+            self.limit(SessionLimits::default());
+        }
         if worker.node.authenticator.mode() != AuthMode::Off {
             self.login(worker);
         }
@@ -194,7 +202,8 @@ impl Session {
         }
         let mut consumed = 0;
         // The first request is often the only one; requests behind it are pipelined.
-        let mut looked_ahead = usize::from(!(self.reads_together && begins_pipelined(input)));
+        let limited = self.limits.is_some();
+        let mut looked_ahead = usize::from(!(self.reads_together && !limited && begins_pipelined(input)));
         let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
         let mut requests_left = worker.node.settings.requests_per_event;
         loop {
@@ -210,6 +219,7 @@ impl Session {
             requests_left -= 1;
             if consumed >= looked_ahead {
                 if self.reads_together
+                    && !limited
                     && let Some((count, taken)) = self.read_pipelined(worker, &input[consumed..], requests_left + 1)
                 {
                     for _ in 0..count {
@@ -228,7 +238,7 @@ impl Session {
             if stopwatch.begin() {
                 self.forget_parking();
             }
-            if let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
+            if !limited && let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
                 if self.extras.is_some() && self.is_early_shortcut(&shortcut) {
                     return Received { consumed, needed: 0, after: After::Continue };
                 }
@@ -242,7 +252,14 @@ impl Session {
                     }
                     let end = consumed + taken;
                     let kind = execute::kind_of(&command);
-                    let flow = self.execute(worker, &command, &input[..end], output, high_water);
+                    let refused = if limited { self.refuse_over_limit(worker, &command, taken, output) } else { None };
+                    let flow = match refused {
+                        Some(flow) => flow,
+                        None => self.execute(worker, &command, &input[..end], output, high_water),
+                    };
+                    if limited {
+                        self.note_get(&command, &flow);
+                    }
                     if let Some(started) = stopwatch.end() {
                         self.time(worker, kind, started);
                     }

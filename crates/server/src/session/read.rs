@@ -10,6 +10,7 @@ use moneta_store::request::Retrieve;
 use moneta_store::{ErrorKind, ItemRef, Key, Lookup, Op, Outcome, Step, StoreError, Visit};
 
 use super::key::stored_key;
+use super::limited::spend_of_app;
 use super::several::Several;
 use super::ticket::Ticket;
 use super::waiting::{Waiting, changes};
@@ -133,6 +134,11 @@ impl Asked<'_> {
         if worker.node.prefixes.is_enabled() {
             let hit = matches!(found, watch::Fetched::Found { .. });
             worker.count_by_prefix(self.key, Use::Get { hit });
+        }
+        if let Some(apps) = worker.node.app_limits()
+            && let watch::Fetched::Found { size } = *found
+        {
+            spend_of_app(apps, peer.door, self.key, size);
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use moneta_server::config::ServerConfig;
+use moneta_server::config::{AddressLimits, Limits, ServerConfig};
 use moneta_server::node::NodeSettings;
 
 use crate::options::declaration::{Declaration, Opt, section};
 use crate::options::kinds::address::{Addresses, ListenAddress};
 use crate::options::kinds::numbers::{Mode, Number, OptionalPort, Seconds, Size};
 use crate::options::kinds::paths::File;
-use crate::options::kinds::units::{GIB, KIB};
+use crate::options::kinds::units::{GIB, KIB, TIB};
 use crate::options::report::Refusal;
 use crate::options::values::Values;
 
@@ -58,6 +58,28 @@ section! {
         .alias("conn-limit")
         .when("When clients times their pool size comes near it. Each needs a file descriptor.");
 
+    /// Operations a second of each listener, all its connections together; what is beyond is refused; 0 sets no limit. Each key that is
+    /// read counts.
+    MAX_OPERATIONS: Number<u64> = Opt::new("max_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
+        .when("Where clients of a listener must not take the machine from those of another; a [[listener]] may have its own limit.");
+
+    /// Bytes a second of each listener, requests and replies of all its connections together; what is beyond is refused; 0 sets no limit.
+    MAX_BYTES: Size<u64> = Opt::new("max_bytes", Size::in_bytes(0, TIB), || 0)
+        .when("Where clients of a listener must not fill the network; a [[listener]] may have its own limit.");
+
+    /// Connections of one client address at once, over all TCP listeners; more are told so and closed; 0 sets no limit. An IPv6
+    /// network of 64 bits is one address.
+    ADDRESS_CONNECTIONS: Number<usize> = Opt::new("address_connections", Number { min: 0, max: 1_000_000 }, || 0)
+        .when("Where one client that opens connections without end must not take those of all.");
+
+    /// Operations a second of one client address, over all its connections; what is beyond is refused; 0 sets no limit.
+    ADDRESS_OPERATIONS: Number<u64> = Opt::new("address_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
+        .when("Where one client that loops must not slow down all. Clients that share an address share the limit.");
+
+    /// Bytes a second of one client address, requests and replies of all its connections; what is beyond is refused; 0 sets no limit.
+    ADDRESS_BYTES: Size<u64> = Opt::new("address_bytes", Size::in_bytes(0, TIB), || 0)
+        .when("Where one client that reads large values must not fill the network.");
+
     /// Close connections that sent nothing for this long; 0 never does.
     IDLE_TIMEOUT: Seconds = Opt::new("idle_timeout", Seconds { min: 0, max: 31_536_000 }, || Duration::ZERO)
         .extended()
@@ -85,6 +107,17 @@ pub fn listen(options: &Values) -> Vec<ListenAddress> {
     if tcp { options.get(&LISTEN) } else { Vec::new() }
 }
 
+/// Limits where 0 is none.
+pub fn limits(operations: u64, bytes: u64) -> Limits {
+    Limits { operations: (operations > 0).then_some(operations), bytes: (bytes > 0).then_some(bytes) }
+}
+
+/// What the connections of a listener may do together: what is `written` of it, else what the options say of each.
+pub fn listener_limits(options: &Values, written: Limits) -> Limits {
+    let operations = written.operations.unwrap_or_else(|| options.get(&MAX_OPERATIONS));
+    limits(operations, written.bytes.unwrap_or_else(|| options.get(&MAX_BYTES)))
+}
+
 /// Tells the server what a connection may take, and sessions what `stats settings` shows of listeners.
 pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSettings) {
     let listen = listen(options);
@@ -93,6 +126,11 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     server.max_connections = max_connections;
     server.backlog = backlog;
     server.idle_timeout = (!idle_timeout.is_zero()).then_some(idle_timeout);
+    let connections = options.get(&ADDRESS_CONNECTIONS);
+    server.address = AddressLimits {
+        connections: (connections > 0).then_some(connections),
+        rates: limits(options.get(&ADDRESS_OPERATIONS), options.get(&ADDRESS_BYTES)),
+    };
     let keepalive = options.get(&TCP_KEEPALIVE);
     server.tcp_keepalive = (!keepalive.is_zero()).then_some(keepalive);
     server.output_limit = options.get(&OUTPUT_LIMIT);

@@ -99,6 +99,18 @@ section! {
     EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 100)
         .when("Lower where a fault of this proxy's network must not make it leave its own zone.");
 
+    /// Operations a second of each app; what is beyond is refused; 0 sets no limit. Each key that is read counts.
+    APP_OPERATIONS: Number<u64> = Opt::new("app_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
+        .when("Where apps share a proxy or nodes, and one of them must not take what the others need. Of each proxy: with ten, a tenth.");
+
+    /// Bytes a second of each app, keys and values, in requests and replies; what is beyond is refused; 0 sets no limit.
+    APP_BYTES: Size<u64> = Opt::new("app_bytes", Size::in_bytes(0, TIB), || 0)
+        .when("Where one app's large values must not fill the network that others use.");
+
+    /// Client connections of each app at once, over all listeners that are its own; more are told so and closed; 0 sets no limit.
+    APP_CONNECTIONS: Number<usize> = Opt::new("app_connections", Number { min: 0, max: 1_000_000 }, || 0)
+        .when("Where an app that has listeners must not take the connections of others. Connections of common listeners are no app's.");
+
     /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it both are
     /// kept in memory alone.
     HINT_DIR: File = Opt::new("hint_dir", File, || None)
