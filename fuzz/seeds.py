@@ -142,7 +142,47 @@ REFUSED = {
     "ms-version": b"\6\7k \1 V0\nflush_all",
 }
 
-SEEDS = {"login": LOGINS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION, "refused": REFUSED}
+GET = b"GET /page HTTP/1.1\r\nHost: "
+# The length of the pieces, and requests.
+HTTP = {
+    "page": b"\x20" + GET + b"localhost\r\nAccept: */*\r\n\r\n",
+    "foreign": b"\xff" + GET + b"evil.example\r\n\r\n",
+    "two-hosts": b"\xff" + GET + b"localhost\r\nHost: evil.example\r\n\r\n",
+    "target": b"\7GET http://evil.example/page HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
+    "alive": b"\xffGET /healthz HTTP/1.0\r\n\r\nGET /page HTTP/1.0\r\n\r\n",
+    "body": b"\5POST /page HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
+    "other": b"\xffCONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nExpect: 100-continue\r\n\r\n",
+}
+NODES = b'[[replica]]\nname = "a"\nzone = "a"\nnodes = ["0=10.0.0.1:11211", { slot = "1", address = "[::1]:1", admin = "h:2", weight = 3 }]\n'
+# 0 TOML, 1 EVCache's list.
+TOPOLOGIES = {
+    "toml": b'\0epoch = 3\nring = "libketama"\n' + NODES + NODES.replace(b'"a"', b'"b"') + b"write_only = true\n",
+    "toml-slots": b'\0epoch = 1\n[[replica]]\nzone = "a"\nnodes = ["/run/a.sock", "h:1"]\n',
+    "evcache": b"\1a=one/10.0.0.1:11211,10.0.0.2:11211;b=two/[::1]:1,host:2;",
+}
+# The length of the pieces, and a feed.
+FEEDS = {
+    "all": b"\5GAP 17\r\nLOST 18\r\nSET 1 5 9124 3 1790000000 1 1789999999000\r\nk\r\nab\n\r\nSET 2 - 7 0 0 0 0\r\nkk\r\n"
+    b"DELETE 3 8\r\na\r\n\r\nFLUSH 9 1790000001\r\nAT 2cfd-8-1 1795389412803 1795385812000\r\nEND\r\n",
+    "large": b"\xffSET 250 1073741824 1 0 0 0 0\r\n" + b"k" * 300,
+    "refused": b"\xffSERVER_ERROR no\r\n",
+}
+
+
+def hint(kind, version, moment, key=b""):
+    body = struct.pack("<BQQ", kind, version, moment) + key
+    return bytes([len(body)]) + body
+
+
+# 1: records, each with its length before it; 0: a file.
+HINTS = {
+    "records": b"\1" + hint(1, 7, 9, b"a") + hint(2, 8, 9, b"bb") + hint(3, 0, 0, b"a") + hint(4, 7, 5) + hint(5, 0, 0) + hint(9, 1, 1),
+    "file": b"\0\x11\0\0\0" + b"\0" * 21,
+}
+
+SEEDS = {
+    "login": LOGINS, "http": HTTP, "topology": TOPOLOGIES, "feed": FEEDS, "hints": HINTS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION, "refused": REFUSED,
+}
 for target, seeds in SEEDS.items():
     (HERE / target).mkdir(parents=True, exist_ok=True)
     for name, seed in seeds.items():

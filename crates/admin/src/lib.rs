@@ -35,3 +35,9 @@ pub use error::AdminError;
 pub use places::Places;
 pub use route::Route;
 pub use tally::Tally;
+
+/// For fuzzing.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use crate::service::answer;
+}

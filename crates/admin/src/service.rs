@@ -15,7 +15,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::RwLock;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::yield_now;
@@ -142,7 +142,7 @@ const FOREIGN: &str = "the request's Host is none of this process: an address, l
 const BUSY: &str = "too many connections ask for this page\n";
 
 /// One request and its answer.
-async fn exchange(stream: TcpStream, desk: Desk) {
+async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_MAX).max_buf_size(REQUEST_BYTES).keep_alive(false);
     let router = TowerToHyperService::new(desk.pages.router.clone());
@@ -156,6 +156,36 @@ async fn exchange(stream: TcpStream, desk: Desk) {
         Ok(Err(error)) => tracing::debug!(%error, "an admin request was not answered"),
         Err(_) => tracing::debug!("an admin connection was closed: it took too long"),
     }
+}
+
+/// Answers `request`, which comes in pieces of `piece` bytes, as an admin side with `routes` does; for fuzzing.
+#[cfg(feature = "testing")]
+pub fn answer(request: &[u8], piece: usize, routes: impl IntoIterator<Item = crate::route::Route>) -> Vec<u8> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    let tally = Arc::<Tally>::default();
+    let desk = Desk {
+        pages: routes.into_iter().fold(Pages::default(), Pages::with),
+        hosts: Arc::new(Hosts::new(&[])),
+        seat: Hall::new(Arc::clone(&tally)).arrive([127, 0, 0, 1].into()),
+        tally,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be had");
+    runtime.block_on(async {
+        let (mut client, server) = duplex(REQUEST_BYTES);
+        let answering = tokio::spawn(exchange(server, desk));
+        for piece in request.chunks(piece.max(1)) {
+            if client.write_all(piece).await.is_err() {
+                break;
+            }
+            yield_now().await;
+        }
+        let _ = client.shutdown().await;
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer).await;
+        let _ = answering.await;
+        answer
+    })
 }
 
 /// A runtime whose shutdown does not wait for threads that hang.

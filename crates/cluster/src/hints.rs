@@ -10,6 +10,11 @@ mod lock;
 mod log;
 mod state;
 
+#[cfg(feature = "testing")]
+pub(crate) mod testing {
+    pub use super::log::{hint_record, read_hints};
+}
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

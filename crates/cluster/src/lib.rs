@@ -57,6 +57,12 @@ pub use ring::Ring;
 pub use status::{NodeStatus, Routed, Status, Traffic};
 pub use topology::{Node, Replica, RingKind, Topology, TopologyError};
 
+/// For fuzzing.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use crate::hints::testing::{hint_record, read_hints};
+}
+
 /// The declarations of the metrics of clusters and of several apps.
 pub fn metrics() -> impl Iterator<Item = moneta_store::metric::Metric> {
     metrics::metrics().chain(apps::metrics())

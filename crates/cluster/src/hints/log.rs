@@ -149,3 +149,25 @@ impl fmt::Display for Log {
         self.path.display().fmt(formatter)
     }
 }
+
+/// A record with this body and a checksum that fits; for fuzzing.
+#[cfg(feature = "testing")]
+pub fn hint_record(body: &[u8]) -> Vec<u8> {
+    let mut record = Vec::new();
+    record.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    record.extend_from_slice(&crc32fast::hash(body).to_le_bytes());
+    record.extend_from_slice(body);
+    record
+}
+
+/// The records at the begin of a file of hints, as text and as they are written; for fuzzing.
+#[cfg(feature = "testing")]
+pub fn read_hints(bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
+    let (mut entries, mut written, mut at) = (Vec::new(), Vec::new(), 0);
+    while let Some((entry, length)) = Entry::decode(&bytes[at..]) {
+        entry.encode(&mut written);
+        entries.push(format!("{entry:?}"));
+        at += length;
+    }
+    (entries, written)
+}
