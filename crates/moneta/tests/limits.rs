@@ -69,7 +69,8 @@ fn bytes_and_connections_of_an_address_have_limits_too() {
     let node = Node::start(&["--address-bytes", "100k", "--address-connections", "3"]);
     let set = format!("set k 0 0 50000\r\n{}\r\n", "x".repeat(50_000));
     let answer = ask(node.address(), &set.repeat(40));
-    let (stored, over) = (answer.matches("STORED").count(), answer.matches("SERVER_ERROR over the limit of bytes").count());
+    let (stored, over) =
+        (answer.matches("STORED").count(), answer.matches("SERVER_ERROR over the limit of bytes").count());
     assert!(stored >= 2 && over > 20 && stored + over == 40, "{stored} {over}");
     assert_eq!(metric(&node, "moneta_address_limits_refused_total{what=\"bytes\"} "), over);
 
@@ -94,7 +95,8 @@ fn a_listener_has_limits_of_its_own() {
     let [limited, free] = listeners(&node)[..] else { panic!("two listeners: {:?}", node.screen) };
     let gets = "get a\r\n".repeat(100);
     assert_eq!(ask(free, &gets), "END\r\n".repeat(100));
-    let over = ask(limited, &gets).matches("SERVER_ERROR over the limit of operations a second of this listener").count();
+    let over =
+        ask(limited, &gets).matches("SERVER_ERROR over the limit of operations a second of this listener").count();
     assert!(over > 50, "{over}");
     let name = format!("moneta_listener_limits_refused_total{{listener=\"tcp:{limited}\",what=\"operations\"}} ");
     assert_eq!(metric(&node, &name), over);
@@ -103,7 +105,8 @@ fn a_listener_has_limits_of_its_own() {
 #[test]
 fn an_app_that_does_too_much_costs_no_other_app() {
     let folder = tempfile::tempdir().expect("a folder");
-    let node = Node::run(moneta(&["serve", "-p", "0", "--admin", "off"]).args(["--cluster", "--threads", "1", "-m", "64"]));
+    let node =
+        Node::run(moneta(&["serve", "-p", "0", "--admin", "off"]).args(["--cluster", "--threads", "1", "-m", "64"]));
     let topology = format!("epoch = 1\n[[replica]]\nzone = \"a\"\nnodes = [\"0={}\"]\n", node.address());
     let topology = file(folder.path(), "topology.toml", &topology);
     let config = format!(

@@ -70,7 +70,18 @@ impl Acceptor {
                 .map_err(|source| ServerError::Start { what: "the acceptor", source })?;
         }
         let waiting = vec![true; listeners.len()];
-        Ok(Self { poll, listeners, waiting, workers, counters, stopper, max_connections, addresses, next_id: 1, next_worker: 0 })
+        Ok(Self {
+            poll,
+            listeners,
+            waiting,
+            workers,
+            counters,
+            stopper,
+            max_connections,
+            addresses,
+            next_id: 1,
+            next_worker: 0,
+        })
     }
 
     /// Accepts until the server drains, and starts the drain when the lame-duck time is over. Closes the listeners at the end.

@@ -118,10 +118,7 @@ mod tests {
 
     #[test]
     fn addresses_that_have_left_are_forgotten_unless_they_owe_something() {
-        let limits = AddressLimits {
-            rates: Limits { operations: Some(1), bytes: None },
-            ..AddressLimits::default()
-        };
+        let limits = AddressLimits { rates: Limits { operations: Some(1), bytes: None }, ..AddressLimits::default() };
         let mut addresses = ClientAddresses::new(limits, Arc::default());
         let debtor = addresses.admit(IpAddr::from([10, 0, 0, 1])).unwrap();
         debtor.allowance().unwrap().spend(rate::now(), 3600, 0);

@@ -69,8 +69,7 @@ impl Allowance {
 
     /// The error for a request at `now`, if it is to be refused; counts it.
     pub(crate) fn refusal(&self, now: u64) -> Option<&'static str> {
-        let is_over =
-            |limit: &Option<(Rate, SharedSpent)>| limit.as_ref().is_some_and(|(_, spent)| spent.is_over(now));
+        let is_over = |limit: &Option<(Rate, SharedSpent)>| limit.as_ref().is_some_and(|(_, spent)| spent.is_over(now));
         if is_over(&self.operations) {
             self.refused.operations.fetch_add(1, Ordering::Relaxed);
             return Some(match self.whose {

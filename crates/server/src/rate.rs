@@ -90,7 +90,16 @@ mod tests {
     #[test]
     fn a_span_s_worth_may_be_spent_at_once_and_then_as_it_fills() {
         let rate = Rate::per_second(10);
-        let spend = |spent: &mut Spent, now| (0..100).filter(|_| !spent.is_over(now) && { spent.spend(rate, now, 1); true }).count();
+        let spend = |spent: &mut Spent, now| {
+            (0..100)
+                .filter(|_| {
+                    !spent.is_over(now) && {
+                        spent.spend(rate, now, 1);
+                        true
+                    }
+                })
+                .count()
+        };
         let mut spent = Spent::default();
         let start = 5_000_000;
         // One more than the allowance: what is left of it lets the next one in.

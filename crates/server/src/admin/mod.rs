@@ -30,7 +30,13 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
     let of_counters = counters::METRICS.iter().map(Reading::metric);
     let of_listeners = listener_state::METRICS.iter().map(Reading::metric);
     let of_admin = tally::METRICS.iter().map(Reading::metric);
-    metrics::TABLE.iter().map(Reading::metric).chain(of_counters).chain(of_listeners).chain(of_admin).chain([metrics::APP_LIMITS])
+    metrics::TABLE
+        .iter()
+        .map(Reading::metric)
+        .chain(of_counters)
+        .chain(of_listeners)
+        .chain(of_admin)
+        .chain([metrics::APP_LIMITS])
 }
 
 /// The admin side of a node; it ends when this is dropped.

@@ -70,7 +70,9 @@ fn asked<'a>(command: &Command<'a>) -> Option<(Keys<'a>, Style<'a>)> {
         | Command::LruCrawler { style, .. }
         | Command::Lru { style, .. }
         | Command::Slabs { style, .. } => (none, style),
-        Command::Watch { .. } | Command::Changes { .. } | Command::Shutdown { .. } => (none, Style::Text(Default::default())),
+        Command::Watch { .. } | Command::Changes { .. } | Command::Shutdown { .. } => {
+            (none, Style::Text(Default::default()))
+        }
         Command::Noop(_) | Command::WideTimes | Command::Quit(_) | Command::Sasl { .. } => return None,
     })
 }
