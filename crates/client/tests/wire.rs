@@ -251,10 +251,13 @@ fn replies_by_version_say_what_became_of_it() {
     for (verb, reply, expected) in [
         (put, "HD c7 O7", Answer::Stored { cas: 7 }),
         (put, "NS O7", Answer::NotStored),
-        (put, "EX O7", Answer::Superseded),
+        (put, "HD V7 O7", Answer::Unchanged { cas: 7 }),
+        (put, "EX O7", Answer::Superseded { by: Version::ZERO }),
+        (put, "EX O7 V9", Answer::Superseded { by: Version(9) }),
         (bury, "HD O7", Answer::Deleted),
         (bury, "NF O7", Answer::NotFound),
-        (bury, "EX O7", Answer::Superseded),
+        (bury, "EX O7", Answer::Superseded { by: Version::ZERO }),
+        (bury, "EX V9 O7", Answer::Superseded { by: Version(9) }),
         (floor, "HD O7", Answer::Done),
     ] {
         let due = expect(verb, Protocol::Meta);

@@ -226,7 +226,7 @@ impl Client {
         let write = Write { mode, flags: how.flags, exptime: exptime(how.expires_in), compare, ..Write::default() };
         match self.operate(key, OwnedOp::Write(value.to_vec(), write)).await?.written() {
             Written::Stored { cas } | Written::Unchanged { cas } => Ok(Some(cas)),
-            Written::NotStored | Written::Exists | Written::NotFound | Written::Superseded => Ok(None),
+            Written::NotStored | Written::Exists | Written::NotFound | Written::Superseded { .. } => Ok(None),
             Written::TooLarge => Err(Error::TooLarge),
             Written::OutOfMemory => Err(Error::OutOfMemory),
         }

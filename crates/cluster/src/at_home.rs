@@ -76,7 +76,7 @@ impl Call {
         op: &OwnedOp,
         outcome: Outcome,
     ) -> Result<Outcome, StoreError> {
-        let version = self.shared.stamps.next(&self.shared.clock);
+        let version = self.shared.stamps.next(&self.shared.clock, key.key().hash);
         let now = self.shared.clock.millis();
         let changed = Missed::set(version, now);
         let took = match op {

@@ -71,11 +71,14 @@ impl Cluster {
         let lock_file = |folder: &PathBuf| folder.join(format!("{}.lock", file_name(&config.app)));
         let lock = config.hint_dir.as_ref().map(lock_file).map(|path| FolderLock::take(&path)).transpose()?;
         let shared = Shared {
-            stamps: Stamps::new(writer.origin, writer.salt),
+            stamps: Stamps::new(writer.origin, writer.salt, config.clock_skew_max.as_millis().try_into().unwrap_or(u64::MAX)),
             budget: Budget::new(),
             counters: Counters::default(),
             cut: Cut::default(),
             turns: Default::default(),
+            unknowns: Default::default(),
+            doubts_clock: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             item_max,
             slot: Slot::draw(),
             connect,
@@ -243,7 +246,7 @@ impl Store for Cluster {
         match op {
             Op::Holds => return Step::Done(Ok(Outcome::Held(true))),
             Op::NoteHit => return Step::Done(Ok(Outcome::Done)),
-            Op::NextCas => return Step::Done(Ok(Outcome::Cas(self.0.stamps.next(&self.0.clock).0))),
+            Op::NextCas => return Step::Done(Ok(Outcome::Cas(self.0.stamps.next(&self.0.clock, key.hash).0))),
             Op::BuriedAs => return Step::Done(Ok(Outcome::Cas(0))),
             _ => {}
         }
@@ -361,7 +364,7 @@ impl Call {
                 return Ok(moneta_store::Written::NotStored);
             }
         }
-        meta.cas = self.shared.stamps.next(&self.shared.clock).0;
+        meta.cas = self.shared.stamps.next(&self.shared.clock, key.key().hash).0;
         meta.unversioned = false;
         let as_of = self.shared.clock.millis();
         self.forward(key, meta, value, as_of, None).await

@@ -82,6 +82,8 @@ pub struct ClusterConfig {
     pub hint_dir: Option<PathBuf>,
     /// How long a write may be under way: one that is on no node after that never will be. More than requests to nodes take.
     pub under_way: Duration,
+    /// How far ahead of cluster time a version may be that this process believes.
+    pub clock_skew_max: Duration,
     /// Hints delivered to a node in a second, at most.
     pub hint_rate: u32,
     /// Whether the app can be flushed through this store.
@@ -109,6 +111,7 @@ impl ClusterConfig {
             hint_bytes: 16 << 20,
             hint_dir: None,
             under_way: Duration::from_secs(2),
+            clock_skew_max: Duration::from_millis(crate::apart::APART),
             hint_rate: 5_000,
             allow_flush: false,
         }

@@ -55,13 +55,15 @@ struct Held {
 
 /// Versions that do not count as what the key holds.
 #[derive(Default)]
-struct Own {
+pub(crate) struct Own {
     /// Results of this change's rounds that were given up.
-    left: SmallVec<[Version; 4]>,
+    pub(crate) left: SmallVec<[Version; 4]>,
     /// What these were made from. The home has got it no more.
     base: Option<Item>,
     /// Found on a copy that had not heard of the delete.
     deleted: SmallVec<[Version; 4]>,
+    /// The home that has not said whether it stored a result.
+    pub(crate) unknown: Option<usize>,
 }
 
 impl Own {
@@ -87,9 +89,13 @@ impl Call {
             if self.home_has_no_versions(&key) {
                 return self.change_at_home(&key, &op).await;
             }
-            match self.round(&key, &op, &mut own).await? {
-                Round::Ended(outcome) => return Ok(outcome),
-                Round::Again => self.shared.counters.conflicts.add(1),
+            match self.round(&key, &op, &mut own).await {
+                Ok(Round::Ended(outcome)) => return Ok(outcome),
+                Ok(Round::Again) => self.shared.counters.conflicts.add(1),
+                Err(error) => {
+                    self.note_unknown(key, own);
+                    return Err(error);
+                }
             }
             if turn.is_none() {
                 turn = Some(self.shared.turns.take(key.key().hash).await);
@@ -102,10 +108,7 @@ impl Call {
 
     async fn round(&self, key: &OwnedKey, op: &OwnedOp, own: &mut Own) -> Result<Round, StoreError> {
         let mut held = self.ask(key, own).await?;
-        let newest = held.newest.as_ref().map_or(Version::ZERO, |(_, item)| item.meta.version());
-        if let Some(base) = own.base.as_ref().filter(|base| base.meta.version() > newest) {
-            held.newest = Some((held.home, base.clone()));
-        }
+        held.with_base(own);
         if let Some((source, newest)) = &held.newest
             && *source != held.home
             && held.version(held.home) < newest.meta.version()
@@ -115,13 +118,13 @@ impl Call {
             return Ok(Round::Again);
         }
         let shared = &self.shared;
-        let now = shared.clock.now();
+        let (now, hash) = (shared.clock.now(), key.key().hash);
         let old = held.newest.as_ref().map(|(_, item)| Old { meta: item.meta, value: &item.value });
         if let Some(old) = &old {
-            shared.stamps.note(old.meta.version());
+            self.learn_of(key, old.meta.version());
         }
         match decision(op, old.as_ref(), now, shared.item_max) {
-            Decision::Nothing(outcome) => Ok(match own.left.is_empty() || self.restore(key, &held, own).await? {
+            Decision::Nothing(outcome) => Ok(match own.left.is_empty() || self.restore(key, &held, own, self.shared.stamps.next(&shared.clock, hash)).await? {
                 true => Round::Ended(outcome),
                 false => Round::Again,
             }),
@@ -130,7 +133,7 @@ impl Call {
                 // What keeps its version only lives longer: copies take the later end of equal versions.
                 let keeps = item.meta.version() != Version::ZERO;
                 if !keeps {
-                    (item.meta.cas, item.meta.unversioned) = (shared.stamps.next(&shared.clock).0, false);
+                    (item.meta.cas, item.meta.unversioned) = (shared.stamps.next(&shared.clock, hash).0, false);
                 }
                 let version = item.meta.version();
                 Ok(match self.store(key, &held, &item, keeps, own).await? {
@@ -145,8 +148,9 @@ impl Call {
     async fn ask(&self, key: &OwnedKey, own: &Own) -> Result<Held, StoreError> {
         let mut held = self.ask_once(key, own).await;
         for _ in 1..self.layout().copies() {
-            // The home has said so: now the next one decides.
-            if !matches!(&held, Err(error) if error.kind() == ErrorKind::CatchingUp) {
+            // The home has said so, or tells of the future: now the next one decides.
+            let is_left_out = |kind| matches!(kind, ErrorKind::CatchingUp | ErrorKind::ClockAhead);
+            if !matches!(&held, Err(error) if is_left_out(error.kind())) {
                 break;
             }
             held = self.ask_once(key, own).await;
@@ -156,7 +160,8 @@ impl Call {
 
     async fn ask_once(&self, key: &OwnedKey, own: &Own) -> Result<Held, StoreError> {
         let layout = self.layout();
-        let homes = self.homes(&key.key());
+        let mut homes = self.homes(&key.key());
+        homes.retain(|node| own.unknown != Some(*node));
         let mut spread = Spread::default();
         // A node that is ejected or catches up is asked only where too few others are left.
         let now = self.shared.clock.millis();
@@ -194,8 +199,7 @@ impl Call {
         };
         let is_enough = |versions: &[_]| has(versions, home) && versions.len() >= majority(layout.copies());
         while let Some((node, ended)) = spread.next().await {
-            self.note(node, &ended);
-            match ended.map(Outcome::lookup) {
+            match self.heard(node, ended).map(Outcome::lookup) {
                 Ok(Lookup::Found(item)) => {
                     let version = item.meta.version();
                     versions.push((node, version.max(Version(1))));
@@ -244,10 +248,10 @@ impl Call {
         let mut spread = Spread::default();
         spread.add(home, put);
         let Some((_, ended)) = spread.next().await else { return Ok(false) };
-        self.note(home, &ended);
-        match Answer::of(ended) {
+        match Answer::of(self.heard(home, ended)) {
             Answer::Taken { .. } => Ok(true),
-            Answer::Superseded => {
+            Answer::Superseded(by) => {
+                self.learn_of(key, by);
                 own.deleted.push(item.meta.version());
                 Ok(false)
             }
@@ -280,20 +284,29 @@ impl Call {
         let mut spread = Spread::default();
         spread.add(held.home, put(held.home, Some(held.base(held.home))));
         let Some((_, ended)) = spread.next().await else { return Ok(false) };
-        self.note(held.home, &ended);
-        match Answer::of(ended) {
-            Answer::Taken { .. } => {}
-            Answer::Superseded => return Ok(false),
+        match Answer::of(self.heard(held.home, ended)) {
+            // Another change has made the same of the same, under the same version: one of the two takes place.
+            Answer::Taken { same: true, .. } if !keeps => return Ok(false),
+            Answer::Taken { .. } => self.node(held.home).hints.settle(key.key().bytes, version),
+            Answer::Superseded(by) => {
+                self.learn_of(key, by);
+                return Ok(false);
+            }
             Answer::Refused(refused) => return Err(refusal(refused)),
             Answer::NotCreated => {
                 let text = "a copy has just started: it cannot tell what was deleted";
                 return Err(StoreError::new(ErrorKind::Unavailable, text));
             }
-            Answer::Failed(error) if error.is_unsent() => return Err(error),
+            Answer::Failed(error) if error.is_unsent() || error.kind() == ErrorKind::ClockAhead => return Err(error),
             // Whether it is stored is not known. If it is, the others are to have it, too.
             Answer::Failed(error) => {
                 let nodes = layout.replicas.iter().map(|replica| replica.node_of(key.key().bytes));
                 nodes.filter(|&node| node != held.home).for_each(|node| self.miss(node, key, &sent));
+                if own.unknown.is_none() {
+                    own.left.push(version);
+                    own.base = held.newest.as_ref().map(|(_, item)| item.clone());
+                    own.unknown = Some(held.home);
+                }
                 return Err(error);
             }
         }
@@ -316,15 +329,17 @@ impl Call {
         while (took < wanted || spread.waits_for(|node| layout.is_near(node)))
             && let Some((node, ended)) = spread.next().await
         {
-            self.note(node, &ended);
-            match Answer::of(ended) {
-                Answer::Taken { .. } => took += usize::from(layout.counts(node)),
+            match Answer::of(self.heard(node, ended)) {
+                Answer::Taken { .. } => {
+                    self.node(node).hints.settle(key.key().bytes, version);
+                    took += usize::from(layout.counts(node));
+                }
                 Answer::Failed(error) => {
                     self.miss(node, key, &sent);
                     why = Some(error);
                 }
                 // It may hold the result of a round that was given up, which is older.
-                Answer::Superseded | Answer::NotCreated | Answer::Refused(_) => self.miss(node, key, &sent),
+                Answer::Superseded(_) | Answer::NotCreated | Answer::Refused(_) => self.miss(node, key, &sent),
             }
         }
         if spread.left() > 0 {
@@ -344,16 +359,20 @@ impl Call {
         let mut spread = Spread::default();
         spread.add(home, self.begin(home, &key.key(), Op::Peek));
         let Some((_, ended)) = spread.next().await else { return Ok(false) };
-        self.note(home, &ended);
-        Ok(match ended.map(Outcome::lookup)? {
+        Ok(match self.heard(home, ended).map(Outcome::lookup)? {
             Lookup::Found(item) => item.meta.version() > version,
             _ => true,
         })
     }
 
     /// Replaces what rounds before have left by what the key holds apart from that. False: something newer came in between.
-    async fn restore(&self, key: &OwnedKey, held: &Held, own: &mut Own) -> Result<bool, StoreError> {
-        let version = self.shared.stamps.next(&self.shared.clock);
+    async fn restore(
+        &self,
+        key: &OwnedKey,
+        held: &Held,
+        own: &mut Own,
+        version: Version,
+    ) -> Result<bool, StoreError> {
         let item = match &held.newest {
             Some((_, item)) => {
                 Item { meta: ItemMeta { cas: version.0, unversioned: false, ..item.meta }, ..item.clone() }
@@ -363,14 +382,36 @@ impl Call {
         self.store(key, held, &item, false, own).await
     }
 
+    /// Makes what more than half of all copies hold without the home newer than a result of which the home has not said whether it stored
+    /// that: the change has not taken place then. Only just newer, so that every write since then is above it.
+    pub(crate) async fn settle(&self, key: &OwnedKey, own: &mut Own) {
+        let Some(version) = own.left.iter().max().map(|left| left.just_above()) else { return };
+        for _ in 0..ROUNDS {
+            let Ok(mut held) = self.ask_once(key, own).await else { return };
+            held.with_base(own);
+            if held.newest.as_ref().is_some_and(|(_, item)| item.meta.version() >= version) {
+                return;
+            }
+            match self.restore(key, &held, own, version).await {
+                Ok(false) => self.shared.counters.conflicts.add(1),
+                Ok(true) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Further stamps of the key are above this.
+    fn learn_of(&self, key: &OwnedKey, seen: Version) {
+        self.shared.stamps.note(key.key().hash, seen, self.shared.clock.millis());
+    }
+
     /// Deletes what the key holds, provided it is still that: first with an item on the home that is dead from the start, then
     /// on all copies.
     async fn remove(&self, key: &OwnedKey, held: &Held, own: &mut Own) -> Result<Round, StoreError> {
-        let clock = &self.shared.clock;
-        if !self.store(key, held, &dead(self.shared.stamps.next(clock)), false, own).await? {
+        let next = || self.shared.stamps.next(&self.shared.clock, key.key().hash);
+        if !self.store(key, held, &dead(next()), false, own).await? {
             return Ok(Round::Again);
         }
-        let version = self.shared.stamps.next(clock);
+        let version = next();
         match self.send(key, Sent::Bury(version)).await? {
             Told::Taken { .. } | Told::Superseded(_) => Ok(Round::Ended(Deleted::Deleted.into())),
             Told::Refused(_) => unreachable!("a delete is not refused"),
@@ -386,6 +427,14 @@ impl Held {
 }
 
 impl Held {
+    /// What rounds before were made from counts, too: the home has got it no more.
+    fn with_base(&mut self, own: &Own) {
+        let newest = self.newest.as_ref().map_or(Version::ZERO, |(_, item)| item.meta.version());
+        if let Some(base) = own.base.as_ref().filter(|base| base.meta.version() > newest) {
+            self.newest = Some((self.home, base.clone()));
+        }
+    }
+
     /// The newest that a copy may hold for a change to replace it: what the change was made from, or what the copy said it holds,
     /// of a round that was given up. Where the key was deleted since what the change was made from, the copy refuses it.
     fn base(&self, node: usize) -> Version {
@@ -399,7 +448,7 @@ fn has(versions: &[(usize, Version)], node: usize) -> bool {
 }
 
 /// An item that is dead from the start: it takes the place of what is older, and is never read.
-fn dead(version: Version) -> Item {
+pub(crate) fn dead(version: Version) -> Item {
     let meta = ItemMeta { cas: version.0, expiry: Expiry(1), ..ItemMeta::default() };
     Item { meta, value: Vec::new().into() }
 }

@@ -3,7 +3,7 @@
 //! A copy lacks a write only if another one took it, or may have: it was sent there, and no answer came. What was sent nowhere never was, and a hint
 //! of it would have the copy give up what it holds for nothing.
 
-use moneta_store::{OwnedKey, StoreError};
+use moneta_store::{ErrorKind, OwnedKey, StoreError};
 use smallvec::SmallVec;
 
 use crate::call::Call;
@@ -21,6 +21,10 @@ pub(crate) struct Fate {
     lacking: SmallVec<[usize; 4]>,
     /// The same of those that said why: as of a version ahead of their clocks. They lack it only if others took it.
     refusing: SmallVec<[usize; 4]>,
+    /// A copy held something newer.
+    is_superseded: bool,
+    /// A copy refused it for what it is.
+    is_refused: bool,
 }
 
 impl Fate {
@@ -36,6 +40,25 @@ impl Fate {
         self.decide(call, key, missed);
     }
 
+    /// A copy holds something newer.
+    pub(crate) fn superseded(&mut self, call: &Call, node: usize, key: &OwnedKey, missed: Missed) {
+        self.is_superseded = true;
+        self.lacks(call, node, key, missed);
+    }
+
+    /// A copy refused it for what it is.
+    pub(crate) fn refused(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Whether copies refused it and none took it. `None`: nothing tells.
+    pub(crate) fn is_refused(&self) -> Option<bool> {
+        match self.is_taken || self.is_superseded {
+            true => Some(false),
+            false => self.is_refused.then_some(true),
+        }
+    }
+
     /// A copy has not got it.
     pub(crate) fn lacks(&mut self, call: &Call, node: usize, key: &OwnedKey, missed: Missed) {
         self.lacking.push(node);
@@ -47,6 +70,7 @@ impl Fate {
         if error.is_unsent() {
             return self.lacks(call, node, key, missed);
         }
+        self.is_refused |= error.kind() == ErrorKind::ClockAhead;
         match is_unwell(error) {
             true => {
                 self.may_be_taken = true;

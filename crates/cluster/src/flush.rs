@@ -9,7 +9,6 @@ use moneta_store::steps::{finish, start};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{Cx, ErrorKind, Expiry, Step, StoreError, Version};
 
-use crate::apart::APART;
 use crate::call::Call;
 use crate::cluster::Cluster;
 use crate::config::majority;
@@ -55,10 +54,9 @@ impl Call {
         let asked = (0..layout.nodes.len()).filter(|&node| !layout.nodes[node].health.is_ejected());
         let told = join_all(asked.map(|node| self.newest(node))).await;
         // What is further ahead is no version that others would take.
-        let ahead = clock.millis() + APART;
-        let newest = told.into_iter().flatten().filter(|version| version.millis() <= ahead).max();
-        newest.into_iter().for_each(|version| stamps.note(version));
-        self.flush(Floor::new(stamps.next(clock), Expiry::resolve(delay, now), now)).await
+        let newest = told.into_iter().flatten().filter(|version| !stamps.is_ahead(*version, clock.millis())).max();
+        let version = stamps.next_of_all(clock, newest.unwrap_or_default());
+        self.flush(Floor::new(version, Expiry::resolve(delay, now), now)).await
     }
 
     /// The newest version that a node has made or seen. One that does not tell may keep what it took in the last moments.

@@ -44,6 +44,7 @@ mod status;
 mod sweep;
 mod time;
 mod turns;
+mod unknown;
 mod unversioned;
 mod writes;
 

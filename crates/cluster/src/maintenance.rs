@@ -49,6 +49,7 @@ impl Cluster {
                     shared.layout().nodes.iter().for_each(|node| node.pace.begin(now));
                 }
                 pollster::block_on(shared.maintain());
+                pollster::block_on(crate::unknown::settle(&shared));
                 drop(shared);
                 let began = Instant::now();
                 std::thread::sleep(PAUSE);
@@ -63,6 +64,7 @@ impl Cluster {
     /// One round of what the thread does, for callers that have none.
     pub async fn maintain(&self) {
         self.shared().maintain().await;
+        crate::unknown::settle(self.shared()).await;
     }
 }
 

@@ -104,6 +104,13 @@ const OF_NODE: &[Reading<Node>] = &[
     Metric::counter("cluster_node_slow_ejections_total", Unit::Count, "Of these, since it was far slower than others.")
         .labels(NODE)
         .read(|node| node.health.slow_ejections.load(Ordering::Relaxed).into()),
+    Metric::counter(
+        "cluster_node_future_total",
+        Unit::Count,
+        "Answers of the node that told of a version from the future, and were not believed.",
+    )
+    .labels(NODE)
+    .read(|node| node.future.load(Ordering::Relaxed).into()),
     Metric::gauge(
         "cluster_node_answer_seconds",
         Unit::Seconds,

@@ -57,6 +57,8 @@ pub(crate) struct Node {
     pub(crate) since: AtomicU64,
     /// The check of keys in doubt.
     pub(crate) sweep: Mutex<Sweep>,
+    /// Answers with a version from the future.
+    pub(crate) future: AtomicU64,
 }
 
 impl Node {

@@ -153,10 +153,13 @@ impl Looking {
                 self.misses += 1;
                 self.missed_since = self.missed_since.min(self.call.node(node).since());
             }
+            Ok(Lookup::Found(item)) if self.call.is_from_the_future(item.meta.version(), self.began) => {
+                self.failure = Some(self.call.doubt(node));
+            }
             Ok(Lookup::Found(item)) => match known.judge(Some(item.meta.version())) {
                 Belief::Outdated => self.failure = Some(outdated()),
                 Belief::Believed => {
-                    self.call.shared.stamps.note_if_ahead(item.meta.version(), self.began);
+                    self.call.shared.stamps.note(self.key.key().hash, item.meta.version(), self.began);
                     return Some(item);
                 }
                 Belief::Doubted => {
@@ -355,9 +358,10 @@ impl Call {
     /// Whether an item of this version on a node that was not doubtful before is the newest that is known of.
     #[inline]
     pub(crate) fn believes(&self, node: usize, key: &Key<'_>, version: Version, began: u64) -> bool {
-        let is_believed = self.node(node).known(key).judge(Some(version)) == Belief::Believed;
+        let is_believed = self.node(node).known(key).judge(Some(version)) == Belief::Believed
+            && !self.is_from_the_future(version, began);
         if is_believed {
-            self.shared.stamps.note_if_ahead(version, began);
+            self.shared.stamps.note(key.hash, version, began);
         }
         is_believed
     }
@@ -405,10 +409,9 @@ impl Call {
             self.shared.counters.fills.add(u64::from(lacking.contains(&node)));
             match self.offer_copy(node, key, &item, as_of).await {
                 Answer::Taken { .. } => holding.push(node),
-                Answer::Superseded if !item.meta.unversioned => {
+                Answer::Superseded(_) if !item.meta.unversioned => {
                     let ended = steps::finish(self.begin(node, &key.key(), Op::Peek)).await;
-                    self.note(node, &ended);
-                    match ended.map(Outcome::lookup) {
+                    match self.heard(node, ended).map(Outcome::lookup) {
                         Ok(Lookup::Found(newer)) if newer.meta.version() > item.meta.version() => {
                             self.shared.counters.outdated_sources.add(1);
                             item = newer;
@@ -422,7 +425,7 @@ impl Call {
                         _ => return,
                     }
                 }
-                Answer::Superseded | Answer::Refused(_) | Answer::NotCreated | Answer::Failed(_) => {}
+                Answer::Superseded(_) | Answer::Refused(_) | Answer::NotCreated | Answer::Failed(_) => {}
             }
         }
     }
@@ -457,8 +460,7 @@ impl Call {
             false => self.begin(node, &key.key(), Op::Put(&item.as_ref(), Put::Newer { as_of, base: None })),
         };
         let ended = steps::finish(step).await;
-        self.note(node, &ended);
-        Answer::of(ended)
+        Answer::of(self.heard(node, ended))
     }
 
     /// Wins the recache of an item that is stale or ends soon, at the key's home: so one reader of all zones has it.

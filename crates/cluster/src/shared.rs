@@ -22,6 +22,7 @@ use crate::sources::Watch;
 use crate::stamp::Stamps;
 use crate::topology::Topology;
 use crate::turns::Turns;
+use crate::unknown::Unknowns;
 use crate::unversioned::AnyNode;
 
 /// The state of a cluster store.
@@ -33,6 +34,11 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) cut: Cut,
     pub(crate) turns: Turns,
+    pub(crate) unknowns: Unknowns,
+    /// A node has told of a version from the future: either of the two clocks is wrong.
+    pub(crate) doubts_clock: AtomicBool,
+    /// No node has taken the last write that nodes refused.
+    pub(crate) refused: AtomicBool,
     /// Longest value, in bytes, that a change may make.
     pub(crate) item_max: usize,
     /// Where workers have their connections.
@@ -111,6 +117,7 @@ impl Shared {
                             flight: Default::default(),
                             since: Default::default(),
                             sweep: Default::default(),
+                            future: AtomicU64::new(0),
                         })
                     }
                 };
@@ -183,6 +190,13 @@ impl Shared {
     pub(crate) fn probes(&self) -> Probes {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Probes { min: millis(self.config.probe_min), max: millis(ClusterConfig::PROBE_MAX) }
+    }
+
+    /// Takes note that nodes have refused a write and none took it, or that one was taken.
+    pub(crate) fn note_refused(&self, is_refused: bool) {
+        if self.refused.load(Ordering::Relaxed) != is_refused {
+            self.refused.store(is_refused, Ordering::Relaxed);
+        }
     }
 
     /// A change that others always overtook.

@@ -175,7 +175,7 @@ impl Shared {
         match Answer::of(ended) {
             Answer::Taken { .. } => Checked::Replaced,
             // Something newer is there by now.
-            Answer::Superseded => Checked::Kept,
+            Answer::Superseded(_) => Checked::Kept,
             Answer::Refused(_) | Answer::NotCreated | Answer::Failed(_) => Checked::Open,
         }
     }

@@ -1,20 +1,26 @@
 //! Sets and deletes: stamped here, sent to all copies side by side, and answered when as many have taken them as the app wants.
 
+use std::sync::atomic::Ordering;
+
 use moneta_store::request::Write;
 use moneta_store::{
     Deleted, ErrorKind, Expiry, ItemMeta, ItemRef, Lookup, Op, Outcome, OwnedKey, Put, StoreError, Value, Version,
     Written,
 };
 
+use smallvec::SmallVec;
+
 use crate::call::Call;
+use crate::decide::dead;
 use crate::fate::Fate;
 use crate::hints::Missed;
 use crate::spread::Spread;
 
 /// Times that a write is stamped anew because a copy holds something newer.
 const STAMPS: u32 = 8;
-/// By how much the second stamp skips ahead where it is not known what is newer, in milliseconds; doubles each time.
-const SKIP: u64 = 4;
+/// By how much in the counter the second stamp of a key skips ahead where a node does not tell what is newer; four times as much each time. The
+/// eighth is less than a tenth of a second ahead.
+const SKIP: u64 = 64;
 
 /// What is sent to all copies.
 #[derive(Clone, Copy)]
@@ -45,20 +51,36 @@ impl Sent<'_> {
 pub(crate) enum Told {
     /// As many copies took it as were wanted; whether one had the key, and the CAS value of a near copy that keeps no versions.
     Taken { had: bool, cas: Option<u64> },
-    /// A node holds something newer.
-    Superseded(usize),
+    /// Too few copies took it, and others hold something newer.
+    Superseded(Newer),
     /// Nodes refuse it for what it is.
     Refused(Written),
+}
+
+/// What a write came after.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newer {
+    /// Where that is.
+    node: usize,
+    /// Its version; [`Version::ZERO`]: the node does not tell.
+    by: Version,
+    /// A copy that took the write had the key.
+    had: bool,
+    /// The key's home, if that took the write.
+    home: Option<usize>,
 }
 
 /// What one copy made of a write.
 pub(crate) enum Answer {
     /// `cas`: of what was written, as the copy told it.
+    /// `same`: it held this very write.
     Taken {
         had: bool,
         cas: u64,
+        same: bool,
     },
-    Superseded,
+    /// It holds this version, which is newer.
+    Superseded(Version),
     Refused(Written),
     /// It has started so lately that it cannot tell whether the key was deleted before; it holds nothing.
     NotCreated,
@@ -68,14 +90,15 @@ pub(crate) enum Answer {
 impl Answer {
     pub(crate) fn of(ended: Result<Outcome, StoreError>) -> Self {
         match ended {
-            Ok(Outcome::Written(Written::Stored { cas } | Written::Unchanged { cas })) => {
-                Self::Taken { had: false, cas }
-            }
-            Ok(Outcome::Written(Written::Superseded)) => Self::Superseded,
+            Ok(Outcome::Written(Written::Stored { cas })) => Self::Taken { had: false, cas, same: false },
+            Ok(Outcome::Written(Written::Unchanged { cas })) => Self::Taken { had: false, cas, same: true },
+            Ok(Outcome::Written(Written::Superseded { by })) => Self::Superseded(by),
             Ok(Outcome::Written(Written::NotStored)) => Self::NotCreated,
             Ok(Outcome::Written(refused)) => Self::Refused(refused),
-            Ok(Outcome::Deleted(Deleted::Superseded)) => Self::Superseded,
-            Ok(Outcome::Deleted(deleted)) => Self::Taken { had: deleted == Deleted::Deleted, cas: 0 },
+            Ok(Outcome::Deleted(Deleted::Superseded { by })) => Self::Superseded(by),
+            Ok(Outcome::Deleted(deleted)) => {
+                Self::Taken { had: deleted == Deleted::Deleted, cas: 0, same: false }
+            }
             Ok(other) => panic!("a write to a node ended as {other:?}"),
             Err(error) => Self::Failed(error),
         }
@@ -107,26 +130,43 @@ impl Call {
                 spread.add(node, sent.op(|op| self.begin(node, &key.key(), op)));
             }
         }
-        let wanted = self.shared.config.ack.of(layout.copies());
+        let copies = layout.copies();
+        let wanted = match self.shared.config.ack.of(copies) {
+            // Nodes have refused the last one: until one is taken, it is told.
+            0 if self.shared.refused.load(Ordering::Relaxed) => 1,
+            wanted => wanted,
+        };
         let wants_all = matches!(sent, Sent::Bury(_));
-        let (mut took, mut had, mut cas, mut why, mut refused) = (0, false, None, None, None);
+        let (mut took, mut had, mut cas, mut why) = (0, false, None, None);
+        let (mut refused, mut refusals) = (None, 0);
+        let mut order = Order::default();
         let told = loop {
             let near_is_open = wanted > 0 && spread.waits_for(|node| layout.is_near(node));
             // Whether a copy had the key is known when one says so, or all have answered.
             let is_answer = !wants_all || had || wanted == 0;
-            if took >= wanted && !near_is_open && is_answer {
-                break Ok(Told::Taken { had, cas });
+            let place = match took >= wanted {
+                true => Place::Taken,
+                false if order.superseded.is_empty() => Place::Open,
+                false => {
+                    // What enough copies have taken is taken.
+                    let open = spread.nodes().filter(|node| layout.counts(*node)).count();
+                    if took + open >= wanted { Place::Open } else { order.place(&self.homes(&key.key()), &spread) }
+                }
+            };
+            match place {
+                Place::Taken if !near_is_open && is_answer => break Ok(Told::Taken { had, cas }),
+                Place::Superseded { node, by, home } => break Ok(Told::Superseded(Newer { node, by, had, home })),
+                _ => {}
             }
             let Some((node, ended)) = spread.next().await else {
                 break match refused {
-                    _ if took >= wanted => Ok(Told::Taken { had, cas }),
-                    Some(refused) => Ok(Told::Refused(refused)),
-                    None => Err(too_few(took, layout.copies(), why)),
+                    _ if place == Place::Taken => Ok(Told::Taken { had, cas }),
+                    Some(refused) if refusals > copies - wanted.min(copies) => Ok(Told::Refused(refused)),
+                    _ => Err(too_few(took, copies, why)),
                 };
             };
-            self.note(node, &ended);
-            match Answer::of(ended) {
-                Answer::Taken { had: had_here, cas: cas_here } => {
+            match Answer::of(self.heard(node, ended)) {
+                Answer::Taken { had: had_here, cas: cas_here, .. } => {
                     // What clients read and compare with.
                     // One that ends at once was not stored, and has none.
                     if self.node(node).versions.has_none() && layout.is_near(node) && cas_here > 0 {
@@ -135,9 +175,16 @@ impl Call {
                     fate.took(self, node, key, missed);
                     took += usize::from(layout.counts(node));
                     had |= had_here;
+                    order.taken.push(node);
                 }
-                Answer::Superseded => break Ok(Told::Superseded(node)),
-                Answer::Refused(written) => refused = Some(written),
+                Answer::Superseded(by) => {
+                    self.shared.stamps.note(key.key().hash, by, self.shared.clock.millis());
+                    order.superseded.push((node, by));
+                }
+                Answer::Refused(written) => {
+                    refusals += usize::from(layout.counts(node));
+                    refused.get_or_insert(written);
+                }
                 Answer::NotCreated => fate.lacks(self, node, key, missed),
                 Answer::Failed(error) => {
                     fate.failed(self, node, key, missed, &error);
@@ -145,6 +192,9 @@ impl Call {
                 }
             }
         };
+        if took > 0 {
+            self.shared.note_refused(false);
+        }
         if spread.left() > 0 && !matches!(told, Ok(Told::Superseded(_))) {
             self.watch_rest(spread, key, missed, fate).await;
         }
@@ -163,15 +213,21 @@ impl Call {
         let (call, key) = (self.clone(), key.clone());
         let rest = async move {
             while let Some((node, ended)) = spread.next().await {
-                call.note(node, &ended);
-                match Answer::of(ended) {
+                match Answer::of(call.heard(node, ended)) {
                     Answer::Taken { .. } => fate.took(&call, node, &key, missed),
                     // What is newer there is newer than the hint, too, which then changes nothing.
-                    Answer::Superseded | Answer::NotCreated => fate.lacks(&call, node, &key, missed),
+                    Answer::Superseded(by) => {
+                        call.shared.stamps.note(key.key().hash, by, call.shared.clock.millis());
+                        fate.superseded(&call, node, &key, missed);
+                    }
+                    Answer::NotCreated => fate.lacks(&call, node, &key, missed),
                     Answer::Failed(error) => fate.failed(&call, node, &key, missed, &error),
-                    Answer::Refused(_) => {}
+                    Answer::Refused(_) => fate.refused(),
                 }
                 call.node(node).flight.settle(key.key().hash, missed.version);
+            }
+            if let Some(is_refused) = fate.is_refused() {
+                call.shared.note_refused(is_refused);
             }
         };
         self.behind(Box::pin(rest)).await;
@@ -181,20 +237,28 @@ impl Call {
     pub(crate) async fn set(self, key: OwnedKey, value: Vec<u8>, request: Write) -> Result<Written, StoreError> {
         let clock = &self.shared.clock;
         let expiry = Expiry::resolve(request.exptime, clock.now());
+        let mut version = self.shared.stamps.next(clock, key.key().hash);
         for stamp in 0..STAMPS {
-            let version = self.shared.stamps.next(clock);
-            let meta = ItemMeta {
-                flags: request.flags,
-                cas: version.0,
-                expiry,
-                last_access: clock.now(),
-                ..ItemMeta::default()
+            let item = |version: Version| {
+                let meta = ItemMeta {
+                    flags: request.flags,
+                    cas: version.0,
+                    expiry,
+                    last_access: clock.now(),
+                    ..ItemMeta::default()
+                };
+                ItemRef { meta, value: Value::whole(&value) }
             };
-            let item = ItemRef { meta, value: Value::whole(&value) };
-            match self.send(&key, Sent::Put(&item, clock.millis(), None)).await? {
+            match self.send(&key, Sent::Put(&item(version), clock.millis(), None)).await? {
                 Told::Taken { cas, .. } => return Ok(Written::Stored { cas: cas.unwrap_or(version.0) }),
-                Told::Superseded(node) => self.learn(node, &key, stamp).await,
                 Told::Refused(written) => return Ok(written),
+                Told::Superseded(newer) => {
+                    let next = self.next_above(newer, &key, version, stamp).await;
+                    if self.has_taken_effect(newer, &key, version, &item(next)).await? {
+                        return Ok(Written::Stored { cas: version.0 });
+                    }
+                    version = next;
+                }
             }
         }
         Err(self.shared.outrun())
@@ -202,13 +266,23 @@ impl Call {
 
     /// A plain delete.
     pub(crate) async fn delete(self, key: OwnedKey) -> Result<Deleted, StoreError> {
+        // Under an earlier stamp, too: what that has deleted on some copies the next one does not find there.
+        let mut had_before = false;
+        let mut version = self.shared.stamps.next(&self.shared.clock, key.key().hash);
         for stamp in 0..STAMPS {
-            let version = self.shared.stamps.next(&self.shared.clock);
             match self.send(&key, Sent::Bury(version)).await? {
-                Told::Taken { had: true, .. } => return Ok(Deleted::Deleted),
-                Told::Taken { had: false, .. } => return Ok(Deleted::NotFound),
-                Told::Superseded(node) => self.learn(node, &key, stamp).await,
+                Told::Taken { had, .. } if had || had_before => return Ok(Deleted::Deleted),
+                Told::Taken { .. } => return Ok(Deleted::NotFound),
                 Told::Refused(_) => unreachable!("a delete is not refused"),
+                Told::Superseded(newer) => {
+                    had_before |= newer.had;
+                    let next = self.next_above(newer, &key, version, stamp).await;
+                    if self.has_taken_effect(newer, &key, version, &dead(next).as_ref()).await? {
+                        return Ok(if had_before { Deleted::Deleted } else { Deleted::NotFound });
+                    }
+                    // The item that is dead from the start has this one.
+                    version = self.shared.stamps.next(&self.shared.clock, key.key().hash);
+                }
             }
         }
         Err(self.shared.outrun())
@@ -223,37 +297,115 @@ impl Call {
         as_of: u64,
         base: Option<Version>,
     ) -> Result<Written, StoreError> {
+        self.refuse_ahead(meta.version())?;
         let item = ItemRef { meta, value: Value::whole(&value) };
         let told = self.send(&key, Sent::Put(&item, as_of, base)).await?;
-        // Not before nodes took it: a version that is far ahead would stop all further writes.
-        self.shared.stamps.note(meta.version());
+        self.shared.stamps.note(key.key().hash, meta.version(), self.shared.clock.millis());
         Ok(match told {
             Told::Taken { .. } => Written::Stored { cas: meta.cas },
-            Told::Superseded(_) => Written::Superseded,
+            Told::Superseded(newer) => Written::Superseded { by: newer.by },
             Told::Refused(written) => written,
         })
     }
 
     /// A delete that has its version.
     pub(crate) async fn forward_delete(self, key: OwnedKey, version: Version) -> Result<Deleted, StoreError> {
+        self.refuse_ahead(version)?;
         let told = self.send(&key, Sent::Bury(version)).await?;
-        self.shared.stamps.note(version);
+        self.shared.stamps.note(key.key().hash, version, self.shared.clock.millis());
         Ok(match told {
             Told::Taken { had: true, .. } => Deleted::Deleted,
             Told::Taken { had: false, .. } => Deleted::NotFound,
-            Told::Superseded(_) | Told::Refused(_) => Deleted::Superseded,
+            Told::Superseded(newer) => Deleted::Superseded { by: newer.by },
+            Told::Refused(_) => unreachable!("a delete is not refused"),
         })
     }
 
-    /// Makes further stamps greater than what a node holds of a key. A delete does not show its version: the clock then skips ahead
-    /// a little, more with each try.
-    async fn learn(&self, node: usize, key: &OwnedKey, tries: u32) {
-        self.shared.counters.stamped_anew.add(1);
-        let mut spread = Spread::default();
-        spread.add(node, self.begin(node, &key.key(), Op::Peek));
-        match spread.next().await {
-            Some((_, Ok(Outcome::Read(Lookup::Found(item))))) => self.shared.stamps.note(item.meta.version()),
-            _ => self.shared.stamps.skip_to(self.shared.clock.millis() + (SKIP << tries)),
+    /// Refuses what nodes would refuse, before they are asked: also where the answer does not wait for them.
+    fn refuse_ahead(&self, version: Version) -> Result<(), StoreError> {
+        match self.shared.stamps.is_ahead(version, self.shared.clock.millis()) {
+            true => Err(StoreError::clock_ahead()),
+            false => Ok(()),
         }
+    }
+
+    /// The next stamp of a write that was stamped too low: above what a node holds of the key. One of an older build does not tell the
+    /// version of that: it is asked for the item, and of a delete the next stamp skips ahead a little, more with each try.
+    async fn next_above(&self, newer: Newer, key: &OwnedKey, stamped: Version, tries: u32) -> Version {
+        self.shared.counters.stamped_anew.add(1);
+        let mut seen = newer.by;
+        if seen == Version::ZERO {
+            let mut spread = Spread::default();
+            spread.add(newer.node, self.begin(newer.node, &key.key(), Op::Peek));
+            seen = match spread.next().await.map(|(node, ended)| self.heard(node, ended)) {
+                Some(Ok(Outcome::Read(Lookup::Found(item)))) => item.meta.version(),
+                _ => Version::new(stamped.local() + (SKIP << (2 * tries)), stamped.origin()),
+            };
+        }
+        self.shared.stamps.note(key.key().hash, seen, self.shared.clock.millis());
+        self.shared.stamps.next(&self.shared.clock, key.key().hash)
+    }
+
+    /// Whether a write that too few copies took has taken effect all the same: its home took it, and something came after it there, which may
+    /// have been made from it. Else the home holds `next` from now on, the same under a later stamp, which no change is made before.
+    async fn has_taken_effect(
+        &self,
+        newer: Newer,
+        key: &OwnedKey,
+        version: Version,
+        next: &ItemRef<'_>,
+    ) -> Result<bool, StoreError> {
+        let Some(home) = newer.home else { return Ok(false) };
+        let put = Put::Newer { as_of: self.shared.clock.millis(), base: Some(version) };
+        let mut spread = Spread::default();
+        spread.add(home, self.begin(home, &key.key(), Op::Put(next, put)));
+        let Some((home, ended)) = spread.next().await else { return Ok(false) };
+        match Answer::of(self.heard(home, ended)) {
+            Answer::Superseded(_) => Ok(true),
+            Answer::Failed(error) => Err(error),
+            Answer::Taken { .. } | Answer::NotCreated | Answer::Refused(_) => Ok(false),
+        }
+    }
+}
+
+/// Where a write stands to a newer one that some copies have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Enough copies have taken it.
+    Taken,
+    /// Too few will have: this node has something newer, of this version; and the key's home, if that took the write.
+    Superseded { node: usize, by: Version, home: Option<usize> },
+    /// Not known yet, or no copy has anything newer.
+    Open,
+}
+
+/// Which copies took a write, and which held something newer.
+#[derive(Default)]
+struct Order {
+    taken: SmallVec<[usize; 4]>,
+    superseded: SmallVec<[(usize, Version); 4]>,
+}
+
+impl Order {
+    /// `homes`: the key's home, and those that decide in its place while it does not answer.
+    fn place(&self, homes: &[usize], open: &Spread) -> Place {
+        for home in homes {
+            if open.waits_for(|node| node == *home) {
+                return Place::Open;
+            }
+            if let Some((node, by)) = self.superseded.iter().find(|(node, _)| node == home) {
+                return Place::Superseded { node: *node, by: *by, home: None };
+            }
+            if self.taken.contains(home) {
+                let newest = self.superseded.iter().max_by_key(|(_, by)| *by);
+                return newest.map_or(Place::Open, |(node, by)| Place::Superseded {
+                    node: *node,
+                    by: *by,
+                    home: Some(*home),
+                });
+            }
+        }
+        // Only copies that take writes alone have something newer.
+        Place::Open
     }
 }

@@ -13,6 +13,8 @@ struct Compared {
     verdict: Verdict,
     /// The key has a live item.
     is_live: bool,
+    /// The version that it stands to.
+    by: Version,
 }
 
 /// [`moneta_store::Put::Newer`].
@@ -28,10 +30,10 @@ pub(crate) fn put<D: Database>(
         return Ok(Written::TooLarge);
     }
     let version = item.meta.version();
-    let Compared { verdict, is_live } =
+    let Compared { verdict, is_live, by } =
         compare(context, key, (version, base), || standing(&item.meta, item.value.as_slice()))?;
     match verdict {
-        Verdict::Older => return Ok(Written::Superseded),
+        Verdict::Older => return Ok(Written::Superseded { by }),
         Verdict::Same => return Ok(Written::Unchanged { cas: version.0 }),
         Verdict::Newer if !is_live && context.shared.is_unsure(as_of, context.shared.deletes.find(key.hash).1) => {
             return Ok(Written::NotStored);
@@ -48,9 +50,9 @@ pub(crate) fn bury<D: Database>(
     key: &Key<'_>,
     version: Version,
 ) -> Result<Deleted, Failure> {
-    let Compared { verdict, is_live } = compare(context, key, (version, None), || Standing::Deleted(version))?;
+    let Compared { verdict, is_live, by } = compare(context, key, (version, None), || Standing::Deleted(version))?;
     if verdict != Verdict::Newer {
-        return Ok(Deleted::Superseded);
+        return Ok(Deleted::Superseded { by });
     }
     context.forget(key)?;
     context.bury(key, version);
@@ -65,10 +67,11 @@ fn compare<D: Database>(
     (version, base): (Version, Option<Version>),
     written: impl FnOnce() -> Standing,
 ) -> Result<Compared, Failure> {
-    let is_older = Compared { verdict: Verdict::Older, is_live: false };
+    let is_older = |by| Compared { verdict: Verdict::Older, is_live: false, by };
     let shared = context.shared;
-    if shared.floors().takes_write(version, base) {
-        return Ok(is_older);
+    let floors = shared.floors();
+    if floors.takes_write(version, base) {
+        return Ok(is_older(floors.bound));
     }
     let buried = context.buried.get(&key.hash).copied();
     let found = context.look(key)?.0;
@@ -77,22 +80,24 @@ fn compare<D: Database>(
     if let Some(deleted) = deleted
         && deleted >= version
     {
-        return Ok(Compared { verdict: written().against(&Standing::Deleted(deleted)), is_live: false });
+        let verdict = written().against(&Standing::Deleted(deleted));
+        return Ok(Compared { verdict, is_live: false, by: deleted });
     }
-    if deleted.is_some_and(|deleted| !follows_delete(base, deleted)) {
-        return Ok(is_older);
+    if let Some(deleted) = deleted.filter(|deleted| !follows_delete(base, *deleted)) {
+        return Ok(is_older(deleted));
     }
     if let Some(old) = found.live {
         let verdict = match written().against(&standing(&old.meta, old.value)) {
             Verdict::Newer if !follows(base, Some(old.meta.version())) => Verdict::Older,
             verdict => verdict,
         };
-        return Ok(Compared { verdict, is_live: true });
+        return Ok(Compared { verdict, is_live: true, by: old.meta.version() });
     }
     // Nothing older may take the place of what has expired. The same with a longer life may.
     let expired = found.expired.map(Version::just_below).filter(|expired| *expired > Version::ZERO);
     let stands = expired.is_none_or(|expired| expired < version && follows_delete(base, expired));
-    Ok(if stands { Compared { verdict: Verdict::Newer, is_live: false } } else { is_older })
+    let by = expired.unwrap_or_default();
+    Ok(if stands { Compared { verdict: Verdict::Newer, is_live: false, by } } else { is_older(by) })
 }
 
 fn standing(meta: &ItemMeta, value: &[u8]) -> Standing {

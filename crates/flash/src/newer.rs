@@ -19,7 +19,8 @@ use crate::shard::Shard;
 enum Compared {
     /// The tier has nothing of the key, nor remembers a newer delete.
     Absent,
-    Verdict(Verdict),
+    /// And the version that it stands to.
+    Verdict(Verdict, Version),
     /// The record has to be read first.
     On(Place),
 }
@@ -57,9 +58,9 @@ impl Inner {
         let may_create = !self.config.versioning.is_unsure(as_of, horizon);
         match self.compare(&shard, key, (version, base), may_create, written, fetched) {
             Compared::On(place) => return Attempt::Read(place),
-            Compared::Verdict(Verdict::Older) => return Attempt::done(Written::Superseded),
-            Compared::Verdict(Verdict::Same) => return Attempt::done(Written::Unchanged { cas: version.0 }),
-            Compared::Verdict(Verdict::Newer) => {}
+            Compared::Verdict(Verdict::Older, by) => return Attempt::done(Written::Superseded { by }),
+            Compared::Verdict(Verdict::Same, _) => return Attempt::done(Written::Unchanged { cas: version.0 }),
+            Compared::Verdict(Verdict::Newer, _) => {}
             Compared::Absent if !may_create => return Attempt::done(Written::NotStored),
             Compared::Absent => {}
         }
@@ -78,8 +79,10 @@ impl Inner {
             let shard = self.shard(key.hash).lock();
             let (deleted, horizon) = self.deletes.find(self.identities.number(key.hash), key.hash);
             let is_deleted = deleted.is_some_and(|deleted| deleted >= version || !follows_delete(base, deleted));
-            if is_deleted || takes_write(self.floors.bound(), version, base) {
-                return Attempt::done(Written::Superseded);
+            let bound = self.floors.bound();
+            let is_flushed = takes_write(bound, version, base);
+            if let Some(by) = deleted.filter(|_| is_deleted).max(Some(bound).filter(|_| is_flushed)) {
+                return Attempt::done(Written::Superseded { by });
             }
             if self.config.versioning.is_unsure(as_of, horizon) && self.find(&shard, key.hash).is_none() {
                 return Attempt::done(Written::NotStored);
@@ -102,8 +105,8 @@ impl Inner {
         let was_there = self.find(&shard, key.hash).is_some();
         match self.compare(&shard, key, (version, None), true, || Standing::Deleted(version), fetched) {
             Compared::On(place) => return Attempt::Read(place),
-            Compared::Verdict(Verdict::Older | Verdict::Same) => return Attempt::done(Deleted::Superseded),
-            Compared::Verdict(Verdict::Newer) | Compared::Absent => {}
+            Compared::Verdict(Verdict::Older | Verdict::Same, by) => return Attempt::done(Deleted::Superseded { by }),
+            Compared::Verdict(Verdict::Newer, _) | Compared::Absent => {}
         }
         let deleted = if was_there { Deleted::Deleted } else { Deleted::NotFound };
         self.remove(&mut shard, key, Removing::As(Some(version)), now, ground)
@@ -141,23 +144,24 @@ impl Inner {
         written: impl Fn() -> Standing,
         fetched: Option<&Fetched>,
     ) -> Compared {
-        if takes_write(self.floors.bound(), version, base) {
-            return Compared::Verdict(Verdict::Older);
+        let bound = self.floors.bound();
+        if takes_write(bound, version, base) {
+            return Compared::Verdict(Verdict::Older, bound);
         }
         let deleted = self.deletes.find(self.identities.number(key.hash), key.hash).0;
         if let Some(deleted) = deleted.filter(|deleted| *deleted >= version) {
-            return Compared::Verdict(written().against(&Standing::Deleted(deleted)));
+            return Compared::Verdict(written().against(&Standing::Deleted(deleted)), deleted);
         }
         // A delete is remembered for as long as an older record of the key may be found.
-        if deleted.is_some_and(|deleted| !follows_delete(base, deleted)) {
-            return Compared::Verdict(Verdict::Older);
+        if let Some(deleted) = deleted.filter(|deleted| !follows_delete(base, *deleted)) {
+            return Compared::Verdict(Verdict::Older, deleted);
         }
         // An entry may be that of another key, or of an item that a flush took: a delete of this key has left it there.
         if may_create && let Some((_, location)) = self.find(shard, key.hash) {
             let region = self.regions.get(self.regions.region_of(location.block()));
             let greatest = region.greatest_version();
             if version > greatest && base.is_none_or(|base| base >= greatest) {
-                return Compared::Verdict(Verdict::Newer);
+                return Compared::Verdict(Verdict::Newer, greatest);
             }
         }
         match self.look(shard, key, fetched) {
@@ -165,8 +169,8 @@ impl Inner {
             Look::Present(present) => {
                 let (meta, view) = (present.meta(u32::MAX), present.view());
                 match written().against(&standing(&meta, view.value())) {
-                    Verdict::Newer if !follows(base, Some(meta.version())) => Compared::Verdict(Verdict::Older),
-                    verdict => Compared::Verdict(verdict),
+                    Verdict::Newer if !follows(base, Some(meta.version())) => Compared::Verdict(Verdict::Older, meta.version()),
+                    verdict => Compared::Verdict(verdict, meta.version()),
                 }
             }
             Look::Absent | Look::Foreign => Compared::Absent,

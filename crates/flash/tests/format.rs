@@ -115,9 +115,12 @@ fn check_from_elsewhere(flash: &Flash) {
         assert!(get(flash, gone).is_none(), "{gone}");
     }
     assert_eq!(flash.parts().flush.unwrap().floors().newest, version(20));
-    assert_eq!(put(flash, "left", version(25), THEN_3 + 60), Written::Superseded);
-    assert_eq!(put(flash, "taken", version(15), THEN_3 + 60), Written::Superseded, "the floor is above it");
-    assert_eq!(put(flash, "buried", version(35), THEN_3 + 60), Written::Superseded, "the log has the delete");
+    let by = |by| Written::Superseded { by };
+    let left = put(flash, "left", version(25), THEN_3 + 60);
+    assert!(matches!(left, Written::Superseded { by } if by > version(25)), "{left:?}");
+    assert_eq!(put(flash, "taken", version(15), THEN_3 + 60), by(version(20)), "the floor is above it");
+    let buried = put(flash, "buried", version(35), THEN_3 + 60);
+    assert!(matches!(buried, Written::Superseded { by } if by > version(35)), "the log has the delete: {buried:?}");
 }
 
 fn check(flash: &Flash, then: u32, now: u32) {

@@ -1,6 +1,7 @@
 //! How the operations on an item end, in the words of the cache.
 
 use crate::item::{Item, ItemMeta};
+use crate::version::Version;
 
 /// End of a read.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +38,10 @@ pub enum Written {
     /// A CAS value to compare with, and no item.
     NotFound,
     /// In mode newer: something newer is there, or was deleted or flushed.
-    Superseded,
+    Superseded {
+        /// What is above this version is above what won. [`Version::ZERO`]: the store does not tell.
+        by: Version,
+    },
     /// Larger than the store takes; what the key had before is gone.
     TooLarge,
     /// No room, and evictions are off.
@@ -54,7 +58,10 @@ pub enum Deleted {
     /// Nothing there.
     NotFound,
     /// A delete by version: something newer is there, or it was deleted or flushed under this version or a newer one.
-    Superseded,
+    Superseded {
+        /// As in [`Written::Superseded`].
+        by: Version,
+    },
 }
 
 /// End of an `incr` or `decr`.

@@ -23,6 +23,8 @@ pub const ORIGIN_BITS: u32 = 8;
 /// Where the counter begins in a millisecond: anywhere below this, so that clocks that know nothing of each other seldom make
 /// the same version. What is left of its range is 8192 versions a millisecond.
 const START_RANGE: u64 = 1 << (COUNTER_BITS - 1);
+/// By how much in the counter a clock goes on above what it has seen, at most.
+const STEP_MAX: u64 = 256;
 /// 2^64 over the golden ratio: spreads what it is multiplied with over the upper bits.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -55,6 +57,16 @@ impl Version {
     #[must_use]
     pub fn just_below(self) -> Self {
         Self(self.0.saturating_sub(1))
+    }
+
+    /// A version that is greater, and less than every other of a later time or count.
+    #[must_use]
+    pub fn just_above(self) -> Self {
+        let (origin, local) = (self.origin(), self.local());
+        match origin.writer() {
+            15 => Self::new(local + 1, Origin::new(origin.region(), 0)),
+            writer => Self::new(local, Origin::new(origin.region(), writer + 1)),
+        }
     }
 
     /// When it was made, in milliseconds since the Unix epoch, by its maker's clock.
@@ -165,13 +177,24 @@ impl VersionClock {
         Version::new(self.last, self.origin)
     }
 
-    /// Makes all further versions greater than `seen`. They begin where those of this clock do, so that clocks of one node that
-    /// have seen the same do not go on alike.
+    /// The next version at `millis` since the Unix epoch, also above `seen`. Where the clock alone would not make it so, it is
+    /// `1 + step` in the counter above that, and the clock stays: what was seen of one key moves no other key's versions.
+    #[inline]
+    pub fn next_above(&mut self, millis: u64, seen: Version, step: u64) -> Version {
+        let own = next_local(self.last, millis, self.lane);
+        if own > seen.local() {
+            self.last = own;
+            return Version::new(own, self.origin);
+        }
+        Version::new(seen.local() + 1 + step, self.origin)
+    }
+
+    /// Makes all further versions greater than `seen`, by a small step in the counter that depends on the clock: so clocks of one node
+    /// that have seen the same seldom go on alike.
     #[inline]
     pub fn note(&mut self, seen: Version) {
         if seen.local() > self.last {
-            let own = seen.local() >> COUNTER_BITS << COUNTER_BITS | self.lane.first;
-            self.last = if own >= seen.local() { own } else { own + (1 << COUNTER_BITS) };
+            self.last = seen.local() + (self.lane.start(seen.local()) ^ self.lane.first.wrapping_mul(MIX) >> 56) % STEP_MAX;
         }
     }
 
@@ -194,6 +217,11 @@ mod tests {
         assert_eq!((version.millis(), version.origin().region(), version.origin().writer()), (NOW, 3, 9));
         assert!(Version::at(NOW) < version && version < Version::at(NOW + 1));
         assert_eq!(Version::at(0), Version::ZERO);
+        for writer in [9, 15] {
+            let version = Version::new(local_at(NOW) + 77, Origin::new(3, writer));
+            let above = version.just_above();
+            assert!(above > version && above.local() <= version.local() + 1 && above.origin().region() == 3);
+        }
     }
 
     #[test]

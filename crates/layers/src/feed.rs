@@ -103,7 +103,7 @@ impl<S: Store + 'static> Shared<S> {
     fn delete(self: &Arc<Self>, cx: &Cx, key: &Key<'_>) -> Step {
         let version = self.next(cx, key);
         match self.bury(cx, key, version) {
-            Step::Done(Ok(Outcome::Deleted(Deleted::Superseded))) => {
+            Step::Done(Ok(Outcome::Deleted(Deleted::Superseded { .. }))) => {
                 let version = self.next(cx, key);
                 self.bury(cx, key, version)
             }
@@ -112,7 +112,7 @@ impl<S: Store + 'static> Shared<S> {
                 let (shared, cx, key) = (Arc::clone(self), cx.clone(), OwnedKey::of(key));
                 start_operation(async move {
                     match pending.await? {
-                        Outcome::Deleted(Deleted::Superseded) => {
+                        Outcome::Deleted(Deleted::Superseded { .. }) => {
                             let version = shared.next(&cx, &key.key());
                             finish(shared.bury(&cx, &key.key(), version)).await
                         }

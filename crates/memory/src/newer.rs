@@ -47,13 +47,14 @@ impl Shard {
     /// What becomes of an item in mode newer. `old` is live.
     pub(crate) fn plan_newer(&self, old: Option<&Found>, newer: &Newer<'_>) -> Plan {
         let version = newer.version();
+        let superseded = |by| Plan::Refuse(Written::Superseded { by });
         if self.floors.takes_write(version, newer.base) {
-            return Plan::Refuse(Written::Superseded);
+            return superseded(self.floors.bound);
         }
         let Some(old) = old else {
             return match self.tombstones.find(newer.hash) {
                 Some(deleted) if deleted >= version || !follows_delete(newer.base, deleted) => {
-                    Plan::Refuse(Written::Superseded)
+                    superseded(deleted)
                 }
                 _ if self.shared.versioning.is_unsure(newer.as_of, self.tombstones.horizon()) => {
                     Plan::Refuse(Written::NotStored)
@@ -68,10 +69,10 @@ impl Shard {
             std::cmp::Ordering::Equal => newer.standing().against(&self.standing(old)),
         };
         match verdict {
-            Verdict::Newer if !follows(newer.base, Some(self.version(old))) => Plan::Refuse(Written::Superseded),
+            Verdict::Newer if !follows(newer.base, Some(self.version(old))) => superseded(self.version(old)),
             Verdict::Newer => Plan::Value(newer.item),
             Verdict::Same => Plan::Refuse(Written::Unchanged { cas: version.0 }),
-            Verdict::Older => Plan::Refuse(Written::Superseded),
+            Verdict::Older => superseded(self.version(old)),
         }
     }
 
@@ -90,11 +91,11 @@ impl Shard {
         let now = self.settle();
         self.accept_version(version)?;
         let found = self.find(key, now).ok();
-        if found.as_ref().is_some_and(|found| self.version(found) > version)
-            || self.tombstones.find(key.hash).is_some_and(|deleted| deleted >= version)
-            || self.floors.takes(version)
-        {
-            return Ok(Deleted::Superseded);
+        let there = found.as_ref().map(|found| self.version(found)).filter(|there| *there > version);
+        let deleted = self.tombstones.find(key.hash).filter(|deleted| *deleted >= version);
+        let floor = Some(self.floors.bound).filter(|bound| *bound > version);
+        if let Some(by) = there.max(deleted).max(floor) {
+            return Ok(Deleted::Superseded { by });
         }
         self.note_tombstone(key.hash, version);
         Ok(match found {

@@ -1,6 +1,6 @@
 //! The one reply type: what came of a command, before any protocol gives it a form.
 
-use moneta_item::ItemMeta;
+use moneta_item::{ItemMeta, Version};
 
 /// What came of a command that did not show an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,18 @@ pub enum Reply<'a> {
     NotStored,
     /// The CAS value to compare with is not the item's.
     Exists,
+    /// By version: what is there, or was deleted or flushed, is newer.
+    Superseded {
+        /// The version that won; [`Version::ZERO`]: not known.
+        by: Version,
+    },
+    /// By version: this very item is there.
+    Unchanged {
+        /// Its version.
+        cas: u64,
+        /// Bytes of its value.
+        size: usize,
+    },
     /// Nothing there.
     NotFound,
     /// Deleted, or marked as asked.

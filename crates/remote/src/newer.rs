@@ -35,7 +35,7 @@ fn refuse_too_large(remote: &Caller, key: &Key<'_>, version: Version) -> Step {
             Step::Wait(Box::pin(async move {
                 match exchange.await? {
                     Answer::Deleted | Answer::NotFound => Ok(Written::TooLarge.into()),
-                    Answer::Superseded => Ok(Written::Superseded.into()),
+                    Answer::Superseded { by } => Ok(Written::Superseded { by }.into()),
                     other => Err(remote.unexpected(other)),
                 }
             }))

@@ -54,9 +54,10 @@ impl Ending for Written {
     fn of(answer: Answer) -> Result<Self, Answer> {
         Ok(match answer {
             Answer::Stored { cas } => Self::Stored { cas },
+            Answer::Unchanged { cas } => Self::Unchanged { cas },
             Answer::NotStored => Self::NotStored,
             Answer::Exists => Self::Exists,
-            Answer::Superseded => Self::Superseded,
+            Answer::Superseded { by } => Self::Superseded { by },
             Answer::NotFound => Self::NotFound,
             Answer::TooLarge => Self::TooLarge,
             Answer::OutOfMemory => Self::OutOfMemory,
@@ -70,7 +71,7 @@ impl Ending for Deleted {
         Ok(match answer {
             Answer::Deleted => Self::Deleted,
             Answer::Exists => Self::Exists,
-            Answer::Superseded => Self::Superseded,
+            Answer::Superseded { by } => Self::Superseded { by },
             Answer::NotFound => Self::NotFound,
             other => return Err(other),
         })

@@ -159,7 +159,7 @@ fn an_item_that_is_read_carries_its_version_and_its_marks_are_stored_with_it() {
         (version, 7, meta.expiry, true, false)
     );
     let older = ItemMeta { cas: version.just_below().0, ..meta };
-    assert_eq!(put(older, &[0; 1001]), Written::Superseded, "too large, and older than what is there");
+    assert_eq!(put(older, &[0; 1001]), Written::Superseded { by: version }, "too large, and older than what is there");
     assert_eq!(peek().version(), version);
     let newer = ItemMeta { cas: version.0 + 1, ..meta };
     assert_eq!(put(newer, &[0; 1001]), Written::TooLarge);

@@ -233,7 +233,7 @@ impl Hub {
             Written::Stored { .. } | Written::Unchanged { .. } => "stored",
             Written::NotStored => "not_stored",
             Written::Exists => "exists",
-            Written::Superseded => "superseded",
+            Written::Superseded { .. } => "superseded",
             Written::NotFound => "not_found",
             Written::TooLarge => "too_large",
             Written::OutOfMemory => "no_memory",

@@ -249,8 +249,8 @@ fn try_write(target: &mut Line, server_ahead: i64, fixes: &[Fix], done: &mut Vec
             Ok(()) => match dialogue.answer()? {
                 Answer::NotStored if by_version => Fixed::Refused(BEFORE_HORIZON.to_owned()),
                 Answer::NotFound if by_version => Fixed::Written { cas: 0 },
-                Answer::Superseded => Fixed::Superseded,
-                Answer::Stored { cas } => Fixed::Written { cas },
+                Answer::Superseded { .. } => Fixed::Superseded,
+                Answer::Stored { cas } | Answer::Unchanged { cas } => Fixed::Written { cas },
                 Answer::Deleted => Fixed::Written { cas: 0 },
                 Answer::NotStored | Answer::Exists | Answer::NotFound => Fixed::Overtaken,
                 answer => Fixed::Refused(words(&answer)),

@@ -43,7 +43,15 @@ pub enum Answer<'a> {
     /// The CAS value to compare with is not the item's.
     Exists,
     /// By version: something newer is there, or was deleted or flushed.
-    Superseded,
+    Superseded {
+        /// The version that won; [`Version::ZERO`] where the server does not tell.
+        by: Version,
+    },
+    /// By version: this very item is there.
+    Unchanged {
+        /// Its version.
+        cas: u64,
+    },
     /// Nothing there to change.
     NotFound,
     /// Deleted, or marked.
@@ -123,7 +131,8 @@ impl Answer<'_> {
             Self::Stored { cas } => Answer::Stored { cas },
             Self::NotStored => Answer::NotStored,
             Self::Exists => Answer::Exists,
-            Self::Superseded => Answer::Superseded,
+            Self::Superseded { by } => Answer::Superseded { by },
+            Self::Unchanged { cas } => Answer::Unchanged { cas },
             Self::NotFound => Answer::NotFound,
             Self::Deleted => Answer::Deleted,
             Self::Number { number, cas, ttl } => Answer::Number { number, cas, ttl },

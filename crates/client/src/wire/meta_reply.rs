@@ -49,12 +49,15 @@ fn bare<'a>(code: &[u8], kind: Kind, seen: Seen<'a>) -> Result<Answer<'a>, Broke
     Ok(match (code, kind) {
         (b"EN", Kind::Read { .. }) => Answer::Miss,
         (b"HD", Kind::Read { value: false }) => Answer::Hit(seen),
-        (b"HD", Kind::Write { .. } | Kind::PutNewer) => Answer::Stored { cas: seen.cas },
+        (b"HD", Kind::Write { .. } | Kind::PutNewer) => match seen.version {
+            Some(Version(cas)) => Answer::Unchanged { cas },
+            None => Answer::Stored { cas: seen.cas },
+        },
         (b"HD", Kind::Delete | Kind::Bury) => Answer::Deleted,
         (b"HD", Kind::Floor) => Answer::Done,
         (b"NS", Kind::Write { .. } | Kind::PutNewer | Kind::Arithmetic) => Answer::NotStored,
         (b"EX", Kind::Write { .. } | Kind::Delete | Kind::Arithmetic) => Answer::Exists,
-        (b"EX", Kind::PutNewer | Kind::Bury) => Answer::Superseded,
+        (b"EX", Kind::PutNewer | Kind::Bury) => Answer::Superseded { by: seen.version.unwrap_or_default() },
         (b"NF", Kind::Write { .. } | Kind::Delete | Kind::Bury | Kind::Arithmetic) => Answer::NotFound,
         _ => return Err(UNDUE),
     })

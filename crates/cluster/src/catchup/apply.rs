@@ -91,7 +91,7 @@ impl State {
             Told::Delete { key, version } => {
                 let step = self.call(&self.key(key), Op::Bury(*version));
                 step.map(|outcome| match outcome.deleted() {
-                    Deleted::Superseded => Fate::Superseded,
+                    Deleted::Superseded { .. } => Fate::Superseded,
                     _ => Fate::Taken,
                 })
             }
@@ -119,7 +119,7 @@ impl State {
         let as_of = self.clock.millis();
         self.call(&self.key(&set.key), Op::Put(&item, Put::Newer { as_of, base: None })).map(|outcome| {
             match outcome.written() {
-                Written::Superseded => Fate::Superseded,
+                Written::Superseded { .. } => Fate::Superseded,
                 Written::NotStored => Fate::Unsure,
                 _ => Fate::Taken,
             }

@@ -126,7 +126,7 @@ impl Store for Link {
         let stores = guard == Guard::Stamps && matches!(op, OwnedOp::Put(_, Put::Newer { base: None, .. }));
         Step::Wait(self.exchange(move |node| {
             let ended = op.with(|op| steps::read_owned(node, &Cx::outside(), &key.key(), op)).now();
-            if stores && let Ok(Outcome::Written(Written::Superseded)) = ended {
+            if stores && let Ok(Outcome::Written(Written::Superseded { .. })) = ended {
                 return Ok(Outcome::Written(Written::Stored { cas: 0 }));
             }
             if buries { ended.map(|_| Outcome::Deleted(Deleted::Deleted)) } else { ended }

@@ -14,6 +14,8 @@ struct Compared {
     verdict: Verdict,
     /// The key has a live item.
     is_live: bool,
+    /// The version that it stands to.
+    by: Version,
 }
 
 impl<S: Store + 'static> Call<S> {
@@ -31,9 +33,9 @@ impl<S: Store + 'static> Call<S> {
             let (key, version) = (owned.key(), item.meta.version());
             let mut changing = self.change(&key).await;
             let written = || standing(&item.meta, item.value.as_slice());
-            let Compared { verdict, is_live } = self.compare(&key, (version, base), written, &mut changing).await?;
+            let Compared { verdict, is_live, by } = self.compare(&key, (version, base), written, &mut changing).await?;
             let refused = match verdict {
-                Verdict::Older => Written::Superseded,
+                Verdict::Older => Written::Superseded { by },
                 Verdict::Same => Written::Unchanged { cas: version.0 },
                 Verdict::Newer if !is_live && self.versions.is_unsure(as_of, self.versions.buried(key.hash).1) => {
                     Written::NotStored
@@ -58,10 +60,10 @@ impl<S: Store + 'static> Call<S> {
             let key = owned.key();
             let mut changing = self.change(&key).await;
             let written = || Standing::Deleted(version);
-            let Compared { verdict, is_live } = self.compare(&key, (version, None), written, &mut changing).await?;
+            let Compared { verdict, is_live, by } = self.compare(&key, (version, None), written, &mut changing).await?;
             if verdict != Verdict::Newer {
                 changing.settle();
-                return Ok(Deleted::Superseded);
+                return Ok(Deleted::Superseded { by });
             }
             // Before what is there goes: nothing older may come in between.
             self.versions.bury(key.hash, version);
@@ -77,26 +79,30 @@ impl<S: Store + 'static> Call<S> {
         written: impl FnOnce() -> Standing,
         changing: &mut Changing<'_>,
     ) -> Result<Compared, StoreError> {
-        let is_older = Compared { verdict: Verdict::Older, is_live: false };
-        if self.versions.floors().takes_write(version, base) {
-            return Ok(is_older);
+        let is_older = |by| Compared { verdict: Verdict::Older, is_live: false, by };
+        let floors = self.versions.floors();
+        if floors.takes_write(version, base) {
+            return Ok(is_older(floors.bound));
         }
         let found = self.find_to_change(key, false, changing).await?;
         // Behind the look, which takes note of what has expired.
         if let Some(deleted) = self.versions.buried(key.hash).0 {
             if deleted >= version {
-                return Ok(Compared { verdict: written().against(&Standing::Deleted(deleted)), is_live: false });
+                let verdict = written().against(&Standing::Deleted(deleted));
+                return Ok(Compared { verdict, is_live: false, by: deleted });
             }
             if !follows_delete(base, deleted) {
-                return Ok(is_older);
+                return Ok(is_older(deleted));
             }
         }
-        let Found::Live(old) = found else { return Ok(Compared { verdict: Verdict::Newer, is_live: false }) };
+        let Found::Live(old) = found else {
+            return Ok(Compared { verdict: Verdict::Newer, is_live: false, by: Version::ZERO });
+        };
         let verdict = match written().against(&standing(&old.meta, old.value.as_slice())) {
             Verdict::Newer if !follows(base, Some(old.meta.version())) => Verdict::Older,
             verdict => verdict,
         };
-        Ok(Compared { verdict, is_live: true })
+        Ok(Compared { verdict, is_live: true, by: old.meta.version() })
     }
 }
 

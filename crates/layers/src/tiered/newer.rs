@@ -161,12 +161,12 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             Ok(Lookup::Visited) => seen,
             _ => None,
         };
-        if above.is_some_and(|(verdict, _)| verdict == Verdict::Older) {
-            return Ok(Deleted::Superseded);
+        if let Some((Verdict::Older, by)) = above {
+            return Ok(Deleted::Superseded { by });
         }
         let step = self.shared.lower.call(self.cx, key, Op::Bury(version), &mut Unseen);
         let below = self.change_below(key, step).await.map(Outcome::deleted);
-        if matches!(below, Ok(Deleted::Superseded)) {
+        if matches!(below, Ok(Deleted::Superseded { .. })) {
             return below;
         }
         if below.as_ref().is_err_and(|error| error.kind() != ErrorKind::ClockAhead) {
@@ -205,8 +205,8 @@ fn standing(item: &ItemRef<'_>, there: &ItemRef<'_>) -> (Verdict, Version) {
 /// What ends a write that is not newer than what the upper tier has, or does not follow it.
 fn refused(meta: &ItemMeta, base: Option<Version>, above: Option<(Verdict, Version)>) -> Option<Written> {
     match above? {
-        (Verdict::Newer, above) if !follows(base, Some(above)) => Some(Written::Superseded),
-        (Verdict::Older, _) => Some(Written::Superseded),
+        (Verdict::Newer, above) if !follows(base, Some(above)) => Some(Written::Superseded { by: above }),
+        (Verdict::Older, by) => Some(Written::Superseded { by }),
         (Verdict::Same, _) => Some(Written::Unchanged { cas: meta.cas }),
         (Verdict::Newer, _) => None,
     }
@@ -215,7 +215,7 @@ fn refused(meta: &ItemMeta, base: Option<Version>, above: Option<(Verdict, Versi
 /// Whether a write has left the lower tier as it was: what the upper one has is what that has, or newer.
 fn changed_nothing(below: &Result<Written, StoreError>) -> bool {
     match below {
-        Ok(written) => matches!(written, Written::Superseded | Written::NotStored | Written::Unchanged { .. }),
+        Ok(written) => matches!(written, Written::Superseded { .. } | Written::NotStored | Written::Unchanged { .. }),
         Err(error) => error.kind() == ErrorKind::ClockAhead,
     }
 }

@@ -130,6 +130,16 @@ fn echo(style: &MetaStyle<'_>, token: &[u8], key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Adds to a reply to a write by version the version that the write met, as `V`.
+fn met(version: u64, out: &mut Vec<u8>) {
+    if version > 0 {
+        out.truncate(out.len() - b"\r\n".len());
+        out.extend_from_slice(b" V");
+        number(version, out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
 /// A reply that carries nothing of an item.
 fn bare(style: &MetaStyle<'_>, code: &[u8], key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(code);
@@ -209,11 +219,19 @@ fn arithmetic(style: &MetaStyle<'_>, key: &[u8], computed: &Computed<'_>, out: &
 pub(super) fn reply(style: &MetaStyle<'_>, key: &[u8], reply: Reply<'_>, now: u32, out: &mut Vec<u8>) {
     match reply {
         // `q` hides what is nominal: a miss of a read, success of everything else. Never an error.
-        Reply::Miss | Reply::Stored { .. } | Reply::Deleted | Reply::Ok | Reply::Number { .. } if style.quiet => {}
+        Reply::Miss | Reply::Stored { .. } | Reply::Unchanged { .. } | Reply::Deleted | Reply::Ok | Reply::Number { .. } if style.quiet => {}
         Reply::Miss => bare(style, b"EN", key, out),
         Reply::Stored { cas, size } => stored(style, key, cas, size, out),
         Reply::NotStored => bare(style, b"NS", key, out),
         Reply::Exists => bare(style, b"EX", key, out),
+        Reply::Superseded { by } => {
+            bare(style, b"EX", key, out);
+            met(by.0, out);
+        }
+        Reply::Unchanged { cas, size } => {
+            stored(style, key, cas, size, out);
+            met(cas, out);
+        }
         Reply::NotFound => bare(style, b"NF", key, out),
         Reply::Deleted | Reply::Ok => bare(style, b"HD", key, out),
         Reply::Number { number, meta, created } => {

@@ -42,9 +42,9 @@ pub(super) fn reply(style: TextStyle, reply: Reply<'_>, out: &mut Vec<u8>) {
     match reply {
         Reply::Miss => {}
         Reply::End => out.extend_from_slice(b"END\r\n"),
-        Reply::Stored { .. } => out.extend_from_slice(b"STORED\r\n"),
+        Reply::Stored { .. } | Reply::Unchanged { .. } => out.extend_from_slice(b"STORED\r\n"),
         Reply::NotStored => out.extend_from_slice(b"NOT_STORED\r\n"),
-        Reply::Exists => out.extend_from_slice(b"EXISTS\r\n"),
+        Reply::Exists | Reply::Superseded { .. } => out.extend_from_slice(b"EXISTS\r\n"),
         Reply::NotFound => out.extend_from_slice(b"NOT_FOUND\r\n"),
         Reply::Deleted => out.extend_from_slice(b"DELETED\r\n"),
         Reply::Number { number: value, .. } => {

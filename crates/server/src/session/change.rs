@@ -55,7 +55,7 @@ fn count_write(counters: &Counters, request: &Write, written: Written) {
         }
     }
     match written {
-        Written::Superseded => counters.superseded.bump(),
+        Written::Superseded { .. } => counters.superseded.bump(),
         Written::TooLarge => counters.store_too_large.bump(),
         Written::OutOfMemory => counters.store_no_memory.bump(),
         _ => {}
@@ -84,9 +84,11 @@ pub(super) fn answer_write(
         worker.count_by_prefix(asked.key, Use::Set);
     }
     let reply = match written {
-        Written::Stored { cas } | Written::Unchanged { cas } => Reply::Stored { cas, size },
+        Written::Stored { cas } => Reply::Stored { cas, size },
+        Written::Unchanged { cas } => Reply::Unchanged { cas, size },
         Written::NotStored => Reply::NotStored,
-        Written::Exists | Written::Superseded => Reply::Exists,
+        Written::Exists => Reply::Exists,
+        Written::Superseded { by } => Reply::Superseded { by },
         Written::NotFound => Reply::NotFound,
         // Memcached answers NOT_STORED if an item would grow over the limit.
         Written::TooLarge if matches!(asked.request.mode, WriteMode::Append | WriteMode::Prepend) => Reply::NotStored,
@@ -118,9 +120,9 @@ pub(super) fn answer_delete(
             }
             Reply::Deleted
         }
-        Ok(Deleted::Superseded) => {
+        Ok(Deleted::Superseded { by }) => {
             counters.superseded.bump();
-            Reply::Exists
+            Reply::Superseded { by }
         }
         Ok(Deleted::Exists) => {
             if matches!(asked.style, Style::Meta(_)) {

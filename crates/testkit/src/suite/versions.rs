@@ -293,9 +293,17 @@ impl<S: Store> World<'_, S> {
         let put = self.store.put(&self.key(&name), &item, Put::Newer { as_of, base });
         let operation = format!("{operation} from {base:?}");
         let written = wait(put).expect("an answer");
+        // The version that won is told, if at all: as far as it is known.
+        let superseded = match written {
+            Written::Superseded { by } => {
+                assert!(by == Version::ZERO || by >= version || base.is_some_and(|base| by > base || base == Version::ZERO), "{operation}: superseded by {by:?}");
+                written
+            }
+            _ => Written::Superseded { by: Version::ZERO },
+        };
         let expected = match verdict {
-            Verdict::Older => Written::Superseded,
-            Verdict::Newer if !self.stands_on(key, base) => Written::Superseded,
+            Verdict::Older => superseded,
+            Verdict::Newer if !self.stands_on(key, base) => superseded,
             Verdict::Newer if is_old && self.live(key).is_none() => Written::NotStored,
             Verdict::Newer => Written::Stored { cas: version.0 },
             Verdict::Same => Written::Unchanged { cas: version.0 },
@@ -351,10 +359,12 @@ impl<S: Store> World<'_, S> {
         let deleted = wait(self.store.bury(&self.key(&name), version)).expect("an answer");
         match verdict {
             Verdict::Older | Verdict::Same => {
-                assert_eq!(deleted, Deleted::Superseded, "{operation} over {:?}", self.keys.get(&key))
+                let is_told = matches!(deleted, Deleted::Superseded { by } if by == Version::ZERO || by >= version);
+                assert!(is_told, "{operation} over {:?}: {deleted:?}", self.keys.get(&key));
             }
             _ => {
-                assert_ne!(deleted, Deleted::Superseded, "{operation} over {:?}", self.keys.get(&key));
+                let is_superseded = matches!(deleted, Deleted::Superseded { .. });
+                assert!(!is_superseded, "{operation} over {:?}", self.keys.get(&key));
                 assert!(deleted == Deleted::Deleted || !was_live, "{operation} ended in {deleted:?}");
                 self.keys.insert(key, Known::Deleted { above: version, below: version });
             }

@@ -161,7 +161,7 @@ impl<T: Store> Node<'_, T> {
             45..60 => {
                 let version = self.foreign(rng);
                 let buried = finish(self.store.bury(&key(self.store, &name), version));
-                took(book, "bury", version, None, buried.map(|buried| buried != Deleted::Superseded));
+                took(book, "bury", version, None, buried.map(|buried| !matches!(buried, Deleted::Superseded { .. })));
             }
             60..70 if self.plan.odds.syncs == 0 => {
                 let cas = set(self.store, &name, &value(number, serial), 0).expect("a set");

@@ -133,7 +133,7 @@ impl Target {
                 })
             }
             Sent::Delete { key, version } => self.node.bury(&self.key(key), *version).map(|deleted| match deleted {
-                Deleted::Superseded => Fate::Superseded,
+                Deleted::Superseded { .. } => Fate::Superseded,
                 _ => Fate::Taken,
             }),
             Sent::Flush(floor) => self.node.floor(*floor).map(|()| Fate::Taken),

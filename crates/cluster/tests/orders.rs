@@ -1,0 +1,285 @@
+//! Writes of one key through several proxies: what has taken effect is not made again above what came after it, and no proxy drives the clocks
+//! of others.
+
+mod common;
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+
+use common::{SEED, memory, topology};
+use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Opened, Writer};
+use moneta_memory::Memory;
+use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
+use moneta_store::{
+    Calls, Clock, Cx, Deleted, ItemRef, Key, Lookup, Number, Op, Origin, Outcome, OwnedKey, OwnedOp, Pending, Put, Step,
+    Store, StoreError, Unseen, Version, Visit, Written, steps,
+};
+use moneta_testkit::doubles::{Double, Layer};
+
+const NOW: u32 = 1_790_000_000;
+
+/// The way from one proxy to one node. What is sent while it is held arrives when it is let go.
+#[derive(Clone)]
+struct Link(Arc<(Arc<Memory>, AtomicBool)>);
+
+impl Double for Link {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0.0
+    }
+
+    fn call(&self, _: &Cx, key: &Key<'_>, op: Op<'_>, _: &mut dyn Visit) -> Step {
+        let (link, key, op) = (self.clone(), OwnedKey::of(key), OwnedOp::of(op));
+        Step::Wait(Box::pin(std::future::poll_fn(move |_| match link.0.1.load(Relaxed) {
+            true => Poll::Pending,
+            false => {
+                let step = op.with(|op| steps::read_owned(&*link.0.0, &Cx::outside(), &key.key(), op));
+                Poll::Ready(step.now())
+            }
+        })))
+    }
+}
+
+impl Link {
+    fn hold(&self, is_held: bool) {
+        self.0.1.store(is_held, Relaxed);
+    }
+}
+
+struct Links(HashMap<String, Link>);
+
+impl Connect for Links {
+    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
+        let store: Arc<dyn Store> = Arc::new(Layer(self.0[&node.address.to_string()].clone()));
+        Ok(store.into())
+    }
+
+    fn time(&self, _: &Node) -> Option<u64> {
+        None
+    }
+}
+
+/// A proxy, with the ways to each of the three nodes.
+struct Proxy {
+    cluster: Cluster,
+    links: Vec<Link>,
+}
+
+/// Three copies of one node each.
+struct Copies {
+    clock: Arc<Clock>,
+    nodes: Vec<Arc<Memory>>,
+}
+
+impl Copies {
+    fn new() -> Self {
+        let clock = Arc::new(Clock::manual(NOW));
+        let nodes = (0..3).map(|writer| Arc::new(memory(&clock, writer, 64 << 20, 1 << 20))).collect();
+        // Nodes that have just started cannot tell what was deleted.
+        clock.advance(2);
+        Self { clock, nodes }
+    }
+
+    /// One more proxy, of this writer id, whose clock is so many milliseconds ahead.
+    fn proxy(&self, number: u64, writer: u8) -> Proxy {
+        let topology = topology(1);
+        let links: Vec<Link> =
+            self.nodes.iter().map(|node| Link(Arc::new((Arc::clone(node), AtomicBool::new(false))))).collect();
+        let by_name = topology.nodes().zip(&links).map(|(node, link)| (node.address.to_string(), link.clone()));
+        let connect = Links(by_name.collect());
+        let writer = Writer { origin: Origin::new(0, writer), salt: number.wrapping_mul(0x9e37_79b9), seed: SEED };
+        let config = ClusterConfig::new("app");
+        let cluster = Cluster::new(config, &topology, Box::new(connect), writer, 1 << 20, Arc::clone(&self.clock));
+        Proxy { cluster: cluster.expect("a cluster"), links }
+    }
+
+    fn held(&self, key: &Key<'_>) -> Vec<Option<(String, Version)>> {
+        let held = |node: &Arc<Memory>| {
+            let mut seen = None;
+            let mut see = |item: &ItemRef<'_>| {
+                seen = Some((String::from_utf8_lossy(&item.value.to_vec()).into_owned(), item.meta.version()));
+            };
+            let _ = node.peek(key, &mut see).now();
+            seen
+        };
+        self.nodes.iter().map(held).collect()
+    }
+}
+
+impl Proxy {
+    fn begin(&self, key: &Key<'_>, op: Op<'_>) -> Pending {
+        steps::into_pending(self.cluster.call(&Cx::outside(), key, op, &mut Unseen))
+    }
+
+    fn call(&self, key: &Key<'_>, op: Op<'_>) -> Outcome {
+        pollster::block_on(self.begin(key, op)).expect("an answer")
+    }
+
+    fn set(&self, key: &Key<'_>, value: &[u8]) -> Outcome {
+        self.call(key, Op::Write(value, &Write::default()))
+    }
+
+    fn add(&self, key: &Key<'_>) -> bool {
+        let request = Write { mode: WriteMode::Add, ..Write::default() };
+        matches!(self.call(key, Op::Write(b"lock", &request)), Outcome::Written(Written::Stored { .. }))
+    }
+
+    fn delete(&self, key: &Key<'_>) -> Deleted {
+        self.call(key, Op::Delete(&Delete::default())).deleted()
+    }
+
+    fn increment(&self, key: &Key<'_>) -> u64 {
+        match self.call(key, Op::Arithmetic(&increment())) {
+            Outcome::Number(Number::Value { number, .. }) => number,
+            other => panic!("an increment ended as {other:?}"),
+        }
+    }
+
+    fn get(&self, key: &Key<'_>) -> Option<String> {
+        match self.call(key, Op::Read(&Retrieve::default())) {
+            Outcome::Read(Lookup::Found(item)) => Some(String::from_utf8_lossy(&item.value).into_owned()),
+            _ => None,
+        }
+    }
+}
+
+fn increment() -> Arithmetic {
+    let create = Some(Create { initial: 1, exptime: Exptime::NEVER });
+    Arithmetic { delta: 1, create, ..Arithmetic::default() }
+}
+
+/// Goes on with what can go on.
+fn poll<T>(pending: &mut Pin<Box<dyn Future<Output = T>>>) -> Poll<T> {
+    pending.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn what_enough_copies_have_taken_is_not_made_again_above_what_came_after() {
+    let (mut locks, mut numbers) = (Vec::new(), Vec::new());
+    for number in 0..60 {
+        let copies = Copies::new();
+        let (one, other) = (copies.proxy(1, 1), copies.proxy(2, 2));
+        let slow = number % 3;
+        let name = format!("key{number}");
+        let key = Key::new(name.as_bytes(), SEED);
+        // Two copies have lost the lock before another client takes it; the third hears of the delete after that.
+        one.set(&key, b"lock");
+        copies.clock.advance_millis(1);
+        one.links[slow].hold(true);
+        let mut delete = one.begin(&key, Op::Delete(&Delete::default()));
+        assert!(poll(&mut delete).is_pending());
+        copies.clock.advance_millis(1);
+        if other.add(&key) {
+            one.links[slow].hold(false);
+            assert!(matches!(poll(&mut delete), Poll::Ready(Ok(Outcome::Deleted(Deleted::Deleted)))));
+            locks.push(other.get(&key).is_some());
+        }
+        // The same with a number that is set, and another client's increment.
+        let name = format!("number{number}");
+        let key = Key::new(name.as_bytes(), SEED);
+        one.links[slow].hold(true);
+        let mut set = one.begin(&key, Op::Write(b"10", &Write::default()));
+        let is_answered = poll(&mut set).is_ready();
+        copies.clock.advance_millis(1);
+        let counted = other.increment(&key);
+        one.links[slow].hold(false);
+        if !is_answered {
+            pollster::block_on(set).expect("an answer");
+        }
+        if counted == 11 {
+            numbers.push(other.get(&key).as_deref() == Some("11"));
+        }
+    }
+    let lost = |all: &[bool]| (all.iter().filter(|kept| !**kept).count(), all.len());
+    let (locks, numbers) = (lost(&locks), lost(&numbers));
+    assert!(locks.1 > 20 && numbers.1 > 20, "{locks:?} {numbers:?}");
+    assert_eq!((locks.0, numbers.0), (0, 0), "locks and increments that were lost, of {} and {}", locks.1, numbers.1);
+}
+
+#[test]
+fn proxies_do_not_drive_each_others_clocks() {
+    let copies = Copies::new();
+    let proxies: Vec<Proxy> = (0..3).map(|number| copies.proxy(number, number as u8)).collect();
+    let keys = [Key::new(b"a", SEED), Key::new(b"b", SEED), Key::new(b"c", SEED)];
+    let mut ahead = 0;
+    for round in 0..3000usize {
+        let (proxy, key) = (&proxies[round * 7 % 3], &keys[round % 2]);
+        if round % 4 < 2 {
+            proxy.set(key, b"value");
+        } else {
+            proxy.delete(key);
+        }
+        // About as fast as they were attacked.
+        copies.clock.advance_millis(u64::from(round % 4 == 0));
+        let of = |held: Option<(String, Version)>| held.map_or(0, |(_, version)| version.millis());
+        let newest = copies.held(key).into_iter().map(of).max().unwrap_or_default();
+        ahead = ahead.max(newest.saturating_sub(copies.clock.millis()));
+    }
+    proxies[0].set(&keys[2], b"value");
+    let other = copies.held(&keys[2])[0].as_ref().expect("stored").1.millis();
+    assert!(ahead <= 2 && other <= copies.clock.millis(), "{ahead} ms ahead; another key {other}");
+}
+
+#[test]
+fn increments_through_proxies_of_one_writer_id_are_all_counted() {
+    let copies = Copies::new();
+    let proxies: Vec<Proxy> = (0..3).map(|number| copies.proxy(number, 0)).collect();
+    let key = Key::new(b"counter", SEED);
+    let mut counted = 0u64;
+    for _ in 0..700 {
+        // One step of each in turn, so that all three decide on the same.
+        let mut begun: Vec<_> =
+            proxies.iter().map(|proxy| Some(proxy.begin(&key, Op::Arithmetic(&increment())))).collect();
+        for _ in 0..10_000 {
+            for slot in &mut begun {
+                if let Some(pending) = slot
+                    && let Poll::Ready(ended) = poll(pending)
+                {
+                    counted += u64::from(ended.is_ok());
+                    *slot = None;
+                }
+            }
+        }
+        assert!(begun.iter().all(Option::is_none), "each ends");
+        copies.clock.advance_millis(1);
+    }
+    assert!(counted > 2000, "{counted}");
+    assert_eq!(proxies[0].get(&key), Some(counted.to_string()));
+}
+
+#[test]
+fn a_delete_that_a_later_stamp_ended_tells_what_the_first_one_found() {
+    let copies = Copies::new();
+    let proxy = copies.proxy(1, 1);
+    let key = Key::new(b"key", SEED);
+    proxy.set(&key, b"value");
+    copies.clock.advance_millis(1);
+    // Two copies know of a delete under a version just ahead, which the third has not heard of.
+    let ahead = Version::at(copies.clock.millis() + 3);
+    copies.nodes[1..].iter().for_each(|node| assert!(node.bury(&key, ahead).now().is_ok()));
+    assert_eq!(proxy.delete(&key), Deleted::Deleted);
+    assert!(copies.held(&key).iter().all(Option::is_none));
+}
+
+#[test]
+fn versions_from_the_future_are_neither_taken_nor_learned() {
+    let copies = Copies::new();
+    let proxy = copies.proxy(1, 1);
+    let (key, other) = (Key::new(b"key", SEED), Key::new(b"other", SEED));
+    let year = Version::at(copies.clock.millis() + 365 * 86_400_000);
+    let meta = moneta_store::ItemMeta { cas: year.0, ..Default::default() };
+    let item = ItemRef { meta, value: moneta_store::Value::whole(&[7; 2 << 20]) };
+    let put = Put::Newer { as_of: copies.clock.millis(), base: None };
+    let refused = |ended: Result<Outcome, StoreError>| ended.is_err_and(|error| error.kind() == moneta_store::ErrorKind::ClockAhead);
+    assert!(refused(pollster::block_on(proxy.begin(&key, Op::Put(&item, put)))));
+    assert!(refused(pollster::block_on(proxy.begin(&key, Op::Bury(year)))));
+    assert!(matches!(proxy.set(&key, b"value"), Outcome::Written(Written::Stored { .. })));
+    assert!(matches!(proxy.set(&other, b"value"), Outcome::Written(Written::Stored { .. })));
+    assert_eq!(proxy.get(&key).as_deref(), Some("value"));
+}
