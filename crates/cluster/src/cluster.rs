@@ -71,7 +71,11 @@ impl Cluster {
         let lock_file = |folder: &PathBuf| folder.join(format!("{}.lock", file_name(&config.app)));
         let lock = config.hint_dir.as_ref().map(lock_file).map(|path| FolderLock::take(&path)).transpose()?;
         let shared = Shared {
-            stamps: Stamps::new(writer.origin, writer.salt, config.clock_skew_max.as_millis().try_into().unwrap_or(u64::MAX)),
+            stamps: Stamps::new(
+                writer.origin,
+                writer.salt,
+                config.clock_skew_max.as_millis().try_into().unwrap_or(u64::MAX),
+            ),
             budget: Budget::new(),
             counters: Counters::default(),
             cut: Cut::default(),

@@ -124,10 +124,14 @@ impl Call {
             self.learn_of(key, old.meta.version());
         }
         match decision(op, old.as_ref(), now, shared.item_max) {
-            Decision::Nothing(outcome) => Ok(match own.left.is_empty() || self.restore(key, &held, own, self.shared.stamps.next(&shared.clock, hash)).await? {
-                true => Round::Ended(outcome),
-                false => Round::Again,
-            }),
+            Decision::Nothing(outcome) => Ok(
+                match own.left.is_empty()
+                    || self.restore(key, &held, own, self.shared.stamps.next(&shared.clock, hash)).await?
+                {
+                    true => Round::Ended(outcome),
+                    false => Round::Again,
+                },
+            ),
             Decision::Remove => self.remove(key, &held, own).await,
             Decision::Store(mut item, ending) => {
                 // What keeps its version only lives longer: copies take the later end of equal versions.
@@ -366,13 +370,7 @@ impl Call {
     }
 
     /// Replaces what rounds before have left by what the key holds apart from that. False: something newer came in between.
-    async fn restore(
-        &self,
-        key: &OwnedKey,
-        held: &Held,
-        own: &mut Own,
-        version: Version,
-    ) -> Result<bool, StoreError> {
+    async fn restore(&self, key: &OwnedKey, held: &Held, own: &mut Own, version: Version) -> Result<bool, StoreError> {
         let item = match &held.newest {
             Some((_, item)) => {
                 Item { meta: ItemMeta { cas: version.0, unversioned: false, ..item.meta }, ..item.clone() }

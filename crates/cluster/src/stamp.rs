@@ -72,7 +72,6 @@ impl Stamps {
         }
     }
 
-
     /// Whether a version is further ahead of `millis`, since the Unix epoch, than any clock may be.
     #[inline]
     pub(crate) fn is_ahead(&self, version: Version, millis: u64) -> bool {

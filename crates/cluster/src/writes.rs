@@ -96,9 +96,7 @@ impl Answer {
             Ok(Outcome::Written(Written::NotStored)) => Self::NotCreated,
             Ok(Outcome::Written(refused)) => Self::Refused(refused),
             Ok(Outcome::Deleted(Deleted::Superseded { by })) => Self::Superseded(by),
-            Ok(Outcome::Deleted(deleted)) => {
-                Self::Taken { had: deleted == Deleted::Deleted, cas: 0, same: false }
-            }
+            Ok(Outcome::Deleted(deleted)) => Self::Taken { had: deleted == Deleted::Deleted, cas: 0, same: false },
             Ok(other) => panic!("a write to a node ended as {other:?}"),
             Err(error) => Self::Failed(error),
         }

@@ -16,8 +16,8 @@ use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Opened, Writer};
 use moneta_memory::Memory;
 use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Calls, Clock, Cx, Deleted, ItemRef, Key, Lookup, Number, Op, Origin, Outcome, OwnedKey, OwnedOp, Pending, Put, Step,
-    Store, StoreError, Unseen, Version, Visit, Written, steps,
+    Calls, Clock, Cx, Deleted, ItemRef, Key, Lookup, Number, Op, Origin, Outcome, OwnedKey, OwnedOp, Pending, Put,
+    Step, Store, StoreError, Unseen, Version, Visit, Written, steps,
 };
 use moneta_testkit::doubles::{Double, Layer};
 
@@ -276,7 +276,9 @@ fn versions_from_the_future_are_neither_taken_nor_learned() {
     let meta = moneta_store::ItemMeta { cas: year.0, ..Default::default() };
     let item = ItemRef { meta, value: moneta_store::Value::whole(&[7; 2 << 20]) };
     let put = Put::Newer { as_of: copies.clock.millis(), base: None };
-    let refused = |ended: Result<Outcome, StoreError>| ended.is_err_and(|error| error.kind() == moneta_store::ErrorKind::ClockAhead);
+    let refused = |ended: Result<Outcome, StoreError>| {
+        ended.is_err_and(|error| error.kind() == moneta_store::ErrorKind::ClockAhead)
+    };
     assert!(refused(pollster::block_on(proxy.begin(&key, Op::Put(&item, put)))));
     assert!(refused(pollster::block_on(proxy.begin(&key, Op::Bury(year)))));
     assert!(matches!(proxy.set(&key, b"value"), Outcome::Written(Written::Stored { .. })));

@@ -169,7 +169,9 @@ impl Inner {
             Look::Present(present) => {
                 let (meta, view) = (present.meta(u32::MAX), present.view());
                 match written().against(&standing(&meta, view.value())) {
-                    Verdict::Newer if !follows(base, Some(meta.version())) => Compared::Verdict(Verdict::Older, meta.version()),
+                    Verdict::Newer if !follows(base, Some(meta.version())) => {
+                        Compared::Verdict(Verdict::Older, meta.version())
+                    }
                     verdict => Compared::Verdict(verdict, meta.version()),
                 }
             }

@@ -194,7 +194,8 @@ impl VersionClock {
     #[inline]
     pub fn note(&mut self, seen: Version) {
         if seen.local() > self.last {
-            self.last = seen.local() + (self.lane.start(seen.local()) ^ self.lane.first.wrapping_mul(MIX) >> 56) % STEP_MAX;
+            self.last =
+                seen.local() + (self.lane.start(seen.local()) ^ self.lane.first.wrapping_mul(MIX) >> 56) % STEP_MAX;
         }
     }
 

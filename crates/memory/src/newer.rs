@@ -53,9 +53,7 @@ impl Shard {
         }
         let Some(old) = old else {
             return match self.tombstones.find(newer.hash) {
-                Some(deleted) if deleted >= version || !follows_delete(newer.base, deleted) => {
-                    superseded(deleted)
-                }
+                Some(deleted) if deleted >= version || !follows_delete(newer.base, deleted) => superseded(deleted),
                 _ if self.shared.versioning.is_unsure(newer.as_of, self.tombstones.horizon()) => {
                     Plan::Refuse(Written::NotStored)
                 }

@@ -74,7 +74,8 @@ pub(super) fn reply(style: BinaryStyle, key: &[u8], reply: Reply<'_>, out: &mut 
         Reply::Miss if style.quiet => {}
         Reply::Miss if style.with_key => packet(style, Status::NotFound, &[], key, &[], 0, out),
         Reply::Miss | Reply::NotFound => error(style, Status::NotFound, out),
-        Reply::Stored { .. } | Reply::Unchanged { .. } | Reply::Deleted | Reply::Ok | Reply::Number { .. } if style.quiet => {}
+        Reply::Stored { .. } | Reply::Unchanged { .. } | Reply::Deleted | Reply::Ok | Reply::Number { .. }
+            if style.quiet => {}
         Reply::Stored { cas, .. } | Reply::Unchanged { cas, .. } => packet(style, Status::Ok, &[], &[], &[], cas, out),
         Reply::Deleted | Reply::Ok | Reply::Noop => packet(style, Status::Ok, &[], &[], &[], 0, out),
         Reply::Number { number, meta, .. } => {

@@ -219,7 +219,13 @@ fn arithmetic(style: &MetaStyle<'_>, key: &[u8], computed: &Computed<'_>, out: &
 pub(super) fn reply(style: &MetaStyle<'_>, key: &[u8], reply: Reply<'_>, now: u32, out: &mut Vec<u8>) {
     match reply {
         // `q` hides what is nominal: a miss of a read, success of everything else. Never an error.
-        Reply::Miss | Reply::Stored { .. } | Reply::Unchanged { .. } | Reply::Deleted | Reply::Ok | Reply::Number { .. } if style.quiet => {}
+        Reply::Miss
+        | Reply::Stored { .. }
+        | Reply::Unchanged { .. }
+        | Reply::Deleted
+        | Reply::Ok
+        | Reply::Number { .. }
+            if style.quiet => {}
         Reply::Miss => bare(style, b"EN", key, out),
         Reply::Stored { cas, size } => stored(style, key, cas, size, out),
         Reply::NotStored => bare(style, b"NS", key, out),

@@ -296,7 +296,10 @@ impl<S: Store> World<'_, S> {
         // The version that won is told, if at all: as far as it is known.
         let superseded = match written {
             Written::Superseded { by } => {
-                assert!(by == Version::ZERO || by >= version || base.is_some_and(|base| by > base || base == Version::ZERO), "{operation}: superseded by {by:?}");
+                assert!(
+                    by == Version::ZERO || by >= version || base.is_some_and(|base| by > base || base == Version::ZERO),
+                    "{operation}: superseded by {by:?}"
+                );
                 written
             }
             _ => Written::Superseded { by: Version::ZERO },
