@@ -98,7 +98,7 @@ impl State {
             // The node would not take it, and what is older is gone.
             Told::TooLarge { key, version } => {
                 self.call(&self.key(key), Op::Bury(version.just_below())).map(|outcome| match outcome.deleted() {
-                    Deleted::Superseded => Fate::Superseded,
+                    Deleted::Superseded { .. } => Fate::Superseded,
                     _ => Fate::Taken,
                 })
             }
