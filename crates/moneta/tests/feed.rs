@@ -3,6 +3,8 @@
 mod common;
 #[path = "feed/compressed.rs"]
 mod compressed;
+#[path = "feed/pasted.rs"]
+mod pasted;
 #[path = "feed/whole.rs"]
 mod whole;
 

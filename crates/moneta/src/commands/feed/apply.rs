@@ -8,7 +8,9 @@ use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use moneta_client::Address;
-use moneta_client::wire::VALUE_LIMIT;
+use moneta_client::wire::blocking::{Dialogue, DialogueError, Next};
+use moneta_client::wire::changes::Told;
+use moneta_client::wire::{Protocol, VALUE_LIMIT};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::versions::Floor;
 use moneta_store::{
@@ -16,10 +18,12 @@ use moneta_store::{
     Version, Written,
 };
 
-use super::{KeyText, Line};
+use super::line::{KeyText, Line, words};
 
 /// Pause before what failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+/// How long the node may take to say what it is.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often what was done is told.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
@@ -69,6 +73,76 @@ impl Target {
         };
         let node = Remote::new(config, Arc::clone(&clock)).context("cannot talk to the other node")?;
         Ok(Self { node, clock, address, lacks: false })
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Waits until the node answers; tells what it waits for.
+    ///
+    /// # Errors
+    /// If what answers is no node that takes changes.
+    pub(super) fn wait(&mut self) -> anyhow::Result<()> {
+        let mut told = None;
+        loop {
+            let why = match self.ask() {
+                Ok(dialogue) if dialogue.dialect().versions => {
+                    if told.is_some() {
+                        eprintln!("moneta feed: {} answers", self.address);
+                    }
+                    return Ok(());
+                }
+                Ok(_) => bail!("{} does not take changes: it knows no versions", self.address),
+                // It starts, or has too many connections.
+                Err(error @ (DialogueError::Io(_) | DialogueError::Refused(_))) => words(&error.to_string()),
+                Err(error) => bail!("{} does not take changes: {error}", self.address),
+            };
+            if told.as_ref() != Some(&why) {
+                eprintln!("moneta feed: {} does not answer: {why}; waiting for it", self.address);
+                told = Some(why);
+            }
+            sleep(RETRY);
+        }
+    }
+
+    fn ask(&self) -> Result<Dialogue, DialogueError> {
+        Dialogue::open(&self.address, Some(Protocol::Text), PATIENCE, 0)
+    }
+
+    /// Whether the node answers, which nothing else tells while nothing changes; says so if it does not.
+    pub(super) fn answers(&mut self) -> bool {
+        let Err(error) = self.ask() else { return true };
+        eprintln!("moneta feed: {} does not answer: {}", self.address, words(&error.to_string()));
+        self.lacks = true;
+        false
+    }
+
+    /// Refuses to write to the node that is read, by the cursor that it gave: each feed has a number of its own.
+    ///
+    /// # Errors
+    /// If it is that node.
+    pub(super) fn refuse_source(&self, source: &str, cursor: Option<&str>) -> anyhow::Result<()> {
+        let number = |cursor: &str| cursor.split('-').next().map(str::to_owned);
+        let read = cursor.and_then(number);
+        if read.is_some() && self.cursor().as_deref().and_then(number) == read {
+            bail!("{} is the node at {source} itself: its changes would go where they come from", self.address);
+        }
+        Ok(())
+    }
+
+    /// A cursor of the node's own feed, if it has one.
+    fn cursor(&self) -> Option<String> {
+        let mut dialogue = self.ask().ok()?;
+        dialogue.changes("").ok()?;
+        loop {
+            match dialogue.next_change().ok()? {
+                Next::Told(Told::At { cursor, .. }) => return Some(cursor),
+                Next::Told(Told::End) => return None,
+                Next::Told(_) => {}
+                Next::Lacking(bytes) => dialogue.await_change(bytes).ok()?,
+            }
+        }
     }
 
     /// Whether the node may lack what it was told since this was asked last.
@@ -224,12 +298,22 @@ impl Applied {
         }
     }
 
+    /// Whether it is time for a line on what was done.
+    pub(super) fn is_due(&self) -> bool {
+        self.told.elapsed() >= TELL_EVERY
+    }
+
+    /// There is nothing to be told now.
+    pub(super) fn put_off(&mut self) {
+        self.told = Instant::now();
+    }
+
     /// A line on what was done, now and then. `watermark`: up to when all is told, milliseconds since the Unix epoch.
     pub(super) fn summary(&mut self, watermark: u64, now: u64) -> Option<String> {
-        if self.told.elapsed() < TELL_EVERY {
+        if !self.is_due() {
             return None;
         }
-        self.told = Instant::now();
+        self.put_off();
         let Self { taken, superseded, unsure, refused, gaps, .. } = self;
         let lag = now.saturating_sub(watermark);
         Some(format!(
