@@ -1,5 +1,7 @@
 //! Several apps as one store: each is a cluster, reached by the door that a request came through or by how its key begins.
 
+mod walk;
+
 use std::sync::Arc;
 
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
@@ -180,7 +182,7 @@ impl Component for Apps {
     fn parts(&self) -> Parts<'_> {
         let can = self.0.apps.iter().any(|app| app.cluster.config().allow_flush);
         let flush = can.then_some(self as &dyn Flush);
-        Parts { below: Vec::new(), walk: None, flush, resize: None, observe: None, feed: None }
+        Parts { below: Vec::new(), walk: Some(self), flush, resize: None, observe: None, feed: None }
     }
 
     fn attach(&self, worker: &mut Reactors) {

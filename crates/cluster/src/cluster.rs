@@ -290,7 +290,7 @@ impl Component for Cluster {
     /// Nodes come and go, so they are no parts: this component attaches, reports and closes them.
     fn parts(&self) -> Parts<'_> {
         let flush = self.0.config.allow_flush.then_some(self as &dyn Flush);
-        Parts { below: Vec::new(), walk: None, flush, resize: None, observe: None, feed: None }
+        Parts { below: Vec::new(), walk: Some(self), flush, resize: None, observe: None, feed: None }
     }
 
     fn attach(&self, worker: &mut Reactors) {

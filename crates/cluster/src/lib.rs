@@ -46,6 +46,7 @@ mod time;
 mod turns;
 mod unknown;
 mod unversioned;
+mod walk;
 mod writes;
 
 pub use apps::{App, Apps};

@@ -225,7 +225,8 @@ impl<U: Store + 'static, L: Store + 'static> Component for Tiered<U, L> {
     fn parts(&self) -> Parts<'_> {
         Parts {
             below: vec![&self.0.upper, &self.0.lower],
-            walk: Some(self),
+            // The list of one tier alone would lack items.
+            walk: (self.0.upper.parts().walk.is_some() && self.0.lower.parts().walk.is_some()).then_some(self as _),
             flush: Some(self),
             resize: self.0.upper.parts().resize,
             // An item that leaves only the upper tier has not left the store.

@@ -9,12 +9,13 @@ use moneta_client::wire::blocking::Dialogue;
 use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
-use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Node, Opened, Writer};
+use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Node, Opened, Topology, Writer};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, Door, KeyHash, Store};
 
 use crate::options::app::AppSettings;
-use crate::options::kinds::topology::Source;
+use crate::options::kinds::Kind;
+use crate::options::kinds::topology::{self, Source};
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::cluster;
 use crate::options::sections::memory::MAX_ITEM_SIZE;
@@ -71,6 +72,17 @@ pub fn source(source: &Source) -> anyhow::Result<Box<dyn TopologySource>> {
             Box::new(DnsSource::new(DnsConfig::new(zones))?)
         }
     })
+}
+
+/// The topology that a source, written as for `--topology`, says now.
+///
+/// # Errors
+/// If it says none.
+pub fn topology(text: &str) -> anyhow::Result<Topology> {
+    let kind = topology::TopologySource;
+    let source = kind.read(text).flatten();
+    let source = source.with_context(|| format!("\"{text}\" is no topology: it must be {}", kind.range()))?;
+    self::source(&source)?.next(FIRST)?.context("the source says no topology")
 }
 
 /// The door of the app at `place` of all apps.

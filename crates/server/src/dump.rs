@@ -25,6 +25,9 @@ pub enum DumpKind {
 /// Batches of the store's walk in one turn: batches of expired items show nothing, and there may be any number of them in a row.
 const BATCHES: usize = 16;
 
+/// In place of a list, where the store has none: an empty one would look like a store without items.
+const UNLISTED: &[u8] = b"SERVER_ERROR this store cannot list its keys\r\n";
+
 /// A dump in progress.
 pub struct Dump {
     _turnstile: Turnstile,
@@ -55,6 +58,11 @@ impl Dump {
     /// Appends lines until `output` has grown past `high_water`, which one batch may exceed, or after some batches. If the store fails,
     /// the dump ends early with an error in place of its last line.
     pub fn write(&mut self, worker: &Worker, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Dumped {
+        let parts = worker.store.parts();
+        let Some(walk) = parts.walk else {
+            output.extend_from_slice(UNLISTED);
+            return Dumped::All;
+        };
         if !self.begun && !matches!(self.kind, DumpKind::Cache { .. }) {
             output.extend_from_slice(b"OK\r\n");
         }
@@ -88,9 +96,7 @@ impl Dump {
                 }
                 DumpKind::Cache { .. } => {}
             };
-            let walk = worker.store.parts().walk;
-            let walking = walk.map_or(Walking::End, |store| store.walk(&worker.cx, &mut self.cursor, &mut show));
-            match walking {
+            match walk.walk(&worker.cx, &mut self.cursor, &mut show) {
                 Walking::More => {}
                 Walking::Wait(pending) => self.waiting = Some(pending),
                 Walking::End => {

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use moneta_client::Address;
 use moneta_client::wire::Protocol;
 use moneta_store::KeyHash;
 
 use crate::error::{Side, VerifyError};
+use crate::place::Place;
 
 /// Where the keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +60,10 @@ pub struct Repair {
 /// What [`crate::Verify`] is told.
 #[derive(Clone, Debug)]
 pub struct VerifyConfig {
-    /// One server.
-    pub a: Address,
+    /// One side.
+    pub a: Place,
     /// The other.
-    pub b: Address,
+    pub b: Place,
     /// Where the keys come from.
     pub keys: Keys,
     /// Share of the keys that is compared, above 0 and up to 1. A key's hash decides, so both sides' walks choose the same.
@@ -105,10 +105,10 @@ impl VerifyConfig {
     pub const BATCH_MAX: usize = 10_000;
 
     /// Defaults: all keys of both sides, 2 seconds of tolerance, 4 connections, no limit of the rate, nothing is written.
-    pub fn new(a: Address, b: Address) -> Self {
+    pub fn new(a: impl Into<Place>, b: impl Into<Place>) -> Self {
         Self {
-            a,
-            b,
+            a: a.into(),
+            b: b.into(),
             keys: Keys::Walked,
             share: 1.0,
             first: None,
@@ -152,10 +152,15 @@ impl VerifyConfig {
         if self.repair.is_some_and(|repair| repair.delete_extra && repair.direction == Direction::Newer) {
             return wrong("where the newer version is right, versions tell what is to be deleted");
         }
+        let of_cluster = [&self.a, &self.b].iter().any(|place| place.is_copy());
+        if of_cluster && self.repair.is_some_and(|repair| repair.direction != Direction::Newer) {
+            // Any other repair is a write of its own, which would outrank those of clients that are under way.
+            return wrong("copies of a cluster are repaired by version: the direction is `newer`");
+        }
         Ok(())
     }
 
-    pub(crate) fn address(&self, side: Side) -> &Address {
+    pub(crate) fn place(&self, side: Side) -> &Place {
         match side {
             Side::A => &self.a,
             Side::B => &self.b,
@@ -173,7 +178,7 @@ mod tests {
     use super::*;
 
     fn config() -> VerifyConfig {
-        let address: Address = "127.0.0.1:11211".parse().expect("an address");
+        let address: moneta_client::Address = "127.0.0.1:11211".parse().expect("an address");
         VerifyConfig::new(address.clone(), address)
     }
 

@@ -1,10 +1,11 @@
-//! Compares two servers that speak memcached's protocols, key by key: two tiers, two replicas, an old cache and a new one.
+//! Compares two servers that speak memcached's protocols, or two copies of a cluster, key by key: two tiers, an old cache and a new one.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`config`](VerifyConfig) | what to compare and how |
 //! | [`verify`](Verify) | the run: walk, compare, look for what only B has |
 //! | `walk`, `spool`, `list` | where keys come from |
+//! | [`place`](Place) | what stands on a side: a server, or the nodes of a copy |
 //! | `line`, `pair` | connections, and looking at the same keys on both sides at once |
 //! | `comparison` | what differs between two sightings of a key |
 //! | `suspects` | keys that looked different, until they have done so for long enough |
@@ -23,6 +24,7 @@ mod list;
 mod observer;
 mod pace;
 mod pair;
+mod place;
 mod repair;
 mod report;
 mod source;
@@ -40,5 +42,6 @@ pub use config::{Direction, Keys, Repair, VerifyConfig};
 pub use error::{Side, VerifyError};
 pub use escape::escape;
 pub use observer::{Observer, Phase, Progress, Unwatched};
+pub use place::Place;
 pub use report::{Conclusion, Counts, Endpoint, Example, Kind, Report, Sighting};
 pub use verify::Verify;

@@ -1,46 +1,61 @@
-//! A connection to one of the servers, made when it is needed.
+//! Connections to one side: one to each of its nodes, made when it is needed.
 
 use std::io;
 use std::time::Duration;
 
-use moneta_client::Address;
 use moneta_client::wire::blocking::{Dialogue, DialogueError};
 use moneta_client::wire::{Answer, Protocol, Request, VALUE_LIMIT, Verb};
 
 use crate::comparison::Sight;
 use crate::config::VerifyConfig;
 use crate::error::{Side, VerifyError};
+use crate::place::Place;
 
-/// A server and at most one connection to it.
+/// A side and at most one connection to each of its nodes.
 #[derive(Debug)]
 pub(crate) struct Line {
     side: Side,
-    address: Address,
+    place: Place,
     protocol: Option<Protocol>,
     timeout: Duration,
-    dialogue: Option<Dialogue>,
+    /// In the order of the side's nodes.
+    dialogues: Vec<Option<Dialogue>>,
+    /// The node that was spoken with last: the one that a failure is about.
+    at: usize,
 }
 
-/// What became of a question: it is on its way, or the server's protocol has no form for it.
-pub(crate) type Asked = Result<(), String>;
+/// A question: the node it is for, and that it is on its way or why the node's protocol has no form for it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    node: usize,
+    put: Result<(), String>,
+}
 
 impl Line {
     pub(crate) fn new(side: Side, config: &VerifyConfig) -> Self {
-        let (protocol, timeout) = (config.protocol, config.timeout);
-        Self { side, address: config.address(side).clone(), protocol, timeout, dialogue: None }
+        let place = config.place(side).clone();
+        let dialogues = place.nodes().iter().map(|_| None).collect();
+        Self { side, place, protocol: config.protocol, timeout: config.timeout, dialogues, at: 0 }
     }
 
-    /// The connection.
-    pub(crate) fn dialogue(&mut self) -> Result<&mut Dialogue, DialogueError> {
-        if self.dialogue.is_none() {
-            self.dialogue = Some(Dialogue::open(&self.address, self.protocol, self.timeout, VALUE_LIMIT)?);
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The connection to a node.
+    pub(crate) fn dialogue(&mut self, node: usize) -> Result<&mut Dialogue, DialogueError> {
+        self.at = node;
+        let dialogue = &mut self.dialogues[node];
+        if dialogue.is_none() {
+            let address = &self.place.nodes()[node];
+            *dialogue = Some(Dialogue::open(address, self.protocol, self.timeout, VALUE_LIMIT)?);
         }
-        Ok(self.dialogue.as_mut().expect("it is open"))
+        Ok(dialogue.as_mut().expect("it is open"))
     }
 
-    /// Ends the connection, and all that waits for an answer on it.
+    /// Ends the connections, and all that waits for an answer on them.
     pub(crate) fn close(&mut self) {
-        self.dialogue = None;
+        self.dialogues.fill_with(|| None);
     }
 
     /// What happened, with the server's name.
@@ -49,7 +64,7 @@ impl Line {
             DialogueError::Io(error) => DialogueError::Io(self.readable(error)),
             other => other,
         };
-        VerifyError::Server { side: self.side, address: self.address.to_string(), source }
+        VerifyError::Server { side: self.side, address: self.address(), source }
     }
 
     /// The system's messages for a socket's timeout and its end are not helpful.
@@ -65,42 +80,65 @@ impl Line {
 
     /// The error of a server that has no list of keys.
     pub(crate) fn unlisted(&self, reason: String) -> VerifyError {
-        VerifyError::Unlisted { side: self.side, address: self.address.to_string(), reason }
+        VerifyError::Unlisted { side: self.side, address: self.address(), reason }
+    }
+
+    fn address(&self) -> String {
+        self.place.nodes()[self.at].to_string()
+    }
+
+    /// Adds a request to what is to be sent to the node that has its key.
+    pub(crate) fn put(&mut self, request: &Request<'_>) -> Result<Asked, DialogueError> {
+        let node = self.place.node_of(request.key);
+        let put = match self.dialogue(node)?.ask(request) {
+            Ok(()) => Ok(()),
+            Err(DialogueError::Unsupported(why)) => Err(why.to_string()),
+            Err(error) => return Err(error),
+        };
+        Ok(Asked { node, put })
+    }
+
+    /// Sends what was put.
+    pub(crate) fn flush(&mut self) -> Result<(), DialogueError> {
+        for (node, dialogue) in self.dialogues.iter_mut().enumerate() {
+            if let Some(dialogue) = dialogue {
+                self.at = node;
+                dialogue.flush()?;
+            }
+        }
+        Ok(())
     }
 
     /// Asks for each of the keys, with its value or only for what is known of it; sends all.
     pub(crate) fn peek(&mut self, keys: &[impl AsRef<[u8]>], value: bool) -> Result<Vec<Asked>, DialogueError> {
-        let dialogue = self.dialogue()?;
         let mut asked = Vec::with_capacity(keys.len());
         for key in keys {
-            let request = Request { verb: Verb::Peek { value }, key: key.as_ref(), value: &[] };
-            asked.push(put(dialogue, &request)?);
+            asked.push(self.put(&Request { verb: Verb::Peek { value }, key: key.as_ref(), value: &[] })?);
         }
-        dialogue.flush()?;
+        self.flush()?;
         Ok(asked)
     }
 
-    /// What the server says to the oldest question of [`Line::peek`] that has no answer yet.
-    pub(crate) fn sight(&mut self, asked: &Asked) -> Result<Sight, DialogueError> {
-        if let Err(why) = asked {
-            return Ok(Sight::Trouble(why.clone()));
+    /// What the server says to a question; those of one node are answered in their order.
+    pub(crate) fn answer(&mut self, asked: &Asked) -> Result<Result<Answer<'static>, String>, DialogueError> {
+        if let Err(why) = &asked.put {
+            return Ok(Err(why.clone()));
         }
-        Ok(match self.dialogue()?.answer() {
+        match self.dialogue(asked.node)?.answer() {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(error @ DialogueError::TooLarge) => Ok(Err(error.to_string())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the server says to a question of [`Line::peek`], in their order.
+    pub(crate) fn sight(&mut self, asked: &Asked) -> Result<Sight, DialogueError> {
+        Ok(match self.answer(asked)? {
             Ok(Answer::Hit(seen)) => Sight::Item(seen),
             Ok(Answer::Miss) => Sight::Nothing,
             Ok(answer) => Sight::Trouble(words(&answer)),
-            Err(error @ DialogueError::TooLarge) => Sight::Trouble(error.to_string()),
-            Err(error) => return Err(error),
+            Err(why) => Sight::Trouble(why),
         })
-    }
-}
-
-/// Adds a request to the batch of `dialogue`.
-pub(crate) fn put(dialogue: &mut Dialogue, request: &Request<'_>) -> Result<Asked, DialogueError> {
-    match dialogue.ask(request) {
-        Ok(()) => Ok(Ok(())),
-        Err(DialogueError::Unsupported(why)) => Ok(Err(why.to_string())),
-        Err(error) => Err(error),
     }
 }
 

@@ -15,7 +15,7 @@ use moneta_store::{Newer, Version};
 use crate::comparison::Sight;
 use crate::config::Repair;
 use crate::error::Side;
-use crate::line::{Asked, Line, put, words};
+use crate::line::{Asked, Line, words};
 use crate::suspects::{Added, Suspect};
 
 const NO_CAS: &str = "the target gives its items no CAS values, so nothing could be written safely";
@@ -239,14 +239,13 @@ pub(crate) fn write(target: &mut Line, server_ahead: i64, fixes: &[Fix]) -> Vec<
 }
 
 fn try_write(target: &mut Line, server_ahead: i64, fixes: &[Fix], done: &mut Vec<Fixed>) -> Result<(), DialogueError> {
-    let dialogue = target.dialogue()?;
-    let asked: Vec<Asked> =
-        fixes.iter().map(|fix| put(dialogue, &fix.request(server_ahead))).collect::<Result<_, _>>()?;
-    for (asked, fix) in asked.into_iter().zip(fixes) {
+    let asked: Vec<Asked> = fixes.iter().map(|fix| target.put(&fix.request(server_ahead))).collect::<Result<_, _>>()?;
+    target.flush()?;
+    for (asked, fix) in asked.iter().zip(fixes) {
         let by_version = fix.by_version.is_some();
-        done.push(match asked {
+        done.push(match target.answer(asked)? {
             Err(why) => Fixed::Refused(why),
-            Ok(()) => match dialogue.answer()? {
+            Ok(answer) => match answer {
                 Answer::NotStored if by_version => Fixed::Refused(BEFORE_HORIZON.to_owned()),
                 Answer::NotFound if by_version => Fixed::Written { cas: 0 },
                 Answer::Superseded { .. } => Fixed::Superseded,

@@ -41,14 +41,16 @@ pub enum Conclusion {
     Incomplete,
 }
 
-/// A server.
+/// A server, or a copy of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Endpoint {
-    /// Where it listens.
+    /// Where it listens; a copy's name.
     pub address: String,
-    /// The version it says it is; empty if it does not.
+    /// How many servers it has.
+    pub nodes: usize,
+    /// The version it says it is, or its servers say they are; empty if it does not.
     pub version: String,
-    /// The protocol spoken with it: `meta`, `binary` or `text`.
+    /// The protocol spoken with it, the poorest of several: `meta`, `binary` or `text`.
     pub protocol: &'static str,
 }
 
@@ -59,6 +61,8 @@ pub struct Counts {
     pub walked_a: u64,
     /// Listed by B, those outside the sample included.
     pub walked_b: u64,
+    /// Listed by a node of a copy that its ring does not name for them: no reader finds them there, and they were not compared.
+    pub strays: u64,
     /// Looked at on both sides.
     pub compared: u64,
     /// Listed by B and looked for in A.

@@ -6,8 +6,11 @@ use crate::report::{Conclusion, Endpoint, Example, Kind, Report, Sighting};
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, version, protocol } = self;
+        let Self { address, nodes, version, protocol } = self;
         let version = if version.is_empty() { "unknown" } else { version };
+        if *nodes > 1 {
+            return write!(formatter, "{address} ({nodes} nodes, version {version}, {protocol} protocol)");
+        }
         write!(formatter, "{address} (version {version}, {protocol} protocol)")
     }
 }
@@ -54,7 +57,11 @@ impl Report {
             ("repaired", counts.repaired),
             ("not repaired", counts.unrepaired),
         ];
-        let walked = [("listed by A", counts.walked_a), ("listed by B", counts.walked_b)];
+        let walked = [
+            ("listed by A", counts.walked_a),
+            ("listed by B", counts.walked_b),
+            ("  on nodes without readers", counts.strays),
+        ];
         let some =
             |rows: &[(&'static str, u64)]| rows.iter().copied().filter(|(_, number)| *number > 0).collect::<Vec<_>>();
         [some(&walked), always.to_vec(), some(&sometimes)].concat()

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Instant;
 
+use moneta_client::wire::blocking::DialogueError;
 use moneta_client::wire::{Answer, Dialect, Protocol, Request, Verb};
 use parking_lot::Mutex;
 
@@ -117,7 +118,7 @@ impl Verify {
             listed => listed?,
         };
         if is_empty {
-            return Err(VerifyError::EmptySource { side, address: self.config.address(side).to_string() });
+            return Err(VerifyError::EmptySource { side, address: self.config.place(side).to_string() });
         }
         Ok(())
     }
@@ -125,11 +126,14 @@ impl Verify {
     /// Compares the keys of A on both sides, then looks for those of B in A.
     fn walk_both(&self, shared: &Shared<'_>) -> Result<(), VerifyError> {
         let of_a = walk(Side::A, &self.config, shared.observer)?;
-        shared.tally.count(|counts| counts.walked_a = of_a.listed);
+        shared.tally.count(|counts| (counts.walked_a, counts.strays) = (of_a.listed, of_a.strays));
         shared.observer.phase(Phase::Comparing(Some(of_a.spool.keys())));
         self.spread(shared, Task::Compare, spooled(of_a.spool)?)?;
         let of_b = walk(Side::B, &self.config, shared.observer)?;
-        shared.tally.count(|counts| counts.walked_b = of_b.listed);
+        shared.tally.count(|counts| {
+            counts.walked_b = of_b.listed;
+            counts.strays += of_b.strays;
+        });
         shared.observer.phase(Phase::LookingForExtra(of_b.spool.keys()));
         self.spread(shared, Task::LookFor, spooled(of_b.spool)?)
     }
@@ -152,30 +156,54 @@ impl Verify {
         shared.failure.lock().take().map_or(Ok(()), Err)
     }
 
-    /// Connects to a server, to see that it is there and what it is.
+    /// Connects to all servers of a side, to see that they are there and what they are.
     fn meet(&self, side: Side) -> Result<Met, VerifyError> {
         let mut line = Line::new(side, &self.config);
+        let mut all = Vec::new();
+        for node in 0..line.place().nodes().len() {
+            all.push(Self::meet_node(&mut line, node).map_err(|error| line.failure(error))?);
+        }
+        Ok(all.into_iter().reduce(Met::and).expect("a side has a node"))
+    }
+
+    fn meet_node(line: &mut Line, node: usize) -> Result<Met, DialogueError> {
         let question = Request { verb: Verb::Statistics, key: &[], value: &[] };
-        let met = line.dialogue().and_then(|dialogue| {
-            let dialect = dialogue.dialect();
-            Ok((dialect, dialogue.call(&question)?))
-        });
-        let (Dialect { protocol, versions, .. }, answer) = met.map_err(|error| line.failure(error))?;
+        let name = line.place().to_string();
+        let dialogue = line.dialogue(node)?;
+        let Dialect { protocol, versions, .. } = dialogue.dialect();
         // A server that keeps its statistics to itself can be compared all the same.
-        let statistics = if let Answer::Statistics(list) = answer { list } else { Vec::new() };
+        let statistics = if let Answer::Statistics(list) = dialogue.call(&question)? { list } else { Vec::new() };
         let find = |wanted| statistics.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         let time: Option<i64> = find("time").and_then(|time| time.parse().ok());
+        let version = find("version").unwrap_or_default().to_owned();
         Ok(Met {
-            endpoint: Endpoint {
-                address: self.config.address(side).to_string(),
-                version: find("version").unwrap_or_default().to_owned(),
-                protocol: protocol.name(),
-            },
+            endpoint: Endpoint { address: name, nodes: 1, version, protocol: protocol.name() },
             protocol,
             versions,
             ahead: time.map_or(0, |time| time - unix_now()),
             items: find("curr_items").and_then(|items| items.parse().ok()),
         })
+    }
+}
+
+impl Met {
+    /// Both as one side: what only one of them can, the side cannot.
+    fn and(self, other: Self) -> Self {
+        let Endpoint { address, nodes, mut version, mut protocol } = self.endpoint;
+        if !version.split(", ").any(|known| known == other.endpoint.version) {
+            version = format!("{version}, {}", other.endpoint.version);
+        }
+        let one = if self.protocol == Protocol::Meta { other.protocol } else { self.protocol };
+        if one != self.protocol {
+            protocol = one.name();
+        }
+        Self {
+            endpoint: Endpoint { address, nodes: nodes + other.endpoint.nodes, version, protocol },
+            protocol: one,
+            versions: self.versions && other.versions,
+            ahead: self.ahead,
+            items: self.items.zip(other.items).map(|(some, more)| some + more),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use moneta_client::wire::blocking::DialogueError;
+use moneta_client::wire::dump::Dumped;
 use moneta_store::request::KEY_MAX;
 
 use crate::config::VerifyConfig;
@@ -25,6 +26,8 @@ pub(crate) struct Walked {
     pub(crate) spool: Spool,
     /// How many were listed.
     pub(crate) listed: u64,
+    /// Of these, how many by a node where nothing looks for them: an earlier topology left them there.
+    pub(crate) strays: u64,
 }
 
 /// Why a walk broke off.
@@ -39,14 +42,14 @@ impl From<DialogueError> for Broken {
     }
 }
 
-/// Writes down the keys of `side` that are to be compared. A walk that breaks off is begun anew once.
+/// Writes down the keys of `side` that are to be compared: those of one node after the other. A walk that breaks off is begun anew once.
 ///
 /// # Errors
 /// When the server gives no list, or the file cannot be written.
 pub(crate) fn walk(side: Side, config: &VerifyConfig, observer: &dyn Observer) -> Result<Walked, VerifyError> {
     observer.phase(Phase::Walking(side));
     let mut line = Line::new(side, config);
-    let (mut failures, mut pauses) = (0, 0);
+    let mut failures = 0;
     loop {
         let broken = match attempt(&mut line, config, observer) {
             Ok(walked) => return Ok(walked),
@@ -55,10 +58,6 @@ pub(crate) fn walk(side: Side, config: &VerifyConfig, observer: &dyn Observer) -
         };
         line.close();
         match broken {
-            DialogueError::Busy if pauses < BUSY_PAUSES => {
-                pauses += 1;
-                thread::sleep(BUSY_PAUSE);
-            }
             DialogueError::Refused(why) => return Err(line.unlisted(why)),
             error @ DialogueError::Unsupported(_) => return Err(line.unlisted(error.to_string())),
             error if failures > 0 => return Err(line.failure(error)),
@@ -79,26 +78,46 @@ pub(crate) fn is_empty(side: Side, config: &VerifyConfig, observer: &dyn Observe
     walk(side, &first, observer).map(|walked| walked.listed == 0)
 }
 
+/// Has a node begin its list, when it is done with those of others; the first key.
+fn begin(line: &mut Line, node: usize, observer: &dyn Observer) -> Result<Option<Dumped>, Broken> {
+    for _ in 0..BUSY_PAUSES {
+        let dialogue = line.dialogue(node)?;
+        dialogue.dump()?;
+        match dialogue.next_key() {
+            Err(DialogueError::Busy) => line.close(),
+            first => return Ok(first?),
+        }
+        if observer.should_stop() {
+            return Err(Broken::Other(VerifyError::Interrupted));
+        }
+        thread::sleep(BUSY_PAUSE);
+    }
+    Err(Broken::Dialogue(DialogueError::Busy))
+}
+
 fn attempt(line: &mut Line, config: &VerifyConfig, observer: &dyn Observer) -> Result<Walked, Broken> {
     let spooling = |error| Broken::Other(VerifyError::Spool(error));
-    let dialogue = line.dialogue()?;
-    let mut spool = Spool::new().map_err(spooling)?;
-    let mut listed = 0;
-    dialogue.dump()?;
-    while let Some(dumped) = dialogue.next_key()? {
-        listed += 1;
-        if listed % TELL_EVERY == 0 {
-            observer.progress(Progress { keys: listed, ..Progress::default() });
-            if observer.should_stop() {
-                return Err(Broken::Other(VerifyError::Interrupted));
+    let mut walked = Walked { spool: Spool::new().map_err(spooling)?, listed: 0, strays: 0 };
+    for node in 0..line.place().nodes().len() {
+        let mut next = begin(line, node, observer)?;
+        while let Some(dumped) = next {
+            walked.listed += 1;
+            if walked.listed % TELL_EVERY == 0 {
+                observer.progress(Progress { keys: walked.listed, ..Progress::default() });
+                if observer.should_stop() {
+                    return Err(Broken::Other(VerifyError::Interrupted));
+                }
             }
-        }
-        if dumped.key.len() <= KEY_MAX && config.chooses(&dumped.key) {
-            spool.add(&dumped.key).map_err(spooling)?;
-            if config.first == Some(spool.keys()) {
-                break;
+            if line.place().node_of(&dumped.key) != node {
+                walked.strays += 1;
+            } else if dumped.key.len() <= KEY_MAX && config.chooses(&dumped.key) {
+                walked.spool.add(&dumped.key).map_err(spooling)?;
+                if config.first == Some(walked.spool.keys()) {
+                    return Ok(walked);
+                }
             }
+            next = line.dialogue(node)?.next_key()?;
         }
     }
-    Ok(Walked { spool, listed })
+    Ok(walked)
 }

@@ -125,6 +125,11 @@ impl Away {
         self.0.0.forget(&Key::new(key.as_bytes(), SEED));
     }
 
+    /// Sets a key on this node alone.
+    pub fn plant(&self, key: &str) {
+        self.0.0.set(&Key::new(key.as_bytes(), SEED), b"value", &Write::default()).now().expect("it stores");
+    }
+
     pub fn holds(&self, key: &str) -> bool {
         let mut held = false;
         let _ = self.0.0.peek(&Key::new(key.as_bytes(), SEED), &mut |_: &ItemRef<'_>| held = true).now();

@@ -2,10 +2,8 @@
 
 use std::io::{Write, stdout};
 
-use anyhow::{Context, anyhow};
 use clap::{Arg, ArgMatches, Command};
 use moneta_cluster::Ring;
-use moneta_cluster::sources::TopologySource as _;
 
 use crate::options::kinds::Kind;
 use crate::options::kinds::topology::TopologySource;
@@ -25,11 +23,7 @@ pub fn command() -> Command {
 /// # Errors
 /// If there is no topology.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let text: &String = matches.get_one("source").expect("it is required");
-    let source = TopologySource.read(text).flatten();
-    let source = source.ok_or_else(|| anyhow!("\"{text}\" is no topology: it must be {}", TopologySource.range()))?;
-    let mut source = proxy::source(&source)?;
-    let topology = source.next(proxy::FIRST)?.context("the source says no topology")?;
+    let topology = proxy::topology(matches.get_one::<String>("source").expect("it is required"))?;
     let rings = topology.replicas.iter().map(|replica| Ring::new(topology.ring, &replica.nodes));
     let rings = rings.collect::<Result<Vec<_>, _>>()?;
     let mut out = stdout().lock();

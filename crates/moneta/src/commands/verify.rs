@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::{Context, anyhow};
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use moneta_client::Address;
 use moneta_client::wire::Protocol;
-use moneta_verify::{Conclusion, Direction, Keys, Observer, Phase, Progress, Repair, Verify, VerifyConfig};
+use moneta_cluster::Ring;
+use moneta_verify::{Conclusion, Direction, Keys, Observer, Phase, Place, Progress, Repair, Verify, VerifyConfig};
 use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::flag;
 
@@ -26,12 +28,14 @@ const KILLED: i32 = 130;
 /// What is to be compared, and how.
 #[derive(Debug, Args)]
 struct VerifyArgs {
-    /// One server: HOST:PORT, or the path of a Unix socket
-    #[arg(value_parser = address)]
-    a: Address,
+    /// One server: HOST:PORT, or the path of a Unix socket; with --topology the name of a replica
+    a: String,
     /// The other
-    #[arg(value_parser = address)]
-    b: Address,
+    b: String,
+    /// Compare two copies of a cluster, all their nodes: those of the replicas A and B of this topology, each key on the node that its
+    /// replica's ring names. A TOML file, or what else --topology of `moneta proxy` takes
+    #[arg(long, value_name = "SOURCE", help_heading = "Keys")]
+    topology: Option<String>,
     /// Compare this share of the keys, such as 0.01 or 1%; a key's hash decides, so both sides' keys are chosen alike
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "100%", help_heading = "Keys")]
     sample: f64,
@@ -97,10 +101,6 @@ enum RepairDirection {
     Newer,
 }
 
-fn address(text: &str) -> Result<Address, String> {
-    text.parse()
-}
-
 fn share(text: &str) -> Result<f64, String> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let share = number.parse::<f64>().map(|number| number / unit);
@@ -113,13 +113,34 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl VerifyArgs {
-    fn config(&self) -> VerifyConfig {
+    /// Both sides.
+    fn places(&self) -> anyhow::Result<[Place; 2]> {
+        let server = |text: &str| -> anyhow::Result<Place> {
+            let address: Address = text.parse().map_err(|error| anyhow!("\"{text}\" is no server: {error}"))?;
+            Ok(Place::from(address))
+        };
+        let Some(source) = &self.topology else { return Ok([server(&self.a)?, server(&self.b)?]) };
+        let topology = crate::proxy::topology(source)?;
+        let copy = |name: &str| -> anyhow::Result<Place> {
+            let replica = topology.replicas.iter().find(|replica| replica.name == name).with_context(|| {
+                let names: Vec<&str> = topology.replicas.iter().map(|replica| &*replica.name).collect();
+                format!("the topology has no replica \"{name}\": it has {}", names.join(", "))
+            })?;
+            let ring = Ring::new(topology.ring, &replica.nodes)?;
+            let nodes = replica.nodes.iter().map(|node| node.address.clone()).collect();
+            Ok(Place::copy(name, nodes, move |key| ring.node(key)))
+        };
+        Ok([copy(&self.a)?, copy(&self.b)?])
+    }
+
+    fn config(&self) -> anyhow::Result<VerifyConfig> {
+        let [a, b] = self.places()?;
         let direction = |direction| match direction {
             RepairDirection::AToB => Direction::AToB,
             RepairDirection::BToA => Direction::BToA,
             RepairDirection::Newer => Direction::Newer,
         };
-        VerifyConfig {
+        Ok(VerifyConfig {
             keys: match &self.keys {
                 None => Keys::Walked,
                 Some(path) if path.as_os_str() == "-" => Keys::Stdin,
@@ -138,8 +159,8 @@ impl VerifyArgs {
             batch: self.batch,
             rate: self.rate,
             timeout: self.timeout,
-            ..VerifyConfig::new(self.a.clone(), self.b.clone())
-        }
+            ..VerifyConfig::new(a, b)
+        })
     }
 }
 
@@ -147,7 +168,7 @@ impl VerifyArgs {
 pub fn command() -> Command {
     // What the arguments say of themselves would else stand in place of what the command does.
     let command = VerifyArgs::augment_args(Command::new("verify"));
-    command.about("Compare two servers key by key, and repair what differs").after_help(
+    command.about("Compare two servers, or two copies of a cluster, key by key, and repair what differs").after_help(
         "Ends with status 0 if all keys are equal, 1 if some differ, 2 if not all could be compared. Ctrl-C ends it with what \
          it has. Nothing that is read counts as used, but a node with an SSD tier promotes what it reads there: compare by \
          its batch port.",
@@ -169,8 +190,9 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 
 fn compare(matches: &ArgMatches) -> anyhow::Result<Conclusion> {
     let args = VerifyArgs::from_arg_matches(matches)?;
+    let config = args.config()?;
     let watch = Watch { bar: bar(&args), stop: stop_by_signal()? };
-    let report = Verify::new(args.config()).run(&watch);
+    let report = Verify::new(config).run(&watch);
     watch.bar.finish_and_clear();
     let report = report?;
     let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() };
