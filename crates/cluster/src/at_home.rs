@@ -9,8 +9,8 @@ use moneta_store::{Deleted, Item, ItemMeta, Lookup, Number, Op, Outcome, OwnedKe
 use smallvec::SmallVec;
 
 use crate::call::Call;
-use crate::config::majority;
 use crate::hints::Missed;
+use crate::node::is_unwell;
 use crate::spread::Spread;
 use crate::writes::too_few;
 
@@ -22,6 +22,8 @@ const NO_CAS: u64 = i64::MAX as u64;
 struct Took {
     /// How many took it.
     copies: usize,
+    /// How many did not answer.
+    away: usize,
     /// The CAS value that it has on a near copy.
     cas: Option<u64>,
     /// Why one did not.
@@ -103,7 +105,7 @@ impl Call {
             },
         };
         let copies = self.layout().copies();
-        if 1 + took.copies < majority(copies) {
+        if 1 + took.copies < self.shared.config.ack.deciding(copies, took.away) {
             return Err(too_few(1 + took.copies, copies, took.why));
         }
         // As a set, a change tells the CAS value of the near copy, the one that clients read and compare with; else one that no copy has:
@@ -120,14 +122,16 @@ impl Call {
 
     /// Does the same on other copies. Those that do not take it have `missed` it.
     async fn repeat(&self, nodes: &[usize], key: &OwnedKey, op: Op<'_>, missed: Missed) -> Took {
-        let mut spread = Spread::default();
+        let (mut spread, mut took) = (Spread::default(), Took::default());
         for &node in nodes {
             match self.node(node).health.is_ejected() {
-                true => self.node(node).hints.note(key.key().bytes, missed),
+                true => {
+                    took.away += usize::from(self.layout().counts(node));
+                    self.node(node).hints.note(key.key().bytes, missed);
+                }
                 false => spread.add(node, self.begin(node, &key.key(), op)),
             }
         }
-        let mut took = Took::default();
         while let Some((node, ended)) = spread.next().await {
             self.note(node, &ended);
             match ended {
@@ -142,6 +146,7 @@ impl Call {
                     }
                 }
                 Err(error) => {
+                    took.away += usize::from(self.layout().counts(node) && is_unwell(&error));
                     self.node(node).hints.note(key.key().bytes, missed);
                     took.why = Some(error);
                 }

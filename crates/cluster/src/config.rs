@@ -10,7 +10,7 @@ pub enum Ack {
     None,
     /// One.
     One,
-    /// More than half.
+    /// More than half; of two both, or the one that answers while the other is away.
     #[default]
     Quorum,
     /// All but one; the one, where there is only one.
@@ -20,6 +20,17 @@ pub enum Ack {
 }
 
 impl Ack {
+    /// The same, where `away` of the copies do not answer.
+    pub(crate) fn without(self, copies: usize, away: usize) -> usize {
+        if self == Self::Quorum { self.deciding(copies, away) } else { self.of(copies) }
+    }
+
+    /// How many copies decide changes and flushes, where `away` of them do not answer: more than half, and of two the other one while one is away,
+    /// unless all are wanted. Two copies would else be less than one: the failure of either would stop all changes.
+    pub(crate) fn deciding(self, copies: usize, away: usize) -> usize {
+        if copies == 2 && away > 0 && self != Self::All { 1 } else { majority(copies) }
+    }
+
     /// How many of `copies` that is. Copies that take writes only do not count.
     pub fn of(self, copies: usize) -> usize {
         match self {
@@ -131,5 +142,8 @@ mod tests {
         assert_eq!(of(Ack::AllButOne), [1, 1, 2, 3, 4]);
         assert_eq!(of(Ack::All), [1, 2, 3, 4, 5]);
         assert_eq!(Ack::All.of(0), 0);
+        let without_one = |ack: Ack| [1, 2, 3, 4, 5].map(|copies| ack.without(copies, 1));
+        assert_eq!(without_one(Ack::Quorum), [1, 1, 2, 3, 3], "two copies do without one, as three do");
+        assert_eq!(without_one(Ack::All), [1, 2, 3, 4, 5]);
     }
 }

@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 
 use crate::apart::APART;
 use crate::call::Call;
-use crate::config::majority;
 use crate::fate::Fate;
+use crate::node::is_unwell;
 use crate::spread::Spread;
 use crate::writes::{Answer, Sent, Told, too_few};
 
@@ -174,7 +174,7 @@ impl Call {
             !health.is_ejected() && !health.is_behind(now)
         };
         let well = homes.iter().filter(|&&node| is_well(node)).count();
-        let asks_all = well < majority(layout.copies());
+        let asks_all = well < self.shared.config.ack.deciding(layout.copies(), homes.len() - well);
         for &node in &homes {
             if asks_all || is_well(node) {
                 spread.add(node, self.begin(node, &key.key(), Op::Peek));
@@ -201,7 +201,10 @@ impl Call {
             let was = before.iter().find(|(other, _)| *other == node).map(|(_, known)| *known).unwrap_or_default();
             was.and(known_of(node))
         };
-        let is_enough = |versions: &[_]| has(versions, home) && versions.len() >= majority(layout.copies());
+        let mut away = if asks_all { 0 } else { homes.len() - well };
+        let is_enough = |versions: &[_], away| {
+            has(versions, home) && versions.len() >= self.shared.config.ack.deciding(layout.copies(), away)
+        };
         while let Some((node, ended)) = spread.next().await {
             match self.heard(node, ended).map(Outcome::lookup) {
                 Ok(Lookup::Found(item)) => {
@@ -222,12 +225,15 @@ impl Call {
                         missed_since = missed_since.min(self.node(node).since());
                     }
                 }
-                Err(error) => why = Some(error),
+                Err(error) => {
+                    away += usize::from(is_unwell(&error));
+                    why = Some(error);
+                }
             }
             let is_known =
                 known.is_none_or(|known| newest.as_ref().is_some_and(|(_, item)| item.meta.version() >= known));
             // The outcomes that are still to come change nothing.
-            if is_known && is_enough(&versions) {
+            if is_known && is_enough(&versions, away) {
                 break;
             }
         }
@@ -239,7 +245,7 @@ impl Call {
         if let Some(found) = doubted.filter(|(_, item)| stands(item)) {
             newest = Some(found);
         }
-        match is_enough(&versions) {
+        match is_enough(&versions, away) {
             true => Ok(Held { versions, newest, home }),
             false => Err(too_few(versions.len(), layout.copies(), why)),
         }
@@ -316,18 +322,20 @@ impl Call {
         }
         own.left.push(version);
         own.base = held.newest.as_ref().map(|(_, item)| item.clone());
+        let mut away = 0;
         for replica in &layout.replicas {
             let node = replica.node_of(key.key().bytes);
             if node == held.home {
                 continue;
             }
             if layout.nodes[node].health.is_ejected() {
+                away += usize::from(!replica.write_only);
                 self.miss(node, key, &sent);
                 continue;
             }
             spread.add(node, put(node, (!replica.write_only).then(|| held.base(node))));
         }
-        let wanted = majority(layout.copies());
+        let mut wanted = self.shared.config.ack.deciding(layout.copies(), away);
         let (mut took, mut why) = (1, None);
         // The near copies too, so that a client reads what it wrote.
         while (took < wanted || spread.waits_for(|node| layout.is_near(node)))
@@ -339,6 +347,8 @@ impl Call {
                     took += usize::from(layout.counts(node));
                 }
                 Answer::Failed(error) => {
+                    away += usize::from(layout.counts(node) && is_unwell(&error));
+                    wanted = self.shared.config.ack.deciding(layout.copies(), away);
                     self.miss(node, key, &sent);
                     why = Some(error);
                 }

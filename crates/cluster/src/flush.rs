@@ -11,7 +11,6 @@ use moneta_store::{Cx, ErrorKind, Expiry, Step, StoreError, Version};
 
 use crate::call::Call;
 use crate::cluster::Cluster;
-use crate::config::majority;
 use crate::node::{is_busy, is_unwell};
 use crate::writes::too_few;
 
@@ -69,7 +68,7 @@ impl Call {
         ended.ok()
     }
 
-    /// Ends well if all nodes of more than half of the copies took it.
+    /// Ends well if all nodes of more than half of the copies took it; of two, if those of one did and the other's nodes are away.
     async fn flush(&self, floor: Floor) -> Result<(), StoreError> {
         let layout = Arc::clone(self.layout());
         let ended = join_all((0..layout.nodes.len()).map(|node| self.flush_one(node, floor))).await;
@@ -85,8 +84,12 @@ impl Call {
         let took = |node: usize| ended[node].is_ok();
         let copies = layout.replicas.iter().filter(|replica| !replica.write_only);
         let whole = copies.filter(|replica| (replica.first..replica.first + replica.count).all(took)).count();
+        let is_away = ended.iter().filter_map(|ended| ended.as_ref().err()).all(is_unwell);
+        let away = if is_away { layout.copies() - whole } else { 0 };
         match ended.into_iter().find_map(Result::err) {
-            Some(error) if whole < majority(layout.copies()) => Err(too_few(whole, layout.copies(), Some(error))),
+            Some(error) if whole < self.shared.config.ack.deciding(layout.copies(), away) => {
+                Err(too_few(whole, layout.copies(), Some(error)))
+            }
             _ => Ok(()),
         }
     }

@@ -14,6 +14,7 @@ use crate::call::Call;
 use crate::decide::dead;
 use crate::fate::Fate;
 use crate::hints::Missed;
+use crate::node::is_unwell;
 use crate::spread::Spread;
 
 /// Times that a write is stamped anew because a copy holds something newer.
@@ -120,20 +121,24 @@ impl Call {
         let layout = self.layout();
         let mut spread = Spread::default();
         let (mut fate, missed) = (Fate::default(), sent.missed(self.shared.clock.millis()));
+        // Copies that count and do not answer.
+        let mut away = 0;
         for replica in &layout.replicas {
             let node = replica.node_of(key.key().bytes);
             if layout.nodes[node].health.is_ejected() {
+                away += usize::from(!replica.write_only);
                 fate.lacks(self, node, key, missed);
             } else {
                 spread.add(node, sent.op(|op| self.begin(node, &key.key(), op)));
             }
         }
         let copies = layout.copies();
-        let wanted = match self.shared.config.ack.of(copies) {
+        let wanted_of = |away| match self.shared.config.ack.without(copies, away) {
             // Nodes have refused the last one: until one is taken, it is told.
             0 if self.shared.refused.load(Ordering::Relaxed) => 1,
             wanted => wanted,
         };
+        let mut wanted = wanted_of(away);
         let wants_all = matches!(sent, Sent::Bury(_));
         let (mut took, mut had, mut cas, mut why) = (0, false, None, None);
         let (mut refused, mut refusals) = (None, 0);
@@ -159,7 +164,7 @@ impl Call {
             let Some((node, ended)) = spread.next().await else {
                 break match refused {
                     _ if place == Place::Taken => Ok(Told::Taken { had, cas }),
-                    Some(refused) if refusals > copies - wanted.min(copies) => Ok(Told::Refused(refused)),
+                    Some(refused) if refusals > copies - wanted_of(0).min(copies) => Ok(Told::Refused(refused)),
                     _ => Err(too_few(took, copies, why)),
                 };
             };
@@ -185,6 +190,10 @@ impl Call {
                 }
                 Answer::NotCreated => fate.lacks(self, node, key, missed),
                 Answer::Failed(error) => {
+                    if is_unwell(&error) {
+                        away += usize::from(layout.counts(node));
+                        wanted = wanted_of(away);
+                    }
                     fate.failed(self, node, key, missed, &error);
                     why = Some(error);
                 }

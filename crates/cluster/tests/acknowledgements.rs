@@ -53,6 +53,10 @@ struct World {
 impl World {
     /// The last `write_only` of the copies take writes only. The near one is the first.
     fn new(ack: Ack, write_only: usize) -> Self {
+        Self::of(COPIES, ack, write_only)
+    }
+
+    fn of(copies_all: usize, ack: Ack, write_only: usize) -> Self {
         let clock = Arc::new(Clock::manual(1_790_000_000));
         let (nodes, mut copies) = (Nodes::default(), Vec::new());
         let replica = |number: usize| {
@@ -63,9 +67,9 @@ impl World {
             nodes.put(&node, Arc::new(Layer(copy.clone())));
             copies.push(copy);
             let name = format!("zone{number}");
-            Replica { name: name.clone(), zone: name, write_only: number >= COPIES - write_only, nodes: vec![node] }
+            Replica { name: name.clone(), zone: name, write_only: number >= copies_all - write_only, nodes: vec![node] }
         };
-        let topology = Topology { epoch: 1, ring: RingKind::Slots, replicas: (0..COPIES).map(replica).collect() };
+        let topology = Topology { epoch: 1, ring: RingKind::Slots, replicas: (0..copies_all).map(replica).collect() };
         // So that each node can tell what was deleted.
         clock.advance(1);
         let config = ClusterConfig { ack, zone: Some("zone0".into()), ..ClusterConfig::new("app") };
@@ -175,4 +179,40 @@ fn a_copy_that_takes_writes_only_has_every_write_and_is_neither_read_nor_counted
     assert!(world.set("2").is_ok());
     let deleted = world.call(Op::Delete(&Delete::default()));
     assert!(matches!(deleted, Ok(Outcome::Deleted(Deleted::Deleted))), "{deleted:?}");
+}
+
+/// By the default, two copies do what three do: the loss of one stops nothing. Whichever it is, near or far, home of the key or not.
+#[test]
+fn of_two_copies_the_one_that_answers_takes_writes_and_decides_changes() {
+    for lost in 0..2 {
+        let world = World::of(2, Ack::default(), 0);
+        assert!(world.set("1").is_ok());
+        world.copies[lost].0.is_away.store(true, Relaxed);
+        let request = Arithmetic { delta: 1, ..Arithmetic::default() };
+        let number = |ended: &Result<Outcome, StoreError>| match ended {
+            Ok(Outcome::Number(Number::Value { number, .. })) => Some(*number),
+            _ => None,
+        };
+        // Until it is known that the home is away, a change on it fails: its outcome there cannot be known.
+        let counted: Vec<_> = (0..10).map(|_| world.call(Op::Arithmetic(&request))).collect();
+        let numbers: Vec<u64> = counted.iter().filter_map(number).collect();
+        assert!(numbers.len() >= 5 && counted[5..].iter().all(Result::is_ok), "{lost}: {counted:?}");
+        assert_eq!(numbers, (2..2 + numbers.len() as u64).collect::<Vec<_>>(), "{lost}");
+        let add = Write { mode: WriteMode::Add, ..Write::default() };
+        let added = world.call(Op::Write(b"x", &add));
+        assert!(matches!(added, Ok(Outcome::Written(Written::NotStored))), "{added:?}");
+        assert!(matches!(world.call(Op::Delete(&Delete::default())), Ok(Outcome::Deleted(Deleted::Deleted))));
+        assert!(matches!(world.set("7"), Ok(Outcome::Written(Written::Stored { .. }))));
+        assert_eq!(world.held()[1 - lost].as_deref(), Some("7"));
+        // What it missed is told to it later.
+        assert_eq!(world.cluster.status().nodes[lost].hints, 1);
+        // Both away: nothing is taken.
+        world.copies[1 - lost].0.is_away.store(true, Relaxed);
+        assert!(world.set("8").is_err());
+    }
+    // Who wants both says so.
+    let world = World::of(2, Ack::All, 0);
+    assert!(world.set("1").is_ok());
+    let world = world.with_away(1);
+    assert!(world.set("2").is_err() && world.call(Op::Arithmetic(&Arithmetic::default())).is_err());
 }

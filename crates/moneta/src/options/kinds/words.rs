@@ -10,6 +10,9 @@ pub struct Choice<T: 'static>(pub &'static [(&'static str, T)]);
 /// A name: letters, digits, and `-`, `_`, `.`; may be left out.
 pub struct Name;
 
+/// The name of a zone, as a topology has it; may be left out.
+pub struct Zone;
+
 /// Commands of operators, separated by commas, or `none`.
 pub struct CommandList;
 
@@ -55,6 +58,26 @@ impl Kind for Name {
 
     fn range(&self) -> String {
         "letters, digits, `-`, `_` and `.`".into()
+    }
+
+    fn placeholder(&self) -> String {
+        "NAME".into()
+    }
+}
+
+impl Kind for Zone {
+    type Value = Option<String>;
+
+    fn read(&self, text: &str) -> Option<Option<String>> {
+        (text.is_empty() || moneta_cluster::topology::is_zone(text)).then(|| (!text.is_empty()).then(|| text.into()))
+    }
+
+    fn write(&self, name: &Option<String>) -> String {
+        name.clone().unwrap_or_default()
+    }
+
+    fn range(&self) -> String {
+        "the name of a zone of the topology, without control characters".into()
     }
 
     fn placeholder(&self) -> String {

@@ -12,7 +12,7 @@ use crate::options::kinds::numbers::{Milliseconds, Number, Share, Size};
 use crate::options::kinds::paths::File;
 use crate::options::kinds::topology::TopologySource;
 use crate::options::kinds::units::{KIB, MIB, TIB};
-use crate::options::kinds::words::{Choice, Name};
+use crate::options::kinds::words::{Choice, Name, Zone};
 use crate::options::sections::remote;
 use crate::options::values::Values;
 
@@ -24,14 +24,14 @@ section! {
         .when("For `moneta proxy`, and only for it. What has changed is taken within seconds, without a dropped request.");
 
     /// The zone of this proxy: reads go to the copies there first.
-    ZONE: Name = Opt::new("zone", Name, || None)
+    ZONE: Zone = Opt::new("zone", Zone, || None)
         .when("Wherever there is more than one zone; without it all copies are as near.");
 
     /// The app's name in metrics, messages and the names of files of hints.
     APP: Name = Opt::new("app", Name, || Some("default".into()))
         .when("Where several proxies run on one machine. For several apps on one proxy see the [[app]] tables of the file.");
 
-    /// How many copies must have taken a write before it is answered.
+    /// How many copies must have taken a write before it is answered; `quorum` is more than half, and of two copies the one that answers while the other is away.
     ACK: Choice<Ack> = Opt::new(
         "ack",
         Choice(&[
