@@ -31,6 +31,11 @@ impl FromStr for Address {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0) => {
                 Ok(Self::Tcp(text.to_owned()))
             }
+            Some((host, port))
+                if !host.is_empty() && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) =>
+            {
+                Err(format!("\"{text}\" has the port {port}: ports are 1 to 65535"))
+            }
             _ => Err(format!("\"{text}\" is neither HOST:PORT nor the path of a Unix socket")),
         }
     }

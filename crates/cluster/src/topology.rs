@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use moneta_client::Address;
 use serde::{Deserialize, Serialize};
 
-pub use check::MAX_NODES;
 pub(crate) use check::check_nodes;
+pub use check::{MAX_NODES, is_zone};
 pub use error::TopologyError;
 
 /// The copies of an app's data, at one moment.

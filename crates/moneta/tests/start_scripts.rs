@@ -138,7 +138,16 @@ fn a_daemon_that_cannot_start_says_so_by_its_starters_status() {
     let ended = output(&mut moneta(&["serve", "-d", "-p", &port, "--admin", "off"]));
     assert_eq!(ended.status.code(), Some(1));
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(said.contains("is another server running?"), "{said}");
+    assert!(said.contains("is another server running? --port"), "{said}");
+}
+
+#[test]
+fn a_batch_port_that_is_taken_is_named_by_its_option() {
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let ended = output(&mut moneta(&["serve", "-p", "0", "--batch-port", &port, "--admin", "off"]));
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(said.contains("is another server running? --batch-port takes another"), "{said}");
 }
 
 #[test]

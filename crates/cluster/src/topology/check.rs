@@ -9,11 +9,16 @@ use super::{Node, RingKind, Topology};
 /// The nodes a replica has at most: its ring names them by 16 bits.
 pub const MAX_NODES: usize = u16::MAX as usize;
 
+/// Whether this can be the name of a zone, in a topology as in what a proxy is told of its own: some text, without control characters.
+pub fn is_zone(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(char::is_control)
+}
+
 impl Topology {
     /// Whether it can be used. The constructors have checked what they return; this is for those made field by field.
     ///
     /// # Errors
-    /// No replica, or none that answers reads; one without nodes; two of one name; two nodes of a replica in one slot; two nodes at one
+    /// No replica, or none that answers reads; one whose zone [has no name](is_zone); one without nodes; two of one name; two nodes of a replica in one slot; two nodes at one
     /// address, even in two replicas; a weight that the ring cannot have.
     pub fn check(&self) -> Result<(), TopologyError> {
         if self.replicas.is_empty() {
@@ -23,6 +28,9 @@ impl Topology {
             return Err(TopologyError::SameReplica(name.clone()));
         }
         for replica in &self.replicas {
+            if !is_zone(&replica.zone) {
+                return Err(TopologyError::Zone { replica: replica.name.clone(), zone: replica.zone.clone() });
+            }
             check_nodes(self.ring, &replica.nodes)
                 .map_err(|error| TopologyError::Replica { replica: replica.name.clone(), error: Box::new(error) })?;
         }

@@ -43,6 +43,14 @@ pub enum TopologyError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A replica's zone has no name, or one with control characters.
+    #[error("replica \"{replica}\": the zone {zone:?} must be a text without control characters")]
+    Zone {
+        /// The replica's name.
+        replica: String,
+        /// What stands for the zone's.
+        zone: String,
+    },
     /// What is wrong with one replica.
     #[error("replica \"{replica}\": {error}")]
     Replica {

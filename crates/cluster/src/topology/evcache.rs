@@ -16,7 +16,7 @@ impl Topology {
     /// and takes the number for a name if it has none, as is done here.)
     ///
     /// # Errors
-    /// What is no such list, a host that `resolve` does not know, or what [`Topology::check`] refuses. Two nodes on one host have one slot,
+    /// What is no such list, as a whole properties file; a host that `resolve` does not know, or what [`Topology::check`] refuses. Two nodes on one host have one slot,
     /// since EVCache does not place them by their ports.
     pub fn from_evcache(
         property: &str,
@@ -29,6 +29,14 @@ impl Topology {
                 return wrong(format!("\"{group}\" is not GROUP=NODES"));
             };
             let name = name.trim();
+            // A line of a properties file reads as a group, and its first group as a node of that.
+            if list.contains('=') || name.contains(|letter: char| letter.is_whitespace() || letter == ':') {
+                return wrong(format!(
+                    "\"{name}\" is no group of nodes but looks like a property's name: of a properties file, name the property, as \
+                     evcache:FILE#{}",
+                    likely_property(property)
+                ));
+            }
             if name.is_empty() {
                 return wrong(format!("the group of \"{list}\" has no name"));
             }
@@ -45,6 +53,13 @@ impl Topology {
         topology.check()?;
         Ok(topology)
     }
+}
+
+/// Of the text of a properties file, the property that most looks like a list: the one with the most groups.
+fn likely_property(text: &str) -> &str {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', '!']));
+    let line = lines.max_by_key(|line| line.matches('=').count()).unwrap_or_default();
+    line.split(['=', ':', ' ']).next().unwrap_or_default()
 }
 
 /// The node that `text` lists: `host:port` or `name/ip:port`.
@@ -68,7 +83,7 @@ fn node(text: &str, resolve: &mut impl FnMut(&str) -> Option<IpAddr>) -> Result<
         IpAddr::V4(ip) => format!("{ip}:{port}"),
         IpAddr::V6(ip) => format!("[{ip}]:{port}"),
     };
-    let address: Address = address.parse().map_err(|_| format())?;
+    let address: Address = address.parse()?;
     Ok(Node { slot: format!("{name}/{ip}"), address, admin: None, weight: 1 })
 }
 

@@ -16,7 +16,7 @@ impl Topology {
     /// # Errors
     /// Text that is no TOML, has unknown keys or addresses that are none, or whose topology [`Topology::check`] refuses.
     pub fn from_toml(text: &str) -> Result<Self, TopologyError> {
-        let file: File = toml::from_str(text).map_err(|error| TopologyError::Text(error.to_string()))?;
+        let file: File = toml::from_str(text).map_err(|error| TopologyError::Text(explained(text, &error)))?;
         let mut replicas = Vec::with_capacity(file.replica.len());
         for replica in file.replica {
             let name = replica.name.unwrap_or_else(|| replica.zone.clone());
@@ -48,6 +48,16 @@ impl Topology {
         let file = File { epoch, ring: self.ring, replica: replicas };
         toml::to_string(&file).expect("strings, numbers and tables with names are TOML")
     }
+}
+
+/// What is wrong with `text`, and how it is written where that is known.
+fn explained(text: &str, error: &toml::de::Error) -> String {
+    // The parser says "expected a sequence", at the line after it.
+    if text.lines().any(|line| line.split('#').next().is_some_and(|line| line.trim() == "[replica]")) {
+        return "a replica begins with [[replica]], in two brackets: there may be several; here it is [replica]"
+            .to_owned();
+    }
+    error.to_string()
 }
 
 #[derive(Serialize, Deserialize)]

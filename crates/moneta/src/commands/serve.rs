@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::anyhow;
 use clap::{ArgMatches, Command};
 use moneta_server::Admin;
-use moneta_server::config::ServerConfig;
+use moneta_server::config::{ListenAddress, ServerConfig};
 use moneta_server::error::ServerError;
 use moneta_server::node::{LogLeftOut, Node, NodeSettings};
 use moneta_server::server::{RunningServer, Server};
@@ -22,6 +22,7 @@ use crate::logging::LogLevel;
 use crate::options::live::Running;
 use crate::options::report::Refused;
 use crate::options::resolve::Resolved;
+use crate::options::sections::network::BATCH_PORT;
 use crate::options::sections::{access, cluster, memory, network, operation, proxy, workers};
 use crate::options::settings::Settings;
 use crate::options::{flags, foreign, stray};
@@ -30,13 +31,15 @@ use crate::reload::Reload;
 use crate::routing::Routing;
 use crate::stack;
 use crate::supervisor::Supervisor;
-use crate::{endpoints, logging, proxy as proxy_stores};
+use crate::{drawing, endpoints, logging, proxy as proxy_stores};
 
 /// The subcommand.
 pub fn command() -> Command {
-    flags::add_to(Command::new("serve").about("Run a node").after_help(
-        "Flags mean what they mean to memcached where they have its letters. docs/options.md says more on each option.",
-    ))
+    let command = Command::new("serve").about("Run a node").after_help(
+        "Flags mean what they mean to memcached where they have its letters. -h shows the common ones, --help all; docs/options.md says more \
+         on each.",
+    );
+    flags::add_to(command, &flags::OF_NODE)
 }
 
 /// Runs a node until it is told to stop.
@@ -86,7 +89,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let recovery = Arc::default();
     let supervisor = Supervisor::start(Arc::clone(&recovery))?;
     let names = endpoints::admin_hosts(&settings);
-    let start_admin = |address| Admin::start(address, &names, Arc::clone(&recovery)).map_err(explain);
+    let start_admin = |address| Admin::start(address, &names, Arc::clone(&recovery)).map_err(|error| explain(error, &settings));
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
     let apps = if settings.is_proxy() { Some(proxy_stores::apps(&settings, &clock)?) } else { None };
     let store = match &apps {
@@ -140,10 +143,11 @@ impl Start<'_> {
         let resize = Box::new(move |bytes| resized.parts().resize.is_some_and(|store| store.resize(bytes)));
         let running = Running { node: Arc::clone(&node), log_level, resize };
         let reload = Reload::new(matches.clone(), &settings, running);
-        let server =
-            Server::start(&config, Arc::clone(&store), node, Box::new(move || reload.run())).map_err(explain)?;
+        let server = Server::start(&config, Arc::clone(&store), node, Box::new(move || reload.run()))
+            .map_err(|error| explain(error, &settings))?;
         if let Some(admin) = &admin {
             admin.show(&server);
+            admin.show_text(drawing::PATH, drawing::draw(&settings));
         }
         if let Some(catching_up) = catching_up {
             catching_up.start(&server)?;
@@ -156,7 +160,7 @@ impl Start<'_> {
         if detached {
             process::let_go()?;
         }
-        let ended = server.join().map_err(explain);
+        let ended = server.join().map_err(|error| explain(error, &settings));
         if let Some(admin) = &admin {
             admin.close_store();
         }
@@ -172,9 +176,14 @@ impl Start<'_> {
 }
 
 /// The error as one sentence, which already holds its source, and what to do about it where that is known.
-fn explain(error: ServerError) -> anyhow::Error {
+fn explain(error: ServerError, settings: &Settings) -> anyhow::Error {
     let advice = match &error {
         ServerError::Admin { .. } => "; --admin takes another address, or `off`",
+        ServerError::Listen { address: ListenAddress::Tcp(address), source }
+            if source.kind() == ErrorKind::AddrInUse && settings.get(&BATCH_PORT) == Some(address.port()) =>
+        {
+            "; is another server running? --batch-port takes another port for bulk loads"
+        }
         ServerError::Listen { source, .. } => match source.kind() {
             ErrorKind::AddrInUse => "; is another server running? --port and --listen take another address",
             ErrorKind::PermissionDenied => {
