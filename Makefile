@@ -14,14 +14,22 @@ FLASH ?= data:1g
 # What `make setup` installs what is needed for: build, test, python, engines, lint, clients.
 FOR ?= test python engines lint
 
+# Where `make install` puts the program: DESTDIR PREFIX/bin.
+PREFIX ?= /usr/local
+DESTDIR ?=
+
 # Where cargo puts what it builds; the tests of real clients take the server from there.
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
 SERVER := $(TARGET)/debug/moneta
+# What `make run` and `make cluster` build, by a profile that compiles in a third of the time.
+QUICK := $(TARGET)/quick/moneta
 # What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores, and the micro-benchmarks.
 # Not all features: `shuttle` changes what is tested.
 TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb
 # The same with RocksDB. The same packages and features in each command, so that RocksDB is compiled once.
 ENGINES := -p moneta-rocks -p moneta -p moneta-conformance --features moneta/rocks,moneta/lmdb,moneta-conformance/engines
+# What clippy and the documentation cover: RocksDB's crate too, for which RocksDB is compiled.
+LINTED ?= --workspace --all-features
 # What the engines change: the tests of RocksDB's crate, those of options, and the stacks with an engine on a library. The rest
 # `make test` has run.
 ENGINE_TESTS := $(patsubst crates/rocks/tests/%.rs,--test %,$(wildcard crates/rocks/tests/*.rs)) \
@@ -33,12 +41,13 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh test
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster build test test-engines test-zones hostile test-mixed test-python test-clients test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install build test test-engines test-zones hostile test-mixed test-python test-clients test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
 	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
 	@echo 'make cluster       start three zones of two nodes and a proxy each on this machine, and say what to try'
+	@echo 'make install       the full release build, as moneta in $(DESTDIR)$(PREFIX)/bin; PREFIX and DESTDIR choose where'
 	@echo 'make test          everything but RocksDB and the Go and Java clients; TEST_JOBS (2) test programs at a time'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-zones    a cluster in network namespaces whose nodes and zones fail; a minute'
@@ -58,11 +67,19 @@ setup:
 run:
 	$(call needs,build)
 	@mkdir -p data
-	$(CARGO) run --release -p moneta -- serve --flash $(FLASH) --batch-port 11212
+	$(CARGO) build --profile quick -p moneta
+	$(QUICK) serve --flash $(FLASH) --batch-port 11212
 
 cluster:
 	$(call needs,build)
-	$(CARGO) run --release -p moneta -- cluster up
+	$(CARGO) build --profile quick -p moneta
+	$(QUICK) cluster up
+
+# The full release build.
+install:
+	$(call needs,build)
+	$(CARGO) build --release -p moneta
+	install -D -m 755 $(TARGET)/release/moneta $(DESTDIR)$(PREFIX)/bin/moneta
 
 # The same packages, profile and features as the tests, so that nothing is built twice.
 build:
@@ -110,7 +127,7 @@ test-java: build
 	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn --batch-mode --no-transfer-progress test
 	cd tests/clients/java && MONETA_BIN=$(SERVER) ../through-proxy.sh mvn --batch-mode --no-transfer-progress test
 
-# All features: the engines on RocksDB and LMDB, too.
+# All features: the engines on RocksDB and LMDB, too. LINTED leaves some out.
 lint:
 	$(call needs,engines lint)
 	$(CARGO) fmt --all --check
@@ -118,8 +135,8 @@ lint:
 	scripts/check-circles.sh
 	shellcheck $(SCRIPTS)
 	"$$(scripts/tool.sh typos)"
-	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
-	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' $(CARGO) doc --workspace --no-deps --document-private-items --all-features
+	$(CARGO) clippy $(LINTED) --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' $(CARGO) doc $(LINTED) --no-deps --document-private-items
 	scripts/check-dependencies.sh
 
 fuzz:

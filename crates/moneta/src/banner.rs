@@ -10,6 +10,7 @@ use crate::options::sections::access::{AUTH_FILE, ENABLE_SASL};
 use crate::options::sections::network::MAX_CONNECTIONS;
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
+use crate::this_program;
 
 /// Where a running node can be reached, with the ports the kernel picked.
 #[derive(Debug)]
@@ -56,7 +57,8 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
     if let Some(line) = try_it(settings, reachable) {
         writeln!(out, "try it       {line}")?;
     }
-    writeln!(out, "stop         Ctrl-C or SIGTERM; `moneta config` prints all options")?;
+    let (process, moneta) = (std::process::id(), this_program::word());
+    writeln!(out, "stop         Ctrl-C or `kill {process}`; `{moneta} config` prints all options")?;
     out.flush()
 }
 

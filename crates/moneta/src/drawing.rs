@@ -19,6 +19,9 @@ use crate::options::sections::tiers::{Lower, PROMOTE, Upper};
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
 
+/// Where a process shows the drawing of its stack on its admin port.
+pub const PATH: &str = "/explain";
+
 /// Draws the stack, from clients down to where items lie.
 pub fn draw(settings: &Settings) -> String {
     let mut text = String::from("clients\n");

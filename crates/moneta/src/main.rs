@@ -19,6 +19,7 @@ mod routing;
 mod same_endpoint;
 mod stack;
 mod supervisor;
+mod this_program;
 mod users;
 
 use std::io;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{file, moneta, printed};
+use common::{Node, file, moneta, printed};
 
 fn drawn(arguments: &[&str]) -> String {
     printed(&mut moneta(&[&["config", "--explain"], arguments].concat()))
@@ -52,4 +52,35 @@ fn the_file_may_ask_for_any_stack() {
 fn a_proxy_is_one_remote_store() {
     let text = drawn(&["--l1", "none", "--l2", "remote:127.0.0.1:11311"]);
     assert_in_order(&text, &["store      remote  127.0.0.1:11311"]);
+}
+
+/// What is drawn without options is told apart from what is running.
+#[test]
+fn without_options_the_process_at_the_admin_port_is_drawn() {
+    let node = Node::run(&mut moneta(&["serve", "-p", "0", "--admin", "127.0.0.1:0", "-m", "77m", "-t", "3"]));
+    let line = node.screen.iter().find(|line| line.starts_with("admin on")).expect("it has an admin port");
+    let admin = line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("an address");
+    let text = drawn(&["--admin", admin]);
+    assert!(text.starts_with(&format!("What the process with the admin port {admin} serves.\n")), "{text}");
+    assert_in_order(&text, &["3 worker threads", "store      memory  77MiB"]);
+    let address = admin.to_owned();
+    drop(node);
+    let text = drawn(&["--admin", &address]);
+    assert!(text.starts_with("No process draws its stack at the admin port"), "{text}");
+    assert_in_order(&text, &["store      memory  64MiB"]);
+    let text = drawn(&["-m", "100m"]);
+    assert!(text.starts_with("What these options would start; no running process was asked.\n"), "{text}");
+}
+
+/// `-h` is short enough to be read; `--help` has everything.
+#[test]
+fn the_short_help_has_the_common_options_and_the_long_one_all() {
+    for (command, first, not) in [("serve", "--flash ", "--topology"), ("proxy", "--topology", "--flash ")] {
+        let short = printed(&mut moneta(&[command, "-h"]));
+        let long = printed(&mut moneta(&[command, "--help"]));
+        let options = |help: &str| help.lines().filter(|line| line.trim_start().starts_with('-')).count();
+        assert!((20..=24).contains(&options(&short)), "{short}");
+        assert!(options(&long) > 80, "{long}");
+        assert!(short.contains(first) && !short.contains(not) && long.contains(not), "{short}");
+    }
 }

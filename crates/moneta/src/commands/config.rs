@@ -1,17 +1,23 @@
 //! `moneta config`: what would be in force, and where each value came from.
 
 use std::io::{Write, stdout};
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
 use crate::drawing;
+use crate::options::declaration::Declaration;
 use crate::options::document;
 use crate::options::flags;
 use crate::options::report::Origin;
 use crate::options::resolve::Resolved;
 use crate::options::sections;
+use crate::options::sections::operation::ADMIN;
 use crate::options::settings::Settings;
+
+/// How long a running process may take to draw its stack.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The subcommand: the options of `serve`, and what to print.
 pub fn command() -> Command {
@@ -22,7 +28,7 @@ pub fn command() -> Command {
         .about("Print what is in force and where each value came from")
         .arg(print("json", "The same as JSON"))
         .arg(
-            print("explain", "A drawing of the stack: what a request passes, and where items lie")
+            print("explain", "A drawing of the stack: what a request passes, and where items lie; without options that of the process at --admin")
                 .conflicts_with("json"),
         )
         .arg(print("example", "A TOML file with every option at its default").conflicts_with_all([
@@ -31,7 +37,7 @@ pub fn command() -> Command {
             "explain",
         ]))
         .arg(print("reference", "The reference of all options, in Markdown").conflicts_with_all(["json", "explain"]));
-    flags::add_to(command)
+    flags::add_to(command, &flags::OF_NODE)
 }
 
 /// Runs it.
@@ -47,12 +53,38 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         let settings = Settings::new(Resolved::gather(matches, |name| std::env::var_os(name))?)?;
         match (matches.get_flag("json"), matches.get_flag("explain")) {
             (true, _) => as_json(&settings)?,
-            (_, true) => drawing::draw(&settings),
+            (_, true) => explained(&settings),
             _ => as_table(&settings),
         }
     };
     stdout().write_all(text.as_bytes())?;
     Ok(())
+}
+
+/// A drawing, after a line that says of what: of the process that runs where these options have their admin port, if one answers
+/// and nothing else is asked for; else of what these options would start.
+fn explained(settings: &Settings) -> String {
+    let is_ours = |option: &dyn Declaration| option.about().key != ADMIN.key() && settings.is_changed(option);
+    let has_options = sections::options().any(is_ours) || settings.has_app_tables || !settings.listeners.is_empty();
+    let drawn = drawing::draw(settings);
+    let admin = settings.get(&ADMIN).filter(|_| !has_options);
+    let Some(address) = admin else {
+        return format!("What these options would start; no running process was asked.\n\n{drawn}");
+    };
+    match running(&address.to_string()) {
+        Some(running) => format!("What the process with the admin port {address} serves.\n\n{running}"),
+        None => format!(
+            "No process draws its stack at the admin port {address} (--admin names another): what the defaults would start.\n\n{drawn}"
+        ),
+    }
+}
+
+/// What the process at an admin address draws of itself.
+fn running(address: &str) -> Option<String> {
+    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build();
+    let mut answer =
+        ureq::Agent::new_with_config(config).get(format!("http://{address}{}", drawing::PATH)).call().ok()?;
+    answer.body_mut().read_to_string().ok()
 }
 
 /// Every row: name, value, origin.

@@ -16,7 +16,10 @@ pub fn command() -> Command {
     flags::add_to(
         Command::new("proxy")
             .about("Run a proxy: it answers from the nodes of a cluster")
-            .after_help("docs/cluster.md says what a cluster is; docs/options.md says more on each option."),
+            .after_help(
+                "-h shows the common options, --help all. docs/cluster.md says what a cluster is; docs/options.md says more on each option.",
+            ),
+        &flags::OF_PROXY,
     )
     .subcommand(status::command())
     .args_conflicts_with_subcommands(true)

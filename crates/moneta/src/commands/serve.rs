@@ -89,7 +89,8 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let recovery = Arc::default();
     let supervisor = Supervisor::start(Arc::clone(&recovery))?;
     let names = endpoints::admin_hosts(&settings);
-    let start_admin = |address| Admin::start(address, &names, Arc::clone(&recovery)).map_err(|error| explain(error, &settings));
+    let start_admin =
+        |address| Admin::start(address, &names, Arc::clone(&recovery)).map_err(|error| explain(error, &settings));
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
     let apps = if settings.is_proxy() { Some(proxy_stores::apps(&settings, &clock)?) } else { None };
     let store = match &apps {

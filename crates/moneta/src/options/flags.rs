@@ -18,8 +18,57 @@ const CONFIG: &str = "config";
 /// The environment variable that names the TOML file.
 pub const CONFIG_ENVIRONMENT: &str = "MONETA_CONFIG";
 
-/// Adds all options to a subcommand.
-pub fn add_to(command: Command) -> Command {
+/// The options of a node that `-h` shows: where it listens, how much it keeps, who may do what. `--help` shows all.
+pub const OF_NODE: [&str; 20] = [
+    "port",
+    "listen",
+    "batch_port",
+    "unix_socket",
+    "memory",
+    "flash",
+    "flash_durability",
+    "max_item_size",
+    "max_connections",
+    "idle_timeout",
+    "threads",
+    "l1",
+    "l2",
+    "cluster",
+    "catch_up",
+    "auth_file",
+    "admin_commands",
+    "disable_flush_all",
+    "admin",
+    "log_level",
+];
+
+/// The same of a proxy.
+pub const OF_PROXY: [&str; 20] = [
+    "topology",
+    "zone",
+    "app",
+    "ack",
+    "read_fallback",
+    "retry_budget",
+    "node_timeout",
+    "eject_after",
+    "hint_dir",
+    "hint_memory",
+    "port",
+    "listen",
+    "max_connections",
+    "idle_timeout",
+    "threads",
+    "auth_file",
+    "admin_commands",
+    "disable_flush_all",
+    "admin",
+    "log_level",
+];
+
+/// Adds all options to a subcommand; `-h` shows those of the keys `first`.
+pub fn add_to(command: Command, first: &[&str]) -> Command {
+    let shown = |option: &dyn Declaration| first.contains(&option.about().key);
     let command = command
         .arg(
             Arg::new(CONFIG)
@@ -29,7 +78,9 @@ pub fn add_to(command: Command) -> Command {
                 .env(CONFIG_ENVIRONMENT)
                 .help("TOML file with options; flags and environment variables win over it"),
         )
-        .args(sections::ALL.iter().flat_map(|section| section.options.iter().map(|option| argument(section, *option))))
+        .args(sections::ALL.iter().flat_map(|section| section.options.iter().map(|option| {
+            argument(section, *option).hide_short_help(!shown(*option))
+        })))
         .arg(
             Arg::new(EXTENDED)
                 .short('o')
@@ -37,7 +88,8 @@ pub fn add_to(command: Command) -> Command {
                 .value_name("NAME=VALUE")
                 .action(ArgAction::Append)
                 .help("memcached's extended options: idle_timeout=SECONDS; of the others the log says what they mean here")
-                .help_heading("Network"),
+                .help_heading("Network")
+                .hide_short_help(true),
         );
     command.args(FOREIGN.iter().map(|flag| {
         let argument = Arg::new(flag.long).short(flag.short).long(flag.long).hide(true);

@@ -81,6 +81,14 @@ impl Admin {
         self.http.add(routes);
     }
 
+    /// Shows this text at `path`, which begins with a slash, from now on.
+    ///
+    /// # Panics
+    /// If that path is answered already.
+    pub fn show_text(&self, path: &'static str, text: String) {
+        self.http.add([Route::get(path, pages::text, Arc::<str>::from(text))]);
+    }
+
     /// Shows `server` from now on.
     pub fn show(&self, server: &RunningServer) {
         self.desk.serve(Arc::clone(server.observed()));

@@ -21,6 +21,11 @@ const NUMBERS_WITHIN: Duration = Duration::from_secs(8);
 /// Time limit of the store's health.
 const HEALTH_WITHIN: Duration = Duration::from_secs(5);
 
+/// A text that stays.
+pub(super) async fn text(State(text): State<Arc<str>>) -> String {
+    text.to_string()
+}
+
 /// Metrics for Prometheus, in the requested text format.
 pub(super) async fn metrics(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
     let accept: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::plan::{Plan, Process};
 use super::{admin, process};
+use crate::this_program;
 
 /// Where everything is, and what to try.
 pub fn started(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
@@ -19,6 +20,7 @@ pub fn started(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
     let [near, far] = [proxies[0].port, proxies[1].port];
     let killed = &plan.processes[0];
     let (name, pid, folder) = (&killed.name, process::pid_file(dir, killed), dir.display());
+    let moneta = this_program::word();
     write!(
         out,
         "
@@ -29,13 +31,13 @@ try, in bash
   mc {near} 'set greeting 0 0 5\\r\\nhello'       write through the proxy of zone {}
   mc {far} 'get greeting'                       read through the one of zone {}
   kill -9 $(cat '{}')
-  moneta cluster status --dir '{folder}'
+  {moneta} cluster status --dir '{folder}'
                                                {name} does not run; reads and writes go on
   mc {near} 'set greeting 0 0 3\\r\\nyou'
-  moneta cluster up --dir '{folder}'
+  {moneta} cluster up --dir '{folder}'
                                                {name} runs again, and reads what it missed from another zone
-  moneta cluster roll --dir '{folder}'          restarts all nodes, one after the other
-stop  moneta cluster down --dir '{folder}'
+  {moneta} cluster roll --dir '{folder}'          restarts all nodes, one after the other
+stop  {moneta} cluster down --dir '{folder}'
 ",
         proxies[0].zone,
         proxies[1].zone,
@@ -85,8 +87,9 @@ pub fn ended(dir: &Path, count: usize) -> anyhow::Result<()> {
     let mut out = stdout().lock();
     writeln!(
         out,
-        "{count} processes ended. Data and ports stay in {}: remove it, or `moneta cluster up` again.",
-        dir.display()
+        "{count} processes ended. Data and ports stay in {}: remove it, or `{} cluster up` again.",
+        dir.display(),
+        this_program::word()
     )?;
     Ok(())
 }
