@@ -113,7 +113,8 @@ impl<D: Database> BatchWriter<'_, '_, D> {
     pub(crate) fn store_item(&mut self, key: &Key<'_>, item: &ItemRef<'_>, has_cas: bool) -> Result<u64, Failure> {
         let sequence = self.shared.next_sequence()?;
         let cas = if has_cas { item.meta.cas } else { sequence };
-        let header = Header { meta: ItemMeta { cas, ..item.meta }, sequence };
+        let unversioned = item.meta.unversioned || self.shared.counts();
+        let header = Header { meta: ItemMeta { cas, unversioned, ..item.meta }, sequence };
         header.write(self.record, |into| item.value.copy_to(into));
         self.batch.put(key, &header, self.record)?;
         *self.stored += 1;

@@ -135,8 +135,11 @@ impl Shared {
     /// never is: after a kill versions begin ahead of the clock.
     ///
     /// # Errors
-    /// [`moneta_store::ErrorKind::ClockAhead`].
+    /// [`moneta_store::ErrorKind::ClockAhead`], or [`moneta_store::ErrorKind::NoVersions`] where none are kept.
     pub(crate) fn accept_version(&self, version: Version) -> Result<(), StoreError> {
+        if self.versioning.counts_from.is_some() {
+            return Err(StoreError::no_versions());
+        }
         if self.versioning.is_ahead(version, self.millis()) && version.0 > self.sequence.last() {
             return Err(StoreError::clock_ahead());
         }
@@ -158,6 +161,11 @@ impl Shared {
 
     pub(crate) fn observe(&self, observer: Option<Arc<dyn Observer>>) {
         *self.observer.write() = observer;
+    }
+
+    /// Whether CAS values are counted, and so no versions.
+    pub(crate) fn counts(&self) -> bool {
+        self.sequence.counts()
     }
 
     /// The next sequence number.
@@ -186,9 +194,11 @@ impl Shared {
         // Drawn here: all that is stored has a lower version, and what is stored later a higher one.
         let version = Version(self.next_sequence()?);
         let mut floors = *self.floors.lock();
-        let now = self.now();
-        floors.note(Floor::new(version, Expiry(moment), now), now);
-        self.sequence.note(floors.bound);
+        if !self.counts() {
+            let now = self.now();
+            floors.note(Floor::new(version, Expiry(moment), now), now);
+            self.sequence.note(floors.bound);
+        }
         self.write_flush(moment, moment == 0, floors)
     }
 

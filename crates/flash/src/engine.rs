@@ -102,13 +102,15 @@ impl Flash {
         let is_new = fresh && why_fresh.is_none();
         // Behind a clean stop all that was given out is known.
         let ahead = if state.clean_stop == 0 { config.versioning.skew_max } else { 0 };
-        let floor = if is_new { 0 } else { floor_at(clock.millis(), ahead) }.max(state.sequence_floor);
+        let counts = config.versioning.counts_from.is_some() && !Sequence::has_versions(state.sequence_floor);
+        let floor = if is_new || counts { 0 } else { floor_at(clock.millis(), ahead) }.max(state.sequence_floor);
         let (tier, table) = ((devices.tier(), devices.seed()), Arc::clone(&regions));
         let (counted, reclaimed) = (Arc::clone(&counters), Arc::clone(&reclaim));
         let time = Arc::new(RunningTime::new());
         let queue = FlushQueue::new(config.wait_limit, Arc::clone(&time));
         let Versioning { origin, salt, .. } = config.versioning;
-        let sequence = Sequence::above(floor, origin, salt, Arc::clone(&clock));
+        let sequence = if counts { Sequence::counted } else { Sequence::above };
+        let sequence = sequence(floor, origin, salt, Arc::clone(&clock));
         let log = Arc::new(Log::new(table, counted, reclaimed, tier, region_bytes, sequence, queue));
         let reads = Arc::new(ReadCounters::default());
         let (media, limit) = (devices.all().to_vec(), config.wait_limit);
@@ -156,6 +158,11 @@ impl Flash {
             "the SSD tier is open"
         );
         Ok(Self { _end: Arc::new(End(Arc::clone(&inner))), inner })
+    }
+
+    /// Whether CAS values are counted: asked to ([`Versioning::counts_from`]), and of a tier that has kept no versions before.
+    pub fn counts(&self) -> bool {
+        self.inner.log.sequence.counts()
     }
 
     /// Completes when everything accepted so far is on the devices.
@@ -314,6 +321,9 @@ impl Walk for Flash {
 impl Flush for Flash {
     fn flush(&self, _: &Cx, delay: Exptime) -> Step<()> {
         let now = self.inner.settle();
+        if self.inner.log.sequence.counts() {
+            return self.inner.flush_all(Expiry::resolve(delay, now), now);
+        }
         let version = self.inner.log.sequence.next();
         // All that is here is older.
         self.inner.take_floor(Floor::new(version, Expiry::resolve(delay, now), now), Version::ZERO)

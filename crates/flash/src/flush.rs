@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 
 use moneta_index::Position;
 use moneta_store::versions::Floor;
-use moneta_store::{ErrorKind, Step, StoreError, Version};
+use moneta_store::{ErrorKind, Expiry, Step, StoreError, Version};
 use parking_lot::Mutex;
 
 use crate::attempt::pend;
@@ -111,6 +111,11 @@ impl Inner {
         // What is newer than a flush from elsewhere stays: reads then look at each record's version.
         let keeps = self.config.versioning.cluster && newest.local() > floor.bound().local();
         if keeps { self.flush(None) } else { self.flush(Some(0)) }
+    }
+
+    /// Takes a flush of a client at `moment`, where stamps are no versions.
+    pub(crate) fn flush_all(self: &Arc<Self>, moment: Expiry, now: u32) -> Step<()> {
+        self.flush(Some(if moment.0 > now { moment.0 } else { 0 }))
     }
 
     /// Empties the tier now (`Some(0)`), or when that second comes, or only writes down what is known of flushes (`None`).

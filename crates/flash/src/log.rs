@@ -19,7 +19,7 @@ use crate::flusher::FlushQueue;
 use crate::forgotten::Forgotten;
 use crate::format::footer::{self, ENTRY_BYTES_MAX, Entry, Span, Summary};
 use crate::format::hash::hash;
-use crate::format::record::{Draft, SEQUENCE_SPAN, Salt, mark, salt_of};
+use crate::format::record::{Draft, Salt, mark, salt_of};
 use crate::format::region::{HEADER_BYTES, RegionHeader, TRAILER_BYTES, Trailer};
 use crate::format::{BLOCK, VERSION};
 use crate::location::Location;
@@ -223,11 +223,20 @@ impl Log {
                 }
             };
             let version = self.sequence.next();
-            if !self.has_room(&open, draft.len()) || version.local() - open.base.local() >= SEQUENCE_SPAN {
+            if self.sequence.is_low(version) {
+                self.queue.nudge();
+                // Of what is carried the CAS value is an old one.
+                if !is_carried && self.sequence.is_spent(version) {
+                    *head = Some(open);
+                    return Err(Full);
+                }
+            }
+            let place = self.sequence.place(open.base, version).filter(|_| self.has_room(&open, draft.len()));
+            let Some(place) = place else {
                 group.sequence.store(0, Ordering::Release);
                 self.seal(open);
                 continue;
-            }
+            };
             if let Some(over) = over
                 && over.sequence() != open.sequence
                 && over.summary().expiry_max > Summary::moment(draft.expiry)
@@ -245,7 +254,7 @@ impl Log {
             // Earlier records of the key lie in the region of its last record or in older ones.
             let block = self.regions.block_at(open.region, open.end);
             let repeats = last == Some(block) || forgotten == open.sequence;
-            let location = self.put(&mut open, draft, hash, content_hash, version, repeats);
+            let location = self.put(&mut open, draft, hash, content_hash, (version, place), repeats);
             let eager = open.end - open.buffer.written() >= FlushQueue::EAGER_BYTES;
             *head = Some(open);
             let number = self.appended.fetch_add(1, Ordering::AcqRel) + 1;
@@ -255,6 +264,15 @@ impl Log {
             }
             return Ok(Appended { location, version, number });
         }
+    }
+
+    /// The stamp of an item that is kept elsewhere.
+    pub(crate) fn next_stamp(&self) -> Version {
+        let stamp = self.sequence.next();
+        if self.sequence.is_low(stamp) {
+            self.queue.nudge();
+        }
+        stamp
     }
 
     /// `group`, or if its open region is too old, another group whose open region is not, or that has none.
@@ -286,7 +304,7 @@ impl Log {
             self.queue.nudge();
             return Err(Full);
         };
-        let base = self.sequence.next();
+        let base = self.sequence.base();
         self.regions.forget_records(region);
         let begun = self.sequence.millis();
         let (version, group) = (VERSION, group as u8);
@@ -310,19 +328,20 @@ impl Log {
         open.end + length + open.footer.len() + ENTRY_BYTES_MAX + TRAILER_BYTES <= self.region_bytes
     }
 
-    /// Writes a record at the end of an open region; `repeats` as in [`Regions::note_record`].
+    /// Writes a record at the end of an open region, under a version and that one's place in the region; `repeats` as in
+    /// [`Regions::note_record`].
     fn put(
         &self,
         open: &mut Open,
         draft: &Draft<'_>,
         hash: u64,
         content_hash: u64,
-        version: Version,
+        (version, place): (Version, u64),
         repeats: bool,
     ) -> Location {
         let (start, length) = (open.end, draft.len());
         let salt = Salt { key: open.salt, offset: start as u32 };
-        draft.write(salt, version.local() - open.base.local(), content_hash, |offset, run| {
+        draft.write(salt, place, content_hash, |offset, run| {
             // SAFETY: under the group's lock only this thread appends, and the region's published bytes end at `start`.
             unsafe { open.buffer.write(start + offset, run) };
         });

@@ -15,6 +15,7 @@ use crate::inner::Inner;
 use crate::io::Aligned;
 use crate::location::{Location, SIZE_MAX};
 use crate::regions::Begins;
+use crate::sequence::second_before;
 use crate::shard::Shard;
 
 /// Bytes that a device writes atomically.
@@ -109,8 +110,7 @@ impl Present<'_> {
     /// The item's meta data as of `now`.
     pub(crate) fn meta(&self, now: u32) -> ItemMeta {
         let meta = self.view().meta(self.base, self.location.hits() > 0);
-        // Sequence numbers of a node that has just started run up to a second ahead of the clock.
-        ItemMeta { last_access: meta.last_access.min(now), ..meta }
+        ItemMeta { last_access: second_before(now, meta.last_access), ..meta }
     }
 }
 

@@ -123,9 +123,12 @@ impl Inner {
         self.refuse(key)
     }
 
-    /// Refuses a version that is too far ahead of the clock, and takes note of one that is not. What was made or seen here never is:
+    /// Refuses a version where none are kept, or that is too far ahead of the clock, and takes note of one that is not. What was made or seen here never is:
     /// behind a restart versions begin ahead of the clock.
     fn accept_version(&self, version: Version) -> Result<(), StoreError> {
+        if self.config.versioning.counts_from.is_some() {
+            return Err(StoreError::no_versions());
+        }
         if self.config.versioning.is_ahead(version, self.clock.millis()) && version > self.log.sequence.newest() {
             self.counters.refused_ahead.fetch_add(1, Ordering::Relaxed);
             return Err(StoreError::clock_ahead());

@@ -96,7 +96,7 @@ impl Inner {
             }
             Op::Bury(version) => self.try_bury(key, version, fetched).map(Outcome::Deleted),
             Op::BuriedAs => Attempt::done(Outcome::Cas(self.buried_as(key).0)),
-            Op::NextCas => Attempt::done(Outcome::Cas(self.log.sequence.next().0)),
+            Op::NextCas => Attempt::done(Outcome::Cas(self.log.next_stamp().0)),
         }
     }
 
@@ -187,7 +187,7 @@ impl Inner {
     /// Stores a version unconditionally.
     fn try_store(&self, key: &Key<'_>, version: &NewItem<'_>, now: u32, ground: Ground) -> Attempt<Written> {
         let mut scratch = Vec::new();
-        let draft = draft(key, version, &mut scratch);
+        let draft = self.draft(key, version, &mut scratch);
         // Hashing takes long for a long value, so it comes before the lock.
         let hash = draft.content_hash();
         let mut shard = self.shard(key.hash).lock();
@@ -319,6 +319,11 @@ impl Inner {
         }
     }
 
+    fn draft<'a>(&self, key: &Key<'a>, version: &'a NewItem<'_>, scratch: &'a mut Vec<u8>) -> Draft<'a> {
+        let draft = draft(key, version, scratch);
+        Draft { unversioned: draft.unversioned || self.log.sequence.counts(), ..draft }
+    }
+
     /// How a client's delete removes a key.
     fn deleting(&self) -> Removing {
         if self.config.versioning.cluster { Removing::As(None) } else { Removing::Here }
@@ -401,7 +406,7 @@ impl Inner {
             return Err(Halt::Failed(off()));
         }
         let mut scratch = Vec::new();
-        let draft = draft(key, version, &mut scratch);
+        let draft = self.draft(key, version, &mut scratch);
         let hash = draft.content_hash();
         self.put(shard, key, &draft, hash, Log::group_of(version.expiry, now), ground)
     }

@@ -15,7 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use moneta_store::Key;
+use moneta_store::{ItemMeta, Key};
 use moneta_store::component::{RemovalCause, Removed};
 use pollster::block_on;
 use rustix::io::Errno;
@@ -35,6 +35,7 @@ use crate::location::Location;
 use crate::log::{CARRIED, GROUPS, Over, REGIONS_LEAST, RESERVE};
 use crate::regions::State;
 use crate::salvage;
+use crate::sequence::second_before;
 use crate::survey::{Survey, Use, survey};
 use crate::sweep::{Swept, sweep};
 
@@ -336,6 +337,7 @@ impl Reclaimer {
         };
         shard.index.remove(position);
         let meta = view.meta(base, location.hits() > 0);
+        let meta = ItemMeta { last_access: second_before(now, meta.last_access), ..meta };
         let unfetched = u64::from(!meta.fetched);
         let cause = if meta.expiry.is_dead(now) {
             count(&inner.counters.expired, 1);

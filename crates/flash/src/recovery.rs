@@ -70,6 +70,7 @@ pub(crate) fn recover(inner: &Inner, fresh: bool) -> Result<(), FlashError> {
     let saved = inner.devices.save_twice(&state);
     saved.map_err(|source| FlashError::Start { what: "with the superblocks", source })?;
     inner.regions.allow_sequences(region_floor);
+    inner.log.sequence.allow(sequence_floor);
     snapshot::remove(inner);
     Ok(())
 }

@@ -386,11 +386,13 @@ impl Inner {
                 State::Reclaiming => flash.regions_reclaiming += 1,
                 State::Retired => flash.regions_retired += 1,
             }
-            if region.sequence() != 0 && oldest.is_none_or(|base| region.base() < base) {
-                oldest = Some(region.base());
+            let (base, begun) = (region.base(), region.span().begun / 1000);
+            if region.sequence() != 0 && oldest.is_none_or(|(least, _)| base < least) {
+                oldest = Some((base, begun));
             }
         }
-        flash.oldest_second = oldest.map_or(0, |base| u64::from(second_of(base)));
+        // Counted stamps tell no time; regions of format 1 have no other.
+        flash.oldest_second = oldest.map_or(0, |(base, begun)| begun.max(second_of(base).into()));
         if flash.oldest_second > 0 {
             flash.oldest_age = u64::from(self.clock.now()).saturating_sub(flash.oldest_second);
         }

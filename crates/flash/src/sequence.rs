@@ -1,17 +1,35 @@
-//! Stamps of records: versions, which order the writes of a key, serve as CAS values, and tell when a record was written.
+//! Stamps of records: they order the writes of a key, serve as CAS values, and tell when a record was written.
 //!
-//! Stamps grow, also from one run of the node to the next: a floor above those that were given out is kept on the device.
+//! | stamps | are | of |
+//! |---|---|---|
+//! | below 2^53 | counted up from 1 | a tier that a lone node began |
+//! | below 2^57 | the Unix second shifted by 24 bits, or one more than the stamp before | formats 1 and 2 |
+//! | from there on | versions; they have been above 2^57 since 2021 | all others |
 //!
-//! In formats 1 and 2 a stamp was the Unix second shifted by 24 bits, or one more than the stamp before. These are below 2^57
-//! for centuries, and versions have been above it since 2021.
+//! Stamps grow, also from one run of the node to the next: a floor above those that were given out is kept on the device. Counted ones
+//! are given out below that floor, which is raised ahead of them; so a killed node passes by those that it may have given out, and no
+//! more than [`AHEAD`] others. A tier of a lone node goes on with versions if it has had any, and one of several copies always does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_store::{Clock, Lane, Origin, Version, next_local};
 
-/// Stamps below this are of formats 1 and 2.
+/// Stamps below this are counted.
+const COUNTED_END: u64 = 1 << 53;
+/// Counted stamps that superblocks allow ahead of those that are given out. They are written once for half as many.
+const AHEAD: u64 = 1 << 20;
+/// Records of counted stamps have in their sequence number how far the stamp is from the base of the region, and above these bits the
+/// lowest of the Unix second of the write, as many.
+const COUNTED_BITS: u32 = 24;
+/// First distance that does not fit.
+const COUNTED_SPAN: u64 = 1 << COUNTED_BITS;
+/// A write whose second seems to be so little ahead of the clock is from now: the clock was set back.
+const SET_BACK: u32 = 3600;
+/// The time and counter of versions in a region differ by less than this.
+const VERSIONS_SPAN: u64 = 1 << 48;
+/// Stamps below this, and not counted, are of formats 1 and 2.
 const VERSIONS_FROM: u64 = 1 << 57;
 const OLD_SECOND_SHIFT: u32 = 24;
 /// By how much writes are taken to come later to the device than two flush intervals after they were made, in milliseconds.
@@ -22,11 +40,15 @@ pub(crate) fn millis_of(stamp: u64) -> u64 {
     Version::new(stamp, Origin(0)).millis()
 }
 
-/// Where versions come from.
+/// Where stamps come from.
 #[derive(Debug)]
 pub(crate) struct Sequence {
-    /// Time and counter of the last one.
+    /// The last one: its time and counter, or all of it if they are counted.
     last: AtomicU64,
+    /// They are counted. Changes only while a tier is opened.
+    counts: AtomicBool,
+    /// Counted stamps up to this one may be given out.
+    reserved: AtomicU64,
     origin: Origin,
     lane: Lane,
     clock: Arc<Clock>,
@@ -37,10 +59,29 @@ impl Sequence {
     pub(crate) fn above(floor: u64, origin: Origin, salt: u64, clock: Arc<Clock>) -> Self {
         Self {
             last: AtomicU64::new(local_of(floor).max(local_of(VERSIONS_FROM))),
+            counts: AtomicBool::new(false),
+            reserved: AtomicU64::new(u64::MAX),
             origin,
             lane: Lane::whole(salt),
             clock,
         }
+    }
+
+    /// Stamps that are counted, above `floor`. Should a tier turn out to have others, versions as of [`Sequence::above`].
+    pub(crate) fn counted(floor: u64, origin: Origin, salt: u64, clock: Arc<Clock>) -> Self {
+        let (last, counts, reserved) = (AtomicU64::new(floor), AtomicBool::new(true), AtomicU64::new(floor));
+        Self { last, counts, reserved, ..Self::above(0, origin, salt, clock) }
+    }
+
+    /// Whether a tier that was left with the floor `floor` has stamps that are no counted ones.
+    pub(crate) fn has_versions(floor: u64) -> bool {
+        floor >= COUNTED_END
+    }
+
+    /// Whether stamps are counted, and so no versions.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        self.counts.load(Ordering::Relaxed)
     }
 
     /// Milliseconds since the Unix epoch.
@@ -48,28 +89,88 @@ impl Sequence {
         self.clock.millis()
     }
 
-    /// The version of a write that happens now.
+    /// The stamp of a write that happens now.
     #[inline]
     pub(crate) fn next(&self) -> Version {
+        if self.counts() {
+            return Version(self.last.fetch_add(1, Ordering::Relaxed) + 1);
+        }
         let millis = self.clock.millis();
         let next = |last: u64| next_local(last, millis, self.lane);
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         Version::new(next(last.unwrap_or_else(|last| last)), self.origin)
     }
 
-    /// At least every version given out or seen.
-    pub(crate) fn newest(&self) -> Version {
-        Version::new(self.last.load(Ordering::Relaxed), Origin(u8::MAX))
+    /// What the stamps of a region count from that is begun now.
+    pub(crate) fn base(&self) -> Version {
+        if self.counts() { self.newest() } else { self.next() }
     }
 
-    /// A floor for the next run of the node, should it begin in the same second as this one: above all versions that this one
+    /// A record's sequence number in a region with this base; `None` if it is too far from that.
+    #[inline]
+    pub(crate) fn place(&self, base: Version, stamp: Version) -> Option<u64> {
+        if self.counts() {
+            let distance = stamp.0.checked_sub(base.0).filter(|distance| *distance < COUNTED_SPAN)?;
+            return Some(distance | u64::from(self.clock.now()) % COUNTED_SPAN << COUNTED_BITS);
+        }
+        Some(stamp.local().wrapping_sub(base.local())).filter(|distance| *distance < VERSIONS_SPAN)
+    }
+
+    /// Whether it is time to have superblocks allow more stamps, given the last one.
+    #[inline]
+    pub(crate) fn is_low(&self, stamp: Version) -> bool {
+        stamp.0.saturating_add(AHEAD / 2) > self.reserved.load(Ordering::Acquire)
+    }
+
+    /// Whether superblocks do not allow this stamp yet: behind a kill it would be given out again.
+    pub(crate) fn is_spent(&self, stamp: Version) -> bool {
+        stamp.0 > self.reserved.load(Ordering::Acquire)
+    }
+
+    /// A floor to write to superblocks, if few stamps are left below the last one.
+    pub(crate) fn wanted_floor(&self) -> Option<u64> {
+        (self.counts() && self.is_low(self.newest())).then(|| self.next_floor())
+    }
+
+    /// Superblocks have that floor.
+    pub(crate) fn allow(&self, floor: u64) {
+        if self.counts() {
+            self.reserved.fetch_max(floor, Ordering::AcqRel);
+        }
+    }
+
+    /// The floor that superblocks are to have behind a clean stop, if it is another than before: then nothing need be passed by.
+    pub(crate) fn last_floor(&self) -> Option<u64> {
+        self.counts().then(|| self.newest().0)
+    }
+
+    /// At least every stamp given out or seen.
+    pub(crate) fn newest(&self) -> Version {
+        let last = self.last.load(Ordering::Relaxed);
+        if self.counts() { Version(last) } else { Version::new(last, Origin(u8::MAX)) }
+    }
+
+    /// A floor for the next run of the node. Of versions, should that begin in the same second as this one: above all that this one
     /// gives out before the clock is as far.
     pub(crate) fn next_floor(&self) -> u64 {
+        if self.counts() {
+            return self.newest().0 + AHEAD;
+        }
         Version::at(self.newest().millis() + 1000).max(self.newest()).0
     }
 
-    /// Makes all further versions greater than a stamp.
+    /// Makes all further stamps greater than one.
     pub(crate) fn raise(&self, stamp: u64) {
+        if self.counts() {
+            if stamp < COUNTED_END {
+                self.last.fetch_max(stamp, Ordering::Relaxed);
+                return;
+            }
+            // Of a tier of format 1, whose superblocks have no floor.
+            self.counts.store(false, Ordering::Relaxed);
+            self.reserved.store(u64::MAX, Ordering::Relaxed);
+            self.last.store(local_of(floor_at(self.clock.millis(), 0)), Ordering::Relaxed);
+        }
         self.last.fetch_max(local_of(stamp), Ordering::Relaxed);
     }
 }
@@ -88,6 +189,9 @@ fn local_of(stamp: u64) -> u64 {
 /// The stamp that is `sequence` after `base`: of a version, in time and counter.
 #[inline]
 pub(crate) fn stamp_after(base: u64, sequence: u64) -> u64 {
+    if base < COUNTED_END {
+        return base + sequence % COUNTED_SPAN;
+    }
     let step = if base >= VERSIONS_FROM { Version::new(sequence, Origin(0)).0 } else { sequence };
     base.saturating_add(step)
 }
@@ -96,6 +200,23 @@ pub(crate) fn stamp_after(base: u64, sequence: u64) -> u64 {
 pub(crate) fn second_of(stamp: u64) -> u32 {
     let second = if stamp >= VERSIONS_FROM { Version(stamp).millis() / 1000 } else { stamp >> OLD_SECOND_SHIFT };
     u32::try_from(second).unwrap_or(u32::MAX)
+}
+
+/// The Unix second in which a record with this sequence number in a region with this base was written, as far as both tell: of a
+/// counted stamp its lowest bits; see [`second_before`].
+pub(crate) fn second_written(base: u64, sequence: u64) -> u32 {
+    if base < COUNTED_END { (sequence >> COUNTED_BITS) as u32 } else { second_of(stamp_after(base, sequence)) }
+}
+
+/// What [`second_written`] told, at second `now`: of a counted stamp the last second with those bits. Stamps may run up to a second
+/// ahead of the clock.
+pub(crate) fn second_before(now: u32, told: u32) -> u32 {
+    const BITS: u32 = COUNTED_SPAN as u32 - 1;
+    if told > BITS {
+        return told.min(now);
+    }
+    let age = now.wrapping_sub(told) & BITS;
+    if age > BITS - SET_BACK { now } else { now - age.min(now) }
 }
 
 /// A floor above every version that a node can have given out which ended before `now`, in milliseconds since the Unix epoch, and
@@ -135,6 +256,40 @@ mod tests {
         sequence.raise(floor_at(u64::from(NOW + 101) * 1000, 0));
         assert!(second_of(sequence.next().0) > NOW + 100);
         assert!(sequence.next_floor() > sequence.newest().0);
+    }
+
+    #[test]
+    fn counted_stamps_tell_their_second_for_half_a_year() {
+        let clock = Arc::new(Clock::manual(NOW));
+        let sequence = Sequence::counted(41, Origin::default(), 7, Arc::clone(&clock));
+        let base = sequence.base();
+        let stamp = sequence.next();
+        assert_eq!((base, stamp), (Version(41), Version(42)));
+        let place = sequence.place(base, stamp).expect("it is near");
+        assert_eq!(stamp_after(base.0, place), 42);
+        for ago in [0, 1, 100_000, 180 * 86400] {
+            assert_eq!(second_before(NOW + ago, second_written(base.0, place)), NOW);
+        }
+        assert_eq!(second_before(NOW - 60, second_written(base.0, place)), NOW - 60, "the clock was set back");
+        sequence.raise(base.0 + COUNTED_SPAN);
+        assert_eq!(sequence.place(base, sequence.next()), None);
+    }
+
+    #[test]
+    fn counted_stamps_go_on_above_what_was_reserved_and_give_way_to_versions() {
+        let clock = Arc::new(Clock::manual(NOW));
+        let counted = |floor| Sequence::counted(floor, Origin::default(), 7, Arc::clone(&clock));
+        let sequence = counted(0);
+        let floor = sequence.wanted_floor().expect("nothing is reserved");
+        assert!(sequence.is_spent(sequence.next()));
+        sequence.allow(floor);
+        assert_eq!((sequence.wanted_floor(), sequence.is_spent(Version(floor))), (None, false));
+        (0..AHEAD / 2).for_each(|_| _ = sequence.next());
+        let next = sequence.wanted_floor().expect("half of it is used");
+        assert!(next > floor && counted(floor).next().0 == floor + 1 && !Sequence::has_versions(next));
+        // A tier of format 1.
+        sequence.raise(u64::from(NOW + 5) << OLD_SECOND_SHIFT);
+        assert!(!sequence.counts() && second_of(sequence.next().0) == NOW + 6);
     }
 
     #[test]

@@ -72,7 +72,9 @@ pub(crate) fn save(inner: &Inner) {
     let identity = inner.log.sequence.next().0.max(1);
     // All numbers that were given out are known, so that the next run need not skip any.
     let region_floor = inner.regions.upcoming_sequence() - 1;
-    let state = TierState { clean_stop: identity, region_floor, ..inner.devices.state() };
+    let state = inner.devices.state();
+    let sequence_floor = inner.log.sequence.last_floor().unwrap_or(state.sequence_floor);
+    let state = TierState { clean_stop: identity, region_floor, sequence_floor, ..state };
     let saved = write(inner, &path, identity).and_then(|()| inner.devices.save(&state));
     if let Err(error) = saved {
         tracing::warn!(path = %path.display(), %error, "no index snapshot is kept; the next start reads footers");

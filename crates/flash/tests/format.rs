@@ -33,11 +33,21 @@ fn open(folder: &Path, now: u32, cluster: bool) -> Flash {
 
 /// `cluster`: it is one of several copies.
 fn open_by(folder: &Path, clock: Arc<Clock>, cluster: bool) -> Flash {
+    open_as(folder, clock, Versioning { cluster, ..Versioning::default() })
+}
+
+/// As a lone node does, which counts CAS values in a tier that has no versions.
+fn open_lone(folder: &Path, now: u32) -> Flash {
+    let lone = Versioning { counts_from: Some(0), ..Versioning::default() };
+    open_as(folder, Arc::new(Clock::manual(now)), lone)
+}
+
+fn open_as(folder: &Path, clock: Arc<Clock>, versioning: Versioning) -> Flash {
     let mut config = FlashConfig::new(vec![DeviceConfig { path: folder.into(), bytes: TIER_BYTES }]);
     config.region_bytes = 256 << 10;
     config.item_max = 32 << 10;
     config.io = Io::Threads;
-    config.versioning = Versioning { cluster, ..Versioning::default() };
+    config.versioning = versioning;
     Flash::open(&config, clock).unwrap()
 }
 
@@ -123,11 +133,17 @@ fn check_from_elsewhere(flash: &Flash) {
     assert!(matches!(buried, Written::Superseded { by } if by > version(35)), "the log has the delete: {buried:?}");
 }
 
-fn check(flash: &Flash, then: u32, now: u32) {
+fn check_values(flash: &Flash) {
     for number in 0..300 {
         let item = get(flash, &format!("plain {number}")).unwrap();
         assert_eq!(item.value, [b'a' + (number % 26) as u8; 1000]);
-        assert_eq!(item.meta.last_access, then);
+    }
+}
+
+fn check(flash: &Flash, then: u32, now: u32) {
+    check_values(flash);
+    for number in 0..300 {
+        assert_eq!(get(flash, &format!("plain {number}")).unwrap().meta.last_access, then);
     }
     let flags = get(flash, "flags").unwrap();
     assert_eq!((flags.value.as_slice(), flags.meta.flags), (&b"flagged"[..], 7));
@@ -196,7 +212,17 @@ fn is_read(name: &str, version: u32, then: u32, hash: (u32, u32)) {
         let flash = open(folder.path(), now, false);
         check(&flash, then, now);
         check_chosen(&flash);
-        assert_eq!(get(&flash, "written by this build").unwrap().value, b"later");
+        let later = get(&flash, "written by this build").unwrap();
+        assert_eq!(later.value, b"later");
+        drop(flash);
+        // A lone node goes on above what the tier has.
+        let flash = open_lone(folder.path(), now);
+        check(&flash, then, now);
+        assert!(!flash.counts() && get(&flash, "plain 7").unwrap().meta.cas < later.meta.cas);
+        set(&flash, "plain 7", &[b'h'; 1000], &Write::default());
+        assert!(get(&flash, "plain 7").unwrap().meta.cas > later.meta.cas);
+        drop(flash);
+        check_values(&open_lone(folder.path(), now));
     }
 }
 
@@ -239,5 +265,40 @@ fn versions_tombstones_and_floors_that_version_3_wrote_are_read() {
         let flash = open(folder.path(), now, true);
         check_from_elsewhere(&flash);
         drop(flash);
+    }
+}
+
+/// What a lone node counted, read by one and by one of several copies.
+#[test]
+fn counted_cas_values_that_version_3_wrote_are_read() {
+    let file = |folder: &tempfile::TempDir| folder.path().join("moneta.flash");
+    if std::env::var_os("MONETA_WRITE_FIXTURES").is_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let flash = open_lone(folder.path(), THEN_3);
+        fill(&flash);
+        drop(flash);
+        std::fs::write(fixture("3-counted"), pack(&file(&folder))).unwrap();
+    }
+    let packed = std::fs::read(fixture("3-counted")).unwrap();
+    for (now, is_lone) in [(THEN_3 + 70, true), (THEN_3 + 200, true), (THEN_3 + 200, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        unpack(&packed, &file(&folder));
+        let open = || if is_lone { open_lone(folder.path(), now) } else { open(folder.path(), now, true) };
+        let flash = open();
+        check(&flash, THEN_3, now);
+        check_chosen(&flash);
+        for (number, cas) in [(0, 2), (1, 3), (299, 302)] {
+            let meta = get(&flash, &format!("plain {number}")).unwrap().meta;
+            assert_eq!((meta.cas, meta.unversioned), (cas, true), "{number}");
+        }
+        set(&flash, "plain 7", &[b'h'; 1000], &Write::default());
+        let grown = get(&flash, "plain 7").unwrap().meta;
+        assert!(grown.cas > 302 && (grown.cas < 400) == is_lone && grown.unversioned == is_lone, "{grown:?}");
+        if !is_lone {
+            // What has no version is older than every version.
+            assert!(matches!(put(&flash, "plain 8", version(1), now), Written::Stored { .. }));
+        }
+        drop(flash);
+        assert_eq!(get(&open(), "plain 7").unwrap().meta.cas, grown.cas);
     }
 }

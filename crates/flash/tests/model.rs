@@ -3,7 +3,7 @@
 mod common;
 
 use common::tier;
-use moneta_flash::Durability;
+use moneta_flash::{Durability, FlashConfig};
 use moneta_testkit::suite::{self, Options};
 
 /// More than a sequence ever writes: nothing is emptied.
@@ -12,6 +12,12 @@ const AMPLE: u64 = 2 << 30;
 #[test]
 fn does_what_the_model_does() {
     suite::run(|_, clock| tier(AMPLE, clock, |_| {}), options(Options::exact().rounds(10)));
+}
+
+#[test]
+fn does_what_the_model_does_where_cas_values_are_counted() {
+    let lone = |config: &mut FlashConfig| config.versioning.counts_from = Some(0);
+    suite::run(|_, clock| tier(AMPLE, clock, lone), options(Options::exact().rounds(5)).counted());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use moneta_flash::{DeviceConfig, Durability, Flash, FlashConfig, Io};
 use moneta_layers::{Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::versions::Versioning;
 use moneta_store::{Calls, Clock, Store};
 use moneta_testkit::suite::{self, Options, Restarting, SuiteConfig};
 use tempfile::TempDir;
@@ -90,7 +91,10 @@ impl Restarting for Below {
             threads: 1,
             shards: Some(1),
             seed: lower.seed(),
-            versioning: Default::default(),
+            versioning: Versioning {
+                counts_from: lower.counts().then_some(1 << 52),
+                ..self.folder.config.versioning
+            },
         };
         let upper = Memory::new(&memory, Arc::clone(clock)).expect("the suite's limits are possible");
         let item_max = self.suite.value_max;
@@ -118,6 +122,19 @@ fn options(options: Options) -> Options {
 fn the_tier_comes_back_as_it_was() {
     let make = |_: SuiteConfig, clock| Alone(Folder::new(clock, |_| {}));
     suite::run_restarting(make, options(Options::exact()).rounds(8));
+}
+
+fn lone(config: &mut FlashConfig) {
+    config.versioning.counts_from = Some(0);
+}
+
+#[test]
+fn counted_cas_values_come_back_and_never_again() {
+    let make = |_: SuiteConfig, clock| Alone(Folder::new(clock, lone));
+    suite::run_restarting(make, options(Options::exact()).counted().rounds(5));
+    let small = SuiteConfig { memory: 4 << 20, value_max: 64 << 10 };
+    let make = |suite: SuiteConfig, clock| Below { folder: Folder::new(clock, lone), suite, lower: None };
+    suite::run_restarting(make, options(Options::exact()).counted().config(small).keys(1000).rounds(3));
 }
 
 #[test]

@@ -31,6 +31,14 @@ fn comes_back_as_it_was_when_every_write_is_synced() {
 }
 
 #[test]
+fn counted_cas_values_come_back_and_never_again() {
+    let make = |suite: SuiteConfig, clock: Arc<Clock>| {
+        Folder::new(suite, clock, AMPLE, |config| config.versioning.counts_from = Some(0))
+    };
+    suite::run_restarting(make, options(Options::exact()).counted().rounds(3));
+}
+
+#[test]
 fn what_was_evicted_does_not_come_back() {
     let make = |suite: SuiteConfig, clock: Arc<Clock>| Folder::new(suite, clock, SHORT, |_| {});
     suite::run_restarting(make, options(Options::lossy()).operations(4000).rounds(4));

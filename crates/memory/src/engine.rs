@@ -68,6 +68,7 @@ impl Memory {
             clock,
             seed: config.seed,
             versioning: config.versioning,
+            count: CachePadded::new(AtomicU64::new(config.versioning.counts_from.unwrap_or(0))),
             item_max: config.item_max,
             evict: config.evict,
         });
@@ -355,6 +356,12 @@ impl Flush for Memory {
         // Once for all: the clock may turn on the way from shard to shard.
         let mut first = self.shards[0].lock();
         let now = first.settle();
+        if first.shared.versioning.counts_from.is_some() {
+            drop(first);
+            let moment = Expiry::resolve(delay, now);
+            self.shards.iter().for_each(|slot| slot.lock().flush_all(moment));
+            return Step::done(());
+        }
         // Above what any shard has made or seen.
         let newest = self.shards[1..].iter().map(|slot| slot.lock().newest_version()).max();
         newest.into_iter().for_each(|newest| first.note_version(newest));

@@ -7,6 +7,17 @@ use crate::engine::WALK_CLASSES;
 use crate::shard::{Found, Shard, location_of};
 
 impl Shard {
+    /// Drops everything that is here at `moment`, where CAS values are no versions: there is nothing that could come from elsewhere.
+    pub(crate) fn flush_all(&mut self, moment: Expiry) {
+        let now = self.settle();
+        if moment.0 > now {
+            self.flush_at = moment.0;
+        } else {
+            self.flush_at = u32::MAX;
+            self.clear();
+        }
+    }
+
     /// Takes a flush that a client commanded here, to take effect at `moment`. Tells what other copies are told of it.
     pub(crate) fn flush(&mut self, moment: Expiry) -> Floor {
         let now = self.settle();

@@ -18,6 +18,7 @@ mod large;
 mod log;
 mod new_item;
 mod newer;
+mod numbers;
 mod probation;
 mod read;
 mod reclaim;

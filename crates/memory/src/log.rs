@@ -2,7 +2,7 @@
 
 use moneta_store::Expiry;
 
-use crate::record::{FRAGMENT_HEADER_BYTES, Fragment, Header, NO_FRAGMENT, Stamp, UNIT, header_bytes, mark, padded};
+use crate::record::{FRAGMENT_HEADER_BYTES, Fragment, Header, NO_FRAGMENT, Stamp, UNIT, mark, padded};
 use crate::segments::{CAPACITY, Location, Log};
 use crate::shard::Shard;
 
@@ -70,7 +70,7 @@ impl Shard {
         if padded(whole) <= room && draft.value_length < usize::from(u16::MAX) {
             return Ok(self.take_whole(log, draft, &header));
         }
-        let split_head = header_bytes(header.marks, true) + draft.key.len();
+        let split_head = header.bytes_if_split() + draft.key.len();
         if whole < SPLIT_FROM || room < split_head + FIRST_PART_MIN {
             self.open_segment(log)?;
             header = self.header(log, draft);
@@ -180,14 +180,11 @@ impl Shard {
     fn header(&self, log: Log, draft: &Draft<'_>) -> Header {
         let mut marks = draft.marks;
         // Without an open segment the header is only measured: it is written with the base of the one to be opened.
-        let encode = |stamp: Stamp, lasting: bool| {
-            self.segments.open_base(log).unwrap_or_else(|| self.cas_base()).encode(stamp, lasting)
-        };
+        let base = self.segments.open_base(log).unwrap_or_else(|| self.cas_base());
         let (form, cas_field) = match draft.cas {
-            Cas::Short(stamp) => encode(stamp, false),
-            Cas::Lasting(stamp) => encode(stamp, true),
-            Cas::Full(Stamp::Version(version)) => (mark::CAS_LONG, version.0),
-            Cas::Full(Stamp::Chosen(cas)) => (mark::CAS, cas),
+            Cas::Short(stamp) => base.encode(stamp, false),
+            Cas::Lasting(stamp) => base.encode(stamp, true),
+            Cas::Full(stamp) => base.encode_full(stamp),
         };
         marks |= form;
         if draft.expiry != Expiry::NEVER || draft.all_fields {
@@ -204,6 +201,7 @@ impl Shard {
             next: NO_FRAGMENT,
             last_access: draft.last_access,
             cas_field,
+            cas_bytes: base.widths().of(marks) as u8,
             expiry: draft.expiry,
             flags: draft.flags,
             split: false,

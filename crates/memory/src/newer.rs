@@ -34,8 +34,11 @@ impl Shard {
     /// also when the clock was set back.
     ///
     /// # Errors
-    /// [`moneta_store::ErrorKind::ClockAhead`].
+    /// [`moneta_store::ErrorKind::ClockAhead`], or [`moneta_store::ErrorKind::NoVersions`] where CAS values are none.
     pub(crate) fn accept_version(&mut self, version: Version) -> Result<(), StoreError> {
+        if self.shared.versioning.counts_from.is_some() {
+            return Err(StoreError::no_versions());
+        }
         if self.shared.versioning.is_ahead(version, self.shared.clock.millis()) && version > self.newest_version() {
             self.refused_ahead += 1;
             return Err(StoreError::clock_ahead());

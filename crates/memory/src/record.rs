@@ -3,7 +3,7 @@
 //! ```text
 //!   0       1       2               4                               8
 //! +-------+-------+---------------+-------------------------------+------------------+
-//! | marks | key   | value length  | last access (Unix seconds)    | CAS: 4, 6 or 8 B |
+//! | marks | key   | value length  | last access (Unix seconds)    | CAS: 2 to 8 B    |
 //! |       | length| 16 bit        | 32 bit                        | as marks say     |
 //! +-------+-------+---------------+-------------------------------+------------------+
 //! | expiry 32 bit, if marked | flags 32 bit, if marked | split: length 32 bit, first |
@@ -13,9 +13,16 @@
 //! +-----+--------------------------+--------------------+
 //! ```
 //!
-//! An item of a plain `set` costs 12 bytes of header. Its CAS value is its version, kept as a distance from its segment's
-//! base: in 32 bits if it was made here within four minutes from the base; else in 48 bits, which reach from 4 hours before
-//! the base to 13 hours after it, so that a key that is overwritten can be rewritten where it lies; else in full.
+//! An item of a plain `set` costs 10 bytes of header where CAS values are counted, 12 where they are versions. The CAS value is kept in
+//! one of three forms:
+//!
+//! | form  | counted | version |
+//! |-------|---------|---------|
+//! | plain | 16 bits: distance from its segment's base | 32 bits: the same, of what was made here within four minutes from the base |
+//! | short | 32 bits: the value | 48 bits: distance from 4 hours before the base, up to 13 hours after it |
+//! | long  | 64 bits: the value | 64 bits: the value |
+//!
+//! A key that is overwritten gets at least the short form, in which later values fit, so that it can be rewritten where it lies.
 //!
 //! A record that does not fit the rest of its segment is split: its value goes on in *fragments*, each in the log too.
 //! A key length of 0 is no item: a fragment, or filler where a record shrank in place.
@@ -59,11 +66,11 @@ pub(crate) mod mark {
     pub(crate) const EXPIRY: u8 = 8;
     /// Has a flags field.
     pub(crate) const FLAGS: u8 = 16;
-    /// Two bits: the form of the CAS field. None of them: a 32-bit distance. Both: 64 bits that a client chose.
+    /// Two bits: the form of the CAS field. None of them: plain. Both: 64 bits that a client chose, where others are versions.
     pub(crate) const CAS: u8 = 32 | 64;
-    /// A 48-bit distance.
+    /// The short form.
     pub(crate) const CAS_SHORT: u8 = 32;
-    /// A version in 64 bits.
+    /// The long form.
     pub(crate) const CAS_LONG: u8 = 64;
     /// Not the newest version of anything any more.
     pub(crate) const DEAD: u8 = 128;
@@ -80,11 +87,31 @@ const ORIGIN_BITS: u32 = 8;
 
 /// What makes a record's CAS value of the field in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CasBase {
-    /// Time and counter of the newest version when the segment was opened.
-    pub(crate) local: u64,
-    /// Who makes versions here.
-    pub(crate) origin: Origin,
+pub(crate) enum CasBase {
+    /// CAS values are versions.
+    Versions {
+        /// Time and counter of the newest version when the segment was opened.
+        local: u64,
+        /// Who makes versions here.
+        origin: Origin,
+    },
+    /// CAS values are counted: the newest when the segment was opened.
+    Counted(u64),
+}
+
+/// Bytes of a CAS field by the two bits of its form, a byte for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Widths(u32);
+
+impl Widths {
+    const VERSIONS: Self = Self(u32::from_le_bytes([4, 6, 8, 8]));
+    const COUNTED: Self = Self(u32::from_le_bytes([2, 4, 8, 8]));
+
+    #[inline]
+    pub(crate) fn of(self, marks: u8) -> usize {
+        const FORM_SHIFT: u32 = mark::CAS.trailing_zeros();
+        (self.0 >> (u32::from((marks & mark::CAS) >> FORM_SHIFT) * u8::BITS)) as u8 as usize
+    }
 }
 
 /// An item's CAS value.
@@ -117,62 +144,83 @@ impl Stamp {
 }
 
 impl CasBase {
-    fn short(self) -> u64 {
-        (self.local << ORIGIN_BITS).saturating_sub(CAS_SHORT_BACK)
+    /// How wide the CAS fields of records are that count from such a base.
+    #[inline]
+    pub(crate) fn widths(self) -> Widths {
+        match self {
+            Self::Versions { .. } => Widths::VERSIONS,
+            Self::Counted(_) => Widths::COUNTED,
+        }
     }
 
-    /// The form and the field of a CAS value; `lasting`: in a form in which a later version fits, too.
+    /// The form and the field of a CAS value; `lasting`: in a form in which a later one fits, too.
     #[inline]
     pub(crate) fn encode(self, stamp: Stamp, lasting: bool) -> (u8, u64) {
-        let version = match stamp {
-            Stamp::Chosen(cas) => return (mark::CAS, cas),
-            Stamp::Version(version) => version,
-        };
+        if let (Self::Versions { .. }, Stamp::Chosen(cas)) = (self, stamp) {
+            return (mark::CAS, cas);
+        }
         if !lasting && let Some(field) = self.field(0, stamp) {
             return (0, field);
         }
         match self.field(mark::CAS_SHORT, stamp) {
             Some(field) => (mark::CAS_SHORT, field),
-            None => (mark::CAS_LONG, version.0),
+            None => (mark::CAS_LONG, stamp.cas()),
+        }
+    }
+
+    /// The form and the field of a CAS value that mean the same in any segment.
+    #[inline]
+    pub(crate) fn encode_full(self, stamp: Stamp) -> (u8, u64) {
+        match (self, stamp) {
+            (Self::Versions { .. }, Stamp::Chosen(cas)) => (mark::CAS, cas),
+            _ => (mark::CAS_LONG, stamp.cas()),
         }
     }
 
     /// Form and field of another CAS value in the room of a form, if it can hold it.
     #[inline]
     pub(crate) fn refit(self, form: u8, stamp: Stamp) -> Option<(u8, u64)> {
-        match stamp {
-            Stamp::Version(version) if form & mark::CAS_LONG != 0 => Some((mark::CAS_LONG, version.0)),
-            Stamp::Chosen(cas) if form & mark::CAS_LONG != 0 => Some((mark::CAS, cas)),
-            stamp => self.field(form, stamp).map(|field| (form & mark::CAS, field)),
+        if form & mark::CAS_LONG != 0 {
+            return Some(self.encode_full(stamp));
         }
+        self.field(form, stamp).map(|field| (form & mark::CAS, field))
     }
 
-    /// The field of a CAS value in this form, if it can hold it.
+    /// The field of a CAS value in the plain or the short form, if that can hold it.
     #[inline]
     fn field(self, form: u8, stamp: Stamp) -> Option<u64> {
-        match (form & mark::CAS, stamp) {
-            (0, Stamp::Version(version)) => {
-                let distance = version.local().checked_sub(self.local)?;
-                (version.origin() == self.origin && distance <= u64::from(u32::MAX)).then_some(distance)
+        let is_plain = form & mark::CAS == 0;
+        match (self, stamp) {
+            (Self::Counted(base), _) if is_plain => {
+                stamp.cas().checked_sub(base).filter(|distance| *distance <= u64::from(u16::MAX))
             }
-            (mark::CAS_SHORT, Stamp::Version(version)) => {
-                version.0.checked_sub(self.short()).filter(|distance| *distance < CAS_SHORT_END)
+            (Self::Counted(_), _) => Some(stamp.cas()).filter(|cas| *cas <= u64::from(u32::MAX)),
+            (Self::Versions { local, origin }, Stamp::Version(version)) if is_plain => {
+                let distance = version.local().checked_sub(local)?;
+                (version.origin() == origin && distance <= u64::from(u32::MAX)).then_some(distance)
             }
-            (mark::CAS_LONG, Stamp::Version(version)) => Some(version.0),
-            (mark::CAS, Stamp::Chosen(cas)) => Some(cas),
-            _ => None,
+            (Self::Versions { local, .. }, Stamp::Version(version)) => {
+                version.0.checked_sub(short_base(local)).filter(|distance| *distance < CAS_SHORT_END)
+            }
+            (Self::Versions { .. }, Stamp::Chosen(_)) => None,
         }
     }
 
     /// The CAS value that a header's field means.
     #[inline]
     pub(crate) fn decode(self, header: &Header) -> u64 {
-        match header.marks & mark::CAS {
-            0 => Version::new(self.local + header.cas_field, self.origin).0,
-            mark::CAS_SHORT => self.short() + header.cas_field,
+        match (header.marks & mark::CAS, self) {
+            (0, Self::Versions { local, origin }) => Version::new(local + header.cas_field, origin).0,
+            (0, Self::Counted(base)) => base + header.cas_field,
+            (mark::CAS_SHORT, Self::Versions { local, .. }) => short_base(local) + header.cas_field,
             _ => header.cas_field,
         }
     }
+}
+
+/// What 48-bit distances count from.
+fn short_base(local: u64) -> u64 {
+    (local << ORIGIN_BITS).saturating_sub(CAS_SHORT_BACK)
 }
 
 /// A decoded header.
@@ -192,6 +240,8 @@ pub(crate) struct Header {
     pub(crate) last_access: u32,
     /// The CAS field as it stands there; see [`CasBase`].
     pub(crate) cas_field: u64,
+    /// Bytes of that field.
+    pub(crate) cas_bytes: u8,
     /// When it dies.
     pub(crate) expiry: Expiry,
     /// Client flags.
@@ -217,20 +267,11 @@ pub(crate) fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(UNIT)
 }
 
-#[inline]
-fn cas_bytes(marks: u8) -> usize {
-    match marks & mark::CAS {
-        0 => 4,
-        mark::CAS_SHORT => 6,
-        _ => 8,
-    }
-}
-
 /// Bytes before the key.
 #[inline]
-pub(crate) fn header_bytes(marks: u8, split: bool) -> usize {
+fn header_bytes(marks: u8, cas_bytes: usize, split: bool) -> usize {
     FIXED_BYTES
-        + cas_bytes(marks)
+        + cas_bytes
         + if marks & mark::EXPIRY != 0 { 4 } else { 0 }
         + if marks & mark::FLAGS != 0 { 4 } else { 0 }
         + if split { SPLIT_BYTES } else { 0 }
@@ -238,8 +279,8 @@ pub(crate) fn header_bytes(marks: u8, split: bool) -> usize {
 
 /// Bytes before the key of the record that begins with `bytes`, one unit.
 #[inline]
-pub(crate) fn header_length(bytes: &[u8]) -> usize {
-    header_bytes(bytes[0], u16_at(bytes, 2) == SPLIT)
+pub(crate) fn header_length(bytes: &[u8], widths: Widths) -> usize {
+    header_bytes(bytes[0], widths.of(bytes[0]), u16_at(bytes, 2) == SPLIT)
 }
 
 /// Bytes of the header of the record without a key that begins with `bytes`, one unit.
@@ -250,15 +291,17 @@ pub(crate) fn fragment_header_length(bytes: &[u8]) -> usize {
 impl Header {
     /// Decodes the header that `bytes` begin with.
     #[inline]
-    pub(crate) fn read(bytes: &[u8]) -> Self {
+    pub(crate) fn read(bytes: &[u8], widths: Widths) -> Self {
         let marks = bytes[0];
         let mut at = FIXED_BYTES;
-        let cas_field = match marks & mark::CAS {
-            0 => u64::from(u32_at(bytes, at)),
-            mark::CAS_SHORT => u64::from(u32_at(bytes, at)) | u64::from(u16_at(bytes, at + 4)) << 32,
+        let cas_bytes = widths.of(marks);
+        let cas_field = match cas_bytes {
+            2 => u64::from(u16_at(bytes, at)),
+            4 => u64::from(u32_at(bytes, at)),
+            6 => u64::from(u32_at(bytes, at)) | u64::from(u16_at(bytes, at + 4)) << 32,
             _ => u64_at(bytes, at),
         };
-        at += cas_bytes(marks);
+        at += cas_bytes;
         let mut expiry = Expiry::NEVER;
         if marks & mark::EXPIRY != 0 {
             expiry = Expiry(u32_at(bytes, at));
@@ -284,6 +327,7 @@ impl Header {
             next,
             last_access: u32_at(bytes, 4),
             cas_field,
+            cas_bytes: cas_bytes as u8,
             expiry,
             flags,
             split,
@@ -299,7 +343,7 @@ impl Header {
         bytes[2..4].copy_from_slice(&length.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.last_access.to_le_bytes());
         let mut at = FIXED_BYTES;
-        let cas = cas_bytes(self.marks);
+        let cas = usize::from(self.cas_bytes);
         bytes[at..at + cas].copy_from_slice(&self.cas_field.to_le_bytes()[..cas]);
         at += cas;
         if self.marks & mark::EXPIRY != 0 {
@@ -328,7 +372,7 @@ impl Header {
         self.marks = if on { self.marks | marks } else { self.marks & !marks };
     }
 
-    /// Whether a client chose the CAS value: the item counts as version 0.
+    /// Whether a client chose the CAS value, where others are versions: the item counts as version 0.
     #[inline]
     pub(crate) fn is_unversioned(&self) -> bool {
         self.is(mark::CAS)
@@ -337,7 +381,13 @@ impl Header {
     /// Bytes before the key.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        header_bytes(self.marks, self.split)
+        header_bytes(self.marks, self.cas_bytes.into(), self.split)
+    }
+
+    /// Bytes before the key, were its value split.
+    #[inline]
+    pub(crate) fn bytes_if_split(&self) -> usize {
+        header_bytes(self.marks, self.cas_bytes.into(), true)
     }
 
     /// Bytes before the value.
@@ -409,7 +459,7 @@ pub(crate) fn is_fragment(bytes: &[u8]) -> bool {
 }
 
 // The layout above, pinned.
-const _: () = assert!(FIXED_BYTES + 4 == 12);
+const _: () = assert!(FIXED_BYTES + 2 == 10);
 const _: () = assert!(SPLIT_BYTES == 4 + 2 + 8);
 const _: () = assert!(FRAGMENT_HEADER_BYTES == 4 + 8 + 8);
 
@@ -419,7 +469,8 @@ mod tests {
 
     #[test]
     fn a_header_reads_back_in_every_form() {
-        for marks in 0..=255u8 {
+        let all = (0..=255u8).flat_map(|marks| [(marks, Widths::VERSIONS), (marks, Widths::COUNTED)]);
+        for (marks, widths) in all {
             for split in [false, true] {
                 let header = Header {
                     marks,
@@ -429,28 +480,60 @@ mod tests {
                     next: if split { 77 } else { NO_FRAGMENT },
                     last_access: 1_700_000_000,
                     cas_field: 0xbeef,
+                    cas_bytes: widths.of(marks) as u8,
                     expiry: if marks & mark::EXPIRY != 0 { Expiry(5) } else { Expiry::NEVER },
                     flags: if marks & mark::FLAGS != 0 { 9 } else { 0 },
                     split,
                 };
                 let mut bytes = vec![0; 128];
                 header.write(&mut bytes);
-                assert_eq!(Header::read(&bytes), header);
-                assert_eq!(header_length(&bytes[..UNIT]), header.bytes());
+                assert_eq!(Header::read(&bytes, widths), header);
+                assert_eq!(header_length(&bytes[..UNIT], widths), header.bytes());
             }
         }
     }
 
     #[test]
-    fn a_plain_item_costs_twelve_bytes_of_header() {
-        assert_eq!(header_bytes(0, false), 12);
+    fn a_plain_item_costs_ten_or_twelve_bytes_of_header() {
+        let bytes = |widths: Widths| header_bytes(0, widths.of(0), false);
+        assert_eq!((bytes(Widths::COUNTED), bytes(Widths::VERSIONS)), (10, 12));
+    }
+
+    #[test]
+    fn a_counted_value_reads_back_in_the_shortest_form_that_holds_it() {
+        let base = CasBase::Counted(1_000_000);
+        let cases = [
+            (1_000_000, 0),
+            (1_065_535, 0),
+            (1_065_536, mark::CAS_SHORT),
+            (999_999, mark::CAS_SHORT),
+            (u64::from(u32::MAX), mark::CAS_SHORT),
+            (1 << 32, mark::CAS_LONG),
+            (u64::MAX, mark::CAS_LONG),
+        ];
+        for (cas, expected) in cases {
+            for stamp in [Stamp::Chosen(cas), Stamp::Version(Version(cas))] {
+                let (form, cas_field) = base.encode(stamp, false);
+                assert_eq!(form, expected, "{cas}");
+                let (lasting, lasting_field) = base.encode(stamp, true);
+                assert_eq!(lasting, if expected == 0 { mark::CAS_SHORT } else { expected }, "{cas}");
+                for (marks, cas_field) in [(form, cas_field), (lasting, lasting_field)] {
+                    let cas_bytes = Widths::COUNTED.of(marks) as u8;
+                    let header = Header { marks, cas_field, cas_bytes, ..HEADER };
+                    let mut bytes = [0; HEADER_MAX];
+                    header.write(&mut bytes);
+                    assert_eq!(base.decode(&Header::read(&bytes, base.widths())), cas);
+                }
+            }
+        }
     }
 
     #[test]
     fn a_cas_value_reads_back_in_the_shortest_form_that_holds_it() {
         let (here, elsewhere) = (Origin::new(1, 2), Origin::new(1, 3));
-        let base = CasBase { local: 3_500_000_000_000_000, origin: here };
-        let at = |distance: i64, origin| Stamp::Version(Version::new(base.local.wrapping_add_signed(distance), origin));
+        let local = 3_500_000_000_000_000_u64;
+        let base = CasBase::Versions { local, origin: here };
+        let at = |distance: i64, origin| Stamp::Version(Version::new(local.wrapping_add_signed(distance), origin));
         let cases = [
             (at(0, here), 0),
             (at(u32::MAX.into(), here), 0),
@@ -482,6 +565,7 @@ mod tests {
         next: NO_FRAGMENT,
         last_access: 0,
         cas_field: 0,
+        cas_bytes: 4,
         expiry: Expiry::NEVER,
         flags: 0,
         split: false,

@@ -505,14 +505,15 @@ pub(crate) struct Census {
 impl Segment {
     #[inline(always)]
     fn header(&self, offset: usize) -> Header {
-        let length = header_length(self.page.slice(offset..offset + UNIT));
-        Header::read(self.page.slice(offset..offset + length))
+        let widths = self.base.widths();
+        let length = header_length(self.page.slice(offset..offset + UNIT), widths);
+        Header::read(self.page.slice(offset..offset + length), widths)
     }
 
     #[inline]
     fn key(&self, offset: usize) -> &[u8] {
         let first = self.page.slice(offset..offset + UNIT);
-        let start = offset + header_length(first);
+        let start = offset + header_length(first, self.base.widths());
         self.page.slice(start..start + usize::from(first[1]))
     }
 

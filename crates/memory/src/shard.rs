@@ -4,15 +4,18 @@
 //! `arithmetic` and `large`, memory in `log` and `reclaim`.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use crossbeam_utils::CachePadded;
 use moneta_index::{Index, Position, Walk};
 use moneta_pages::PagePool;
 use moneta_store::component::{Observer, RemovalCause, Removed};
 use moneta_store::versions::{Floors, Tombstones, Versioning};
-use moneta_store::{Clock, ItemMeta, Key, KeyHash, StoreStats, Version, VersionClock};
+use moneta_store::{Clock, ItemMeta, Key, KeyHash, StoreStats, Version};
 
 use crate::ghosts::Ghosts;
 use crate::hash_bits::{HIT_BITS, TAG_BITS};
+use crate::numbers::{Block, Numbers};
 use crate::probation::Probation;
 use crate::record::{CasBase, Header, Stamp, mark};
 use crate::report::MemoryStats;
@@ -29,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<Clock>,
     pub(crate) seed: KeyHash,
     pub(crate) versioning: Versioning,
+    /// The last CAS value that a shard took, where they are counted.
+    pub(crate) count: CachePadded<AtomicU64>,
     pub(crate) item_max: usize,
     pub(crate) evict: bool,
 }
@@ -43,8 +48,8 @@ pub(crate) struct Shard {
     pub(crate) ghosts: Ghosts,
     /// What the small log may take.
     pub(crate) probation: Probation,
-    /// Makes the versions of what is written here.
-    versions: VersionClock,
+    /// Makes the CAS values of what is written here.
+    cas_values: Numbers,
     /// Deletes that are remembered.
     pub(crate) tombstones: Tombstones,
     /// The flushes that are known.
@@ -102,7 +107,10 @@ impl Shard {
     /// An empty shard, number `number` of `shards`, of at most `quota` pages.
     pub(crate) fn new(shared: Arc<Shared>, (number, shards): (u64, u64), quota: usize) -> std::io::Result<Self> {
         let index = Index::new(shared.pool.take()?);
-        let versions = shared.versioning.clock(number, shards);
+        let cas_values = match shared.versioning.counts_from {
+            None => Numbers::Versions(shared.versioning.clock(number, shards)),
+            Some(_) => Numbers::Counted(Block::default()),
+        };
         let tombstones = Tombstones::of_shard(&shared.versioning, shards, shared.clock.millis());
         Ok(Self {
             shared,
@@ -111,7 +119,7 @@ impl Shard {
             segments: Segments::new(),
             ghosts: Ghosts::default(),
             probation: Probation::new(),
-            versions,
+            cas_values,
             tombstones,
             floors: Floors::default(),
             flush_at: u32::MAX,
@@ -259,7 +267,7 @@ impl Shard {
         ItemMeta {
             flags: header.flags,
             cas: self.cas_at(location, header),
-            unversioned: header.is_unversioned(),
+            unversioned: self.is_unversioned(header),
             expiry: header.expiry,
             expiry_before: header.expiry,
             last_access: header.last_access,
@@ -281,38 +289,47 @@ impl Shard {
         self.segments.base(location).decode(header)
     }
 
+    /// Whether an item's CAS value is no version: a client chose it, or it is counted.
+    #[inline]
+    fn is_unversioned(&self, header: &Header) -> bool {
+        header.is_unversioned() || self.shared.versioning.counts_from.is_some()
+    }
+
     /// What orders an item among all writes of its key.
     #[inline]
     pub(crate) fn version(&self, found: &Found) -> Version {
-        if found.header.is_unversioned() { Version::ZERO } else { Version(self.cas(found)) }
+        if self.is_unversioned(&found.header) { Version::ZERO } else { Version(self.cas(found)) }
     }
 
     /// An item's CAS value, as what it is.
     pub(crate) fn stamp(&self, found: &Found) -> Stamp {
         let cas = self.cas(found);
-        if found.header.is_unversioned() { Stamp::Chosen(cas) } else { Stamp::Version(Version(cas)) }
+        if self.is_unversioned(&found.header) { Stamp::Chosen(cas) } else { Stamp::Version(Version(cas)) }
     }
 
-    /// The version of a write that happens now.
+    /// The CAS value of a write that happens now: its version, where they are versions.
     #[inline]
     pub(crate) fn next_version(&mut self) -> Version {
-        self.versions.next(self.shared.clock.millis())
+        match &mut self.cas_values {
+            Numbers::Versions(clock) => clock.next(self.shared.clock.millis()),
+            Numbers::Counted(block) => Version(block.next(&self.shared.count)),
+        }
     }
 
     /// At least every version made or seen here.
     pub(crate) fn newest_version(&self) -> Version {
-        self.versions.newest()
+        self.cas_values.newest_version()
     }
 
     /// Makes all further versions greater than one that came from elsewhere.
     #[inline]
     pub(crate) fn note_version(&mut self, version: Version) {
-        self.versions.note(version);
+        self.cas_values.note_version(version);
     }
 
     /// What the CAS distances of a segment that is opened now count from.
     pub(crate) fn cas_base(&self) -> CasBase {
-        CasBase { local: self.versions.newest().local(), origin: self.versions.origin() }
+        self.cas_values.base()
     }
 
     /// The CAS value of what is stored now: that which it comes with, or the next version.
@@ -329,10 +346,15 @@ impl Shard {
         }
     }
 
-    /// A version that a tier below made. One from far ahead must not take the clock along.
+    /// A CAS value that a tier below made. A version from far ahead must not take the clock along.
     fn note_given(&mut self, version: Version) {
-        if !self.shared.versioning.is_ahead(version, self.shared.clock.millis()) {
-            self.versions.note(version);
+        match &mut self.cas_values {
+            Numbers::Counted(block) => block.note(version.0),
+            Numbers::Versions(clock) => {
+                if !self.shared.versioning.is_ahead(version, self.shared.clock.millis()) {
+                    clock.note(version);
+                }
+            }
         }
     }
 

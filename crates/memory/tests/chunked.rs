@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use moneta_layers::{Chunked, ChunkedConfig, Promotion, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
+use moneta_store::versions::Versioning;
 use moneta_store::{Clock, KeyHash};
 use moneta_testkit::suite::{self, Options, SuiteConfig};
 
@@ -39,6 +40,16 @@ fn forgets_but_never_errs_when_memory_is_short() {
         let make = |config: SuiteConfig, clock: Arc<Clock>| chunked(config.memory, cut, &clock);
         suite::run(make, loose(Options::lossy()).rounds(3));
     }
+}
+
+#[test]
+fn counts_cas_values_where_they_are_no_versions() {
+    let cut = ChunkedConfig { piece_bytes: 3000, whole_max: 2000, item_max: 64 << 10 };
+    let versioning = Versioning { counts_from: Some(0), ..Versioning::default() };
+    let make = |config: SuiteConfig, clock: Arc<Clock>| {
+        Chunked::versioned(memory(config.memory, cut.item_max, &clock), cut, &versioning, clock)
+    };
+    suite::run(make, loose(Options::lossy()).counted().rounds(2));
 }
 
 /// Deletes and flushes of several copies, too.

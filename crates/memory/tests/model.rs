@@ -31,6 +31,16 @@ fn equals_the_model_with_ample_memory() {
     suite::run(|config, clock| memory(config, clock, 4), Options::exact());
 }
 
+fn lone() -> Versioning {
+    Versioning { counts_from: Some(0), ..Versioning::default() }
+}
+
+#[test]
+fn equals_the_model_where_cas_values_are_counted() {
+    suite::run(|config, clock| versioned(config, lone(), clock, 4), Options::exact().counted());
+    suite::run(|config, clock| versioned(config, lone(), clock, 1), Options::lossy().counted().rounds(5));
+}
+
 #[test]
 fn tells_keys_of_one_hash_apart() {
     suite::run(|config, clock| memory(config, clock, 1), Options::exact().keys_per_hash(3).rounds(10));

@@ -11,7 +11,7 @@ use moneta_layers::{Chunked, ChunkedConfig, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::versions::Versioning;
-use moneta_store::{Clock, KeyHash, Progress, Store};
+use moneta_store::{Calls as _, Clock, Key, KeyHash, Progress, Store};
 
 use crate::options::report::{Refusal, Refused};
 use crate::options::sections::cluster::{self, CLUSTER};
@@ -50,15 +50,14 @@ fn tiers(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> a
             // At the bottom, SSD: it holds every item and outlives the process. First, as it says how keys are hashed.
             let ssd = flash(&tier.engine, settings, clock, recovery)?;
             // Over it, RAM: the hot items, answered at once. Hashed alike, so that a key is hashed once for both.
-            let ram = ram_above(settings, ssd.seed(), clock)?;
+            let ram = ram_above(settings, &ssd, clock)?;
             both(ram, ssd, settings, clock)
         }
         (upper, lower) => {
             two_servers(upper, lower)?;
             // As above: the lower tier first.
             let lower = self::lower(lower, settings, clock, recovery)?;
-            let seed = lower.as_ref().map_or_else(random_hash, |lower| Ok(lower.seed()))?;
-            match (self::upper(upper, lower.is_some(), settings, seed, clock)?, lower) {
+            match (self::upper(upper, lower.as_ref(), settings, clock)?, lower) {
                 (Some(upper), Some(lower)) => both(upper, lower, settings, clock),
                 (one, other) => one.or(other).context("a node needs a tier")?,
             }
@@ -95,18 +94,21 @@ fn two_servers(upper: &Upper, lower: &Lower) -> Result<(), Refused> {
     ))]))
 }
 
-/// The tier that has the hot items, hashed under `seed`. `below`: there is one that has all.
+/// The tier that has the hot items, hashed as in the one below, if there is one that has all.
 fn upper(
     tier: &Upper,
-    below: bool,
+    below: Option<&Arc<dyn Store>>,
     settings: &Settings,
-    seed: KeyHash,
     clock: &Arc<Clock>,
 ) -> anyhow::Result<Option<Arc<dyn Store>>> {
     Ok(match tier {
         Upper::None => None,
-        Upper::Memory => Some(Arc::new(ram_above(settings, seed, clock)?)),
+        Upper::Memory => Some(Arc::new(match below {
+            Some(below) => ram_above(settings, below, clock)?,
+            None => ram(settings, random_hash()?, clock)?,
+        })),
         Upper::Remote(config, piece) => {
+            let seed = below.map_or_else(random_hash, |below| Ok(below.seed()))?;
             // An entry is a piece with what is known of it: its longest is not the longest value.
             let entries = RemoteConfig { item_max: *piece as usize + ENTRY_EXTRA, ..RemoteConfig::clone(config) };
             let server = remote(&entries, seed, clock)?;
@@ -118,8 +120,8 @@ fn upper(
             };
             // Alone it makes the versions; above another tier it has those of that.
             let versioning = match below {
-                true => Versioning { cluster: false, ..versioning(settings)? },
-                false => versioning(settings)?,
+                Some(below) => versioning_above(settings, below)?,
+                None => versioning(settings)?,
             };
             Some(Arc::new(Chunked::versioned(server, config, &versioning, Arc::clone(clock))))
         }
@@ -172,9 +174,20 @@ fn ram(settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result
 }
 
 /// RAM over a tier that makes the versions and remembers the deletes.
-fn ram_above(settings: &Settings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
-    let versioning = Versioning { cluster: false, ..versioning(settings)? };
-    ram_with(settings, versioning, seed, clock)
+fn ram_above(settings: &Settings, below: &dyn Store, clock: &Arc<Clock>) -> anyhow::Result<Memory> {
+    ram_with(settings, versioning_above(settings, below)?, below.seed(), clock)
+}
+
+/// Where CAS values are counted in a tier whose items have those of a tier below: what it stores while that gives none has others.
+/// Programs that keep them in floating-point numbers have 53 bits.
+const COUNT_ABOVE: u64 = 1 << 52;
+
+/// How a tier above another makes the CAS values that it does not get from there.
+fn versioning_above(settings: &Settings, below: &dyn Store) -> anyhow::Result<Versioning> {
+    let versioning = versioning(settings)?;
+    // A tier that has kept versions goes on with them.
+    let counts = versioning.counts_from.is_some() && below.next_cas(&Key::new(b"", below.seed())) < COUNT_ABOVE;
+    Ok(Versioning { cluster: false, counts_from: counts.then_some(COUNT_ABOVE), ..versioning })
 }
 
 fn ram_with(settings: &Settings, versioning: Versioning, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Memory> {

@@ -66,6 +66,9 @@ pub struct NodeSettings {
     pub login_failures: u32,
     /// Who makes the versions of what is written here; told to clients that ask.
     pub origin: Origin,
+    /// Whether CAS values are versions, and the node takes what has a version. A lone node's are counted: to other nodes it is as a
+    /// memcached.
+    pub keeps_versions: bool,
     /// Whether this node is one of several copies (`--cluster`): then no client may choose CAS values.
     pub cluster: bool,
     /// How far ahead of this node's clock the version of a flush from elsewhere may be, in milliseconds.
@@ -97,6 +100,7 @@ impl Default for NodeSettings {
             login_attempts: 5,
             login_failures: 60,
             origin: Origin::default(),
+            keeps_versions: true,
             cluster: false,
             skew_max: 500,
         }

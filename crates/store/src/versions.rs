@@ -17,6 +17,9 @@ pub struct Versioning {
     pub origin: Origin,
     /// Where counters begin depends on it: different on each node.
     pub salt: u64,
+    /// CAS values are counted up from the one after this, as memcached's are, and are no versions: the store takes none. `None`: they
+    /// are versions. A store that has kept versions before, on a device, goes on with those.
+    pub counts_from: Option<u64>,
     /// Whether the store is one of several copies. Then every delete leaves a tombstone, whether the key was there or not, and
     /// a touch that shortens a life is a new version.
     pub cluster: bool,
@@ -29,11 +32,12 @@ pub struct Versioning {
 }
 
 impl Default for Versioning {
-    /// A lone node of region 0.
+    /// A lone store of region 0 that makes versions.
     fn default() -> Self {
         Self {
             origin: Origin::default(),
             salt: 0,
+            counts_from: None,
             cluster: false,
             skew_max: 500,
             tombstone_bytes: 1 << 20,

@@ -87,6 +87,7 @@ pub struct Options {
     bare_items: bool,
     restarts: bool,
     versions_unknown: bool,
+    counted: bool,
 }
 
 impl Options {
@@ -111,6 +112,7 @@ impl Options {
             bare_items: false,
             restarts: false,
             versions_unknown: false,
+            counted: false,
         }
     }
 
@@ -213,6 +215,12 @@ impl Options {
     #[must_use]
     pub fn versions_unknown(self) -> Self {
         Self { versions_unknown: true, ..self }
+    }
+
+    /// Has a store count its CAS values, near to 0.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        Self { counted: true, versions_unknown: true, ..self }
     }
 
     /// Takes any gauge of items. For engines on libraries that count versions and not keys.

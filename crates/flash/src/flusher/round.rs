@@ -12,7 +12,7 @@ use super::tails::{Stage, Tails};
 use super::unsynced::Unsynced;
 use super::writing::{Snapshot, Writer};
 use crate::counters::{Counters, count};
-use crate::devices::{Devices, TierState};
+use crate::devices::Devices;
 use crate::log::{GROUPS, Log};
 use crate::sealed::Sealed;
 
@@ -100,7 +100,7 @@ impl Flusher {
     }
 
     fn round(&mut self, round: Round) -> io::Result<()> {
-        self.allow_regions()?;
+        self.allow_more()?;
         let number = self.log.appended();
         // After the number, which counts owed tombstones, and before the snapshot of the open regions.
         self.unpaid = !self.engine.pay();
@@ -137,14 +137,20 @@ impl Flusher {
         Ok(())
     }
 
-    /// Has superblocks allow more sequence numbers of regions before the last ones are given out: what a crash leaves of a
-    /// region whose number was given out again would pass for what the later one holds.
-    fn allow_regions(&self) -> io::Result<()> {
-        let Some(limit) = self.log.regions.wanted_limit() else { return Ok(()) };
+    /// Has superblocks allow more sequence numbers of regions, and counted stamps, before the last ones are given out: what a crash
+    /// leaves of a region whose number was given out again would pass for what the later one holds.
+    fn allow_more(&self) -> io::Result<()> {
+        let (regions, stamps) = (self.log.regions.wanted_limit(), self.log.sequence.wanted_floor());
+        if regions.is_none() && stamps.is_none() {
+            return Ok(());
+        }
         let devices = &self.writer.devices;
-        let state = TierState { region_floor: limit, ..devices.state() };
+        let mut state = devices.state();
+        state.region_floor = regions.unwrap_or(state.region_floor);
+        state.sequence_floor = stamps.unwrap_or(state.sequence_floor);
         self.log.queue.health.watch(|| devices.save_twice(&state))?;
-        self.log.regions.allow_sequences(limit);
+        regions.into_iter().for_each(|limit| self.log.regions.allow_sequences(limit));
+        stamps.into_iter().for_each(|floor| self.log.sequence.allow(floor));
         Ok(())
     }
 

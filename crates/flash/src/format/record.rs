@@ -7,10 +7,11 @@
 //!  +----------+--------------+-----------------+---------+--------+--------------------------------------+
 //! ```
 //!
-//! The region's base is a version; `sequence` is added to its time and counter. The marks say which of the fields with a question
+//! The region's base is a version, and `sequence` is added to its time and counter; where stamps are counted (`sequence.rs`), the base is
+//! a stamp, and `sequence` has 24 bits to add to it and 24 of the second of the write. The marks say which of the fields with a question
 //! mark are present: 4 bytes of expiry (Unix second), 4 of client flags, 8 of CAS value; without the last, the CAS value is the
-//! record's own version: the base plus `sequence`. A record without the mark of a version counts as version 0: a client chose
-//! its CAS value, or its region is of format 1 or 2. Records are packed without padding.
+//! record's own stamp. A record without the mark of a version counts as version 0: a client chose its CAS value, it was counted, or its
+//! region is of format 1 or 2. Records are packed without padding.
 //!
 //! The checksum is the low half of XXH3-64 over the key of the region's use, the record's offset in the region, the rest of the
 //! header, and a hash of everything behind the header. So a record at a wrong offset, or from an earlier use of its region, is
@@ -26,8 +27,6 @@ use super::{VERSION_1, read_int};
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Most bytes of a key; the least is one.
 pub(crate) const KEY_BYTES_MAX: u8 = 250;
-/// The sequence numbers of a region's records differ by less than this.
-pub(crate) const SEQUENCE_SPAN: u64 = 1 << 48;
 
 const _: () = assert!(HEADER_BYTES == 4 + 4 + 6 + 1 + 1);
 
@@ -277,7 +276,8 @@ impl<'a> View<'a> {
         if self.header.is(mark::VERSION) { Version(self.cas(base)) } else { Version::ZERO }
     }
 
-    /// The item's meta data, given its region's base and whether it was read since it was written.
+    /// The item's meta data, given its region's base and whether it was read since it was written. Its last access is for
+    /// [`second_before`](crate::sequence::second_before).
     pub(crate) fn meta(&self, base: u64, read_since: bool) -> ItemMeta {
         let expiry = self.expiry();
         ItemMeta {
@@ -286,7 +286,7 @@ impl<'a> View<'a> {
             unversioned: !self.header.is(mark::VERSION),
             expiry,
             expiry_before: expiry,
-            last_access: crate::sequence::second_of(self.header.stamp(base)),
+            last_access: crate::sequence::second_written(base, self.header.sequence),
             fetched: read_since || self.header.is(mark::FETCHED),
             stale: self.header.is(mark::STALE),
             token_sent: self.header.is(mark::TOKEN),

@@ -11,6 +11,7 @@ use crate::format::BLOCK;
 use crate::format::record::{Salt, View, mark};
 use crate::inner::Inner;
 use crate::lookup::{Look, Present, find_record};
+use crate::sequence::second_before;
 
 /// Most bytes of a key.
 const KEY_MAX: usize = 250;
@@ -108,8 +109,7 @@ impl Inner {
                 if self.is_below_floor(meta.version()) {
                     return None;
                 }
-                // As in a lookup: versions may run ahead of the clock.
-                let meta = ItemMeta { last_access: meta.last_access.min(now), ..meta };
+                let meta = ItemMeta { last_access: second_before(now, meta.last_access), ..meta };
                 show_item(now, key.bytes, meta, view, show);
             }
             Met::Elsewhere if !is_sound => {}

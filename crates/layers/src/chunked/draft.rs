@@ -45,6 +45,11 @@ impl Draft {
         &self.head.meta
     }
 
+    /// Its CAS value is no version.
+    pub(super) fn without_version(&mut self) {
+        self.head.meta.unversioned = true;
+    }
+
     /// The head's entry, written in `epoch` with the CAS value `cas`.
     pub(super) fn seal(mut self, key: &Key<'_>, cas: u64, epoch: u64) -> Vec<u8> {
         self.head.meta.cas = cas;

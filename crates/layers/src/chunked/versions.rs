@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 pub(super) struct Versions {
     versioning: Versioning,
     clock: Arc<Clock>,
-    /// Time and counter of the last version made or seen.
+    /// Time and counter of the last version made or seen; or the last CAS value that was counted.
     last: AtomicU64,
     lane: Lane,
     // Both are held for a look or a note.
@@ -25,7 +25,7 @@ impl Versions {
     pub(super) fn new(versioning: &Versioning, clock: Arc<Clock>) -> Self {
         Self {
             versioning: *versioning,
-            last: AtomicU64::new(0),
+            last: AtomicU64::new(versioning.counts_from.unwrap_or(0)),
             lane: Lane::whole(versioning.salt),
             deletes: Mutex::new(Tombstones::of_shard(versioning, 1, clock.millis())),
             floors: Mutex::default(),
@@ -38,24 +38,37 @@ impl Versions {
         self.versioning.cluster
     }
 
-    /// The next version: above every one made or seen here.
+    /// Whether CAS values are counted, and so no versions.
+    pub(super) fn counts(&self) -> bool {
+        self.versioning.counts_from.is_some()
+    }
+
+    /// The next CAS value: above every one made or seen here.
     pub(super) fn next(&self) -> Version {
+        if self.counts() {
+            return Version(self.last.fetch_add(1, Ordering::Relaxed) + 1);
+        }
         let millis = self.clock.millis();
         let next = |last: u64| next_local(last, millis, self.lane);
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         Version::new(next(last.unwrap_or_else(|last| last)), self.versioning.origin)
     }
 
-    /// Makes all further versions greater than one that was seen.
+    /// Makes all further versions greater than one that was seen. Counts are of this store alone.
     pub(super) fn note(&self, seen: Version) {
-        self.last.fetch_max(seen.local(), Ordering::Relaxed);
+        if !self.counts() {
+            self.last.fetch_max(seen.local(), Ordering::Relaxed);
+        }
     }
 
     /// Refuses a version that is too far ahead of the clock and of what was made or seen here; takes note of one that is not.
     ///
     /// # Errors
-    /// [`moneta_store::ErrorKind::ClockAhead`].
+    /// [`moneta_store::ErrorKind::ClockAhead`], or [`moneta_store::ErrorKind::NoVersions`] where none are kept.
     pub(super) fn accept(&self, version: Version) -> Result<(), StoreError> {
+        if self.counts() {
+            return Err(StoreError::no_versions());
+        }
         let is_ahead = self.versioning.is_ahead(version, self.clock.millis());
         if is_ahead && version.local() > self.last.load(Ordering::Relaxed) {
             return Err(StoreError::clock_ahead());

@@ -123,6 +123,9 @@ impl<S: Store + 'static> Call<S> {
         changing: Changing<'_>,
     ) -> Result<Written, StoreError> {
         let cas = self.cas(draft.meta());
+        if self.versions.counts() {
+            draft.without_version();
+        }
         let written = if draft.meta().expiry.is_dead(self.clock.now()) {
             // Dead from the start: what it replaces is gone.
             delete(&self.below, &self.cx, key).await?;

@@ -9,6 +9,7 @@ use super::change::{self, answer_delete, answer_flush, answer_write, count_meta}
 use super::key::stored_key;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
+use super::words::ERROR;
 use super::{Session, Worker};
 
 /// An item that is to be stored if it is newer than what is there.
@@ -20,9 +21,12 @@ pub(super) struct Asked<'a> {
     pub(super) style: &'a Style<'a>,
 }
 
-/// The answer to `mv`. The number behind `MV` is that of the commands' form.
+/// The answer to `mv`. The number behind `MV` is that of the commands' form. A node that keeps no versions answers as a memcached does.
 pub(super) fn told(worker: &Worker) -> String {
     let node = &worker.node;
+    if !node.settings.keeps_versions {
+        return ERROR.into();
+    }
     let (origin, cluster) = (node.settings.origin, u8::from(node.settings.cluster));
     let now = node.clock.millis();
     let mut told = format!("MV 2 region={} writer={} cluster={cluster} now={now}", origin.region(), origin.writer());
@@ -45,6 +49,10 @@ impl Session {
         let as_of = item.as_of.unwrap_or_else(|| clock.millis());
         // Counted and watched as the `set` that it is.
         let request = Write { flags: item.flags, exptime: Exptime(i64::from(item.expiry.0)), ..Write::default() };
+        if !worker.node.settings.keeps_versions {
+            let (peer, asked) = (self.peer, change::Asked { key: sent, request: &request, style });
+            return answer_write(worker, &peer, asked, value.len(), Err(StoreError::no_versions()), self.out(output));
+        }
         match worker.store.call(&worker.cx, &key, Op::Put(&content, Put::Newer { as_of, base: item.base }), &mut Unseen)
         {
             Step::Done(outcome) => {
@@ -71,6 +79,10 @@ impl Session {
         let mut buffer = Self::key_buffer();
         let key = Key::new(stored_key(sent, style, &mut buffer), worker.store.seed());
         let request = Delete::default();
+        if !worker.node.settings.keeps_versions {
+            let asked = change::Asked { key: sent, request: &request, style };
+            return answer_delete(worker, asked, Err(StoreError::no_versions()), self.out(output));
+        }
         match worker.store.call(&worker.cx, &key, Op::Bury(version), &mut Unseen) {
             Step::Done(outcome) => {
                 let asked = change::Asked { key: sent, request: &request, style };
@@ -91,6 +103,9 @@ impl Session {
         let is_local = settings.cluster && floor.second == 0;
         if !settings.flush_enabled && !is_local {
             return super::admin::not_allowed(style, "mf", self.out(output));
+        }
+        if !worker.node.settings.keeps_versions {
+            return answer_flush(worker, style, Err(StoreError::no_versions()), self.out(output));
         }
         if is_ahead(worker, floor.version) {
             return answer_flush(worker, style, Err(StoreError::clock_ahead()), self.out(output));

@@ -205,3 +205,19 @@ fn a_value_over_the_limit_deletes_only_what_is_older() {
     assert_eq!(say(&worker, talk, &large), "SERVER_ERROR object too large for cache\r\n");
     assert_eq!(say(&worker, talk, "mg k\r\n"), "HD\r\n", "what it has is newer");
 }
+
+/// To other nodes it is as a memcached, but for the words of the refusal, which they know.
+#[test]
+fn a_node_that_counts_cas_values_takes_no_versions() {
+    const NONE: &str = "SERVER_ERROR this store keeps no versions\r\n";
+    let (worker, clock) = node(false);
+    let settings = NodeSettings { keeps_versions: false, ..NodeSettings::default() };
+    let worker = worker_on(Arc::clone(&worker.store), &clock, settings, Authenticator::off());
+    let talk = &mut Talk::new();
+    assert_eq!(say(&worker, talk, "mv\r\n"), "ERROR\r\n");
+    assert_eq!(say(&worker, talk, &format!("ms k 1 V{}\r\nx\r\nmg k\r\n", at(5))), format!("{NONE}EN\r\n"));
+    assert_eq!(say(&worker, talk, "set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    for line in [format!("md k V{}", at(5)), format!("mf {} {NOW}", at(5)), format!("mf {} 0", at(5))] {
+        assert_eq!(say(&worker, talk, &format!("{line}\r\nmg k\r\n")), format!("{NONE}HD\r\n"), "{line}");
+    }
+}

@@ -3,7 +3,7 @@
 use moneta_store::{Item, ItemMeta, Number, Written};
 
 use super::call::Outcome;
-use super::cas_book::Versions;
+use super::cas_book::{EXPLICIT, Versions};
 
 /// What is known while outcomes are compared: one key's versions, and how exact the notes of its reads must be.
 pub(super) struct Comparison {
@@ -17,10 +17,15 @@ pub(super) struct Comparison {
     pub(super) bare_items: bool,
     /// The store does not tell CAS values that clients chose from versions.
     pub(super) versions_unknown: bool,
+    /// The store counts its CAS values.
+    pub(super) counted: bool,
     /// What expired may be there although the model has forgotten it: the store came back and found it again, or it had lost
     /// one part of the item and still has another.
     pub(super) may_be_expired: bool,
 }
+
+/// Above what a store counts to in any sequence, with what restarts leave out.
+const COUNTED_MAX: u64 = 1 << 40;
 
 impl Comparison {
     /// Compares a store's outcome with the model's; says what differs.
@@ -86,6 +91,9 @@ impl Comparison {
     /// Compares everything of an item but key and value.
     pub(super) fn metas(&mut self, expected: &ItemMeta, actual: &ItemMeta) -> Result<(), String> {
         self.versions.observe(expected.cas, actual.cas)?;
+        if self.counted && (COUNTED_MAX..EXPLICIT).contains(&actual.cas) {
+            return Err(format!("CAS value {} is not counted", actual.cas));
+        }
         let apart = expected.last_access.abs_diff(actual.last_access);
         let mut alike = *expected;
         alike.cas = actual.cas;

@@ -69,7 +69,14 @@ impl<'a, S: Store> Pair<'a, S> {
 
     pub(super) fn comparison(&self, number: usize) -> Comparison {
         let Options {
-            last_access_slack, fetched_slack, expiry_slack, bare_numbers, bare_items, versions_unknown, ..
+            last_access_slack,
+            fetched_slack,
+            expiry_slack,
+            bare_numbers,
+            bare_items,
+            versions_unknown,
+            counted,
+            ..
         } = self.options;
         let (versions, came_back) = (self.book.versions(number), self.options.restarts);
         let remains_died = self.remains.get(&number).is_some_and(|expiry| expiry.is_dead(self.clock.now()));
@@ -82,6 +89,7 @@ impl<'a, S: Store> Pair<'a, S> {
             bare_numbers,
             bare_items,
             versions_unknown,
+            counted,
             may_be_expired,
         }
     }

@@ -113,6 +113,7 @@ pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
 pub fn configure(options: &Values, node: &mut NodeSettings) {
     node.origin = origin(options);
     node.cluster = options.get(&CLUSTER);
+    node.keeps_versions = node.cluster;
     node.skew_max = skew_max(options);
 }
 
@@ -135,6 +136,7 @@ pub fn versioning(options: &Values, salt: u64) -> Versioning {
     Versioning {
         origin: origin(options),
         salt,
+        counts_from: if options.get(&CLUSTER) { None } else { Some(0) },
         cluster: options.get(&CLUSTER),
         skew_max: skew_max(options),
         tombstone_bytes,

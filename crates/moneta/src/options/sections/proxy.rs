@@ -165,4 +165,5 @@ pub fn node(options: &Values, address: moneta_client::Address) -> RemoteConfig {
 /// Tells sessions that clients cannot choose versions.
 pub fn configure(is_proxy: bool, node: &mut NodeSettings) {
     node.cluster |= is_proxy;
+    node.keeps_versions |= is_proxy;
 }
