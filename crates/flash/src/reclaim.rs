@@ -15,8 +15,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use moneta_store::{ItemMeta, Key};
 use moneta_store::component::{RemovalCause, Removed};
+use moneta_store::{ItemMeta, Key};
 use pollster::block_on;
 use rustix::io::Errno;
 use rustix::process::{getpriority_process, setpriority_process};

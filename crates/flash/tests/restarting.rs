@@ -91,10 +91,7 @@ impl Restarting for Below {
             threads: 1,
             shards: Some(1),
             seed: lower.seed(),
-            versioning: Versioning {
-                counts_from: lower.counts().then_some(1 << 52),
-                ..self.folder.config.versioning
-            },
+            versioning: Versioning { counts_from: lower.counts().then_some(1 << 52), ..self.folder.config.versioning },
         };
         let upper = Memory::new(&memory, Arc::clone(clock)).expect("the suite's limits are possible");
         let item_max = self.suite.value_max;
