@@ -94,6 +94,7 @@ const SAMPLES: &[&str] = &[
     "threads",
     "remote:/run/l1.sock",
     "universal",
+    "serve",
     "on",
     "ribbon",
     "lz4",
