@@ -8,7 +8,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ruzstd::decoding::StreamingDecoder;
+use zstd::stream::read::Decoder;
 
 use crate::error::{BenchError, Result};
 
@@ -55,8 +55,7 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Requests> {
     let format = format.or_else(|| Format::of(path)).ok_or_else(unknown)?;
     let file = File::open(path).map_err(|source| BenchError::File { path: path.to_owned(), source })?;
     let reader: Box<dyn Read> = if path.extension().is_some_and(|extension| extension == "zst") {
-        let broken = |error: ruzstd::decoding::errors::FrameDecoderError| malformed(path, error.to_string());
-        Box::new(StreamingDecoder::new(BufReader::new(file)).map_err(broken)?)
+        Box::new(Decoder::new(file).map_err(|source| unreadable(path, source))?)
     } else {
         Box::new(file)
     };
@@ -91,8 +90,7 @@ mod tests {
 
     #[test]
     fn a_compressed_trace_reads_like_a_plain_one() {
-        let compressed =
-            ruzstd::encoding::compress_to_vec(&b"7 2 0 0\n"[..], ruzstd::encoding::CompressionLevel::Fastest);
+        let compressed = zstd::encode_all(&b"7 2 0 0\n"[..], 1).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiny.lis.zst");
         std::fs::write(&path, compressed).unwrap();
