@@ -171,12 +171,14 @@ fn a_proxy_holds_no_more_than_its_options_add_up_to() {
     let nodes = ["a", "b"].map(|_| {
         Node::run(moneta(&["serve", "-p", "0", "--admin", "off", "--cluster", "-t", "1"]).args(["-m", &memory]))
     });
-    let replicas = nodes.iter().zip(["a", "b"]).map(|(node, zone)| {
-        format!("[[replica]]\nzone = \"{zone}\"\nnodes = [\"0={}\"]\n", node.address())
-    });
+    let replicas = nodes
+        .iter()
+        .zip(["a", "b"])
+        .map(|(node, zone)| format!("[[replica]]\nzone = \"{zone}\"\nnodes = [\"0={}\"]\n", node.address()));
     let topology = format!("epoch = 1\n{}", replicas.collect::<String>());
     let topology = file(folder.path(), "topology.toml", &topology);
-    let arguments = ["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", &topology, "--zone", "a", "-c", "2000"];
+    let arguments =
+        ["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", &topology, "--zone", "a", "-c", "2000"];
     let options = ["-t", &threads, "--client-memory", &client_memory, "--node-buffer", "4m", "--hint-memory", "4m"];
     let options = options.into_iter().chain(["--node-timeout", "5s"]);
     let proxy = Node::run(moneta(&arguments).args(options));
