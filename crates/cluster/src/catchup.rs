@@ -11,6 +11,8 @@
 //!                         └─ the feed of a copy that is whole does not reach back: drops what it has ─▶ whole
 //! ```
 //!
+//! The same happens to a node that was stopped, cut off or out of its clock's bound ([`trouble`]).
+//!
 //! Then it follows the topology: a node that gets keys back which other nodes had for a while ([`past`]) is behind again.
 //!
 //! *Another copy* is one that is itself whole. Where all copies that answer have come back too, as after a loss of power, the
@@ -24,6 +26,7 @@ mod past;
 mod peers;
 mod reader;
 mod rounds;
+mod trouble;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -36,6 +39,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::counters::Counter;
 use crate::error::ClusterError;
 use crate::topology::Topology;
+use trouble::Trouble;
 
 pub use gate::{CatchUp, catch_up_metrics};
 
@@ -89,6 +93,11 @@ struct State {
     /// What is out of the ordinary about the end, for people.
     note: Mutex<Option<String>>,
     counts: Counts,
+    /// Until then the node has run without being stopped, by its clock in milliseconds since the Unix epoch.
+    runs_until: AtomicU64,
+    trouble: Mutex<Trouble>,
+    /// Nodes of other copies, of which it is known whether they answer.
+    peers: Mutex<Vec<Address>>,
     /// Held by the one reader that holds a large value.
     large: Mutex<()>,
     /// Held while changes are applied; true: the store is closed.
@@ -102,6 +111,8 @@ struct Counts {
     superseded: Counter,
     /// Times that everything held was dropped.
     dropped: Counter,
+    /// Times that the node was behind though it had not restarted.
+    again: Counter,
     /// Milliseconds until the node was whole.
     took: AtomicU64,
 }
@@ -126,10 +137,11 @@ impl State {
         }
     }
 
-    /// The node answers reads from now on.
+    /// The node answers reads from now on, unless it missed something else meanwhile.
     fn end(&self, note: Option<String>) {
         *self.note.lock() = note;
-        self.behind.store(false, Ordering::Relaxed);
+        let trouble = self.trouble.lock();
+        self.behind.store(trouble.keeps_behind(), Ordering::Relaxed);
     }
 }
 
@@ -144,6 +156,11 @@ impl CatchUp {
         ports: Vec<u16>,
         topology: impl FnMut() -> Option<Topology> + Send + 'static,
     ) -> Result<(), ClusterError> {
+        for run in [|state: &Arc<State>| trouble::pulse(state), trouble::watch] {
+            let state = Arc::clone(self.state());
+            let thread = std::thread::Builder::new().name("catch-up-watch".into());
+            thread.spawn(move || run(&state)).map_err(ClusterError::Thread)?;
+        }
         let state = Arc::clone(self.state());
         let run = move || rounds::run(&state, &ports, topology);
         std::thread::Builder::new().name("catch-up".into()).spawn(run).map_err(ClusterError::Thread)?;

@@ -3,6 +3,8 @@
 mod common;
 #[path = "catch_up/readers.rs"]
 mod readers;
+#[path = "catch_up/stopped.rs"]
+mod stopped;
 
 use std::fmt::Write;
 
@@ -199,6 +201,8 @@ fn a_node_that_is_behind_takes_writes_and_answers_no_reads() {
     for number in [0, 2] {
         copies.node(number).signal(Signal::SIGCONT);
     }
+    // They were stopped for so long that they ask the others, too.
+    [0, 2].iter().for_each(|number| copies.wait_until_ready(*number));
     let b = copies.node(1);
     let is_right =
         |key: usize| value(&proxy, &format!("key{key}")).as_deref() == Some(if key < 10 { "new" } else { "old" });

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use moneta_client::Address;
+
 use super::State;
 use super::peers::{Keys, Source};
 use super::reader::{Progress, Reader};
@@ -96,6 +98,11 @@ impl Copy {
     /// Whether a node of it was asked and does not answer reads.
     pub(super) fn is_out(&self) -> bool {
         self.readers.iter().any(|reader| !reader.reached().serves && reader.failures() >= FAILURES)
+    }
+
+    /// Its nodes that hold keys of this one.
+    pub(super) fn nodes(&self) -> &[Address] {
+        &self.source.nodes
     }
 
     pub(super) fn is_asked(&self) -> bool {

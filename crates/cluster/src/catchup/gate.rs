@@ -30,7 +30,13 @@ const OF_NODE: &[Reading<State>] = &[
         "Times that everything was dropped, since the node was away for longer than feeds reach.",
     )
     .read(|state| state.counts.dropped.get().into()),
-    Metric::gauge("catch_up_seconds", Unit::Seconds, "How long the node was behind at its start.")
+    Metric::counter(
+        "catch_up_again_total",
+        Unit::Count,
+        "Times that the node was behind though it had not restarted: it was stopped, cut off, or its clock was wrong.",
+    )
+    .read(|state| state.counts.again.get().into()),
+    Metric::gauge("catch_up_seconds", Unit::Seconds, "How long the node was behind, the last time.")
         .read(|state| (state.counts.took.load(Ordering::Relaxed) as f64 / 1000.0).into()),
 ];
 
@@ -55,6 +61,9 @@ impl CatchUp {
             percent: AtomicU8::new(0),
             note: Mutex::new(None),
             counts: Counts::default(),
+            runs_until: AtomicU64::new(u64::MAX),
+            trouble: Mutex::default(),
+            peers: Mutex::default(),
             large: Mutex::default(),
             closed: RwLock::new(false),
         }))
@@ -97,7 +106,8 @@ impl State {
 impl Store for CatchUp {
     #[inline]
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
-        if self.0.is_behind() {
+        // A worker refreshes the clock before it looks at requests: it may be the first to see that the node was stopped.
+        if self.0.was_stopped() || self.0.is_behind() {
             return self.0.call_behind(cx, key, op, out);
         }
         self.0.store.call(cx, key, op, out)
@@ -134,6 +144,7 @@ impl Component for CatchUp {
             let percent = self.0.percent.load(Ordering::Relaxed);
             health.notes.push(format!("catching up with other copies, {percent} %"));
         }
+        health.notes.extend(self.0.trouble.lock().note());
         health.notes.extend(self.0.note.lock().clone());
         health
     }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::copies::{Copy, Look, Span, Verdict, verdict};
 use super::past::Past;
 use super::peers::{self, Keys};
+use super::trouble::ASKED;
 use super::{AtDeadline, FOLLOW, MARGIN, MARGIN_OF_KILLED, State};
 use crate::topology::Topology;
 
@@ -21,6 +22,8 @@ const LOOK_RARELY: Duration = Duration::from_millis(200);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Pause before a topology that does not help is asked for again.
 const RETRY: Duration = Duration::from_secs(1);
+/// Why a node learns nothing that finds itself in no topology until its deadline.
+const NO_TOPOLOGY: &str = "no topology has this node";
 /// How long a node that has come to its deadline looks for a copy that answers reads.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -29,8 +32,10 @@ pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() 
     let began = Instant::now();
     let at = state.clock.millis();
     let Some(mut round) = first(state, ports, &mut topology, began) else {
-        return give_up(state, began, "no topology has this node");
+        give_up(state, began, NO_TOPOLOGY);
+        return stay(state);
     };
+    round.watch(state);
     let mut past = Past::new(Arc::clone(&round.keys));
     let later = later(state, topology);
     let needed = state.config.kept_until.map_or(at, |kept| kept.min(at));
@@ -50,6 +55,14 @@ pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() 
             round.forget();
             std::thread::sleep(LOOK_RARELY);
         }
+        if let Some(missed) = state.take_trouble() {
+            round.forget();
+            state.clock.refresh();
+            let span = Span { since: before(missed, MARGIN), needed: missed, until: state.clock.millis() };
+            goes_on = round.catch_up(state, span, Instant::now());
+            following = Instant::now();
+            continue;
+        }
         let Some(topology) = later.lock().take() else { continue };
         state.clock.refresh();
         let now = state.clock.millis();
@@ -59,6 +72,7 @@ pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() 
         let is_here = next.is_some();
         tracing::info!(epoch = topology.epoch, is_here, "other copies are read by another topology");
         let Some(next) = next else { continue };
+        next.watch(state);
         if let Some(lost) = lost {
             // First of all: proxies may ask for these keys already.
             state.behind.store(true, Ordering::Relaxed);
@@ -72,6 +86,16 @@ pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() 
         let needed = before(lost.unwrap_or(now), MARGIN);
         goes_on = round.catch_up(state, Span { since: before(needed, MARGIN), needed, until: now }, Instant::now());
         following = Instant::now();
+    }
+}
+
+/// There is no copy to learn from: a node that was stopped answers as before.
+fn stay(state: &State) {
+    while !state.is_closed() {
+        if state.take_trouble().is_some() {
+            state.end(Some(format!("may hold what is old: {NO_TOPOLOGY}")));
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 
@@ -162,6 +186,13 @@ impl Round {
         let copies = peers::sources(topology, place).into_iter().map(Copy::new).collect();
         let name = peers::reader_name(topology, place);
         Some(Self { name, keys, copies, all: peers::copies(topology) })
+    }
+
+    /// Has nodes of the other copies asked whether they answer: some of each copy.
+    fn watch(&self, state: &State) {
+        let most = self.copies.iter().map(|copy| copy.nodes().len()).max().unwrap_or(0);
+        let by_turns = (0..most).flat_map(|turn| self.copies.iter().filter_map(move |copy| copy.nodes().get(turn)));
+        *state.peers.lock() = by_turns.take(ASKED).cloned().collect();
     }
 
     /// Learns what the node has missed, after which it answers reads. False: it is closed, or cannot go on.
