@@ -224,6 +224,66 @@ fn all_nodes_are_restarted_and_no_client_notices() {
     printed(&mut folder.cluster("down", &[]));
 }
 
+/// The failure to guard against: each node in RAM is ready as soon as it starts, so that a roll empties all copies.
+#[test]
+fn nodes_in_ram_are_not_emptied_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let claimed = ports::claim(4).unwrap();
+    let dir = folder.path().display().to_string();
+    let [a, a_admin, b, b_admin] = [0, 1, 2, 3].map(|number| format!("127.0.0.1:{}", claimed.ports[number]));
+    let topology = folder.path().join("topology.toml");
+    let replica = |zone: &str, address: &str, admin: &str| {
+        format!(
+            "[[replica]]\nzone = \"{zone}\"\nnodes = [{{ slot = \"{zone}\", address = \"{address}\", admin = \"{admin}\" }}]\n"
+        )
+    };
+    let text = format!("epoch = 1\n{}{}", replica("a", &a, &a_admin), replica("b", &b, &b_admin));
+    fs::write(&topology, text).unwrap();
+    let start = format!(
+        "if [ -e {dir}/$MONETA_SLOT.pid ]; then kill $(cat {dir}/$MONETA_SLOT.pid); while [ -e {dir}/$MONETA_SLOT.pid ]; do sleep 0.05; done; fi; \
+         env -u MONETA_NODE -u MONETA_HOST -u MONETA_ADMIN -u MONETA_ZONE -u MONETA_REPLICA -u MONETA_SLOT \
+         {} serve --daemon --pidfile {dir}/$MONETA_SLOT.pid -p ${{MONETA_NODE##*:}} --admin $MONETA_ADMIN --cluster --threads 1 -m 64 \
+         >> {dir}/log 2>&1",
+        env!("CARGO_BIN_EXE_moneta")
+    );
+    let ended = EndAll(folder.path());
+    for (slot, node, admin) in [("a", &a, &a_admin), ("b", &b, &b_admin)] {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &start]).env("MONETA_SLOT", slot).env("MONETA_NODE", node).env("MONETA_ADMIN", admin);
+        assert!(command.status().unwrap().success());
+        let sets: String = (0..100).map(|key| format!("set key{key} 0 0 1\r\nx\r\n")).collect();
+        assert_eq!(ask(node, &sets), "STORED\r\n".repeat(100));
+    }
+    let holds =
+        |node: &str| (0..100).filter(|key| ask(node, &format!("get key{key}\r\n")).starts_with("VALUE")).count();
+    let roll = |more: &[&str]| {
+        let mut command = moneta(&["cluster", "roll", "--topology", topology.to_str().unwrap(), "--patience", "5"]);
+        command.args(more).args(["--run", &start]);
+        command
+    };
+    let said = refused(&mut roll(&[]), 1);
+    assert!(said.contains("it holds 0 of 100 items") && said.contains("--lossy"), "{said}");
+    assert_eq!((holds(&a), holds(&b)), (0, 100));
+    let said = printed(&mut roll(&["--lossy"]));
+    assert!(said.contains("2 nodes restarted"), "{said}");
+    assert_eq!((holds(&a), holds(&b)), (0, 0));
+    drop(ended);
+}
+
+/// Ends the nodes whose numbers are in files of a folder.
+struct EndAll<'a>(&'a Path);
+
+impl Drop for EndAll<'_> {
+    fn drop(&mut self) {
+        for slot in ["a", "b"] {
+            let pid = fs::read_to_string(self.0.join(format!("{slot}.pid"))).ok();
+            if let Some(pid) = pid.and_then(|pid| pid.trim().parse().ok()) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+    }
+}
+
 /// While a process is away its port is free for any program: none that asks the system for one may get it.
 #[test]
 fn ports_that_stay_are_those_that_the_system_gives_to_none() {
@@ -234,7 +294,7 @@ fn ports_that_stay_are_those_that_the_system_gives_to_none() {
     let claimed: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let ports: HashSet<u16> = claimed.iter().flat_map(|claimed| claimed.ports.iter().copied()).collect();
     assert_eq!(ports.len(), 8 * 18, "none is claimed twice");
-    let allowed = ports::outside(&std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap());
+    let allowed = ports::outside(&fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap());
     assert!(ports.iter().all(|port| allowed.contains(port)), "{ports:?}");
 }
 

@@ -31,10 +31,16 @@ pub struct RollArgs {
     /// Admin address of a proxy: it must ask every node, and have no writes left for any, before the next one. May be given again
     #[arg(long = "proxy", value_name = "HOST:PORT", requires = "topology")]
     proxies: Vec<String>,
-    /// How long a node may take to be ready again
+    /// How long a node may take to be ready again, and to hold again what it held
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     patience: u64,
+    /// Go on though a node does not hold again what it held: what is in RAM alone is lost with each node
+    #[arg(long)]
+    lossy: bool,
 }
+
+/// A node holds again what it held if it has so many of a hundred items: some may have expired meanwhile.
+const SHARE: u64 = 90;
 
 /// A node to be restarted.
 struct Member<'a> {
@@ -59,7 +65,7 @@ pub fn of_folder(args: &RollArgs, dir: &Path, plan: &Plan) -> anyhow::Result<()>
         }),
     });
     let proxies = plan.processes.iter().filter(|process| process.proxy).map(|process| process.admin_address());
-    roll(&nodes.collect::<Vec<_>>(), &proxies.collect::<Vec<_>>(), Duration::from_secs(args.patience))
+    roll(&nodes.collect::<Vec<_>>(), &proxies.collect::<Vec<_>>(), args)
 }
 
 /// Restarts the nodes of a topology by a command. `None`: no topology was given.
@@ -97,10 +103,11 @@ fn restart_all(args: &RollArgs, path: &Path, run: &str) -> anyhow::Result<()> {
             members.push(Member { name, admin, restart: Box::new(restart) });
         }
     }
-    roll(&members, &args.proxies, Duration::from_secs(args.patience))
+    roll(&members, &args.proxies, args)
 }
 
-fn roll(members: &[Member<'_>], proxies: &[String], patience: Duration) -> anyhow::Result<()> {
+fn roll(members: &[Member<'_>], proxies: &[String], args: &RollArgs) -> anyhow::Result<()> {
+    let patience = Duration::from_secs(args.patience);
     let mut out = stdout().lock();
     for member in members {
         let Member { name, admin, restart } = member;
@@ -113,6 +120,7 @@ fn roll(members: &[Member<'_>], proxies: &[String], patience: Duration) -> anyho
                 .with_context(|| format!("{name} is not restarted: the proxy at {proxy} does not have all nodes"))?;
         }
         let before = admin::started(admin).with_context(|| format!("{name} does not say since when it runs"))?;
+        let held = admin::numbers(admin).with_context(|| format!("{name} does not say what it holds"))?.items;
         let from = Instant::now();
         restart()?;
         wait(patience, || {
@@ -121,6 +129,15 @@ fn roll(members: &[Member<'_>], proxies: &[String], patience: Duration) -> anyho
         })
         .with_context(|| format!("{name} does not come back; the others are as they were"))?;
         writeln!(out, "{name}: ready again after {:.1} s", from.elapsed().as_secs_f64())?;
+        if !args.lossy {
+            // Else the next one takes what only it holds by now.
+            wait(patience, || holds_again(admin, held)).with_context(|| {
+                format!(
+                    "{name} does not hold again what it held; no other node is restarted. Nodes that keep items in RAM alone lose them with a \
+                     restart, and are filled by reads: wait until they are, or give --lossy"
+                )
+            })?;
+        }
     }
     writeln!(out, "{} nodes restarted", members.len())?;
     Ok(())
@@ -144,6 +161,13 @@ fn ready(admin: &str) -> Result<(), String> {
         Ok(ready) => Err(format!("{} {}", ready.phase, ready.notes.join("; ")).trim().to_owned()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Whether a node holds what it held before, but for a part that may have expired meanwhile.
+fn holds_again(admin: &str, before: u64) -> Result<(), String> {
+    let now = admin::numbers(admin).map_err(|error| error.to_string())?.items;
+    let is_enough = now.saturating_mul(100) >= before.saturating_mul(SHARE);
+    if is_enough { Ok(()) } else { Err(format!("it holds {now} of {before} items")) }
 }
 
 /// Whether a proxy asks every node and has nothing left to give any.
