@@ -111,7 +111,7 @@ impl Sequence {
     pub(crate) fn place(&self, base: Version, stamp: Version) -> Option<u64> {
         if self.counts() {
             let distance = stamp.0.checked_sub(base.0).filter(|distance| *distance < COUNTED_SPAN)?;
-            return Some(distance | u64::from(self.clock.now()) % COUNTED_SPAN << COUNTED_BITS);
+            return Some(distance | ((u64::from(self.clock.now()) % COUNTED_SPAN) << COUNTED_BITS));
         }
         Some(stamp.local().wrapping_sub(base.local())).filter(|distance| *distance < VERSIONS_SPAN)
     }

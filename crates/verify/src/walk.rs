@@ -102,7 +102,7 @@ fn attempt(line: &mut Line, config: &VerifyConfig, observer: &dyn Observer) -> R
         let mut next = begin(line, node, observer)?;
         while let Some(dumped) = next {
             walked.listed += 1;
-            if walked.listed % TELL_EVERY == 0 {
+            if walked.listed.is_multiple_of(TELL_EVERY) {
                 observer.progress(Progress { keys: walked.listed, ..Progress::default() });
                 if observer.should_stop() {
                     return Err(Broken::Other(VerifyError::Interrupted));

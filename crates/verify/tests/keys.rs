@@ -113,7 +113,7 @@ fn a_server_that_says_nothing_is_not_waited_for_forever() {
     let b = Server::memcached();
     let address = Address::Unix(path);
     let timeout = std::time::Duration::from_millis(100);
-    let result = Verify::new(VerifyConfig { a: address, timeout, ..config(&b, &b) }).run(&Unwatched);
+    let result = Verify::new(VerifyConfig { a: address.into(), timeout, ..config(&b, &b) }).run(&Unwatched);
     let Err(error @ VerifyError::Server { .. }) = result else { panic!("{result:?}") };
     assert!(error.to_string().ends_with("it said nothing for 100ms"), "{error}");
 }

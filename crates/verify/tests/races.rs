@@ -86,7 +86,8 @@ fn repair_watched<'a, const N: usize>(
         let repair = Some(Repair { direction: Direction::AToB, delete_extra });
         let b_relayed = Address::Unix(path.clone());
         // A has nothing where the item that only B has is to be deleted.
-        let config = VerifyConfig { b: b_relayed, repair, allow_empty_source: true, connections: 1, ..config(a, b) };
+        let config =
+            VerifyConfig { b: b_relayed.into(), repair, allow_empty_source: true, connections: 1, ..config(a, b) };
         let report = Verify::new(config).run(observer);
         // Also if that failed: the relay would wait for ever.
         drop(UnixStream::connect(&path));

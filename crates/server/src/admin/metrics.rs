@@ -170,6 +170,15 @@ fn histogram(totals: &HistogramTotals) -> metric::Histogram {
     metric::Histogram { buckets: shown, sum: totals.sum as f64 / 1e9 }
 }
 
+/// What the limits of apps refused; only proxies have apps.
+pub(super) const APP_LIMITS: Metric = Metric::counter(
+    "app_limits_refused_total",
+    Unit::Count,
+    "Requests refused because their app had done as much as it may in a second, by app and what there was too much of.",
+)
+.labels(&["app", "what"])
+.keys(&[]);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,12 +199,3 @@ mod tests {
         assert_eq!(shown.last(), Some(&(f64::INFINITY, 2)));
     }
 }
-
-/// What the limits of apps refused; only proxies have apps.
-pub(super) const APP_LIMITS: Metric = Metric::counter(
-    "app_limits_refused_total",
-    Unit::Count,
-    "Requests refused because their app had done as much as it may in a second, by app and what there was too much of.",
-)
-.labels(&["app", "what"])
-.keys(&[]);
