@@ -199,6 +199,7 @@ impl Connect for Remotes {
             connect_timeout: self.timeout,
             item_max: self.item_max,
             may_be_unknown: true,
+            large_apart: true,
             asks_statistics: false,
             ..RemoteConfig::new(node.address.clone(), self.seed)
         };

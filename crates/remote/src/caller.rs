@@ -153,12 +153,13 @@ impl Caller {
             Answer::Refused(Refusal::Server, why) if why.starts_with(StoreError::OVER_LIMIT) => {
                 (ErrorKind::Busy, format!("{address}: {why}"))
             }
-            Answer::Refused(Refusal::Server, why) => (ErrorKind::Unreachable, format!("{address} failed: {why}")),
+            // What it is about is not known: one client's request may be enough for it.
+            Answer::Refused(Refusal::Server, why) => (ErrorKind::Refused, format!("{address} failed: {why}")),
             Answer::Refused(Refusal::Client, why) => (ErrorKind::Unsupported, format!("{address} refused: {why}")),
             Answer::Refused(Refusal::Unknown, _) => {
                 (ErrorKind::Unsupported, format!("{address} does not know the command"))
             }
-            _ => (ErrorKind::Unreachable, format!("{address} gave an answer that does not fit")),
+            _ => (ErrorKind::Refused, format!("{address} gave an answer that does not fit")),
         };
         self.remote.shared.counters.failure(kind);
         StoreError::new(kind, reason)

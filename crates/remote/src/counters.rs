@@ -14,6 +14,14 @@ pub(crate) struct Counters {
     replies: AtomicU64,
     reads: SharedLatency,
     writes: SharedLatency,
+    large: SharedLatency,
+    /// Replies of large values, and those that waited behind them.
+    large_replies: AtomicU64,
+    /// Of the timeouts, those there.
+    pub(crate) large_timeouts: AtomicU64,
+    /// Bytes of values on their way.
+    pub(crate) held: AtomicU64,
+    pub(crate) retired_connections: AtomicU64,
     timeouts: AtomicU64,
     unreachable: AtomicU64,
     busy: AtomicU64,
@@ -36,8 +44,22 @@ pub(crate) struct Tally {
     reads: LatencyBatch,
     /// The same of all others.
     writes: LatencyBatch,
+    /// The same of large values, and of what waited behind them.
+    large: LatencyBatch,
+    large_replies: u64,
     /// Begun less ended.
     in_flight: i64,
+}
+
+/// Of which requests a time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// Those that change nothing.
+    Read,
+    /// All others.
+    Write,
+    /// Those of large values and what waited behind them, which take as long as the link makes them: they do not tell how fast the server is.
+    Large,
 }
 
 impl Tally {
@@ -48,16 +70,28 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) fn replied(&mut self, is_read: bool, after: Duration) {
+    pub(crate) fn replied(&mut self, kind: Times, after: Duration) {
         self.replies += 1;
         self.in_flight -= 1;
-        let times = if is_read { &mut self.reads } else { &mut self.writes };
+        let times = match kind {
+            Times::Read => &mut self.reads,
+            Times::Write => &mut self.writes,
+            Times::Large => {
+                self.large_replies += 1;
+                &mut self.large
+            }
+        };
         times.note(after);
     }
 
     #[inline]
     pub(crate) fn failed(&mut self) {
         self.in_flight -= 1;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> i64 {
+        self.in_flight
     }
 }
 
@@ -70,6 +104,10 @@ impl Counters {
         }
         self.reads.add(&mut tally.reads);
         self.writes.add(&mut tally.writes);
+        if tally.large_replies > 0 {
+            self.large.add(&mut tally.large);
+            self.large_replies.fetch_add(std::mem::take(&mut tally.large_replies), Ordering::Relaxed);
+        }
         let requests = std::mem::take(&mut tally.requests);
         let replies = std::mem::take(&mut tally.replies);
         let in_flight = std::mem::take(&mut tally.in_flight);
@@ -79,20 +117,21 @@ impl Counters {
         self.in_flight.fetch_add(in_flight as u64, Ordering::Relaxed);
     }
 
-    /// Requests that were answered or were given up after `timeout`, and the time that these took together.
+    /// Requests that were answered or were given up after `timeout`, and the time that these took together; not those of large values, nor what waited behind them.
     pub(crate) fn answered(&self, timeout: Duration) -> (u64, Duration) {
-        let timeouts = load(&self.timeouts);
+        let timeouts = load(&self.timeouts).saturating_sub(load(&self.large_timeouts));
         let waited = timeout.saturating_mul(u32::try_from(timeouts).unwrap_or(u32::MAX));
         let times = [&self.reads, &self.writes].map(SharedLatency::sum_microseconds);
         let replied = Duration::from_micros(times.iter().sum());
-        (load(&self.replies) + timeouts, replied.saturating_add(waited))
+        let replies = load(&self.replies).saturating_sub(load(&self.large_replies));
+        (replies + timeouts, replied.saturating_add(waited))
     }
 
     /// Counts a request that ended in a failure.
     pub(crate) fn failure(&self, kind: ErrorKind) {
         let counter = match kind {
             ErrorKind::Timeout => &self.timeouts,
-            ErrorKind::Unreachable => &self.unreachable,
+            ErrorKind::Unreachable | ErrorKind::Lost => &self.unreachable,
             ErrorKind::Busy => &self.busy,
             ErrorKind::Unsupported | ErrorKind::NoVersions => &self.unsupported,
             _ => &self.refused,
@@ -122,6 +161,7 @@ const METRICS: &[Reading<Counters>] = &[
             Values::NONE
                 .and(["read"], counters.reads.latency().histogram())
                 .and(["write"], counters.writes.latency().histogram())
+                .and(["large"], counters.large.latency().histogram())
         }),
     Metric::counter("remote_timeouts_total", Unit::Count, "Requests without a reply in time.")
         .labels(SERVER)
@@ -153,6 +193,20 @@ const METRICS: &[Reading<Counters>] = &[
     Metric::counter("remote_connect_failures_total", Unit::Count, "Attempts to connect that failed.")
         .labels(SERVER)
         .read(|counters| load(&counters.connect_failures).into()),
+    Metric::counter(
+        "remote_retired_connections_total",
+        Unit::Count,
+        "Connections on which so much came that new requests got another one.",
+    )
+    .labels(SERVER)
+    .read(|counters| load(&counters.retired_connections).into()),
+    Metric::gauge(
+        "remote_held_bytes",
+        Unit::Bytes,
+        "Values on their way: requests that are not sent yet, and replies that are not taken yet.",
+    )
+    .labels(SERVER)
+    .read(|counters| load(&counters.held).cast_signed().max(0).cast_unsigned().into()),
     Metric::gauge("remote_connections", Unit::Count, "Connections that are open.")
         .labels(SERVER)
         .read(|counters| load(&counters.connections).into()),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use moneta_client::wire::Answer;
 use moneta_store::StoreError;
 
-use crate::connection::{Claim, Won};
+use crate::connection::{Claim, Outcome, Won};
 use crate::promise::Promise;
 use crate::worker_client::WorkerClient;
 
@@ -50,17 +50,25 @@ impl Exchange {
     }
 }
 
-impl Future for Exchange {
-    type Output = Result<Answer<'static>, StoreError>;
-
+impl Exchange {
+    /// How it ends.
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    pub(crate) fn poll_outcome(&mut self, context: &mut Context<'_>) -> Poll<Outcome<'static>> {
         let outcome = ready!(match &self.way {
             Way::Local { client, slot } => client.poll(*slot, context),
             Way::Shared(promise) => promise.poll(context),
         });
         self.over = true;
-        Poll::Ready(outcome.map_err(StoreError::from))
+        Poll::Ready(outcome)
+    }
+}
+
+impl Future for Exchange {
+    type Output = Result<Answer<'static>, StoreError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_outcome(context).map_err(StoreError::from)
     }
 }
 

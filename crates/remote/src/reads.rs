@@ -45,13 +45,14 @@ fn look(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step 
 #[inline]
 fn begin(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Result<Reading, StoreError> {
     let exchange = remote.begin(verb, key, &[])?;
-    Ok(Reading { exchange, remote: remote.clone(), request: *request, key: OwnedKey::of(key), held: None })
+    Ok(Reading { exchange, remote: remote.clone(), verb, request: *request, key: OwnedKey::of(key), held: None })
 }
 
 /// A read under way.
 struct Reading {
     exchange: Exchange,
     remote: Caller,
+    verb: Verb,
     request: Retrieve,
     key: OwnedKey,
     /// What was found, while what was won with it is given back.
@@ -64,7 +65,17 @@ impl Future for Reading {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let answer = ready!(Pin::new(&mut self.exchange).poll(context));
+            let answer = match ready!(self.exchange.poll_outcome(context)) {
+                Err(failure) if failure.is_displaced && self.held.is_none() => {
+                    let this = &mut *self;
+                    match this.remote.begin(this.verb, &this.key.key(), &[]) {
+                        Ok(exchange) => this.exchange = exchange,
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
+                    continue;
+                }
+                outcome => outcome.map_err(StoreError::from),
+            };
             // Whether it could be given back changes nothing of what was read.
             if let Some(item) = self.held.take() {
                 return Poll::Ready(Ok(Lookup::Found(item).into()));

@@ -7,15 +7,18 @@ use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use moneta_client::wire::{Request, Verb};
-use moneta_store::{Key, Reactor, StoreError};
+use moneta_store::{ErrorKind, Key, Reactor, StoreError};
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::io::Errno;
 
-use crate::connection::{Claim, Link, Outcome, Replies, Target, Told, Turn, Won, giving_back};
+use crate::connection::{Claim, Link, NO_MEMORY, Outcome, Replies, Target, Told, Turn, Won, giving_back};
+use crate::failure::Failure;
+use crate::large::LARGE;
 use crate::running::RunningClock;
 use crate::shared::Shared;
 use crate::timer::Timer;
@@ -30,9 +33,19 @@ struct State {
     queue: OwnedFd,
     timer: Timer,
     clock: RunningClock,
+    /// First those that take requests by the hashes of keys, then one for large values, if there is one, and then those that end with the requests they have.
     links: Vec<Link>,
+    /// How many take requests by the hashes of keys.
+    common: usize,
     replies: Replies,
+    /// Bytes held, as of the last turn.
+    held: usize,
 }
+
+/// Bytes by which what a thread holds may differ from what it has told.
+const STEP: usize = 16 << 10;
+/// Connections that end with the requests they have, at most.
+const RETIRED: usize = 2;
 
 impl WorkerClient {
     /// Connections for one thread; they begin to connect with the first turn.
@@ -41,8 +54,12 @@ impl WorkerClient {
         let timer = Timer::new(&queue)?;
         let now = Instant::now();
         let clock = RunningClock::new(shared.config.request_timeout.min(shared.config.connect_timeout));
-        let links = (0..shared.config.connections).map(|_| Link::new(Arc::clone(shared), now)).collect();
-        let state = State { queue, timer, clock, links, replies: Replies::default() };
+        let common = shared.config.connections;
+        let mut links: Vec<Link> = (0..common).map(|_| Link::new(Arc::clone(shared), now)).collect();
+        if shared.config.large_apart {
+            links.push(Link::for_large_values(Arc::clone(shared), now));
+        }
+        let state = State { queue, timer, clock, links, common, replies: Replies::default(), held: 0 };
         Ok(Self { shared: Arc::clone(shared), state: RefCell::new(state) })
     }
 
@@ -59,7 +76,7 @@ impl WorkerClient {
     pub(crate) fn begin(&self, request: &Request<'_>, hash: u64) -> Result<usize, StoreError> {
         let state = &mut *self.state.borrow_mut();
         let slot = state.replies.open();
-        let begun = state.begin(request, hash, Target::Local(slot));
+        let begun = state.begin(&self.shared, request, hash, Target::Local(slot));
         if begun.is_err() {
             state.replies.cancel(slot);
         }
@@ -75,19 +92,21 @@ impl WorkerClient {
 
     /// Begins a request whose answer goes elsewhere.
     pub(crate) fn begin_for(&self, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
-        self.state.borrow_mut().begin(request, hash, target)
+        self.state.borrow_mut().begin(&self.shared, request, hash, target)
     }
 
     /// Begins reads together; their answers are taken out of the slot that is returned, which [`WorkerClient::abandon_together`] ends.
     pub(crate) fn begin_together(&self, verb: Verb, keys: &[Key<'_>]) -> usize {
-        let State { queue, clock, links, replies, .. } = &mut *self.state.borrow_mut();
-        let slot = replies.open_together(keys);
+        let State { queue, clock, links, common, replies, .. } = &mut *self.state.borrow_mut();
+        let slot = replies.open_together(verb, keys);
         let now = clock.begin(Instant::now());
         for (number, key) in keys.iter().enumerate() {
-            let link = index(key.hash, links.len());
             let request = Request { verb, key: key.bytes, value: &[] };
+            let (link, cost) = route(&self.shared, &request, key.hash, *common);
             let turn = &mut Turn { queue, replies, now, only_receives: false };
-            if let Err(error) = links[link].begin(&request, Target::Together { slot, index: number }, turn) {
+            let target = Target::Together { slot, index: number };
+            let may_begin = if cost > 0 { check_memory(&self.shared) } else { Ok(()) };
+            if let Err(error) = may_begin.and_then(|()| links[link].begin(&request, key.hash, cost, target, turn)) {
                 replies.refuse_together(slot, number, error);
             }
         }
@@ -125,22 +144,89 @@ impl WorkerClient {
     }
 
     fn move_bytes(&self, only_receives: bool) {
+        let common = self.shared.config.connections;
         self.with_links(|links, turn| {
             turn.only_receives = only_receives;
             links.iter_mut().for_each(|link| link.turn(turn));
             if !turn.replies.won.is_empty() {
-                give_back(links, turn);
+                give_back(&mut links[..common], turn);
+            }
+            if self.shared.config.large_apart {
+                self.replace_clogged(links, turn);
             }
         });
     }
 
-    fn end(&self) {
-        self.with_links(|links, turn| links.iter_mut().for_each(|link| link.close(turn)));
+    /// Gives those connections successors on which so much comes that others should not wait for it, and ends those that have one and no request any more.
+    #[inline]
+    fn replace_clogged(&self, links: &mut Vec<Link>, turn: &mut Turn<'_>) {
+        let fixed = self.shared.config.connections + 1;
+        for index in (fixed..links.len()).rev() {
+            if links[index].is_done(turn) {
+                links.swap_remove(index).close(turn);
+            }
+        }
+        for index in 0..fixed - 1 {
+            if links[index].is_clogged() && links.len() < fixed + RETIRED {
+                let next = Link::new(Arc::clone(&self.shared), turn.now);
+                let mut clogged = std::mem::replace(&mut links[index], next);
+                let reads = clogged.retire(turn);
+                match clogged.is_done(turn) {
+                    true => clogged.close(turn),
+                    false => links.push(clogged),
+                }
+                links[index].turn(turn);
+                self.ask_anew(reads, links, turn);
+            }
+        }
     }
 
-    fn with_links(&self, act: impl FnOnce(&mut [Link], &mut Turn<'_>)) {
+    /// Asks reads anew that were on a connection which is left.
+    #[cold]
+    fn ask_anew(&self, reads: Vec<Target>, links: &mut [Link], turn: &mut Turn<'_>) {
+        // Before what has come since, so those that are to be first go last.
+        for target in reads.into_iter().rev() {
+            turn.replies.tally.failed();
+            let question = match &target {
+                Target::Together { slot, index } => turn.replies.question(*slot, *index),
+                _ => None,
+            };
+            // Others know themselves what they ask.
+            let Some((verb, key)) = question else {
+                turn.replies.end(target, Err(Failure::displaced()));
+                continue;
+            };
+            let key = key.key();
+            let request = Request { verb, key: key.bytes, value: &[] };
+            let (link, cost) = route(&self.shared, &request, key.hash, self.shared.config.connections);
+            let Target::Together { slot, index } = target else { continue };
+            let again = Target::Together { slot, index };
+            let begun = match cost {
+                0 => links[link].begin(&request, key.hash, cost, again, turn),
+                _ => links[link].begin_first(&request, key.hash, cost, again, turn),
+            };
+            if let Err(error) = begun {
+                let failure = Failure::new(error.kind(), error.to_string());
+                turn.replies.end(Target::Together { slot, index }, Err(failure));
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.with_links(|links, turn| {
+            links.iter_mut().for_each(|link| link.close(turn));
+        });
+        let state = &mut *self.state.borrow_mut();
+        // Nothing is turned any more that would tell.
+        self.shared.config.memory.change(state.held, 0);
+        self.shared.counters.held.fetch_sub(state.held as u64, Ordering::Relaxed);
+        state.held = 0;
+    }
+
+    fn with_links(&self, act: impl FnOnce(&mut Vec<Link>, &mut Turn<'_>)) {
         let mut wakers = {
-            let State { queue, timer, clock, links, replies } = &mut *self.state.borrow_mut();
+            let state = &mut *self.state.borrow_mut();
+            let State { queue, timer, clock, links, replies, .. } = state;
             let system = Instant::now();
             let now = clock.turn(system);
             act(links, &mut Turn { queue, replies, now, only_receives: false });
@@ -151,7 +237,8 @@ impl WorkerClient {
             });
             timer.cover(if links.iter().any(Link::is_unread) { Some(system) } else { next }, system);
             self.shared.counters.add(&mut replies.tally);
-            std::mem::take(&mut replies.wakers)
+            state.tell_held(&self.shared);
+            std::mem::take(&mut state.replies.wakers)
         };
         if wakers.capacity() == 0 {
             return;
@@ -189,7 +276,7 @@ fn give_back(links: &mut [Link], turn: &mut Turn<'_>) {
         let link = &mut links[index(hash, links.len())];
         let verb = Verb::Delete(giving_back(cas, link.dialect()));
         // If it cannot be begun, the server is gone.
-        let _ = link.begin(&Request { verb, key: &key, value: &[] }, Target::Unanswered, turn);
+        let _ = link.begin(&Request { verb, key: &key, value: &[] }, hash, 0, Target::Unanswered, turn);
         link.turn(turn);
     }
 }
@@ -200,13 +287,74 @@ fn index(hash: u64, links: usize) -> usize {
     if links == 1 { 0 } else { (hash >> 32) as usize % links }
 }
 
+/// Which of a client's connections a request takes, and about how many bytes it moves if that is one for large values.
+#[inline]
+fn route(shared: &Shared, request: &Request<'_>, hash: u64, common: usize) -> (usize, u32) {
+    if shared.config.large_apart
+        && let Some(size) = large_size(shared, request, hash)
+    {
+        return (common, u32::try_from(size).unwrap_or(u32::MAX));
+    }
+    (index(hash, common), 0)
+}
+
+/// How long the value is that a request sends or asks for, if it goes by the connection for large ones. What this process writes it knows when it is read.
+#[inline]
+fn large_size(shared: &Shared, request: &Request<'_>, hash: u64) -> Option<usize> {
+    let written = request.value.len();
+    match request.verb {
+        Verb::Read(_) | Verb::Peek { .. } => shared.config.memory.large.size(hash),
+        Verb::PutNewer(_) | Verb::Write(_) if written >= LARGE => {
+            shared.config.memory.large.note(hash, written);
+            // Servers without versions keep what arrives last, so there writes have to stay in their order.
+            matches!(request.verb, Verb::PutNewer(_)).then_some(written)
+        }
+        Verb::PutNewer(_) | Verb::Write(_) => {
+            shared.config.memory.large.forget(hash);
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Whether there is room for a large value.
+#[cold]
+fn check_memory(shared: &Shared) -> Result<(), StoreError> {
+    if !shared.config.memory.is_full() {
+        return Ok(());
+    }
+    shared.counters.failure(ErrorKind::OutOfMemory);
+    Err(StoreError::new(ErrorKind::OutOfMemory, NO_MEMORY).not_sent())
+}
+
 impl State {
     #[inline]
-    fn begin(&mut self, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
-        let Self { queue, clock, links, replies, .. } = self;
-        let index = index(hash, links.len());
+    fn begin(&mut self, shared: &Shared, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
+        let is_large = request.value.len() >= LARGE;
+        let Self { queue, clock, links, common, replies, .. } = self;
+        let (index, cost) = route(shared, request, hash, *common);
+        if is_large || cost > 0 {
+            check_memory(shared)?;
+        }
         let now = clock.begin(Instant::now());
-        links[index].begin(request, target, &mut Turn { queue, replies, now, only_receives: false })
+        links[index].begin(request, hash, cost, target, &mut Turn { queue, replies, now, only_receives: false })?;
+        if is_large {
+            // Before the next one begins.
+            self.tell_held(shared);
+        }
+        Ok(())
+    }
+
+    /// Tells how much is held now.
+    #[inline]
+    fn tell_held(&mut self, shared: &Shared) {
+        let now = self.replies.held() + self.links.iter().map(Link::held).sum::<usize>();
+        // A little more or less is not worth what all threads share; nothing is told as nothing.
+        if now.abs_diff(self.held) >= STEP || (now == 0 && self.held != 0) {
+            shared.config.memory.change(self.held, now);
+            shared.counters.held.fetch_add((now as u64).wrapping_sub(self.held as u64), Ordering::Relaxed);
+            self.held = now;
+        }
     }
 }
 

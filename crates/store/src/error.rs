@@ -7,10 +7,14 @@ pub enum ErrorKind {
     /// A tier of this process is off and keeps note of that itself: what it held before is not shown again unless it still
     /// holds. A tier above it may go on alone. A retry may help later.
     Unavailable,
-    /// A peer cannot be reached, went away before it answered, or answered that it failed; a retry may help later. A command
-    /// that was on its way may or may not have taken effect, and the peer knows nothing of what happens meanwhile: a tier above
-    /// it must not go on alone.
+    /// A peer takes no connection: the request was not sent. A retry may help later. The peer knows nothing of what happens meanwhile: a
+    /// tier above it must not go on alone.
     Unreachable,
+    /// The connection to a peer broke before it answered; the command may or may not have taken effect.
+    Lost,
+    /// A peer answered with an error of another kind than these, which may be a matter of this one request: it says nothing of whether the
+    /// peer is well. The command may or may not have taken effect.
+    Refused,
     /// Too many requests wait for the peer already, so this one was not sent. Says nothing of whether the peer is well; a retry may help
     /// later.
     Busy,
@@ -38,6 +42,8 @@ pub struct StoreError {
     kind: ErrorKind,
     context: String,
     unsent: bool,
+    /// It has its cause in common with a failure that was told before.
+    is_repeated: bool,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -55,7 +61,7 @@ impl StoreError {
 
     /// A failure of `kind`; `context` says what was being done, in a sentence a client may see.
     pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
-        Self { kind, context: context.into(), unsent: false, source: None }
+        Self { kind, context: context.into(), unsent: false, is_repeated: false, source: None }
     }
 
     /// The failure that this one came from.
@@ -75,6 +81,17 @@ impl StoreError {
     /// Whether the request cannot have taken effect, since it was not sent. False where that is not known.
     pub fn is_unsent(&self) -> bool {
         self.unsent || self.kind == ErrorKind::Busy
+    }
+
+    /// The same, of another request that failed by the same cause: as all that waited on one connection.
+    #[must_use]
+    pub fn repeated(self) -> Self {
+        Self { is_repeated: true, ..self }
+    }
+
+    /// Whether its cause was told with another request's failure already.
+    pub fn is_repeated(&self) -> bool {
+        self.is_repeated
     }
 
     /// Of a store that keeps no versions, asked for an operation in mode newer.

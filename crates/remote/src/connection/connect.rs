@@ -108,13 +108,7 @@ impl Link {
             self.settle();
         }
         self.send_carried(dialect, turn);
-        for queued in std::mem::take(&mut self.waiting) {
-            let request = queued.request.as_ref();
-            if let Err((target, failure)) = self.send_later(&request, queued.target, queued.begun, dialect) {
-                turn.replies.end_unsent(target, failure);
-            }
-        }
-        self.waiting_bytes = 0;
+        self.send_waiting(turn);
     }
 
     /// Sends a harmless request to a server that leaves requests unanswered, so that no client request has to wait to find out
@@ -124,7 +118,7 @@ impl Link {
             return;
         }
         let request = Request { verb: Verb::Peek { value: false }, key: PROBE_KEY, value: &[] };
-        if self.send_later(&request, Target::Unanswered, turn.now, dialect).is_ok() {
+        if self.send_later(&request, 0, 0, Target::Unanswered, turn.now, dialect).is_ok() {
             turn.replies.tally.begun();
             self.on_trial = true;
         }
@@ -137,7 +131,7 @@ impl Link {
         let request = Request { verb: Verb::Noop, key: &[], value: &[] };
         self.heard = turn.now;
         // Every dialect has it.
-        let _ = self.send_later(&request, Target::Check, turn.now, dialect);
+        let _ = self.send_later(&request, 0, 0, Target::Check, turn.now, dialect);
     }
 
     /// The server has answered that.

@@ -1,9 +1,8 @@
-//! The loss of a connection: what happens to its requests, and when to reconnect.
+//! The loss of a connection: what happens to its requests, and when to reconnect. [`super::late`] says when it is lost for being silent.
 //!
 //! A sent request may have taken effect: it fails, and its outcome is unknown. Retries idempotent reads and unsent requests, once,
 //! if the connection was idle before, since a restarted server may have closed it, or one that is gone may not have told that.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,10 +16,13 @@ use crate::failure::Failure;
 
 impl Link {
     /// Ends the connection and everything that was due on it.
-    pub(super) fn lose(&mut self, failure: Failure, turn: &mut Turn<'_>) {
+    pub(super) fn lose(&mut self, mut failure: Failure, turn: &mut Turn<'_>) {
         let silent = failure.kind == ErrorKind::Timeout;
         tracing::debug!(server = %self.shared.config.address, reason = %failure.reason, "connection lost");
         let was_up = matches!(self.stage, Stage::Up { .. });
+        if was_up && failure.kind == ErrorKind::Unreachable {
+            failure.kind = ErrorKind::Lost;
+        }
         // Nothing came since it was idle, so only this connection is known to be dead.
         let was_dead = silent && was_up && self.in_flight.front().is_some_and(Entry::is_check);
         self.shared.counters.dead_connections.fetch_add(u64::from(was_dead), Ordering::Relaxed);
@@ -38,14 +40,14 @@ impl Link {
         } else {
             self.shared.counters.connect_failures.fetch_add(1, Ordering::Relaxed);
         }
-        self.end_in_flight(&failure, was_up && (!silent || was_dead), turn);
+        self.end_in_flight(&mut failure, was_up && (!silent || was_dead), turn);
         self.forget_stream();
         self.stage = Stage::Down { retry_at: turn.now, recoveries: self.shared.recoveries() };
         if at_once {
             self.connect(turn);
         } else {
             self.pause(turn);
-            self.end_waiting(&failure, turn);
+            self.end_waiting(&mut failure, turn);
         }
     }
 
@@ -90,15 +92,15 @@ impl Link {
     }
 
     /// Ends what is in flight, but for what may be carried over.
-    fn end_in_flight(&mut self, failure: &Failure, may_carry: bool, turn: &mut Turn<'_>) {
+    fn end_in_flight(&mut self, failure: &mut Failure, may_carry: bool, turn: &mut Turn<'_>) {
         let may_carry = may_carry && self.retains;
         if may_carry && let Stage::Up { dialect, .. } = self.stage {
             self.carried.dialect = Some(dialect);
         }
-        let not_sent = failure.clone().not_sent();
+        (self.given_up, self.asked) = (0, 0);
         for mut entry in std::mem::take(&mut self.in_flight) {
             let unsent = entry.span.start >= self.sent;
-            if entry.is_check() {
+            if entry.is_check() || entry.is_given_up() {
                 continue;
             }
             if may_carry && !entry.retried && (entry.idempotent || unsent) {
@@ -108,9 +110,12 @@ impl Link {
             } else {
                 // Places are those of the bytes only while they are kept.
                 let was_sent = entry.retried || !unsent || !self.retains;
-                self.fail(entry.target, if was_sent { failure } else { &not_sent }, turn);
+                failure.unsent = !was_sent;
+                self.fail(entry.target, failure, turn);
             }
         }
+        self.much = 0;
+        failure.unsent = false;
     }
 
     /// Sends what was carried over, if the server still understands it.
@@ -122,72 +127,45 @@ impl Link {
         if carried.dialect == Some(dialect) {
             self.shared.counters.retries.fetch_add(carried.entries.len() as u64, Ordering::Relaxed);
             self.out.extend_from_slice(&carried.bytes);
+            self.asked += carried.entries.iter().map(|entry| entry.cost as usize).sum::<usize>();
             self.in_flight.extend(carried.entries);
             return;
         }
         let reason = format!("{} came back as another server", self.shared.config.address);
-        let failure = Failure::unreachable(reason);
-        carried.entries.into_iter().for_each(|entry| self.fail(entry.target, &failure, turn));
+        let mut failure = Failure::unreachable(reason);
+        carried.entries.into_iter().for_each(|entry| self.fail(entry.target, &mut failure, turn));
     }
 
     /// Ends what waits for a connection.
-    fn end_waiting(&mut self, failure: &Failure, turn: &mut Turn<'_>) {
+    fn end_waiting(&mut self, failure: &mut Failure, turn: &mut Turn<'_>) {
         let carried = std::mem::take(&mut self.carried);
         carried.entries.into_iter().for_each(|entry| self.fail(entry.target, failure, turn));
         self.waiting_bytes = 0;
-        let not_sent = failure.clone().not_sent();
+        failure.unsent = true;
         for queued in std::mem::take(&mut self.waiting) {
-            self.fail(queued.target, &not_sent, turn);
+            self.fail(queued.target, failure, turn);
         }
     }
 
-    /// Ends what has waited for too long.
-    pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
-        let timeout = self.shared.config.request_timeout;
-        let late = |begun: std::time::Instant| turn.now.saturating_duration_since(begun) >= timeout;
-        let silent = match &self.stage {
-            Stage::Down { .. } => false,
-            Stage::Connecting { until } | Stage::Probing { until, .. } => turn.now >= *until,
-            Stage::Up { .. } => self.in_flight.front().is_some_and(|entry| late(entry.begun)),
-        };
-        if silent {
-            let reason = format!("no answer from {} within {timeout:?}", self.shared.config.address);
-            self.lose(Failure::timeout(reason), turn);
+    /// Fails a request. What has failed several has one cause: it is told once.
+    pub(super) fn fail(&self, target: Target, failure: &mut Failure, turn: &mut Turn<'_>) {
+        let is_told = target.is_waited_for();
+        if (self.is_large || self.much > 0) && failure.kind == ErrorKind::Timeout {
+            self.shared.counters.large_timeouts.fetch_add(1, Ordering::Relaxed);
         }
-        if self.waiting.is_empty() && self.carried.entries.is_empty() {
-            return;
-        }
-        let reason: Arc<str> = format!("no connection to {} within {timeout:?}", self.shared.config.address).into();
-        let failure = Failure::timeout(reason);
-        let not_sent = failure.clone().not_sent();
-        while self.waiting.front().is_some_and(|queued| late_at(turn, queued.begun, timeout)) {
-            let queued = self.waiting.pop_front().expect("it was at the front");
-            self.waiting_bytes -= queued.request.size();
-            self.fail(queued.target, &not_sent, turn);
-        }
-        if self.carried.entries.front().is_some_and(|entry| late_at(turn, entry.begun, timeout)) {
-            let carried = std::mem::take(&mut self.carried);
-            carried.entries.into_iter().for_each(|Entry { target, .. }| self.fail(target, &failure, turn));
-        }
-    }
-
-    fn fail(&self, target: Target, failure: &Failure, turn: &mut Turn<'_>) {
         turn.replies.fail(target, &self.shared.counters, failure.clone());
+        failure.is_repeated |= is_told;
     }
 
     /// The thread that turned it is going: everything ends.
     pub(crate) fn close(&mut self, turn: &mut Turn<'_>) {
-        let failure = Failure::unreachable(format!("the connection to {} is closed", self.shared.config.address));
+        let mut failure = Failure::unreachable(format!("the connection to {} is closed", self.shared.config.address));
         if matches!(self.stage, Stage::Up { .. }) {
             self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
         }
-        self.end_in_flight(&failure, false, turn);
-        self.end_waiting(&failure, turn);
+        self.end_in_flight(&mut failure, false, turn);
+        self.end_waiting(&mut failure, turn);
         self.forget_stream();
         self.stage = Stage::Down { retry_at: turn.now, recoveries: 0 };
     }
-}
-
-fn late_at(turn: &Turn<'_>, begun: std::time::Instant, timeout: std::time::Duration) -> bool {
-    turn.now.saturating_duration_since(begun) >= timeout
 }

@@ -21,6 +21,15 @@ pub(crate) enum Target {
     Unanswered,
     /// The connection itself, which asks whether the server is still there. Not counted among the requests.
     Check,
+    /// A request that took too long: it has failed, and its reply is thrown away.
+    GivenUp,
+}
+
+impl Target {
+    /// Whether something waits for the answer.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        matches!(self, Self::Local(_) | Self::Together { .. } | Self::Shared(_))
+    }
 }
 
 /// A request that is in the stream, in the order of the replies.
@@ -29,8 +38,16 @@ pub(crate) struct Entry {
     pub(crate) target: Target,
     pub(crate) expect: Expect,
     pub(crate) begun: Instant,
+    /// Bytes that had moved on the connection when it began.
+    pub(crate) moved: u64,
+    /// Of its key.
+    pub(crate) hash: u64,
+    /// About how many bytes it moves, where that is bounded.
+    pub(crate) cost: u32,
     /// Asking twice is as good as asking once.
     pub(crate) idempotent: bool,
+    /// It had to wait for its connection, or for room on it.
+    pub(crate) has_waited: bool,
     /// It is on its second connection.
     pub(crate) retried: bool,
     /// Where it lies among the bytes to send, as long as these are kept.
@@ -41,6 +58,11 @@ impl Entry {
     /// Whether it asks no more than whether the server is still there.
     pub(crate) fn is_check(&self) -> bool {
         matches!(self.target, Target::Check)
+    }
+
+    /// Whether it has failed, though its reply may still come.
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(self.target, Target::GivenUp)
     }
 }
 

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_client::wire::{self, Decoded, Dialect, NO_VERSIONS, Request};
+use moneta_client::wire::{self, Dialect, NO_VERSIONS, Request};
 use moneta_store::{ErrorKind, StoreError};
 
 use super::socket::Socket;
@@ -27,9 +27,11 @@ pub(super) const RECEIVE_BYTES: usize = 64 << 10;
 /// turn goes on only after calls that filled all their room, so replies of common lengths rarely come near it.
 pub(super) const TURN_BYTES: usize = 256 << 10;
 /// A buffer that grew past this is given back when it is empty.
-const KEPT_BYTES: usize = 1 << 20;
+pub(super) const KEPT_BYTES: usize = 256 << 10;
 /// Most bytes kept for the case that an idle connection was closed by the server.
 const RETAINED_MAX: usize = 256 << 10;
+/// What is answered where [`crate::ValueMemory`] is full.
+pub(crate) const NO_MEMORY: &str = "no memory is left for large values on their way to or from nodes";
 /// How long a connection is silent before it is looked at for its end, and before its next request.
 const IDLE: Duration = Duration::from_millis(20);
 
@@ -43,12 +45,15 @@ pub(crate) struct Turn<'a> {
     pub(crate) only_receives: bool,
 }
 
-/// A request that waits for a connection.
+/// A request that waits for a connection, or for room on one.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) request: OwnedRequest,
+    pub(super) hash: u64,
+    pub(super) cost: u32,
     pub(super) target: Target,
     pub(super) begun: Instant,
+    pub(super) moved: u64,
 }
 
 /// What is sent again over a fresh connection.
@@ -71,16 +76,32 @@ pub(crate) struct Link {
     /// Bytes at the front of `input` that are decoded.
     pub(super) read: usize,
     /// Bytes of `input`, from `read`, without which decoding again makes no sense.
-    needed: usize,
+    pub(super) needed: usize,
     /// Bytes still to be thrown away: the rest of a reply that is too long.
     pub(super) skip: usize,
     pub(super) in_flight: VecDeque<Entry>,
+    /// It is for large values: how many bytes it moves at once is bounded.
+    pub(super) is_large: bool,
+    /// It takes no more requests.
+    pub(super) is_retired: bool,
+    /// It connects with its first request.
+    sleeps: bool,
+    /// Bytes that are on their way, where these are bounded.
+    pub(super) asked: usize,
+    /// Bytes of large replies since nothing was in flight.
+    pub(super) much: usize,
+    /// How many requests at the front of these have failed already.
+    pub(super) given_up: usize,
+    /// Bytes received so far, and sent after the kernel had no room for more.
+    pub(super) moved: u64,
+    /// Requests in flight are not looked at for those that took too long before this moment.
+    pub(super) look_at: Instant,
     /// `out` holds all of the requests in flight.
     pub(super) retains: bool,
     /// The kernel has no room for more to send; the event queue tells when it has.
     blocked: bool,
     /// The turn before this one left something to receive: no event will tell of it.
-    unread: bool,
+    pub(super) unread: bool,
     /// The turn before this one did not receive.
     put_off: bool,
     pub(super) waiting: VecDeque<Queued>,
@@ -100,8 +121,8 @@ pub(crate) struct Link {
     /// How often in a row the server hung up when it was asked in text.
     pub(super) hang_ups: u32,
     /// When something was last received, or looked for.
-    active: Instant,
-    /// When something was last received or a check was sent, or the connection came up.
+    pub(super) active: Instant,
+    /// When something moved last or a check was sent, or the connection came up.
     pub(super) heard: Instant,
     number: u32,
 }
@@ -120,6 +141,14 @@ impl Link {
             needed: 0,
             skip: 0,
             in_flight: VecDeque::new(),
+            is_large: false,
+            is_retired: false,
+            sleeps: false,
+            asked: 0,
+            much: 0,
+            given_up: 0,
+            moved: 0,
+            look_at: now,
             retains: false,
             blocked: false,
             unread: false,
@@ -140,6 +169,11 @@ impl Link {
         }
     }
 
+    /// A connection for large values, which is made with the first of these.
+    pub(crate) fn for_large_values(shared: Arc<Shared>, now: Instant) -> Self {
+        Self { is_large: true, sleeps: true, ..Self::new(shared, now) }
+    }
+
     /// What the server understands, while it is up.
     pub(crate) fn dialect(&self) -> Option<Dialect> {
         match self.stage {
@@ -148,16 +182,19 @@ impl Link {
         }
     }
 
-    /// Begins a request: it is sent with the next turn, or waits for the connection.
+    /// Begins a request on the key with this hash: it is sent with the next turn, or waits for the connection. `cost`: about how many bytes it moves, if it moves many.
     ///
     /// # Errors
     /// When it fails at once; the target is told nothing then.
     pub(crate) fn begin(
         &mut self,
         request: &Request<'_>,
+        hash: u64,
+        cost: u32,
         target: Target,
         turn: &mut Turn<'_>,
     ) -> Result<(), StoreError> {
+        self.sleeps = false;
         if let Stage::Down { retry_at, recoveries } = self.stage
             && (turn.now >= retry_at || recoveries != self.shared.recoveries())
         {
@@ -171,22 +208,37 @@ impl Link {
                 self.begin_trial(turn, dialect);
                 Err(self.fail_at_once(self.is_down()))
             }
+            Stage::Up { .. } if self.is_large && (!self.waiting.is_empty() || self.has_no_room(cost)) => {
+                self.wait(request, hash, cost, target, turn)
+            }
             Stage::Up { dialect, .. } => {
                 self.check_room(self.in_flight.len(), self.out.len() - self.sent)?;
-                self.send_later(request, target, turn.now, dialect).map_err(|(_, failure)| failure)?;
+                self.send_later(request, hash, cost, target, turn.now, dialect).map_err(|(_, failure)| failure)?;
                 turn.replies.tally.begun();
                 Ok(())
             }
             Stage::Connecting { .. } | Stage::Probing { .. } if !self.shared.is_open() => {
-                self.check_room(self.waiting.len(), self.waiting_bytes)?;
-                let request = OwnedRequest::from(request);
-                self.waiting_bytes += request.size();
-                self.waiting.push_back(Queued { request, target, begun: turn.now });
-                turn.replies.tally.begun();
-                Ok(())
+                self.wait(request, hash, cost, target, turn)
             }
             _ => Err(self.fail_at_once(self.is_down())),
         }
+    }
+
+    /// The request waits for the connection, or for room on it.
+    fn wait(
+        &mut self,
+        request: &Request<'_>,
+        hash: u64,
+        cost: u32,
+        target: Target,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
+        self.check_room(self.waiting.len(), self.waiting_bytes)?;
+        let request = OwnedRequest::from(request);
+        self.waiting_bytes += request.size();
+        self.waiting.push_back(Queued { request, hash, cost, target, begun: turn.now, moved: self.moved });
+        turn.replies.tally.begun();
+        Ok(())
     }
 
     fn check_room(&self, requests: usize, bytes: usize) -> Result<(), StoreError> {
@@ -212,6 +264,8 @@ impl Link {
     pub(super) fn send_later(
         &mut self,
         request: &Request<'_>,
+        hash: u64,
+        cost: u32,
         target: Target,
         begun: Instant,
         dialect: Dialect,
@@ -231,7 +285,20 @@ impl Link {
             }
         };
         let (idempotent, span) = (request.verb.is_idempotent(), start..self.out.len());
-        self.in_flight.push_back(Entry { target, expect, begun, idempotent, retried: false, span });
+        self.asked += cost as usize;
+        let moved = self.moved;
+        self.in_flight.push_back(Entry {
+            target,
+            expect,
+            begun,
+            moved,
+            hash,
+            cost,
+            idempotent,
+            has_waited: false,
+            retried: false,
+            span,
+        });
         if self.out.len() > RETAINED_MAX {
             self.release();
         }
@@ -259,6 +326,9 @@ impl Link {
 
     /// Sends, receives, connects, gives up: whatever it is time for.
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) {
+        if self.sleeps {
+            return;
+        }
         match self.stage {
             Stage::Down { retry_at, recoveries } => {
                 if turn.now >= retry_at || recoveries != self.shared.recoveries() {
@@ -274,6 +344,10 @@ impl Link {
             // This thread may have been held up: what is late here may have been here for long.
             if self.put_off && self.deadline().is_some_and(|deadline| deadline <= turn.now) {
                 moved = moved.and_then(|()| self.receive(turn));
+            }
+            if self.is_large && moved.is_ok() && !self.waiting.is_empty() && !turn.only_receives {
+                self.send_waiting(turn);
+                moved = self.flush(turn).map(drop);
             }
             if let Err(failure) = moved {
                 self.lose(failure, turn);
@@ -313,6 +387,10 @@ impl Link {
         let Some(socket) = &self.socket else { return Ok(false) };
         let sent = socket.send(&self.out[self.sent..]).map_err(|error| self.broke(&error))?;
         self.sent += sent;
+        if self.blocked && sent > 0 {
+            self.heard = turn.now;
+            self.moved += sent as u64;
+        }
         let blocked = self.sent < self.out.len();
         if blocked != self.blocked {
             socket.watch_room(turn.queue, blocked).map_err(|error| self.broke(&error))?;
@@ -324,140 +402,8 @@ impl Link {
         Ok(sent > 0)
     }
 
-    fn broke(&self, error: &rustix::io::Errno) -> Failure {
+    pub(super) fn broke(&self, error: &rustix::io::Errno) -> Failure {
         Failure::unreachable(format!("the connection to {} broke: {error}", self.shared.config.address))
-    }
-
-    /// Receives what there is, up to about [`TURN_BYTES`], and hands out the replies in it.
-    fn receive(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
-        let mut received = 0;
-        self.unread = false;
-        loop {
-            let lacking = self.needed.saturating_sub(self.input.len() - self.read);
-            self.input.reserve(lacking.max(RECEIVE_BYTES));
-            let room = self.input.capacity() - self.input.len();
-            let Some(socket) = &self.socket else { return Ok(()) };
-            match socket.receive(&mut self.input).map_err(|error| self.broke(&error))? {
-                None => return Ok(()),
-                Some(0) => {
-                    let address = &self.shared.config.address;
-                    return Err(Failure::unreachable(format!("{address} closed the connection")));
-                }
-                Some(bytes) => {
-                    (self.active, self.heard) = (turn.now, turn.now);
-                    self.digest(turn)?;
-                    if bytes < room {
-                        return Ok(());
-                    }
-                    received += bytes;
-                    if received >= TURN_BYTES {
-                        self.unread = true;
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    }
-
-    /// Decodes what was received.
-    fn digest(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
-        if matches!(self.stage, Stage::Probing { .. }) {
-            self.look_at_probe(turn)?;
-        }
-        if matches!(self.stage, Stage::Up { .. }) {
-            self.take_replies(turn)?;
-        }
-        if self.read == self.input.len() {
-            self.input.clear();
-            if self.input.capacity() > KEPT_BYTES {
-                self.input = Vec::new();
-            }
-        } else if self.read > 0 {
-            self.input.drain(..self.read);
-        }
-        self.read = 0;
-        Ok(())
-    }
-
-    fn take_replies(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
-        let Stage::Up { dialect, .. } = self.stage else { return Ok(()) };
-        let (mut any, mut checked) = (false, false);
-        loop {
-            if self.skip > 0 {
-                let here = self.skip.min(self.input.len() - self.read);
-                self.read += here;
-                self.skip -= here;
-            }
-            let rest = &self.input[self.read..];
-            if rest.is_empty() || rest.len() < self.needed {
-                break;
-            }
-            let Some(entry) = self.in_flight.front() else {
-                return Err(self.misbehaved("what was not asked for"));
-            };
-            // What no request of ours has gone out for is no reply to it.
-            if self.retains && entry.span.start >= self.sent {
-                return Err(self.misbehaved("what was not asked for"));
-            }
-            let decoded = wire::decode(rest, dialect.protocol, &entry.expect, self.shared.config.item_max);
-            match decoded.map_err(|broken| self.misbehaved(broken.0))? {
-                Decoded::Partial { needed } => {
-                    self.needed = needed;
-                    break;
-                }
-                Decoded::Answer { answer, consumed } => {
-                    self.read += consumed;
-                    self.needed = 0;
-                    let after = self.leaves_stream_unsure(&answer);
-                    let entry = self.in_flight.pop_front().expect("it was at the front");
-                    if entry.is_check() {
-                        checked = true;
-                        continue;
-                    }
-                    any = true;
-                    turn.replies.answer(entry, turn.now, answer);
-                    if after {
-                        return Err(self.misbehaved("an error after which replies cannot be told apart"));
-                    }
-                }
-                Decoded::Oversized { skip } => {
-                    self.needed = 0;
-                    self.skip = skip;
-                    any = true;
-                    let entry = self.in_flight.pop_front().expect("it was at the front");
-                    let max = self.shared.config.item_max;
-                    let reason = format!("the item on {} is over the limit of {max} bytes", self.shared.config.address);
-                    turn.replies.fail(
-                        entry.target,
-                        &self.shared.counters,
-                        Failure::new(ErrorKind::Unsupported, reason),
-                    );
-                }
-            }
-        }
-        if any {
-            self.served = true;
-            if self.on_trial {
-                self.pass_trial();
-            } else {
-                self.shared.note_reply();
-            }
-        }
-        if any || checked {
-            self.release();
-        }
-        Ok(())
-    }
-
-    /// Whether a server that gives this answer may take the value that came with the request for further commands.
-    fn leaves_stream_unsure(&self, answer: &wire::Answer) -> bool {
-        use wire::{Answer, Refusal};
-        let value = self.in_flight.front().is_some_and(|entry| entry.expect.brings_value());
-        value && matches!(answer, Answer::Refused(Refusal::Unknown | Refusal::Client, _)) && self.is_on_lines()
-    }
-
-    fn is_on_lines(&self) -> bool {
-        matches!(self.stage, Stage::Up { dialect, .. } if dialect.protocol != wire::Protocol::Binary)
     }
 
     pub(super) fn misbehaved(&self, what: &str) -> Failure {
@@ -480,13 +426,16 @@ impl Link {
 
     /// The next deadline, by the client's clock.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        if self.sleeps {
+            return None;
+        }
         let timeout = self.shared.config.request_timeout;
-        let waiting = self.waiting.front().map(|queued| queued.begun + timeout);
+        let waiting = self.waiting.front().map(|queued| self.late_at(queued.begun, queued.moved));
         let carried = self.carried.entries.front().map(|entry| entry.begun + timeout);
         let stage = match &self.stage {
             Stage::Down { retry_at, .. } => Some(*retry_at),
             Stage::Connecting { until } | Stage::Probing { until, .. } => Some(*until),
-            Stage::Up { .. } => self.in_flight.front().map(|entry| entry.begun + timeout),
+            Stage::Up { .. } => self.deadline_of_requests(),
         };
         [waiting, carried, stage].into_iter().flatten().min()
     }

@@ -1,10 +1,13 @@
 //! One connection to a server: requests to send, expected replies, and their fate when the connection is lost.
 
+mod apart;
 mod connect;
 mod disconnect;
 mod entry;
+mod late;
 mod link;
 mod outcome;
+mod receive;
 mod replies;
 mod socket;
 mod stage;
@@ -13,7 +16,7 @@ mod tests;
 mod together;
 
 pub(crate) use entry::{Entry, OwnedRequest, Target};
-pub(crate) use link::{Link, Turn};
+pub(crate) use link::{Link, NO_MEMORY, Turn};
 pub(crate) use outcome::{Claim, Outcome, Won, giving_back, wins};
 pub(crate) use replies::Replies;
 pub(crate) use together::Told;

@@ -3,14 +3,14 @@
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use moneta_client::wire::Answer;
-use moneta_store::{Key, StoreError};
+use moneta_client::wire::{Answer, Verb};
+use moneta_store::{Key, OwnedKey, StoreError};
 use slab::Slab;
 
 use super::entry::{Entry, Target};
 use super::outcome::{Claim, Outcome, Won};
 use super::together::{Together, Told};
-use crate::counters::{Counters, Tally};
+use crate::counters::{Counters, Tally, Times};
 use crate::failure::Failure;
 
 /// The answers of a thread's connections, each in a slot.
@@ -24,6 +24,8 @@ pub(crate) struct Replies {
     /// Wakers to call when nothing is borrowed any more.
     pub(crate) wakers: Vec<Waker>,
     pub(crate) tally: Tally,
+    /// Bytes of values that were not taken yet.
+    held: usize,
     /// What is to be given back.
     pub(crate) won: Vec<Won>,
 }
@@ -36,6 +38,15 @@ enum Slot {
     Ended(Outcome<'static>),
     /// The answer is not waited for any more; the slot goes when the reply has come, and what it has won is given back.
     Abandoned(Option<Claim>),
+}
+
+/// Bytes of the value that a read has found.
+#[inline]
+fn value_bytes(outcome: &Outcome<'_>) -> usize {
+    match outcome {
+        Ok(Answer::Hit(seen)) => seen.value.len(),
+        _ => 0,
+    }
 }
 
 impl Replies {
@@ -51,8 +62,13 @@ impl Replies {
 
     /// A reply came.
     #[inline]
-    pub(crate) fn answer(&mut self, entry: Entry, now: Instant, answer: Answer<'_>) {
-        self.tally.replied(entry.idempotent, now.saturating_duration_since(entry.begun));
+    pub(crate) fn answer(&mut self, entry: Entry, is_large: bool, now: Instant, answer: Answer<'_>) {
+        let kind = match (is_large, entry.idempotent) {
+            (true, _) => Times::Large,
+            (false, true) => Times::Read,
+            (false, false) => Times::Write,
+        };
+        self.tally.replied(kind, now.saturating_duration_since(entry.begun));
         self.end(entry.target, Ok(answer));
     }
 
@@ -70,11 +86,12 @@ impl Replies {
     }
 
     #[inline]
-    fn end(&mut self, target: Target, outcome: Outcome<'_>) {
+    pub(crate) fn end(&mut self, target: Target, outcome: Outcome<'_>) {
         match target {
             Target::Local(key) => match &mut self.slots[key] {
                 Slot::Waiting(waker) => {
                     self.wakers.extend(waker.take());
+                    self.held += value_bytes(&outcome);
                     self.slots[key] = Slot::Ended(outcome.map(Answer::into_owned));
                 }
                 _ => {
@@ -84,7 +101,10 @@ impl Replies {
                 }
             },
             Target::Together { slot, index } => {
-                let (waker, won) = self.together[slot].end(index, outcome);
+                let together = &mut self.together[slot];
+                let before = together.held();
+                let (waker, won) = together.end(index, outcome);
+                self.held += together.held() - before;
                 self.wakers.extend(waker);
                 self.won.extend(won);
                 if self.together[slot].is_abandoned() {
@@ -96,15 +116,36 @@ impl Replies {
                 self.wakers.extend(waker);
                 self.won.extend(won);
             }
-            Target::Unanswered | Target::Check => {}
+            Target::Unanswered | Target::Check | Target::GivenUp => {}
         }
     }
 
+    /// Whether something waits for the answer, or it is for its effect that the request is sent.
+    pub(crate) fn is_wanted(&self, target: &Target) -> bool {
+        match target {
+            Target::Local(key) => matches!(self.slots.get(*key), Some(Slot::Waiting(_))),
+            Target::Together { slot, .. } => self.together.get(*slot).is_some_and(|reads| !reads.is_abandoned()),
+            Target::Shared(_) | Target::Unanswered => true,
+            Target::Check | Target::GivenUp => false,
+        }
+    }
+
+    /// Bytes of values that were not taken yet.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
     /// A slot for reads that begin together.
-    pub(crate) fn open_together(&mut self, keys: &[Key<'_>]) -> usize {
+    pub(crate) fn open_together(&mut self, verb: Verb, keys: &[Key<'_>]) -> usize {
         let mut together = self.spare.pop().unwrap_or_default();
-        together.begin(keys);
+        together.begin(verb, keys);
         self.together.insert(together)
+    }
+
+    /// What one of them asks.
+    pub(crate) fn question(&self, slot: usize, index: usize) -> Option<(Verb, OwnedKey)> {
+        let (verb, key) = self.together.get(slot)?.question(index)?;
+        Some((verb, OwnedKey::of(&key)))
     }
 
     /// One of them did not begin.
@@ -121,12 +162,16 @@ impl Replies {
         index: usize,
         context: &Context<'_>,
     ) -> Poll<(Key<'_>, Told<'_>)> {
-        self.together[slot].poll(index, context)
+        let together = &mut self.together[slot];
+        self.held -= together.free_told();
+        together.poll(index, context)
     }
 
     /// Their answers are not waited for any more. What those that are there have won.
     pub(crate) fn abandon_together(&mut self, slot: usize) -> Vec<Won> {
-        let won = self.together[slot].abandon();
+        let together = &mut self.together[slot];
+        self.held -= together.held();
+        let won = together.abandon();
         self.forget_together(slot);
         won
     }
@@ -153,7 +198,10 @@ impl Replies {
                 Poll::Pending
             }
             _ => match self.slots.remove(key) {
-                Slot::Ended(outcome) => Poll::Ready(outcome),
+                Slot::Ended(outcome) => {
+                    self.held -= value_bytes(&outcome);
+                    Poll::Ready(outcome)
+                }
                 _ => unreachable!("only a dropped future's slot is abandoned"),
             },
         }
@@ -167,7 +215,10 @@ impl Replies {
                 None
             }
             _ => match self.slots.remove(key) {
-                Slot::Ended(outcome) => claim?.won(&outcome),
+                Slot::Ended(outcome) => {
+                    self.held -= value_bytes(&outcome);
+                    claim?.won(&outcome)
+                }
                 _ => None,
             },
         }

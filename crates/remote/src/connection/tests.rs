@@ -2,6 +2,8 @@
 
 mod flood;
 mod half_open;
+mod large;
+mod late;
 mod server;
 
 use std::net::{SocketAddr, TcpListener};

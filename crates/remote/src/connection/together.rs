@@ -1,20 +1,24 @@
-//! The answers to reads that were begun together. The values of their items lie in one buffer, and none is allocated for itself.
+//! The answers to reads that were begun together. The values of their items lie in one buffer, and none but long ones is allocated for itself.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::task::{Context, Poll, Waker};
 
-use moneta_client::wire::{Answer, Seen};
+use moneta_client::wire::{Answer, Seen, Verb};
 use moneta_store::{Key, OwnedKeys, StoreError};
 
 use super::outcome::{Outcome, Won, has_won, wins};
 
 /// Memory for values that is kept for the next reads, in bytes.
 const KEPT_BYTES: usize = 64 << 10;
+/// A value from this length on is allocated for itself, and given back once it was told.
+const ALONE: usize = 16 << 10;
 
 /// Reads that were begun together.
 #[derive(Default)]
 pub(crate) struct Together {
+    /// What is asked of each key.
+    verb: Option<Verb>,
     keys: OwnedKeys,
     /// One for each key.
     answers: Vec<State>,
@@ -26,6 +30,10 @@ pub(crate) struct Together {
     waiter: Option<(usize, Waker)>,
     /// The answers are not waited for any more.
     is_abandoned: bool,
+    /// Bytes of values.
+    held: usize,
+    /// The long value that was told last.
+    told: Option<usize>,
 }
 
 enum State {
@@ -33,6 +41,8 @@ enum State {
     Awaited,
     /// An item, without its value, which lies there.
     Item(Seen<'static>, Range<usize>),
+    /// An item with a long value.
+    Long(Box<Seen<'static>>),
     /// Ended in another way; `None` once that is told.
     Ended(Option<Result<Answer<'static>, StoreError>>),
 }
@@ -47,12 +57,14 @@ pub(crate) enum Told<'a> {
 
 impl Together {
     /// Takes the place of what was there.
-    pub(super) fn begin(&mut self, keys: &[Key<'_>]) {
+    pub(super) fn begin(&mut self, verb: Verb, keys: &[Key<'_>]) {
+        self.verb = Some(verb);
         self.keys.replace(keys);
         self.answers.clear();
         self.answers.extend(keys.iter().map(|_| State::Awaited));
         self.values.clear();
         (self.awaited, self.waiter, self.is_abandoned) = (keys.len(), None, false);
+        (self.held, self.told) = (0, None);
     }
 
     /// Gives back memory that is not worth to be kept.
@@ -77,7 +89,13 @@ impl Together {
             return (None, has_won(&outcome).map(|cas| self.recache(index, cas)));
         }
         self.answers[index] = match outcome {
+            Ok(Answer::Hit(seen)) if seen.value.len() >= ALONE => {
+                self.held += seen.value.len();
+                let value = Cow::Owned(seen.value.into_owned());
+                State::Long(Box::new(Seen { value, ..seen }))
+            }
             Ok(Answer::Hit(seen)) => {
+                self.held += seen.value.len();
                 let start = self.values.len();
                 self.values.extend_from_slice(&seen.value);
                 State::Item(Seen { value: Cow::Borrowed(&[]), ..seen }, start..self.values.len())
@@ -94,6 +112,10 @@ impl Together {
     pub(super) fn poll(&mut self, index: usize, context: &Context<'_>) -> Poll<(Key<'_>, Told<'_>)> {
         let told = match &mut self.answers[index] {
             State::Item(seen, at) => Told::Item(seen, &self.values[at.clone()]),
+            State::Long(seen) => {
+                self.told = Some(index);
+                Told::Item(seen, &seen.value)
+            }
             State::Ended(ended) => Told::Ended(ended.take().expect("an answer is told once")),
             State::Awaited => {
                 match &mut self.waiter {
@@ -109,17 +131,44 @@ impl Together {
         Poll::Ready((self.keys.key(index), told))
     }
 
+    /// What is asked at `index`.
+    pub(super) fn question(&self, index: usize) -> Option<(Verb, Key<'_>)> {
+        Some((self.verb?, self.keys.key(index)))
+    }
+
+    /// Bytes of values that it holds.
+    #[inline]
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Gives back the long value that was told last; how many bytes that are.
+    #[inline]
+    pub(super) fn free_told(&mut self) -> usize {
+        let Some(index) = self.told.take() else { return 0 };
+        let State::Long(seen) = std::mem::replace(&mut self.answers[index], State::Ended(None)) else { return 0 };
+        self.held -= seen.value.len();
+        seen.value.len()
+    }
+
     /// The answers are not waited for any more. What those that are there have won.
     pub(super) fn abandon(&mut self) -> Vec<Won> {
         self.is_abandoned = true;
         let mut won = Vec::new();
         for (index, state) in self.answers.iter().enumerate() {
-            if let State::Item(seen, _) = state
-                && wins(seen)
-            {
+            let seen = match state {
+                State::Item(seen, _) => seen,
+                State::Long(seen) => seen,
+                State::Awaited | State::Ended(_) => continue,
+            };
+            if wins(seen) {
                 won.push(self.recache(index, seen.cas));
             }
         }
+        // What is still to come is thrown away, and what is there already now.
+        self.values = Vec::new();
+        self.answers.clear();
+        self.held = 0;
         won
     }
 

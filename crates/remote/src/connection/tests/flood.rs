@@ -69,7 +69,7 @@ fn a_turn_takes_a_bounded_amount_from_a_peer() {
     }
     turn(&mut link, &|link, turn| {
         let request = Request { verb: Verb::Peek { value: true }, key: KEY, value: &[] };
-        link.begin(&request, Target::Unanswered, turn).expect("it is up");
+        link.begin(&request, 0, 0, Target::Unanswered, turn).expect("it is up");
         link.flush(turn).expect("there is room");
     });
     while !full.load(Ordering::SeqCst) {
