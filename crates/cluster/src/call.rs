@@ -94,11 +94,16 @@ impl Call {
     pub(crate) fn note<T>(&self, node: usize, ended: &Result<T, StoreError>) {
         let node = self.node(node);
         match ended {
-            Err(error) if is_unwell(error) => self.shared.note_failure(self.layout(), node),
+            Err(error) if is_unwell(error) => self.shared.note_failure(node, error),
             Err(error) if is_busy(error) => {}
             Err(error) if error.kind() == ErrorKind::CatchingUp => {
                 node.health.note_answer();
                 node.health.note_behind(self.shared.clock.millis());
+            }
+            // Another server has its address now.
+            Err(error) if error.kind() == ErrorKind::NoVersions => {
+                node.health.note_answer();
+                node.versions.note(ended, self.shared.clock.millis());
             }
             _ => node.health.note_answer(),
         }

@@ -158,7 +158,13 @@ impl Cluster {
             let nodes = &layout.nodes[replica.first..replica.first + replica.count];
             nodes.iter().map(move |node| of(replica, node))
         });
-        Status { app: self.0.config.app.clone(), epoch: layout.epoch, nodes: nodes.collect() }
+        let (app, source_failure) = (self.0.config.app.clone(), self.source_failure());
+        Status { app, epoch: layout.epoch, source_failure, nodes: nodes.collect() }
+    }
+
+    /// Why the topology's source cannot be read, if it cannot.
+    fn source_failure(&self) -> Option<Arc<str>> {
+        self.0.watch.lock().as_ref().and_then(Watch::failure)
     }
 
     /// Where a key's copies are: those that reads go to first, then the others.
@@ -317,23 +323,25 @@ impl Component for Cluster {
         Report { stats, metrics: all }
     }
 
-    /// Ready as long as some copy of nearly each key is asked.
+    /// Ready as long as some copy of nearly each key is asked. A topology that cannot be read is told: the one of before is as good as it was.
     fn health(&self, _: Vec<Health>) -> Health {
         let layout = self.0.layout();
+        let app = &self.0.config.app;
+        let of_source = |why| format!("{app}: the topology of epoch {} stays: {why}", layout.epoch);
+        let mut notes: Vec<String> = self.source_failure().map(of_source).into_iter().collect();
         let ejected: Vec<&str> =
             layout.nodes.iter().filter(|node| node.health.is_ejected()).map(|node| node.name.as_str()).collect();
         if ejected.is_empty() {
-            return Health::default();
+            return Health { unready: false, notes };
         }
         let readable = layout.readable.iter().map(|&replica| &layout.replicas[replica]);
         let whole = readable.filter(|replica| layout.is_whole(replica)).count();
-        let note = format!(
-            "{}: {whole} of {} copies are whole; not asked: {}",
-            self.0.config.app,
+        notes.push(format!(
+            "{app}: {whole} of {} copies are whole; not asked: {}",
             layout.copies(),
             ejected.join(", ")
-        );
-        Health { unready: layout.lost() > LOST_MAX, notes: vec![note] }
+        ));
+        Health { unready: layout.lost() > LOST_MAX, notes }
     }
 
     fn close(&self) {

@@ -73,9 +73,11 @@ pub struct ClusterConfig {
     pub fallback: Fallback,
     /// Second reads, in a hundredth of all reads: a bound on what failures and misses cost the other copies.
     pub retry_budget: u32,
-    /// Failures in a row after which a node is not asked any more until it answers a probe. At least 1.
+    /// Failures in a row after which a node that takes no connection is not asked any more until it answers a probe, and one that does is asked whether it is there.
+    /// At least 1.
     pub eject_after: u32,
-    /// Nodes of a zone that may be ejected at once, in a hundredth of them; one may always be.
+    /// Nodes of a zone that may be ejected at once for being slow or silent, in a hundredth of them; one may always be, unless it has the last copy of a key. What
+    /// takes no connection is ejected in any case.
     pub eject_share: u32,
     /// A node that takes longer than this to answer, on average, may be ejected as slow; zero: none is. More than what the farthest zone
     /// takes.
@@ -114,7 +116,7 @@ impl ClusterConfig {
             fallback: Fallback::default(),
             retry_budget: 50,
             eject_after: 5,
-            eject_share: 50,
+            eject_share: 0,
             eject_slow: Duration::from_millis(100),
             eject_slow_times: 5,
             eject_slow_requests: 10,

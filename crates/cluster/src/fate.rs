@@ -71,7 +71,7 @@ impl Fate {
             return self.lacks(call, node, key, missed);
         }
         self.is_refused |= error.kind() == ErrorKind::ClockAhead;
-        match is_unwell(error) {
+        match is_unwell(error) || error.kind() == ErrorKind::Refused {
             true => {
                 self.may_be_taken = true;
                 self.lacking.push(node);

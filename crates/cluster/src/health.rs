@@ -1,6 +1,7 @@
-//! Whether a node is asked: failures in a row eject it, or that it is far slower than others, and a probe that it answers takes it back.
+//! Whether a node is asked: that it takes no connection ejects it, that it leaves a probe unanswered after failures in a row, or that it is far slower than
+//! others, and a probe that it answers takes it back.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::config::ClusterConfig;
@@ -10,6 +11,10 @@ use crate::config::ClusterConfig;
 pub(crate) struct NodeHealth {
     /// Failures since the last answer.
     failures: AtomicU32,
+    /// It failed so often in a row that it is to be asked whether it is there.
+    suspected: AtomicBool,
+    /// It was ejected since it takes no connection.
+    away: AtomicBool,
     /// When it is probed next, in milliseconds since the Unix epoch; 0: it is not ejected.
     probe_at: AtomicU64,
     /// Probes in a row that failed.
@@ -72,6 +77,35 @@ impl NodeHealth {
         }
     }
 
+    /// It is to be asked whether it is there.
+    pub(crate) fn suspect(&self) {
+        self.suspected.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_suspected(&self) -> bool {
+        self.suspected.load(Ordering::Relaxed)
+    }
+
+    /// It is there.
+    pub(crate) fn clear(&self) {
+        self.suspected.store(false, Ordering::Relaxed);
+        self.note_answer();
+    }
+
+    /// Ejects it at `now`, since it takes no connection. False if it is ejected already.
+    pub(crate) fn eject_away(&self, now: u64, pauses: Probes) -> bool {
+        self.away.store(true, Ordering::Relaxed);
+        self.eject(now, pauses)
+    }
+
+    /// It takes connections at `now`: if it was ejected for taking none, it is probed now.
+    pub(crate) fn note_connected(&self, now: u64) {
+        if self.away.load(Ordering::Relaxed) {
+            self.away.store(false, Ordering::Relaxed);
+            self.probe_by(now);
+        }
+    }
+
     /// It said at `now` that what it holds may be old.
     pub(crate) fn note_behind(&self, now: u64) {
         self.behind_until.store(now + BEHIND, Ordering::Relaxed);
@@ -126,6 +160,7 @@ impl NodeHealth {
         let ejected = self.probe_at.compare_exchange(0, probe_at, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if ejected {
             self.slow_limit.store(0, Ordering::Relaxed);
+            self.suspected.store(false, Ordering::Relaxed);
             self.ejected_at.store(now, Ordering::Relaxed);
             self.probes.store(probes, Ordering::Relaxed);
             self.ejections.fetch_add(1, Ordering::Relaxed);
@@ -158,6 +193,7 @@ impl NodeHealth {
     /// It is asked again from `now` on.
     pub(crate) fn reinstate(&self, now: u64) {
         self.failures.store(0, Ordering::Relaxed);
+        self.suspected.store(false, Ordering::Relaxed);
         self.reinstated_at.store(now, Ordering::Relaxed);
         self.probe_at.store(0, Ordering::Relaxed);
     }

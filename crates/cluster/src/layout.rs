@@ -7,6 +7,9 @@ use moneta_store::StoreStats;
 use crate::node::Node;
 use crate::ring::Ring;
 
+/// Samples of keys, as a power of two.
+const BITS: u32 = 12;
+
 /// Where the copies of each key are.
 pub(crate) struct Layout {
     pub(crate) epoch: u64,
@@ -91,18 +94,26 @@ impl Layout {
         self.replicas.iter().any(|replica| !replica.write_only && replica.holds(node))
     }
 
+    /// Whether each key of a node has another copy that answers reads and is asked: by samples.
+    pub(crate) fn can_lose(&self, node: usize) -> bool {
+        self.unasked(|other| other == node) == self.unasked(|_| false)
+    }
+
     /// Of how many keys no copy that answers reads is asked, as a share of all: by samples.
     pub(crate) fn lost(&self) -> f64 {
+        self.unasked(|_| false) as f64 / f64::from(1u32 << BITS)
+    }
+
+    /// Of how many samples of keys no copy is asked if these nodes are not either.
+    fn unasked(&self, is_left_out: impl Fn(usize) -> bool) -> usize {
         // All rings of a topology hash alike: those of slots go by the highest bits, ketama by the lower 32.
-        const BITS: u32 = 12;
         let is_asked = |replica: &Replica, hash: u64| {
             let node = replica.first + replica.ring.node_of_hash(hash);
-            !self.nodes[node].health.is_ejected()
+            !self.nodes[node].health.is_ejected() && !is_left_out(node)
         };
         let readable = || self.readable.iter().map(|&replica| &self.replicas[replica]);
         let samples = (0..1u64 << BITS).map(|sample| sample << (64 - BITS) | sample << (32 - BITS));
-        let lost = samples.filter(|&hash| !readable().any(|replica| is_asked(replica, hash))).count();
-        lost as f64 / f64::from(1u32 << BITS)
+        samples.filter(|&hash| !readable().any(|replica| is_asked(replica, hash))).count()
     }
 
     /// The replicas that may decide on changes of a key, the key's home first. All processes with this topology have the same

@@ -2,7 +2,7 @@
 //!
 //! The way of a request: where a proxy has several apps, [`apps`] picks one; [`cluster`] picks the rule of its kind ([`reads`], [`writes`], or [`decide`] for what depends on what a
 //! key holds), a [`call`] begins operations on nodes, and a [`reactor`] turns this worker's connections to them. Beside requests,
-//! [`maintenance`] probes nodes that fail or are [`slow`] and gives them the writes that they missed ([`hints`]). [`catchup`] is the other side: a node
+//! [`maintenance`] sees which nodes are there ([`presence`]), probes those that fail or are [`slow`] and gives them the writes that they missed ([`hints`]). [`catchup`] is the other side: a node
 //! that has come back learns from other copies what it has missed.
 
 pub mod catchup;
@@ -33,6 +33,7 @@ mod metrics;
 mod node;
 mod pace;
 mod pass;
+mod presence;
 mod reactor;
 mod reads;
 mod several;

@@ -13,6 +13,7 @@ use crate::error::ClusterError;
 use crate::hints::Missed;
 use crate::layout::Layout;
 use crate::node::{Node, is_busy, is_unwell};
+use crate::presence::Suspects;
 use crate::shared::Shared;
 use crate::writes::Answer;
 
@@ -42,13 +43,14 @@ impl Cluster {
         let shared = Arc::downgrade(self.shared());
         let run = move || {
             let mut was_late = false;
+            let mut suspects = Suspects::default();
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
                 shared.clock.refresh();
                 if was_late {
                     let now = shared.clock.millis();
                     shared.layout().nodes.iter().for_each(|node| node.pace.begin(now));
                 }
-                pollster::block_on(shared.maintain());
+                pollster::block_on(shared.maintain(&mut suspects));
                 pollster::block_on(crate::unknown::settle(&shared));
                 drop(shared);
                 let began = Instant::now();
@@ -63,31 +65,35 @@ impl Cluster {
 
     /// One round of what the thread does, for callers that have none.
     pub async fn maintain(&self) {
-        self.shared().maintain().await;
+        let mut suspects = Suspects::default();
+        self.shared().maintain(&mut suspects).await;
+        suspects.settle(self.shared(), &self.shared().layout()).await;
         crate::unknown::settle(self.shared()).await;
     }
 }
 
 impl Shared {
-    /// One round: probes the nodes whose turn it is, looks for those that have become slow, and delivers hints to those that are well.
-    async fn maintain(&self) {
+    /// One round: sees which nodes are there, probes the nodes whose turn it is, looks for those that have become slow, and delivers hints to those that are well.
+    async fn maintain(&self, suspects: &mut Suspects) {
         let layout = self.layout();
         self.cut.note(layout.reached() >= majority(layout.copies()), self.clock.millis());
+        self.look_after(&layout, suspects);
         for (index, node) in layout.nodes.iter().enumerate() {
             if node.health.wants_probe(self.clock.millis()) {
                 self.probe(&layout, node).await;
             }
             self.judge_pace(&layout, index).await;
-            if !node.health.is_ejected() && !node.hints.is_delivered() {
+            // Before what may wait for the node.
+            node.hints.sync();
+            if !node.health.is_ejected() && node.health.failures() == 0 && !node.hints.is_delivered() {
                 self.deliver(&layout, index).await;
             }
-            node.hints.sync();
         }
     }
 
     async fn probe(&self, layout: &Layout, node: &Node) {
         let limit = node.health.slow_limit().unwrap_or(Duration::MAX);
-        if self.ask(node).await.is_some_and(|took| took <= limit) {
+        if self.ask(node).await.is_ok_and(|took| took <= limit) {
             node.health.reinstate(self.clock.millis());
             tracing::info!(app = self.config.app, node = node.name, "the node answers again");
             // What kept it away may have kept others away.
@@ -112,7 +118,7 @@ impl Shared {
                     tracing::debug!(node = node.name, %error, "a flush cannot be delivered");
                     // A node that refuses it is well otherwise.
                     if is_unwell(&error) {
-                        self.note_failure(layout, node);
+                        self.note_failure(node, &error);
                         return;
                     }
                     break;
@@ -131,7 +137,6 @@ impl Shared {
             let late = some.iter().zip(&ended).filter(|(_, ended)| **ended == Delivery::NotYet);
             node.hints.put_off(&late.map(|((key, _), _)| &**key).collect::<Vec<_>>());
             if ended.contains(&Delivery::NoAnswer) {
-                self.note_failure(layout, node);
                 return;
             }
         }
@@ -165,7 +170,11 @@ impl Shared {
         match Answer::of(steps::finish(step).await) {
             Answer::Failed(error) => {
                 tracing::debug!(node = node.name, %error, "a hint cannot be delivered");
-                if is_unwell(&error) { Delivery::NoAnswer } else { Delivery::NotYet }
+                if !is_unwell(&error) {
+                    return Delivery::NotYet;
+                }
+                self.note_failure(node, &error);
+                Delivery::NoAnswer
             }
             // It has just started, and creates it when it is asked later.
             Answer::NotCreated if is_current => Delivery::NotYet,

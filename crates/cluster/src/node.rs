@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moneta_store::{ErrorKind, Key, Store, StoreError, Version};
+use moneta_store::{ErrorKind, Key, Store, StoreError, Version, component};
 use parking_lot::Mutex;
 
 use crate::apart::APART;
@@ -62,6 +62,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Whether it takes no connection, as its store has found without being asked by anyone.
+    pub(crate) fn is_away(&self) -> bool {
+        component::health(&*self.store).unready
+    }
+
     /// What is known against what the node shows of a key: writes that it lacks or that are under way, and whether it is in doubt.
     #[inline]
     pub(crate) fn known(&self, key: &Key<'_>) -> Known {
@@ -86,7 +91,12 @@ impl Node {
 
 /// Whether a failure says that the node is not well, rather than that it refuses one request.
 pub(crate) fn is_unwell(error: &StoreError) -> bool {
-    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Unavailable)
+    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Lost | ErrorKind::Timeout | ErrorKind::Unavailable)
+}
+
+/// Whether a failure says that the node takes no connection.
+pub(crate) fn takes_no_connection(error: &StoreError) -> bool {
+    error.kind() == ErrorKind::Unreachable
 }
 
 /// Whether a request was not sent, since too many wait for the node: that says nothing of how the node is.

@@ -16,7 +16,7 @@ use crate::error::ClusterError;
 use crate::health::Probes;
 use crate::hints::{FolderLock, Hints};
 use crate::layout::{Layout, Replica};
-use crate::node::{Connect, Node, Opened};
+use crate::node::{Connect, Node, Opened, takes_no_connection};
 use crate::pace::Pace;
 use crate::sources::Watch;
 use crate::stamp::Stamps;
@@ -165,21 +165,30 @@ impl Shared {
         Arc::clone(hints)
     }
 
-    /// A node has failed: after too many failures in a row it is not asked any more, unless too much of its zone is not.
-    pub(crate) fn note_failure(&self, layout: &Layout, node: &Node) {
-        if node.health.note_failure() < self.config.eject_after || node.health.is_ejected() {
+    /// A node has failed. After too many failures in a row it is not asked any more if it takes no connection; else it is asked by this process itself, as what
+    /// clients ask may be why it fails.
+    pub(crate) fn note_failure(&self, node: &Node, error: &StoreError) {
+        if error.is_repeated() || node.health.note_failure() < self.config.eject_after || node.health.is_ejected() {
             return;
         }
-        if self.may_eject(layout, node) && node.health.eject(self.clock.millis(), self.probes()) {
+        match takes_no_connection(error) {
+            true => self.eject_away(node),
+            false => node.health.suspect(),
+        }
+    }
+
+    /// What takes no connection is not asked, however many of its zone are away.
+    pub(crate) fn eject_away(&self, node: &Node) {
+        if node.health.eject_away(self.clock.millis(), self.probes()) {
             tracing::warn!(
                 app = self.config.app,
                 node = node.name,
-                "the node fails: it is not asked until it answers a probe"
+                "the node takes no connection: it is not asked until it answers a probe"
             );
         }
     }
 
-    /// Whether one more node of this one's zone may be ejected.
+    /// Whether one more node of this one's zone may be ejected though it takes connections.
     pub(crate) fn may_eject(&self, layout: &Layout, node: &Node) -> bool {
         let zone: Vec<_> = layout.nodes.iter().filter(|other| other.zone == node.zone).collect();
         let ejected = zone.iter().filter(|other| other.health.is_ejected()).count();

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use moneta_store::{Cx, ErrorKind, Key, Op, steps};
+use moneta_store::{Cx, Key, Op, StoreError, steps};
 
 use crate::config::majority;
 use crate::layout::Layout;
-use crate::node::Node;
+use crate::node::{Node, is_busy, is_unwell};
 use crate::shared::Shared;
 
 /// A key that probes ask for.
-const PROBE_KEY: &[u8] = b"moneta:probe";
+pub(crate) const PROBE_KEY: &[u8] = b"moneta:probe";
 
 impl Shared {
     /// Ejects the node if it has lately answered far slower than others, and takes a slow one back that cannot be spared any more.
@@ -66,7 +66,7 @@ impl Shared {
         let paces = others.map(|(_, node)| async move {
             match node.pace.last(now) {
                 Some(mean) => Some(mean),
-                None => self.ask(node).await,
+                None => self.ask(node).await.ok(),
             }
         });
         let mut paces: Vec<Duration> = join_all(paces).await.into_iter().flatten().collect();
@@ -74,13 +74,16 @@ impl Shared {
         paces.get(paces.len().saturating_sub(1) / 2).copied()
     }
 
-    /// Asks a node for something that costs it little; how long it took. `None`: it does not answer.
-    pub(crate) async fn ask(&self, node: &Node) -> Option<Duration> {
+    /// Asks a node for something that costs it little; how long it took.
+    ///
+    /// # Errors
+    /// When it does not answer. That it refuses, as one that catches up, is an answer.
+    pub(crate) async fn ask(&self, node: &Node) -> Result<Duration, StoreError> {
         let key = Key::new(PROBE_KEY, self.seed);
         let asked = Instant::now();
-        let answer = steps::finish(steps::read_owned(&*node.store, &Cx::outside(), &key, Op::Peek)).await;
-        // One that catches up takes writes.
-        let answers = answer.is_ok() || answer.is_err_and(|error| error.kind() == ErrorKind::CatchingUp);
-        answers.then(|| asked.elapsed())
+        match steps::finish(steps::read_owned(&*node.store, &Cx::outside(), &key, Op::Peek)).await {
+            Err(error) if is_unwell(&error) || is_busy(&error) => Err(error),
+            _ => Ok(asked.elapsed()),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What a cluster store tells of its nodes, for people and tools.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ pub struct Status {
     pub app: String,
     /// The topology's epoch.
     pub epoch: u64,
+    /// Why the topology's source cannot be read, if it cannot: the topology is that of before.
+    pub source_failure: Option<Arc<str>>,
     /// In the topology's order.
     pub nodes: Vec<NodeStatus>,
 }

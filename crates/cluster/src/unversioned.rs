@@ -1,6 +1,7 @@
 //! Nodes that keep no versions: memcached.
 //!
-//! [`AnyNode`] stands round a node's store. A node that refuses mode newer is one without versions from then on, until it takes a version again. It
+//! [`AnyNode`] stands round a node's store. A node that refuses mode newer is one without versions from then on, until it takes a version again: another server may
+//! have its address by now, so this changes both ways. It
 //! is told what it understands: a write in mode newer is a plain set, so the write that arrives last wins; a delete by version is a plain delete,
 //! which it does not remember; a floor is a `flush_all`.
 //!
@@ -86,6 +87,13 @@ impl Shared {
         }
     }
 
+    /// Another server has the node's address now, which keeps no versions.
+    #[cold]
+    fn has_become_plain(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
+        self.versions.note::<()>(&Err(StoreError::no_versions()), self.clock.millis());
+        self.plain(cx, key, op)
+    }
+
     /// Asks in mode newer a node of which it is not known whether it knows that.
     #[cold]
     fn try_newer(self: &Arc<Self>, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
@@ -106,7 +114,10 @@ impl Store for AnyNode {
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         let shared = &self.0;
         match (shared.versions.0.load(Ordering::Relaxed), op) {
-            (VERSIONED, op) => shared.store.call(cx, key, op, out),
+            (VERSIONED, op) => match shared.store.call(cx, key, op, out) {
+                Step::Done(Err(error)) if error.kind() == ErrorKind::NoVersions => shared.has_become_plain(cx, key, op),
+                step => step,
+            },
             (until, Op::Put(_, Put::Newer { .. }) | Op::Bury(_)) => match until > shared.clock.millis() {
                 true => shared.plain(cx, key, op),
                 false => shared.try_newer(cx, key, op),

@@ -1,6 +1,9 @@
 //! What a source has done, for metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 /// Counts of a guarded source, shared with those who show them.
 #[derive(Debug, Default)]
@@ -11,6 +14,8 @@ pub struct SourceCounts {
     pub(super) epochs_back: AtomicU64,
     pub(super) epoch: AtomicU64,
     pub(super) failing: AtomicBool,
+    // Locked where a failure begins or ends, and by those that show it.
+    pub(super) failure: Mutex<Option<Arc<str>>>,
     pub(super) held_back: AtomicBool,
 }
 
@@ -34,6 +39,11 @@ pub struct SourceStatus {
 }
 
 impl SourceCounts {
+    /// Why the source cannot be read, if it cannot.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.failure.lock().clone()
+    }
+
     /// What they say now.
     pub fn status(&self) -> SourceStatus {
         SourceStatus {

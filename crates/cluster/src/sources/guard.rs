@@ -119,6 +119,7 @@ impl<S: TopologySource> Guarded<S> {
             tracing::info!(source = self.source.name(), "the topology's source answers again");
         }
         self.counts.failing.store(false, Ordering::Relaxed);
+        *self.counts.failure.lock() = None;
         let Some(current) = &self.current else { return Some(self.take(topology)) };
         let news = !topology.same_but_for_epoch(current) || (topology.epoch != 0 && topology.epoch != current.epoch);
         if !news {
@@ -180,6 +181,7 @@ impl<S: TopologySource> Guarded<S> {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
         self.counts.failing.store(true, Ordering::Relaxed);
         let text = error.to_string();
+        *self.counts.failure.lock() = Some(text.as_str().into());
         if self.failure.as_ref() != Some(&text) {
             tracing::warn!(source = self.source.name(), %error, "the topology cannot be read, the last one stays");
             self.failure = Some(text);

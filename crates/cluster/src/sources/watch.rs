@@ -54,6 +54,11 @@ impl Watch {
         Ok(Self { stop, counts, thread: Some(thread) })
     }
 
+    /// Why the source cannot be read, if it cannot.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.counts.failure()
+    }
+
     /// What the source has done.
     pub fn status(&self) -> SourceStatus {
         self.counts.status()

@@ -59,14 +59,14 @@ section! {
     RETRY_BUDGET: Share = Opt::new("retry_budget", Share { max: 100 }, || 50)
         .when("Higher where a whole zone of nodes may come back empty and should be filled fast; it bounds the load on the other zones.");
 
-    /// How long a request to a node may take.
+    /// How long a request to a node may take; a second more for each MiB that moves on its connection meanwhile.
     NODE_TIMEOUT: Milliseconds =
         Opt::new("node_timeout", Milliseconds { min: 1, max: 60_000 }, || Duration::from_millis(250))
             .when("Shorter where a read should go to another copy sooner; longer than what nodes with slow devices take.");
 
     /// Connections of each worker thread to each node; requests are pipelined on them.
     NODE_CONNECTIONS: Number<usize> = Opt::new("node_connections", Number { min: 1, max: 64 }, || 1)
-        .when("Higher where large values hold up small ones.");
+        .when("Higher where one connection does not carry what a thread asks of a node. Large values have one more of their own.");
 
     /// Requests that wait for an answer on one connection to a node, at most. What comes on top is not sent: a read goes to another
     /// copy, a write becomes a hint for this one, and what no copy has room for fails.
@@ -78,7 +78,8 @@ section! {
     NODE_BUFFER: Size<usize> = Opt::new("node_buffer", Size::in_bytes(KIB, TIB), || 64 << 20)
         .when("Lower where memory is short: with large values this is what nodes that hang cost, times threads and connections.");
 
-    /// Failures of a node in a row after which it is not asked until it answers a probe.
+    /// Failures of a node in a row after which it is not asked until it answers a probe. One that takes connections is probed first, as what clients ask
+    /// may be why requests fail.
     EJECT_AFTER: Number<u32> = Opt::new("eject_after", Number { min: 1, max: 10_000 }, || 5)
         .when("Higher where single failures are common and mean nothing.");
 
@@ -95,9 +96,10 @@ section! {
     EJECT_SLOW_REQUESTS: Number<u32> = Opt::new("eject_slow_requests", Number { min: 1, max: 1_000_000 }, || 10)
         .when("Higher where a few slow requests, of very large values for example, mean nothing.");
 
-    /// Nodes of a zone that may be ejected at once, in percent of them; one always may.
-    EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 100)
-        .when("Lower where a fault of this proxy's network must not make it leave its own zone.");
+    /// Nodes of a zone that may be ejected at once for being slow or silent, in percent of them. One may at 0%, too, unless it has the last copy
+    /// of a key. A node that takes no connection is ejected in any case.
+    EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 0)
+        .when("Higher where zones have many nodes, of which several may hang at once.");
 
     /// Operations a second of each app; what is beyond is refused; 0 sets no limit. Each key that is read counts.
     APP_OPERATIONS: Number<u64> = Opt::new("app_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
@@ -158,6 +160,7 @@ pub fn node(options: &Values, address: moneta_client::Address) -> RemoteConfig {
         may_be_unknown: true,
         // A cluster shows none of them.
         asks_statistics: false,
+        large_apart: true,
         ..remote::server(options, address)
     }
 }

@@ -1,0 +1,154 @@
+//! What ejects a node, and what does not: a client's requests never do it alone. Silent failures: a node that refuses odd requests is left out for all clients, and
+//! nodes that are busy with one client's requests are left out until no copy is left.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use common::{Nodes, SEED, cluster, memory, topology};
+use moneta_cluster::{Cluster, ClusterConfig};
+use moneta_memory::Memory;
+use moneta_store::request::Retrieve;
+use moneta_store::{Clock, Cx, ErrorKind, Key, Op, Outcome, Step, Store, StoreError, Unseen, Visit, steps};
+use moneta_testkit::doubles::{Double, Layer};
+use pollster::block_on;
+
+/// How a node fails.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u8)]
+enum Way {
+    Not,
+    /// It answers with an error of its own.
+    Refuses,
+    /// It leaves requests of clients without an answer, and answers those of the process itself.
+    HangsForClients,
+    Hangs,
+    /// The connection breaks under all requests that wait on it.
+    Breaks,
+    Away,
+}
+
+#[derive(Clone)]
+struct Node(Arc<(Memory, AtomicU8)>);
+
+impl Double for Node {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0.0
+    }
+
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        let is = |way: Way| self.0.1.load(Relaxed) == way as u8;
+        let fails = |kind| StoreError::new(kind, "it fails");
+        let failure = if is(Way::Refuses) {
+            fails(ErrorKind::Refused)
+        } else if is(Way::Hangs) || (is(Way::HangsForClients) && !key.bytes.starts_with(b"moneta:")) {
+            fails(ErrorKind::Timeout)
+        } else if is(Way::Breaks) {
+            fails(ErrorKind::Lost).repeated()
+        } else if is(Way::Away) {
+            fails(ErrorKind::Unreachable)
+        } else {
+            return Store::call(&self.0.0, cx, key, op, out);
+        };
+        Step::Done(Err(failure))
+    }
+}
+
+struct World {
+    cluster: Cluster,
+    clock: Arc<Clock>,
+    /// Two of each of three zones.
+    nodes: Vec<Node>,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = Arc::new(Clock::manual(1_790_000_000));
+        let (known, topology) = (Nodes::default(), topology(2));
+        let node = |(number, place)| {
+            let node = Node(Arc::new((memory(&clock, number, 16 << 20, 1 << 20), AtomicU8::new(0))));
+            known.put(place, Arc::new(Layer(node.clone())));
+            node
+        };
+        let nodes = (0..).zip(topology.nodes()).map(node).collect();
+        let config = ClusterConfig { zone: Some("a".into()), eject_after: 3, ..ClusterConfig::new("app") };
+        Self { cluster: cluster(config, &topology, &known, 9, &clock), clock, nodes }
+    }
+
+    fn fail(&self, nodes: &[usize], way: Way) {
+        nodes.iter().for_each(|&node| self.nodes[node].0.1.store(way as u8, Relaxed));
+    }
+
+    fn call(&self, key: &str, op: Op<'_>) -> Result<Outcome, StoreError> {
+        let key = Key::new(key.as_bytes(), SEED);
+        block_on(steps::finish(Store::call(&self.cluster, &Cx::outside(), &key, op, &mut Unseen)))
+    }
+
+    /// Clients read and delete, and the process goes on for so many rounds.
+    fn go_on(&self, rounds: usize) {
+        for round in 0..rounds {
+            for key in 0..40 {
+                let _ = self.call(&format!("key{key}"), Op::Read(&Retrieve::default()));
+                let _ = self.call(&format!("key{key}"), Op::Delete(&moneta_store::request::Delete::default()));
+            }
+            self.clock.advance_millis(if round == 0 { 1 } else { 100 });
+            block_on(self.cluster.maintain());
+        }
+    }
+
+    /// The nodes that are not asked.
+    fn ejected(&self) -> Vec<String> {
+        let nodes = self.cluster.status().nodes;
+        nodes.iter().filter(|node| !node.up).map(|node| node.address.replace(":11211", "")).collect()
+    }
+}
+
+#[test]
+fn a_node_that_answers_with_errors_is_asked() {
+    let world = World::new();
+    world.fail(&[0, 1, 2, 3, 4, 5], Way::Refuses);
+    world.go_on(3);
+    assert!(world.ejected().is_empty(), "{:?}", world.ejected());
+}
+
+#[test]
+fn a_node_that_answers_probes_is_asked_whatever_becomes_of_requests() {
+    let world = World::new();
+    world.fail(&[0, 1, 2, 3, 4, 5], Way::HangsForClients);
+    world.go_on(3);
+    assert!(world.ejected().is_empty(), "{:?}", world.ejected());
+    // One connection that breaks under many requests is one failure.
+    let world = World::new();
+    world.fail(&[0, 1, 2, 3, 4, 5], Way::Breaks);
+    world.go_on(3);
+    assert!(world.ejected().is_empty(), "{:?}", world.ejected());
+}
+
+#[test]
+fn nodes_that_hang_are_ejected_one_of_a_zone_and_never_the_last_copy_of_a_key() {
+    let world = World::new();
+    world.fail(&[0], Way::Hangs);
+    world.go_on(2);
+    assert_eq!(world.ejected(), ["a0"]);
+    world.fail(&[1], Way::Hangs);
+    world.go_on(2);
+    assert_eq!(world.ejected(), ["a0"], "one of a zone");
+    world.fail(&[2, 4], Way::Hangs);
+    world.go_on(2);
+    assert_eq!(world.ejected(), ["a0", "b0"], "c0 has the last copy that is asked");
+    world.fail(&[0, 1, 2, 4], Way::Not);
+    world.clock.advance(60);
+    world.go_on(2);
+    assert!(world.ejected().is_empty(), "{:?}", world.ejected());
+}
+
+#[test]
+fn nodes_that_take_no_connection_are_ejected_however_many_they_are() {
+    let world = World::new();
+    world.fail(&[0, 1, 2, 3], Way::Away);
+    world.go_on(1);
+    assert_eq!(world.ejected(), ["a0", "a1", "b0", "b1"]);
+}
