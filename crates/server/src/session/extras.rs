@@ -41,6 +41,7 @@ impl SessionExtras {
     /// Whether nothing is in use.
     pub(super) fn is_empty(&self) -> bool {
         self.parked.is_empty()
+            && !self.parked.has_failed()
             && self.dump.is_none()
             && self.changes.is_none()
             && self.listing.is_none()

@@ -22,13 +22,13 @@ use moneta_store::{Key, Outcome, Pending, StoreError};
 
 use super::key::stored_key;
 use super::lanes::{Lane, Lanes};
+use super::read::Failure;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
 use super::{MAX_PARKED, Session, Worker, change, read};
 use crate::latency::Kind;
 use crate::node::Peer;
-use moneta_protocol::encode;
-use moneta_protocol::reply::Reply;
+use moneta_protocol::command::{Style, TextStyle};
 
 /// Largest reply buffer that is kept for reuse: behind a single `get` it holds only the five bytes of `END`.
 const SPARE_BYTES: usize = 256;
@@ -44,6 +44,8 @@ pub(super) const REQUEST_BYTES: usize = 1024;
 )]
 enum Slot {
     Ready(Vec<u8>),
+    /// The end of the `get` of several keys with this number, of whose keys some had to wait.
+    EndOfGet(u32),
     Waiting {
         waiting: Waiting,
         ticket: Ticket,
@@ -51,10 +53,24 @@ enum Slot {
         bytes: usize,
         /// It is a whole `get`: `END` follows the value.
         ends: bool,
+        /// The `get` of several keys that it belongs to, if it does to one.
+        get: u32,
         lane: Lane,
         /// The kind and the begin of its command, if that is timed.
         timed: Option<(Kind, Instant)>,
     },
+}
+
+impl Slot {
+    /// Bytes of replies of reads that wait for those behind them, as far as they are more than was assumed.
+    fn held_back(&self) -> usize {
+        match self {
+            Self::Waiting { waiting: Waiting::Several(several), bytes, .. } => {
+                several.written.capacity().saturating_sub(*bytes)
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// The queue.
@@ -69,6 +85,10 @@ pub(super) struct Parked {
     /// A spare buffer for replies behind a waiting request.
     spare: Vec<u8>,
     lanes: Lanes,
+    /// The number of the `get` of several keys that comes next, or is not over.
+    get: u32,
+    /// Those that failed and have not ended, with why.
+    failed: Vec<(u32, Failure)>,
     /// A request was parked since [`Parked::forget_parking`].
     has_parked: bool,
     /// The next [`Parked::poll`] gives out what is held back.
@@ -79,6 +99,11 @@ impl Parked {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// Whether a `get` that is not over has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
     }
 
     /// Whether its memory is small enough to keep while it is empty.
@@ -100,7 +125,7 @@ impl Parked {
 
     /// Whether the front is ready and lacks only output room.
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.slots.front(), Some(Slot::Ready(_)))
+        matches!(self.slots.front(), Some(Slot::Ready(_) | Slot::EndOfGet(_)))
     }
 
     /// Whether no more requests may be started: too many wait, too many reply bytes are queued, or both together exceed the
@@ -115,7 +140,7 @@ impl Parked {
 
     /// Bytes it holds, including those of waiting requests.
     pub(super) fn held(&self) -> usize {
-        let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.capacity() } else { 0 };
+        let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.capacity() } else { slot.held_back() };
         self.reserved + self.slots.iter().map(bytes).sum::<usize>()
     }
 
@@ -126,7 +151,7 @@ impl Parked {
             return false;
         }
         self.slots.iter().any(|slot| match slot {
-            Slot::Ready(_) => false,
+            Slot::Ready(_) | Slot::EndOfGet(_) => false,
             Slot::Waiting { waiting: Waiting::Flush { .. }, .. } => true,
             Slot::Waiting { waiting: Waiting::Several(several), .. } => changes && several.has(key),
             Slot::Waiting { waiting, ticket, .. } => (changes || waiting.changes()) && ticket.is_of(key),
@@ -137,6 +162,7 @@ impl Parked {
     pub(super) fn keep_changes(&mut self) {
         self.slots.retain(|slot| matches!(slot, Slot::Waiting { waiting, .. } if waiting.changes()));
         self.waiting = self.changes;
+        self.failed.clear();
         let bytes = |slot: &Slot| if let Slot::Waiting { bytes, .. } = slot { *bytes } else { 0 };
         self.reserved = self.slots.iter().map(bytes).sum();
     }
@@ -147,7 +173,7 @@ impl Parked {
     }
 
     fn ready_bytes(&self) -> usize {
-        let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.len() } else { 0 };
+        let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.len() } else { slot.held_back() };
         self.slots.iter().map(bytes).sum()
     }
 
@@ -165,7 +191,7 @@ impl Parked {
             self.spare = std::mem::take(bytes);
             self.slots.pop_back();
         }
-        self.slots.push_back(Slot::Waiting { waiting, ticket, bytes, ends: false, lane, timed: None });
+        self.slots.push_back(Slot::Waiting { waiting, ticket, bytes, ends: false, get: self.get, lane, timed: None });
         self.has_parked = true;
     }
 
@@ -178,7 +204,7 @@ impl Parked {
     pub(super) fn time_last(&mut self, kind: Kind, started: Instant) -> bool {
         let last = self.slots.iter_mut().rev().find_map(|slot| match slot {
             Slot::Waiting { timed, .. } => Some(timed),
-            Slot::Ready(_) => None,
+            Slot::Ready(_) | Slot::EndOfGet(_) => None,
         });
         last.filter(|_| self.has_parked).is_some_and(|timed| timed.replace((kind, started)).is_none())
     }
@@ -188,6 +214,24 @@ impl Parked {
         match self.slots.back_mut() {
             Some(Slot::Waiting { ends, .. }) => *ends = true,
             _ => unreachable!("a request was just parked"),
+        }
+    }
+
+    /// The `get` of several keys that is under way has failed.
+    #[cold]
+    pub(super) fn fail_get(&mut self, why: Failure) {
+        let get = self.get;
+        self.failed.push((get, why));
+    }
+
+    /// Ends the `get` of several keys that is under way: behind all that waits, or in `output`.
+    pub(super) fn end_get(&mut self, output: &mut Vec<u8>) {
+        let get = self.get;
+        self.get = get.wrapping_add(1);
+        if self.slots.is_empty() {
+            end_get(&mut self.failed, get, output);
+        } else {
+            self.slots.push_back(Slot::EndOfGet(get));
         }
     }
 
@@ -222,8 +266,9 @@ impl Parked {
             let is_next = through == index && output.len() < high_water;
             match slot {
                 Slot::Ready(bytes) if is_next => output.extend_from_slice(bytes),
-                Slot::Ready(_) => continue,
-                Slot::Waiting { waiting, ticket, bytes: reserved, ends, lane, timed } => {
+                Slot::EndOfGet(get) if is_next => end_get(&mut self.failed, *get, output),
+                Slot::Ready(_) | Slot::EndOfGet(_) => continue,
+                Slot::Waiting { waiting, ticket, bytes: reserved, ends, get, lane, timed } => {
                     let mut bytes = Vec::new();
                     let out = if is_next { &mut *output } else { &mut bytes };
                     if releases
@@ -236,11 +281,11 @@ impl Parked {
                         continue;
                     }
                     let polled = poll_slot(worker, peer, waiting, ticket, &mut lane.context(), out);
-                    if polled.is_pending() {
-                        continue;
-                    }
+                    let Poll::Ready(failure) = polled else { continue };
                     if *ends {
-                        ticket.with_style(|style| encode::reply(style, &[], Reply::End, 0, out));
+                        ticket.with_style(|style| read::end_get(style, failure.as_ref(), out));
+                    } else if let Some(why) = failure {
+                        self.failed.push((*get, why));
                     }
                     if let Some((kind, started)) = *timed {
                         worker.counters.latencies.record(kind, started);
@@ -284,6 +329,16 @@ impl Session {
     }
 }
 
+/// Ends a `get` of several keys: with why it failed, if it did.
+fn end_get(failed: &mut Vec<(u32, Failure)>, get: u32, out: &mut Vec<u8>) {
+    let failure = failed.iter().position(|(of, _)| *of == get).map(|place| failed.swap_remove(place).1);
+    if failure.is_some() {
+        failed.retain(|(of, _)| *of != get);
+    }
+    read::end_get(&Style::Text(TextStyle::default()), failure.as_ref(), out);
+}
+
+/// Polls a request. What it ends with is to be told in place of the `END` of its `get`.
 fn poll_slot(
     worker: &Worker,
     peer: &Peer,
@@ -291,18 +346,19 @@ fn poll_slot(
     ticket: &Ticket,
     cx: &mut Context<'_>,
     out: &mut Vec<u8>,
-) -> Poll<()> {
+) -> Poll<Option<Failure>> {
     // Most polls are still pending, so prepare nothing for a reply before there is an outcome.
     let key = ticket.key();
     match waiting {
         Waiting::Read { verb, request, future } => {
             let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::lookup);
-            ticket.with_style(|style| {
-                read::answer_read(worker, peer, read::Asked { key, request, verb: *verb, style }, outcome, out);
-            });
+            return Poll::Ready(ticket.with_style(|style| {
+                read::answer_read(worker, peer, read::Asked { key, request, verb: *verb, style }, outcome, out)
+            }));
         }
         Waiting::Several(several) => {
             std::task::ready!(ticket.with_style(|style| read::answer_several(worker, peer, several, style, cx, out)));
+            return Poll::Ready(several.failure.take());
         }
         Waiting::Debug { future } => {
             let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::lookup);
@@ -340,7 +396,7 @@ fn poll_slot(
             ticket.with_style(|style| change::answer_flush(worker, style, outcome, out));
         }
     }
-    Poll::Ready(())
+    Poll::Ready(None)
 }
 
 fn poll_future<T>(future: &mut Pending<T>, cx: &mut Context<'_>) -> Poll<Result<T, StoreError>> {

@@ -54,6 +54,9 @@ impl Slice {
     }
 }
 
+/// Why a classic `get` failed, in place of its `END`: its list of values has no place for an error.
+pub(super) type Failure = Box<str>;
+
 /// How a read ended, for its counters.
 #[derive(Clone, Copy)]
 enum Read {
@@ -93,17 +96,22 @@ impl Asked<'_> {
         encode::reply(self.style, self.key, reply, now, out);
     }
 
-    /// A failed read. Classic text has no error inside a list of values, so it is reported as a miss; for a `touch` as an error.
+    /// A failed read. Classic text has no error inside a list of values, so that is returned, to be told in place of the `END` behind them. What cannot be
+    /// served at all, or is on a part of a device that is bad, is a miss there.
     #[cold]
-    fn failed(&self, counters: &Counters, error: &StoreError, now: u32, out: &mut Vec<u8>) {
+    fn failed(&self, counters: &Counters, error: &StoreError, now: u32, out: &mut Vec<u8>) -> Option<Failure> {
         if error.kind() != ErrorKind::CatchingUp {
             counters.store_errors.bump();
         }
-        if matches!(self.style, Style::Text(_)) && !self.is_text_touch() {
-            self.miss(now, out);
-        } else {
+        if !matches!(self.style, Style::Text(_)) || self.is_text_touch() {
             encode::reply(self.style, self.key, Reply::Failed(&error.to_string()), now, out);
+            return None;
         }
+        if matches!(error.kind(), ErrorKind::CatchingUp | ErrorKind::Unsupported | ErrorKind::Device) {
+            self.miss(now, out);
+            return None;
+        }
+        Some(error.to_string().into())
     }
 
     /// Counts a hit or a miss as memcached does: a command that touches counts as a touch and not as a get.
@@ -143,6 +151,14 @@ impl Asked<'_> {
     }
 }
 
+/// How far a read of one key is.
+enum Looked {
+    /// It is answered, unless it failed in a way that is told in place of `END`.
+    Answered(Option<Failure>),
+    /// It has to wait.
+    Parked,
+}
+
 /// Writes the reply of a hit directly from the item's memory.
 struct Answer<'a> {
     asked: &'a Asked<'a>,
@@ -160,14 +176,21 @@ impl Visit for Answer<'_> {
     }
 }
 
-/// Answers a read whose item was not shown to a visitor: it had to wait, missed, or failed.
+/// Ends a `get`: with why it failed, if it did.
+#[inline]
+pub(super) fn end_get(style: &Style<'_>, failure: Option<&Failure>, out: &mut Vec<u8>) {
+    let reply = failure.map_or(Reply::End, |why| Reply::Failed(why));
+    encode::reply(style, &[], reply, 0, out);
+}
+
+/// Answers a read whose item was not shown to a visitor: it had to wait, missed, or failed. What is returned is to be told in place of `END`.
 pub(super) fn answer_read(
     worker: &Worker,
     peer: &Peer,
     asked: Asked<'_>,
     outcome: Result<Lookup, StoreError>,
     out: &mut Vec<u8>,
-) {
+) -> Option<Failure> {
     let read = match &outcome {
         Ok(Lookup::Visited | Lookup::Found(_)) => Read::Hit,
         Ok(Lookup::Miss { expired }) => Read::Miss { expired: *expired },
@@ -187,8 +210,9 @@ pub(super) fn answer_read(
         }
         // After a wait there is no visitor that could have been shown an item.
         Ok(Lookup::Visited) => asked.miss(now, out),
-        Err(error) => asked.failed(&worker.counters, &error, now, out),
+        Err(error) => return asked.failed(&worker.counters, &error, now, out),
     }
+    None
 }
 
 /// Answers those of several reads that have ended. Ready when these are all; then `out` has the replies.
@@ -226,7 +250,7 @@ fn answer_next(
     cx: &mut Context<'_>,
     out: &mut Vec<u8>,
 ) -> Poll<()> {
-    let Several { verb, request, keys, next, reads, pipelined, .. } = several;
+    let Several { verb, request, keys, next, reads, pipelined, failure, .. } = several;
     while *next < keys.len() {
         let asked = Asked { key: keys.key(*next).bytes, request, verb: *verb, style };
         let mut answer = Answer { asked: &asked, now: worker.node.clock.now(), out, size: 0 };
@@ -238,11 +262,14 @@ fn answer_next(
                 worker.counters.ledger.note_read(size);
                 asked.tell(worker, peer, &watch::Fetched::Found { size });
             }
-            Some(outcome) => answer_read(worker, peer, asked, outcome, out),
+            Some(outcome) => {
+                let failed = answer_read(worker, peer, asked, outcome, out);
+                *failure = failure.take().or(failed);
+            }
             None => unreachable!("a read ends for each key"),
         }
         if *pipelined {
-            encode::reply(style, &[], Reply::End, 0, out);
+            end_get(style, failure.take().as_ref(), out);
         }
         *next += 1;
     }
@@ -290,20 +317,19 @@ impl Session {
             }
             _ => asked.key,
         };
-        let parked = self.look_up(worker, &Key::new(key, worker.store.seed()), asked, output);
+        let looked = self.look_up(worker, &Key::new(key, worker.store.seed()), asked, output);
         if asked.verb != ReadVerb::Get {
             return;
         }
-        if parked {
-            self.extras().parked.end_last();
-        } else {
-            encode::reply(asked.style, &[], Reply::End, 0, self.out(output));
+        match looked {
+            Looked::Parked => self.extras().parked.end_last(),
+            Looked::Answered(failure) => end_get(asked.style, failure.as_ref(), self.out(output)),
         }
     }
 
-    /// Reads one key of a line. True if it has to wait.
+    /// Reads one key of a line.
     #[inline]
-    fn look_up(&mut self, worker: &Worker, key: &Key<'_>, asked: Asked<'_>, output: &mut Vec<u8>) -> bool {
+    fn look_up(&mut self, worker: &Worker, key: &Key<'_>, asked: Asked<'_>, output: &mut Vec<u8>) -> Looked {
         let now = worker.node.clock.now();
         let mut answer = Answer { asked: &asked, now, out: self.out(output), size: 0 };
         match worker.store.call(&worker.cx, key, Op::Read(asked.request), &mut answer) {
@@ -311,7 +337,7 @@ impl Session {
                 let size = answer.size;
                 asked.count(&worker.counters, Read::Hit);
                 asked.tell(worker, &self.peer, &watch::Fetched::Found { size });
-                false
+                Looked::Answered(None)
             }
             step => self.end_look_up(worker, asked, step, output),
         }
@@ -319,17 +345,16 @@ impl Session {
 
     /// Completes a read that was not a hit in RAM.
     #[inline(never)]
-    fn end_look_up(&mut self, worker: &Worker, asked: Asked<'_>, step: Step, output: &mut Vec<u8>) -> bool {
+    fn end_look_up(&mut self, worker: &Worker, asked: Asked<'_>, step: Step, output: &mut Vec<u8>) -> Looked {
         match step {
             Step::Done(outcome) => {
                 let peer = self.peer;
-                answer_read(worker, &peer, asked, outcome.map(Outcome::lookup), self.out(output));
-                false
+                Looked::Answered(answer_read(worker, &peer, asked, outcome.map(Outcome::lookup), self.out(output)))
             }
             Step::Wait(future) => {
                 let waiting = Waiting::Read { verb: asked.verb, request: *asked.request, future };
                 self.park(worker, waiting, Ticket::new(asked.key, asked.style), 0);
-                true
+                Looked::Parked
             }
         }
     }
@@ -379,7 +404,11 @@ impl Session {
                 if self.must_not_overtake(key.bytes, changes(asked.request)) {
                     return self.hold(executed, asked, style.with_cas, style.more, input);
                 }
-                self.look_up(worker, key, Asked { key: key.bytes, ..asked }, output);
+                if let Looked::Answered(Some(failure)) =
+                    self.look_up(worker, key, Asked { key: key.bytes, ..asked }, output)
+                {
+                    self.extras().parked.fail_get(failure);
+                }
                 executed.split_first();
             }
             if count < GROUP {
@@ -387,7 +416,10 @@ impl Session {
             }
         }
         if !style.more {
-            encode::reply(asked.style, &[], Reply::End, 0, self.out(output));
+            match &mut self.extras {
+                Some(extras) => extras.parked.end_get(output),
+                None => end_get(asked.style, None, output),
+            }
         }
         Flow::Next
     }

@@ -6,6 +6,8 @@ use moneta_protocol::command::ReadVerb;
 use moneta_store::request::Retrieve;
 use moneta_store::{OwnedKeys, PendingReads};
 
+use super::read::Failure;
+
 /// Largest buffer of replies that is kept for reuse.
 const SPARE_BYTES: usize = 64 << 10;
 /// Most buffers that a thread keeps.
@@ -28,6 +30,8 @@ pub(super) struct Several {
     pub(super) pipelined: bool,
     /// Replies that are not sent yet.
     pub(super) written: Vec<u8>,
+    /// Why the first one failed of those whose replies have no place for that.
+    pub(super) failure: Option<Failure>,
 }
 
 impl Several {

@@ -33,6 +33,7 @@ impl Session {
             reads,
             pipelined,
             written: Vec::new(),
+            failure: None,
         };
         let others = (keys.len() - 1) * (REQUEST_BYTES + worker.counters.ledger.expected_read());
         self.park(worker, Waiting::Several(waiting), Ticket::new(&[], asked.style), others);

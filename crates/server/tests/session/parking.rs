@@ -57,7 +57,7 @@ impl Gates {
 }
 
 /// A model that parks requests whose key begins with `w`, and flushes: they take effect when their gate is opened. Keys that
-/// begin with `we` fail in the end.
+/// begin with `we` fail in the end, and so do those with `wl`, whose node is lost.
 struct ParkingStore {
     model: ModelStore,
     gates: Gates,
@@ -77,6 +77,9 @@ impl Double for ParkingStore {
         }
         if key.bytes.starts_with(b"we") {
             return self.gates.park(async { Err(StoreError::new(ErrorKind::Device, "bad disk")) });
+        }
+        if key.bytes.starts_with(b"wl") {
+            return self.gates.park(async { Err(StoreError::new(ErrorKind::Lost, "node gone")) });
         }
         self.gates.park(later(&self.model, cx, key, op))
     }
@@ -168,6 +171,40 @@ fn failures_are_told_where_the_protocol_can() {
     poll(&mut session, &worker, &mut output);
     let failed = "SERVER_ERROR bad disk\r\n";
     assert_eq!(String::from_utf8(output).unwrap(), format!("END\r\n{}", failed.repeat(6)));
+}
+
+/// A client that takes it for a miss writes what it has over what the other copies hold.
+#[test]
+fn a_classic_get_that_lost_a_node_is_no_miss() {
+    let gone = "SERVER_ERROR node gone\r\n";
+    let value = "VALUE a 0 1\r\n2\r\n";
+    // Opened from the first and from the last.
+    for first in [true, false] {
+        let (worker, gates) = parking();
+        let mut session = Session::new(Peer::default());
+        let mut output = Vec::new();
+        let input = b"set a 0 0 1\r\n2\r\nget wl1\r\nget a wl2 a w3\r\nget w4 a\r\ngat 1 wl5 wl6\r\nget b a\r\nget a\r\ntouch wl7 1\r\n";
+        let received = session.receive(&worker, input, &mut output, HIGH_WATER);
+        assert_eq!(received.consumed, input.len());
+        while gates.len() > 0 {
+            let last = gates.len() - 1;
+            gates.open(if first { 0 } else { last });
+            poll(&mut session, &worker, &mut output);
+        }
+        let expected = [
+            "STORED\r\n",
+            gone,
+            &format!("{value}{value}{gone}"),
+            &format!("{value}END\r\n"),
+            gone,
+            &format!("{value}END\r\n"),
+            &format!("{value}END\r\n"),
+            gone,
+        ];
+        assert_eq!(String::from_utf8(output).unwrap(), expected.concat());
+        assert!(!session.is_waiting());
+        assert_eq!(worker.counters.store_errors.get(), 5);
+    }
 }
 
 /// A proxy's commands all wait for nodes, and reads of an SSD for the device: times without that wait would say nothing.
