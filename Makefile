@@ -21,7 +21,7 @@ DESTDIR ?=
 # Where cargo puts what it builds; the tests of real clients take the server from there.
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
 SERVER := $(TARGET)/debug/moneta
-# What `make run` and `make cluster` build, by a profile without link-time optimisation.
+# What `make run` and `make cluster` build, by a profile that compiles in a third of the time.
 QUICK := $(TARGET)/quick/moneta
 # What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores, and the micro-benchmarks.
 # Not all features: `shuttle` changes what is tested.

@@ -10,7 +10,7 @@ use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
 use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Node, Opened, Topology, Writer};
-use moneta_remote::{Remote, RemoteConfig};
+use moneta_remote::{Remote, RemoteConfig, ValueMemory};
 use moneta_store::{Clock, Door, KeyHash, Store};
 
 use crate::options::app::AppSettings;
@@ -18,7 +18,7 @@ use crate::options::kinds::Kind;
 use crate::options::kinds::topology::{self, Source};
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::cluster;
-use crate::options::sections::memory::MAX_ITEM_SIZE;
+use crate::options::sections::memory::{CLIENT_MEMORY, MAX_ITEM_SIZE};
 use crate::options::sections::proxy;
 use crate::options::settings::Settings;
 use crate::options::values::Values;
@@ -32,6 +32,7 @@ const TIME_PATIENCE: Duration = Duration::from_secs(1);
 /// Makes the stores of nodes.
 struct Remotes {
     settings: Values,
+    memory: Arc<ValueMemory>,
     seed: KeyHash,
     clock: Arc<Clock>,
 }
@@ -39,7 +40,7 @@ struct Remotes {
 impl Connect for Remotes {
     fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         let config = proxy::node(&self.settings, node.address.clone());
-        let config = RemoteConfig { seed: self.seed, ..config };
+        let config = RemoteConfig { seed: self.seed, memory: Arc::clone(&self.memory), ..config };
         let remote = Remote::new(config, Arc::clone(&self.clock))?;
         let counting = remote.clone();
         let answers = move || {
@@ -96,8 +97,9 @@ pub fn door(place: usize) -> Door {
 /// If there is no topology, or it makes no sense.
 pub fn apps(settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Apps> {
     let seed = KeyHash::random().context("the system has no randomness")?;
+    let memory = Arc::new(ValueMemory::new(settings.get(&CLIENT_MEMORY)));
     let app = |(place, app): (usize, &AppSettings)| {
-        let cluster = cluster(app, seed, clock).with_context(|| format!("app {}", app.name))?;
+        let cluster = cluster(app, seed, &memory, clock).with_context(|| format!("app {}", app.name))?;
         let prefix = app.prefix.as_ref().map(|prefix| prefix.as_bytes().to_vec());
         let door = app.has_listeners.then(|| door(place));
         anyhow::Ok(App { cluster, prefix, strip_prefix: app.strip_prefix, door })
@@ -116,7 +118,7 @@ pub fn store(apps: &Apps) -> Arc<dyn Store> {
     }
 }
 
-fn cluster(app: &AppSettings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Cluster> {
+fn cluster(app: &AppSettings, seed: KeyHash, memory: &Arc<ValueMemory>, clock: &Arc<Clock>) -> anyhow::Result<Cluster> {
     let settings = &app.values;
     let salt = getrandom::u64().context("the system has no randomness")?;
     let config = proxy::config(settings, &app.name, !settings.get(&DISABLE_FLUSH_ALL));
@@ -127,7 +129,7 @@ fn cluster(app: &AppSettings, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Resu
     let kept = config.hint_dir.as_ref().map(|folder| folder.join(format!("{}.topology.toml", config.app)));
     let mut source = Guarded::new(source(&topology)?, GuardConfig { kept, ..GuardConfig::default() });
     let first = source.first(FIRST).context("there is no topology")?;
-    let connect = Remotes { settings: settings.clone(), seed, clock: Arc::clone(clock) };
+    let connect = Remotes { settings: settings.clone(), memory: Arc::clone(memory), seed, clock: Arc::clone(clock) };
     let writer = Writer { origin: cluster::origin(settings), salt, seed };
     let item_max = settings.get(&MAX_ITEM_SIZE);
     let cluster = Cluster::new(config, &first, Box::new(connect), writer, item_max, Arc::clone(clock))?;

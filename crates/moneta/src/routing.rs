@@ -69,6 +69,7 @@ fn status(app: &App) -> Value {
         "app": status.app,
         "prefix": prefix,
         "epoch": status.epoch,
+        "source_failure": status.source_failure.as_deref(),
         "nodes": nodes,
     })
 }

@@ -223,7 +223,7 @@ fn a_copy_that_was_away_is_told_of_changes() {
     }
     fleet.nodes[2].signal(Signal::SIGSTOP);
     assert_eq!(proxy.exchange("set other 0 0 1\r\n1\r\n"), "STORED\r\n");
-    proxy.wait_for_log("the node fails");
+    proxy.wait_for_log("it is not asked until");
     for key in &keys {
         assert_eq!(proxy.exchange(&format!("incr {key} 1\r\n")), "2\r\n");
         assert_eq!(proxy.exchange(&format!("append {key} 0 0 1\r\n0\r\n")), "STORED\r\n");
@@ -354,6 +354,47 @@ fn a_fleet_moves_from_memcached_zone_by_zone() {
             node.wait_for(|| node.exchange(&format!("get {key}\r\n")) == hit(key, "4"), "a copy lacks the last change");
         }
     }
+}
+
+/// What a node is, is its server's to say: another one may take its address.
+#[test]
+fn a_node_s_address_goes_from_moneta_to_memcached_and_back() {
+    let mut fleet = Fleet::start(3);
+    let path = fleet.nodes[0].path.clone();
+    let moneta_there = || {
+        let _ = std::fs::remove_file(&path);
+        let path = path.to_str().expect("plain");
+        Node::run(&mut moneta(&["serve", "-s", path, "--admin", "off", "--cluster", "--threads", "1", "-m", "64"]))
+    };
+    let there = |request: &str| common::exchange(common::connect_unix(&path).expect("it accepts"), request);
+    fleet.nodes[0].kill();
+    let node = moneta_there();
+    let proxy = fleet.proxy("a", &[]);
+    assert_eq!(proxy.exchange("set k 0 0 1\r\n1\r\n"), "STORED\r\n");
+    until("the node has it", || there("get k\r\n") == hit("k", "1"));
+    // By version, as a node of Moneta takes it.
+    assert!(there("mg k c\r\n").trim().len() > "HD c1234567890".len());
+    drop(node);
+    fleet.nodes[0].run();
+    let arrives = |value: &str| {
+        until("writes arrive", || {
+            assert_eq!(proxy.exchange(&format!("set k 0 0 1\r\n{value}\r\n")), "STORED\r\n", "two copies are left");
+            there("get k\r\n") == hit("k", value)
+        });
+    };
+    arrives("2");
+    assert_eq!(proxy.exchange("delete k\r\n"), "DELETED\r\n");
+    until("deletes arrive", || there("get k\r\n") == "END\r\n");
+    fleet.nodes[0].kill();
+    let node = moneta_there();
+    arrives("3");
+    // It is asked by version again after a while, and knows then what is newer.
+    until("it takes versions", || {
+        assert_eq!(proxy.exchange("set l 0 0 1\r\n1\r\n"), "STORED\r\n");
+        let cas = |text: &str| text.trim().rsplit('c').next().and_then(|cas| cas.parse::<u64>().ok());
+        cas(&there("mg l c\r\n")).is_some_and(|known| known == self::cas(&proxy.exchange("gets l\r\n")))
+    });
+    drop(node);
 }
 
 #[test]

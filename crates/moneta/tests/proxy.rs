@@ -1,6 +1,8 @@
 //! `moneta proxy` over real nodes: three zones of two, nodes that are killed, stopped and come back, and a topology that changes.
 
 mod common;
+#[path = "proxy/presence.rs"]
+mod presence;
 #[path = "proxy/starts.rs"]
 mod starts;
 

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,9 +30,26 @@ struct State {
     mode: AtomicU8,
     dead: Dead,
     opened: AtomicU64,
+    /// Bytes that may come from the node in a second, over all connections; 0: as many as do.
+    rate: AtomicU64,
+    /// When what came so far is through.
+    busy_until: Mutex<Option<Instant>>,
 }
 
 impl State {
+    /// Waits as a cable does that all connections share.
+    fn carry(&self, bytes: usize) {
+        let rate = self.rate.load(Ordering::SeqCst);
+        if rate > 0 {
+            let mut until = self.busy_until.lock().expect("no panic");
+            let through = until.map_or_else(Instant::now, |until| until.max(Instant::now()))
+                + Duration::from_secs_f64(bytes as f64 / rate as f64);
+            *until = Some(through);
+            drop(until);
+            thread::sleep(through.saturating_duration_since(Instant::now()));
+        }
+    }
+
     fn is(&self, mode: Mode) -> bool {
         self.mode.load(Ordering::SeqCst) == mode as u8
     }
@@ -52,7 +69,13 @@ impl Forwarder {
     pub fn to(node: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let state = Arc::new(State { mode: AtomicU8::new(0), dead: AtomicU64::new(0), opened: AtomicU64::new(0) });
+        let state = Arc::new(State {
+            mode: AtomicU8::new(0),
+            dead: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+            rate: AtomicU64::new(0),
+            busy_until: Mutex::new(None),
+        });
         let theirs = Arc::clone(&state);
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
@@ -69,6 +92,11 @@ impl Forwarder {
 
     pub fn set(&self, mode: Mode) {
         self.state.mode.store(mode as u8, Ordering::SeqCst);
+    }
+
+    /// So many bytes come from the node in a second, at most.
+    pub fn limit(&self, rate: u64) {
+        self.state.rate.store(rate, Ordering::SeqCst);
     }
 
     /// The connections that there are carry nothing any more, and do not end either; new ones are well.
@@ -92,7 +120,7 @@ fn forward(near: TcpStream, far: TcpStream, state: &Arc<State>) {
 /// Carries bytes one way. `answers`: from the node.
 fn pump(mut from: TcpStream, mut to: TcpStream, number: u64, state: &Arc<State>, answers: bool) {
     let (sender, chunks) = mpsc::sync_channel::<(Instant, Vec<u8>)>(CHUNKS);
-    let reading = Arc::clone(state);
+    let (reading, writing) = (Arc::clone(state), Arc::clone(state));
     thread::spawn(move || {
         let mut buffer = vec![0; 64 << 10];
         while !reading.is(Mode::Hangs) {
@@ -120,6 +148,9 @@ fn pump(mut from: TcpStream, mut to: TcpStream, number: u64, state: &Arc<State>,
     thread::spawn(move || {
         for (at, chunk) in chunks {
             thread::sleep(at.saturating_duration_since(Instant::now()));
+            if answers {
+                writing.carry(chunk.len());
+            }
             if to.write_all(&chunk).is_err() {
                 break;
             }

@@ -7,6 +7,7 @@ mod common;
 mod crowd;
 mod fleet;
 mod forwarder;
+mod large;
 mod limits;
 mod one_node;
 mod proxies;

@@ -20,6 +20,9 @@ struct App {
     app: String,
     prefix: Option<String>,
     epoch: u64,
+    /// Why the topology cannot be read, if it cannot; a proxy of an older build does not tell.
+    #[serde(default)]
+    source_failure: Option<String>,
     nodes: Vec<Node>,
 }
 
@@ -43,7 +46,7 @@ struct Node {
 pub fn command() -> Command {
     Command::new("status")
         .about(
-            "Show a running proxy's nodes: state, time of answers, hints that wait, connections, errors; the exit status is 1 if a node is not up",
+            "Show a running proxy's nodes: state, time of answers, hints that wait, connections, errors; the exit status is 1 if a node is not up or the topology cannot be read",
         )
         .arg(Arg::new("admin").value_name("ADDRESS").default_value("127.0.0.1:11280").help("The proxy's admin address"))
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("The same as JSON, and more of it"))
@@ -64,7 +67,8 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         write(&mut out, &page)?;
     }
     out.flush()?;
-    if page.apps.iter().any(|app| app.nodes.iter().any(|node| node.state != "up")) {
+    let is_well = |app: &App| app.source_failure.is_none() && app.nodes.iter().all(|node| node.state == "up");
+    if !page.apps.iter().all(is_well) {
         std::process::exit(1);
     }
     Ok(())
@@ -82,7 +86,7 @@ fn get(address: &str) -> anyhow::Result<String> {
 }
 
 fn write(out: &mut impl Write, page: &Page) -> anyhow::Result<()> {
-    for (place, App { app, prefix, epoch, nodes }) in page.apps.iter().enumerate() {
+    for (place, App { app, prefix, epoch, source_failure, nodes }) in page.apps.iter().enumerate() {
         let keys = match prefix.as_deref() {
             None => "its listeners".into(),
             Some("") => "all other keys".into(),
@@ -90,6 +94,9 @@ fn write(out: &mut impl Write, page: &Page) -> anyhow::Result<()> {
         };
         let gap = if place == 0 { "" } else { "\n" };
         writeln!(out, "{gap}app {app}: {keys}, topology of epoch {epoch}")?;
+        if let Some(why) = source_failure {
+            writeln!(out, "THE TOPOLOGY CANNOT BE READ, the one of before stays: {why}")?;
+        }
         writeln!(
             out,
             "{:12} {:12} {:20} {:22} {:>6} {:>10} {:>10} {:>8}  STATE",
