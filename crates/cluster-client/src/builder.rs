@@ -25,7 +25,7 @@ const TIME_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Builder {
     config: ClusterConfig,
     topology: Option<From>,
-    origin: (u8, u8),
+    origin: (u8, Option<u8>),
     node_timeout: Duration,
     node_connections: usize,
     in_flight: usize,
@@ -50,7 +50,7 @@ impl Builder {
         Self {
             config: ClusterConfig::new(app),
             topology: None,
-            origin: (0, 15),
+            origin: (0, None),
             node_timeout: Duration::from_millis(250),
             node_connections: 1,
             in_flight: 10_000,
@@ -110,9 +110,9 @@ impl Builder {
     }
 
     /// Who this process is in the versions of what it writes: a region (0 to 15) and a writer (0 to 15); of greater numbers the
-    /// lowest four bits count. Writers with one number may make equal versions in rare cases. Default: 0 and 15.
+    /// lowest four bits count. That two writers have one number does no harm. Default: 0 and one that is drawn.
     pub fn writer(self, region: u8, writer: u8) -> Self {
-        Self { origin: (region, writer), ..self }
+        Self { origin: (region, Some(writer)), ..self }
     }
 
     /// How long a request to a node, or connecting to it, may take. Default: 250 ms.
@@ -165,7 +165,7 @@ impl Builder {
                 (source.first(FIRST)?, Some(source))
             }
         };
-        let writer = Writer { origin: Origin::new(self.origin.0, self.origin.1), salt, seed };
+        let writer = Writer { origin: Origin::new(self.origin.0, self.origin.1.unwrap_or(salt as u8)), salt, seed };
         let remotes = Remotes {
             seed,
             clock: Arc::clone(&clock),

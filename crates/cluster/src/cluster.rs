@@ -32,6 +32,7 @@ use crate::shared::{Shared, file_name};
 use crate::sources::{Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
 use crate::status::{NodeStatus, Routed, Status, Traffic};
+use crate::time::TimeKeeper;
 use crate::topology::Topology;
 
 /// Share of all keys of which no copy is asked where the app still counts as served: where slots have other names in each zone, some are
@@ -81,6 +82,7 @@ impl Cluster {
             cut: Cut::default(),
             turns: Default::default(),
             unknowns: Default::default(),
+            keeper: TimeKeeper::of(&clock),
             doubts_clock: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             item_max,
@@ -99,6 +101,7 @@ impl Cluster {
         };
         let cluster = Self(Arc::new(shared));
         cluster.change(topology)?;
+        cluster.0.keeper.join(&cluster.0);
         Ok(cluster)
     }
 

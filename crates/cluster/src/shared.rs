@@ -20,6 +20,7 @@ use crate::node::{Connect, Node, Opened, takes_no_connection};
 use crate::pace::Pace;
 use crate::sources::Watch;
 use crate::stamp::Stamps;
+use crate::time::TimeKeeper;
 use crate::topology::Topology;
 use crate::turns::Turns;
 use crate::unknown::Unknowns;
@@ -29,6 +30,8 @@ use crate::unversioned::AnyNode;
 pub(crate) struct Shared {
     pub(crate) config: ClusterConfig,
     pub(crate) clock: Arc<Clock>,
+    /// Keeps the clock, which other clusters of this process may share.
+    pub(crate) keeper: Arc<TimeKeeper>,
     pub(crate) stamps: Stamps,
     pub(crate) budget: Budget,
     pub(crate) counters: Counters,

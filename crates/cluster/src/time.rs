@@ -1,10 +1,15 @@
 //! Cluster time: what most nodes' clocks say.
 //!
 //! Nodes refuse versions that are far ahead of their clocks, and write anew what is far behind. So a process whose clock is wrong goes by theirs: it asks
-//! each node now and then, and moves its clock by the median of the differences.
+//! each node now and then, and moves its clock by the median of the differences. All clusters of a process that share a clock have one keeper, which
+//! asks the nodes of all of them: or each would move the clock by the whole difference.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use moneta_store::Clock;
+use parking_lot::Mutex;
 
 use crate::apart::APART;
 use crate::cluster::Cluster;
@@ -13,67 +18,130 @@ use crate::shared::Shared;
 
 /// How often nodes are asked.
 const ASK_EVERY: Duration = Duration::from_secs(10);
-/// How often it is looked whether the store is closed.
+/// The same while a node tells of versions from the future: its clock may be wrong, or this one.
+const ASK_IN_DOUBT: Duration = Duration::from_secs(1);
+/// How often it is looked whether the stores are closed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// What is that far ahead, in milliseconds, was refused by nodes with that default.
 const REFUSED: i64 = APART.cast_signed();
 /// Differences below this are left, in milliseconds: an answer takes a while, and versions allow for more.
 const LEFT: i64 = 50;
 
-impl Cluster {
-    /// Starts the thread that keeps to cluster time. It ends when the store is closed or dropped.
-    pub(crate) fn keep_time(&self) -> Result<(), ClusterError> {
-        let shared = Arc::downgrade(self.shared());
-        let run = move || {
-            let mut waited = ASK_EVERY;
-            while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
-                if waited >= ASK_EVERY {
-                    waited = Duration::ZERO;
-                    shared.ask_time();
+/// The keepers of this process.
+static KEEPERS: Mutex<Vec<Weak<TimeKeeper>>> = Mutex::new(Vec::new());
+
+/// Keeps one clock to cluster time, for all clusters that go by it.
+pub(crate) struct TimeKeeper {
+    clock: Arc<Clock>,
+    clusters: Mutex<Vec<Weak<Shared>>>,
+    has_thread: AtomicBool,
+    /// One asks at a time.
+    asking: Mutex<()>,
+}
+
+impl TimeKeeper {
+    /// The one of this clock.
+    pub(crate) fn of(clock: &Arc<Clock>) -> Arc<Self> {
+        let keepers = &mut *KEEPERS.lock();
+        keepers.retain(|keeper| keeper.strong_count() > 0);
+        let mut known = keepers.iter().filter_map(Weak::upgrade);
+        if let Some(known) = known.find(|keeper| Arc::ptr_eq(&keeper.clock, clock)) {
+            return known;
+        }
+        let keeper = Arc::new(Self {
+            clock: Arc::clone(clock),
+            clusters: Mutex::default(),
+            has_thread: AtomicBool::new(false),
+            asking: Mutex::new(()),
+        });
+        keepers.push(Arc::downgrade(&keeper));
+        keeper
+    }
+
+    pub(crate) fn join(&self, cluster: &Arc<Shared>) {
+        self.clusters.lock().push(Arc::downgrade(cluster));
+    }
+
+    /// The clusters that are not closed.
+    fn open(&self) -> Vec<Arc<Shared>> {
+        let clusters = &mut *self.clusters.lock();
+        clusters.retain(|cluster| cluster.upgrade().is_some_and(|cluster| !cluster.is_closed()));
+        clusters.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Asks the nodes of all clusters for their time, and moves this process's clock to theirs if it is wrong.
+    fn ask(&self) {
+        let _asking = self.asking.lock();
+        let clusters = self.open();
+        let (mut asked, mut differences) = (Vec::new(), Vec::new());
+        for cluster in &clusters {
+            for node in cluster.layout().nodes.iter().filter(|node| !node.health.is_ejected()) {
+                // Apps may share nodes.
+                if !asked.contains(&node.place.address) {
+                    asked.push(node.place.address.clone());
+                    differences.extend(self.difference(|| cluster.connect.time(&node.place)));
                 }
-                drop(shared);
-                std::thread::sleep(LOOK_EVERY);
-                waited += LOOK_EVERY;
             }
-        };
+        }
+        let Some(difference) = median(differences) else { return };
+        if difference.abs() < LEFT {
+            return;
+        }
+        tracing::warn!(milliseconds = difference, "this process's clock differs from the nodes': it goes by theirs");
+        self.clock.correct(difference);
+        if difference <= -REFUSED {
+            clusters.iter().for_each(|cluster| cluster.stamps.begin_again());
+        }
+    }
+
+    /// By how much a node's clock is ahead.
+    fn difference(&self, ask: impl FnOnce() -> Option<u64>) -> Option<i64> {
+        self.clock.refresh();
+        let before = self.clock.millis();
+        let told = ask()?;
+        self.clock.refresh();
+        // Half of the way is behind the answer.
+        let asked = before + self.clock.millis().saturating_sub(before) / 2;
+        Some(told.wrapping_sub(asked).cast_signed())
+    }
+
+    /// Asks now and then until all clusters are closed or dropped.
+    fn run(&self) {
+        let mut waited = ASK_EVERY;
+        loop {
+            let clusters = self.open();
+            if clusters.is_empty() {
+                return self.has_thread.store(false, Ordering::Release);
+            }
+            let is_doubted = waited >= ASK_IN_DOUBT
+                && clusters.iter().fold(false, |any, one| one.doubts_clock.swap(false, Ordering::Relaxed) || any);
+            drop(clusters);
+            if waited >= ASK_EVERY || is_doubted {
+                waited = Duration::ZERO;
+                self.ask();
+            }
+            std::thread::sleep(LOOK_EVERY);
+            waited += LOOK_EVERY;
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts the thread that keeps to cluster time, if there is none for this clock. It ends when the stores are closed or dropped.
+    pub(crate) fn keep_time(&self) -> Result<(), ClusterError> {
+        let keeper = &self.shared().keeper;
+        if keeper.has_thread.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let keeper = Arc::clone(keeper);
+        let run = move || keeper.run();
         std::thread::Builder::new().name("cluster-time".into()).spawn(run).map_err(ClusterError::Thread)?;
         Ok(())
     }
 
-    /// Asks all nodes once, for callers that have no thread for it.
+    /// Asks all nodes of all clusters that share the clock once, for callers that have no thread for it.
     pub fn ask_time(&self) {
-        self.shared().ask_time();
-    }
-}
-
-impl Shared {
-    /// Asks the nodes for their time, and moves this process's clock to theirs if it is wrong.
-    fn ask_time(&self) {
-        let layout = self.layout();
-        let nodes = layout.nodes.iter().filter(|node| !node.health.is_ejected());
-        let differences = nodes.filter_map(|node| {
-            self.clock.refresh();
-            let before = self.clock.millis();
-            let told = self.connect.time(&node.place)?;
-            self.clock.refresh();
-            // Half of the way is behind the answer.
-            let asked = before + self.clock.millis().saturating_sub(before) / 2;
-            Some(told.wrapping_sub(asked).cast_signed())
-        });
-        let Some(difference) = median(differences.collect()) else { return };
-        if difference.abs() < LEFT {
-            return;
-        }
-        let app = &self.config.app;
-        tracing::warn!(
-            app,
-            milliseconds = difference,
-            "this process's clock differs from the nodes': it goes by theirs"
-        );
-        self.clock.correct(difference);
-        if difference <= -REFUSED {
-            self.stamps.begin_again();
-        }
+        self.shared().keeper.ask();
     }
 }
 

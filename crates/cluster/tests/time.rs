@@ -22,7 +22,10 @@ impl Connect for Timed {
     }
 
     fn time(&self, _: &Node) -> Option<u64> {
-        Some(self.1.millis())
+        let told = self.1.millis();
+        // So long that others ask meanwhile.
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        Some(told)
     }
 }
 
@@ -46,11 +49,44 @@ fn cluster(ahead: i64) -> (Cluster, Arc<Clock>, Arc<Clock>) {
     for clock in [&theirs, &ours] {
         clock.advance_millis(2000);
     }
-    let connect = Timed(nodes, Arc::clone(&theirs));
+    let cluster = app("app", nodes, &theirs, &ours);
+    (cluster, ours, theirs)
+}
+
+fn app(name: &str, nodes: Nodes, theirs: &Arc<Clock>, ours: &Arc<Clock>) -> Cluster {
+    let connect = Timed(nodes, Arc::clone(theirs));
     let writer = Writer { origin: Origin::new(1, 9), salt: 9, seed: SEED };
-    let config = ClusterConfig::new("app");
-    let cluster = Cluster::new(config, &topology, Box::new(connect), writer, 1 << 20, Arc::clone(&ours));
-    (cluster.expect("a cluster"), ours, theirs)
+    let config = ClusterConfig::new(name);
+    let cluster = Cluster::new(config, &topology(1), Box::new(connect), writer, 1 << 20, Arc::clone(ours));
+    cluster.expect("a cluster")
+}
+
+#[test]
+fn apps_that_share_a_clock_move_it_once() {
+    let theirs = Arc::new(Clock::manual(NOW));
+    let ours = Arc::new(Clock::manual(NOW));
+    ours.set_millis(theirs.millis() - 300);
+    // Each asks before another one has moved it: that is what they did beside each other.
+    let apps: Vec<Cluster> = (0..4)
+        .map(|number| {
+            let nodes = Nodes::default();
+            for (writer, node) in (1..).zip(topology(1).nodes()) {
+                nodes.put(node, Arc::new(memory(&theirs, writer, 64 << 20, 1 << 20)));
+            }
+            app(&format!("app{number}"), nodes, &theirs, &ours)
+        })
+        .collect();
+    let at_once = std::sync::Barrier::new(apps.len());
+    std::thread::scope(|scope| {
+        for app in &apps {
+            scope.spawn(|| {
+                at_once.wait();
+                app.ask_time();
+            });
+        }
+    });
+    assert_eq!(ours.millis(), theirs.millis());
+    assert_eq!(ours.offset(), 300);
 }
 
 fn set(cluster: &Cluster, exptime: i64) -> Result<Written, StoreError> {

@@ -58,7 +58,15 @@ impl Cluster {
         self.proxy_with(zone, "1", "2s")
     }
 
+    fn proxy_of(&self, zone: &str, more: &[&str]) -> Node {
+        Node::run(self.command(zone, "1", "2s").args(more))
+    }
+
     fn proxy_with(&self, zone: &str, threads: &str, timeout: &str) -> Node {
+        Node::run(&mut self.command(zone, threads, timeout))
+    }
+
+    fn command(&self, zone: &str, threads: &str, timeout: &str) -> std::process::Command {
         let topology = self.folder.path().join("topology.toml");
         let hints = self.folder.path().join(format!("hints-{zone}"));
         let (topology, hints) = (topology.to_str().expect("plain"), hints.to_str().expect("plain").to_owned());
@@ -74,7 +82,9 @@ impl Cluster {
             "--node-timeout",
             timeout,
         ];
-        Node::run(moneta(&["proxy", "-p", "0", "--admin", "127.0.0.1:0"]).args(arguments))
+        let mut command = moneta(&["proxy", "-p", "0", "--admin", "127.0.0.1:0"]);
+        command.args(arguments);
+        command
     }
 
     fn kill(&mut self, zone: usize, slot: usize) {
@@ -270,7 +280,7 @@ fn client_of(node: &Node) -> Client {
 #[test]
 fn a_version_far_ahead_is_refused_and_stops_nothing() {
     let cluster = Cluster::start();
-    let proxy = cluster.proxy("a");
+    let proxy = cluster.proxy_of("a", &["--client-versions", "yes"]);
     let mut client = Client::of(&proxy);
     assert_eq!(client.ask("set k 0 0 3\r\nold"), "STORED\r\n");
     const AHEAD: &str = "18000000000000000000";
@@ -286,6 +296,28 @@ fn a_version_far_ahead_is_refused_and_stops_nothing() {
     assert_eq!(client.ask(&format!("ms k 1 V{newer} C0\r\nx")), format!("EX V{version}\r\n"));
     assert_eq!(client.ask(&format!("ms k 1 V{newer} C{}\r\nx", version - 1)), format!("EX V{version}\r\n"));
     assert_eq!(client.ask(&format!("ms k 1 V{newer} C{version}\r\nx")), "HD\r\n");
+}
+
+#[test]
+fn clients_of_a_proxy_name_no_versions() {
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy("a");
+    let mut client = Client::of(&proxy);
+    assert_eq!(client.ask("set k 0 0 3\r\nold"), "STORED\r\n");
+    let version = client.ask("mg k c").split('c').nth(1).expect("a version").trim().parse::<u64>().expect("a number");
+    let refused = "CLIENT_ERROR versions cannot be named here: see client_versions\r\n";
+    // A millisecond, and a year ahead.
+    for ahead in [1u64 << 22, (365 * 86_400_000) << 22] {
+        let version = version + ahead;
+        let large = format!("ms k {} V{version}\r\n{}", 2 << 20, "x".repeat(2 << 20));
+        for command in [format!("ms k 1 V{version}\r\nx"), format!("md k V{version}"), format!("mf {version} 1")] {
+            assert_eq!(client.ask(&command), refused, "{command}");
+        }
+        assert!(client.ask(&large).starts_with("SERVER_ERROR object too large"));
+    }
+    assert_eq!(client.ask("get k"), "VALUE k 0 3\r\nold\r\nEND\r\n");
+    assert_eq!(client.ask("set k 0 0 3\r\nnew"), "STORED\r\n");
+    assert_eq!(client.ask("set other 0 0 3\r\nnew"), "STORED\r\n");
 }
 
 #[test]

@@ -71,6 +71,8 @@ pub struct NodeSettings {
     pub keeps_versions: bool,
     /// Whether this node is one of several copies (`--cluster`): then no client may choose CAS values.
     pub cluster: bool,
+    /// Whether clients may name the versions of what they write.
+    pub client_versions: ClientVersions,
     /// How far ahead of this node's clock the version of a flush from elsewhere may be, in milliseconds.
     pub skew_max: u64,
 }
@@ -102,9 +104,21 @@ impl Default for NodeSettings {
             origin: Origin::default(),
             keeps_versions: true,
             cluster: false,
+            client_versions: ClientVersions::Taken,
             skew_max: 500,
         }
     }
+}
+
+/// Whether clients may name the versions of what they write and flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientVersions {
+    /// They may.
+    Taken,
+    /// Only on listeners with the policy batch.
+    Batch,
+    /// They may not.
+    Refused,
 }
 
 /// Lines that the process's log dropped.

@@ -208,7 +208,7 @@ fn configure(options: &Settings) -> anyhow::Result<(ServerConfig, NodeSettings)>
     workers::configure(options, &mut server, &mut node);
     access::configure(options, &mut server, &mut node);
     operation::configure(options, &mut server, &mut node);
-    cluster::configure(options, &mut node);
+    cluster::configure(options, options.is_proxy(), &mut node);
     proxy::configure(options.is_proxy(), &mut node);
     Ok((server, node))
 }

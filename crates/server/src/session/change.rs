@@ -260,6 +260,9 @@ impl Session {
         } else {
             forget.key
         };
+        if forget.older_than.is_some() && !self.may_name_versions(worker) {
+            return;
+        }
         let forgotten = Forgotten { key: bytes.into(), older_than: forget.older_than };
         match self.must_not_overtake(bytes, true) {
             true => self.extras().forgotten = Some(forgotten),

@@ -1,6 +1,8 @@
 //! Writes, deletes and flushes that have a version already: from other copies, and from proxies that write several.
 
 use moneta_protocol::command::Style;
+use moneta_protocol::encode;
+use moneta_protocol::reply::Reply;
 use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::versions::Floor;
 use moneta_store::{ItemRef, Key, Newer, Op, Outcome, Put, Step, StoreError, Unseen, Value, Version, component};
@@ -11,6 +13,7 @@ use super::ticket::Ticket;
 use super::waiting::Waiting;
 use super::words::ERROR;
 use super::{Session, Worker};
+use crate::node::{ClientVersions, Policy};
 
 /// An item that is to be stored if it is newer than what is there.
 pub(super) struct Asked<'a> {
@@ -37,11 +40,26 @@ pub(super) fn told(worker: &Worker) -> String {
     told
 }
 
+/// What a client is told that may not name versions.
+const NOT_NAMED: &str = "CLIENT_ERROR versions cannot be named here: see client_versions";
+
 impl Session {
+    /// Whether the client may name the versions of what it writes.
+    pub(super) fn may_name_versions(&self, worker: &Worker) -> bool {
+        match worker.node.settings.client_versions {
+            ClientVersions::Taken => true,
+            ClientVersions::Batch => self.peer.policy == Policy::Batch,
+            ClientVersions::Refused => false,
+        }
+    }
+
     /// `ms` with `V`.
     pub(super) fn put_newer(&mut self, worker: &Worker, asked: Asked<'_>, output: &mut Vec<u8>) {
         count_meta(&worker.counters, asked.style);
         let Asked { key: sent, value, item, style } = asked;
+        if !self.may_name_versions(worker) {
+            return encode::reply(style, &[], Reply::Line(NOT_NAMED), 0, self.out(output));
+        }
         let mut buffer = Self::key_buffer();
         let key = Key::new(stored_key(sent, style, &mut buffer), worker.store.seed());
         let clock = &worker.node.clock;
@@ -76,6 +94,9 @@ impl Session {
         output: &mut Vec<u8>,
     ) {
         count_meta(&worker.counters, style);
+        if !self.may_name_versions(worker) {
+            return encode::reply(style, &[], Reply::Line(NOT_NAMED), 0, self.out(output));
+        }
         let mut buffer = Self::key_buffer();
         let key = Key::new(stored_key(sent, style, &mut buffer), worker.store.seed());
         let request = Delete::default();
@@ -97,6 +118,9 @@ impl Session {
     /// `mf`.
     pub(super) fn floor(&mut self, worker: &Worker, floor: Floor, style: &Style<'_>, output: &mut Vec<u8>) {
         count_meta(&worker.counters, style);
+        if !self.may_name_versions(worker) {
+            return encode::reply(style, &[], Reply::Line(NOT_NAMED), 0, self.out(output));
+        }
         worker.counters.cmd_flush.bump();
         let settings = &worker.node.settings;
         // What a copy alone has to drop is no flush.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_server::auth::Authenticator;
-use moneta_server::node::{Commands, NodeSettings, Peer};
+use moneta_server::node::{ClientVersions, Commands, NodeSettings, Peer};
 use moneta_server::session::{Session, Worker};
 use moneta_store::versions::Versioning;
 use moneta_store::{Clock, KeyHash, Origin, Version};
@@ -14,6 +14,10 @@ use crate::talk::{HIGH_WATER, NOW, Talk, worker_on};
 const ITEM_MAX: usize = 100_000;
 
 fn node(cluster: bool) -> (Worker, Arc<Clock>) {
+    node_that(cluster, ClientVersions::Taken)
+}
+
+fn node_that(cluster: bool, client_versions: ClientVersions) -> (Worker, Arc<Clock>) {
     let clock = Arc::new(Clock::manual(NOW));
     let origin = Origin::new(3, 9);
     let config = MemoryConfig {
@@ -26,7 +30,7 @@ fn node(cluster: bool) -> (Worker, Arc<Clock>) {
         versioning: Versioning { origin, cluster, ..Versioning::default() },
     };
     let store = Memory::new(&config, Arc::clone(&clock)).expect("there is memory");
-    let settings = NodeSettings { item_max: ITEM_MAX, origin, cluster, ..NodeSettings::default() };
+    let settings = NodeSettings { item_max: ITEM_MAX, origin, cluster, client_versions, ..NodeSettings::default() };
     (worker_on(store, &clock, settings, Authenticator::off()), clock)
 }
 
@@ -191,6 +195,26 @@ fn one_of_several_copies_lets_no_client_choose_cas_values() {
     assert_eq!(say(&worker, talk, "mg k\r\n"), "EN\r\n");
     let (worker, _) = node(false);
     assert_eq!(say(&worker, &mut Talk::new(), "ms k 1 E99\r\nx\r\nmg k c V\r\n"), "HD\r\nHD c99 V0\r\n");
+}
+
+#[test]
+fn where_clients_may_not_name_versions_nothing_happens() {
+    // The listener of these tests is an online one.
+    for client_versions in [ClientVersions::Batch, ClientVersions::Refused] {
+        let (worker, _) = node_that(true, client_versions);
+        let talk = &mut Talk::new();
+        assert_eq!(say(&worker, talk, "set k 0 0 3\r\nold\r\n"), "STORED\r\n");
+        let refused = "CLIENT_ERROR versions cannot be named here: see client_versions\r\n";
+        let version = at(400);
+        for command in
+            [format!("ms k 1 V{version}\r\nx\r\n"), format!("md k V{version}\r\n"), format!("mf {version} {NOW}\r\n")]
+        {
+            assert_eq!(say(&worker, talk, &command), refused, "{command}");
+        }
+        let large = format!("ms k {} V{version}\r\n{}\r\n", ITEM_MAX + 1, "x".repeat(ITEM_MAX + 1));
+        assert_eq!(say(&worker, talk, &large), "SERVER_ERROR object too large for cache\r\n");
+        assert_eq!(say(&worker, talk, "get k\r\n"), "VALUE k 0 3\r\nold\r\nEND\r\n");
+    }
 }
 
 /// The other copies may take what is too large here: a delete of it that reaches them would be wrong.

@@ -13,6 +13,9 @@ pub struct Name;
 /// The name of a zone, as a topology has it; may be left out.
 pub struct Zone;
 
+/// A writer's number from 0 to 15, or `auto`.
+pub struct WriterId;
+
 /// Commands of operators, separated by commas, or `none`.
 pub struct CommandList;
 
@@ -82,6 +85,29 @@ impl Kind for Zone {
 
     fn placeholder(&self) -> String {
         "NAME".into()
+    }
+}
+
+impl Kind for WriterId {
+    type Value = Option<u8>;
+
+    fn read(&self, text: &str) -> Option<Option<u8>> {
+        match text {
+            "auto" => Some(None),
+            number => number.parse().ok().filter(|number| *number <= 15).map(Some),
+        }
+    }
+
+    fn write(&self, writer: &Option<u8>) -> String {
+        writer.map_or_else(|| "auto".into(), |writer| writer.to_string())
+    }
+
+    fn range(&self) -> String {
+        "auto, or a number from 0 to 15".into()
+    }
+
+    fn placeholder(&self) -> String {
+        "auto|N".into()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The node as one of several copies: how the versions of its writes are made, and which deletes it remembers.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use moneta_cluster::catchup::AtDeadline;
-use moneta_server::node::NodeSettings;
+use moneta_server::node::{ClientVersions, NodeSettings};
 use moneta_store::Origin;
 use moneta_store::versions::Versioning;
 
@@ -11,7 +12,7 @@ use crate::options::declaration::{Opt, section};
 use crate::options::kinds::numbers::{Milliseconds, Number, Seconds, Share, Size, Switch};
 use crate::options::kinds::topology::{Server, TopologySource};
 use crate::options::kinds::units::TIB;
-use crate::options::kinds::words::Choice;
+use crate::options::kinds::words::{Choice, WriterId};
 use crate::options::report::Refusal;
 use crate::options::sections::memory::MEMORY;
 use crate::options::sections::tiers::{Lower, StackSettings, Upper};
@@ -29,10 +30,16 @@ section! {
     REGION_ID: Number<u8> = Opt::new("region_id", Number { min: 0, max: 15 }, || 0)
         .when("Another number for each region, so that a feed can be filtered by where a write came from.");
 
-    /// The writer that this node is, among the writers of its region: the last part of the version of every write that it makes.
-    WRITER_ID: Number<u8> = Opt::new("writer_id", Number { min: 0, max: 15 }, || 0)
-        .when("Another number for each proxy of a region, and for each node that clients write to directly: two writes of a key in the \
-               same millisecond then have different versions.");
+    /// The writer that this process is, among the writers of its region: the last part of the version of every write that it makes. auto draws
+    /// one at the start. That two have the same one does no harm.
+    WRITER_ID: WriterId = Opt::new("writer_id", WriterId, || None)
+        .when("Where versions should tell which process made them.");
+
+    /// Whether clients may name the versions of what they write and flush, as feeds and repairs do (docs/versions.md). auto: on a node, and on
+    /// a proxy through listeners with the policy batch.
+    CLIENT_VERSIONS: Choice<Option<bool>> =
+        Opt::new("client_versions", Choice(&[("auto", None), ("yes", Some(true)), ("no", Some(false))]), || None)
+            .when("yes on a proxy that a feed or a repair writes to by its ordinary port. no on a node without --cluster that only clients write to.");
 
     /// Share of --memory, beside it, for the keys that changed last: what readers of the feed have not been told yet. A node on an SSD
     /// without a write budget tells from the log there, and takes no memory for it. 0: no feed.
@@ -93,6 +100,12 @@ pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
             "false where the server of l2 keeps the items: it makes the versions, and is one of several copies or not",
         )];
     }
+    if options.get(&CLUSTER) && options.get(&CLIENT_VERSIONS) == Some(false) {
+        return vec![
+            options
+                .refuse(&CLIENT_VERSIONS, "auto or yes with --cluster: proxies name the versions of what they write"),
+        ];
+    }
     if options.get(&CATCH_UP).is_some() && !options.get(&CLUSTER) {
         return vec![options.refuse(&CATCH_UP, "left out without --cluster: a lone node has no other copies")];
     }
@@ -110,20 +123,26 @@ pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
 }
 
 /// Tells sessions who makes the versions of what is written here, and what clients may not do.
-pub fn configure(options: &Values, node: &mut NodeSettings) {
+pub fn configure(options: &Values, is_proxy: bool, node: &mut NodeSettings) {
     node.origin = origin(options);
     node.cluster = options.get(&CLUSTER);
     node.keeps_versions = node.cluster;
     node.skew_max = skew_max(options);
+    node.client_versions = match options.get(&CLIENT_VERSIONS) {
+        None if is_proxy => ClientVersions::Batch,
+        None | Some(true) => ClientVersions::Taken,
+        Some(false) => ClientVersions::Refused,
+    };
 }
 
 /// Who writes here.
 pub fn origin(options: &Values) -> Origin {
-    Origin::new(options.get(&REGION_ID), options.get(&WRITER_ID))
+    static DRAWN: LazyLock<u8> = LazyLock::new(|| getrandom::u32().unwrap_or_else(|_| std::process::id()) as u8 & 15);
+    Origin::new(options.get(&REGION_ID), options.get(&WRITER_ID).unwrap_or_else(|| *DRAWN))
 }
 
 /// How far ahead of the clock versions may be, in milliseconds.
-fn skew_max(options: &Values) -> u64 {
+pub fn skew_max(options: &Values) -> u64 {
     u64::try_from(options.get(&MAX_CLOCK_SKEW).as_millis()).unwrap_or(u64::MAX)
 }
 

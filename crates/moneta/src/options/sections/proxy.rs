@@ -13,7 +13,7 @@ use crate::options::kinds::paths::File;
 use crate::options::kinds::topology::TopologySource;
 use crate::options::kinds::units::{KIB, MIB, TIB};
 use crate::options::kinds::words::{Choice, Name, Zone};
-use crate::options::sections::remote;
+use crate::options::sections::{cluster, remote};
 use crate::options::values::Values;
 
 section! {
@@ -143,6 +143,7 @@ pub fn config(options: &Values, name: &str, allow_flush: bool) -> ClusterConfig 
         hint_bytes: options.get(&HINT_MEMORY),
         hint_dir: options.get(&HINT_DIR),
         hint_rate: options.get(&HINT_RATE),
+        clock_skew_max: Duration::from_millis(cluster::skew_max(options)),
         allow_flush,
         ..ClusterConfig::new(name)
     }
