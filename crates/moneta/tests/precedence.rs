@@ -136,7 +136,7 @@ fn every_option_can_be_set_by_its_environment_variable() {
             _ if option.starts_with("rocks_") => &["config", "--json", "--rocks", "x:1g"],
             _ if option.starts_with("lmdb_") => &["config", "--json", "--lmdb", "x:1g"],
             "zone" | "app" | "ack" | "read_fallback" | "retry_budget" => PROXY,
-            _ if ["node_", "eject_", "hint_"].iter().any(|of| option.starts_with(of)) => PROXY,
+            _ if ["node_", "eject_", "hint_", "app_"].iter().any(|of| option.starts_with(of)) => PROXY,
             "catch_up" => &["config", "--json", "--cluster"],
             "catch_up_as" => &["config", "--json", "--cluster", "--catch-up", "t.toml"],
             _ if option.starts_with("remote_") => &["config", "--json", "--l2", "remote:/x"],
