@@ -4,10 +4,21 @@
 
 use libfuzzer_sys::fuzz_target;
 use moneta_client::wire::changes::{Line, Told, line};
-use moneta_client::wire::{Broken, LINE_MAX, VALUE_LIMIT};
+use moneta_client::wire::{Broken, LINE_MAX};
 
 /// Longest key, in bytes.
 const KEY_MAX: usize = 250;
+
+/// Largest value that the reader takes.
+const VALUE_MAX: usize = 1000;
+
+/// What was understood.
+#[derive(Debug, PartialEq)]
+enum Understood {
+    Told(Told),
+    /// The key of a value that was passed over.
+    TooLarge(Vec<u8>, u64),
+}
 
 /// How a feed ended.
 #[derive(Debug, PartialEq)]
@@ -19,23 +30,32 @@ enum Ended {
 }
 
 /// What the feed tells as it comes in pieces, and how it ended.
-fn read(input: &[u8], piece: usize) -> (Vec<Told>, Ended) {
+fn read(input: &[u8], piece: usize) -> (Vec<Understood>, Ended) {
     let (mut all, mut at, mut arrived) = (Vec::new(), 0, 0);
     loop {
         let rest = &input[at..arrived];
-        match line(rest) {
+        match line(rest, VALUE_MAX) {
             Ok(Line::Told(told, length)) => {
                 assert!((1..=rest.len()).contains(&length));
                 if let Told::Set(set) = &told {
                     assert!((1..=KEY_MAX).contains(&set.key.len()) && set.key.len() <= length);
-                    assert!(set.value.as_ref().is_none_or(|value| value.len() < length));
+                    assert!(set.value.as_ref().is_none_or(|value| value.len() < length && value.len() <= VALUE_MAX));
                 }
-                all.push(told);
+                all.push(Understood::Told(told));
                 at += length;
+            }
+            Ok(Line::TooLarge { key, version, read, skip }) => {
+                assert!(read <= rest.len() && key.len() < read && skip > VALUE_MAX);
+                all.push(Understood::TooLarge(key, version.0));
+                at = at + read + skip;
+                if at > input.len() {
+                    return (all, Ended::Waits);
+                }
+                arrived = arrived.max(at);
             }
             Ok(Line::Partial { needed }) => {
                 assert!(needed > rest.len(), "waits for what is there");
-                assert!(needed <= LINE_MAX + KEY_MAX + VALUE_LIMIT + 4, "waits for {needed} bytes");
+                assert!(needed <= LINE_MAX + KEY_MAX + VALUE_MAX + 4, "waits for {needed} bytes");
                 if arrived == input.len() {
                     return (all, Ended::Waits);
                 }
