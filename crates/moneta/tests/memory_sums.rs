@@ -185,8 +185,8 @@ fn a_proxy_holds_no_more_than_its_options_add_up_to() {
     store_large(proxy.address());
     ask_for_all(&proxy);
     let connections = attack(&proxy);
-    // Of each node: hints, and for each connection to it the requests that wait and the reply that arrives.
-    let of_nodes = nodes.len() * (4 * MIB + THREADS * (4 * MIB + 3 * ITEM_MAX));
+    // Of each node: hints, and for each connection to it (one, and one for large values) the requests that wait and the reply that arrives.
+    let of_nodes = nodes.len() * (4 * MIB + THREADS * 2 * (4 * MIB + 3 * ITEM_MAX));
     let (sum, seen) = (of_nodes + server_sum(connections), peak(&proxy));
     println!("a proxy of {} MiB at most held {} MiB", sum / MIB, seen / MIB);
     assert!(seen <= sum, "{} MiB are more than {} MiB", seen / MIB, sum / MIB);
