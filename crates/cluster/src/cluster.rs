@@ -14,6 +14,7 @@ use moneta_store::{
 };
 use parking_lot::{Mutex, RwLock};
 
+use crate::board::{Posts, author};
 use crate::budget::Budget;
 use crate::call::Call;
 use crate::config::ClusterConfig;
@@ -96,6 +97,7 @@ impl Cluster {
             lock: Mutex::new(lock),
             watch: Mutex::default(),
             seed: writer.seed,
+            board: Mutex::new(Posts::of(author(&config.app, writer.salt))),
             config,
             clock,
         };

@@ -18,13 +18,32 @@ pub(crate) struct Fate {
     /// One may have taken it.
     may_be_taken: bool,
     /// Copies that have not got it, if others have.
-    lacking: SmallVec<[usize; 4]>,
+    lacking: Option<Box<Lacking>>,
     /// The same of those that said why: as of a version ahead of their clocks. They lack it only if others took it.
     refusing: SmallVec<[usize; 4]>,
     /// A copy held something newer.
     is_superseded: bool,
     /// A copy refused it for what it is.
     is_refused: bool,
+}
+
+/// Copies that have not got a write. Where the write is given up before all copies have answered, as its client went away, one of those may still take
+/// it: then these lack it.
+struct Lacking {
+    call: Call,
+    key: OwnedKey,
+    missed: Missed,
+    nodes: SmallVec<[usize; 4]>,
+    /// No copy took the write, and none will.
+    is_void: bool,
+}
+
+impl Drop for Lacking {
+    fn drop(&mut self) {
+        if !self.is_void {
+            self.nodes.iter().for_each(|&node| self.call.node(node).hints.note(self.key.key().bytes, self.missed));
+        }
+    }
 }
 
 impl Fate {
@@ -61,8 +80,17 @@ impl Fate {
 
     /// A copy has not got it.
     pub(crate) fn lacks(&mut self, call: &Call, node: usize, key: &OwnedKey, missed: Missed) {
-        self.lacking.push(node);
+        self.add(call, node, key, missed);
         self.decide(call, key, missed);
+    }
+
+    #[cold]
+    fn add(&mut self, call: &Call, node: usize, key: &OwnedKey, missed: Missed) {
+        let lacking = self.lacking.get_or_insert_with(|| {
+            let (call, key, nodes) = (call.clone(), key.clone(), SmallVec::new());
+            Box::new(Lacking { call, key, missed, nodes, is_void: false })
+        });
+        lacking.nodes.push(node);
     }
 
     /// A copy failed.
@@ -74,21 +102,27 @@ impl Fate {
         match is_unwell(error) || error.kind() == ErrorKind::Refused {
             true => {
                 self.may_be_taken = true;
-                self.lacking.push(node);
+                self.add(call, node, key, missed);
             }
             false => self.refusing.push(node),
         }
         self.decide(call, key, missed);
     }
 
+    /// All copies have answered.
+    pub(crate) fn end(&mut self) {
+        if let Some(lacking) = &mut self.lacking {
+            lacking.is_void = !self.is_taken && !self.may_be_taken;
+        }
+    }
+
     /// Makes hints of what is known to be lacking.
     fn decide(&mut self, call: &Call, key: &OwnedKey, missed: Missed) {
-        let note = |node: usize| call.node(node).hints.note(key.key().bytes, missed);
         if self.is_taken || self.may_be_taken {
-            self.lacking.drain(..).for_each(note);
+            drop(self.lacking.take());
         }
         if self.is_taken {
-            self.refusing.drain(..).for_each(note);
+            self.refusing.drain(..).for_each(|node| call.node(node).hints.note(key.key().bytes, missed));
         }
     }
 }

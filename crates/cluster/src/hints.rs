@@ -8,6 +8,7 @@ mod file;
 mod known;
 mod lock;
 mod log;
+mod marks;
 mod state;
 
 #[cfg(feature = "testing")]
@@ -28,6 +29,7 @@ pub(crate) use doubt::{Doubt, place};
 use file::LogFile;
 pub(crate) use known::{Belief, Known};
 pub(crate) use lock::FolderLock;
+pub(crate) use marks::Marks;
 use state::State;
 
 /// A write that a node has missed.
@@ -203,6 +205,36 @@ impl Hints {
         let mut state = self.state.lock();
         state.settle_doubt(checked, keeps);
         self.note_emptiness(&state);
+    }
+
+    /// Takes what other processes know that the node lacks, in place of what they knew before.
+    pub(crate) fn tell(&self, told: Vec<Marks>) {
+        if told.is_empty() && self.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.tell(told);
+        self.note_emptiness(&state);
+    }
+
+    /// What the node lacks by what this process knows itself, for others, in up to so many marks of each kind. Requests go on meanwhile.
+    pub(crate) fn lacks(&self, marks_max: usize) -> Vec<Marks> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut places = Vec::new();
+        let mut from = Some(0);
+        while let Some(place_of_first) = from {
+            let (some, next) = self.state.lock().some(place_of_first);
+            places.extend(some.iter().map(|(key, missed)| (place(key), missed.version)));
+            from = next;
+        }
+        let state = self.state.lock();
+        let flushed = state.floors().last().map(|floor| Marks::of_all(floor.version));
+        let doubted = state.doubt().map(|doubt| Marks::of_buckets(doubt, marks_max));
+        drop(state);
+        let missed = (!places.is_empty()).then(|| Marks::of_places(&places, marks_max));
+        [flushed, doubted, missed].into_iter().flatten().collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
 use smallvec::SmallVec;
 
-use crate::apart::surely_current;
+use crate::apart::{APART, surely_current};
 use crate::cluster::Cluster;
 use crate::config::majority;
 use crate::error::ClusterError;
@@ -60,6 +60,7 @@ impl Cluster {
         };
         std::thread::Builder::new().name("cluster".into()).spawn(run).map_err(ClusterError::Thread)?;
         self.keep_sweeping()?;
+        self.keep_telling()?;
         self.keep_time()
     }
 
@@ -98,6 +99,7 @@ impl Shared {
             tracing::info!(app = self.config.app, node = node.name, "the node answers again");
             // What kept it away may have kept others away.
             layout.nodes.iter().for_each(|other| other.health.probe_by(self.clock.millis()));
+            layout.nodes.iter().for_each(|other| other.sweep.lock().begin_again());
         } else {
             node.health.note_failed_probe(self.clock.millis(), self.probes());
         }
@@ -199,6 +201,9 @@ impl Shared {
         }
         let asked = self.clock.millis();
         let mut newest: Option<moneta_store::Item> = None;
+        // The newest of copies that are in doubt, and whether there are any; and since when copies that are not would have what they have not.
+        let (mut doubted, mut has_doubted): (Option<moneta_store::Item>, bool) = (None, false);
+        let mut missed_since = u64::MAX;
         let mut held: SmallVec<[(usize, Version); 4]> = SmallVec::new();
         let mut all_answer = true;
         for replica in layout.replicas.iter().filter(|replica| !replica.holds(index)) {
@@ -216,18 +221,28 @@ impl Shared {
                     if !item.meta.unversioned {
                         held.push((number, version));
                     }
-                    let is_newer = newest.as_ref().is_none_or(|newest| version > newest.meta.version());
                     let known = source.known(&key);
-                    // What it lacks may be newer than what was missed here, or delete it.
-                    all_answer &= known.doubt <= version;
+                    let is_doubted = known.doubt > version;
+                    has_doubted |= is_doubted;
+                    let newest = if is_doubted { &mut doubted } else { &mut newest };
+                    let is_newer = newest.as_ref().is_none_or(|newest| version > newest.meta.version());
                     let deleted = missed.buried.max(known.buried());
                     if is_newer && (deleted == Version::ZERO || deleted < version) {
-                        newest = Some(item);
+                        *newest = Some(item);
                     }
                 }
-                Ok(_) => all_answer &= source.known(&key).doubt == Version::ZERO,
+                Ok(_) if source.known(&key).doubt == Version::ZERO => missed_since = missed_since.min(source.since()),
+                Ok(_) => has_doubted = true,
                 Err(_) => all_answer = false,
             }
+        }
+        // What is in doubt counts where it is newer, or no other copy has the key or would have one so old.
+        let stands = |item: &moneta_store::Item| match &newest {
+            Some(newest) => item.meta.version() > newest.meta.version(),
+            None => item.meta.version().millis().saturating_add(APART) < missed_since,
+        };
+        if doubted.as_ref().is_some_and(stands) {
+            newest = doubted;
         }
         if let Some(newest) =
             newest.as_ref().filter(|newest| !newest.meta.unversioned).map(|newest| newest.meta.version())
@@ -240,6 +255,8 @@ impl Shared {
         let has_missed = newest.as_ref().is_some_and(|item| item.meta.version() >= missed.version);
         let under_way = u64::try_from(self.config.under_way.as_millis()).unwrap_or(u64::MAX);
         let is_over = missed.at.saturating_add(under_way) < self.clock.millis();
-        if has_missed || (all_answer && is_over) { Ok(newest) } else { Err(()) }
+        // That there is nothing is not believed of copies in doubt alone, unless it was deleted.
+        let is_known = newest.is_some() || !has_doubted || missed_since != u64::MAX || missed.buried > Version::ZERO;
+        if has_missed || (all_answer && is_over && is_known) { Ok(newest) } else { Err(()) }
     }
 }

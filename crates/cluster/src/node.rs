@@ -7,6 +7,7 @@ use moneta_store::{ErrorKind, Key, Store, StoreError, Version, component};
 use parking_lot::Mutex;
 
 use crate::apart::APART;
+use crate::board::Place;
 use crate::flight::Flight;
 use crate::health::NodeHealth;
 use crate::hints::{Hints, Known, Missed};
@@ -26,6 +27,26 @@ pub trait Connect: Send + Sync {
     /// What a node's clock says, in milliseconds since the Unix epoch. May wait for it for a while. `None`: it does not answer, or does not
     /// tell.
     fn time(&self, node: &topology::Node) -> Option<u64>;
+
+    /// Posts something on a node's board, in place of what the author has posted there before, and tells what others have posted since
+    /// `cursor`, 0 for all. May wait for the node for a while. `None`: it does not answer, or has no board, and nothing was posted.
+    fn exchange(&self, node: &topology::Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
+        let _ = (node, cursor, post);
+        None
+    }
+}
+
+/// What a node's board has told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Where to go on.
+    pub cursor: u64,
+    /// Since when the node has what was written to it, in milliseconds since the Unix epoch; 0: it does not tell.
+    pub since: u64,
+    /// Authors and what they have posted last.
+    pub posts: Vec<(u64, Vec<u8>)>,
+    /// Whether what was to be posted is there.
+    pub is_posted: bool,
 }
 
 /// A node's store, as [`Connect`] has opened it.
@@ -55,6 +76,7 @@ pub(crate) struct Node {
     pub(crate) hints: Arc<Hints>,
     pub(crate) flight: Flight,
     pub(crate) since: AtomicU64,
+    pub(crate) board: Mutex<Place>,
     /// The check of keys in doubt.
     pub(crate) sweep: Mutex<Sweep>,
     /// Answers with a version from the future.

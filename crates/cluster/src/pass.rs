@@ -39,6 +39,11 @@ impl Sweep {
         self.next_at > now && self.next_at - now <= AGAIN_MAX
     }
 
+    /// Copies answer that did not: what could not be decided may be by now.
+    pub(crate) fn begin_again(&mut self) {
+        (self.next_at, self.pause) = (0, 0);
+    }
+
     /// A pass has ended at `now`.
     pub(crate) fn rest(&mut self, now: u64, is_open: bool) {
         self.pause = if is_open { (self.pause * 2).clamp(AGAIN, AGAIN_MAX) } else { 0 };

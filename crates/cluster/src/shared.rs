@@ -8,6 +8,7 @@ use std::time::Duration;
 use moneta_store::{Clock, ErrorKind, KeyHash, Slot, StoreError};
 use parking_lot::{Mutex, RwLock};
 
+use crate::board::Posts;
 use crate::budget::Budget;
 use crate::config::ClusterConfig;
 use crate::counters::Counters;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     /// Follows the topology's source.
     pub(crate) watch: Mutex<Option<Watch>>,
     pub(crate) seed: KeyHash,
+    /// What other processes have posted.
+    pub(crate) board: Mutex<Posts>,
 }
 
 impl Shared {
@@ -119,6 +122,7 @@ impl Shared {
                             hints,
                             flight: Default::default(),
                             since: Default::default(),
+                            board: Default::default(),
                             sweep: Default::default(),
                             future: AtomicU64::new(0),
                         })

@@ -202,7 +202,9 @@ impl Call {
         if took > 0 {
             self.shared.note_refused(false);
         }
-        if spread.left() > 0 && !matches!(told, Ok(Told::Superseded(_))) {
+        if spread.left() == 0 {
+            fate.end();
+        } else if !matches!(told, Ok(Told::Superseded(_))) {
             self.watch_rest(spread, key, missed, fate).await;
         }
         told
@@ -236,6 +238,7 @@ impl Call {
             if let Some(is_refused) = fate.is_refused() {
                 call.shared.note_refused(is_refused);
             }
+            fate.end();
         };
         self.behind(Box::pin(rest)).await;
     }

@@ -1,17 +1,21 @@
 //! The store of a proxy: clusters, one for each app, whose nodes are reached over memcached's protocol.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use moneta_client::Address;
 use moneta_client::wire::blocking::Dialogue;
+use moneta_client::wire::board::News;
 use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
-use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Node, Opened, Topology, Writer};
+use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Heard, Node, Opened, Topology, Writer};
 use moneta_remote::{Remote, RemoteConfig, ValueMemory};
 use moneta_store::{Clock, Door, KeyHash, Store};
+use parking_lot::Mutex;
 
 use crate::options::app::AppSettings;
 use crate::options::kinds::Kind;
@@ -28,6 +32,8 @@ pub const FIRST: Duration = Duration::from_secs(10);
 
 /// How long a node may take to tell its time.
 const TIME_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a wait for an answer of a node's board may be: others wait meanwhile.
+const BOARD_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Makes the stores of nodes.
 struct Remotes {
@@ -35,6 +41,8 @@ struct Remotes {
     memory: Arc<ValueMemory>,
     seed: KeyHash,
     clock: Arc<Clock>,
+    /// Connections to the nodes' boards.
+    boards: Mutex<HashMap<Address, Dialogue>>,
 }
 
 impl Connect for Remotes {
@@ -54,6 +62,26 @@ impl Connect for Remotes {
         const VALUE_MAX: usize = 1024;
         let mut dialogue = Dialogue::open(&node.address, None, TIME_PATIENCE, VALUE_MAX).ok()?;
         dialogue.server_time().ok()?
+    }
+
+    fn exchange(&self, node: &Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
+        const VALUE_MAX: usize = 1024;
+        // One that failed is made anew with the next exchange.
+        let known = self.boards.lock().remove(&node.address);
+        let mut dialogue = match known {
+            Some(dialogue) => dialogue,
+            None => Dialogue::open(&node.address, None, BOARD_PATIENCE, VALUE_MAX).ok()?,
+        };
+        // A server that has no board would take a post for something else, so this is asked first.
+        let news = dialogue.read_board(cursor).ok()?;
+        let heard = match (news, post) {
+            (None, _) => None,
+            (Some(news), None) => Some((news, false)),
+            (Some(news), Some((author, text))) => Some((news, dialogue.post(author, text).ok()?)),
+        };
+        self.boards.lock().insert(node.address.clone(), dialogue);
+        let (News { cursor, since, posts }, is_posted) = heard?;
+        Some(Heard { cursor, since, posts, is_posted })
     }
 }
 
@@ -129,7 +157,8 @@ fn cluster(app: &AppSettings, seed: KeyHash, memory: &Arc<ValueMemory>, clock: &
     let kept = config.hint_dir.as_ref().map(|folder| folder.join(format!("{}.topology.toml", config.app)));
     let mut source = Guarded::new(source(&topology)?, GuardConfig { kept, ..GuardConfig::default() });
     let first = source.first(FIRST).context("there is no topology")?;
-    let connect = Remotes { settings: settings.clone(), memory: Arc::clone(memory), seed, clock: Arc::clone(clock) };
+    let (memory, boards) = (Arc::clone(memory), Mutex::default());
+    let connect = Remotes { settings: settings.clone(), memory, seed, clock: Arc::clone(clock), boards };
     let writer = Writer { origin: cluster::origin(settings), salt, seed };
     let item_max = settings.get(&MAX_ITEM_SIZE);
     let cluster = Cluster::new(config, &first, Box::new(connect), writer, item_max, Arc::clone(clock))?;

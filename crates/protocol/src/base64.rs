@@ -16,6 +16,11 @@ pub fn decode_key<'b>(key: &[u8], buffer: &'b mut KeyBuffer) -> Option<&'b [u8]>
     }
 }
 
+/// Decodes bytes of any length; `None` if they are not base64.
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
+}
+
 /// A key as base64.
 pub fn encode_key(key: &[u8]) -> String {
     STANDARD.encode(key)

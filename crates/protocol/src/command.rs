@@ -195,6 +195,11 @@ pub enum Command<'a> {
         /// Everything behind the command word, trimmed.
         arguments: &'a [u8],
     },
+    /// `board` and its arguments as sent: what proxies tell each other.
+    Board {
+        /// Everything behind the command word, trimmed.
+        arguments: &'a [u8],
+    },
     /// `lru_crawler metadump|mgdump all|hash|CLASSES`, and the rest of `lru_crawler`.
     LruCrawler {
         /// Everything behind the command word, trimmed.

@@ -24,6 +24,7 @@ mod acceptor;
 mod address;
 mod admin;
 mod backlog;
+mod board;
 mod by_policy;
 mod client_addresses;
 mod connection;

@@ -187,6 +187,8 @@ pub struct Node {
     pub client_memory: ClientMemory,
     /// The watchers.
     pub watchers: Arc<Hub>,
+    /// What proxies tell each other.
+    pub(crate) board: crate::board::NodeBoard,
     /// The readers of the feed that have a name.
     pub readers: Readers,
     /// The users, and whether clients have to log in.
@@ -240,6 +242,7 @@ impl Node {
             clock,
             registry: Registry::default(),
             watchers: Arc::new(Hub::default()),
+            board: Default::default(),
             readers: Readers::default(),
             authenticator,
             prefixes: Prefixes::default(),

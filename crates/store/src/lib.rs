@@ -4,6 +4,7 @@
 //! wrapped round a store. Items, keys and requests are those of [`moneta_item`]; code over the store takes them from here.
 //! No protocol is known here.
 
+pub mod board;
 mod calls;
 pub mod change;
 pub mod component;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
+use super::board::{self, News};
 use super::changes::{self, Told};
 use super::dump::{self, Dumped, Line};
 use super::{
@@ -213,6 +214,57 @@ impl Dialogue {
                 Err(_) => self.receive(1)?,
             }
         }
+    }
+
+    /// What others have posted on the server's board since `cursor`, 0 for all. `None`: it has no board. Nothing else may be waiting for an
+    /// answer.
+    ///
+    /// # Errors
+    /// Those of the connection, and when the server answers something else.
+    pub fn read_board(&mut self, cursor: u64) -> Result<Option<News>, DialogueError> {
+        write!(self.out, "board {cursor}\r\n")?;
+        self.flush()?;
+        loop {
+            let rest = &self.input[self.read..];
+            match board::news(rest)? {
+                board::Decoded::Partial { needed } => {
+                    let lacking = needed.saturating_sub(rest.len()).max(1);
+                    self.receive(lacking)?;
+                }
+                board::Decoded::None(length) => {
+                    self.read += length;
+                    return Ok(None);
+                }
+                board::Decoded::News(news, length) => {
+                    self.read += length;
+                    return Ok(Some(news));
+                }
+            }
+        }
+    }
+
+    /// Posts on the server's board, in place of what `author` has posted before. False: the server does not take it. Only of a server that has a
+    /// board: another one takes it for something else. Nothing else may be waiting for an answer.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn post(&mut self, author: u64, text: &[u8]) -> Result<bool, DialogueError> {
+        let count = board::post(author, text, &mut self.out);
+        self.flush()?;
+        let mut is_taken = true;
+        for _ in 0..count {
+            loop {
+                match tokens::line(&self.input[self.read..])? {
+                    Ok((line, length)) => {
+                        is_taken &= line == b"OK";
+                        self.read += length;
+                        break;
+                    }
+                    Err(_) => self.receive(1)?,
+                }
+            }
+        }
+        Ok(is_taken)
     }
 
     /// Begins the list of all keys; [`Dialogue::next_key`] goes through it. The connection can be asked nothing else until

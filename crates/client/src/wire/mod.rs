@@ -8,6 +8,7 @@
 mod answer;
 mod binary;
 pub mod blocking;
+pub mod board;
 pub mod changes;
 mod dialect;
 pub mod dump;

@@ -6,7 +6,7 @@ use moneta_store::Version;
 use moneta_store::versions::Floor;
 
 use super::log::Entry;
-use super::{Doubt, HintKey, Known, Missed, place};
+use super::{Doubt, HintKey, Known, Marks, Missed, place};
 
 /// Bytes that a hint takes beside its key: entries of two tables, and the key's counts.
 const EXTRA: u64 = 120;
@@ -35,6 +35,8 @@ pub(super) struct State {
     /// By version.
     floors: Vec<Floor>,
     doubt: Option<Doubt>,
+    /// What other processes know.
+    told: Vec<Marks>,
     /// Hints that were too many.
     overflowed: u64,
     /// Records that are not in the file yet; `None`: there is no file.
@@ -59,7 +61,7 @@ pub(super) enum Unwritten {
 
 impl State {
     pub(super) fn is_empty(&self) -> bool {
-        self.is_delivered() && self.doubt.is_none()
+        self.is_delivered() && self.doubt.is_none() && self.told.is_empty()
     }
 
     pub(super) fn is_delivered(&self) -> bool {
@@ -84,8 +86,13 @@ impl State {
     pub(super) fn known(&self, key: &[u8]) -> Known {
         let flushed = self.floors.last().map(|floor| Missed::delete(floor.version, 0));
         let missed = Missed::both(self.of_key(key), flushed);
-        let doubt = self.doubt.as_ref().map_or(Version::ZERO, |doubt| doubt.version(place(key)));
-        Known { missed, doubt }
+        if self.doubt.is_none() && self.told.is_empty() {
+            return Known { missed, doubt: Version::ZERO };
+        }
+        let place = place(key);
+        let own = self.doubt.as_ref().map_or(Version::ZERO, |doubt| doubt.version(place));
+        let told = self.told.iter().map(|marks| marks.version(place));
+        Known { missed, doubt: told.fold(own, Version::max) }
     }
 
     pub(super) fn of_key(&self, key: &[u8]) -> Option<Missed> {
@@ -191,6 +198,10 @@ impl State {
         }
         self.doubt.take_if(|doubt| doubt.is_empty());
         self.has_new_doubt = true;
+    }
+
+    pub(super) fn tell(&mut self, told: Vec<Marks>) {
+        self.told = told;
     }
 
     pub(super) fn oldest(&self, count: usize) -> Vec<(HintKey, Missed)> {

@@ -135,7 +135,11 @@ pub async fn client(
                         let ended = net.lock().step;
                         books.borrow_mut().changed.insert(number, (ended, true)).map_or((), |_| ())
                     }
-                    Ok(other) => panic!("an append to one of {possible:?} ended as {other:?}"),
+                    Ok(other) => {
+                        let text = format!("an append to one of {possible:?} of own{number} ended as {other:?}");
+                        books.borrow_mut().failures.push(text);
+                        note(possible);
+                    }
                     Err(_) => note([possible, appended].concat()),
                 }
             }

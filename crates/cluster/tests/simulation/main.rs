@@ -31,11 +31,12 @@ fn extras(seed: u64) -> Extras {
     let flushes = Rng::with_seed(seed ^ 0xf1).u8(0..4) == 0;
     let shares = Rng::with_seed(seed ^ 0x5a).u8(0..3) == 0;
     let restarts = Rng::with_seed(seed ^ 0xa7).u8(0..6) == 0;
-    Extras { flushes, shares, restarts }
+    let overflows = Rng::with_seed(seed ^ 0x0f).u8(0..4) == 0;
+    Extras { flushes, shares, restarts, overflows }
 }
 
 /// What the runs of [`MENDED`] have.
-const PLAIN: Extras = Extras { flushes: false, shares: false, restarts: false };
+const PLAIN: Extras = Extras { flushes: false, shares: false, restarts: false, overflows: false };
 const FLUSHES: Extras = Extras { flushes: true, ..PLAIN };
 const RESTARTS: Extras = Extras { restarts: true, ..PLAIN };
 
@@ -71,7 +72,9 @@ fn copies_converge_and_clients_read_what_they_wrote() {
 
 #[test]
 fn without_any_of_the_guards_some_seed_fails() {
-    for guard in [Guard::Base, Guard::Hints, Guard::Tombstones, Guard::Floors, Guard::Stamps] {
+    for guard in
+        [Guard::Base, Guard::Hints, Guard::Tombstones, Guard::Floors, Guard::Stamps, Guard::Doubt, Guard::Sweeps]
+    {
         assert!(
             seeds(300).any(|seed| !wrong_in(seed, extras(seed), guard).is_empty()),
             "nothing fails without {guard:?}"

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use fastrand::Rng;
-use moneta_cluster::{Connect, Node, Opened};
+use moneta_cluster::{Connect, Heard, Node, Opened};
 use moneta_memory::Memory;
-use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
+use moneta_store::board::{Board, Part};
+use moneta_store::component::{self, Component, Flush, Health, Parts, Report, Walk};
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Calls, Cx, Deleted, ErrorKind, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Pending, Put, Reactors, Step, Store,
-    StoreError, Version, Visit, Written, steps,
+    Calls, Cursor, Cx, Deleted, ErrorKind, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Pending, Put, Reactors, Step,
+    Store, StoreError, Version, Visit, Walked, Walking, Written, steps,
 };
 use parking_lot::Mutex;
 
@@ -36,6 +37,10 @@ pub enum Guard {
     Stamps,
     /// Flushes arrive without staying a floor: what was written before and arrives later lives.
     Floors,
+    /// A node drops everything where a proxy's hints for it overflow.
+    Doubt,
+    /// What is in doubt is never compared.
+    Sweeps,
 }
 
 /// The links between all proxies and nodes.
@@ -54,6 +59,9 @@ pub struct Net {
 
 /// A node's process: a restart puts an empty one in its place.
 pub type Process = Arc<Mutex<Arc<Memory>>>;
+
+/// The boards of nodes, and when their processes began, by the node's clock.
+pub type Boards = Arc<Mutex<HashMap<String, (Board, u64)>>>;
 
 pub struct Link {
     pub net: Arc<Mutex<Net>>,
@@ -93,6 +101,11 @@ impl Link {
         net.cut.get(&(proxy, name.to_owned())).is_none_or(|until| *until <= step) && net.rng.u32(0..1000) >= loss
     }
 
+    fn is_cut(net: &Arc<Mutex<Net>>, proxy: usize, name: &str) -> bool {
+        let net = net.lock();
+        net.cut.get(&(proxy, name.to_owned())).is_some_and(|until| *until > net.step)
+    }
+
     fn exchange<T: 'static>(&self, act: impl FnOnce(&Memory) -> Result<T, StoreError> + 'static) -> Pending<T> {
         let (net, proxy, name, node) = (Arc::clone(&self.net), self.proxy, self.name.clone(), Arc::clone(&self.node));
         let process = Arc::clone(&node.lock());
@@ -100,7 +113,9 @@ impl Link {
             travel(&net).await;
             if !Self::passes(&net, proxy, &name) {
                 travel(&net).await;
-                return Err(lost());
+                // Where a link is cut, no connection may come up.
+                let is_unsent = Self::is_cut(&net, proxy, &name) && net.lock().rng.bool();
+                return Err(if is_unsent { lost().not_sent() } else { lost() });
             }
             // A connection ends with the process that it was made to.
             if !Arc::ptr_eq(&process, &node.lock()) {
@@ -142,7 +157,7 @@ impl Store for Link {
 
 impl Component for Link {
     fn parts(&self) -> Parts<'_> {
-        Parts { below: Vec::new(), walk: None, flush: Some(self), resize: None, observe: None, feed: None }
+        Parts { below: Vec::new(), walk: Some(self), flush: Some(self), resize: None, observe: None, feed: None }
     }
 
     fn attach(&self, _: &mut Reactors) {}
@@ -156,6 +171,17 @@ impl Component for Link {
     }
 
     fn close(&self) {}
+}
+
+impl Walk for Link {
+    /// All at once: keys may change at any step of a walk anyway.
+    fn walk(&self, _: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        if !Self::passes(&self.net, self.proxy, &self.name) {
+            return Walking::Wait(Box::pin(async { Err(lost()) }));
+        }
+        let process = Arc::clone(&self.node.lock());
+        Walk::walk(&*process, &Cx::outside(), cursor, show)
+    }
 }
 
 impl Flush for Link {
@@ -195,6 +221,7 @@ pub struct Links {
     pub net: Arc<Mutex<Net>>,
     pub proxy: usize,
     pub nodes: HashMap<String, Process>,
+    pub boards: Boards,
 }
 
 impl Connect for Links {
@@ -207,5 +234,20 @@ impl Connect for Links {
 
     fn time(&self, _: &Node) -> Option<u64> {
         None
+    }
+
+    fn exchange(&self, node: &Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
+        let name = node.address.to_string();
+        if !Link::passes(&self.net, self.proxy, &name) {
+            return None;
+        }
+        let boards = self.boards.lock();
+        let (board, since) = &boards[&name];
+        let now = self.net.lock().step;
+        let news = board.read(cursor, now);
+        let part = post.map(|(author, text)| Part { author, number: 0, count: 1, text });
+        let is_posted = part.is_some_and(|part| board.post(part, now));
+        let posts = news.posts.into_iter().map(|(author, text)| (author, text.to_vec())).collect();
+        Some(Heard { cursor: news.cursor, since: *since, posts, is_posted })
     }
 }

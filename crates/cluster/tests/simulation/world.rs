@@ -1,7 +1,7 @@
 //! Nodes, proxies and what happens to them, step by step.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,12 +12,14 @@ use std::time::Duration;
 use fastrand::Rng;
 use moneta_cluster::{Ack, Cluster, ClusterConfig, Topology, Writer};
 use moneta_memory::Memory;
-use moneta_store::{Calls, Clock, ItemRef, Key, Origin, Reactors, Version, component};
+use moneta_store::board::Board;
+use moneta_store::versions::Floor;
+use moneta_store::{Calls, Clock, Cx, ItemRef, Key, Origin, Reactors, Version, component, steps};
 use parking_lot::Mutex;
 
 use crate::clients::{Books, CLIENTS, COUNTER, SKEW, client, flusher, key_of, keys, sharer};
 use crate::common::{SEED, memory, topology};
-use crate::net::{Guard, Links, Net, Process};
+use crate::net::{Boards, Guard, Links, Net, Process};
 
 const START: u64 = 1_790_000_000_000;
 const PROXIES: usize = 2;
@@ -30,6 +32,8 @@ const KEPT: u64 = 1200;
 /// How long a node that was killed is away, in steps, and how many steps pass between two kills, about.
 const AWAY: u64 = 200;
 const KILLED_EVERY: u32 = 600;
+/// Bytes of hints for a node where they overflow: one of them.
+const FEW_HINTS: u64 = 130;
 /// The same where nodes restart at once.
 const KILLED_OFTEN: u32 = 100;
 
@@ -50,6 +54,9 @@ pub struct World {
     /// The zone whose nodes are killed and come back empty.
     pub restarts: Option<usize>,
     pub extras: Extras,
+    pub boards: Boards,
+    /// Proxies and nodes whose overflow was seen, for [`Guard::Doubt`].
+    overflowed: RefCell<HashSet<(usize, usize)>>,
     pub books: Rc<RefCell<Books>>,
 }
 
@@ -62,6 +69,8 @@ pub struct Extras {
     pub shares: bool,
     /// Nodes of one zone are killed often, and restart at once.
     pub restarts: bool,
+    /// Proxies have room for few hints.
+    pub overflows: bool,
 }
 
 impl World {
@@ -85,17 +94,22 @@ impl World {
             clock.advance_millis(1000);
             nodes.push((node.address.to_string(), store, clock));
         }
+        let boards: Boards = Arc::default();
+        for (name, _, clock) in &nodes {
+            boards.lock().insert(name.clone(), (Board::default(), clock.millis() - 1000));
+        }
         let proxy = |number: usize, rng: &mut Rng| {
             let clock = clock(rng);
             clock.advance_millis(1000);
             let nodes = nodes.iter().map(|(name, store, _)| (name.clone(), Arc::clone(store))).collect();
-            let links = Links { net: Arc::clone(&net), proxy: number, nodes };
+            let links = Links { net: Arc::clone(&net), proxy: number, nodes, boards: Arc::clone(&boards) };
             let config = ClusterConfig {
                 ack: [Ack::Quorum, Ack::All][rng.usize(0..2)],
                 zone: Some(["a", "b", "c"][number].into()),
                 probe_min: Duration::from_millis(50),
                 retry_budget: 100,
                 allow_flush: true,
+                hint_bytes: if extras.overflows { FEW_HINTS } else { 16 << 20 },
                 ..ClusterConfig::new("app")
             };
             let writer = Writer { origin: Origin::new(1, number as u8), salt: seed ^ number as u64, seed: SEED };
@@ -106,9 +120,20 @@ impl World {
             Rc::new(Proxy { cluster, clock, reactors: Rc::new(reactors) })
         };
         let proxies = (0..PROXIES).map(|number| proxy(number, &mut rng)).collect();
-        let (cuts, evicts) = (rng.bool(), rng.u8(0..3) == 0);
+        let (cuts, evicts) = (rng.bool() || extras.overflows, rng.u8(0..3) == 0);
         let restarts = (rng.u8(0..3) == 0 || extras.restarts).then(|| rng.usize(0..3));
-        Self { net, nodes, proxies, cuts, evicts, restarts, extras, books: Rc::default() }
+        Self {
+            net,
+            nodes,
+            proxies,
+            cuts,
+            evicts,
+            restarts,
+            extras,
+            boards,
+            overflowed: RefCell::default(),
+            books: Rc::default(),
+        }
     }
 }
 
@@ -153,13 +178,44 @@ impl World {
         self.proxies.iter().for_each(|proxy| proxy.clock.advance_millis(1));
     }
 
-    fn maintenance(&self) -> Vec<Running> {
-        let skips = self.net.lock().guard == Guard::Hints;
-        let each = self.proxies.iter().filter(|_| !skips).map(|proxy| {
+    fn maintenance(&self, round: usize) -> Vec<Running> {
+        let guard = self.net.lock().guard;
+        if guard == Guard::Doubt {
+            self.drop_overflowed();
+        }
+        let each = self.proxies.iter().filter(|_| guard != Guard::Hints).map(|proxy| {
             let proxy = Rc::clone(proxy);
-            running(async move { proxy.cluster.maintain().await })
+            if round.is_multiple_of(5) {
+                proxy.cluster.exchange(round);
+            }
+            running(async move {
+                proxy.cluster.maintain().await;
+                if guard != Guard::Sweeps {
+                    proxy.cluster.sweep().await;
+                }
+            })
         });
         each.collect()
+    }
+
+    /// A node drops all it has where a proxy that reaches it has missed more there than is kept, as it once was.
+    fn drop_overflowed(&self) {
+        for (number, proxy) in self.proxies.iter().enumerate() {
+            for (index, node) in proxy.cluster.status().nodes.iter().enumerate() {
+                let (name, process, _) = &self.nodes[index];
+                let mut overflowed = self.overflowed.borrow_mut();
+                let is_cut = {
+                    let net = self.net.lock();
+                    net.cut.get(&(number, name.clone())).is_some_and(|until| *until > net.step)
+                };
+                if node.in_doubt == 0.0 {
+                    overflowed.remove(&(number, index));
+                } else if !is_cut && overflowed.insert((number, index)) {
+                    let floor = component::floor(&**process.lock(), &Cx::outside(), Floor::local(Version(u64::MAX)));
+                    let _ = pollster::block_on(steps::finish(floor));
+                }
+            }
+        }
     }
 
     /// Runs the clients through a bad time, then lets everything come to rest.
@@ -184,7 +240,8 @@ impl World {
             clients.push(running(flusher));
         }
         let (away_for, killed_every) = if self.extras.restarts { (0, KILLED_OFTEN) } else { (AWAY, KILLED_EVERY) };
-        let mut maintenance = self.maintenance();
+        let mut round = 0;
+        let mut maintenance = self.maintenance(round);
         let (mut until, mut away) = (STEPS, None);
         let mut step = 0;
         while step < until {
@@ -217,15 +274,22 @@ impl World {
             }
             maintenance.retain_mut(|round| !Self::poll(round));
             if maintenance.is_empty() && step % 20 == 0 {
-                maintenance = self.maintenance();
+                round += 1;
+                maintenance = self.maintenance(round);
             }
         }
     }
 
-    /// Cuts a link, a node or a zone off for a while.
+    /// Cuts a link, a node or a proxy off for a while.
     fn cut_some(&self, rng: &mut Rng) {
         let net = &mut *self.net.lock();
         let until = net.step + rng.u64(10..400);
+        if self.extras.overflows && rng.u8(0..3) == 0 {
+            // One proxy from all nodes.
+            let proxy = rng.usize(0..PROXIES);
+            net.cut.extend(self.nodes.iter().map(|(name, ..)| ((proxy, name.clone()), until)));
+            return;
+        }
         let node = self.nodes[rng.usize(0..self.nodes.len())].0.clone();
         let proxies = if rng.bool() {
             0..PROXIES
@@ -266,6 +330,8 @@ impl World {
     fn start_empty(&self, number: usize) {
         let (_, process, clock) = &self.nodes[number];
         *process.lock() = Arc::new(memory(clock, number as u8, 64 << 20, 1 << 20));
+        let name = self.nodes[number].0.clone();
+        self.boards.lock().insert(name, (Board::default(), clock.millis()));
     }
 
     /// What a node holds of a key.
@@ -286,7 +352,10 @@ impl World {
         for key in keys() {
             let held: Vec<_> = self.nodes.iter().filter_map(|(_, node, _)| self.held(&node.lock(), &key)).collect();
             if held.iter().any(|one| *one != held[0]) {
-                wrong.push(format!("{key} differs: {held:?}"));
+                let doubt = self.proxies.iter().map(|proxy| proxy.cluster.status());
+                let doubt = doubt.flat_map(|status| status.nodes.into_iter().map(|node| (node.hints, node.in_doubt)));
+                let doubt: Vec<_> = doubt.collect();
+                wrong.push(format!("{key} differs: {held:?}; hints and doubt: {doubt:?}"));
             }
             // Where its last change was answered, it is known what a key holds, and all copies hold that.
             let client = key.strip_prefix("own").and_then(|number| number.parse::<usize>().ok());
@@ -296,7 +365,9 @@ impl World {
             let client = client.filter(|client| !books.unsure.contains(client));
             if let Some([possible]) = client.and_then(possible).map(Vec::as_slice) {
                 let copies = if possible.is_some() { 3 } else { 0 };
-                let lacks = held.len() < copies && !self.loses();
+                // What finds no room among the hints comes by reads, but no key is lost.
+                let copies_min = if self.extras.overflows { copies.min(1) } else { copies };
+                let lacks = held.len() < copies_min && !self.loses();
                 if lacks || held.len() > copies || held.iter().any(|(_, value)| Some(value) != possible.as_ref()) {
                     wrong.push(format!("{key} is {possible:?}, and copies hold {held:?}"));
                 }

@@ -5,6 +5,7 @@ mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod crowd;
+mod cut_off;
 mod fleet;
 mod forwarder;
 mod large;

@@ -105,6 +105,7 @@ fn decode_simple<'a>(word: &[u8], rest: &'a [u8], wide_times: bool) -> Result<Co
         b"stats" => Ok(Command::Stats { arguments, style: Style::Text(TextStyle::default()) }),
         b"watch" => Ok(Command::Watch { arguments }),
         b"changes" => Ok(Command::Changes { arguments }),
+        b"board" => Ok(Command::Board { arguments }),
         b"lru_crawler" => Ok(Command::LruCrawler { arguments, style: Style::Text(TextStyle::default()) }),
         b"lru" if !tokens.is_empty() => Ok(Command::Lru { arguments, style }),
         b"slabs" => Ok(Command::Slabs { arguments, style }),

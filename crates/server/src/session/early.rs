@@ -43,6 +43,7 @@ impl Session {
             | Command::Quit(_)
             | Command::CacheMemlimit { .. }
             | Command::Watch { .. }
+            | Command::Board { .. }
             | Command::Changes { .. }
             | Command::LruCrawler { .. }
             | Command::Lru { .. }

@@ -111,6 +111,7 @@ impl Session {
                 let told = newer::told(worker);
                 encode::reply(&style, &[], Reply::Line(&told), 0, self.out(output));
             }
+            Command::Board { arguments } => self.board(worker, arguments, output),
             Command::MetaDebug { key, style } => self.debug(worker, key, &style, output),
             Command::FlushAll { delay, style } => self.flush_all(worker, delay, &style, output),
             Command::Noop(style) => encode::reply(&style, &[], Reply::Noop, 0, self.out(output)),

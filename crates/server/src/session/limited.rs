@@ -73,6 +73,8 @@ fn asked<'a>(command: &Command<'a>) -> Option<(Keys<'a>, Style<'a>)> {
         Command::Watch { .. } | Command::Changes { .. } | Command::Shutdown { .. } => {
             (none, Style::Text(Default::default()))
         }
+        // What a cluster needs from its nodes.
+        Command::Board { .. } => return None,
         Command::Noop(_) | Command::WideTimes | Command::Quit(_) | Command::Sasl { .. } => return None,
     })
 }

@@ -5,6 +5,7 @@
 //! overtake it on the same key. The queue takes no memory while every request is answered at once.
 
 mod admin;
+mod board;
 mod change;
 mod context;
 mod early;

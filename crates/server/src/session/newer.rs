@@ -33,8 +33,10 @@ pub(super) fn told(worker: &Worker) -> String {
     let (origin, cluster) = (node.settings.origin, u8::from(node.settings.cluster));
     let now = node.clock.millis();
     let mut told = format!("MV 2 region={} writer={} cluster={cluster} now={now}", origin.region(), origin.writer());
-    // A store that asks others for it does not tell.
-    if let Step::Done(Ok(newest @ Version(1..))) = component::newest(&worker.store, &worker.cx) {
+    // A store that asks others for it does not tell, nor one that has seen none.
+    if let Step::Done(Ok(newest)) = component::newest(&worker.store, &worker.cx)
+        && newest.local() > 0
+    {
         told.push_str(&format!(" newest={}", newest.0));
     }
     told

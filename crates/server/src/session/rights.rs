@@ -36,6 +36,7 @@ pub(super) fn needed<'a>(command: &Command<'a>, settings: &NodeSettings) -> Opti
         | Command::PutNewer { .. }
         | Command::Bury { .. }
         | Command::Versions(_)
+        | Command::Board { .. }
         | Command::Changes { .. } => return None,
         // So is this in a cluster: a node that refused it would keep what its copies have dropped. Elsewhere it is a `flush_all`.
         Command::Floor { .. } if settings.cluster => return None,

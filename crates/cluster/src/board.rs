@@ -1,0 +1,178 @@
+//! What processes of an app tell each other of the writes that nodes lack, by way of the nodes' boards: the form of a post, and what was heard.
+//!
+//! A post: `its number among the author's u64 | length u8, app | nodes u16 | length u8, node | lists u8 | marks … | …`, little-endian. A node is named by its replica and its slot.
+
+use std::collections::HashMap;
+
+use moneta_store::board::LIFE;
+
+use crate::hints::Marks;
+
+/// Lists of one node in a post, at most.
+const LISTS_MAX: usize = 8;
+
+/// Authors that are remembered, at most.
+const AUTHORS_MAX: usize = 1024;
+
+/// What a node lacks, by its name.
+pub(crate) type Lacks = Vec<(String, Vec<Marks>)>;
+
+/// Where a process stands on the board of one node.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// The last post that it has read there.
+    pub(crate) cursor: u64,
+    /// Which of its posts is there; 0: none.
+    pub(crate) posted: u64,
+}
+
+/// What an author has said last.
+struct Post {
+    /// When that was heard, in milliseconds since the Unix epoch.
+    at: u64,
+    number: u64,
+    lacks: Lacks,
+}
+
+/// What this process posts, and what it has heard.
+pub(crate) struct Posts {
+    pub(crate) author: u64,
+    /// What was posted last, its number, and when that was, in milliseconds since the Unix epoch.
+    pub(crate) own: Lacks,
+    pub(crate) number: u64,
+    pub(crate) at: u64,
+    heard: HashMap<u64, Post>,
+    /// What was told to the nodes is not what was heard.
+    is_changed: bool,
+}
+
+/// A number that no other process of any app has.
+pub(crate) fn author(app: &str, salt: u64) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(app.as_bytes(), salt)
+}
+
+impl Posts {
+    pub(crate) fn of(author: u64) -> Self {
+        Self { author, own: Lacks::new(), number: 0, at: 0, heard: HashMap::new(), is_changed: false }
+    }
+
+    /// Takes what a board has told at `now`.
+    pub(crate) fn hear(&mut self, app: &str, posts: Vec<(u64, Vec<u8>)>, now: u64) {
+        for (author, post) in posts.into_iter().filter(|(author, _)| *author != self.author) {
+            let Some((number, lacks)) = decode(&post, app) else { continue };
+            let is_known = match self.heard.get(&author) {
+                // By way of another node, which the author did not reach since.
+                Some(known) if known.number > number => continue,
+                Some(known) => known.lacks == lacks,
+                None if self.heard.len() >= AUTHORS_MAX => continue,
+                None => lacks.is_empty(),
+            };
+            self.is_changed |= !is_known;
+            self.heard.insert(author, Post { at: now, number, lacks });
+        }
+    }
+
+    /// What nodes lack by all that was heard lately, if that has changed since the last call.
+    pub(crate) fn changed(&mut self, now: u64) -> Option<HashMap<&str, Vec<Marks>>> {
+        let before = self.heard.len();
+        self.heard.retain(|_, post| post.at.saturating_add(LIFE) > now);
+        if !std::mem::take(&mut self.is_changed) && before == self.heard.len() {
+            return None;
+        }
+        let mut all: HashMap<&str, Vec<Marks>> = HashMap::new();
+        for (name, marks) in self.heard.values().flat_map(|post| &post.lacks) {
+            all.entry(name).or_default().extend(marks.iter().cloned());
+        }
+        Some(all)
+    }
+}
+
+/// A post of an app.
+pub(crate) fn encode(number: u64, app: &str, lacks: &Lacks) -> Vec<u8> {
+    let mut post = number.to_le_bytes().to_vec();
+    name(app, &mut post);
+    post.extend_from_slice(&(lacks.len() as u16).to_le_bytes());
+    for (node, marks) in lacks {
+        name(node, &mut post);
+        post.push(marks.len() as u8);
+        marks.iter().for_each(|marks| marks.encode(&mut post));
+    }
+    post
+}
+
+/// Names may be longer than a post has room for: what is behind 255 bytes does not count.
+fn name(name: &str, out: &mut Vec<u8>) {
+    let name = &name.as_bytes()[..name.len().min(255)];
+    out.push(name.len() as u8);
+    out.extend_from_slice(name);
+}
+
+fn decode(post: &[u8], app: &str) -> Option<(u64, Lacks)> {
+    fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let (length, behind) = rest.split_first()?;
+        let (text, behind) = behind.split_at_checked(usize::from(*length))?;
+        *rest = behind;
+        Some(text)
+    }
+    let (number, mut rest) = post.split_first_chunk::<8>()?;
+    if text(&mut rest)? != &app.as_bytes()[..app.len().min(255)] {
+        return None;
+    }
+    let (count, mut rest) = rest.split_first_chunk::<2>()?;
+    let mut lacks = Vec::new();
+    for _ in 0..u16::from_le_bytes(*count) {
+        let node = String::from_utf8_lossy(text(&mut rest)?).into_owned();
+        let (lists, behind) = rest.split_first()?;
+        rest = behind;
+        if usize::from(*lists) > LISTS_MAX {
+            return None;
+        }
+        let mut marks = Vec::new();
+        for _ in 0..*lists {
+            let (some, behind) = Marks::decode(rest)?;
+            marks.push(some);
+            rest = behind;
+        }
+        lacks.push((node, marks));
+    }
+    Some((u64::from_le_bytes(*number), lacks))
+}
+
+#[cfg(test)]
+mod tests {
+    use moneta_store::Version;
+
+    use super::*;
+
+    const NOW: u64 = 1_790_000_000_000;
+
+    fn lacks(version: u64) -> Lacks {
+        vec![("a/0".into(), vec![Marks::of_all(Version(version))]), ("b/1".into(), Vec::new())]
+    }
+
+    #[test]
+    fn a_post_is_heard_by_those_of_its_app_until_it_is_taken_back_or_its_author_is_gone() {
+        let mut posts = Posts::of(1);
+        assert!(posts.changed(NOW).is_none());
+        let post = |version: u64| encode(version, "app", &lacks(version));
+        let foreign = encode(1, "other", &lacks(6));
+        posts.hear("app", vec![(1, post(3)), (2, post(5)), (3, foreign), (4, b"garbage".to_vec())], NOW);
+        let all = posts.changed(NOW).expect("one is heard");
+        assert_eq!(all.get("a/0").map(Vec::as_slice), Some(&[Marks::of_all(Version(5))][..]));
+        posts.hear("app", vec![(2, post(5)), (2, post(4))], NOW + 1);
+        assert!(posts.changed(NOW + 1).is_none(), "that was known");
+        posts.hear("app", vec![(5, post(9))], NOW + 2);
+        assert_eq!(posts.changed(NOW + 2).expect("another").get("a/0").map(Vec::len), Some(2));
+        posts.hear("app", vec![(2, encode(6, "app", &Vec::new()))], NOW + 3);
+        assert_eq!(posts.changed(NOW + 3).expect("it is taken back").get("a/0").map(Vec::len), Some(1));
+        assert!(posts.changed(NOW + 2 + LIFE).is_some_and(|all| all.is_empty()));
+    }
+
+    #[test]
+    fn what_is_cut_off_says_nothing() {
+        let post = encode(9, "app", &lacks(7));
+        assert_eq!(decode(&post, "app"), Some((9, lacks(7))));
+        assert!((0..post.len()).all(|length| decode(&post[..length], "app").is_none()));
+        assert_eq!(decode(&post, "another"), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! What one proxy knows of a node's lack reaches the others by way of the nodes' boards. Else a proxy that reaches the node shows what another one has
+//! replaced or deleted, until that one's hints arrive.
+
+mod common;
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Away, Nodes, SEED, away, set, topology};
+use moneta_cluster::{Cluster, ClusterConfig, Connect, Heard, Node, Opened, Topology, Writer};
+use moneta_memory::Memory;
+use moneta_store::board::{Board, Part};
+use moneta_store::request::{Delete, Retrieve};
+use moneta_store::{
+    Clock, Cx, ErrorKind, Key, Lookup, Op, Origin, Outcome, Step, Store, StoreError, Unseen, Visit, steps,
+};
+use moneta_testkit::doubles::{Double, Layer};
+use parking_lot::Mutex;
+use pollster::block_on;
+
+/// One proxy's way to a node.
+struct Cable(Away, Arc<AtomicBool>);
+
+impl Double for Cable {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        self.0.inner()
+    }
+
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        match self.1.load(Ordering::Relaxed) {
+            true => Step::Done(Err(StoreError::new(ErrorKind::Unreachable, "cut").not_sent())),
+            false => self.0.call(cx, key, op, out),
+        }
+    }
+}
+
+struct Cabled {
+    nodes: Nodes,
+    cuts: HashMap<String, Arc<AtomicBool>>,
+    boards: Arc<HashMap<String, Board>>,
+    since: Since,
+    clock: Arc<Clock>,
+}
+
+/// By node: since when it has what was written to it.
+type Since = Arc<Mutex<HashMap<String, u64>>>;
+
+impl Connect for Cabled {
+    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
+        self.nodes.open(node)
+    }
+
+    fn time(&self, _: &Node) -> Option<u64> {
+        None
+    }
+
+    fn exchange(&self, node: &Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
+        let name = node.address.to_string();
+        let board = self.boards.get(&name).filter(|_| !self.cuts[&name].load(Ordering::Relaxed))?;
+        let news = board.read(cursor, self.clock.millis());
+        let part = post.map(|(author, text)| Part { author, number: 0, count: 1, text });
+        let is_posted = part.is_some_and(|part| board.post(part, self.clock.millis()));
+        let posts = news.posts.into_iter().map(|(author, text)| (author, text.to_vec())).collect();
+        Some(Heard { cursor: news.cursor, since: self.since.lock()[&name], posts, is_posted })
+    }
+}
+
+struct World {
+    clock: Arc<Clock>,
+    nodes: Vec<Away>,
+    since: Since,
+    /// By proxy: its store, and its ways to the nodes.
+    proxies: Vec<(Cluster, HashMap<String, Arc<AtomicBool>>)>,
+}
+
+impl World {
+    /// Three copies of a node each, and two proxies: of no zone, and of zone c. Hints have so many bytes.
+    fn new(hint_bytes: u64, has_boards: bool) -> Self {
+        let clock = Arc::new(Clock::manual(1_790_000_000));
+        let topology = topology(1);
+        let (_, stores) = away(&topology, &clock);
+        let names: Vec<String> = topology.nodes().map(|node| node.address.to_string()).collect();
+        let since: Since = Arc::new(Mutex::new(names.iter().map(|name| (name.clone(), clock.millis())).collect()));
+        clock.advance(1);
+        let boards = names.iter().filter(|_| has_boards).map(|name| (name.clone(), Board::default()));
+        let boards: Arc<HashMap<_, _>> = Arc::new(boards.collect());
+        let proxy = |(number, zone): (u8, Option<&str>)| {
+            let (nodes, cuts) = cabled(&topology, &stores);
+            let connect = Cabled {
+                nodes,
+                cuts: cuts.clone(),
+                boards: Arc::clone(&boards),
+                since: Arc::clone(&since),
+                clock: Arc::clone(&clock),
+            };
+            let zone = zone.map(Into::into);
+            let config = ClusterConfig { hint_bytes, zone, eject_after: u32::MAX, ..ClusterConfig::new("app") };
+            let writer = Writer { origin: Origin::new(1, number), salt: number.into(), seed: SEED };
+            let cluster = Cluster::new(config, &topology, Box::new(connect), writer, 1 << 20, Arc::clone(&clock));
+            (cluster.expect("a cluster"), cuts)
+        };
+        let proxies = [(0, None), (1, Some("c"))].map(proxy).into();
+        Self { clock, nodes: stores, since, proxies }
+    }
+
+    /// A second passes: each proxy tells, then each hears, as their threads do.
+    fn second(&self, round: usize) {
+        self.clock.advance(1);
+        for _ in 0..2 {
+            self.proxies.iter().for_each(|(proxy, _)| proxy.exchange(round));
+        }
+    }
+
+    fn rounds(&self, rounds: usize) {
+        for round in 0..rounds {
+            for (proxy, _) in &self.proxies {
+                block_on(proxy.maintain());
+                block_on(proxy.sweep());
+            }
+            self.second(round);
+        }
+    }
+
+    fn cut(&self, proxy: usize, node: &str, is_cut: bool) {
+        self.proxies[proxy].1[node].store(is_cut, Ordering::Relaxed);
+    }
+
+    fn read(&self, proxy: usize, key: &str) -> Option<u64> {
+        let request = Retrieve::default();
+        let step = self.proxies[proxy].0.call(
+            &Cx::outside(),
+            &Key::new(key.as_bytes(), SEED),
+            Op::Read(&request),
+            &mut Unseen,
+        );
+        match block_on(steps::finish(step)).ok()? {
+            Outcome::Read(Lookup::Found(item)) => Some(item.meta.cas),
+            _ => None,
+        }
+    }
+
+    fn delete(&self, proxy: usize, key: &str) {
+        let request = Delete::default();
+        let step = self.proxies[proxy].0.call(
+            &Cx::outside(),
+            &Key::new(key.as_bytes(), SEED),
+            Op::Delete(&request),
+            &mut Unseen,
+        );
+        block_on(steps::finish(step)).expect("two copies take it");
+    }
+
+    fn is_doubted(&self, proxy: usize, key: &str) -> bool {
+        self.proxies[proxy].0.route(key.as_bytes()).iter().any(|copy| copy.lacks_write)
+    }
+}
+
+fn cabled(topology: &Topology, stores: &[Away]) -> (Nodes, HashMap<String, Arc<AtomicBool>>) {
+    let (nodes, mut cuts) = (Nodes::default(), HashMap::new());
+    for (node, store) in topology.nodes().zip(stores) {
+        let cut = Arc::new(AtomicBool::new(false));
+        nodes.put(node, Arc::new(Layer(Cable(store.clone(), Arc::clone(&cut)))));
+        cuts.insert(node.address.to_string(), cut);
+    }
+    (nodes, cuts)
+}
+
+#[test]
+fn what_one_proxy_knows_of_a_lack_reaches_another_one_within_a_second() {
+    for hint_bytes in [1 << 20, 300] {
+        let world = World::new(hint_bytes, true);
+        let keys: Vec<String> = (0..50).map(|number| format!("key{number}")).collect();
+        keys.iter().for_each(|key| assert!(set(&world.proxies[0].0, key, 0).is_ok()));
+        let old = world.nodes[2].version("key1").expect("it is there");
+        world.cut(0, "c0:11211", true);
+        keys[..25].iter().for_each(|key| assert!(set(&world.proxies[0].0, key, 0).is_ok()));
+        keys[25..].iter().for_each(|key| world.delete(0, key));
+        assert_eq!(world.read(1, "key1"), Some(old), "nothing has told it yet");
+        world.second(0);
+        for key in &keys {
+            assert_eq!(world.read(1, key), world.nodes[0].version(key), "{key} with {hint_bytes} bytes of hints");
+        }
+        assert!(!world.is_doubted(1, "another"), "other keys are read from the near copy");
+        // The proxy reaches the node again, and says so.
+        world.cut(0, "c0:11211", false);
+        world.clock.advance(10);
+        world.rounds(20);
+        assert!(keys.iter().all(|key| !world.is_doubted(1, key)));
+        assert!(keys.iter().all(|key| world.nodes[2].version(key) == world.nodes[0].version(key)));
+    }
+}
+
+#[test]
+fn nodes_without_boards_carry_nothing() {
+    let world = World::new(1 << 20, false);
+    assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
+    world.cut(0, "c0:11211", true);
+    assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
+    world.rounds(3);
+    assert!(!world.is_doubted(1, "key1") && world.is_doubted(0, "key1"));
+}
+
+#[test]
+fn what_a_proxy_has_told_that_is_gone_counts_for_ten_minutes() {
+    let world = World::new(1 << 20, true);
+    assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
+    world.cut(0, "c0:11211", true);
+    assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
+    world.second(0);
+    assert!(world.is_doubted(1, "key1"));
+    // It is killed. The other one goes on.
+    for round in 0..590 {
+        world.clock.advance(1);
+        world.proxies[1].0.exchange(round);
+    }
+    assert!(world.is_doubted(1, "key1"));
+    world.clock.advance(20);
+    world.proxies[1].0.exchange(0);
+    assert!(!world.is_doubted(1, "key1"));
+}
+
+/// A copy that has come back empty says nothing of what is older by not having it.
+#[test]
+fn an_empty_copy_takes_nothing_from_copies_in_doubt() {
+    let world = World::new(4_000, true);
+    let keys: Vec<String> = (0..50).map(|number| format!("key{number}")).collect();
+    keys.iter().for_each(|key| assert!(set(&world.proxies[0].0, key, 0).is_ok()));
+    world.clock.advance(10);
+    keys.iter().for_each(|key| world.nodes[2].forget(key));
+    world.since.lock().insert("c0:11211".into(), world.clock.millis());
+    world.second(0);
+    // What may be on the others is more than is kept.
+    world.nodes[..2].iter().for_each(Away::is_silent);
+    (0..20_000).for_each(|number| assert!(set(&world.proxies[0].0, &format!("other{number}"), 0).is_err()));
+    world.nodes[..2].iter().for_each(|node| node.goes(false));
+    let doubted = keys.iter().filter(|key| world.is_doubted(0, key)).count();
+    assert!(doubted > 40, "{doubted}");
+    assert!(keys.iter().all(|key| world.read(0, key).is_some()));
+    world.rounds(300);
+    assert!(keys.iter().all(|key| !world.is_doubted(0, key)), "it ends");
+    assert!(keys.iter().all(|key| world.nodes[..2].iter().all(|node| node.holds(key))));
+}
