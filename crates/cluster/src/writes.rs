@@ -59,7 +59,7 @@ pub(crate) enum Told {
 }
 
 /// What a write came after.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Newer {
     /// Where that is.
     node: usize,
@@ -69,6 +69,8 @@ pub(crate) struct Newer {
     had: bool,
     /// The key's home, if that took the write.
     home: Option<usize>,
+    /// Copies that have not answered.
+    open: SmallVec<[usize; 4]>,
 }
 
 /// What one copy made of a write.
@@ -158,7 +160,10 @@ impl Call {
             };
             match place {
                 Place::Taken if !near_is_open && is_answer => break Ok(Told::Taken { had, cas }),
-                Place::Superseded { node, by, home } => break Ok(Told::Superseded(Newer { node, by, had, home })),
+                Place::Superseded { node, by, home } => {
+                    let open = spread.nodes().collect();
+                    break Ok(Told::Superseded(Newer { node, by, had, home, open }));
+                }
                 _ => {}
             }
             let Some((node, ended)) = spread.next().await else {
@@ -263,8 +268,8 @@ impl Call {
                 Told::Taken { cas, .. } => return Ok(Written::Stored { cas: cas.unwrap_or(version.0) }),
                 Told::Refused(written) => return Ok(written),
                 Told::Superseded(newer) => {
-                    let next = self.next_above(newer, &key, version, stamp).await;
-                    if self.has_taken_effect(newer, &key, version, &item(next)).await? {
+                    let next = self.next_above(&newer, &key, version, stamp).await;
+                    if self.has_taken_effect(&newer, &key, version, &item(next)).await? {
                         return Ok(Written::Stored { cas: version.0 });
                     }
                     version = next;
@@ -286,8 +291,8 @@ impl Call {
                 Told::Refused(_) => unreachable!("a delete is not refused"),
                 Told::Superseded(newer) => {
                     had_before |= newer.had;
-                    let next = self.next_above(newer, &key, version, stamp).await;
-                    if self.has_taken_effect(newer, &key, version, &dead(next).as_ref()).await? {
+                    let next = self.next_above(&newer, &key, version, stamp).await;
+                    if self.has_taken_effect(&newer, &key, version, &dead(next).as_ref()).await? {
                         return Ok(if had_before { Deleted::Deleted } else { Deleted::NotFound });
                     }
                     // The item that is dead from the start has this one.
@@ -341,7 +346,7 @@ impl Call {
 
     /// The next stamp of a write that was stamped too low: above what a node holds of the key. One of an older build does not tell the
     /// version of that: it is asked for the item, and of a delete the next stamp skips ahead a little, more with each try.
-    async fn next_above(&self, newer: Newer, key: &OwnedKey, stamped: Version, tries: u32) -> Version {
+    async fn next_above(&self, newer: &Newer, key: &OwnedKey, stamped: Version, tries: u32) -> Version {
         self.shared.counters.stamped_anew.add(1);
         let mut seen = newer.by;
         if seen == Version::ZERO {
@@ -360,7 +365,7 @@ impl Call {
     /// have been made from it. Else the home holds `next` from now on, the same under a later stamp, which no change is made before.
     async fn has_taken_effect(
         &self,
-        newer: Newer,
+        newer: &Newer,
         key: &OwnedKey,
         version: Version,
         next: &ItemRef<'_>,
@@ -371,7 +376,12 @@ impl Call {
         spread.add(home, self.begin(home, &key.key(), Op::Put(next, put)));
         let Some((home, ended)) = spread.next().await else { return Ok(false) };
         match Answer::of(self.heard(home, ended)) {
-            Answer::Superseded(_) => Ok(true),
+            Answer::Superseded(_) => {
+                // A client that reads one of these is not to see what is older than its write.
+                let missed = Missed::set(version, self.shared.clock.millis());
+                newer.open.iter().for_each(|&node| self.node(node).hints.note(key.key().bytes, missed));
+                Ok(true)
+            }
             Answer::Failed(error) => Err(error),
             Answer::Taken { .. } | Answer::NotCreated | Answer::Refused(_) => Ok(false),
         }
