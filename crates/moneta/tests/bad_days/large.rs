@@ -128,7 +128,11 @@ fn many_large_values_that_no_client_reads_take_no_more_memory_than_is_allowed() 
     assert!(grew <= 2 * ALLOWED + (32 << 20), "{} MiB more", grew >> 20);
     assert_eq!(ZONES.map(|zone| proxy.ejections(zone)), [0.0; 3], "no node was unwell: {}", proxy.process.log());
     drop(streams);
-    let mut stream = connect(proxy.process.address());
-    stream.write_all(get_large().as_bytes()).expect("it reads");
-    assert_eq!(read_large(&mut stream), (LARGE, "END\r\n".into()), "one that reads gets all");
+    // Once the proxy has noticed that they are gone.
+    let gets_all = || {
+        let mut stream = connect(proxy.process.address());
+        stream.write_all(get_large().as_bytes()).expect("it reads");
+        read_large(&mut stream) == (LARGE, "END\r\n".into())
+    };
+    proxy.process.wait_for(gets_all, "one that reads gets all");
 }
