@@ -11,12 +11,9 @@ use tokio::sync::watch;
 use crate::error::AdminError;
 use crate::hosts::Hosts;
 use crate::places::{Hall, Places};
-use crate::route::{Pages, Route};
+use crate::route::{ALIVE, Pages, Route};
 use crate::service::Service;
 use crate::tally::Tally;
-
-/// The page that tells that the process answers. It says nothing else, so it answers whatever host is asked for.
-pub(crate) const ALIVE: &str = "/healthz";
 
 /// The admin side of a process; it ends when this is dropped.
 #[derive(Debug)]

@@ -8,6 +8,9 @@ use axum::routing::{MethodRouter, get};
 
 use crate::places::Places;
 
+/// The page that tells that the process answers. It says nothing else, so it answers whatever host is asked for.
+pub(crate) const ALIVE: &str = "/healthz";
+
 /// A page of the admin side: a path, and what answers a GET of it.
 #[derive(Clone, Debug)]
 pub struct Route {

@@ -21,10 +21,9 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::admin::ALIVE;
 use crate::hosts::Hosts;
 use crate::places::{Hall, Places, Seat};
-use crate::route::Pages;
+use crate::route::{ALIVE, Pages};
 use crate::tally::Tally;
 
 /// How long a client may take to send its request.

@@ -33,7 +33,7 @@ use crate::shared::{Shared, file_name};
 use crate::sources::{Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
 use crate::status::{NodeStatus, Routed, Status, Traffic};
-use crate::time::TimeKeeper;
+use crate::time::{TimeKeeper, Timekept};
 use crate::topology::Topology;
 
 /// Share of all keys of which no copy is asked where the app still counts as served: where slots have other names in each zone, some are
@@ -103,7 +103,8 @@ impl Cluster {
         };
         let cluster = Self(Arc::new(shared));
         cluster.change(topology)?;
-        cluster.0.keeper.join(&cluster.0);
+        let timekept: Arc<dyn Timekept> = Arc::<Shared>::clone(&cluster.0);
+        cluster.0.keeper.join(Arc::downgrade(&timekept));
         Ok(cluster)
     }
 

@@ -11,8 +11,8 @@
 use moneta_store::change::{self, Old};
 use moneta_store::request::Delete;
 use moneta_store::{
-    Deleted, ErrorKind, Expiry, Item, ItemMeta, ItemRef, Lookup, Number, Op, Outcome, OwnedKey, OwnedOp, Put,
-    StoreError, Value, Version, Written,
+    Deleted, ErrorKind, Item, ItemMeta, ItemRef, Lookup, Number, Op, Outcome, OwnedKey, OwnedOp, Put, StoreError,
+    Value, Version, Written,
 };
 use smallvec::SmallVec;
 
@@ -20,6 +20,7 @@ use crate::apart::APART;
 use crate::call::Call;
 use crate::fate::Fate;
 use crate::node::is_unwell;
+use crate::own::{Own, dead};
 use crate::spread::Spread;
 use crate::writes::{Answer, Sent, Told, too_few};
 
@@ -51,25 +52,6 @@ struct Held {
     /// The newest, and the node that has it.
     newest: Option<(usize, Item)>,
     home: usize,
-}
-
-/// Versions that do not count as what the key holds.
-#[derive(Default)]
-pub(crate) struct Own {
-    /// Results of this change's rounds that were given up.
-    pub(crate) left: SmallVec<[Version; 4]>,
-    /// What these were made from. The home has got it no more.
-    base: Option<Item>,
-    /// Found on a copy that had not heard of the delete.
-    deleted: SmallVec<[Version; 4]>,
-    /// The home that has not said whether it stored a result.
-    pub(crate) unknown: Option<usize>,
-}
-
-impl Own {
-    fn contains(&self, version: &Version) -> bool {
-        self.left.contains(version) || self.deleted.contains(version)
-    }
 }
 
 /// What became of a round.
@@ -453,12 +435,6 @@ impl Held {
 
 fn has(versions: &[(usize, Version)], node: usize) -> bool {
     versions.iter().any(|(other, _)| *other == node)
-}
-
-/// An item that is dead from the start: it takes the place of what is older, and is never read.
-pub(crate) fn dead(version: Version) -> Item {
-    let meta = ItemMeta { cas: version.0, expiry: Expiry(1), ..ItemMeta::default() };
-    Item { meta, value: Vec::new().into() }
 }
 
 /// A result that a copy cannot store.

@@ -51,7 +51,7 @@ impl Cluster {
                     shared.layout().nodes.iter().for_each(|node| node.pace.begin(now));
                 }
                 pollster::block_on(shared.maintain(&mut suspects));
-                pollster::block_on(crate::unknown::settle(&shared));
+                pollster::block_on(crate::settling::settle(&shared));
                 drop(shared);
                 let began = Instant::now();
                 std::thread::sleep(PAUSE);
@@ -61,7 +61,12 @@ impl Cluster {
         std::thread::Builder::new().name("cluster".into()).spawn(run).map_err(ClusterError::Thread)?;
         self.keep_sweeping()?;
         self.keep_telling()?;
-        self.keep_time()
+        self.shared().keeper.start().map_err(ClusterError::Thread)
+    }
+
+    /// Asks all nodes of all clusters that share the clock for their time once, for callers that have no thread for it.
+    pub fn ask_time(&self) {
+        self.shared().keeper.ask();
     }
 
     /// One round of what the thread does, for callers that have none.
@@ -69,7 +74,7 @@ impl Cluster {
         let mut suspects = Suspects::default();
         self.shared().maintain(&mut suspects).await;
         suspects.settle(self.shared(), &self.shared().layout()).await;
-        crate::unknown::settle(self.shared()).await;
+        crate::settling::settle(self.shared()).await;
     }
 }
 

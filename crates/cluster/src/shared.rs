@@ -21,7 +21,7 @@ use crate::node::{Connect, Node, Opened, takes_no_connection};
 use crate::pace::Pace;
 use crate::sources::Watch;
 use crate::stamp::Stamps;
-use crate::time::TimeKeeper;
+use crate::time::{TimeKeeper, Timekept};
 use crate::topology::Topology;
 use crate::turns::Turns;
 use crate::unknown::Unknowns;
@@ -239,4 +239,26 @@ pub(crate) fn file_name(text: &str) -> String {
         other => format!("_{other:02x}"),
     };
     text.bytes().map(byte).collect()
+}
+
+impl Timekept for Shared {
+    fn is_closed(&self) -> bool {
+        self.is_closed()
+    }
+
+    fn layout(&self) -> Arc<Layout> {
+        self.layout()
+    }
+
+    fn time(&self, node: &Node) -> Option<u64> {
+        self.connect.time(&node.place)
+    }
+
+    fn take_doubt(&self) -> bool {
+        self.doubts_clock.swap(false, Ordering::Relaxed)
+    }
+
+    fn stamp_anew(&self) {
+        self.stamps.begin_again();
+    }
 }

@@ -4,6 +4,7 @@
 //! each node now and then, and moves its clock by the median of the differences. All clusters of a process that share a clock have one keeper, which
 //! asks the nodes of all of them: or each would move the clock by the whole difference.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,9 +13,8 @@ use moneta_store::Clock;
 use parking_lot::Mutex;
 
 use crate::apart::APART;
-use crate::cluster::Cluster;
-use crate::error::ClusterError;
-use crate::shared::Shared;
+use crate::layout::Layout;
+use crate::node::Node;
 
 /// How often nodes are asked.
 const ASK_EVERY: Duration = Duration::from_secs(10);
@@ -30,10 +30,26 @@ const LEFT: i64 = 50;
 /// The keepers of this process.
 static KEEPERS: Mutex<Vec<Weak<TimeKeeper>>> = Mutex::new(Vec::new());
 
+/// What goes by a clock that is kept to cluster time.
+pub(crate) trait Timekept: Send + Sync {
+    fn is_closed(&self) -> bool;
+
+    fn layout(&self) -> Arc<Layout>;
+
+    /// What a node's clock says, in milliseconds since the Unix epoch.
+    fn time(&self, node: &Node) -> Option<u64>;
+
+    /// Whether a node has told of versions from the future since the last question.
+    fn take_doubt(&self) -> bool;
+
+    /// The clock has gone back so far that nodes have refused what was stamped.
+    fn stamp_anew(&self);
+}
+
 /// Keeps one clock to cluster time, for all clusters that go by it.
 pub(crate) struct TimeKeeper {
     clock: Arc<Clock>,
-    clusters: Mutex<Vec<Weak<Shared>>>,
+    clusters: Mutex<Vec<Weak<dyn Timekept>>>,
     has_thread: AtomicBool,
     /// One asks at a time.
     asking: Mutex<()>,
@@ -58,19 +74,19 @@ impl TimeKeeper {
         keeper
     }
 
-    pub(crate) fn join(&self, cluster: &Arc<Shared>) {
-        self.clusters.lock().push(Arc::downgrade(cluster));
+    pub(crate) fn join(&self, cluster: Weak<dyn Timekept>) {
+        self.clusters.lock().push(cluster);
     }
 
     /// The clusters that are not closed.
-    fn open(&self) -> Vec<Arc<Shared>> {
+    fn open(&self) -> Vec<Arc<dyn Timekept>> {
         let clusters = &mut *self.clusters.lock();
         clusters.retain(|cluster| cluster.upgrade().is_some_and(|cluster| !cluster.is_closed()));
         clusters.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Asks the nodes of all clusters for their time, and moves this process's clock to theirs if it is wrong.
-    fn ask(&self) {
+    pub(crate) fn ask(&self) {
         let _asking = self.asking.lock();
         let clusters = self.open();
         let (mut asked, mut differences) = (Vec::new(), Vec::new());
@@ -79,7 +95,7 @@ impl TimeKeeper {
                 // Apps may share nodes.
                 if !asked.contains(&node.place.address) {
                     asked.push(node.place.address.clone());
-                    differences.extend(self.difference(|| cluster.connect.time(&node.place)));
+                    differences.extend(self.difference(|| cluster.time(node)));
                 }
             }
         }
@@ -90,7 +106,7 @@ impl TimeKeeper {
         tracing::warn!(milliseconds = difference, "this process's clock differs from the nodes': it goes by theirs");
         self.clock.correct(difference);
         if difference <= -REFUSED {
-            clusters.iter().for_each(|cluster| cluster.stamps.begin_again());
+            clusters.iter().for_each(|cluster| cluster.stamp_anew());
         }
     }
 
@@ -105,6 +121,16 @@ impl TimeKeeper {
         Some(told.wrapping_sub(asked).cast_signed())
     }
 
+    /// Starts the thread that asks, if there is none. It ends when the stores are closed or dropped.
+    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
+        if self.has_thread.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let keeper = Arc::clone(self);
+        std::thread::Builder::new().name("cluster-time".into()).spawn(move || keeper.run())?;
+        Ok(())
+    }
+
     /// Asks now and then until all clusters are closed or dropped.
     fn run(&self) {
         let mut waited = ASK_EVERY;
@@ -113,8 +139,13 @@ impl TimeKeeper {
             if clusters.is_empty() {
                 return self.has_thread.store(false, Ordering::Release);
             }
-            let is_doubted = waited >= ASK_IN_DOUBT
-                && clusters.iter().fold(false, |any, one| one.doubts_clock.swap(false, Ordering::Relaxed) || any);
+            let mut is_doubted = false;
+            if waited >= ASK_IN_DOUBT {
+                // Each is reset: one question answers all of them.
+                for one in &clusters {
+                    is_doubted |= one.take_doubt();
+                }
+            }
             drop(clusters);
             if waited >= ASK_EVERY || is_doubted {
                 waited = Duration::ZERO;
@@ -123,25 +154,6 @@ impl TimeKeeper {
             std::thread::sleep(LOOK_EVERY);
             waited += LOOK_EVERY;
         }
-    }
-}
-
-impl Cluster {
-    /// Starts the thread that keeps to cluster time, if there is none for this clock. It ends when the stores are closed or dropped.
-    pub(crate) fn keep_time(&self) -> Result<(), ClusterError> {
-        let keeper = &self.shared().keeper;
-        if keeper.has_thread.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let keeper = Arc::clone(keeper);
-        let run = move || keeper.run();
-        std::thread::Builder::new().name("cluster-time".into()).spawn(run).map_err(ClusterError::Thread)?;
-        Ok(())
-    }
-
-    /// Asks all nodes of all clusters that share the clock once, for callers that have no thread for it.
-    pub fn ask_time(&self) {
-        self.shared().keeper.ask();
     }
 }
 

@@ -1,69 +1,20 @@
-//! Changes of which the home has not said whether it stored the result, since it failed just then.
-//!
-//! The other copies are known to lack the result, so none of them is believed until the home answers again. Where the home stays away, the
-//! change is settled among the others, as soon as more than half of all copies answer: it has not taken place. Not before the home is given up,
-//! since that decides on changes as long as it is asked.
+//! Changes of which the home has not said whether it stored the result, since it failed just then: until they are settled (`settling`).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use moneta_store::{Cx, OwnedKey};
+use moneta_store::OwnedKey;
 use parking_lot::Mutex;
 
-use crate::call::Call;
-use crate::decide::Own;
-use crate::shared::Shared;
-
-/// How many are kept. The keys of others can be read again once the home is back.
-const KEPT: usize = 16 << 10;
-/// How many are settled in a round of maintenance.
-const AT_ONCE: usize = 256;
+use crate::own::Own;
 
 /// Such changes.
 #[derive(Default)]
-pub(crate) struct Unknowns(Mutex<VecDeque<Unknown>>);
+pub(crate) struct Unknowns(pub(crate) Mutex<VecDeque<Unknown>>);
 
-struct Unknown {
-    key: OwnedKey,
+/// A change, and what its rounds left.
+pub(crate) struct Unknown {
+    pub(crate) key: OwnedKey,
     /// The name of the home's node.
-    home: String,
-    own: Own,
-}
-
-impl Call {
-    /// Takes note of a change that has failed, if it was the home that did not tell of the result.
-    pub(crate) fn note_unknown(&self, key: OwnedKey, own: Own) {
-        let Some(home) = own.unknown else { return };
-        let mut unknowns = self.shared.unknowns.0.lock();
-        if unknowns.len() < KEPT {
-            unknowns.push_back(Unknown { key, home: self.node(home).name.clone(), own });
-        }
-    }
-
-    /// Whether another copy is still known to lack the result.
-    fn is_open(&self, unknown: &Unknown) -> bool {
-        let newest = unknown.own.left.iter().max();
-        self.homes(&unknown.key.key()).into_iter().filter(|node| Some(*node) != unknown.own.unknown).any(|node| {
-            let missed = self.node(node).hints.of_key(unknown.key.key().bytes);
-            missed.is_some_and(|missed| Some(&missed.version) <= newest)
-        })
-    }
-}
-
-/// Settles changes whose home is away.
-pub(crate) async fn settle(shared: &Arc<Shared>) {
-    let count = shared.unknowns.0.lock().len();
-    for _ in 0..count.min(AT_ONCE) {
-        let Some(mut unknown) = shared.unknowns.0.lock().pop_front() else { return };
-        let call = Call::new(shared, &Cx::outside());
-        let nodes = &call.layout().nodes;
-        unknown.own.unknown = nodes.iter().position(|node| node.name == unknown.home);
-        let Some(home) = unknown.own.unknown.filter(|_| call.is_open(&unknown)) else { continue };
-        if nodes[home].health.is_ejected() {
-            call.settle(&unknown.key, &mut unknown.own).await;
-        }
-        if call.is_open(&unknown) {
-            shared.unknowns.0.lock().push_back(unknown);
-        }
-    }
+    pub(crate) home: String,
+    pub(crate) own: Own,
 }

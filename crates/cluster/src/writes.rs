@@ -11,10 +11,10 @@ use moneta_store::{
 use smallvec::SmallVec;
 
 use crate::call::Call;
-use crate::decide::dead;
 use crate::fate::Fate;
 use crate::hints::Missed;
 use crate::node::is_unwell;
+use crate::own::dead;
 use crate::spread::Spread;
 
 /// Times that a write is stamped anew because a copy holds something newer.

@@ -22,7 +22,7 @@ use moneta_store::{Key, Outcome, Pending, StoreError};
 
 use super::key::stored_key;
 use super::lanes::{Lane, Lanes};
-use super::read::Failure;
+use super::several::Failure;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
 use super::{MAX_PARKED, Session, Worker, change, read};

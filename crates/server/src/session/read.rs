@@ -11,7 +11,7 @@ use moneta_store::{ErrorKind, ItemRef, Key, Lookup, Op, Outcome, Step, StoreErro
 
 use super::key::stored_key;
 use super::limited::spend_of_app;
-use super::several::Several;
+use super::several::{Failure, Several};
 use super::ticket::Ticket;
 use super::waiting::{Waiting, changes};
 use super::{Flow, Session, Worker};
@@ -53,9 +53,6 @@ impl Slice {
         now.duration_since(*self.began.get_or_insert(now)) >= SLICE
     }
 }
-
-/// Why a classic `get` failed, in place of its `END`: its list of values has no place for an error.
-pub(super) type Failure = Box<str>;
 
 /// How a read ended, for its counters.
 #[derive(Clone, Copy)]

@@ -6,7 +6,8 @@ use moneta_protocol::command::ReadVerb;
 use moneta_store::request::Retrieve;
 use moneta_store::{OwnedKeys, PendingReads};
 
-use super::read::Failure;
+/// Why a classic `get` failed, in place of its `END`: its list of values has no place for an error.
+pub(super) type Failure = Box<str>;
 
 /// Largest buffer of replies that is kept for reuse.
 const SPARE_BYTES: usize = 64 << 10;
