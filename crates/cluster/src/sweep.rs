@@ -1,7 +1,8 @@
 //! Checks what of a node is in doubt against other copies, key by key, and ends the doubt.
 //!
 //! The node lists its keys. What it has of one in doubt is kept if another copy that is not in doubt has nothing newer, replaced if one has, and dropped
-//! if one that would have it has not got it. Where all copies are in doubt and all answer, the newest stays: no process empties all of them.
+//! if one that would have it has not got it. Where all copies are in doubt and all answer, the newest stays, unless one of them remembers that it
+//! was deleted: no process empties all of them.
 //! What cannot be decided, as a copy is away, stays in doubt until the next round. docs/decisions/doubt.md says why by these rules.
 
 use std::future::Future;
@@ -9,12 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_store::{Cx, Item, Key, Lookup, Op, Outcome, OwnedKey, Put, Store, StoreError, Version, Walking, steps};
+use smallvec::SmallVec;
 
 use crate::apart::surely_current;
 use crate::cluster::Cluster;
 use crate::error::ClusterError;
 use crate::hints::{Belief, Doubt, place};
 use crate::layout::Layout;
+use crate::node::{Node, is_unwell};
 use crate::pass::Pass;
 use crate::shared::Shared;
 use crate::writes::Answer;
@@ -131,6 +134,7 @@ impl Shared {
         // Copies that are not in doubt: whether one has the key; whether one that would have this item has not.
         let (mut is_shown, mut is_missing) = (false, false);
         let mut all_answer = true;
+        let mut without: SmallVec<[&Node; 4]> = SmallVec::new();
         for replica in layout.replicas.iter().filter(|replica| !replica.holds(index)) {
             let source = &layout.nodes[replica.node_of(key)];
             if source.health.is_ejected() {
@@ -153,23 +157,30 @@ impl Shared {
                         newest = Some(item);
                     }
                 }
-                Ok(_) if known.judge(None) == Belief::Believed => is_missing |= source.would_have(held),
-                Ok(_) => {}
+                Ok(_) => {
+                    is_missing |= known.judge(None) == Belief::Believed && source.would_have(held);
+                    without.push(source);
+                }
                 Err(_) => all_answer = false,
             }
         }
         let node = &layout.nodes[index];
         if is_missing && !is_shown {
-            // What came meanwhile is newer, and stays.
-            return match self.finish(&*node.store, &owned, Op::Bury(held)).await {
-                Ok(_) => Checked::Dropped,
-                Err(_) => Checked::Open,
-            };
+            return self.drop_held(node, &owned, held).await;
         }
         if !is_shown && !all_answer {
             return Checked::Open;
         }
-        let Some(newer) = newest.filter(|newest| newest.meta.version() > held) else { return Checked::Kept };
+        let Some(newer) = newest.filter(|newest| newest.meta.version() > held) else {
+            if is_shown {
+                return Checked::Kept;
+            }
+            return match self.is_deleted(node, &without, &owned, held).await {
+                Some(true) => self.drop_held(node, &owned, held).await,
+                Some(false) => Checked::Kept,
+                None => Checked::Open,
+            };
+        };
         let put = Put::Newer { as_of: surely_current(asked), base: None };
         let ended = self.finish(&*node.store, &owned, Op::Put(&newer.as_ref(), put)).await;
         match Answer::of(ended) {
@@ -178,6 +189,35 @@ impl Shared {
             Answer::Superseded(_) => Checked::Kept,
             Answer::Refused(_) | Answer::NotCreated | Answer::Failed(_) => Checked::Open,
         }
+    }
+
+    /// Takes an item away. What came meanwhile is newer, and stays.
+    async fn drop_held(&self, node: &Node, key: &OwnedKey, held: Version) -> Checked {
+        match self.finish(&*node.store, key, Op::Bury(held)).await {
+            Ok(_) => Checked::Dropped,
+            Err(_) => Checked::Open,
+        }
+    }
+
+    /// Whether one of these copies, which do not have the key, remembers that an item of a node was deleted. That they are in doubt does not
+    /// matter: it is about what they did not take. `None`: that is not known now.
+    async fn is_deleted(&self, node: &Node, without: &[&Node], key: &OwnedKey, held: Version) -> Option<bool> {
+        let item = match self.finish(&*node.store, key, Op::Peek).await.map(Outcome::lookup) {
+            Ok(Lookup::Found(item)) if item.meta.version() == held && !item.meta.unversioned => item,
+            Ok(_) => return Some(false),
+            Err(_) => return None,
+        };
+        let mut is_known = true;
+        for source in without.iter().filter(|source| !source.versions.has_none()) {
+            // As of so long ago that it creates nothing: a delete is what refuses it.
+            let put = Put::Newer { as_of: 0, base: None };
+            match Answer::of(self.finish(&*source.store, key, Op::Put(&item.as_ref(), put)).await) {
+                Answer::Superseded(_) => return Some(true),
+                Answer::Failed(error) => is_known &= !is_unwell(&error),
+                Answer::Taken { .. } | Answer::Refused(_) | Answer::NotCreated => {}
+            }
+        }
+        is_known.then_some(false)
     }
 
     fn finish(

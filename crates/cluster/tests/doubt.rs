@@ -152,6 +152,28 @@ fn where_all_copies_are_in_doubt_the_newest_stays() {
     assert!((0..KEYS).all(|number| world.nodes.iter().all(|node| node.version(&key(number)) == before[number])));
 }
 
+/// That a copy lacks other writes says nothing against a delete that it took.
+#[test]
+fn where_all_copies_are_in_doubt_what_one_knows_to_be_deleted_goes() {
+    let world = World::with(u32::MAX);
+    world.nodes.iter().for_each(Away::is_silent);
+    for number in 0..2_000 {
+        assert!(set(&world.cluster, &format!("{}{number}", "long".repeat(40)), 0).is_err());
+    }
+    world.nodes.iter().for_each(|node| node.goes(false));
+    world.nodes[0].goes(true);
+    for number in 0..KEYS / 2 {
+        assert!(world.call(&key(number), Op::Delete(&Delete::default())).is_ok());
+    }
+    world.nodes[0].goes(false);
+    world.rounds(500);
+    assert_eq!((world.hints(), world.in_doubt()), (vec![0; 3], vec![0.0; 3]), "it ends");
+    let holding = |number: &usize| world.nodes.iter().filter(|node| node.holds(&key(*number))).count();
+    let back: Vec<_> = (0..KEYS / 2).filter(|number| holding(number) > 0).collect();
+    assert!(back.is_empty(), "{} of {} deleted keys are there: {back:?}", back.len(), KEYS / 2);
+    assert!((KEYS / 2..KEYS).all(|number| holding(&number) == 3));
+}
+
 #[test]
 fn what_another_copy_may_have_is_in_doubt_until_that_answers() {
     let world = World::new();
