@@ -20,8 +20,8 @@ note() {
 }
 if "$deny" fetch db >/dev/null 2>&1; then
     "$deny" --workspace check advisories
-elif [ -n "$(ls -A "${CARGO_HOME:-$HOME/.cargo}/advisory-dbs" 2>/dev/null)" ]; then
-    "$deny" --workspace check --disable-fetch advisories
+elif compgen -G "${CARGO_HOME:-$HOME/.cargo}/advisory-dbs/*/.git" >/dev/null; then
+    "$deny" --offline --workspace check advisories
     note 'advisories of today: their database cannot be fetched from here, an older copy was used'
 elif [ -n "${MONETA_ADVISORIES:-}" ]; then
     echo 'the advisory database cannot be had, and MONETA_ADVISORIES wants it' >&2
