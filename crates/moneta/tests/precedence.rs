@@ -77,6 +77,7 @@ const PROXY: &[&str] = &["config", "--json", "--topology", "t.toml"];
 const SAMPLES: &[&str] = &[
     "true",
     "false",
+    "yes",
     "3",
     "7s",
     "30KiB",

@@ -174,11 +174,12 @@ fn what_a_cluster_needs_of_its_nodes_is_no_command_of_operators() {
 fn a_client_can_ask_what_the_server_knows() {
     let (worker, clock) = node(true);
     clock.advance_millis(77);
-    let told = format!("MV 2 region=3 writer=9 cluster=1 now={NOW}077 newest=");
-    let newest = |answer: &str| answer.strip_prefix(&told)?.trim_end().parse::<u64>().ok();
-    assert!(newest(&say(&worker, &mut Talk::new(), "mv\r\n")).is_some_and(|newest| newest < at(0)));
+    let told = format!("MV 2 region=3 writer=9 cluster=1 now={NOW}077");
+    let ask = || say(&worker, &mut Talk::new(), "mv\r\n");
+    assert_eq!(ask(), format!("{told}\r\n"), "it has made no version");
     say(&worker, &mut Talk::new(), &format!("ms k 1 V{}\r\nx\r\n", at(50)));
-    let seen = newest(&say(&worker, &mut Talk::new(), "mv\r\n"));
+    let newest = |answer: &str| answer.strip_prefix(&format!("{told} newest="))?.trim_end().parse::<u64>().ok();
+    let seen = newest(&ask());
     assert!(seen.is_some_and(|newest| (at(50)..at(51)).contains(&newest)), "{seen:?}");
 }
 
