@@ -26,6 +26,8 @@ pub(crate) struct Pass {
     pub(crate) checked: Doubt,
     /// Buckets with keys that could not be decided.
     pub(crate) open: Vec<bool>,
+    /// Buckets in doubt for writes that may have been on their way to the other copies when it began: these showed what was before.
+    young: Vec<bool>,
     cursor: Cursor,
     /// Keys in doubt and the versions that the node has.
     pub(crate) found: VecDeque<(Box<[u8]>, Version)>,
@@ -52,9 +54,19 @@ impl Sweep {
 }
 
 impl Pass {
-    pub(crate) fn begin(checked: Doubt) -> Self {
+    /// Writes that were stamped before `settled`, in milliseconds since the Unix epoch, are under way no more.
+    pub(crate) fn begin(checked: Doubt, settled: u64) -> Self {
         let (open, cursor, found) = (Doubt::flags(), Cursor::default(), VecDeque::new());
-        Self { checked, open, cursor, found, has_listed_all: false }
+        let mut young = Doubt::flags();
+        for (bucket, version) in checked.marks() {
+            young[bucket as usize] = version.millis() >= settled;
+        }
+        Self { checked, open, young, cursor, found, has_listed_all: false }
+    }
+
+    /// Buckets that stay in doubt at its end.
+    pub(crate) fn keeps(&self) -> Vec<bool> {
+        self.open.iter().zip(&self.young).map(|(open, young)| *open || *young).collect()
     }
 
     /// Has the node list some of its keys, and takes those in doubt; how many it listed.

@@ -78,7 +78,7 @@ impl Shared {
             match sweep.pass.take() {
                 Some(pass) => Some(pass),
                 None if sweep.waits(now) => None,
-                None => node.hints.doubt().map(Pass::begin),
+                None => node.hints.doubt().map(|doubt| Pass::begin(doubt, self.settled_until(now))),
             }
         };
         let Some(mut pass) = pass else { return };
@@ -87,7 +87,7 @@ impl Shared {
         match ended {
             Ok(false) => sweep.pass = Some(pass),
             Ok(true) => {
-                node.hints.settle_doubt(&pass.checked, &pass.open);
+                node.hints.settle_doubt(&pass.checked, &pass.keeps());
                 sweep.rest(now, pass.open.contains(&true));
             }
             Err(error) => {
@@ -95,6 +95,11 @@ impl Shared {
                 sweep.rest(now, true);
             }
         }
+    }
+
+    /// Writes that were stamped before this, in milliseconds since the Unix epoch, are on their way to no copy any more.
+    fn settled_until(&self, now: u64) -> u64 {
+        now.saturating_sub(u64::try_from(self.config.under_way.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Goes on with a pass for as long as a round may; true at its end.

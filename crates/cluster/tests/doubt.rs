@@ -152,6 +152,23 @@ fn where_all_copies_are_in_doubt_the_newest_stays() {
     assert!((0..KEYS).all(|number| world.nodes.iter().all(|node| node.version(&key(number)) == before[number])));
 }
 
+/// What is compared while a write is on its way to the other copies is what was there before it.
+#[test]
+fn what_was_missed_just_now_stays_in_doubt_for_a_while() {
+    let world = World::with(u32::MAX);
+    let back = &world.nodes[2];
+    back.goes(true);
+    (0..KEYS).for_each(|number| assert!(world.call(&key(number), Op::Delete(&Delete::default())).is_ok()));
+    back.goes(false);
+    let doubt = world.in_doubt()[2];
+    assert!(doubt > 0.0);
+    let late = key(KEYS - 1);
+    block_on(world.cluster.sweep());
+    assert!(back.version(&late).is_none() && world.in_doubt()[2] == doubt);
+    world.rounds(10);
+    assert_eq!(world.in_doubt()[2], 0.0, "it ends");
+}
+
 /// That a copy lacks other writes says nothing against a delete that it took.
 #[test]
 fn where_all_copies_are_in_doubt_what_one_knows_to_be_deleted_goes() {

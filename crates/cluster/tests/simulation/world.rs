@@ -1,7 +1,7 @@
 //! Nodes, proxies and what happens to them, step by step.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ pub struct World {
     pub restarts: Option<usize>,
     pub extras: Extras,
     pub boards: Boards,
-    /// Proxies and nodes whose overflow was seen, for [`Guard::Doubt`].
-    overflowed: RefCell<HashSet<(usize, usize)>>,
+    /// Proxies and nodes whose overflow was seen, and the share of keys in doubt then, for [`Guard::Doubt`].
+    overflowed: RefCell<HashMap<(usize, usize), f64>>,
     pub books: Rc<RefCell<Books>>,
 }
 
@@ -208,9 +208,11 @@ impl World {
                     let net = self.net.lock();
                     net.cut.get(&(number, name.clone())).is_some_and(|until| *until > net.step)
                 };
-                if node.in_doubt == 0.0 {
-                    overflowed.remove(&(number, index));
-                } else if !is_cut && overflowed.insert((number, index)) {
+                let seen = overflowed.entry((number, index)).or_default();
+                if node.in_doubt <= *seen {
+                    *seen = node.in_doubt;
+                } else if !is_cut {
+                    *seen = node.in_doubt;
                     let floor = component::floor(&**process.lock(), &Cx::outside(), Floor::local(Version(u64::MAX)));
                     let _ = pollster::block_on(steps::finish(floor));
                 }
