@@ -99,16 +99,16 @@ test-engines:
 # A cluster in network namespaces whose nodes and zones fail. ZONES=long: four minutes; PLOT=FILE: a plot by second, as SVG.
 test-zones: build
 	$(call needs,test zones)
-	MONETA_ZONES=$(ZONES) $(if $(PLOT),MONETA_ZONES_PLOT=$(abspath $(PLOT))) PATH=$$PATH:/usr/sbin $(CARGO) test -p moneta --test zones -- --ignored --nocapture a_cluster_loses
+	MONETA_ZONES=$(ZONES) $(if $(PLOT),MONETA_ZONES_PLOT=$(abspath $(PLOT))) PATH=$$PATH:/usr/sbin $(CARGO) test $(TESTED) --test zones -- --ignored --nocapture a_cluster_loses
 
 # Attackers beside good clients of the same proxies; HOSTILE_SECONDS for each attack.
 hostile: build
 	$(call needs,test zones)
-	MONETA_HOSTILE_SECONDS=$(HOSTILE_SECONDS) PATH=$$PATH:/usr/sbin $(CARGO) test -p moneta --test zones -- --ignored --nocapture what_one_of_them
+	MONETA_HOSTILE_SECONDS=$(HOSTILE_SECONDS) PATH=$$PATH:/usr/sbin $(CARGO) test $(TESTED) --test zones -- --ignored --nocapture what_one_of_them
 
 # A cluster with processes of an older build among its own. OLD: the commit that it is built from.
 test-mixed: build
-	MONETA_OLD_BIN="$$(scripts/old-build.sh $(OLD))" $(CARGO) test -p moneta --test mixed -- --ignored --nocapture
+	MONETA_OLD_BIN="$$(scripts/old-build.sh $(OLD))" $(CARGO) test $(TESTED) --test mixed -- --ignored --nocapture
 
 test-python: build
 	$(call needs,python)
