@@ -1,5 +1,5 @@
-//! Allowances that fill evenly, as a leaky bucket: what is spent is due for a time, and who has spent more than a span's worth waits
-//! until that is over (the generic cell rate algorithm of ATM, ITU-T I.371, with debts).
+//! Rate limits as leaky buckets, by the generic cell rate algorithm of ATM (ITU-T I.371), with debts: each request adds to a debt that
+//! is paid off evenly, and a request is refused while the debt exceeds what the span allows.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ impl Rate {
         Self { units, span: 60_000_000 }
     }
 
-    /// When what is due at `due` will be paid once `units` more are spent at `now`; both as [`now`] tells.
+    /// When the debt will be paid off, if it was to be paid off at `due` and `units` more are spent at `now`; both as [`now`] tells.
     fn after(self, due: u64, now: u64, units: u64) -> u64 {
         let cost = u128::from(units) * u128::from(self.span) / u128::from(self.units.max(1));
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);

@@ -166,7 +166,7 @@ fn what_is_out_of_range_is_refused() {
     }
 }
 
-/// The failure to guard against is a gigabyte of answers that nobody reads.
+/// Guards the bound on answers that are not read: without it they take a gigabyte.
 #[test]
 fn answers_that_are_not_read_hold_a_bounded_share_of_client_memory() {
     const UNREAD: usize = 6;

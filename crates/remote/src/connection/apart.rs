@@ -98,7 +98,7 @@ impl Link {
             && (dialect.versions || self.in_flight.iter().all(|entry| entry.idempotent))
     }
 
-    /// It takes no more requests, and ends with those that are left. Returns whom its reads are for, which are to be asked anew.
+    /// Stops taking requests; the connection ends after its last reply. Returns the targets of its reads, which the caller asks anew.
     pub(crate) fn retire(&mut self, turn: &mut Turn<'_>) -> Vec<Target> {
         (self.is_large, self.is_retired) = (true, true);
         self.shared.counters.retired_connections.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What a connection receives: replies, each handed to whom it is for.
+//! Receives the replies of a connection, and hands each to the request that it answers.
 
 use moneta_client::wire::{self, Decoded};
 use moneta_store::ErrorKind;

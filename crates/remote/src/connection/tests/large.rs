@@ -218,7 +218,7 @@ fn a_connection_on_which_much_comes_gets_a_successor_where_its_reads_are_asked_a
 fn where_memory_is_full_large_values_fail_and_small_ones_do_not() {
     let world = World::new(3 * SIZE);
     world.read("large", SIZE);
-    // Three are there, and nobody has taken them yet.
+    // Three have arrived, and are not taken yet.
     let slots = [(); 3].map(|()| world.client.begin(&request("large"), hash("large")).expect("it begins"));
     for _ in &slots {
         world.server.hit(&world.asked(), SIZE);
