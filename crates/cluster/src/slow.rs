@@ -1,4 +1,4 @@
-//! Nodes that answer, but far slower than others: they are not asked, as those that fail. docs/decisions/slow-nodes.md says why by these rules.
+//! Nodes that answer, but far slower than others: they are not asked, as those that fail. docs/decisions/13-slow-nodes.md says why by these rules.
 
 use std::time::{Duration, Instant};
 

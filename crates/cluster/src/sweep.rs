@@ -3,7 +3,7 @@
 //! The node lists its keys. What it has of one in doubt is kept if another copy that is not in doubt has nothing newer, replaced if one has, and dropped
 //! if one that would have it has not got it. Where all copies are in doubt and all answer, the newest stays, unless one of them remembers that it
 //! was deleted: no process empties all of them.
-//! What cannot be decided, as a copy is away, stays in doubt until the next round. docs/decisions/doubt.md says why by these rules.
+//! What cannot be decided, as a copy is away, stays in doubt until the next round. docs/decisions/15-doubt.md says why by these rules.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! of keys that collide under one seed in 1,400. AES-CMAC (RFC 4493) is a pseudorandom function: to find a key that agrees
 //! with a given one there is no better way than to try them.
 //!
-//! `docs/decisions/keyed-hash.md` has the figures of this and other functions.
+//! `docs/decisions/01-keyed-hash.md` has the figures of this and other functions.
 
 mod cmac;
 

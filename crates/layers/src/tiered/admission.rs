@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use parking_lot::Mutex;
 
 const MILLIS_OF_A_DAY: u64 = 24 * 60 * 60 * 1000;
-/// How many times its bytes an unknown key has to find in the bucket. Measured, in `docs/decisions/carrying.md`.
+/// How many times its bytes an unknown key has to find in the bucket. Measured, in `docs/decisions/12-carrying.md`.
 const UNKNOWN: u128 = 4;
 /// Keys that are remembered as withheld, at most; two bytes each.
 const REMEMBERED: usize = 1 << 16;
