@@ -3,8 +3,9 @@
 /// In milliseconds: the default of nodes' `max_clock_skew`.
 pub(crate) const APART: u64 = 500;
 
-/// The moment as of which an item counts as current on any node, where another node was asked for it at `asked` by this process's clock. Both are
-/// in milliseconds since the Unix epoch. A node that has started after it may have lost something newer, and does not create the item.
+/// The moment as of which an item counts as current on any node, where another node was asked for it at `asked` by this process's
+/// clock. Both are in milliseconds since the Unix epoch. A node that has started after it may have lost something newer, and does
+/// not create the item.
 pub(crate) fn surely_current(asked: u64) -> u64 {
     asked.saturating_sub(APART)
 }

@@ -1,6 +1,8 @@
-//! What processes of an app tell each other of the writes that nodes lack, by way of the nodes' boards: the form of a post, and what was heard.
+//! What processes of an app tell each other of the writes that nodes lack, by way of the nodes' boards: the form of a post, and
+//! what was heard.
 //!
-//! A post: `its number among the author's u64 | length u8, app | nodes u16 | length u8, node | lists u8 | marks … | …`, little-endian. A node is named by its replica and its slot.
+//! A post: `its number among the author's u64 | length u8, app | nodes u16 | length u8, node | lists u8 | marks … | …`,
+//! little-endian. A node is named by its replica and its slot.
 
 use std::collections::HashMap;
 

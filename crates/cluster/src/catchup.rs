@@ -1,9 +1,9 @@
 //! A node that has come back learns from other copies what it has missed, before it answers reads.
 //!
 //! [`CatchUp`] stands round the node's store. While the node is *behind*, what depends on what it holds fails with
-//! [`moneta_store::ErrorKind::CatchingUp`], and proxies ask another copy; whole writes and deletes by version are taken. Meanwhile the node reads
-//! the feeds ([`reader`]) of the nodes that hold its keys in another copy ([`peers`]), from the moment of the newest that it has itself, less a margin,
-//! and applies them in mode newer ([`apply`]).
+//! [`moneta_store::ErrorKind::CatchingUp`], and proxies ask another copy; whole writes and deletes by version are taken.
+//! Meanwhile the node reads the feeds ([`reader`]) of the nodes that hold its keys in another copy ([`peers`]), from the moment
+//! of the newest that it has itself, less a margin, and applies them in mode newer ([`apply`]).
 //!
 //! ```text
 //!  began with items ──▶ behind ──▶ another copy was read until this start ─▶ whole ──▶ follows for a while ──▶ done
@@ -16,8 +16,9 @@
 //! Then it follows the topology: a node that gets keys back which other nodes had for a while ([`past`]) is behind again.
 //!
 //! *Another copy* is one that is itself whole. Where all copies that answer have come back too, as after a loss of power, the
-//! node reads all of them, and is whole if they are more than half of all copies with itself. A node serves its feed while it is behind, so that all
-//! may start at once. It follows for a while after it is whole: proxies that had given it up find out only at their next probe.
+//! node reads all of them, and is whole if they are more than half of all copies with itself. A node serves its feed while it is
+//! behind, so that all may start at once. It follows for a while after it is whole: proxies that had given it up find out only at
+//! their next probe.
 
 mod apply;
 mod copies;

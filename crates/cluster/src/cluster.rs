@@ -329,7 +329,8 @@ impl Component for Cluster {
         Report { stats, metrics: all }
     }
 
-    /// Ready as long as some copy of nearly each key is asked. A topology that cannot be read is told: the one of before is as good as it was.
+    /// Ready as long as some copy of nearly each key is asked. A topology that cannot be read is told: the one of before is as
+    /// good as it was.
     fn health(&self, _: Vec<Health>) -> Health {
         let layout = self.0.layout();
         let app = &self.0.config.app;

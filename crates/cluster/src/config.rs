@@ -25,8 +25,9 @@ impl Ack {
         if self == Self::Quorum { self.deciding(copies, away) } else { self.of(copies) }
     }
 
-    /// How many copies decide changes and flushes, where `away` of them do not answer: more than half, and of two the other one while one is away,
-    /// unless all are wanted. Two copies would else be less than one: the failure of either would stop all changes.
+    /// How many copies decide changes and flushes, where `away` of them do not answer: more than half, and of two the other one
+    /// while one is away, unless all are wanted. Two copies would else be less than one: the failure of either would stop all
+    /// changes.
     pub(crate) fn deciding(self, copies: usize, away: usize) -> usize {
         if copies == 2 && away > 0 && self != Self::All { 1 } else { majority(copies) }
     }
@@ -73,11 +74,11 @@ pub struct ClusterConfig {
     pub fallback: Fallback,
     /// Second reads, in a hundredth of all reads: a bound on what failures and misses cost the other copies.
     pub retry_budget: u32,
-    /// Failures in a row after which a node that takes no connection is not asked any more until it answers a probe, and one that does is asked whether it is there.
-    /// At least 1.
+    /// Failures in a row after which a node that takes no connection is not asked any more until it answers a probe, and one that
+    /// does is asked whether it is there. At least 1.
     pub eject_after: u32,
-    /// Nodes of a zone that may be ejected at once for being slow or silent, in a hundredth of them; one may always be, unless it has the last copy of a key. What
-    /// takes no connection is ejected in any case.
+    /// Nodes of a zone that may be ejected at once for being slow or silent, in a hundredth of them; one may always be, unless it
+    /// has the last copy of a key. What takes no connection is ejected in any case.
     pub eject_share: u32,
     /// A node that takes longer than this to answer, on average, may be ejected as slow; zero: none is. More than what the farthest zone
     /// takes.

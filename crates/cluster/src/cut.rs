@@ -1,7 +1,8 @@
 //! Whether this process was cut off from most copies.
 //!
-//! The near copies of a process that is cut off with them lack what others write meanwhile. When it is connected again, those others give them what they lack, but only
-//! after their next probe, which comes after up to half the time that the nodes were away. Until then reads go to far copies first.
+//! The near copies of a process that is cut off with them lack what others write meanwhile. When it is connected again, those
+//! others give them what they lack, but only after their next probe, which comes after up to half the time that the nodes were
+//! away. Until then reads go to far copies first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

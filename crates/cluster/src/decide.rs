@@ -167,7 +167,8 @@ impl Call {
         let home = *home.ok_or_else(|| self.shared.nothing_to_read())?;
         let known_of = |node: usize| self.node(node).known(&key.key());
         let before: SmallVec<[_; 4]> = homes.iter().map(|&node| (node, known_of(node))).collect();
-        // A set or a change that one of them lacks, others have, unless it came to nothing or they have lost it since. What one may lack, too.
+        // A set or a change that one of them lacks, others have, unless it came to nothing or they have lost it since. What one
+        // may lack, too.
         let known = before.iter().filter_map(|(_, known)| known.missed.filter(|missed| !missed.deleted));
         let known = known.map(|missed| missed.version).filter(|version| !own.contains(version));
         let known =

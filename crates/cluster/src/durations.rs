@@ -1,7 +1,8 @@
 //! How long an app's requests take until they are answered, by kind.
 //!
-//! One key in [`SAMPLE`] is timed and counted as many times, as the server does with its commands: a clock that is read twice costs as much as
-//! all that a request needs of some layers. Each thread counts its keys, over all apps, so a busy app has more samples.
+//! One key in [`SAMPLE`] is timed and counted as many times, as the server does with its commands: a clock that is read twice
+//! costs as much as all that a request needs of some layers. Each thread counts its keys, over all apps, so a busy app has more
+//! samples.
 
 use std::cell::Cell;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! What became of a write on its copies, and from when on those that did not take it are to be given it.
 //!
-//! A copy lacks a write only if another one took it, or may have: it was sent there, and no answer came. What was sent nowhere never was, and a hint
-//! of it would have the copy give up what it holds for nothing.
+//! A copy lacks a write only if another one took it, or may have: it was sent there, and no answer came. What was sent nowhere
+//! never was, and a hint of it would have the copy give up what it holds for nothing.
 
 use moneta_store::{ErrorKind, OwnedKey, StoreError};
 use smallvec::SmallVec;
@@ -27,8 +27,8 @@ pub(crate) struct Fate {
     is_refused: bool,
 }
 
-/// Copies that have not got a write. Where the write is given up before all copies have answered, as its client went away, one of those may still take
-/// it: then these lack it.
+/// Copies that have not got a write. Where the write is given up before all copies have answered, as its client went away, one of
+/// those may still take it: then these lack it.
 struct Lacking {
     call: Call,
     key: OwnedKey,

@@ -1,5 +1,5 @@
-//! Whether a node is asked: that it takes no connection ejects it, that it leaves a probe unanswered after failures in a row, or that it is far slower than
-//! others, and a probe that it answers takes it back.
+//! Whether a node is asked: that it takes no connection ejects it, that it leaves a probe unanswered after failures in a row, or
+//! that it is far slower than others, and a probe that it answers takes it back.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What a node has missed: for each key, the version of the newest write that it did not take; flushes; and, where more was missed than is kept,
-//! the parts of the keys that are in doubt.
+//! What a node has missed: for each key, the version of the newest write that it did not take; flushes; and, where more was
+//! missed than is kept, the parts of the keys that are in doubt.
 //!
 //! Values are not kept: when the node is back, they are read from another copy. All of it is bounded.
 

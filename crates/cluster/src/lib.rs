@@ -1,8 +1,9 @@
 //! An app's data in several full copies, one or more in each zone, as one store: written to all, read close by.
 //!
-//! The way of a request: where a proxy has several apps, [`apps`] picks one; [`cluster`] picks the rule of its kind ([`reads`], [`writes`], or [`decide`] for what depends on what a
-//! key holds), a [`call`] begins operations on nodes, and a [`reactor`] turns this worker's connections to them. Beside requests,
-//! [`maintenance`] sees which nodes are there ([`presence`]), probes those that fail or are [`slow`] and gives them the writes that they missed ([`hints`]). [`catchup`] is the other side: a node
+//! The way of a request: where a proxy has several apps, [`apps`] picks one; [`cluster`] picks the rule of its kind ([`reads`],
+//! [`writes`], or [`decide`] for what depends on what a key holds), a [`call`] begins operations on nodes, and a [`reactor`]
+//! turns this worker's connections to them. Beside requests, [`maintenance`] sees which nodes are there ([`presence`]), probes
+//! those that fail or are [`slow`] and gives them the writes that they missed ([`hints`]). [`catchup`] is the other side: a node
 //! that has come back learns from other copies what it has missed.
 
 pub mod catchup;

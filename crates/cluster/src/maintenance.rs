@@ -79,7 +79,8 @@ impl Cluster {
 }
 
 impl Shared {
-    /// One round: sees which nodes are there, probes the nodes whose turn it is, looks for those that have become slow, and delivers hints to those that are well.
+    /// One round: sees which nodes are there, probes the nodes whose turn it is, looks for those that have become slow, and
+    /// delivers hints to those that are well.
     async fn maintain(&self, suspects: &mut Suspects) {
         let layout = self.layout();
         self.cut.note(layout.reached() >= majority(layout.copies()), self.clock.millis());
@@ -206,7 +207,8 @@ impl Shared {
         }
         let asked = self.clock.millis();
         let mut newest: Option<moneta_store::Item> = None;
-        // The newest of copies that are in doubt, and whether there are any; and since when copies that are not would have what they have not.
+        // The newest of copies that are in doubt, and whether there are any; and since when copies that are not would have what
+        // they have not.
         let (mut doubted, mut has_doubted): (Option<moneta_store::Item>, bool) = (None, false);
         let mut missed_since = u64::MAX;
         let mut held: SmallVec<[(usize, Version); 4]> = SmallVec::new();

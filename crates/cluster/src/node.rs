@@ -99,8 +99,8 @@ impl Node {
         Known { missed: Missed::both(self.flight.missed(key.hash), known.missed), ..known }
     }
 
-    /// Since when the node has what was written to it, in milliseconds since the Unix epoch; 0: that is not known. What is older and is not there
-    /// may be on other nodes all the same.
+    /// Since when the node has what was written to it, in milliseconds since the Unix epoch; 0: that is not known. What is older
+    /// and is not there may be on other nodes all the same.
     pub(crate) fn since(&self) -> u64 {
         self.since.load(Ordering::Relaxed)
     }

@@ -1,5 +1,6 @@
-//! Whether nodes are there. What clients ask never decides that alone: a node that takes no connection is found by its own connections, which ask it every two
-//! seconds where no request does, and one that failed too often is asked by this process before it is left out.
+//! Whether nodes are there. What clients ask never decides that alone: a node that takes no connection is found by its own
+//! connections, which ask it every two seconds where no request does, and one that failed too often is asked by this process
+//! before it is left out.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

@@ -391,8 +391,8 @@ impl Call {
 
     /// Gives the item that `source` has to the nodes that lack it. `as_of`: when it was current by any node's clock.
     ///
-    /// The source may lack a write that only another proxy knows of, so a third copy, the `witness`, is offered the item first. Whichever node
-    /// knows of something newer, all others are given that, or the item is taken from them where it was deleted.
+    /// The source may lack a write that only another proxy knows of, so a third copy, the `witness`, is offered the item first.
+    /// Whichever node knows of something newer, all others are given that, or the item is taken from them where it was deleted.
     async fn fill(
         self,
         lacking: &[usize],

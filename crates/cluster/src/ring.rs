@@ -1,7 +1,7 @@
 //! Which node of a replica has a key.
 //!
-//! A ring is made once for a topology and asked for each request. It places slots, not addresses: a node that takes over the slot of another
-//! takes over its keys, and no others move. `docs/topology.md` says which ring places what as which other clients do.
+//! A ring is made once for a topology and asked for each request. It places slots, not addresses: a node that takes over the slot
+//! of another takes over its keys, and no others move. `docs/topology.md` says which ring places what as which other clients do.
 
 mod ketama;
 mod points;

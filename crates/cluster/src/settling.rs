@@ -1,8 +1,8 @@
 //! Settles changes of which the home has not said whether it stored the result, since it failed just then.
 //!
 //! The other copies are known to lack the result, so none of them is believed until the home answers again. Where the home stays away, the
-//! change is settled among the others, as soon as more than half of all copies answer: it has not taken place. Not before the home is given up,
-//! since that decides on changes as long as it is asked.
+//! change is settled among the others, as soon as more than half of all copies answer: it has not taken place. Not before the
+//! home is given up, since that decides on changes as long as it is asked.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Reads of several keys: those that begin on one node go there together, and what that does not answer goes on key by key.
 //!
-//! As long as each node asked first answers well, answers are shown in the order of the keys as they come, from where they lie. From the first
-//! one on that has to go on to another node, what comes is copied, so that no read waits for one before it.
+//! As long as each node asked first answers well, answers are shown in the order of the keys as they come, from where they lie.
+//! From the first one on that has to go on to another node, what comes is copied, so that no read waits for one before it.
 
 use std::future::Future;
 use std::pin::Pin;

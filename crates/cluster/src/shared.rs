@@ -172,8 +172,8 @@ impl Shared {
         Arc::clone(hints)
     }
 
-    /// A node has failed. After too many failures in a row it is not asked any more if it takes no connection; else it is asked by this process itself, as what
-    /// clients ask may be why it fails.
+    /// A node has failed. After too many failures in a row it is not asked any more if it takes no connection; else it is asked
+    /// by this process itself, as what clients ask may be why it fails.
     pub(crate) fn note_failure(&self, node: &Node, error: &StoreError) {
         if error.is_repeated() || node.health.note_failure() < self.config.eject_after || node.health.is_ejected() {
             return;

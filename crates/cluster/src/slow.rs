@@ -1,4 +1,5 @@
-//! Nodes that answer, but far slower than others: they are not asked, as those that fail. docs/decisions/13-slow-nodes.md says why by these rules.
+//! Nodes that answer, but far slower than others: they are not asked, as those that fail. docs/decisions/13-slow-nodes.md says
+//! why by these rules.
 
 use std::time::{Duration, Instant};
 
@@ -57,8 +58,8 @@ impl Shared {
         !layout.counts(index) || whole >= self.config.ack.of(copies).max(majority(copies))
     }
 
-    /// How fast the other nodes answer: the median of their means. One that has had too few requests for a mean is asked now. `None`: no other
-    /// one answers.
+    /// How fast the other nodes answer: the median of their means. One that has had too few requests for a mean is asked now.
+    /// `None`: no other one answers.
     async fn pace_of_others(&self, layout: &Layout, index: usize) -> Option<Duration> {
         let now = self.clock.millis();
         let others =

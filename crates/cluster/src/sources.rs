@@ -1,7 +1,8 @@
 //! Where topologies come from.
 //!
-//! A [`TopologySource`] says what it reads, again and again: a [`FileSource`], a [`DnsSource`], or what a control plane implements. [`Guarded`]
-//! stands round one and passes on what can be believed; [`Watch`] does that on a thread. `docs/topology.md` has the rules.
+//! A [`TopologySource`] says what it reads, again and again: a [`FileSource`], a [`DnsSource`], or what a control plane
+//! implements. [`Guarded`] stands round one and passes on what can be believed; [`Watch`] does that on a thread.
+//! `docs/topology.md` has the rules.
 
 mod counts;
 mod dns;
@@ -27,9 +28,9 @@ pub use watch::Watch;
 pub trait TopologySource: Send {
     /// What the source says now; waits for that at most about `timeout`, and a query longer where it has to answer one at a time.
     ///
-    /// A source that is read says what it read, also when nothing has changed; one that is told of changes repeats the last one at least once
-    /// a minute while it is connected. So a topology that is said again is known to be no accident. The epoch is 0 where the source
-    /// counts none. `None`: there was nothing to read yet.
+    /// A source that is read says what it read, also when nothing has changed; one that is told of changes repeats the last one
+    /// at least once a minute while it is connected. So a topology that is said again is known to be no accident. The epoch is 0
+    /// where the source counts none. `None`: there was nothing to read yet.
     ///
     /// # Errors
     /// When it cannot be read, or says what is no topology. It is asked again later.

@@ -6,8 +6,8 @@
 use moneta_store::{Clock, Lane, Origin, Version, VersionClock};
 use parking_lot::Mutex;
 
-/// Keys whose version ahead of the clock is kept at once. More than are written by several processes within the time that clocks differ; one
-/// that is not kept costs its next write a round more.
+/// Keys whose version ahead of the clock is kept at once. More than are written by several processes within the time that clocks
+/// differ; one that is not kept costs its next write a round more.
 const KEPT: usize = 256;
 
 /// Makes versions.

@@ -1,9 +1,9 @@
 //! Checks what of a node is in doubt against other copies, key by key, and ends the doubt.
 //!
-//! The node lists its keys. What it has of one in doubt is kept if another copy that is not in doubt has nothing newer, replaced if one has, and dropped
-//! if one that would have it has not got it. Where all copies are in doubt and all answer, the newest stays, unless one of them remembers that it
-//! was deleted: no process empties all of them.
-//! What cannot be decided, as a copy is away, stays in doubt until the next round. docs/decisions/15-doubt.md says why by these rules.
+//! The node lists its keys. What it has of one in doubt is kept if another copy that is not in doubt has nothing newer, replaced
+//! if one has, and dropped if one that would have it has not got it. Where all copies are in doubt and all answer, the newest
+//! stays, unless one of them remembers that it was deleted: no process empties all of them. What cannot be decided, as a copy is
+//! away, stays in doubt until the next round. docs/decisions/15-doubt.md says why by these rules.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -204,8 +204,8 @@ impl Shared {
         }
     }
 
-    /// Whether one of these copies, which do not have the key, remembers that an item of a node was deleted. That they are in doubt does not
-    /// matter: it is about what they did not take. `None`: that is not known now.
+    /// Whether one of these copies, which do not have the key, remembers that an item of a node was deleted. That they are in
+    /// doubt does not matter: it is about what they did not take. `None`: that is not known now.
     async fn is_deleted(&self, node: &Node, without: &[&Node], key: &OwnedKey, held: Version) -> Option<bool> {
         let item = match self.finish(&*node.store, key, Op::Peek).await.map(Outcome::lookup) {
             Ok(Lookup::Found(item)) if item.meta.version() == held && !item.meta.unversioned => item,

@@ -1,8 +1,9 @@
 //! Cluster time: what most nodes' clocks say.
 //!
-//! Nodes refuse versions that are far ahead of their clocks, and write anew what is far behind. So a process whose clock is wrong goes by theirs: it asks
-//! each node now and then, and moves its clock by the median of the differences. All clusters of a process that share a clock have one keeper, which
-//! asks the nodes of all of them: or each would move the clock by the whole difference.
+//! Nodes refuse versions that are far ahead of their clocks, and write anew what is far behind. So a process whose clock is wrong
+//! goes by theirs: it asks each node now and then, and moves its clock by the median of the differences. All clusters of a
+//! process that share a clock have one keeper, which asks the nodes of all of them: or each would move the clock by the whole
+//! difference.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,6 @@
-//! Tells other processes of the app, once a second, which writes nodes lack by what this one knows, and takes what they tell: so that none of them shows
-//! what another one knows to be old. It goes by way of the nodes' boards; a node of an older build has none, and then nothing is told by way of it.
+//! Tells other processes of the app, once a second, which writes nodes lack by what this one knows, and takes what they tell: so
+//! that none of them shows what another one knows to be old. It goes by way of the nodes' boards; a node of an older build has
+//! none, and then nothing is told by way of it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

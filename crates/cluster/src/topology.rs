@@ -79,8 +79,9 @@ impl Topology {
 
 impl RingKind {
     /// The slot of a node that was given none, for an address that was written as `address`: the name by which the clients of this
-    /// ring place it. [`RingKind::Slots`]: the address. [`RingKind::Libketama`]: as libmemcached, the host, and its port unless that is 11211
-    /// (0 for a Unix socket). [`RingKind::Evcache`]: `host/ip`, so `None` for a host by name, whose number is not known here.
+    /// ring place it. [`RingKind::Slots`]: the address. [`RingKind::Libketama`]: as libmemcached, the host, and its port unless
+    /// that is 11211 (0 for a Unix socket). [`RingKind::Evcache`]: `host/ip`, so `None` for a host by name, whose number is not
+    /// known here.
     pub fn slot_of(self, address: &Address) -> Option<String> {
         let text = address.to_string();
         match (self, address) {

@@ -1,9 +1,9 @@
 //! Nodes that keep no versions: memcached.
 //!
-//! [`AnyNode`] stands round a node's store. A node that refuses mode newer is one without versions from then on, until it takes a version again: another server may
-//! have its address by now, so this changes both ways. It
-//! is told what it understands: a write in mode newer is a plain set, so the write that arrives last wins; a delete by version is a plain delete,
-//! which it does not remember; a floor is a `flush_all`.
+//! [`AnyNode`] stands round a node's store. A node that refuses mode newer is one without versions from then on, until it takes a
+//! version again: another server may have its address by now, so this changes both ways. It is told what it understands: a write
+//! in mode newer is a plain set, so the write that arrives last wins; a delete by version is a plain delete, which it does not
+//! remember; a floor is a `flush_all`.
 //!
 //! `at_home` has the changes that depend on what a key holds.
 
@@ -24,8 +24,8 @@ const TRY_EVERY: u64 = 10_000;
 /// It keeps versions.
 const VERSIONED: u64 = 1;
 
-/// Whether a node keeps versions: 0 while that is not known, [`VERSIONED`], or, if it keeps none, until when it is not asked again, in milliseconds
-/// since the Unix epoch. Clones are the same.
+/// Whether a node keeps versions: 0 while that is not known, [`VERSIONED`], or, if it keeps none, until when it is not asked
+/// again, in milliseconds since the Unix epoch. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Versions(Arc<AtomicU64>);
 

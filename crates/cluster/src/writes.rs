@@ -19,8 +19,8 @@ use crate::spread::Spread;
 
 /// Times that a write is stamped anew because a copy holds something newer.
 const STAMPS: u32 = 8;
-/// By how much in the counter the second stamp of a key skips ahead where a node does not tell what is newer; four times as much each time. The
-/// eighth is less than a tenth of a second ahead.
+/// By how much in the counter the second stamp of a key skips ahead where a node does not tell what is newer; four times as much
+/// each time. The eighth is less than a tenth of a second ahead.
 const SKIP: u64 = 64;
 
 /// What is sent to all copies.
@@ -361,8 +361,9 @@ impl Call {
         self.shared.stamps.next(&self.shared.clock, key.key().hash)
     }
 
-    /// Whether a write that too few copies took has taken effect all the same: its home took it, and something came after it there, which may
-    /// have been made from it. Else the home holds `next` from now on, the same under a later stamp, which no change is made before.
+    /// Whether a write that too few copies took has taken effect all the same: its home took it, and something came after it
+    /// there, which may have been made from it. Else the home holds `next` from now on, the same under a later stamp, which no
+    /// change is made before.
     async fn has_taken_effect(
         &self,
         newer: &Newer,

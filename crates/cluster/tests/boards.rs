@@ -1,5 +1,5 @@
-//! What one proxy knows of a node's lack reaches the others by way of the nodes' boards. Else a proxy that reaches the node shows what another one has
-//! replaced or deleted, until that one's hints arrive.
+//! What one proxy knows of a node's lack reaches the others by way of the nodes' boards. Else a proxy that reaches the node shows
+//! what another one has replaced or deleted, until that one's hints arrive.
 
 mod common;
 

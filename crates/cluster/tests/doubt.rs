@@ -1,5 +1,5 @@
-//! More missed than hints are kept for: parts of a node's keys are in doubt, and nothing of it goes that another copy does not speak against. Else a
-//! process that was cut off empties the nodes when it is back.
+//! More missed than hints are kept for: parts of a node's keys are in doubt, and nothing of it goes that another copy does not
+//! speak against. Else a process that was cut off empties the nodes when it is back.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What ejects a node, and what does not: a client's requests never do it alone. Silent failures: a node that refuses odd requests is left out for all clients, and
-//! nodes that are busy with one client's requests are left out until no copy is left.
+//! What ejects a node, and what does not: a client's requests never do it alone. Silent failures: a node that refuses odd
+//! requests is left out for all clients, and nodes that are busy with one client's requests are left out until no copy is left.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A flush takes what was answered before it began, through whichever proxy: it is stamped above what the nodes hold. Else items outlive it for as
-//! long as clocks differ, and a little where they do not.
+//! A flush takes what was answered before it began, through whichever proxy: it is stamped above what the nodes hold. Else items
+//! outlive it for as long as clocks differ, and a little where they do not.
 
 mod common;
 

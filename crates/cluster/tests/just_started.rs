@@ -1,5 +1,5 @@
-//! What a node that has just started is given. It has lost what it was told before, so it must not create what was read elsewhere before that, and
-//! a write that it does not create must not be forgotten: else it shows what is old for as long as that lives.
+//! What a node that has just started is given. It has lost what it was told before, so it must not create what was read elsewhere
+//! before that, and a write that it does not create must not be forgotten: else it shows what is old for as long as that lives.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Writes of one key through several proxies: what has taken effect is not made again above what came after it, and no proxy drives the clocks
-//! of others.
+//! Writes of one key through several proxies: what has taken effect is not made again above what came after it, and no proxy
+//! drives the clocks of others.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A proxy is ready while keys have copies that are asked, however many zones lack a node. Else one node away in each zone, as where all zones are restarted side
-//! by side, takes all proxies out of service, and the app with them.
+//! A proxy is ready while keys have copies that are asked, however many zones lack a node. Else one node away in each zone, as
+//! where all zones are restarted side by side, takes all proxies out of service, and the app with them.
 
 mod common;
 

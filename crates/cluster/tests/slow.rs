@@ -1,4 +1,5 @@
-//! A node that answers far slower than others is not asked until it answers faster; none of the guards against doing so rashly may be missing.
+//! A node that answers far slower than others is not asked until it answers faster; none of the guards against doing so rashly
+//! may be missing.
 
 mod common;
 

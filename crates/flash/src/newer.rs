@@ -123,8 +123,8 @@ impl Inner {
         self.refuse(key)
     }
 
-    /// Refuses a version where none are kept, or that is too far ahead of the clock, and takes note of one that is not. What was made or seen here never is:
-    /// behind a restart versions begin ahead of the clock.
+    /// Refuses a version where none are kept, or that is too far ahead of the clock, and takes note of one that is not. What was
+    /// made or seen here never is: behind a restart versions begin ahead of the clock.
     fn accept_version(&self, version: Version) -> Result<(), StoreError> {
         if self.config.versioning.counts_from.is_some() {
             return Err(StoreError::no_versions());

@@ -36,8 +36,8 @@ pub struct Retrieve {
     /// Whether this read may win the recache of a stale or soon expiring item (`mg`). Classic reads leave that to readers
     /// who can be told that they won.
     pub claim: bool,
-    /// The reader wants no more than the value, its flags and the version. A store that asks for an item elsewhere may then leave all else at its
-    /// default: when it expires, when it was last read, and the CAS value of one that has no version.
+    /// The reader wants no more than the value, its flags and the version. A store that asks for an item elsewhere may then leave
+    /// all else at its default: when it expires, when it was last read, and the CAS value of one that has no version.
     pub brief: bool,
 }
 

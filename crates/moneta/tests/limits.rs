@@ -1,5 +1,5 @@
-//! Guards limits of a second and of connections, by listener, client address and app, on a node and on a proxy: what is over them is refused
-//! in words, counted, and costs others nothing.
+//! Guards limits of a second and of connections, by listener, client address and app, on a node and on a proxy: what is over them
+//! is refused in words, counted, and costs others nothing.
 
 mod common;
 

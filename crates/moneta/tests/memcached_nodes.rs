@@ -249,8 +249,8 @@ fn a_copy_that_is_filled_is_told_of_changes() {
     }
 }
 
-/// A read whose first answer asks for another request sends that at once. If each waited for a timer, of seconds where nodes have so long a time, a client's
-/// connection would run into its minute.
+/// A read whose first answer asks for another request sends that at once. If each waited for a timer, of seconds where nodes have
+/// so long a time, a client's connection would run into its minute.
 #[test]
 fn the_second_request_of_a_read_waits_for_no_timer() {
     const KEYS: usize = 300;

@@ -71,7 +71,8 @@ fn set(cluster: &Cluster, key: &str) {
     }
 }
 
-/// Without this a flush through a proxy fails on every node that follows SECURITY.md, and a copy whose hints overflowed is never asked again.
+/// Without this a flush through a proxy fails on every node that follows SECURITY.md, and a copy whose hints overflowed is never
+/// asked again.
 #[test]
 fn a_flush_through_a_proxy_reaches_nodes_that_obey_no_operators() {
     let cluster = Cluster::start();

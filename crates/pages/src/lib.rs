@@ -202,7 +202,8 @@ impl Page {
         Part { pointer, length: range.end - range.start }
     }
 
-    /// Asks the processor for the three cache lines from `offset` on: a small record, whole. Any offset is allowed; one outside does nothing useful.
+    /// Asks the processor for the three cache lines from `offset` on: a small record, whole. Any offset is allowed; one outside
+    /// does nothing useful.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         prefetch(self.pointer.0.as_ptr().wrapping_add(offset));

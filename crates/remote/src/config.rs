@@ -22,8 +22,8 @@ pub struct RemoteConfig {
     /// Connections of each worker thread, 1 to [`RemoteConfig::CONNECTIONS_MAX`]. A key's requests always take the same one,
     /// so that they stay in order. Threads that turn no event loop share as many again.
     pub connections: usize,
-    /// How long a request waits for its reply, from when it is made; a second more for each MiB that moves on its connection meanwhile. Where nothing moves for twice
-    /// that, the connection is lost. Time in which its thread was held up, and so could
+    /// How long a request waits for its reply, from when it is made; a second more for each MiB that moves on its connection
+    /// meanwhile. Where nothing moves for twice that, the connection is lost. Time in which its thread was held up, and so could
     /// neither send nor receive, counts up to a quarter of the shorter timeout.
     pub request_timeout: Duration,
     /// How long connecting may take.
@@ -48,8 +48,8 @@ pub struct RemoteConfig {
     pub in_flight_max: usize,
     /// Bytes that wait to be sent on a connection; a request that would come on top of more fails at once.
     pub unsent_max: usize,
-    /// Whether large values travel on a connection of their own, which each thread makes when it meets the first one. Requests on one key may overtake each other then,
-    /// but for writes without a version.
+    /// Whether large values travel on a connection of their own, which each thread makes when it meets the first one. Requests on
+    /// one key may overtake each other then, but for writes without a version.
     pub large_apart: bool,
     /// Memory for values on their way, which servers may share.
     pub memory: Arc<ValueMemory>,

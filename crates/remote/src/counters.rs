@@ -58,7 +58,8 @@ pub(crate) enum Times {
     Read,
     /// All others.
     Write,
-    /// Those of large values and what waited behind them, which take as long as the link makes them: they do not tell how fast the server is.
+    /// Those of large values and what waited behind them, which take as long as the link makes them: they do not tell how fast
+    /// the server is.
     Large,
 }
 
@@ -117,7 +118,8 @@ impl Counters {
         self.in_flight.fetch_add(in_flight as u64, Ordering::Relaxed);
     }
 
-    /// Requests that were answered or were given up after `timeout`, and the time that these took together; not those of large values, nor what waited behind them.
+    /// Requests that were answered or were given up after `timeout`, and the time that these took together; not those of large
+    /// values, nor what waited behind them.
     pub(crate) fn answered(&self, timeout: Duration) -> (u64, Duration) {
         let timeouts = load(&self.timeouts).saturating_sub(load(&self.large_timeouts));
         let waited = timeout.saturating_mul(u32::try_from(timeouts).unwrap_or(u32::MAX));

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::large::LargeKeys;
 
-/// The memory of all servers of a process for values on their way, and its limit. Once that is reached, large values are neither sent nor received any more: their
-/// requests fail. It also knows which keys have large values.
+/// The memory of all servers of a process for values on their way, and its limit. Once that is reached, large values are neither
+/// sent nor received any more: their requests fail. It also knows which keys have large values.
 ///
 /// Each thread counts for itself, and adds what changed once a turn.
 #[derive(Debug)]

@@ -1,7 +1,9 @@
-//! Keys whose values were found to be large, by hash: what is asked of them travels on a connection of its own, so that small values do not wait behind them.
+//! Keys whose values were found to be large, by hash: what is asked of them travels on a connection of its own, so that small
+//! values do not wait behind them.
 //!
-//! How large a value is, a read does not know before its reply begins. So the first one of a key may hold others up; its size is kept from then on, also of what
-//! this process writes. A few KiB keep thousands of keys; of two that fall on one place the later stays.
+//! How large a value is, a read does not know before its reply begins. So the first one of a key may hold others up; its size is
+//! kept from then on, also of what this process writes. A few KiB keep thousands of keys; of two that fall on one place the later
+//! stays.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -33,7 +33,8 @@ struct State {
     queue: OwnedFd,
     timer: Timer,
     clock: RunningClock,
-    /// First those that take requests by the hashes of keys, then one for large values, if there is one, and then those that end with the requests they have.
+    /// First those that take requests by the hashes of keys, then one for large values, if there is one, and then those that end
+    /// with the requests they have.
     links: Vec<Link>,
     /// How many take requests by the hashes of keys.
     common: usize,
@@ -157,7 +158,8 @@ impl WorkerClient {
         });
     }
 
-    /// Gives those connections successors on which so much comes that others should not wait for it, and ends those that have one and no request any more.
+    /// Gives those connections successors on which so much comes that others should not wait for it, and ends those that have one
+    /// and no request any more.
     #[inline]
     fn replace_clogged(&self, links: &mut Vec<Link>, turn: &mut Turn<'_>) {
         let fixed = self.shared.config.connections + 1;
@@ -298,7 +300,8 @@ fn route(shared: &Shared, request: &Request<'_>, hash: u64, common: usize) -> (u
     (index(hash, common), 0)
 }
 
-/// How long the value is that a request sends or asks for, if it goes by the connection for large ones. What this process writes it knows when it is read.
+/// How long the value is that a request sends or asks for, if it goes by the connection for large ones. What this process writes
+/// it knows when it is read.
 #[inline]
 fn large_size(shared: &Shared, request: &Request<'_>, hash: u64) -> Option<usize> {
     let written = request.value.len();

@@ -16,8 +16,8 @@ pub(crate) struct NodeBoard {
 }
 
 impl NodeBoard {
-    /// Since when the node has what was written to it: since it started at this Unix second, or, where it kept its items and their deletes, as far back as
-    /// it remembered those then.
+    /// Since when the node has what was written to it: since it started at this Unix second, or, where it kept its items and
+    /// their deletes, as far back as it remembered those then.
     pub(crate) fn since(&self, store: &Arc<dyn Store>, started: u32) -> u64 {
         *self.since.get_or_init(|| match horizon(store) {
             0 => 0,

@@ -1,6 +1,7 @@
 //! Counters of the workers: each worker writes its own, readers sum them.
 //!
-//! Counters are never reset: `stats reset` keeps the sums of that moment and shows the difference, so that a metrics system sees counters that only grow.
+//! Counters are never reset: `stats reset` keeps the sums of that moment and shows the difference, so that a metrics system sees
+//! counters that only grow.
 
 use std::sync::Arc;
 

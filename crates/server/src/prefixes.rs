@@ -1,5 +1,5 @@
-//! `stats detail`: counts requests, and items that leave, by key prefix, the part before the first colon. Off by default. It turns itself off an hour
-//! after the last `stats detail`, since it costs every request something and the operator may have left.
+//! `stats detail`: counts requests, and items that leave, by key prefix, the part before the first colon. Off by default. It
+//! turns itself off an hour after the last `stats detail`, since it costs every request something and the operator may have left.
 //!
 //! Each thread counts separately, under a lock that only readers of the sums contend for.
 
@@ -185,7 +185,8 @@ impl Prefixes {
         with(entry);
     }
 
-    /// Appends a line for each of the first `most` prefixes behind `after`, in order. Prefixes are percent-encoded where a line requires it.
+    /// Appends a line for each of the first `most` prefixes behind `after`, in order. Prefixes are percent-encoded where a line
+    /// requires it.
     pub fn write(&self, shown: Shown, after: Option<&[u8]>, most: usize, out: &mut Vec<u8>) -> Tallied {
         let sums = self.sums(after, most);
         for (prefix, counts) in &sums {

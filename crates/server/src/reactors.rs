@@ -1,8 +1,8 @@
 //! The store's reactors on a worker's thread, as part of the worker's event loop.
 //!
 //! The loop has them submit requested I/O before it sleeps, and take completions when their descriptors tell of some; then it checks its
-//! mailbox for wakes from that. Requests to other servers may wait a little for more that go out with them. Their descriptors are edge-triggered: a turn takes all completions present at its start, and later ones
-//! raise a new event.
+//! mailbox for wakes from that. Requests to other servers may wait a little for more that go out with them. Their descriptors are
+//! edge-triggered: a turn takes all completions present at its start, and later ones raise a new event.
 
 use std::rc::Rc;
 
@@ -44,8 +44,8 @@ impl WorkerReactors {
         &self.reactors
     }
 
-    /// Notes a connection's turn. Every few turns, has eager reactors submit requested I/O at once, so that devices do not idle while the worker serves
-    /// the other connections.
+    /// Notes a connection's turn. Every few turns, has eager reactors submit requested I/O at once, so that devices do not idle
+    /// while the worker serves the other connections.
     #[inline]
     pub(crate) fn after_connection(&mut self) {
         if !self.any {

@@ -1,8 +1,8 @@
-//! A board: what proxies tell each other by way of the nodes that they have in common. A node keeps the last post of each for a while, and understands
-//! none of them.
+//! A board: what proxies tell each other by way of the nodes that they have in common. A node keeps the last post of each for a
+//! while, and understands none of them.
 //!
-//! Posts have numbers that only grow, also over a restart of the node, so that a reader names the last one that it has seen. Everything is bounded: what
-//! finds no room is refused, and then that proxy is not heard, as if there were no board.
+//! Posts have numbers that only grow, also over a restart of the node, so that a reader names the last one that it has seen.
+//! Everything is bounded: what finds no room is refused, and then that proxy is not heard, as if there were no board.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ pub struct News {
 }
 
 impl Board {
-    /// Takes a part of a post at `now`, in milliseconds since the Unix epoch; the last one puts the post in place of the author's last. False: there
-    /// is no room, or a part is missing.
+    /// Takes a part of a post at `now`, in milliseconds since the Unix epoch; the last one puts the post in place of the author's
+    /// last. False: there is no room, or a part is missing.
     pub fn post(&self, part: Part<'_>, now: u64) -> bool {
         let state = &mut *self.0.lock();
         state.expire(now);

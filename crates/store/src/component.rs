@@ -77,7 +77,8 @@ pub trait Flush {
     /// The flushes that are known here.
     fn floors(&self) -> Floors;
 
-    /// The newest version that was made or seen here; [`Version::ZERO`]: that is not told. A flush that is to take all that is here is above it.
+    /// The newest version that was made or seen here; [`Version::ZERO`]: that is not told. A flush that is to take all that is
+    /// here is above it.
     fn newest(&self, cx: &Cx) -> Step<Version>;
 
     /// Seconds by which a delayed flush may take place later here than by this process's clock; 0 unless the store goes by

@@ -1,5 +1,5 @@
-//! Times that something took, by size: counted by each thread, and added to the common numbers in batches; and the kinds of commands that are
-//! timed apart.
+//! Times that something took, by size: counted by each thread, and added to the common numbers in batches; and the kinds of
+//! commands that are timed apart.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

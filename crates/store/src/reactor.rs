@@ -24,8 +24,8 @@ pub trait Reactor: Any {
         self.turn();
     }
 
-    /// The part of [`Reactor::turn`] after the thread has waited, which [`Reactor::submit`] follows before it waits again: ends what is done.
-    /// May begin what was asked for.
+    /// The part of [`Reactor::turn`] after the thread has waited, which [`Reactor::submit`] follows before it waits again: ends
+    /// what is done. May begin what was asked for.
     fn reap(&self) {
         self.turn();
     }

@@ -12,7 +12,8 @@
 //! - a miss may say `expired` only where the model has an expired item, or had one before a restart, but need not;
 //! - a walk shows every live item once that was not changed meanwhile, and no expired one;
 //! - the gauge of items lies between what a walk shows and that plus the keys whose item died by time or flush and was not
-//!   replaced; that of a store of two tiers, which is of its RAM, is not more than that. `bytes`, and index, logs and ghosts together, stay within the limit where the store has one.
+//!   replaced; that of a store of two tiers, which is of its RAM, is not more than that. `bytes`, and index, logs and ghosts
+//!   together, stay within the limit where the store has one.
 //!
 //! ```
 //! use moneta_testkit::model::ModelStore;

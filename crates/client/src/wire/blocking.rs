@@ -243,8 +243,8 @@ impl Dialogue {
         }
     }
 
-    /// Posts on the server's board, in place of what `author` has posted before. False: the server does not take it. Only of a server that has a
-    /// board: another one takes it for something else. Nothing else may be waiting for an answer.
+    /// Posts on the server's board, in place of what `author` has posted before. False: the server does not take it. Only of a
+    /// server that has a board: another one takes it for something else. Nothing else may be waiting for an answer.
     ///
     /// # Errors
     /// Those of the connection.

@@ -62,7 +62,8 @@ pub struct Read {
 }
 
 impl Read {
-    /// Whether it neither touches nor creates the item, nor asks for a recache before the item ends. It may still win the recache of a stale item.
+    /// Whether it neither touches nor creates the item, nor asks for a recache before the item ends. It may still win the recache
+    /// of a stale item.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         let Retrieve { touch, vivify, recache, .. } = &self.retrieve;

@@ -26,8 +26,8 @@ impl Past {
         Self { keys: Some(keys), lost: None }
     }
 
-    /// Takes note of a later topology at `now`, in milliseconds since the Unix epoch. If it gives keys to the node that others may have had since
-    /// the node had them: since when.
+    /// Takes note of a later topology at `now`, in milliseconds since the Unix epoch. If it gives keys to the node that others
+    /// may have had since the node had them: since when.
     pub(super) fn note(&mut self, keys: Option<Arc<Keys>>, now: u64) -> Option<u64> {
         let before = std::mem::replace(&mut self.keys, keys);
         let after = self.keys.as_ref();

@@ -1,7 +1,8 @@
 //! Parts of the keys of which a node may lack any write up to a version, where more was missed than hints are kept for.
 //!
-//! The keys are divided into buckets by a hash that is the same in every process; each has the newest version that was missed there. What the
-//! node shows of such a key below that version is not believed while another copy answers for it (docs/decisions/15-doubt.md).
+//! The keys are divided into buckets by a hash that is the same in every process; each has the newest version that was missed
+//! there. What the node shows of such a key below that version is not believed while another copy answers for it
+//! (docs/decisions/15-doubt.md).
 
 use moneta_store::Version;
 

@@ -1,4 +1,5 @@
-//! What a process tells others of the writes that a node lacks: places of keys, or parts of all keys, each with the newest version missed there.
+//! What a process tells others of the writes that a node lacks: places of keys, or parts of all keys, each with the newest
+//! version missed there.
 
 use moneta_store::Version;
 

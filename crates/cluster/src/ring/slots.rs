@@ -1,9 +1,9 @@
 //! Weighted rendezvous by slot name, decided beforehand for each of 65,536 buckets of keys.
 //!
-//! Each slot draws a number for each bucket from its name and the bucket's alone, and the least number wins the bucket: with weights, a draw from
-//! an exponential distribution of that rate (Thaler and Ravishankar 1998; weights as in Resch, "New Hashing Algorithms for Data Storage", 2015).
-//! A slot that comes takes from the others just what it wins, one that goes leaves just what it had, and a change of
-//! weight moves keys only to the slot that gained or from the one that lost.
+//! Each slot draws a number for each bucket from its name and the bucket's alone, and the least number wins the bucket: with
+//! weights, a draw from an exponential distribution of that rate (Thaler and Ravishankar 1998; weights as in Resch, "New Hashing
+//! Algorithms for Data Storage", 2015). A slot that comes takes from the others just what it wins, one that goes leaves just what
+//! it had, and a change of weight moves keys only to the slot that gained or from the one that lost.
 //!
 //! Ketama by names was the alternative. Its shares differ by 8 % (one standard deviation, 160 points a node); those of the buckets by 1 %
 //! with 6 nodes and 4 % with 100, and a lookup is one load from 128 KiB instead of a search.
@@ -60,7 +60,8 @@ impl Buckets {
     }
 }
 
-/// What `slot` draws for `bucket`, above 0 and at most 1: number `bucket` of the sequence of SplitMix64 (Steele and others, 2014) from `slot`.
+/// What `slot` draws for `bucket`, above 0 and at most 1: number `bucket` of the sequence of SplitMix64 (Steele and others, 2014)
+/// from `slot`.
 fn unit(slot: u64, bucket: u64) -> f64 {
     let mut bits = slot.wrapping_add((bucket + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

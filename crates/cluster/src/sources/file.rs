@@ -1,7 +1,8 @@
 //! A topology in a file, or given once and for all.
 //!
 //! The file is read once a second and its text compared, rather than its times: files of some KiB cost nothing to read, two changes within
-//! a file system's tick are seen, and so is a file that was renamed over the old one, or a link that was turned (as in a mounted ConfigMap).
+//! a file system's tick are seen, and so is a file that was renamed over the old one, or a link that was turned (as in a mounted
+//! ConfigMap).
 
 use std::fs;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -117,7 +118,8 @@ impl TopologySource for FileSource {
     }
 }
 
-/// The value of `key` in the text of a Java properties file: `key=value` or `key: value`, without its escapes, which node lists do not need.
+/// The value of `key` in the text of a Java properties file: `key=value` or `key: value`, without its escapes, which node lists
+/// do not need.
 fn property<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let line = |line: &'a str| {
         let rest = line.trim().strip_prefix(key)?.trim_start();

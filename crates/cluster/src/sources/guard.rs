@@ -1,8 +1,8 @@
 //! What is believed of a source.
 //!
-//! A list that is suddenly empty or much shorter is more often a fault of what makes lists (a registry that was restarted, a template with a
-//! missing variable) than the end of half a cluster. To believe it would move most keys and answer misses for them. To wait costs little: nodes that
-//! are really gone are ejected by their health meanwhile.
+//! A list that is suddenly empty or much shorter is more often a fault of what makes lists (a registry that was restarted, a
+//! template with a missing variable) than the end of half a cluster. To believe it would move most keys and answer misses for
+//! them. To wait costs little: nodes that are really gone are ejected by their health meanwhile.
 
 use std::collections::HashSet;
 use std::path::PathBuf;

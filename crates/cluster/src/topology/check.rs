@@ -18,8 +18,8 @@ impl Topology {
     /// Whether it can be used. The constructors have checked what they return; this is for those made field by field.
     ///
     /// # Errors
-    /// No replica, or none that answers reads; one whose zone [has no name](is_zone); one without nodes; two of one name; two nodes of a replica in one slot; two nodes at one
-    /// address, even in two replicas; a weight that the ring cannot have.
+    /// No replica, or none that answers reads; one whose zone [has no name](is_zone); one without nodes; two of one name; two
+    /// nodes of a replica in one slot; two nodes at one address, even in two replicas; a weight that the ring cannot have.
     pub fn check(&self) -> Result<(), TopologyError> {
         if self.replicas.is_empty() {
             return Err(TopologyError::NoReplicas);

@@ -1,5 +1,6 @@
-//! Rings from outside: where keys go as other clients place them, how even the shares are, and what moves when nodes come, go and are replaced.
-//! A ring that places one key in a hundred elsewhere than the client it stands in for answers misses, and nothing fails.
+//! Rings from outside: where keys go as other clients place them, how even the shares are, and what moves when nodes come, go and
+//! are replaced. A ring that places one key in a hundred elsewhere than the client it stands in for answers misses, and nothing
+//! fails.
 
 use std::collections::HashMap;
 

@@ -40,8 +40,8 @@ pub struct Books {
     pub flushes: Vec<(u64, Option<u64>)>,
     /// Clients whose keys a flush through another proxy has taken: until it has reached all nodes they may still see them.
     pub flushed: HashSet<usize>,
-    /// Clients that have appended beside a flush, and neither set nor deleted since: where the flush had not reached all nodes, the value may have been
-    /// made from an older one (docs/cluster.md).
+    /// Clients that have appended beside a flush, and neither set nor deleted since: where the flush had not reached all nodes,
+    /// the value may have been made from an older one (docs/cluster.md).
     pub unsure: HashSet<usize>,
     /// Values of the key that several clients set, and the steps at which these sets were answered.
     pub shared: HashMap<String, u64>,

@@ -53,8 +53,8 @@ const MENDED: [(u64, Extras); 8] = [
     (2_011_549, PLAIN),
     // On a node whose clock was behind, a flush waited for the next second.
     (4_000_381, FLUSHES),
-    // A node took a write and restarted at once. A hint with what another copy had before that write was created there, as its proxy's clock was
-    // ahead.
+    // A node took a write and restarted at once. A hint with what another copy had before that write was created there, as its
+    // proxy's clock was ahead.
     (7_158_533, PLAIN),
     // A node took a delete and restarted at once. A hint gave it what a copy held that the delete had not reached.
     (9_100_242, RESTARTS),

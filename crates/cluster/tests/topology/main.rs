@@ -1,5 +1,5 @@
-//! A topology from text: what is taken, what is refused and how that is said, and that no text makes a parser panic. A node that is read into
-//! another slot or with another weight than was written serves keys that clients look for elsewhere.
+//! A topology from text: what is taken, what is refused and how that is said, and that no text makes a parser panic. A node that
+//! is read into another slot or with another weight than was written serves keys that clients look for elsewhere.
 
 use moneta_cluster::{Node, Replica, Ring, RingKind, Topology};
 use proptest::prelude::*;

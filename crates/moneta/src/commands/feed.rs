@@ -21,7 +21,8 @@ mod cursor;
 mod line;
 mod reader;
 
-/// How far a reader goes back when the node that it writes to was away, or may have been: longer than that node leaves changes in RAM alone.
+/// How far a reader goes back when the node that it writes to was away, or may have been: longer than that node leaves changes in
+/// RAM alone.
 const MARGIN: Duration = Duration::from_secs(90);
 
 /// What is to be read, and what to do with it.

@@ -1,4 +1,5 @@
-//! A proxy is cut off from nodes, and what it takes meanwhile costs others nothing: neither what all copies hold, nor that others read what is newest.
+//! A proxy is cut off from nodes, and what it takes meanwhile costs others nothing: neither what all copies hold, nor that others
+//! read what is newest.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Clients that ask for many large values over cables that carry little: what they do costs themselves. Silent failures: nodes that are well are left out, other
-//! clients of the proxy see errors and misses, and a proxy holds far more than it was told.
+//! Clients that ask for many large values over cables that carry little: what they do costs themselves. Silent failures: nodes
+//! that are well are left out, other clients of the proxy see errors and misses, and a proxy holds far more than it was told.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Bad days of a cluster, on real processes: what clients see, that no value is wrong and no acknowledged write is lost under its rule, and what the
-//! metrics say. docs/reliability.md lists them.
+//! Bad days of a cluster, on real processes: what clients see, that no value is wrong and no acknowledged write is lost under its
+//! rule, and what the metrics say. docs/reliability.md lists them.
 
 mod client;
 #[path = "../common/mod.rs"]

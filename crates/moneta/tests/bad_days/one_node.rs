@@ -1,5 +1,5 @@
-//! One of three nodes is unwell, each time the one that clients read from first: all of their requests succeed by the other two, few are slow,
-//! and when it is well again it has everything.
+//! One of three nodes is unwell, each time the one that clients read from first: all of their requests succeed by the other two,
+//! few are slow, and when it is well again it has everything.
 
 use std::time::{Duration, Instant};
 

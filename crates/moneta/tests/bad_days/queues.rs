@@ -32,8 +32,8 @@ fn set_all(client: &mut Client) {
     }
 }
 
-/// Requests that found a node's queue full said that the node fails: so nodes that were well were ejected, and a burst over a node that stood still
-/// left no copy to read from.
+/// Requests that found a node's queue full said that the node fails: so nodes that were well were ejected, and a burst over a
+/// node that stood still left no copy to read from.
 #[test]
 fn a_full_queue_sends_reads_to_other_copies_and_ejects_none_that_is_well() {
     let fleet = Fleet::start();

@@ -1,5 +1,5 @@
-//! What readers of a feed do to a node that catches up. The failures to guard against: readers that are not copies take all places, so that a
-//! node that comes back shows what is old at its deadline; a peer that sends what has no end fills its memory.
+//! What readers of a feed do to a node that catches up. The failures to guard against: readers that are not copies take all
+//! places, so that a node that comes back shows what is old at its deadline; a peer that sends what has no end fills its memory.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! Nodes that missed writes though they did not restart. The failure to guard against: a node that was stopped goes on to answer with what it
-//! held before, until a proxy has brought it what it missed.
+//! Nodes that missed writes though they did not restart. The failure to guard against: a node that was stopped goes on to answer
+//! with what it held before, until a proxy has brought it what it missed.
 
 use std::io::{Read as _, Write as _};
 

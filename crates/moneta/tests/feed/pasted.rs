@@ -1,5 +1,5 @@
-//! A feed whose nodes are not there yet, or one too few. The failures to guard against: the lines of the README do not work as they are pasted,
-//! and a feed into nothing says that it is not behind.
+//! A feed whose nodes are not there yet, or one too few. The failures to guard against: the lines of the README do not work as
+//! they are pasted, and a feed into nothing says that it is not behind.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,5 +1,6 @@
-//! Two builds in one cluster: an older one and this one, rolled forward, back and forward again under load. No acknowledged write is lost and no
-//! value is wrong, whichever process is of which build: versions, floors, hints on disk, feeds and SSD tiers go from one to the other.
+//! Two builds in one cluster: an older one and this one, rolled forward, back and forward again under load. No acknowledged write
+//! is lost and no value is wrong, whichever process is of which build: versions, floors, hints on disk, feeds and SSD tiers go
+//! from one to the other.
 //!
 //! `make test-mixed` builds the older one and says where it is, by `MONETA_OLD_BIN`.
 

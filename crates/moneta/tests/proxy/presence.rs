@@ -1,4 +1,5 @@
-//! What `proxy status` and `/readyz` say is so without a request of a client: a node that is gone, one that never was, and a topology that cannot be read.
+//! What `proxy status` and `/readyz` say is so without a request of a client: a node that is gone, one that never was, and a
+//! topology that cannot be read.
 
 use crate::common::{Node, file, moneta, output};
 use crate::{Cluster, admin_of, metric, page};

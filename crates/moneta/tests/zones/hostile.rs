@@ -1,5 +1,5 @@
-//! Strangers, careless clients and a proxy on a bad cable, each in turn and then all at once, beside good clients of the same proxies: what one of
-//! them does costs itself, never the data or the service of others.
+//! Strangers, careless clients and a proxy on a bad cable, each in turn and then all at once, beside good clients of the same
+//! proxies: what one of them does costs itself, never the data or the service of others.
 //!
 //! `make hostile` runs it. Cables carry 1 Gbit/s where the kernel can limit them.
 

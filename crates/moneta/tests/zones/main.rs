@@ -1,8 +1,8 @@
-//! A cluster of three zones in network namespaces, under load, while its parts fail: each node killed in turn, a zone cut off, a node replaced by an
-//! empty one. What clients see, second by second, and what the copies hold at rest.
+//! A cluster of three zones in network namespaces, under load, while its parts fail: each node killed in turn, a zone cut off, a
+//! node replaced by an empty one. What clients see, second by second, and what the copies hold at rest.
 //!
-//! `make test-zones` runs it; `MONETA_ZONES=long` with longer pauses, and `MONETA_ZONES_PLOT=FILE` writes a plot by second; docs/zones.md has both. It
-//! needs network namespaces: root, or a system that lets users have theirs.
+//! `make test-zones` runs it; `MONETA_ZONES=long` with longer pauses, and `MONETA_ZONES_PLOT=FILE` writes a plot by second;
+//! docs/zones.md has both. It needs network namespaces: root, or a system that lets users have theirs.
 
 mod clients;
 #[path = "../common/mod.rs"]

@@ -8,7 +8,8 @@ use moneta_cluster::{Ring, Topology};
 use crate::clients::Seen;
 use crate::fleet::Fleet;
 
-/// What a copy does not hold as it should, in words. Before that every key is read once through the proxy of zone b, whose new node is filled by reads.
+/// What a copy does not hold as it should, in words. Before that every key is read once through the proxy of zone b, whose new
+/// node is filled by reads.
 pub fn compare(fleet: &Fleet<'_>, seen: &Seen) -> Vec<String> {
     let keys: Vec<&str> = seen.journal.iter().map(|known| known.key.as_str()).collect();
     for _ in 0..2 {

@@ -1,8 +1,9 @@
 //! Large values: the connection that has them to itself, and one that turns out to carry much.
 //!
-//! What is asked on the connection for large values at once is bounded by [`WINDOW`]; the rest waits here, so that what its client gives up meanwhile is never asked
-//! for. A common connection on which much comes, as by the first reads of large values, is left to the writes that are on it: a new one takes its place, and its
-//! reads are asked anew, those of keys that are known to be large by then on the connection for these.
+//! What is asked on the connection for large values at once is bounded by [`WINDOW`]; the rest waits here, so that what its
+//! client gives up meanwhile is never asked for. A common connection on which much comes, as by the first reads of large values,
+//! is left to the writes that are on it: a new one takes its place, and its reads are asked anew, those of keys that are known to
+//! be large by then on the connection for these.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,8 @@ use super::{Entry, Target};
 use crate::large::LARGE;
 use crate::shared::Shared;
 
-/// Bytes that are asked for at once on a connection for large values; one request always may. Far more than the product of bandwidth and delay within a region.
+/// Bytes that are asked for at once on a connection for large values; one request always may. Far more than the product of
+/// bandwidth and delay within a region.
 const WINDOW: usize = 4 << 20;
 /// Bytes of large replies after which a connection with requests on it gets a successor.
 const MUCH: usize = 2 << 20;
@@ -87,8 +89,8 @@ impl Link {
         }
     }
 
-    /// Whether it carries so much that others should not wait for it. Writes to a server without versions take effect in the order in which they come, so those have
-    /// to stay together.
+    /// Whether it carries so much that others should not wait for it. Writes to a server without versions take effect in the
+    /// order in which they come, so those have to stay together.
     pub(crate) fn is_clogged(&self) -> bool {
         let Stage::Up { dialect, .. } = self.stage else { return false };
         self.much >= MUCH

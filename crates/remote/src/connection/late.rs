@@ -1,8 +1,8 @@
 //! Requests that take too long, and connections on which nothing moves.
 //!
-//! A request has the timeout, and more as bytes move: a second for each [`PACE`] of them since it began, so that one behind large values lives as long as
-//! these arrive. One that is late fails by itself: its reply is thrown away when it comes, and those behind it go on. The connection is lost where nothing has
-//! moved for [`PATIENCE`] timeouts, however many requests wait.
+//! A request has the timeout, and more as bytes move: a second for each [`PACE`] of them since it began, so that one behind large
+//! values lives as long as these arrive. One that is late fails by itself: its reply is thrown away when it comes, and those
+//! behind it go on. The connection is lost where nothing has moved for [`PATIENCE`] timeouts, however many requests wait.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ const MOST: u64 = 4 << 20;
 const MOST_LARGE: u64 = 128 << 20;
 /// Bytes that have to move in a second for a request to live longer than the timeout. A connection that carries less is as good as none.
 const PACE: u64 = 1 << 20;
-/// Timeouts in which nothing moves before a connection is lost. In the first one the requests of before it have failed, each by itself: a server that pauses for a
-/// little longer than the timeout costs no others.
+/// Timeouts in which nothing moves before a connection is lost. In the first one the requests of before it have failed, each by
+/// itself: a server that pauses for a little longer than the timeout costs no others.
 const PATIENCE: u32 = 2;
 /// Requests in flight are looked at for late ones so many times in a timeout at most, for there may be thousands.
 const LOOKS: u32 = 16;
@@ -86,7 +86,8 @@ impl Link {
         }
     }
 
-    /// Ends requests in flight that are late. What began later is late later only where little moved in between, so all that are old enough are looked at.
+    /// Ends requests in flight that are late. What began later is late later only where little moved in between, so all that are
+    /// old enough are looked at.
     #[inline]
     fn expire_sent(&mut self, turn: &mut Turn<'_>) {
         let timeout = self.shared.config.request_timeout;

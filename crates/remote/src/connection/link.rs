@@ -182,7 +182,8 @@ impl Link {
         }
     }
 
-    /// Begins a request on the key with this hash: it is sent with the next turn, or waits for the connection. `cost`: about how many bytes it moves, if it moves many.
+    /// Begins a request on the key with this hash: it is sent with the next turn, or waits for the connection. `cost`: about how
+    /// many bytes it moves, if it moves many.
     ///
     /// # Errors
     /// When it fails at once; the target is told nothing then.

@@ -1,4 +1,5 @@
-//! The answers to reads that were begun together. The values of their items lie in one buffer, and none but long ones is allocated for itself.
+//! The answers to reads that were begun together. The values of their items lie in one buffer, and none but long ones is
+//! allocated for itself.
 
 use std::borrow::Cow;
 use std::ops::Range;

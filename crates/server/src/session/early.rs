@@ -18,7 +18,8 @@ impl Session {
         }
     }
 
-    /// The same for any command; the match is complete, so that a new command has a line here. A line of several keys is checked key by key during execution, since it may be paused in the middle.
+    /// The same for any command; the match is complete, so that a new command has a line here. A line of several keys is checked
+    /// key by key during execution, since it may be paused in the middle.
     #[cold]
     pub(super) fn is_early(&self, command: &Command<'_>) -> bool {
         match command {

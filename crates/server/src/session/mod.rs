@@ -360,8 +360,8 @@ impl Session {
         Polled { receive_again: !self.is_held_up(worker, high_water) }
     }
 
-    /// Whether replies to pipelined requests wait for those behind them, to be sent with these. The caller calls [`Session::release`] and [`Session::poll`] when
-    /// they have waited for long.
+    /// Whether replies to pipelined requests wait for those behind them, to be sent with these. The caller calls
+    /// [`Session::release`] and [`Session::poll`] when they have waited for long.
     #[inline]
     pub fn holds_back(&self) -> bool {
         self.extras.as_ref().is_some_and(|extras| extras.parked.holds_back())

@@ -111,8 +111,8 @@ impl Parked {
         self.slots.capacity() <= SPARE_SLOTS
     }
 
-    /// Whether replies to the first of several pipelined requests wait for those to the others: one that sends them all together costs less. The
-    /// caller sees to it that they do not wait for long.
+    /// Whether replies to the first of several pipelined requests wait for those to the others: one that sends them all together
+    /// costs less. The caller sees to it that they do not wait for long.
     #[inline]
     pub(super) fn holds_back(&self) -> bool {
         matches!(self.slots.front(), Some(Slot::Waiting { waiting: Waiting::Several(several), .. }) if several.holds_back())

@@ -93,8 +93,8 @@ impl Asked<'_> {
         encode::reply(self.style, self.key, reply, now, out);
     }
 
-    /// A failed read. Classic text has no error inside a list of values, so that is returned, to be told in place of the `END` behind them. What cannot be
-    /// served at all, or is on a part of a device that is bad, is a miss there.
+    /// A failed read. Classic text has no error inside a list of values, so that is returned, to be told in place of the `END`
+    /// behind them. What cannot be served at all, or is on a part of a device that is bad, is a miss there.
     #[cold]
     fn failed(&self, counters: &Counters, error: &StoreError, now: u32, out: &mut Vec<u8>) -> Option<Failure> {
         if error.kind() != ErrorKind::CatchingUp {
@@ -180,7 +180,8 @@ pub(super) fn end_get(style: &Style<'_>, failure: Option<&Failure>, out: &mut Ve
     encode::reply(style, &[], reply, 0, out);
 }
 
-/// Answers a read whose item was not shown to a visitor: it had to wait, missed, or failed. What is returned is to be told in place of `END`.
+/// Answers a read whose item was not shown to a visitor: it had to wait, missed, or failed. What is returned is to be told in
+/// place of `END`.
 pub(super) fn answer_read(
     worker: &Worker,
     peer: &Peer,

@@ -40,7 +40,8 @@ impl Session {
         true
     }
 
-    /// For a store that reads together. Reads the keys of pipelined `get`s at the front of `input`, up to `most`; how many these are, and their bytes.
+    /// For a store that reads together. Reads the keys of pipelined `get`s at the front of `input`, up to `most`; how many these
+    /// are, and their bytes.
     #[inline(never)]
     pub(super) fn read_pipelined(&mut self, worker: &Worker, input: &[u8], most: u32) -> Option<(u32, usize)> {
         let seed = worker.store.seed();

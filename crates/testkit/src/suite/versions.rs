@@ -447,8 +447,8 @@ impl<S: Store> World<'_, S> {
         }
     }
 
-    /// A mark of what is not here, and a delete on a condition, are no deletes: no other copy is told of one, so it must keep nothing out that
-    /// others hold. (A log tells what it writes down.)
+    /// A mark of what is not here, and a delete on a condition, are no deletes: no other copy is told of one, so it must keep
+    /// nothing out that others hold. (A log tells what it writes down.)
     fn check_marks_of_nothing(&mut self) {
         if self.store.parts().feed.is_some() {
             return;

@@ -1,9 +1,9 @@
 //! The crash model: several threads at work on a device with a cache, and the power gone at any moment of it.
 //!
 //! Guards against an answer that promises what is in RAM or in a device's cache alone. Of the writes since the last sync any
-//! may be lost, torn or reordered; reads, writes and syncs fail by chance, blocks go bad, and the device goes away for an hour; what a restart
-//! shows is held against what each thread knew, and the next life begins with it. Some restarts meet bad blocks: these must
-//! cost no more than what is on them. `make crash` lets it run for as long as one likes.
+//! may be lost, torn or reordered; reads, writes and syncs fail by chance, blocks go bad, and the device goes away for an hour;
+//! what a restart shows is held against what each thread knew, and the next life begins with it. Some restarts meet bad blocks:
+//! these must cost no more than what is on them. `make crash` lets it run for as long as one likes.
 
 mod blocks;
 mod book;

@@ -1,8 +1,8 @@
 //! Free ports for processes that are started again on the same ones.
 //!
-//! A port that the system picks for a listener (port 0) is one that it also gives to outgoing connections: while the process is away, any program may get
-//! it. So ports are taken from below that range. Each is claimed by an abstract Unix socket, which processes of one network namespace share as they
-//! share ports; two that choose at the same time choose different ones.
+//! A port that the system picks for a listener (port 0) is one that it also gives to outgoing connections: while the process is
+//! away, any program may get it. So ports are taken from below that range. Each is claimed by an abstract Unix socket, which
+//! processes of one network namespace share as they share ports; two that choose at the same time choose different ones.
 
 use std::fs;
 use std::net::TcpListener;

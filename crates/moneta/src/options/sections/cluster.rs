@@ -30,13 +30,13 @@ section! {
     REGION_ID: Number<u8> = Opt::new("region_id", Number { min: 0, max: 15 }, || 0)
         .when("Another number for each region, so that a feed can be filtered by where a write came from.");
 
-    /// The writer that this process is, among the writers of its region: the last part of the version of every write that it makes. auto draws
-    /// one at the start. That two have the same one does no harm.
+    /// The writer that this process is, among the writers of its region: the last part of the version of every write that it
+    /// makes. auto draws one at the start. That two have the same one does no harm.
     WRITER_ID: WriterId = Opt::new("writer_id", WriterId, || None)
         .when("Where versions should tell which process made them.");
 
-    /// Whether clients may name the versions of what they write and flush, as feeds and repairs do (docs/versions.md). auto: on a node, and on
-    /// a proxy through listeners with the policy batch.
+    /// Whether clients may name the versions of what they write and flush, as feeds and repairs do (docs/versions.md). auto: on a
+    /// node, and on a proxy through listeners with the policy batch.
     CLIENT_VERSIONS: Choice<Option<bool>> =
         Opt::new("client_versions", Choice(&[("auto", None), ("yes", Some(true)), ("no", Some(false))]), || None)
             .when("yes on a proxy that a feed or a repair writes to by its ordinary port. no on a node without --cluster that only clients write to.");

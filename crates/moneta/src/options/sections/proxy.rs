@@ -31,7 +31,8 @@ section! {
     APP: Name = Opt::new("app", Name, || Some("default".into()))
         .when("Where several proxies run on one machine. For several apps on one proxy see the [[app]] tables of the file.");
 
-    /// How many copies must have taken a write before it is answered; `quorum` is more than half, and of two copies the one that answers while the other is away.
+    /// How many copies must have taken a write before it is answered; `quorum` is more than half, and of two copies the one that
+    /// answers while the other is away.
     ACK: Choice<Ack> = Opt::new(
         "ack",
         Choice(&[
@@ -78,8 +79,8 @@ section! {
     NODE_BUFFER: Size<usize> = Opt::new("node_buffer", Size::in_bytes(KIB, TIB), || 64 << 20)
         .when("Lower where memory is short: with large values this is what nodes that hang cost, times threads and connections.");
 
-    /// Failures of a node in a row after which it is not asked until it answers a probe. One that takes connections is probed first, as what clients ask
-    /// may be why requests fail.
+    /// Failures of a node in a row after which it is not asked until it answers a probe. One that takes connections is probed
+    /// first, as what clients ask may be why requests fail.
     EJECT_AFTER: Number<u32> = Opt::new("eject_after", Number { min: 1, max: 10_000 }, || 5)
         .when("Higher where single failures are common and mean nothing.");
 
@@ -96,8 +97,8 @@ section! {
     EJECT_SLOW_REQUESTS: Number<u32> = Opt::new("eject_slow_requests", Number { min: 1, max: 1_000_000 }, || 10)
         .when("Higher where a few slow requests, of very large values for example, mean nothing.");
 
-    /// Nodes of a zone that may be ejected at once for being slow or silent, in percent of them. One may at 0%, too, unless it has the last copy
-    /// of a key. A node that takes no connection is ejected in any case.
+    /// Nodes of a zone that may be ejected at once for being slow or silent, in percent of them. One may at 0%, too, unless it
+    /// has the last copy of a key. A node that takes no connection is ejected in any case.
     EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 0)
         .when("Higher where zones have many nodes, of which several may hang at once.");
 

@@ -1,5 +1,5 @@
-//! Large values travel on a connection of their own, and are bounded. Silent failures: small values wait behind large ones, and what clients have given up is
-//! asked for and fills memory.
+//! Large values travel on a connection of their own, and are bounded. Silent failures: small values wait behind large ones, and
+//! what clients have given up is asked for and fills memory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! Requests that take too long, by a clock that the tests set: each costs itself, and a connection is kept for as long as something moves on it.
+//! Requests that take too long, by a clock that the tests set: each costs itself, and a connection is kept for as long as
+//! something moves on it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
