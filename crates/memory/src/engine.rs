@@ -123,6 +123,11 @@ impl Memory {
         self.shards.iter().try_for_each(|slot| slot.lock().verify())
     }
 
+    /// The pages of a shard under a limit, bytes.
+    fn quota(&self, limit: u64) -> usize {
+        MemoryConfig::quota(limit.saturating_sub(self.beside_items), self.shards.len())
+    }
+
     /// Evicts down, or grows, to `quota` pages a shard, unless the limit is another one than `limit` meanwhile.
     fn approach(&self, limit: u64, quota: usize) {
         let is_current = || self.limit.load(Ordering::Relaxed) == limit;
@@ -421,11 +426,16 @@ impl component::Walk for Memory {
 }
 
 impl Resize for Memory {
+    fn fits(&self, limit: u64) -> bool {
+        let quota = self.quota(limit);
+        quota >= MemoryConfig::quota_min(self.item_max) && quota <= Location::SEGMENTS_MAX
+    }
+
     fn resize(&self, limit: u64) -> bool {
-        let quota = MemoryConfig::quota(limit.saturating_sub(self.beside_items), self.shards.len());
-        if quota < MemoryConfig::quota_min(self.item_max) || quota > Location::SEGMENTS_MAX {
+        if !self.fits(limit) {
             return false;
         }
+        let quota = self.quota(limit);
         let before = self.limit.swap(limit, Ordering::Relaxed);
         if limit == before && self.is_shrinking() {
             return true;

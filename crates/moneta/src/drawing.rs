@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use moneta_flash::Durability;
+use moneta_options::declaration::Declaration;
+use moneta_options::kinds::Kind;
+use moneta_options::kinds::units::{Bytes, Time};
 use moneta_remote::RemoteConfig;
 use moneta_server::config::Policy;
 
 use crate::options::app::AppSettings;
-use crate::options::declaration::Declaration;
-use crate::options::kinds::Kind;
-use crate::options::kinds::units::{Bytes, Time};
 use crate::options::sections::access::AUTH_FILE;
 use crate::options::sections::flash::FLASH;
 use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY, NO_EVICT};

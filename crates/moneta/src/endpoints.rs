@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, ensure};
+use moneta_options::values::Values;
 use moneta_server::config::{Door, ListenAddress, Listener, Policy};
 
 use crate::options::app::AppSettings;
@@ -12,7 +13,6 @@ use crate::options::sections::network::{self, BATCH_PORT, PORT, UNIX_MASK, UNIX_
 use crate::options::sections::operation::{ADMIN, ADMIN_HOSTS};
 use crate::options::sections::proxy::APP_CONNECTIONS;
 use crate::options::settings::Settings;
-use crate::options::values::Values;
 use crate::proxy;
 
 /// Every listener that the options ask for: the TCP addresses, the Unix socket, the batch port, then those of the file.

@@ -8,7 +8,6 @@ mod repeats;
 use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 
-use anyhow::Context;
 use parking_lot::Mutex;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -62,35 +61,29 @@ pub enum LogFormat {
 
 impl LogLevel {
     /// Logs `base` and what is more important, whatever the verbosity, from now on.
-    ///
-    /// # Errors
-    /// If the log is gone, which it never is while the process runs.
-    pub fn set_base(&self, base: Level) -> anyhow::Result<()> {
-        self.change(|settings| settings.own.base = base)
+    pub fn set_base(&self, base: Level) {
+        self.change(|settings| settings.own.base = base);
     }
 
     /// Logs with the operator's verbosity from now on, instead of the one before.
-    ///
-    /// # Errors
-    /// As [`LogLevel::set_base`].
-    pub fn set_own_verbosity(&self, verbosity: u32) -> anyhow::Result<()> {
-        self.change(|settings| (settings.own.verbosity, settings.verbosity) = (verbosity, verbosity))
+    pub fn set_own_verbosity(&self, verbosity: u32) {
+        self.change(|settings| (settings.own.verbosity, settings.verbosity) = (verbosity, verbosity));
     }
 
     /// Logs with another verbosity from now on, as a client asks; the level of the options stays the least. What this logs beyond the
     /// operator's own wish is bounded.
-    ///
-    /// # Errors
-    /// As [`LogLevel::set_base`].
-    pub fn set_verbosity(&self, verbosity: u32) -> anyhow::Result<()> {
-        self.change(|settings| settings.verbosity = verbosity)
+    pub fn set_verbosity(&self, verbosity: u32) {
+        self.change(|settings| settings.verbosity = verbosity);
     }
 
-    fn change(&self, change: impl FnOnce(&mut InForce)) -> anyhow::Result<()> {
+    fn change(&self, change: impl FnOnce(&mut InForce)) {
         let mut settings = self.settings.lock();
         change(&mut settings);
         self.repeats.set_own(settings.own.level());
-        self.handle.reload(settings.filter()).context("log_level cannot change")
+        if let Err(error) = self.handle.reload(settings.filter()) {
+            // The log is gone, which it never is while the process runs.
+            tracing::error!(%error, "the level of the log cannot change");
+        }
     }
 }
 

@@ -86,7 +86,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("moneta: {}", sentence(error));
-    ExitCode::from(if error.is::<options::report::Refused>() { USAGE } else { 1 })
+    ExitCode::from(if error.is::<moneta_options::Refused>() { USAGE } else { 1 })
 }
 
 /// An error with its causes, each once: some errors already name their source in their own words.

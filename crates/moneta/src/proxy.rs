@@ -13,19 +13,19 @@ use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
 use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Heard, Node, Opened, Topology, Writer};
+use moneta_options::kinds::Kind;
+use moneta_options::values::Values;
 use moneta_remote::{Remote, RemoteConfig, ValueMemory};
 use moneta_store::{Clock, Door, KeyHash, Store};
 use parking_lot::Mutex;
 
 use crate::options::app::AppSettings;
-use crate::options::kinds::Kind;
 use crate::options::kinds::topology::{self, Source};
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::cluster;
 use crate::options::sections::memory::{CLIENT_MEMORY, MAX_ITEM_SIZE};
 use crate::options::sections::proxy;
 use crate::options::settings::Settings;
-use crate::options::values::Values;
 
 /// How long the first topology is waited for.
 pub const FIRST: Duration = Duration::from_secs(10);

@@ -9,11 +9,11 @@ use moneta_flash::{Flash, FlashConfig};
 use moneta_layers::feed::Feed;
 use moneta_layers::{Chunked, ChunkedConfig, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
+use moneta_options::report::{Refusal, Refused};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::versions::Versioning;
 use moneta_store::{Calls as _, Clock, Key, KeyHash, Progress, Store};
 
-use crate::options::report::{Refusal, Refused};
 use crate::options::sections::cluster::{self, CLUSTER};
 use crate::options::sections::memory::{EVICTION, MAX_ITEM_SIZE, MEMORY, NO_EVICT};
 use crate::options::sections::tiers::{Lower, Upper};

@@ -88,7 +88,11 @@ pub trait Flush {
 
 /// Changes a store's memory limit while it runs.
 pub trait Resize {
-    /// Sets the limit, in bytes; the store evicts down to it over the next writes. False if it cannot take that limit.
+    /// Whether the store can take this limit, in bytes.
+    fn fits(&self, limit: u64) -> bool;
+
+    /// Sets the limit, in bytes; the store evicts down to it over the next writes. False, and nothing changes, if it does not
+    /// fit.
     fn resize(&self, limit: u64) -> bool;
 }
 

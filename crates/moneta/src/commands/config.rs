@@ -4,13 +4,13 @@ use std::io::{Write, stdout};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use moneta_options::declaration::Declaration;
+use moneta_options::report::Origin;
 use serde_json::json;
 
 use crate::drawing;
-use crate::options::declaration::Declaration;
 use crate::options::document;
 use crate::options::flags;
-use crate::options::report::Origin;
 use crate::options::resolve::Resolved;
 use crate::options::sections;
 use crate::options::sections::operation::ADMIN;

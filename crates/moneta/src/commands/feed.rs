@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_client::Address;
+use moneta_options::kinds::units;
 use moneta_store::feed::Buckets;
 use serde::Deserialize;
 
 use self::apply::{Applied, Target};
 use self::line::{Line, escaped, words};
 use self::reader::{RETRY, Reader, WAIT, now};
-use crate::options::kinds::units;
 
 mod apply;
 mod cursor;

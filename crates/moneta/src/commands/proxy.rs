@@ -3,10 +3,10 @@
 mod status;
 
 use clap::{ArgMatches, Command};
+use moneta_options::report::Refused;
 
 use crate::commands::serve;
 use crate::options::flags;
-use crate::options::report::Refused;
 use crate::options::resolve::Resolved;
 use crate::options::sections::proxy;
 use crate::options::settings::Settings;

@@ -4,8 +4,8 @@ use std::io::{Write, stdout};
 
 use clap::{Arg, ArgMatches, Command};
 use moneta_cluster::Ring;
+use moneta_options::kinds::Kind;
 
-use crate::options::kinds::Kind;
 use crate::options::kinds::topology::TopologySource;
 use crate::proxy;
 

@@ -7,6 +7,9 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::{ArgMatches, Command};
+use moneta_options::report::Refused;
+use moneta_options::stray;
+use moneta_options::subscribers::Subscribers;
 use moneta_server::Admin;
 use moneta_server::config::{ListenAddress, ServerConfig};
 use moneta_server::error::ServerError;
@@ -19,13 +22,11 @@ use crate::app_limits::AppAllowances;
 use crate::banner::{self, Reachable};
 use crate::catch_up::{self, CatchingUp};
 use crate::logging::LogLevel;
-use crate::options::live::Running;
-use crate::options::report::Refused;
 use crate::options::resolve::Resolved;
 use crate::options::sections::network::BATCH_PORT;
-use crate::options::sections::{access, cluster, memory, network, operation, proxy, workers};
+use crate::options::sections::{self, access, cluster, memory, network, operation, proxy, workers};
 use crate::options::settings::Settings;
-use crate::options::{flags, foreign, stray};
+use crate::options::{flags, foreign};
 use crate::process::{self, PidFile};
 use crate::reload::Reload;
 use crate::routing::Routing;
@@ -78,7 +79,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let authenticator = access::authenticator(&settings)?;
     // Whatever the node writes holds keys and values, and is its user's alone. Unix sockets have an option for theirs.
     umask(Mode::from_bits_truncate(0o077));
-    for (variable, option) in stray::misspelt(std::env::vars_os().map(|(name, _)| name)) {
+    for (variable, option) in stray::misspelt(&sections::ALL, std::env::vars_os().map(|(name, _)| name)) {
         tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
     }
     for (flag, meaning) in flags::note_foreign(matches) {
@@ -133,17 +134,14 @@ impl Start<'_> {
     fn serve(self, store: Arc<dyn Store>) -> anyhow::Result<()> {
         let Self { matches, settings, config, log_level, node, admin, supervisor, catching_up } = self;
         let verbosity = log_level.clone();
-        node.on_verbosity(Box::new(move |level| {
-            if let Err(error) = verbosity.set_verbosity(level) {
-                tracing::error!(%error, "the verbosity cannot change");
-            }
-        }));
+        node.on_verbosity(Box::new(move |level| verbosity.set_verbosity(level)));
         let pid_file = flags::foreign_value(matches, foreign::PIDFILE).map(PathBuf::from);
         let detached = flags::has_foreign(matches, foreign::DAEMON);
-        let resized = Arc::clone(&store);
-        let resize = Box::new(move |bytes| resized.parts().resize.is_some_and(|store| store.resize(bytes)));
-        let running = Running { node: Arc::clone(&node), log_level, resize };
-        let reload = Reload::new(matches.clone(), &settings, running);
+        let mut subscribers = Subscribers::default();
+        operation::subscribe(&mut subscribers, &node, &log_level);
+        access::subscribe(&mut subscribers, &node);
+        memory::subscribe(&mut subscribers, &store);
+        let reload = Reload::new(matches.clone(), &settings, subscribers);
         let server = Server::start(&config, Arc::clone(&store), node, Box::new(move || reload.run()))
             .map_err(|error| explain(error, &settings))?;
         if let Some(admin) = &admin {

@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::options::declaration::Declaration;
+use moneta_options::declaration::Declaration;
+use moneta_options::file::{Table, unknown};
+use moneta_options::report::{Origin, Refusal};
+use moneta_options::values::{Values, Written};
+
 use crate::options::listener::ExtraListener;
-use crate::options::report::{Origin, Refusal};
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::proxy;
-use crate::options::values::{Values, Written};
 
 /// Longest prefix, in bytes: a key behind it needs one more.
 const PREFIX_MAX: usize = 249;
@@ -57,14 +59,43 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
     ["name", "prefix", "strip_prefix"].into_iter().chain(options().map(|option| option.about().key))
 }
 
-/// Reads a name.
-pub fn name(text: &str) -> Result<String, &'static str> {
+/// The name of the array of tables.
+pub const TABLE: &str = "app";
+
+impl AppTable {
+    /// Reads a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(table: &Table) -> Result<Self, Refusal> {
+        let (mut name, mut prefix, mut strip_prefix, mut written) = (None, None, false, Vec::new());
+        for entry in &table.entries {
+            let text = table.text(entry)?;
+            let refuse = |range: &str| table.refuse(entry, range);
+            match entry.key.as_str() {
+                "name" => name = Some(read_name(text).map_err(refuse)?),
+                "prefix" => prefix = Some(read_prefix(text).map_err(refuse)?),
+                "strip_prefix" => strip_prefix = text.parse().map_err(|_| refuse("true or false"))?,
+                key => {
+                    let Some(option) = options().find(|option| option.about().key == key) else {
+                        return Err(unknown(key, &entry.origin, keys()));
+                    };
+                    let text = option.normal(text).ok_or_else(|| refuse(&option.range()))?;
+                    written.push((option.about().key, Written { text, origin: entry.origin.clone() }));
+                }
+            }
+        }
+        let name = name.ok_or_else(|| table.refuse_whole("it needs a name"))?;
+        Ok(Self { name, prefix, strip_prefix, written, origin: table.origin.clone() })
+    }
+}
+
+fn read_name(text: &str) -> Result<String, &'static str> {
     let read = proxy::APP.read(text).flatten();
     read.ok_or("a name of letters, digits, `-`, `_` and `.`")
 }
 
-/// Reads a prefix.
-pub fn prefix(text: &str) -> Result<String, &'static str> {
+fn read_prefix(text: &str) -> Result<String, &'static str> {
     let fits = text.len() <= PREFIX_MAX && text.bytes().all(|byte| byte > b' ' && byte != 0x7f);
     fits.then(|| text.to_owned())
         .ok_or("up to 249 bytes that a key may have; empty for all keys that are no other app's")

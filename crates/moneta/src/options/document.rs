@@ -4,7 +4,8 @@
 
 use std::fmt::Write;
 
-use crate::options::declaration::Declaration;
+use moneta_options::document;
+
 use crate::options::extended;
 use crate::options::foreign::{FOREIGN, Fate};
 use crate::options::sections;
@@ -101,10 +102,7 @@ refused:
 /// The reference, in Markdown.
 pub fn reference() -> String {
     let mut text = String::from(REFERENCE_HEAD);
-    for section in sections::ALL {
-        let _ = write!(text, "\n## {}\n", section.heading);
-        section.options.iter().for_each(|option| describe(&mut text, *option));
-    }
+    text.push_str(&document::reference(&sections::ALL));
     text.push_str(REFERENCE_LISTENERS);
     text.push_str(REFERENCE_APPS);
     text.push_str(REFERENCE_FOREIGN);
@@ -123,44 +121,13 @@ pub fn reference() -> String {
     text
 }
 
-fn describe(text: &mut String, option: &dyn Declaration) {
-    let (about, default) = (option.about(), option.default());
-    let short = about.short.map_or_else(String::new, |short| format!("`-{short}`, "));
-    let alias = about.alias.map_or_else(String::new, |alias| format!(", `--{alias}`"));
-    let default = if default.is_empty() { "none".into() } else { format!("`{default}`") };
-    let _ = write!(
-        text,
-        "\n### {key}\n\n{summary}.\n\n\
-         - Flag {short}`--{long}`{alias}; environment `{environment}`; TOML `{key}`\n\
-         - Accepts {range}\n\
-         - Default {default}\n\
-         - Reload: {reload}\n\
-         - Change it: {when}\n",
-        key = about.key,
-        summary = about.summary(),
-        long = about.long(),
-        environment = about.environment(),
-        range = option.range(),
-        reload = if option.is_live() { "yes" } else { "no, restart" },
-        when = lower_first(about.when),
-    );
-}
-
-fn lower_first(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
-}
-
 /// A TOML file with every option at its default; those without one are commented out.
 pub fn example() -> String {
     let mut text = String::from(
         "# Options of `moneta serve --config FILE`, all at their defaults. Made by `moneta config --example`; docs/options.md\n\
          # says more on each. A flag or an environment variable wins over a line here.\n",
     );
-    for section in sections::ALL {
-        let _ = write!(text, "\n# {}\n", section.heading);
-        section.options.iter().for_each(|option| write_example(&mut text, *option));
-    }
+    text.push_str(&document::example(&sections::ALL));
     text.push_str(
         "\n# Further listeners, any number of them:\n\
          # [[listener]]\n\
@@ -169,17 +136,4 @@ pub fn example() -> String {
          # max_connections = 100\n",
     );
     text
-}
-
-fn write_example(text: &mut String, option: &dyn Declaration) {
-    let (about, default) = (option.about(), option.default());
-    let _ = writeln!(text, "\n# {}.", about.summary());
-    if !option.is_obvious() {
-        let _ = writeln!(text, "# It must be {}.", option.range());
-    }
-    let _ = match about.example {
-        Some(example) => writeln!(text, "# {} = {example}", about.key),
-        None if option.is_bare() => writeln!(text, "{} = {default}", about.key),
-        None => writeln!(text, "{} = {}", about.key, toml::Value::String(default)),
-    };
 }

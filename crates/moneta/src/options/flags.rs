@@ -1,22 +1,17 @@
-//! The flags of `moneta serve` and `moneta config`, made from the declarations, and reading them back.
+//! The flags of `moneta serve` and `moneta config`: those of the options, and memcached's.
 
-use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use moneta_options::declaration::Declaration;
+use moneta_options::report::{Origin, Refusal};
+use moneta_options::sources::Source;
+use moneta_options::values::Written;
 
-use crate::options::declaration::{Declaration, Section};
 use crate::options::extended::{self, Extended};
 use crate::options::foreign::{FOREIGN, Fate};
-use crate::options::kinds::Form;
-use crate::options::report::{Origin, Refusal};
 use crate::options::sections;
-use crate::options::values::Written;
 
 /// Name of the `-o` argument.
 const EXTENDED: &str = "extended";
-/// Name of the `--config` argument.
-const CONFIG: &str = "config";
-/// The environment variable that names the TOML file.
-pub const CONFIG_ENVIRONMENT: &str = "MONETA_CONFIG";
 
 /// The options of a node that `-h` shows: where it listens, how much it keeps, who may do what. `--help` shows all.
 pub const OF_NODE: [&str; 20] = [
@@ -68,85 +63,20 @@ pub const OF_PROXY: [&str; 20] = [
 
 /// Adds all options to a subcommand; `-h` shows those of the keys `first`.
 pub fn add_to(command: Command, first: &[&str]) -> Command {
-    let shown = |option: &dyn Declaration| first.contains(&option.about().key);
-    let command = command
-        .arg(
-            Arg::new(CONFIG)
-                .long(CONFIG)
-                .value_name("FILE")
-                .value_parser(clap::value_parser!(std::path::PathBuf))
-                .env(CONFIG_ENVIRONMENT)
-                .help("TOML file with options; flags and environment variables win over it"),
-        )
-        .args(sections::ALL.iter().flat_map(|section| section.options.iter().map(|option| {
-            argument(section, *option).hide_short_help(!shown(*option))
-        })))
-        .arg(
-            Arg::new(EXTENDED)
-                .short('o')
-                .long(EXTENDED)
-                .value_name("NAME=VALUE")
-                .action(ArgAction::Append)
-                .help("memcached's extended options: idle_timeout=SECONDS; of the others the log says what they mean here")
-                .help_heading("Network")
-                .hide_short_help(true),
-        );
+    let command = moneta_options::flags::add_to(command, &sections::ALL, first).arg(
+        Arg::new(EXTENDED)
+            .short('o')
+            .long(EXTENDED)
+            .value_name("NAME=VALUE")
+            .action(ArgAction::Append)
+            .help("memcached's extended options: idle_timeout=SECONDS; of the others the log says what they mean here")
+            .help_heading("Network")
+            .hide_short_help(true),
+    );
     command.args(FOREIGN.iter().map(|flag| {
         let argument = Arg::new(flag.long).short(flag.short).long(flag.long).hide(true);
         if flag.takes_value { argument.action(ArgAction::Append) } else { argument.action(ArgAction::Count) }
     }))
-}
-
-/// The flag of one option. Values are taken as text here and read by their kind, as those of every other source.
-fn argument(section: &Section, option: &'static dyn Declaration) -> Arg {
-    let about = option.about();
-    let mut argument = Arg::new(about.key).long(about.long()).help(help(option)).help_heading(section.heading);
-    if let Some(short) = about.short {
-        argument = argument.short(short);
-    }
-    if let Some(alias) = about.alias {
-        argument = argument.alias(alias);
-    }
-    // A negative number is a wrong value, not an unknown flag.
-    let with_value = |argument: Arg| argument.value_name(option.placeholder()).allow_negative_numbers(true);
-    match option.form() {
-        Form::Count { .. } => argument.action(ArgAction::Count),
-        Form::Switch => with_value(argument).num_args(0..=1).require_equals(true).default_missing_value("true"),
-        Form::List => with_value(argument).action(ArgAction::Append),
-        Form::Single => with_value(argument).overrides_with(about.key),
-    }
-}
-
-fn help(option: &dyn Declaration) -> String {
-    let (summary, default) = (option.about().summary(), option.default());
-    match option.form() {
-        Form::Count { .. } => summary.into(),
-        // A switch is off unless it is turned on; of others it has to be said.
-        Form::Switch if default == "false" => summary.into(),
-        _ if default.is_empty() => summary.into(),
-        _ => format!("{summary} [default: {default}]"),
-    }
-}
-
-/// What the flags said of `option`.
-pub fn written(matches: &ArgMatches, option: &dyn Declaration) -> Option<Written> {
-    let about = option.about();
-    if matches.value_source(about.key) != Some(ValueSource::CommandLine) {
-        return about.is_extended.then(|| extended_value(matches, about.key)).flatten();
-    }
-    let text = match option.form() {
-        Form::Count { max } => matches.get_count(about.key).min(max).to_string(),
-        _ => {
-            let texts: Vec<&str> = matches.get_many::<String>(about.key)?.map(String::as_str).collect();
-            texts.join(",")
-        }
-    };
-    Some(Written { text, origin: Origin::Flag(format!("--{}", about.long())) })
-}
-
-/// The file that `--config` or its environment variable names.
-pub fn config_file(matches: &ArgMatches) -> Option<&std::path::PathBuf> {
-    matches.get_one(CONFIG)
 }
 
 /// Refuses memcached's flags that cannot be had here.
@@ -197,10 +127,17 @@ fn foreign_extended(matches: &ArgMatches) -> impl Iterator<Item = (&str, Extende
     extended_options(matches).filter(move |(name, _)| !is_option(name)).map(|(name, _)| (name, extended::meaning(name)))
 }
 
-/// The value of the last `-o KEY=VALUE`.
-fn extended_value(matches: &ArgMatches, key: &str) -> Option<Written> {
-    let (name, value) = extended_options(matches).filter(|(name, _)| *name == key).last()?;
-    Some(Written { text: value.into(), origin: Origin::Flag(format!("-o {name}")) })
+/// The options that memcached has as `-o KEY=VALUE`.
+pub struct OfExtended<'a>(pub &'a ArgMatches);
+
+impl Source for OfExtended<'_> {
+    /// The last one counts.
+    fn written(&self, option: &dyn Declaration) -> Option<Written> {
+        let about = option.about();
+        let values = extended_options(self.0).filter(|(name, _)| about.is_extended && *name == about.key);
+        let (name, value) = values.last()?;
+        Some(Written { text: value.into(), origin: Origin::Flag(format!("-o {name}")) })
+    }
 }
 
 /// The names and values of all `-o`, each a comma-separated list as memcached takes it.

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use moneta_options::declaration::Opt;
+use moneta_options::file::{Table, unknown};
+use moneta_options::kinds::Kind;
+use moneta_options::kinds::address::HostPort;
+use moneta_options::report::Refusal;
 use moneta_server::config::{ListenerLimits, Policy};
 
-use crate::options::declaration::Opt;
-use crate::options::kinds::Kind;
-use crate::options::kinds::address::HostPort;
 use crate::options::sections::access::ADMIN_COMMANDS;
 use crate::options::sections::network::{
     IDLE_TIMEOUT, MAX_BYTES, MAX_CONNECTIONS, MAX_OPERATIONS, OUTPUT_LIMIT, UNIX_MASK,
@@ -47,8 +49,47 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
     ["address", "policy", "app", UNIX_MASK.key()].into_iter().chain(limits).chain(of_a_second)
 }
 
-/// Reads an address: `host:port`, or an absolute path for a Unix socket.
-pub fn address(text: &str) -> Result<ExtraAddress, &'static str> {
+/// The name of the array of tables.
+pub const TABLE: &str = "listener";
+
+impl ExtraListener {
+    /// Reads a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(table: &Table) -> Result<Self, Refusal> {
+        let (mut address, mut policy, mut mask, mut app) = (None, Policy::Online, None, None);
+        let mut limits = ListenerLimits::default();
+        for entry in &table.entries {
+            let text = table.text(entry)?;
+            let refuse = |range: &str| table.refuse(entry, range);
+            match entry.key.as_str() {
+                "address" => address = Some(read_address(text).map_err(refuse)?),
+                "policy" => policy = read_policy(text).map_err(refuse)?,
+                "app" => app = Some(text.to_owned()),
+                key if key == UNIX_MASK.key() => mask = Some(read(&UNIX_MASK, text).map_err(|range| refuse(&range))?),
+                key => {
+                    if !read_limit(&mut limits, key, text).map_err(|range| refuse(&range))? {
+                        return Err(unknown(key, &entry.origin, keys()));
+                    }
+                }
+            }
+        }
+        let mut address = address.ok_or_else(|| table.refuse_whole("it needs an address"))?;
+        if let ExtraAddress::Unix { mode, .. } = &mut address {
+            *mode = mask;
+        } else if mask.is_some() {
+            let (mask, origin) = (UNIX_MASK.key(), &table.origin);
+            return Err(Refusal::sentence(format!(
+                "{TABLE}.{mask} ({origin}) is refused: this address is not a Unix socket"
+            )));
+        }
+        Ok(Self { address, policy, app, limits })
+    }
+}
+
+/// `host:port`, or an absolute path for a Unix socket.
+fn read_address(text: &str) -> Result<ExtraAddress, &'static str> {
     if text.starts_with('/') {
         return Ok(ExtraAddress::Unix { path: text.into(), mode: None });
     }
@@ -57,8 +98,7 @@ pub fn address(text: &str) -> Result<ExtraAddress, &'static str> {
         .ok_or("an address with its port, as 127.0.0.1:11300, or the absolute path of a Unix socket")
 }
 
-/// Reads a policy.
-pub fn policy(text: &str) -> Result<Policy, &'static str> {
+fn read_policy(text: &str) -> Result<Policy, &'static str> {
     match text {
         "online" => Ok(Policy::Online),
         "batch" => Ok(Policy::Batch),
@@ -66,13 +106,8 @@ pub fn policy(text: &str) -> Result<Policy, &'static str> {
     }
 }
 
-/// Reads the permissions of a Unix socket.
-pub fn unix_mask(text: &str) -> Result<u32, String> {
-    read(&UNIX_MASK, text)
-}
-
 /// Reads one of the limits into `limits`, with the range of the option of the same name; false if `key` names none.
-pub fn limit(limits: &mut ListenerLimits, key: &str, text: &str) -> Result<bool, String> {
+fn read_limit(limits: &mut ListenerLimits, key: &str, text: &str) -> Result<bool, String> {
     match key {
         _ if key == MAX_CONNECTIONS.key() => limits.max_connections = Some(read(&MAX_CONNECTIONS, text)?),
         _ if key == IDLE_TIMEOUT.key() => limits.idle_timeout = Some(read(&IDLE_TIMEOUT, text)?),

@@ -1,17 +1,20 @@
-//! What is in force: for each option the value of the strongest source that has one, and which source that was.
+//! What is in force: flags, then `-o`, then the environment, then the file; and the file's tables.
 
 use std::ffi::OsString;
 
 use clap::ArgMatches;
+use moneta_options::file::{ConfigFile, Schema};
+use moneta_options::report::{Origin, Refused};
+use moneta_options::sources::{Environment, Flags, gather};
+use moneta_options::values::Values;
 
 use crate::options::app::AppTable;
-use crate::options::declaration::About;
-use crate::options::file::ConfigFile;
-use crate::options::flags;
+use crate::options::flags::{self, OfExtended};
 use crate::options::listener::ExtraListener;
-use crate::options::report::{Origin, Refusal, Refused};
-use crate::options::sections;
-use crate::options::values::{Values, Written};
+use crate::options::{app, listener, sections};
+
+/// What a file may hold.
+const SCHEMA: Schema = Schema { sections: &sections::ALL, tables: &[listener::TABLE, app::TABLE] };
 
 /// What all sources say together.
 #[derive(Clone, Debug)]
@@ -25,43 +28,26 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Looks at all sources: flag, then environment, then file.
-    ///
-    /// A wrong value is refused even where a stronger source overrides it, so that it does not lie in wait.
+    /// Looks at all sources.
     ///
     /// # Errors
     /// [`Refused`] with everything that is wrong, or that the file cannot be read.
     pub fn gather(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<Self> {
         let mut refusals = flags::refuse_foreign(matches);
-        let mut file = match flags::config_file(matches) {
-            Some(path) => ConfigFile::read(path, &mut refusals)?,
+        let file = match moneta_options::flags::config_file(matches) {
+            Some(path) => ConfigFile::read(path, SCHEMA, &mut refusals)?,
             None => ConfigFile::default(),
         };
-        let mut values = Values::default();
-        for option in sections::options() {
-            let key = option.about().key;
-            let sources = [
-                flags::written(matches, option),
-                written_in_environment(option.about(), &environment),
-                file.written.remove(key),
-            ];
-            for Written { text, origin } in sources.into_iter().flatten() {
-                match option.normal(&text) {
-                    Some(text) => values.set(key, Written { text, origin }),
-                    None => refusals.push(Refusal::value(key, &text, &origin, &option.range())),
-                }
-            }
+        let (mut listeners, mut apps) = (Vec::new(), Vec::new());
+        for table in &file.tables {
+            let read = match table.name {
+                listener::TABLE => ExtraListener::read(table).map(|read| listeners.push((read, table.origin.clone()))),
+                _ => AppTable::read(table).map(|read| apps.push(read)),
+            };
+            refusals.extend(read.err());
         }
-        if !refusals.is_empty() {
-            return Err(Refused(refusals).into());
-        }
-        Ok(Self { values, listeners: file.listeners, apps: file.apps })
+        let (flags, extended, environment) = (Flags(matches), OfExtended(matches), Environment(environment));
+        let values = gather(&sections::ALL, &[&flags, &extended, &environment, &file], &mut refusals);
+        if refusals.is_empty() { Ok(Self { values, listeners, apps }) } else { Err(Refused(refusals).into()) }
     }
-}
-
-/// Bytes that are not UTF-8 become replacement characters and are refused by what they are, not silently left out.
-fn written_in_environment(about: &About, environment: impl Fn(&str) -> Option<OsString>) -> Option<Written> {
-    let name = about.environment();
-    let text = environment(&name)?.to_string_lossy().into_owned();
-    Some(Written { text, origin: Origin::Environment(name) })
 }

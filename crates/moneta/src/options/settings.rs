@@ -2,14 +2,15 @@
 
 use std::ops::Deref;
 
+use moneta_options::declaration::{Declaration, Section};
+use moneta_options::report::{Origin, Refusal, Refused};
+use moneta_options::values::Values;
+
 use crate::options::app::{self, AppSettings};
-use crate::options::declaration::{Declaration, Section};
 use crate::options::listener::ExtraListener;
-use crate::options::report::{Origin, Refusal, Refused};
 use crate::options::resolve::Resolved;
 use crate::options::sections::tiers::{self, StackSettings};
 use crate::options::sections::{access, cluster, flash, lmdb, memory, network, proxy, remote, rocks};
-use crate::options::values::Values;
 
 /// Everything `moneta serve` was asked for: options that fit together.
 #[derive(Clone, Debug)]

@@ -142,6 +142,10 @@ impl<R: Restarting> Flush for Held<R> {
 }
 
 impl<R: Restarting> Resize for Held<R> {
+    fn fits(&self, limit: u64) -> bool {
+        self.with(|store| store.parts().resize.is_some_and(|part| part.fits(limit)))
+    }
+
     fn resize(&self, limit: u64) -> bool {
         self.with(|store| Calls::resize(store, limit))
     }

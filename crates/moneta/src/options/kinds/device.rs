@@ -1,9 +1,8 @@
 //! A device of the SSD tier as an operator writes it: `PATH:SIZE`.
 
 use moneta_flash::DeviceConfig;
-
-use crate::options::kinds::units::{Bytes, size};
-use crate::options::kinds::{Form, Kind};
+use moneta_options::kinds::units::{Bytes, size};
+use moneta_options::kinds::{Form, Kind};
 
 /// Devices of the SSD tier with their sizes, separated by commas; may be left out.
 pub struct Devices;

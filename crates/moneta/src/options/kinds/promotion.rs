@@ -1,9 +1,8 @@
 //! Which hits on SSD bring their item into RAM, as an operator writes it.
 
 use moneta_layers::Promotion;
-
-use crate::options::kinds::Kind;
-use crate::options::kinds::units::percent;
+use moneta_options::kinds::Kind;
+use moneta_options::kinds::units::percent;
 
 /// Which hits below bring their item up: `always`, `second` or a share with its sign, since a number alone could be meant as a
 /// count of hits.

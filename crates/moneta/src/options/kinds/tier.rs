@@ -3,8 +3,7 @@
 use std::fmt;
 
 use moneta_client::Address;
-
-use crate::options::kinds::Kind;
+use moneta_options::kinds::Kind;
 
 /// What an operator may write for a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use moneta_client::Address;
-
-use crate::options::kinds::Kind;
+use moneta_options::kinds::Kind;
 
 /// The address of a server; may be left out.
 pub struct Server;

@@ -1,18 +1,20 @@
 //! Who may connect, and which commands are obeyed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::numbers::{Number, Seconds, Switch};
+use moneta_options::kinds::paths::File;
+use moneta_options::report::Refusal;
+use moneta_options::section;
+use moneta_options::subscribers::{Effect, Subscribers};
+use moneta_options::values::Values;
 use moneta_server::auth::{AuthMode, Authenticator};
 use moneta_server::config::{Commands, ServerConfig};
-use moneta_server::node::NodeSettings;
+use moneta_server::node::{Node, NodeSettings};
 
-use crate::options::declaration::{Opt, section};
-use crate::options::kinds::numbers::{Number, Seconds, Switch};
-use crate::options::kinds::paths::File;
 use crate::options::kinds::words::CommandList;
-use crate::options::live::Effect;
-use crate::options::report::Refusal;
-use crate::options::values::Values;
 use crate::users;
 
 section! {
@@ -22,18 +24,7 @@ section! {
     AUTH_FILE: File = Opt::new("auth_file", File, || None)
         .short('Y')
         .example("\"\"")
-        .live(|change| match (change.from, change.to) {
-            (Some(_), Some(path)) => {
-                let users = users::read(&path)?;
-                Effect::now(|running| {
-                    running.node.authenticator.reload(users);
-                    tracing::info!("users read again");
-                    Ok(())
-                })
-            }
-            // Logins cannot be turned on or off for connections that are open.
-            _ => Ok(Effect::AfterRestart),
-        })
+        .live()
         .when("When others can reach the port. SIGHUP reads the file again; turning logins on or off needs a restart.");
 
     /// SASL PLAIN on the binary protocol, for the users of --auth-file; the text protocol is refused.
@@ -104,4 +95,20 @@ pub fn contradictions(options: &Values) -> Vec<Refusal> {
     let without_users = options.get(&ENABLE_SASL) && options.get(&AUTH_FILE).is_none();
     let range = "given together with auth_file, the file of users who may log in";
     without_users.then(|| options.refuse(&ENABLE_SASL, range)).into_iter().collect()
+}
+
+/// Lets a reload read the users again.
+pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
+    let node = Arc::clone(node);
+    subscribers.on(&AUTH_FILE, move |change| match (change.from, change.to) {
+        (Some(_), Some(path)) => {
+            let (users, node) = (users::read(&path)?, Arc::clone(&node));
+            Ok(Effect::now(move || {
+                node.authenticator.reload(users);
+                tracing::info!("users read again");
+            }))
+        }
+        // Logins cannot be turned on or off for connections that are open.
+        _ => Ok(Effect::AfterRestart),
+    });
 }

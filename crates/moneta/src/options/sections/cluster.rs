@@ -4,19 +4,21 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use moneta_cluster::catchup::AtDeadline;
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::numbers::{Milliseconds, Number, Seconds, Share, Size, Switch};
+use moneta_options::kinds::units::TIB;
+use moneta_options::kinds::words::Choice;
+use moneta_options::report::Refusal;
+use moneta_options::section;
+use moneta_options::values::Values;
 use moneta_server::node::{ClientVersions, NodeSettings};
 use moneta_store::Origin;
 use moneta_store::versions::Versioning;
 
-use crate::options::declaration::{Opt, section};
-use crate::options::kinds::numbers::{Milliseconds, Number, Seconds, Share, Size, Switch};
 use crate::options::kinds::topology::{Server, TopologySource};
-use crate::options::kinds::units::TIB;
-use crate::options::kinds::words::{Choice, WriterId};
-use crate::options::report::Refusal;
+use crate::options::kinds::words::WriterId;
 use crate::options::sections::memory::MEMORY;
 use crate::options::sections::tiers::{Lower, StackSettings, Upper};
-use crate::options::values::Values;
 
 section! {
     "Cluster";

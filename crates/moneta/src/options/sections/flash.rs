@@ -4,17 +4,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use moneta_flash::{Durability, FlashConfig, ITEMS_PER_REGION, Io};
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::numbers::{Milliseconds, Number, Share, Size, Switch};
+use moneta_options::kinds::units::{Bytes, KIB, MIB, TIB};
+use moneta_options::kinds::words::Choice;
+use moneta_options::report::Refusal;
+use moneta_options::section;
+use moneta_options::values::Values;
 
-use crate::options::declaration::{Opt, section};
 use crate::options::kinds::device::Devices;
-use crate::options::kinds::numbers::{Milliseconds, Number, Share, Size, Switch};
-use crate::options::kinds::units::{Bytes, KIB, MIB, TIB};
-use crate::options::kinds::words::Choice;
 use crate::options::machine;
-use crate::options::report::Refusal;
 use crate::options::sections::memory::{MAX_ITEM_SIZE, MEMORY};
 use crate::options::sections::workers::THREADS;
-use crate::options::values::Values;
 
 section! {
     "SSD tier";

@@ -4,13 +4,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::options::declaration::{Opt, section};
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::numbers::{Milliseconds, Number};
+use moneta_options::kinds::units::{Bytes, Time};
+use moneta_options::kinds::words::Choice;
+use moneta_options::report::Refusal;
+use moneta_options::section;
+use moneta_options::values::Values;
+
 use crate::options::kinds::device::Place;
-use crate::options::kinds::numbers::{Milliseconds, Number};
-use crate::options::kinds::units::{Bytes, Time};
-use crate::options::kinds::words::Choice;
-use crate::options::report::Refusal;
-use crate::options::values::Values;
 
 section! {
     "LMDB tier";

@@ -1,15 +1,19 @@
 //! Memory: for items, and for what clients have not sent whole or not read.
 
-use moneta_memory::{Eviction, MemoryConfig};
-use moneta_server::node::NodeSettings;
+use std::sync::Arc;
 
-use crate::options::declaration::{Opt, section};
-use crate::options::kinds::numbers::{Size, Switch};
-use crate::options::kinds::units::{Bytes, GIB, KIB, MIB, TIB};
-use crate::options::kinds::words::Choice;
-use crate::options::live::Effect;
-use crate::options::report::Refusal;
-use crate::options::values::Values;
+use anyhow::ensure;
+use moneta_memory::{Eviction, MemoryConfig};
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::numbers::{Size, Switch};
+use moneta_options::kinds::units::{Bytes, GIB, KIB, MIB, TIB};
+use moneta_options::kinds::words::Choice;
+use moneta_options::report::Refusal;
+use moneta_options::section;
+use moneta_options::subscribers::{Effect, Subscribers};
+use moneta_options::values::Values;
+use moneta_server::node::NodeSettings;
+use moneta_store::Store;
 
 section! {
     "Memory";
@@ -18,14 +22,7 @@ section! {
     MEMORY: Size<u64> = Opt::new("memory", Size::in_mebibytes(8 * MIB, 16 * TIB), || 64 * MIB)
         .short('m')
         .alias("memory-limit")
-        .live(|change| {
-            Effect::now(move |running| {
-                // Where the option is the same, what a client has set by `cache_memlimit` stays.
-                let fits = change.from == change.to || (running.resize)(change.to);
-                anyhow::ensure!(fits, "memory: the store cannot take {} bytes", change.to);
-                Ok(())
-            })
-        })
+        .live()
         .when("Always in production; operating.md says how to size it.");
 
     /// Memory for what clients have not sent whole or not read: requests, replies, reads from SSD under way; for values over 32
@@ -93,4 +90,22 @@ pub fn contradictions(options: &Values, in_ram: bool) -> Vec<Refusal> {
         refusals.push(options.refuse(&CLIENT_MEMORY, &range));
     }
     refusals
+}
+
+/// Lets a reload change how much is kept.
+pub fn subscribe(subscribers: &mut Subscribers, store: &Arc<dyn Store>) {
+    let store = Arc::clone(store);
+    subscribers.on(&MEMORY, move |change| {
+        // Where the option is the same, what a client has set by `cache_memlimit` stays.
+        if change.from == change.to {
+            return Ok(Effect::None);
+        }
+        let Some(resize) = store.parts().resize else { return Ok(Effect::AfterRestart) };
+        ensure!(resize.fits(change.to), "memory: the store cannot take {}", Bytes(change.to));
+        let store = Arc::clone(&store);
+        Ok(Effect::now(move || {
+            // It fits, as was asked before.
+            store.parts().resize.map(|resize| resize.resize(change.to));
+        }))
+    });
 }

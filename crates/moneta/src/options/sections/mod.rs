@@ -14,7 +14,7 @@ pub mod rocks;
 pub mod tiers;
 pub mod workers;
 
-use crate::options::declaration::{Declaration, Section};
+use moneta_options::declaration::{Declaration, Section};
 
 /// All, in the order shown.
 pub static ALL: [&Section; 12] = [
@@ -34,5 +34,32 @@ pub static ALL: [&Section; 12] = [
 
 /// Every option, in the order shown.
 pub fn options() -> impl Iterator<Item = &'static dyn Declaration> {
-    ALL.iter().flat_map(|section| section.options.iter().copied())
+    moneta_options::declaration::options(&ALL)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::options;
+
+    #[test]
+    fn every_default_is_read_back_and_every_text_is_there() {
+        for option in options() {
+            let (about, default) = (option.about(), option.default());
+            assert_eq!(option.normal(&default).as_ref(), Some(&default), "the default of {}", about.key);
+            assert!(!about.summary().is_empty() && !about.when.is_empty(), "{} lacks a sentence", about.key);
+        }
+    }
+
+    #[test]
+    fn no_two_options_share_a_flag() {
+        let mut seen = HashSet::new();
+        for about in options().map(|option| option.about()) {
+            let names = [Some(about.long()), about.short.map(String::from), about.alias.map(String::from)];
+            for name in names.into_iter().flatten() {
+                assert!(seen.insert(name.clone()), "{name} is taken");
+            }
+        }
+    }
 }

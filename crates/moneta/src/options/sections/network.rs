@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use moneta_options::declaration::{Declaration, Opt};
+use moneta_options::kinds::address::{Addresses, ListenAddress};
+use moneta_options::kinds::numbers::{Mode, Number, OptionalPort, Seconds, Size};
+use moneta_options::kinds::paths::File;
+use moneta_options::kinds::units::{GIB, KIB, TIB};
+use moneta_options::report::Refusal;
+use moneta_options::section;
+use moneta_options::values::Values;
 use moneta_server::config::{AddressLimits, Limits, ServerConfig};
 use moneta_server::node::NodeSettings;
-
-use crate::options::declaration::{Declaration, Opt, section};
-use crate::options::kinds::address::{Addresses, ListenAddress};
-use crate::options::kinds::numbers::{Mode, Number, OptionalPort, Seconds, Size};
-use crate::options::kinds::paths::File;
-use crate::options::kinds::units::{GIB, KIB, TIB};
-use crate::options::report::Refusal;
-use crate::options::values::Values;
 
 section! {
     "Network";

@@ -1,18 +1,20 @@
 //! How the node is watched, stopped and logged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::address::{AdminAddress, HostNames, HostPort};
+use moneta_options::kinds::numbers::{Count, Seconds};
+use moneta_options::kinds::words::Choice;
+use moneta_options::section;
+use moneta_options::subscribers::{Effect, Subscribers};
+use moneta_options::values::Values;
 use moneta_server::config::ServerConfig;
-use moneta_server::node::NodeSettings;
+use moneta_server::node::{Node, NodeSettings};
 use tracing::Level;
 
-use crate::logging::{LogFormat, LogSettings};
-use crate::options::declaration::{Opt, section};
-use crate::options::kinds::address::{AdminAddress, HostNames, HostPort};
-use crate::options::kinds::numbers::{Count, Seconds};
-use crate::options::kinds::words::Choice;
-use crate::options::live::Effect;
-use crate::options::values::Values;
+use crate::logging::{LogFormat, LogLevel, LogSettings};
 
 section! {
     "Operation";
@@ -52,19 +54,13 @@ section! {
         ]),
         || Level::INFO,
     )
-    .live(|change| Effect::now(move |running| running.log_level.set_base(change.to)))
+    .live()
     .when("debug or trace while looking for a fault.");
 
     /// Log more, whatever --log-level says: -v debug, -vv and more trace.
     VERBOSE: Count = Opt::new("verbose", Count { max: 3 }, || 0)
         .short('v')
-        .live(|change| {
-            // Also where the option is the same: a client may have changed the verbosity.
-            Effect::now(move |running| {
-                running.node.set_verbosity(change.to);
-                running.log_level.set_own_verbosity(change.to)
-            })
-        })
+        .live()
         .when("On the command line while looking for a fault. It is also what `stats settings` shows as verbosity.");
 }
 
@@ -78,4 +74,19 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     server.lame_duck = options.get(&LAME_DUCK);
     server.drain_timeout = options.get(&DRAIN_TIMEOUT);
     node.verbosity = options.get(&VERBOSE);
+}
+
+/// Lets a reload change what is logged.
+pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>, log_level: &LogLevel) {
+    let level = log_level.clone();
+    subscribers.set(&LOG_LEVEL, move |base| level.set_base(base));
+    let (node, level) = (Arc::clone(node), log_level.clone());
+    // Also where the option is the same: a client may have changed the verbosity.
+    subscribers.on(&VERBOSE, move |change| {
+        let (node, level) = (Arc::clone(&node), level.clone());
+        Ok(Effect::now(move || {
+            node.set_verbosity(change.to);
+            level.set_own_verbosity(change.to);
+        }))
+    });
 }

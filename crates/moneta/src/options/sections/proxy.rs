@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use moneta_client::wire::Protocol;
 use moneta_cluster::{Ack, ClusterConfig, Fallback};
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::numbers::{Milliseconds, Number, Share, Size};
+use moneta_options::kinds::paths::File;
+use moneta_options::kinds::units::{KIB, MIB, TIB};
+use moneta_options::kinds::words::{Choice, Name};
+use moneta_options::section;
+use moneta_options::values::Values;
 use moneta_remote::RemoteConfig;
 use moneta_server::node::NodeSettings;
 
-use crate::options::declaration::{Opt, section};
-use crate::options::kinds::numbers::{Milliseconds, Number, Share, Size};
-use crate::options::kinds::paths::File;
 use crate::options::kinds::topology::TopologySource;
-use crate::options::kinds::units::{KIB, MIB, TIB};
-use crate::options::kinds::words::{Choice, Name, Zone};
+use crate::options::kinds::words::Zone;
 use crate::options::sections::{cluster, remote};
-use crate::options::values::Values;
 
 section! {
     "Proxy";

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use moneta_client::Address;
 use moneta_client::wire::Protocol;
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::numbers::{Milliseconds, Number, Size};
+use moneta_options::kinds::units::{KIB, MIB};
+use moneta_options::kinds::words::Choice;
+use moneta_options::section;
+use moneta_options::values::Values;
 use moneta_remote::RemoteConfig;
 use moneta_store::KeyHash;
 
-use crate::options::declaration::{Opt, section};
-use crate::options::kinds::numbers::{Milliseconds, Number, Size};
-use crate::options::kinds::units::{KIB, MIB};
-use crate::options::kinds::words::Choice;
 use crate::options::sections::memory::MAX_ITEM_SIZE;
-use crate::options::values::Values;
 
 section! {
     "Remote tiers";

@@ -4,14 +4,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::options::declaration::{Opt, section};
-use crate::options::kinds::Kind;
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::Kind;
+use moneta_options::kinds::numbers::{Milliseconds, Number, Size, Switch};
+use moneta_options::kinds::units::{Bytes, TIB, Time};
+use moneta_options::kinds::words::Choice;
+use moneta_options::report::Refusal;
+use moneta_options::section;
+use moneta_options::values::Values;
+
 use crate::options::kinds::device::Place;
-use crate::options::kinds::numbers::{Milliseconds, Number, Size, Switch};
-use crate::options::kinds::units::{Bytes, TIB, Time};
-use crate::options::kinds::words::Choice;
-use crate::options::report::Refusal;
-use crate::options::values::Values;
 
 section! {
     "RocksDB tier";

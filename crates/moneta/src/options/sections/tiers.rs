@@ -2,17 +2,18 @@
 
 use moneta_client::wire::Protocol;
 use moneta_layers::Promotion;
+use moneta_options::declaration::{Declaration, Opt, Section};
+use moneta_options::report::Refusal;
+use moneta_options::section;
+use moneta_options::values::Values;
 use moneta_remote::RemoteConfig;
 
-use crate::options::declaration::{Declaration, Opt, Section, section};
 use crate::options::kinds::promotion::PromotionRule;
 use crate::options::kinds::tier::{Tier, TierChoice};
-use crate::options::report::Refusal;
 use crate::options::sections::flash::{self, FlashSettings};
 use crate::options::sections::lmdb::{self, LmdbSettings};
 use crate::options::sections::remote;
 use crate::options::sections::rocks::{self, RocksSettings};
-use crate::options::values::Values;
 
 section! {
     "Tiers";

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use moneta_options::declaration::Opt;
+use moneta_options::kinds::numbers::Number;
+use moneta_options::section;
+use moneta_options::values::Values;
 use moneta_server::config::ServerConfig;
 use moneta_server::node::NodeSettings;
-
-use crate::options::declaration::{Opt, section};
-use crate::options::kinds::numbers::Number;
-use crate::options::values::Values;
 
 section! {
     "Workers";

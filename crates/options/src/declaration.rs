@@ -1,13 +1,12 @@
 //! An option's declaration: all there is to know of it, in one place.
 //!
 //! The long flag (`max-item-size`), the environment variable (`MONETA_MAX_ITEM_SIZE`) and the key of the TOML file
-//! (`max_item_size`) are the key of the declaration in three spellings. Flags, file, `moneta config`, docs/options.md and reload
-//! are made from the declarations in [`crate::options::sections`], so that an option exists everywhere or nowhere.
+//! (`max_item_size`) are the key of the declaration in three spellings. Flags, file, documents and reload are made from the
+//! declarations, so that an option exists everywhere or nowhere.
 
-use crate::options::kinds::{Form, Kind};
-use crate::options::live::{Change, Effect, Reload, Subscriber};
-use crate::options::report::{Origin, Refusal};
-use crate::options::values::Values;
+use crate::kinds::{Form, Kind};
+use crate::report::{Origin, Refusal};
+use crate::values::Values;
 
 /// Every environment variable of an option begins with this.
 pub const ENVIRONMENT_PREFIX: &str = "MONETA_";
@@ -19,7 +18,7 @@ pub struct Opt<K: Kind> {
     pub kind: K,
     default: fn() -> K::Value,
     adjust: Option<Adjust<K::Value>>,
-    reload: Reload<K::Value>,
+    is_live: bool,
 }
 
 /// Makes the default that is in force of all options and the default alone.
@@ -63,7 +62,7 @@ impl<K: Kind> Opt<K> {
     /// An option that takes effect at a restart and is a flag without a short form. The macro `section!` adds its summary.
     pub const fn new(key: &'static str, kind: K, default: fn() -> K::Value) -> Self {
         let about = About { key, short: None, alias: None, is_extended: false, example: None, summary: "", when: "" };
-        Self { about, kind, default, adjust: None, reload: Reload::Restart }
+        Self { about, kind, default, adjust: None, is_live: false }
     }
 
     /// Sets the short flag.
@@ -102,9 +101,9 @@ impl<K: Kind> Opt<K> {
         self
     }
 
-    /// Lets SIGHUP change it: `subscriber` puts the new value into effect.
-    pub const fn live(mut self, subscriber: Subscriber<K::Value>) -> Self {
-        self.reload = Reload::Live(subscriber);
+    /// Says that it changes while the process runs: [`crate::subscribers::Subscribers::on`] says how.
+    pub const fn live(mut self) -> Self {
+        self.is_live = true;
         self
     }
 
@@ -164,14 +163,8 @@ pub trait Declaration: Sync {
     /// Whether every reader knows what may be written.
     fn is_obvious(&self) -> bool;
 
-    /// Whether SIGHUP can change it.
+    /// Whether it can change while the process runs.
     fn is_live(&self) -> bool;
-
-    /// Prepares the change from what is in force to what is wanted. Nothing changes before the [`Effect`] is applied.
-    ///
-    /// # Errors
-    /// If the new value cannot be had.
-    fn prepare(&self, in_force: &Values, wanted: &Values) -> anyhow::Result<Effect>;
 }
 
 impl<K: Kind> Declaration for Opt<K> {
@@ -212,14 +205,7 @@ impl<K: Kind> Declaration for Opt<K> {
     }
 
     fn is_live(&self) -> bool {
-        matches!(self.reload, Reload::Live(_))
-    }
-
-    fn prepare(&self, in_force: &Values, wanted: &Values) -> anyhow::Result<Effect> {
-        match self.reload {
-            Reload::Restart => Ok(Effect::AfterRestart),
-            Reload::Live(subscriber) => subscriber(Change { from: in_force.get(self), to: wanted.get(self) }),
-        }
+        self.is_live
     }
 }
 
@@ -261,43 +247,20 @@ pub struct Section {
 
 /// Declares the options of a section, each as a static of type [`Opt`], and the static `SECTION` that lists them in this order. The
 /// doc comment of an option is its summary in the help and in the documentation.
+#[macro_export]
 macro_rules! section {
     ($heading:literal; $($(#[doc = $summary:literal])+ $name:ident: $kind:ty = $declaration:expr;)+) => {
         $(
             $(#[doc = $summary])+
-            pub static $name: $crate::options::declaration::Opt<$kind> = $declaration.summary(concat!($($summary),+));
+            pub static $name: $crate::declaration::Opt<$kind> = $declaration.summary(concat!($($summary),+));
         )+
 
         /// The options of this file, in the order shown.
-        pub static SECTION: $crate::options::declaration::Section =
-            $crate::options::declaration::Section { heading: $heading, options: &[$(&$name),+] };
+        pub static SECTION: $crate::declaration::Section =
+            $crate::declaration::Section { heading: $heading, options: &[$(&$name),+] };
     };
 }
-pub(crate) use section;
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use crate::options::sections;
-
-    #[test]
-    fn every_default_is_read_back_and_every_text_is_there() {
-        for option in sections::options() {
-            let (about, default) = (option.about(), option.default());
-            assert_eq!(option.normal(&default).as_ref(), Some(&default), "the default of {}", about.key);
-            assert!(!about.summary().is_empty() && !about.when.is_empty(), "{} lacks a sentence", about.key);
-        }
-    }
-
-    #[test]
-    fn no_two_options_share_a_flag() {
-        let mut seen = HashSet::new();
-        for about in sections::options().map(|option| option.about()) {
-            let names = [Some(about.long()), about.short.map(String::from), about.alias.map(String::from)];
-            for name in names.into_iter().flatten() {
-                assert!(seen.insert(name.clone()), "{name} is taken");
-            }
-        }
-    }
+/// Every option of these sections, in the order shown.
+pub fn options(sections: &'static [&'static Section]) -> impl Iterator<Item = &'static dyn Declaration> + Clone {
+    sections.iter().flat_map(|section| section.options.iter().copied())
 }

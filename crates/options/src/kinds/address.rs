@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::options::kinds::{Form, Kind};
+use crate::kinds::{Form, Kind};
 
 /// Addresses to listen on, separated by commas.
 pub struct Addresses;

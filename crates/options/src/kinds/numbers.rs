@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::options::kinds::units::{Bytes, MIB, Time, milliseconds, percent, seconds, size};
-use crate::options::kinds::{Form, Kind};
+use crate::kinds::units::{Bytes, MIB, Time, milliseconds, percent, seconds, size};
+use crate::kinds::{Form, Kind};
 
 /// On or off.
 pub struct Switch;
@@ -302,7 +302,7 @@ impl Kind for OptionalPort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::kinds::units::{GIB, KIB, TIB};
+    use crate::kinds::units::{GIB, KIB, TIB};
 
     const MEMORY: Size<u64> = Size::in_mebibytes(8 * MIB, 16 * TIB);
     const ITEM: Size<usize> = Size::in_bytes(KIB, GIB);

@@ -5,15 +5,14 @@
 
 use std::ffi::OsString;
 
-use crate::options::declaration::ENVIRONMENT_PREFIX;
-use crate::options::flags::CONFIG_ENVIRONMENT;
-use crate::options::nearest::nearest;
-use crate::options::sections;
+use crate::declaration::{ENVIRONMENT_PREFIX, Section, options};
+use crate::flags::CONFIG_ENVIRONMENT;
+use crate::nearest::nearest;
 
-/// Each variable among `names` that is no option but nearly one, with the one it is like.
-pub fn misspelt(names: impl Iterator<Item = OsString>) -> Vec<(String, String)> {
+/// Each variable among `names` that is no option of these sections but nearly one, with the one it is like.
+pub fn misspelt(sections: &'static [&'static Section], names: impl Iterator<Item = OsString>) -> Vec<(String, String)> {
     let options: Vec<String> =
-        sections::options().map(|option| option.about().environment()).chain([CONFIG_ENVIRONMENT.to_owned()]).collect();
+        options(sections).map(|option| option.about().environment()).chain([CONFIG_ENVIRONMENT.to_owned()]).collect();
     let ours = names.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(ENVIRONMENT_PREFIX));
     let strays = ours.filter(|name| !options.contains(name));
     strays.filter_map(|name| guess(&name, &options).map(|option| (name, option))).collect()
@@ -28,11 +27,22 @@ fn guess(name: &str, options: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::misspelt;
+    use crate::declaration::{Opt, Section};
+    use crate::kinds::numbers::Switch;
+    use crate::section;
+
+    section! {
+        "Tests";
+
+        /// An option.
+        MEMORY: Switch = Opt::new("memory", Switch, || false).when("Never.");
+    }
+    static ALL: [&Section; 1] = [&SECTION];
 
     #[test]
     fn only_what_is_nearly_an_option_is_named() {
         let names = ["MONETA_MEMROY", "MONETA_MEMORY", "MONETA_SERVICE_HOST", "MONETA_CONFIG", "MEMROY", "MONETA_"];
-        let found = misspelt(names.iter().map(|name| (*name).into()));
+        let found = misspelt(&ALL, names.iter().map(|name| (*name).into()));
         assert_eq!(found, [("MONETA_MEMROY".into(), "MONETA_MEMORY".into())]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::options::report::Origin;
+use crate::report::Origin;
 
 /// A value as it was written, and where.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct Written {
 }
 
 /// The options that are set, by key. All others have their default. How a declaration reads its value is in
-/// [`crate::options::declaration`].
+/// [`crate::declaration`].
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     set: HashMap<&'static str, Written>,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::options::kinds::Kind;
+use crate::kinds::Kind;
 
 /// A path of a file; may be left out.
 pub struct File;
