@@ -1,8 +1,8 @@
 //! The differences that are wanted, each with its name and its reason.
 //!
-//! The list in docs/compatibility.md follows this one. A rule of the `Compared` kind is applied to the replies of both
-//! servers; one of the `Avoided` kind keeps the generators from sending something whose answers are known to differ, and
-//! another test pins what Moneta answers.
+//! docs/compatibility.md links to this list. A rule of the `Compared` kind is applied to the replies of both servers; one of the
+//! `Avoided` kind keeps the generators from sending something whose answers are known to differ, and another test pins what
+//! Moneta answers.
 
 /// How a rule takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
