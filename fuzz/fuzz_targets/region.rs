@@ -5,4 +5,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| moneta_flash::testing::check_region(data));
+fuzz_target!(|data: &[u8]| moneta_device::testing::check_region(data));

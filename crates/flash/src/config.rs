@@ -1,9 +1,9 @@
 //! Configuration of the engine.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use moneta_device::{DeviceConfig, Io, TierConfig};
 use moneta_store::Progress;
 use moneta_store::versions::Versioning;
 
@@ -54,15 +54,6 @@ pub struct FlashConfig {
     pub progress: Arc<Progress>,
 }
 
-/// A place for regions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceConfig {
-    /// A directory, in which the file `moneta.flash` is created; a file, created if missing; or a block device.
-    pub path: PathBuf,
-    /// Bytes to use, everything included.
-    pub bytes: u64,
-}
-
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -70,17 +61,6 @@ pub enum Durability {
     Interval,
     /// When the write is on the device. Writes of all connections share syncs (group commit).
     EveryWrite,
-}
-
-/// How requests read devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Io {
-    /// io_uring where the kernel allows it, else threads.
-    Auto,
-    /// io_uring, or refuse to start.
-    Uring,
-    /// A pool of threads.
-    Threads,
 }
 
 impl FlashConfig {
@@ -105,6 +85,18 @@ impl FlashConfig {
             versioning: Versioning::default(),
             feed: false,
             progress: Arc::default(),
+        }
+    }
+
+    /// What of it the devices are opened by.
+    pub(crate) fn tier(&self) -> TierConfig {
+        let least = ITEMS_PER_REGION * self.item_max as u64;
+        TierConfig {
+            devices: self.devices.clone(),
+            region_bytes: self.region_bytes,
+            region_bytes_kept: self.region_bytes_kept.then_some(least),
+            start_empty: self.start_empty,
+            direct: self.direct,
         }
     }
 }

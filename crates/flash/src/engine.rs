@@ -13,33 +13,35 @@ use moneta_store::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use crate::attempt::pend;
 use crate::config::FlashConfig;
 use crate::counters::Counters;
-use crate::debts::Debts;
-use crate::deletes::Deletes;
-use crate::devices::{Devices, Opened};
-use crate::error::FlashError;
-use crate::feed::Telling;
-use crate::floors::KnownFloors;
-use crate::flusher::{FlushQueue, Flusher, Goal};
+use crate::deletes::debts::Debts;
+use crate::deletes::floors::KnownFloors;
+use crate::deletes::remembered::Deletes;
+use crate::feed::telling::Telling;
+use crate::flusher::queue::FlushQueue;
+use crate::flusher::round::Flusher;
+use crate::flusher::waiting::Goal;
 use crate::for_flusher::ForFlusher;
-use crate::format::BLOCK;
-use crate::identity::Shards;
+use crate::index::location::BLOCKS_MAX;
+use crate::index::shard::{Room, Shard};
 use crate::inner::{Inner, Slot};
-use crate::io::{ReadCounters, Reader, look_every};
-use crate::location::BLOCKS_MAX;
-use crate::log::{Log, REGIONS_LEAST};
+use crate::log::regions::Regions;
+use crate::log::sequence::{Sequence, floor_at};
+use crate::log::writer::{Log, REGIONS_LEAST};
+use crate::operations::attempt::pend;
 use crate::presence::Presence;
-use crate::reclaim::Reclaimer;
-use crate::reclaim_work::Reclaim;
-use crate::recovery;
-use crate::regions::Regions;
-use crate::running::RunningTime;
-use crate::sequence::{Sequence, floor_at};
-use crate::shard::{Room, Shard};
-use crate::snapshot;
+use crate::reclaim::reclaimer::Reclaimer;
+use crate::reclaim::work::Reclaim;
+use crate::start::recovery;
+use crate::start::snapshot;
 use crate::threads::{Joined, Threads};
+use moneta_device::TierError;
+use moneta_device::devices::{Devices, Opened};
+use moneta_device::format::BLOCK;
+use moneta_device::io::running::RunningTime;
+use moneta_device::io::{ReadCounters, Reader, look_every};
+use moneta_device::regions::identity::Shards;
 
 /// The SSD engine. Clones are handles on the same store; dropping the last one writes out what is in RAM.
 #[derive(Clone)]
@@ -68,8 +70,8 @@ impl Flash {
     ///
     /// # Errors
     /// If a device cannot be used, or the system lacks memory or disk space. Data on the devices is then unchanged.
-    pub fn open(config: &FlashConfig, clock: Arc<Clock>) -> Result<Self, FlashError> {
-        Self::start(Devices::open(config)?, config, clock)
+    pub fn open(config: &FlashConfig, clock: Arc<Clock>) -> Result<Self, TierError> {
+        Self::start(Devices::open(&config.tier())?, config, clock)
     }
 
     /// Opens a tier on devices that a test provides.
@@ -78,14 +80,14 @@ impl Flash {
     /// As [`Flash::open`].
     #[cfg(feature = "testing")]
     pub fn open_on(
-        media: Vec<Arc<dyn crate::io::Media>>,
+        media: Vec<Arc<dyn moneta_device::io::Media>>,
         config: &FlashConfig,
         clock: Arc<Clock>,
-    ) -> Result<Self, FlashError> {
-        Self::start(Devices::on(media, config)?, config, clock)
+    ) -> Result<Self, TierError> {
+        Self::start(Devices::on(media, &config.tier())?, config, clock)
     }
 
-    fn start(opened: Opened, config: &FlashConfig, clock: Arc<Clock>) -> Result<Self, FlashError> {
+    fn start(opened: Opened, config: &FlashConfig, clock: Arc<Clock>) -> Result<Self, TierError> {
         let Opened { devices, fresh, why_fresh } = opened;
         if let Some(why) = &why_fresh {
             tracing::warn!("the SSD tier starts empty: {why}");
@@ -179,18 +181,18 @@ impl Flash {
 }
 
 /// Refuses more blocks than a location can address.
-fn check_size(regions: usize, region_bytes: usize) -> Result<(), FlashError> {
+fn check_size(regions: usize, region_bytes: usize) -> Result<(), TierError> {
     if regions * (region_bytes / BLOCK) > BLOCKS_MAX {
         let reason = "a tier has at most 4 TiB in all: give its devices smaller sizes, or run another node on the rest";
-        return Err(FlashError::Config(reason.into()));
+        return Err(TierError::Config(reason.into()));
     }
     Ok(())
 }
 
 /// Refuses a tier with too few usable regions left.
-fn check_retired(regions: usize, retired: usize) -> Result<(), FlashError> {
+fn check_retired(regions: usize, retired: usize) -> Result<(), TierError> {
     if regions - retired < REGIONS_LEAST {
-        return Err(FlashError::Config(format!(
+        return Err(TierError::Config(format!(
             "{retired} of the {regions} regions of the SSD tier have bad blocks, and at least {REGIONS_LEAST} are needed: \
              replace the device, or give it a larger size"
         )));
@@ -198,16 +200,16 @@ fn check_retired(regions: usize, retired: usize) -> Result<(), FlashError> {
     Ok(())
 }
 
-fn make_shards(bits: u32, index_bytes: u64) -> Result<(Box<[Slot]>, Shards), FlashError> {
+fn make_shards(bits: u32, index_bytes: u64) -> Result<(Box<[Slot]>, Shards), TierError> {
     let room = Room::new(index_bytes, 1 << bits);
     let slot = |_| Ok(Slot::new(Mutex::new(Shard::new(Arc::clone(&room))?)));
     let shards: std::io::Result<_> = (0..1 << bits).map(slot).collect();
-    let shards = shards.map_err(|source| FlashError::Start { what: "the index", source })?;
+    let shards = shards.map_err(|source| TierError::Start { what: "the index", source })?;
     Ok((shards, Shards::new(bits)))
 }
 
 impl Inner {
-    fn start_threads(self: &Arc<Self>) -> Result<(), FlashError> {
+    fn start_threads(self: &Arc<Self>) -> Result<(), TierError> {
         let (devices, counters) = (Arc::clone(&self.devices), Arc::clone(&self.counters));
         let engine = Box::new(ForFlusher(Arc::downgrade(self)));
         let flusher = Flusher::new(Arc::clone(&self.log), devices, counters, self.config.flush_interval, engine);

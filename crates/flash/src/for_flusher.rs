@@ -3,14 +3,15 @@
 use std::io;
 use std::sync::Weak;
 
-use crate::flusher::{self, BadBlocks};
+use crate::flusher::bad_blocks::BadBlocks;
+use crate::flusher::engine::Engine;
 use crate::inner::Inner;
-use crate::sealed::Sealed;
+use crate::log::sealed::Sealed;
 
 /// A handle of the flusher's, which keeps no engine alive.
 pub(crate) struct ForFlusher(pub(crate) Weak<Inner>);
 
-impl flusher::Engine for ForFlusher {
+impl Engine for ForFlusher {
     fn pay(&self) -> bool {
         self.0.upgrade().is_none_or(|inner| inner.pay())
     }

@@ -10,19 +10,19 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::config::FlashConfig;
 use crate::counters::Counters;
-use crate::debts::Debts;
-use crate::deletes::Deletes;
-use crate::devices::Devices;
-use crate::feed::Telling;
-use crate::floors::KnownFloors;
-use crate::identity::Shards;
-use crate::io::{ReadCounters, Reader};
-use crate::log::{GROUPS, Log, RESERVE};
+use crate::deletes::debts::Debts;
+use crate::deletes::floors::KnownFloors;
+use crate::deletes::remembered::Deletes;
+use crate::feed::telling::Telling;
+use crate::index::shard::Shard;
+use crate::log::regions::Regions;
+use crate::log::writer::{GROUPS, Log, RESERVE};
 use crate::presence::Presence;
-use crate::reclaim_work::Reclaim;
-use crate::regions::Regions;
-use crate::shard::Shard;
+use crate::reclaim::work::Reclaim;
 use crate::threads::Threads;
+use moneta_device::devices::Devices;
+use moneta_device::io::{ReadCounters, Reader};
+use moneta_device::regions::identity::Shards;
 
 /// A shard on its own cache lines: locks of neighbouring shards are contended too.
 pub(crate) type Slot = CachePadded<Mutex<Shard>>;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::devices::Devices;
+use moneta_device::devices::Devices;
 
 /// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use moneta_store::{Report, StoreStats};
 use crate::counters::read;
 use crate::engine::Flash;
 use crate::inner::Inner;
-use crate::regions::State;
-use crate::sequence::second_of;
+use crate::log::regions::State;
+use moneta_device::format::stamp::second_of;
 
 /// What the engine counts, read at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::error::FlashError;
+use moneta_device::TierError;
 
 /// How often to check whether a thread has ended.
 const LOOK: Duration = Duration::from_millis(2);
@@ -26,9 +26,9 @@ pub(crate) enum Joined {
 }
 
 impl Threads {
-    pub(crate) fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), FlashError> {
+    pub(crate) fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), TierError> {
         let thread = std::thread::Builder::new().name(name.into()).spawn(run);
-        self.0.lock().push(thread.map_err(|source| FlashError::Start { what: "a thread of the SSD tier", source })?);
+        self.0.lock().push(thread.map_err(|source| TierError::Start { what: "a thread of the SSD tier", source })?);
         Ok(())
     }
 

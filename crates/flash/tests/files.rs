@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_flash::{DeviceConfig, Flash, FlashConfig, FlashError, Io};
+use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io, TierError};
 use moneta_store::{Calls, Clock};
 
 const BYTES: u64 = 6 << 20;
 
-fn open(path: &Path) -> Result<Flash, FlashError> {
+fn open(path: &Path) -> Result<Flash, TierError> {
     let device = DeviceConfig { path: path.to_owned(), bytes: BYTES };
     let config = FlashConfig {
         region_bytes: 256 << 10,

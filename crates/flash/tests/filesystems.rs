@@ -54,7 +54,7 @@ impl Mounted {
         self.folder.path().join("mounted/moneta.flash")
     }
 
-    fn start(&self, bytes: u64) -> Result<Flash, moneta_flash::FlashError> {
+    fn start(&self, bytes: u64) -> Result<Flash, moneta_flash::TierError> {
         let device = DeviceConfig { path: self.file(), bytes };
         let config = FlashConfig { io: Io::Threads, threads: 1, io_threads: 1, ..FlashConfig::new(vec![device]) };
         Flash::open(&config, Arc::new(Clock::manual(1_700_000_000)))

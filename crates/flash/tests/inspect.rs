@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use moneta_flash::inspect::{RegionState, inspect};
+use moneta_device::inspect::{RegionState, inspect};
 use moneta_flash::{DeviceConfig, Flash, FlashConfig, Io};
 use moneta_store::request::{Delete, Write};
 use moneta_store::{Calls, Clock, Key, Step, Store};
@@ -41,7 +41,7 @@ fn it_counts_live_and_dead_records_and_finds_damage() {
 
     let before = std::fs::read(folder.path().join("moneta.flash")).unwrap();
     let found = inspect(&paths, true, |_, _| {}).unwrap();
-    let sum = |count: fn(&moneta_flash::inspect::RegionReport) -> u64| found.regions.iter().map(count).sum::<u64>();
+    let sum = |count: fn(&moneta_device::inspect::RegionReport) -> u64| found.regions.iter().map(count).sum::<u64>();
     assert_eq!(sum(|region| region.records), 1400);
     assert_eq!(sum(|region| region.tombstones), 100);
     assert_eq!(sum(|region| region.live), 900);

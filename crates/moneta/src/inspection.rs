@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use moneta_flash::inspect::{Inspection, RegionReport, RegionState};
+use moneta_device::inspect::{Inspection, RegionReport, RegionState};
 use serde_json::{Value, json};
 
 /// Every state, in the order shown.

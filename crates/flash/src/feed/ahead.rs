@@ -8,9 +8,11 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 
-use super::WINDOW;
 use crate::inner::Inner;
-use crate::io::Aligned;
+use moneta_device::io::Aligned;
+
+/// Bytes read from a device at once, unless a record is larger.
+pub(super) const WINDOW: usize = 1 << 20;
 
 /// Buffers that are kept for the next parts: those that are being read, the one that is worked on, and one that is sent.
 const KEPT: usize = 4;

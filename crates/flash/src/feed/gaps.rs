@@ -8,10 +8,10 @@ use moneta_store::feed::Change;
 use moneta_store::versions::Floor;
 
 use crate::config::Durability;
-use crate::devices::TierState;
 use crate::inner::Inner;
-use crate::regions::State;
-use crate::sequence::millis_of;
+use crate::log::regions::State;
+use moneta_device::devices::TierState;
+use moneta_device::format::stamp::millis_of;
 
 /// Regions that may be emptied before superblocks have to be written again: one in this many of all, at most
 /// [`AHEAD_MAX`].

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use moneta_store::feed::{Batch, Change, Left, Place, Reader, Told, Wanted};
 use moneta_store::{Key, StoreError, Version};
 
-use super::Fence;
 use super::ahead::ReadAhead;
+use super::fence::Fence;
 use super::stream::{Next, Stream};
-use crate::format::record::{View, mark};
 use crate::inner::Inner;
-use crate::regions::State;
-use crate::sequence::millis_of;
+use crate::log::regions::State;
+use moneta_device::format::record::{View, mark};
+use moneta_device::format::stamp::millis_of;
 
 /// Bytes of the log after which a reader that wants few of its changes says how far it has come.
 const SCANNED_MAX: usize = 64 << 20;

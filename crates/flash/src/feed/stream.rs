@@ -5,14 +5,13 @@ use std::io;
 
 use bytes::Bytes;
 
-use super::WINDOW;
-use super::ahead::{Begun, Part, ReadAhead};
-use crate::format::BLOCK;
-use crate::format::record::{Header, Salt, View};
-use crate::format::region::HEADER_BYTES;
+use super::ahead::{Begun, Part, ReadAhead, WINDOW};
 use crate::inner::Inner;
-use crate::io::Aligned;
-use crate::regions::State;
+use crate::log::regions::State;
+use moneta_device::format::BLOCK;
+use moneta_device::format::record::{Header, Salt, View};
+use moneta_device::format::region::HEADER_BYTES;
+use moneta_device::io::Aligned;
 use moneta_store::Version;
 
 /// Parts that are being read while another is worked on.

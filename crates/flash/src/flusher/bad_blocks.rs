@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use crate::format::BLOCK;
+use moneta_device::format::BLOCK;
 
 /// Bad blocks of a region that are told apart. With more of them all of it is taken for bad.
 const BLOCKS_MAX: usize = 16;

@@ -13,13 +13,13 @@ use super::bad_blocks::is_of_block;
 use super::tails::{Stage, Tail, Tails};
 use super::unsynced::Unsynced;
 use super::writing::Writer;
-use crate::devices::Devices;
-use crate::format::BLOCK;
-use crate::format::record::{Salt, View, mark, salt_of};
-use crate::format::region::{End, HEADER_BYTES, TRAILER_BYTES};
-use crate::format::{VERSION, footer};
-use crate::io::Aligned;
-use crate::regions::State;
+use crate::log::regions::State;
+use moneta_device::devices::Devices;
+use moneta_device::format::BLOCK;
+use moneta_device::format::record::{Salt, View, mark, salt_of};
+use moneta_device::format::region::{End, HEADER_BYTES, TRAILER_BYTES};
+use moneta_device::format::{VERSION, footer};
+use moneta_device::io::Aligned;
 
 impl Unsynced {
     /// Syncs all devices.

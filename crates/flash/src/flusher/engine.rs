@@ -3,11 +3,11 @@
 use std::io;
 
 use super::bad_blocks::BadBlocks;
-use crate::sealed::Sealed;
+use crate::log::sealed::Sealed;
 
 /// What the flusher calls in the engine.
 pub(crate) trait Engine: Send {
-    /// Appends owed tombstones ([`crate::owing`]). False if there is no room for all of them.
+    /// Appends owed tombstones ([`crate::deletes::owing`]). False if there is no room for all of them.
     fn pay(&self) -> bool;
 
     /// Seals an open region, so that it comes to the flusher as a full one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use moneta_store::{ErrorKind, StoreError};
 
-use crate::running::RunningTime;
+use moneta_device::io::running::RunningTime;
 
 /// The error of requests that need a device while the devices are off.
 pub(crate) fn off() -> StoreError {

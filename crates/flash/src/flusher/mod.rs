@@ -19,22 +19,15 @@
 //! order, and a trailer asserts that all records before it are there. After a failed sync everything unsynced is in doubt and
 //! is written again ([`doubt`]).
 
-mod bad_blocks;
+pub(crate) mod bad_blocks;
 mod doubt;
-mod engine;
-mod health;
-mod queue;
-mod round;
+pub(crate) mod engine;
+pub(crate) mod health;
+pub(crate) mod queue;
+pub(crate) mod round;
 mod strays;
 mod tails;
 mod unsynced;
 mod wait;
-mod waiting;
+pub(crate) mod waiting;
 mod writing;
-
-pub(crate) use bad_blocks::BadBlocks;
-pub(crate) use engine::Engine;
-pub(crate) use health::off;
-pub(crate) use queue::{FlushQueue, Job};
-pub(crate) use round::Flusher;
-pub(crate) use waiting::Goal;

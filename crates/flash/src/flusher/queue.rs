@@ -11,8 +11,8 @@ use parking_lot::{Condvar, Mutex};
 
 use super::health::{Health, off};
 use super::waiting::{Goal, Waiters};
-use crate::running::{Deadline, RunningTime};
-use crate::sealed::Sealed;
+use crate::log::sealed::Sealed;
+use moneta_device::io::running::{Deadline, RunningTime};
 
 /// Work for the flusher's thread, which may block, to do before a round's writes.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;

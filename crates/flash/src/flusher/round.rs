@@ -12,9 +12,9 @@ use super::tails::{Stage, Tails};
 use super::unsynced::Unsynced;
 use super::writing::{Snapshot, Writer};
 use crate::counters::{Counters, count};
-use crate::devices::Devices;
-use crate::log::{GROUPS, Log};
-use crate::sealed::Sealed;
+use crate::log::sealed::Sealed;
+use crate::log::writer::{GROUPS, Log};
+use moneta_device::devices::Devices;
 
 /// Delay before devices are tried again after a failed write.
 const RETRY: Duration = Duration::from_millis(500);
@@ -156,7 +156,7 @@ impl Flusher {
 
     fn snapshots(&self) -> Vec<Snapshot> {
         let open = |group| {
-            let snapshot = |open: &mut crate::log::Open| Snapshot {
+            let snapshot = |open: &mut crate::log::writer::Open| Snapshot {
                 region: open.region,
                 buffer: Arc::clone(&open.buffer),
                 end: open.end,

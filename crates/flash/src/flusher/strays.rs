@@ -21,8 +21,8 @@ use super::engine::Engine;
 use super::tails::{Stage, Tails};
 use super::unsynced::Unsynced;
 use super::writing::Writer;
-use crate::buffer::Buffer;
-use crate::sealed::Sealed;
+use crate::log::buffer::Buffer;
+use crate::log::sealed::Sealed;
 
 /// Regions that may have bad blocks at once. More of them are a device that fails.
 const STRAYS_MAX: usize = 5;

@@ -8,10 +8,10 @@ use std::io;
 
 use super::bad_blocks::is_of_block;
 use super::writing::Writer;
-use crate::format::BLOCK;
-use crate::io::Aligned;
-use crate::regions::State;
-use crate::sealed::Sealed;
+use crate::log::regions::State;
+use crate::log::sealed::Sealed;
+use moneta_device::format::BLOCK;
+use moneta_device::io::Aligned;
 
 /// With this many waiting tails, a sync is made for them alone. Each holds some bytes of RAM for every record.
 const MANY: usize = 16;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::buffer::Buffer;
-use crate::devices::Devices;
+use crate::log::buffer::Buffer;
+use moneta_device::devices::Devices;
 
 /// Writes that are not synced and whose data is still in RAM.
 pub(super) struct Unsynced {

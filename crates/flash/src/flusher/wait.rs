@@ -9,7 +9,7 @@ use moneta_store::{ErrorKind, StoreError};
 
 use super::queue::FlushQueue;
 use super::waiting::Goal;
-use crate::running::Deadline;
+use moneta_device::io::running::Deadline;
 
 impl FlushQueue {
     /// Waits for `goal` until a deadline, as requests do.
@@ -80,7 +80,7 @@ mod tests {
     use pollster::block_on;
 
     use super::*;
-    use crate::running::RunningTime;
+    use moneta_device::io::running::RunningTime;
 
     #[test]
     fn a_request_that_is_polled_again_and_again_has_one_entry_and_none_when_it_is_gone() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use slab::Slab;
 
-use crate::running::{Deadline, RunningTime};
+use moneta_device::io::running::{Deadline, RunningTime};
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

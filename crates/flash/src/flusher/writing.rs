@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::bad_blocks::{BadBlocks, is_of_block};
 use super::unsynced::Unsynced;
-use crate::buffer::Buffer;
 use crate::counters::{Counters, count};
-use crate::devices::Devices;
-use crate::format::BLOCK;
-use crate::format::region::HEADER_BYTES;
-use crate::io::Aligned;
-use crate::log::Log;
-use crate::sealed::Sealed;
+use crate::log::buffer::Buffer;
+use crate::log::sealed::Sealed;
+use crate::log::writer::Log;
+use moneta_device::devices::Devices;
+use moneta_device::format::BLOCK;
+use moneta_device::format::region::HEADER_BYTES;
+use moneta_device::io::Aligned;
 
 /// Bytes of one write: reads of requests queue behind it.
 const WRITE_BYTES: usize = 256 << 10;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use moneta_store::{Cx, Pending};
 use parking_lot::Mutex;
 
-use super::unreadable;
-use crate::attempt::pend;
-use crate::buffer::Buffer;
-use crate::format::BLOCK;
-use crate::format::region::HEADER_BYTES;
+use super::unreadable::unreadable;
 use crate::inner::Inner;
-use crate::io::Aligned;
+use crate::log::buffer::Buffer;
+use crate::operations::attempt::pend;
+use moneta_device::format::BLOCK;
+use moneta_device::format::region::HEADER_BYTES;
+use moneta_device::io::Aligned;
 
 /// Bytes read at once, unless a record is larger. Reads of requests queue behind this read.
 const WINDOW: usize = 256 << 10;

@@ -6,10 +6,10 @@ use futures_util::future::join_all;
 use moneta_store::{Cx, OwnedKey, Walked, Walking};
 use parking_lot::Mutex;
 
-use crate::attempt::pend;
-use crate::format::BLOCK;
 use crate::inner::Inner;
-use crate::lookup::{Fetched, Look, Place};
+use crate::operations::attempt::pend;
+use crate::operations::lookup::{Fetched, Look, Place};
+use moneta_device::format::BLOCK;
 
 /// A batch ends early at this many keys.
 const KEYS: usize = 64;

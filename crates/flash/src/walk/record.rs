@@ -3,15 +3,17 @@
 
 use moneta_store::{ItemMeta, Key, OwnedKey, Walked};
 
-use super::BATCH;
 use super::log::{LogReader, Piece, Stand};
 use super::owed::Owed;
 use crate::counters::count;
-use crate::format::BLOCK;
-use crate::format::record::{Salt, View, mark};
 use crate::inner::Inner;
-use crate::lookup::{Look, Present, find_record};
-use crate::sequence::second_before;
+use crate::operations::lookup::{Look, Present, find_record};
+use moneta_device::format::BLOCK;
+use moneta_device::format::record::{Salt, View, mark};
+use moneta_device::format::stamp::second_before;
+
+/// Records in a batch.
+const BATCH: usize = 512;
 
 /// Most bytes of a key.
 const KEY_MAX: usize = 250;

@@ -10,13 +10,13 @@ use moneta_store::{Cx, Key, OwnedKey, Walking};
 use parking_lot::Mutex;
 
 use super::owed::Owed;
-use super::unreadable;
-use crate::attempt::pend;
-use crate::format::BLOCK;
-use crate::format::record::{View, mark};
+use super::unreadable::unreadable;
+use crate::index::location::Location;
 use crate::inner::Inner;
-use crate::io::Aligned;
-use crate::location::Location;
+use crate::operations::attempt::pend;
+use moneta_device::format::BLOCK;
+use moneta_device::format::record::{View, mark};
+use moneta_device::io::Aligned;
 
 /// Blocks whose keys are collected at once.
 const SPOTS: usize = 32;

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use moneta_flash::inspect::inspect;
+use moneta_device::inspect::inspect;
 use moneta_flash::testing::MemoryMedia;
 use moneta_store::Clock;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use moneta_flash::inspect::inspect;
+use moneta_device::inspect::inspect;
 
 use crate::inspection;
 

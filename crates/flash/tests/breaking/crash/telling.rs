@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use moneta_flash::inspect::{RegionState, inspect};
+use moneta_device::inspect::{RegionState, inspect};
 use moneta_flash::testing::Event;
 
 use super::super::drive::{HEAD, REGION};

@@ -1,0 +1,31 @@
+//! The engine as a [`Feed`].
+
+use moneta_store::Version;
+use moneta_store::feed::{Feed, Place, Reader, Wanted};
+
+use super::reader::LogReader;
+use crate::engine::Flash;
+
+impl Feed for Flash {
+    fn end(&self) -> Place {
+        Place { incarnation: self.inner.devices.tier(), position: self.inner.behind(self.inner.fence()), told: 0 }
+    }
+
+    fn since(&self, millis: u64) -> Place {
+        let position = Version::at(millis).local().saturating_sub(1);
+        Place { incarnation: self.inner.devices.tier(), position, told: 0 }
+    }
+
+    fn has_more(&self, from: Place) -> bool {
+        from.incarnation != self.inner.devices.tier()
+            || self.inner.newest_change() > from.position
+            || self.inner.telling.missing() > from.position.max(from.told)
+    }
+
+    fn reader(&self, from: Place, wanted: Wanted) -> Box<dyn Reader> {
+        let incarnation = self.inner.devices.tier();
+        // Of another tier: all that this one has, behind a gap.
+        let from = if from.incarnation == incarnation { from } else { Place { incarnation, position: 0, told: 0 } };
+        Box::new(LogReader::new(&self.inner, from, wanted))
+    }
+}

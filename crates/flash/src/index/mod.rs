@@ -1,0 +1,4 @@
+//! The index: which keys there are, and where their records lie.
+
+pub(crate) mod location;
+pub(crate) mod shard;
