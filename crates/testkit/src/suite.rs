@@ -15,6 +15,21 @@
 //!   replaced; that of a store of two tiers, which is of its RAM, is not more than that. `bytes`, and index, logs and ghosts
 //!   together, stay within the limit where the store has one.
 //!
+//! An engine that restarts and runs short of room takes `crates/lmdb/tests/model.rs` as it is and changes the names. It wants
+//!
+//! 1. [`run_restarting`] with ample room: everything as the model, over clean stops and kills;
+//! 2. the same with too little room and [`Options::lossy`]: may forget, never errs, and what it forgot does not come back;
+//! 3. [`concurrent()`]: four threads that would notice a lost or torn update;
+//! 4. the same under RAM, in two tiers;
+//! 5. a process that is really killed (`moneta_embedded::testing::survives_kills`);
+//! 6. each of these seen to fail: break the engine on purpose and watch.
+//!
+//! What goes wrong: an older version lies in a file, page or log that outlives the newer one; a batch that is tried again counts
+//! an `incr` twice; a touch carries an item over a flush; CAS values of lost writes were given out too, so a floor is written
+//! ahead of them; a full library needs room to free room; after a failed set the old value is still there. `Unavailable` as an
+//! error's kind says that the engine keeps note of every key whose change it missed; one that does not says `Device`. A library
+//! that only estimates its items sets [`Options::items_estimated`].
+//!
 //! ```
 //! use moneta_testkit::model::ModelStore;
 //! use moneta_testkit::suite::{self, Options};
