@@ -4,7 +4,8 @@
 //! order, and an empty line; with `--why`, also the names that each file takes from the others.
 //!
 //! It reads lines as rustfmt lays them out: `use` declarations, and paths that begin with `crate`, `super`, `self` or a module of
-//! the file. A name that a module only passes on leads to the file that defines it. What is compiled for tests only is left out.
+//! the file. A name that a module only passes on (`pub use`) leads to that module and to the file that defines it, and the module needs
+//! that file, too. What is compiled for tests only is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ type Segments = Vec<String>;
 struct Import {
     name: String,
     path: Segments,
+    /// Other modules find the name here, too.
+    passed_on: bool,
 }
 
 /// What one file says.
@@ -83,6 +86,7 @@ impl Source {
                 _ => {}
             }
             let item = line.trim_start();
+            let passed_on = item.starts_with("pub");
             let item =
                 item.strip_prefix("pub").map_or(item, |item| item.trim_start_matches(|end| end != ' ').trim_start());
             if let Some(tree) = item.strip_prefix("use ") {
@@ -90,7 +94,7 @@ impl Source {
                 while !tree.ends_with(';') {
                     tree.push_str(lines.next().unwrap_or(";").trim());
                 }
-                source.import(inline, &[], tree.trim_end_matches(';'));
+                source.import(inline, passed_on, &[], tree.trim_end_matches(';'));
             } else {
                 source.note_paths(inline, line);
             }
@@ -99,7 +103,7 @@ impl Source {
     }
 
     /// Notes what a tree of a `use` declaration binds, whose paths begin with `prefix`.
-    fn import(&mut self, inline: Option<&str>, prefix: &[String], tree: &str) {
+    fn import(&mut self, inline: Option<&str>, passed_on: bool, prefix: &[String], tree: &str) {
         let (path, branches) = tree.split_once('{').map_or((tree, None), |(path, rest)| (path, Some(rest)));
         let (path, alias) = path.split_once(" as ").map_or((path, None), |(path, alias)| (path, Some(alias)));
         let segments = path.trim().split("::").filter(|segment| !segment.is_empty()).map(String::from);
@@ -116,7 +120,7 @@ impl Source {
                 character == ',' && depth == 0
             });
             for branch in split.map(str::trim).filter(|branch| !branch.is_empty()) {
-                self.import(inline, &path, branch);
+                self.import(inline, passed_on, &path, branch);
             }
             return;
         }
@@ -127,7 +131,7 @@ impl Source {
         let Some(last) = path.last().cloned() else { return };
         let name = alias.map_or(last, |alias| alias.trim().to_owned());
         let path = if self.is_own(&path[0]) { from_file(inline, path) } else { Vec::new() };
-        self.imports.push(Import { name, path });
+        self.imports.push(Import { name, path, passed_on });
     }
 
     /// Whether a path of the crate's own begins with this segment.
@@ -176,8 +180,14 @@ impl Package {
         Ok(())
     }
 
-    /// The module in whose file is what a path means in module `from`; `None` if that is another crate's.
-    fn target(&self, from: &[String], path: &[String], seen: &mut HashSet<(Segments, Segments)>) -> Option<Segments> {
+    /// The modules in whose files one finds what a path means in module `from`: those that pass it on, then the one that defines it,
+    /// unless that is another crate's. `None` if none does.
+    fn targets(
+        &self,
+        from: &[String],
+        path: &[String],
+        seen: &mut HashSet<(Segments, Segments)>,
+    ) -> Option<Vec<Segments>> {
         if path.is_empty() || !seen.insert((from.to_vec(), path.to_vec())) {
             return None;
         }
@@ -193,33 +203,41 @@ impl Package {
             }
             rest = after;
         }
-        let Some((name, after)) = rest.split_first() else { return Some(module) };
+        let Some((name, after)) = rest.split_first() else { return Some(vec![module]) };
         let source = &self.0.get(&module)?.1;
         if source.definitions.contains(name) {
-            return Some(module);
+            return Some(vec![module]);
         }
         if let Some(import) = source.imports.iter().find(|import| import.name == *name && name != "*") {
             let path = [&import.path, after].concat();
-            return if import.path.is_empty() { None } else { self.target(&module, &path, seen) };
+            let further = self.targets(&module, &path, seen).unwrap_or_default();
+            return Some([vec![module], further].concat());
         }
         let globs = source.imports.iter().filter(|import| import.name == "*" && !import.path.is_empty());
         let mut passed_on = globs.filter_map(|import| {
             let path = [&import.path[..import.path.len() - 1], rest].concat();
-            self.target(&module, &path, seen).filter(|target| self.0[target].1.definitions.contains(name))
+            let defines = |targets: &Vec<Segments>| {
+                targets.last().is_some_and(|target| self.0[target].1.definitions.contains(name))
+            };
+            self.targets(&module, &path, seen).filter(defines)
         });
-        passed_on.next().or(Some(module))
+        let further = passed_on.next().unwrap_or_default();
+        Some([vec![module.clone()], further].concat())
     }
 
-    /// Leaves out what a module takes from the modules inside it: it holds them and is their face, and they may take its words.
+    /// Leaves out what a module takes for itself from the modules inside it: it holds them, and they may take its words. What it passes
+    /// on counts: whoever takes a name from it needs them all.
     fn arrows(&self) -> Arrows<'_> {
         let mut arrows = Arrows::new();
         for (module, (file, source)) in &self.0 {
             let from = arrows.entry(file).or_default();
-            for path in source.imports.iter().map(|import| &import.path).chain(&source.paths) {
-                let target =
-                    self.target(module, path, &mut HashSet::new()).filter(|target| !target.starts_with(module));
-                if let Some((target, _)) = target.and_then(|target| self.0.get(&target)) {
-                    from.entry(target).or_default().extend(path.last().map(String::as_str));
+            let imports = source.imports.iter().map(|import| (&import.path, import.passed_on));
+            for (path, passed_on) in imports.chain(source.paths.iter().map(|path| (path, false))) {
+                let targets = self.targets(module, path, &mut HashSet::new()).unwrap_or_default();
+                for target in targets.iter().filter(|target| passed_on || !target.starts_with(module)) {
+                    if let Some((target, _)) = self.0.get(target).filter(|(target, _)| target != file) {
+                        from.entry(target).or_default().extend(path.last().map(String::as_str));
+                    }
                 }
             }
         }

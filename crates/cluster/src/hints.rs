@@ -9,6 +9,7 @@ mod known;
 mod lock;
 mod log;
 mod marks;
+mod missed;
 mod state;
 
 #[cfg(feature = "testing")]
@@ -18,7 +19,6 @@ pub(crate) mod testing {
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use moneta_store::Version;
@@ -30,49 +30,8 @@ use file::LogFile;
 pub(crate) use known::{Belief, Known};
 pub(crate) use lock::FolderLock;
 pub(crate) use marks::Marks;
+pub(crate) use missed::{HintKey, Missed};
 use state::State;
-
-/// A write that a node has missed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Missed {
-    pub(crate) version: Version,
-    /// It was a delete.
-    pub(crate) deleted: bool,
-    /// The newest delete among this write and those before it that were missed, too; 0 if there is none. What is no newer is gone, also
-    /// where the write behind it came to nothing.
-    pub(crate) buried: Version,
-    /// When it was made or was last known to be current, in milliseconds since the Unix epoch.
-    pub(crate) at: u64,
-}
-
-impl Missed {
-    pub(crate) fn set(version: Version, at: u64) -> Self {
-        Self { version, deleted: false, buried: Version::ZERO, at }
-    }
-
-    pub(crate) fn delete(version: Version, at: u64) -> Self {
-        Self { version, deleted: true, buried: version, at }
-    }
-
-    /// This write and another one of the same key, both missed.
-    pub(crate) fn and(self, other: Self) -> Self {
-        let newer = if other.version > self.version { other } else { self };
-        Self { buried: self.buried.max(other.buried), ..newer }
-    }
-
-    /// Whether what a node that lacks this write holds, nothing or an item of this version, is older.
-    pub(crate) fn outdates(&self, held: Option<Version>) -> bool {
-        held.map_or(!self.deleted, |held| self.version > held)
-    }
-
-    /// Both, where there are two.
-    pub(crate) fn both(one: Option<Self>, other: Option<Self>) -> Option<Self> {
-        one.into_iter().chain(other).reduce(Self::and)
-    }
-}
-
-/// A key that hints keep.
-pub(crate) type HintKey = Arc<[u8]>;
 
 /// The hints of one node. All threads share them.
 pub(crate) struct Hints {

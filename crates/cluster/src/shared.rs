@@ -130,7 +130,7 @@ impl Shared {
                 };
                 nodes.push(node);
             }
-            let ring = crate::Ring::new(topology.ring, &replica.nodes)?;
+            let ring = crate::ring::Ring::new(topology.ring, &replica.nodes)?;
             let (name, zone, count) = (replica.name.clone(), replica.zone.clone(), replica.nodes.len());
             replicas.push(Replica { name, zone, write_only: replica.write_only, ring, first, count });
         }

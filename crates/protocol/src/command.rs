@@ -289,7 +289,7 @@ impl<'a> Keys<'a> {
                     *self = Self::Line(line);
                     return None;
                 }
-                let (key, rest) = line.split_at(crate::text::token_end(line));
+                let (key, rest) = line.split_at(crate::text::line::token_end(line));
                 *self = Self::Line(rest);
                 Some(key)
             }

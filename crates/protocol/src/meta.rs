@@ -8,7 +8,8 @@ use crate::command::{Command, Keys, MetaStyle, ReadVerb, Style};
 use crate::flags::{Flags, Terms, Verb, parse};
 use crate::refusal::{Refusal, lines};
 use crate::stream::{Decoded, Decoder};
-use crate::text::{length_of, next_token, with_its_block, without_length};
+use crate::text::line::next_token;
+use crate::text::write::{length_of, with_its_block, without_length};
 use crate::versions;
 
 fn terms_of(decoder: &Decoder) -> Terms {

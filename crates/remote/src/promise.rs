@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::connection::{Claim, Outcome, Won};
+use crate::connection::outcome::{Claim, Outcome, Won};
 use crate::failure::Failure;
 
 /// An answer on its way from one thread to another.

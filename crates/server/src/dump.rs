@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use moneta_store::{Cursor, Pending, Walked, Walking};
 
 use crate::escape::{is_text_key, percent_encode};
-use crate::session::Worker;
+use crate::session::context::Worker;
 use crate::turnstile::Turnstile;
 
 /// The kind of a dump.

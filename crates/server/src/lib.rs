@@ -46,6 +46,7 @@ mod reactors;
 mod scheduling;
 mod signals;
 mod turnstile;
+mod version;
 mod worker;
 
 pub use admin::{Admin, metrics};
@@ -54,9 +55,4 @@ pub use config::{ListenAddress, Listener, ListenerLimits, ServerConfig};
 pub use error::ServerError;
 pub use pulse::Pulse;
 pub use server::{RunningServer, Server};
-
-/// The version that clients see: that of the memcached whose behaviour this node has. Nothing else, since clients derive features
-/// from it and disagree on how to parse more than three numbers.
-pub const VERSION: &str = "1.6.45";
-/// Moneta's version, which `stats` shows as `moneta_version`.
-pub const MONETA_VERSION: &str = env!("CARGO_PKG_VERSION");
+pub use version::{MONETA_VERSION, VERSION};

@@ -8,7 +8,7 @@ use mio::{Poll, Waker};
 use moneta_store::{Door, Store};
 
 use crate::acceptor::{Acceptor, WAKE};
-use crate::admin::Observed;
+use crate::admin::observed::Observed;
 use crate::auth::AuthMode;
 use crate::client_addresses::ClientAddresses;
 use crate::config::{ListenAddress, Listener, ServerConfig};

@@ -4,10 +4,9 @@
 //! `stats items` and `stats slabs` find their totals.
 
 mod general;
+mod lister;
 mod listing;
 mod slabs;
-
-use std::fmt::Display;
 
 use moneta_protocol::command::Style;
 use moneta_protocol::encode;
@@ -20,29 +19,10 @@ use crate::prefixes::Shown;
 use crate::session::Worker;
 
 pub use general::{Statistic, Told, general};
+use lister::Lister;
 use listing::Group;
 pub use listing::Listing;
 pub use listing::PIECE as LISTING_PIECE;
-
-/// Appends statistics one by one.
-struct Lister<'a> {
-    style: &'a Style<'a>,
-    out: &'a mut Vec<u8>,
-}
-
-impl Lister<'_> {
-    fn put(&mut self, name: &str, value: impl Display) {
-        encode::stat(self.style, name.as_bytes(), value.to_string().as_bytes(), self.out);
-    }
-
-    fn put_all(&mut self, statistics: &[Statistic]) {
-        statistics.iter().for_each(|(name, told)| self.put(name, told));
-    }
-
-    fn put_flag(&mut self, name: &str, value: bool) {
-        self.put(name, if value { "yes" } else { "no" });
-    }
-}
 
 /// Answers `stats` with the group that its arguments name, or returns what answers it piece by piece.
 #[must_use]

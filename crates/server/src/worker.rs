@@ -29,7 +29,9 @@ use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
 use crate::node::{Node, Policy};
 use crate::reactors::{REACTOR, WorkerReactors};
 use crate::scheduling;
-use crate::session::{CloseReason, Overdue, Session, SessionLimits, Worker};
+use crate::session::limited::SessionLimits;
+use crate::session::login::Overdue;
+use crate::session::{CloseReason, Session, Worker};
 
 /// Most bytes that a connection reads in one turn, unless a larger request is arriving: about 1,800 short reads. Larger buffers save
 /// few system calls and exceed the cache.

@@ -9,6 +9,7 @@ use moneta_item::request::Exptime;
 use moneta_item::{ItemMeta, Version};
 
 use crate::context::Cx;
+use crate::error::{ErrorKind, StoreError};
 use crate::feed::Feed;
 use crate::metric::Sample;
 use crate::outcome::Step;
@@ -188,7 +189,7 @@ pub fn health(component: &dyn Component) -> Health {
 pub fn floor(component: &dyn Component, cx: &Cx, floor: Floor) -> Step<()> {
     match component.parts().flush {
         Some(part) => part.floor(cx, floor),
-        None => Step::Done(Err(crate::StoreError::no_versions())),
+        None => Step::Done(Err(StoreError::no_versions())),
     }
 }
 
@@ -201,6 +202,6 @@ pub fn newest(component: &dyn Component, cx: &Cx) -> Step<Version> {
 pub fn flush(component: &dyn Component, cx: &Cx, delay: Exptime) -> Step<()> {
     match component.parts().flush {
         Some(part) => part.flush(cx, delay),
-        None => Step::Done(Err(crate::StoreError::new(crate::ErrorKind::Unsupported, "this store cannot be flushed"))),
+        None => Step::Done(Err(StoreError::new(ErrorKind::Unsupported, "this store cannot be flushed"))),
     }
 }

@@ -3,10 +3,13 @@
 use moneta_item::request::{Arithmetic, Delete, Write, WriteMode};
 use moneta_protocol::binary::{HEADER, REQUEST_MAGIC, RESPONSE_MAGIC, opcode};
 
+use super::answer::{Answer, Decoded, Refusal, Seen};
+use super::failure::{Broken, Unsupported};
+use super::limits::{LIST_MAX, VALUE_LIMIT};
 use super::number::packet_exptime;
 use super::request::Kind;
+use super::request::{Expect, Request, Verb};
 use super::tokens::readable;
-use super::{Answer, Broken, Decoded, Expect, LIST_MAX, Refusal, Request, Seen, Unsupported, VALUE_LIMIT, Verb};
 
 const NEEDS_META: Unsupported = Unsupported("the server does not know the meta protocol, which this request needs");
 const NO_ZERO_CAS: Unsupported = Unsupported("the CAS value 0 cannot be compared with over the binary protocol");

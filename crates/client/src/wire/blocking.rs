@@ -4,12 +4,16 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
+use super::answer::{Answer, Decoded};
 use super::board::{self, News};
 use super::changes::{self, Told};
+use super::coding::{decode, encode};
+use super::dialect::{Dialect, Protocol};
 use super::dump::{self, Dumped, Line};
-use super::{
-    Answer, Broken, Decoded, Dialect, Expect, Probe, Probed, Protocol, Request, Unsupported, decode, encode, tokens,
-};
+use super::failure::{Broken, Unsupported};
+use super::probe::{Probe, Probed};
+use super::request::{Expect, Request};
+use super::tokens;
 use crate::address::{Address, Stream};
 
 /// Why a dialogue cannot go on.

@@ -5,7 +5,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Broken;
+use super::failure::Broken;
 use super::tokens::{self, next, number};
 
 /// Bytes of a post that go in one line: a line of a text command has room for 2048.

@@ -2,8 +2,9 @@
 
 use moneta_item::{Expiry, ItemMeta, Version};
 
+use super::failure::Broken;
+use super::limits::VALUE_LIMIT;
 use super::tokens::{self, next, number};
-use super::{Broken, VALUE_LIMIT};
 
 const MALFORMED: Broken = Broken("a line that is none of a feed");
 /// Longest key, in bytes.

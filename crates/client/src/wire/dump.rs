@@ -1,7 +1,8 @@
 //! Lists of keys: `lru_crawler metadump all`, from memcached as from Moneta.
 
+use super::answer::Decoded;
+use super::failure::Broken;
 use super::tokens::{self, next, number};
-use super::{Broken, Decoded};
 
 /// Asks for the list of all keys.
 pub const REQUEST: &[u8] = b"lru_crawler metadump all\r\n";

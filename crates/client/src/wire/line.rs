@@ -2,7 +2,7 @@
 
 use moneta_item::request::Exptime;
 
-use super::Dialect;
+use super::dialect::Dialect;
 use super::number::{line_exptime, put};
 
 /// Whether a key can stand on a line as it is.

@@ -11,10 +11,12 @@ use base64::engine::general_purpose::STANDARD;
 use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, Write, WriteMode};
 use moneta_item::{Expiry, Newer, Version};
 
+use super::dialect::Dialect;
 use super::failure::NO_VERSIONS;
+use super::failure::Unsupported;
 use super::line::{flush, is_plain};
 use super::number::{line_exptime, put};
-use super::{Dialect, Expect, Read, Request, Unsupported, Verb};
+use super::request::{Expect, Read, Request, Verb};
 
 const NO_EXPLICIT_CAS: Unsupported = Unsupported("the server lets no client choose CAS values");
 const NO_ZERO_CAS: Unsupported = Unsupported("the CAS value 0 cannot be compared with over the meta protocol");

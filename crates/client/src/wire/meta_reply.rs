@@ -2,9 +2,12 @@
 
 use moneta_item::{Expiry, Version};
 
+use super::answer::{Answer, Decoded, Seen};
+use super::failure::Broken;
+use super::limits::VALUE_LIMIT;
+use super::request::Expect;
 use super::request::Kind;
 use super::tokens::{self, Flag, next, next_flag, number};
-use super::{Answer, Broken, Decoded, Expect, Seen, VALUE_LIMIT};
 
 const FOREIGN: Broken = Broken("a reply to another request");
 const UNDUE: Broken = Broken("a reply of a kind that was not asked for");

@@ -2,7 +2,7 @@
 
 use moneta_item::request::Exptime;
 
-use super::Dialect;
+use super::dialect::Dialect;
 
 /// The latest moment that memcached understands in a line: what is beyond wraps, and the item is dead at once.
 const NARROW_MAX: i64 = i32::MAX as i64;

@@ -3,7 +3,11 @@
 //! A server that knows no meta command answers `ERROR` to each question and goes on; one that speaks binary only hangs up at
 //! the first byte of text, and is then asked anew in binary.
 
-use super::{Answer, Broken, Decoded, Dialect, Expect, Protocol, Request, Verb, tokens};
+use super::answer::{Answer, Decoded};
+use super::dialect::{Dialect, Protocol};
+use super::failure::Broken;
+use super::request::{Expect, Request, Verb};
+use super::tokens;
 
 /// A key that nothing is stored under: for questions whose answers do not matter.
 pub const PROBE_KEY: &[u8] = b"moneta:probe";

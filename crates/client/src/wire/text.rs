@@ -5,11 +5,15 @@
 use moneta_item::KeyHash;
 use moneta_item::request::{Arithmetic, Delete, Write, WriteMode};
 
+use super::answer::{Answer, Decoded, Seen};
+use super::dialect::Dialect;
+use super::failure::{Broken, Unsupported};
+use super::limits::{LIST_MAX, VALUE_LIMIT};
 use super::line::{flush, is_plain};
 use super::number::{line_exptime, put};
 use super::request::Kind;
+use super::request::{Expect, Read, Request, Verb};
 use super::tokens::{self, next, number};
-use super::{Answer, Broken, Decoded, Dialect, Expect, LIST_MAX, Read, Request, Seen, Unsupported, VALUE_LIMIT, Verb};
 
 const NEEDS_META: Unsupported = Unsupported("the server does not know the meta protocol, which this request needs");
 const ODD_KEY: Unsupported =

@@ -1,6 +1,8 @@
 //! Lines and the words on them.
 
-use super::{Answer, Broken, Decoded, LINE_MAX, Refusal};
+use super::answer::{Answer, Decoded, Refusal};
+use super::failure::Broken;
+use super::limits::LINE_MAX;
 
 /// Bytes of a line that are searched eight at a time.
 const SHORT_LINE: usize = 96;

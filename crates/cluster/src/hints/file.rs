@@ -5,9 +5,10 @@ use std::{fs, io};
 
 use parking_lot::MutexGuard;
 
+use super::Hints;
+use super::doubt::Doubt;
 use super::log::{Entry, Log};
 use super::state::{Unwritten, records};
-use super::{Doubt, Hints};
 
 /// Calls of [`Hints::sync`] between two tries to write a file that could not be written: ten seconds.
 const ROUNDS_PUT_OFF: u32 = 100;

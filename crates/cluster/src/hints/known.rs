@@ -2,7 +2,7 @@
 
 use moneta_store::Version;
 
-use super::Missed;
+use super::missed::Missed;
 
 /// What is known of a key on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use moneta_store::Version;
 use moneta_store::versions::Floor;
 
-use super::Missed;
+use super::missed::Missed;
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]

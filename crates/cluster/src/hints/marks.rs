@@ -3,8 +3,8 @@
 
 use moneta_store::Version;
 
-use super::Doubt;
 use super::doubt::BUCKET_BITS;
+use super::doubt::Doubt;
 
 /// Bits of the number of a part that tells keys apart, and of a part that many marks are folded into.
 const FINE: u32 = 32;

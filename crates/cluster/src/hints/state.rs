@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use moneta_store::Version;
 use moneta_store::versions::Floor;
 
+use super::doubt::{Doubt, place};
+use super::known::Known;
 use super::log::Entry;
-use super::{Doubt, HintKey, Known, Marks, Missed, place};
+use super::marks::Marks;
+use super::missed::{HintKey, Missed};
 
 /// Bytes that a hint takes beside its key: entries of two tables, and the key's counts.
 const EXTRA: u64 = 120;

@@ -13,7 +13,7 @@ use hickory_resolver::proto::rr::RData;
 use moneta_client::Address;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{SourceError, TopologySource};
+use super::source::{SourceError, TopologySource};
 use crate::topology::{Node, Replica, RingKind, Topology};
 
 /// The names, and how they are resolved.

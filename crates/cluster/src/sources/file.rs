@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{SourceError, TopologySource};
+use super::source::{SourceError, TopologySource};
 use crate::topology::Topology;
 
 /// How often the file is read.

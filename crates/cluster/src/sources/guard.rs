@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::counts::SourceCounts;
 use super::kept::Kept;
-use super::{SourceError, TopologySource};
+use super::source::{SourceError, TopologySource};
 use crate::topology::{Replica, Topology};
 
 /// When a topology that lost much is believed.

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::SourceError;
+use super::source::SourceError;
 use crate::topology::Topology;
 
 /// The file that keeps it.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::counts::{SourceCounts, SourceStatus};
 use super::guard::Guarded;
-use super::{SourceError, TopologySource};
+use super::source::{SourceError, TopologySource};
 use crate::topology::Topology;
 
 /// How long the thread waits for news at a time: what an end of it takes at most, unless a query is under way.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use super::error::TopologyError;
-use super::{Node, RingKind, Topology};
+use super::replicas::{Node, RingKind, Topology};
 
 /// The nodes a replica has at most: its ring names them by 16 bits.
 pub const MAX_NODES: usize = u16::MAX as usize;

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use moneta_client::Address;
 
 use super::error::TopologyError;
-use super::{Node, Replica, RingKind, Topology};
+use super::replicas::{Node, Replica, RingKind, Topology};
 
 impl Topology {
     /// The topology of a node list `property`, with epoch 0. A group is a replica and, since the list does not say where it stands, the

@@ -8,7 +8,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::error::TopologyError;
-use super::{Node, Replica, RingKind, Topology};
+use super::replicas::{Node, Replica, RingKind, Topology};
 
 impl Topology {
     /// The topology that `text` says, as TOML. Its epoch is 0 where the text names none.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use parking_lot::RwLock;
 
-use super::{delete, get, set, wait};
+use super::requests::{delete, get, set, wait};
 use crate::database::Database;
 use crate::engine::Embedded;
 

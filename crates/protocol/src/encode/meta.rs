@@ -7,7 +7,7 @@ use super::number;
 use crate::command::MetaStyle;
 use crate::refusal::lines;
 use crate::reply::Reply;
-use crate::text::next_token;
+use crate::text::line::next_token;
 use crate::versions::{STALE, TOKEN_SENT};
 
 /// Room for the codes and numbers of a reply line.

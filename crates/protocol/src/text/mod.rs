@@ -4,7 +4,7 @@ pub(crate) mod fast;
 mod get;
 pub(crate) mod line;
 mod refused;
-mod write;
+pub(crate) mod write;
 
 use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, WriteMode};
 
@@ -14,9 +14,6 @@ use crate::stream::{Decoded, Decoder};
 use crate::{meta, number};
 use line::{Tokens, strip_line_end};
 use refused::{miscounted, refused};
-
-pub(crate) use line::{next_token, token_end};
-pub(crate) use write::{length_of, with_its_block, without_length};
 
 /// A line without an end within this many bytes closes the connection, unless it is a `get`.
 const LINE_MAX: usize = 2048;

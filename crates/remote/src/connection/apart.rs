@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use moneta_client::wire::Request;
 use moneta_store::StoreError;
 
+use super::entry::{Entry, Target};
 use super::link::{Link, Queued, Turn};
 use super::stage::Stage;
-use super::{Entry, Target};
 use crate::large::LARGE;
 use crate::shared::Shared;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use moneta_client::Address;
 use moneta_client::wire::{Dialect, PROBE_KEY, Probe, Probed, Protocol, Request, Verb};
 
-use super::Target;
+use super::entry::Target;
 use super::link::{Link, Turn};
 use super::socket::{Connecting, Socket};
 use super::stage::Stage;

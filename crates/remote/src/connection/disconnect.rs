@@ -9,9 +9,9 @@ use std::time::Duration;
 use moneta_client::wire::Dialect;
 use moneta_store::ErrorKind;
 
+use super::entry::{Entry, Target};
 use super::link::{Link, Turn};
 use super::stage::Stage;
-use super::{Entry, Target};
 use crate::failure::Failure;
 
 impl Link {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Target;
+use super::entry::Target;
 use super::link::{Link, Turn};
 use super::stage::Stage;
 use crate::failure::Failure;

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use moneta_client::wire::{self, Dialect, NO_VERSIONS, Request};
 use moneta_store::{ErrorKind, StoreError};
 
+use super::entry::{Entry, OwnedRequest, Target};
+use super::replies::Replies;
 use super::socket::Socket;
 use super::stage::Stage;
-use super::{Entry, OwnedRequest, Replies, Target};
 use crate::failure::Failure;
 use crate::shared::Shared;
 

@@ -6,7 +6,7 @@ mod disconnect;
 mod entry;
 mod late;
 mod link;
-mod outcome;
+pub(crate) mod outcome;
 mod receive;
 mod replies;
 mod socket;

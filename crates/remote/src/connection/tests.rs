@@ -21,7 +21,8 @@ use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketType};
 use server::Empty;
 
-use super::{Outcome, Target};
+use super::entry::Target;
+use super::outcome::Outcome;
 use crate::config::RemoteConfig;
 use crate::names::Names;
 use crate::promise::Promise;

@@ -6,7 +6,7 @@
 mod changes;
 mod desk;
 mod metrics;
-mod observed;
+pub(crate) mod observed;
 mod pages;
 mod snapshot;
 
@@ -23,7 +23,6 @@ use crate::error::ServerError;
 use crate::listener_state;
 use crate::server::RunningServer;
 use desk::{Desk, HELPERS};
-pub(crate) use observed::Observed;
 
 /// The declarations of the metrics of every node, those of its store aside.
 pub fn metrics() -> impl Iterator<Item = Metric> {

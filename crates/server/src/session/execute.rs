@@ -8,8 +8,8 @@ use moneta_store::request::{KEY_MAX, Retrieve, Write};
 use moneta_store::versions::Floor;
 
 use super::{After, Flow, Session, Worker, admin, change, newer, read, rights};
-use crate::VERSION;
 use crate::latency::{Kind, Stopwatch};
+use crate::version::VERSION;
 use moneta_protocol::Reply;
 
 /// The latency histogram of a command.

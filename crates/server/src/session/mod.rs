@@ -7,14 +7,14 @@
 mod admin;
 mod board;
 mod change;
-mod context;
+pub(crate) mod context;
 mod early;
 mod execute;
 mod extras;
 mod key;
 mod lanes;
-mod limited;
-mod login;
+pub(crate) mod limited;
+pub(crate) mod login;
 mod lookahead;
 mod newer;
 mod parked;
@@ -44,9 +44,8 @@ pub use crate::peer::CloseReason;
 use crate::watch;
 pub use context::Worker;
 use extras::SessionExtras;
-pub(crate) use limited::SessionLimits;
+use limited::SessionLimits;
 use login::Login;
-pub use login::Overdue;
 use ticket::Ticket;
 use waiting::Waiting;
 

@@ -8,7 +8,7 @@ use moneta_store::StoreStats;
 use moneta_store::metric::{Sample, Value};
 
 use crate::session::Worker;
-use crate::{MONETA_VERSION, VERSION};
+use crate::version::{MONETA_VERSION, VERSION};
 
 /// A key and its value.
 pub type Statistic = (Cow<'static, str>, Told);

@@ -11,7 +11,8 @@ use moneta_protocol::refusal::Message;
 use moneta_protocol::status::Status;
 use moneta_store::{Cx, Pending, StoreStats, component};
 
-use super::{Lister, slabs};
+use super::lister::Lister;
+use super::slabs;
 use crate::feed::Progress;
 use crate::node::Node;
 use crate::prefixes::{Shown, Tallied};

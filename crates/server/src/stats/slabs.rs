@@ -6,7 +6,7 @@
 
 use moneta_store::StoreStats;
 
-use super::Lister;
+use super::lister::Lister;
 use crate::node::Node;
 
 /// Bytes of a slab page in memcached.

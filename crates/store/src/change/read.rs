@@ -4,7 +4,7 @@ use moneta_item::request::Retrieve;
 use moneta_item::{Expiry, ItemMeta};
 
 use super::content::Content;
-use super::{Old, Version};
+use super::item::{Old, Version};
 
 /// A read that found something, or made it.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use moneta_item::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 use moneta_item::{Deleted, Expiry, ItemMeta, Number, Written, parse_number};
 
 use super::content::Content;
-use super::{Old, Version};
+use super::item::{Old, Version};
 
 /// Whether a write needs to know what is there: a plain set does not.
 #[inline]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use moneta_item::Version;
 
-use super::Versioning;
+use super::versioning::Versioning;
 
 /// Generations at most: one of them goes at a time, so the horizon moves in steps of about a quarter of the time to live.
 const GENERATIONS: usize = 5;

@@ -19,7 +19,7 @@ use moneta_store::{Clock, Cursor, Deleted, Item, Key, Number, Store, Written};
 
 use super::call::{Driven, Outcome};
 use super::operation::{Operation, Payload};
-use super::{START, SuiteConfig};
+use super::options::{START, SuiteConfig};
 
 /// Operations of each thread.
 const STEPS: u64 = 4000;

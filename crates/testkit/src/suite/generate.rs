@@ -5,7 +5,7 @@ use moneta_store::request::{Arithmetic, Create, Delete, Exptime, KEY_MAX, Retrie
 
 use super::cas_book::EXPLICIT;
 use super::operation::{CasChoice, Operation, Payload};
-use super::{Mode, Options, START};
+use super::options::{Mode, Options, START};
 
 /// What a seed unfolds into.
 pub(super) struct Sequence {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use moneta_store::{Clock, Expiry, Key, Store};
 
-use super::Options;
 use super::call::{Driven, Outcome};
 use super::cas_book::CasBook;
 use super::compare::Comparison;
+use super::options::Options;
 use crate::model::ModelStore;
 
 /// Both stores and what is known of them.

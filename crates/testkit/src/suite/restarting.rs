@@ -9,7 +9,8 @@ use moneta_store::{
     Calls, Clock, Cursor, Cx, Key, KeyHash, Op, Reactors, Step, Store, Version, Visit, Walked, Walking,
 };
 
-use super::{Options, SuiteConfig, run_with};
+use super::options::{Options, SuiteConfig};
+use super::running::run_with;
 
 /// What keeps what a store has when the store itself ends.
 pub trait Restarting: Send {

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use super::call::{Driven, Outcome};
 use super::cas_book::CasPair;
 use super::operation::Operation;
+use super::options::{Mode, Options};
 use super::pair::Pair;
 use super::walking::Walk;
-use super::{Mode, Options};
 
 /// Against hangs only: a shrink of the suite's few megabytes takes milliseconds.
 const SHRINK_MAX: Duration = Duration::from_secs(60);

@@ -14,7 +14,7 @@ use moneta_store::{
     StoreError, Value, Version, Walking, Written,
 };
 
-use super::{START, SuiteConfig};
+use super::options::{START, SuiteConfig};
 
 const KEYS: usize = 10;
 const OPERATIONS: usize = 1500;

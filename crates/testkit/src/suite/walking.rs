@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use moneta_store::{Cursor, ItemMeta, Store};
 
-use super::Mode;
 use super::call::Outcome;
+use super::options::Mode;
 use super::pair::Pair;
 
 /// Batches after which a walk over at most some thousand keys is taken to be endless.
