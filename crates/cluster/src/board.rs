@@ -9,9 +9,13 @@ use std::collections::HashMap;
 use moneta_store::board::LIFE;
 
 use crate::hints::Marks;
+use crate::notice::Notice;
 
 /// Lists of one node in a post, at most.
 const LISTS_MAX: usize = 8;
+
+/// In place of a process's own number.
+const TOGETHER: u64 = u64::from_le_bytes(*b"together");
 
 /// Authors that are remembered, at most.
 const AUTHORS_MAX: usize = 1024;
@@ -26,6 +30,8 @@ pub(crate) struct Place {
     pub(crate) cursor: u64,
     /// Which of its posts is there; 0: none.
     pub(crate) posted: u64,
+    /// The same of what all say together.
+    pub(crate) noticed: u64,
 }
 
 /// What an author has said last.
@@ -44,24 +50,57 @@ pub(crate) struct Posts {
     pub(crate) number: u64,
     pub(crate) at: u64,
     heard: HashMap<u64, Post>,
+    /// Who posts what all say together.
+    pub(crate) together: u64,
+    /// That, by what was heard; what was posted of it last; and the number of that.
+    pub(crate) notice: Notice,
+    pub(crate) notice_post: Vec<u8>,
+    pub(crate) notice_number: u64,
     /// What was told to the nodes is not what was heard.
     is_changed: bool,
 }
 
-/// A number that no other process of any app has.
-pub(crate) fn author(app: &str, salt: u64) -> u64 {
+/// A number that no other process of any app has; with the salt [`TOGETHER`] the one of all processes of the app.
+fn author(app: &str, salt: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(app.as_bytes(), salt)
 }
 
 impl Posts {
-    pub(crate) fn of(author: u64) -> Self {
-        Self { author, own: Lacks::new(), number: 0, at: 0, heard: HashMap::new(), is_changed: false }
+    pub(crate) fn of(app: &str, salt: u64) -> Self {
+        Self {
+            author: author(app, salt),
+            own: Lacks::new(),
+            number: 0,
+            at: 0,
+            heard: HashMap::new(),
+            together: author(app, TOGETHER),
+            notice: Notice::default(),
+            notice_post: Vec::new(),
+            notice_number: 0,
+            is_changed: false,
+        }
+    }
+
+    /// Adds what this process has to say to what all say together, if that lacks it.
+    pub(crate) fn announce(&mut self, app: &str, own: Notice, now: u64) {
+        if self.notice.lacks(&own, now) {
+            self.notice.add(own, now);
+            self.notice_post = encode(0, app, &Lacks::new());
+            self.notice.encode(&mut self.notice_post);
+            self.notice_number += 1;
+        }
     }
 
     /// Takes what a board has told at `now`.
     pub(crate) fn hear(&mut self, app: &str, posts: Vec<(u64, Vec<u8>)>, now: u64) {
         for (author, post) in posts.into_iter().filter(|(author, _)| *author != self.author) {
-            let Some((number, lacks)) = decode(&post, app) else { continue };
+            let Some((number, lacks, rest)) = decode(&post, app) else { continue };
+            if author == self.together {
+                if let Some(notice) = Notice::decode(rest) {
+                    self.notice.add(notice, now);
+                }
+                continue;
+            }
             let is_known = match self.heard.get(&author) {
                 // By way of another node, which the author did not reach since.
                 Some(known) if known.number > number => continue,
@@ -103,19 +142,22 @@ pub(crate) fn encode(number: u64, app: &str, lacks: &Lacks) -> Vec<u8> {
 }
 
 /// Names may be longer than a post has room for: what is behind 255 bytes does not count.
-fn name(name: &str, out: &mut Vec<u8>) {
+pub(crate) fn name(name: &str, out: &mut Vec<u8>) {
     let name = &name.as_bytes()[..name.len().min(255)];
     out.push(name.len() as u8);
     out.extend_from_slice(name);
 }
 
-fn decode(post: &[u8], app: &str) -> Option<(u64, Lacks)> {
-    fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let (length, behind) = rest.split_first()?;
-        let (text, behind) = behind.split_at_checked(usize::from(*length))?;
-        *rest = behind;
-        Some(text)
-    }
+/// The name at the begin of `rest`, and `rest` behind it.
+pub(crate) fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, behind) = rest.split_first()?;
+    let (text, behind) = behind.split_at_checked(usize::from(*length))?;
+    *rest = behind;
+    Some(text)
+}
+
+/// A post's number, what it says, and what is behind that. `None`: it is of another app, or makes no sense.
+fn decode<'a>(post: &'a [u8], app: &str) -> Option<(u64, Lacks, &'a [u8])> {
     let (number, mut rest) = post.split_first_chunk::<8>()?;
     if text(&mut rest)? != &app.as_bytes()[..app.len().min(255)] {
         return None;
@@ -137,7 +179,7 @@ fn decode(post: &[u8], app: &str) -> Option<(u64, Lacks)> {
         }
         lacks.push((node, marks));
     }
-    Some((u64::from_le_bytes(*number), lacks))
+    Some((u64::from_le_bytes(*number), lacks, rest))
 }
 
 #[cfg(test)]
@@ -154,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_post_is_heard_by_those_of_its_app_until_it_is_taken_back_or_its_author_is_gone() {
-        let mut posts = Posts::of(1);
+        let mut posts = Posts::of("app", 1);
+        posts.author = 1;
         assert!(posts.changed(NOW).is_none());
         let post = |version: u64| encode(version, "app", &lacks(version));
         let foreign = encode(1, "other", &lacks(6));
@@ -171,9 +214,29 @@ mod tests {
     }
 
     #[test]
+    fn what_all_say_together_is_one_post() {
+        let full = |name: &str| Notice { full: vec![(name.into(), NOW + 1_500)] };
+        let (mut one, mut other) = (Posts::of("app", 1), Posts::of("app", 2));
+        one.announce("app", full("a/0"), NOW);
+        assert_eq!((one.notice_number, one.together == other.together), (1, true));
+        other.hear("app", vec![(one.together, one.notice_post.clone())], NOW);
+        other.announce("app", full("a/0"), NOW);
+        assert_eq!((other.notice_number, &other.notice), (0, &full("a/0")), "it is said already");
+        other.announce("app", full("b/0"), NOW);
+        one.hear("app", vec![(one.together, other.notice_post.clone())], NOW);
+        assert_eq!(one.notice.full.len(), 2);
+        assert!(one.changed(NOW).is_none());
+        assert_eq!(
+            decode(&one.notice_post, "app").map(|(_, lacks, _)| lacks),
+            Some(Lacks::new()),
+            "as builds before read it"
+        );
+    }
+
+    #[test]
     fn what_is_cut_off_says_nothing() {
         let post = encode(9, "app", &lacks(7));
-        assert_eq!(decode(&post, "app"), Some((9, lacks(7))));
+        assert_eq!(decode(&post, "app"), Some((9, lacks(7), &b""[..])));
         assert!((0..post.len()).all(|length| decode(&post[..length], "app").is_none()));
         assert_eq!(decode(&post, "another"), None);
     }

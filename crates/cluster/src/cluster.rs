@@ -14,7 +14,7 @@ use moneta_store::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use crate::board::{Posts, author};
+use crate::board::Posts;
 use crate::budget::Budget;
 use crate::call::Call;
 use crate::config::ClusterConfig;
@@ -97,7 +97,9 @@ impl Cluster {
             lock: Mutex::new(lock),
             watch: Mutex::default(),
             seed: writer.seed,
-            board: Mutex::new(Posts::of(author(&config.app, writer.salt))),
+            board: Mutex::new(Posts::of(&config.app, writer.salt)),
+            tell_now: AtomicBool::new(false),
+            heard_at: AtomicU64::new(0),
             config,
             clock,
         };

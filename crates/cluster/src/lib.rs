@@ -33,6 +33,7 @@ mod layout;
 mod maintenance;
 mod metrics;
 mod node;
+mod notice;
 mod own;
 mod pace;
 mod pass;

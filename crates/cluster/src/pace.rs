@@ -1,7 +1,8 @@
 //! How fast a node answers: the mean over windows of its requests.
 //!
 //! What a node's connections count anyway is looked at ten times a second, so requests cost nothing more. A window ends when it is a second
-//! old and has seen enough requests. One that lasts for too long begins anew, so that what a quiet node did long ago does not count.
+//! old and has seen enough requests. One that lasts for too long begins anew, so that what a quiet node did long ago does not count. So does
+//! one in which the way to the node was full of large values, of this process or of another one: what waits behind these is not slow.
 
 use std::time::Duration;
 
@@ -11,6 +12,12 @@ use parking_lot::Mutex;
 const SHORTEST: u64 = 1_000;
 /// The longest window, and how long the last one tells of a node, in milliseconds.
 const LONGEST: u64 = 30_000;
+/// Bytes of large values that have to move between two looks for the way to be full: a node that is slow within one moves less.
+const FULL: u64 = 32 << 10;
+/// How long requests that end behind a full way may have waited there, in milliseconds.
+const CALM: u64 = 1_000;
+/// Nothing keeps windows from ending for longer than that at a time, in milliseconds.
+const CALM_MAX: u64 = 10_000;
 
 /// What a node has answered so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +26,21 @@ pub struct Answered {
     pub requests: u64,
     /// The time from request to answer, of all of these together.
     pub time: Duration,
+    /// Bytes of large values that have moved: small ones wait behind them on the way.
+    pub carried: u64,
+    /// A large value is half through.
+    pub is_carrying: bool,
+}
+
+/// A window in which the node was slow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slow {
+    /// When that was found, in milliseconds since the Unix epoch.
+    pub(crate) at: u64,
+    pub(crate) mean: Duration,
+    /// The mean of others, and the one above which it is slow.
+    pub(crate) usual: Duration,
+    pub(crate) limit: Duration,
 }
 
 /// Tells what a node has answered so far. Does not wait.
@@ -39,6 +61,13 @@ struct Window {
     from: Answered,
     /// When the last one ended, and its mean.
     last: Option<(u64, Duration)>,
+    /// [`Answered::carried`] at the last look.
+    carried: u64,
+    /// Until when the way is taken to be full, by what this process sees of it, and when windows may begin again.
+    full_until: u64,
+    calm_at: u64,
+    /// It was slow, and others are asked whether that is the way to it.
+    suspicion: Option<Slow>,
 }
 
 impl Pace {
@@ -58,6 +87,16 @@ impl Pace {
     pub(crate) fn end(&self, now: u64, enough: u32) -> Option<Duration> {
         let answered = self.answers.as_ref()?();
         let mut window = self.window.lock();
+        let moved = answered.carried.saturating_sub(window.carried);
+        window.carried = answered.carried;
+        if answered.is_carrying && moved >= FULL {
+            window.full_until = now + CALM;
+            window.calm_at = window.calm_at.max(now + CALM);
+        }
+        if window.calm_at > now && window.calm_at - now <= CALM_MAX {
+            (window.began, window.from, window.suspicion) = (now, answered, None);
+            return None;
+        }
         let age = now.checked_sub(window.began).filter(|_| window.began != 0);
         let requests = answered.requests.saturating_sub(window.from.requests);
         let mean = match age {
@@ -71,6 +110,33 @@ impl Pace {
         (window.began, window.from) = (now, answered);
         window.last = mean.map(|mean| (now, mean)).or(window.last);
         mean
+    }
+
+    /// Whether the way to the node is full at `now`, by what this process sees of it.
+    pub(crate) fn is_full(&self, now: u64) -> bool {
+        let until = self.window.lock().full_until;
+        until > now && until - now <= CALM
+    }
+
+    /// Another process says that the way to the node is full until then.
+    pub(crate) fn disturb(&self, until: u64, now: u64) {
+        let mut window = self.window.lock();
+        window.calm_at = window.calm_at.max(until.min(now + CALM_MAX));
+        window.suspicion = None;
+    }
+
+    /// It was slow: others are asked before it is left out.
+    pub(crate) fn suspect(&self, slow: Slow) {
+        self.window.lock().suspicion = Some(slow);
+    }
+
+    pub(crate) fn suspicion(&self) -> Option<Slow> {
+        self.window.lock().suspicion
+    }
+
+    /// Takes the suspicion back.
+    pub(crate) fn acquit(&self) {
+        self.window.lock().suspicion = None;
     }
 
     /// The mean of the last window, if that ended lately.
@@ -122,5 +188,33 @@ mod tests {
         add(10, 3 * MS);
         assert_eq!(pace.end(16_000 + LONGEST, 10), Some(3 * MS));
         assert_eq!(Pace::new(None).end(90_000, 1), None);
+    }
+
+    #[test]
+    fn what_waits_behind_large_values_has_no_weight() {
+        let counted = Arc::new(Mutex::new(Answered::default()));
+        let theirs = Arc::clone(&counted);
+        let pace = Pace::new(Some(Box::new(move || *theirs.lock())));
+        let look = |at: u64, carried: u64, is_carrying: bool| {
+            let mut counted = counted.lock();
+            counted.requests += 10;
+            counted.time += 10_000 * MS;
+            (counted.carried, counted.is_carrying) = (counted.carried + carried, is_carrying);
+            drop(counted);
+            (pace.end(at, 10).is_some(), pace.is_full(at))
+        };
+        assert_eq!(look(10_000, 0, false), (false, false));
+        assert_eq!(look(11_000, FULL, true), (false, true));
+        assert_eq!(look(11_900, 0, false), (false, true));
+        assert_eq!(look(12_100, 0, false), (false, false), "the next window is not over");
+        assert_eq!(look(13_100, 1 << 30, false), (true, false), "all of them went through");
+        assert_eq!(look(14_200, FULL - 1, true), (true, false), "a node that sends nothing more is slow");
+        pace.disturb(15_000, 14_300);
+        assert_eq!(
+            (look(14_900, 0, false), look(15_100, 0, false)),
+            ((false, false), (false, false)),
+            "another process says so"
+        );
+        assert!(look(16_100, 0, false).0);
     }
 }

@@ -62,6 +62,10 @@ pub(crate) struct Shared {
     pub(crate) seed: KeyHash,
     /// What other processes have posted.
     pub(crate) board: Mutex<Posts>,
+    /// Others are to be heard now rather than with the next round.
+    pub(crate) tell_now: AtomicBool,
+    /// When the last round began in which a board answered, in milliseconds since the Unix epoch.
+    pub(crate) heard_at: AtomicU64,
 }
 
 impl Shared {

@@ -1,6 +1,7 @@
 //! Nodes that answer, but far slower than others: they are not asked, as those that fail. docs/decisions/13-slow-nodes.md says
 //! why by these rules.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -9,7 +10,11 @@ use moneta_store::{Cx, Key, Op, StoreError, steps};
 use crate::config::majority;
 use crate::layout::Layout;
 use crate::node::{Node, is_busy, is_unwell};
+use crate::pace::Slow;
 use crate::shared::Shared;
+
+/// How long an answer of a board tells that there are boards, and how long one is waited for, in milliseconds.
+const HEARS: u64 = 2_500;
 
 /// A key that probes ask for.
 pub(crate) const PROBE_KEY: &[u8] = b"moneta:probe";
@@ -31,15 +36,28 @@ impl Shared {
             }
             return;
         }
-        let Some(mean) = node.pace.end(now, self.config.eject_slow_requests) else { return };
-        let least = self.config.eject_slow;
-        let is_judged = !least.is_zero() && mean > least && self.can_spare(layout, index);
-        if !is_judged || !self.may_eject(layout, node) {
+        let mean = node.pace.end(now, self.config.eject_slow_requests);
+        let Slow { mean, usual, limit, .. } = match (node.pace.suspicion(), mean) {
+            (Some(slow), _) if !self.has_heard_since(slow.at, now) => return,
+            (Some(slow), _) => {
+                node.pace.acquit();
+                slow
+            }
+            (None, None) => return,
+            (None, Some(mean)) => {
+                let Some(slow) = self.compare(layout, index, mean).await else { return };
+                if self.hears(now) {
+                    node.pace.suspect(slow);
+                    self.tell_now.store(true, Ordering::Relaxed);
+                    return;
+                }
+                slow
+            }
+        };
+        if !self.can_spare(layout, index) || !self.may_eject(layout, node) {
             return;
         }
-        let Some(usual) = self.pace_of_others(layout, index).await else { return };
-        let limit = least.max(usual.saturating_mul(self.config.eject_slow_times));
-        if mean > limit && node.health.eject_slow(self.clock.millis(), self.probes(), limit) {
+        if node.health.eject_slow(self.clock.millis(), self.probes(), limit) {
             tracing::warn!(
                 app = self.config.app,
                 node = node.name,
@@ -48,6 +66,29 @@ impl Shared {
                 "the node is slow: it is not asked until it answers a probe faster"
             );
         }
+    }
+
+    /// Whether a node with this mean is slow beside others. `None`: it is not, or it cannot be spared.
+    async fn compare(&self, layout: &Layout, index: usize, mean: Duration) -> Option<Slow> {
+        let least = self.config.eject_slow;
+        let is_judged = !least.is_zero() && mean > least && self.can_spare(layout, index);
+        if !is_judged || !self.may_eject(layout, &layout.nodes[index]) {
+            return None;
+        }
+        let usual = self.pace_of_others(layout, index).await?;
+        let limit = least.max(usual.saturating_mul(self.config.eject_slow_times));
+        (mean > limit).then(|| Slow { at: self.clock.millis(), mean, usual, limit })
+    }
+
+    /// Whether what other processes say is heard: boards have answered lately.
+    fn hears(&self, now: u64) -> bool {
+        let heard = self.heard_at.load(Ordering::Relaxed);
+        heard > 0 && now.abs_diff(heard) < HEARS
+    }
+
+    /// Whether others were heard since then, or cannot be.
+    fn has_heard_since(&self, at: u64, now: u64) -> bool {
+        self.heard_at.load(Ordering::Relaxed) > at || now.abs_diff(at) >= HEARS
     }
 
     /// Whether writes have enough copies without this node to be answered by their rule, and changes to be decided.

@@ -12,6 +12,8 @@ use crate::board::{Lacks, encode};
 use crate::cluster::Cluster;
 use crate::error::ClusterError;
 use crate::layout::Layout;
+use crate::node::Node;
+use crate::notice::{FULL_LIFE, Notice};
 use crate::shared::Shared;
 
 /// Between two rounds.
@@ -30,7 +32,8 @@ impl Cluster {
         let run = move || {
             let (mut waited, mut round) = (PAUSE, 0);
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
-                if waited >= PAUSE {
+                let is_due = waited >= PAUSE || shared.wants_to_tell();
+                if is_due {
                     shared.exchange(round);
                     (waited, round) = (Duration::ZERO, round + 1);
                 }
@@ -53,10 +56,14 @@ impl Shared {
     fn exchange(&self, round: usize) {
         let layout = self.layout();
         let now = self.clock.millis();
+        self.tell_now.store(false, Ordering::Relaxed);
         self.make_post(&layout, now);
-        let (author, number, own) = {
-            let board = self.board.lock();
-            (board.author, board.number, encode(board.number, &self.config.app, &board.own))
+        let (mine, ours) = {
+            let mut board = self.board.lock();
+            board.announce(&self.config.app, self.own_notice(&layout, now), now);
+            let mine = encode(board.number, &self.config.app, &board.own);
+            let ours = (board.together, board.notice_number, board.notice_post.clone());
+            ((board.author, board.number, mine), ours)
         };
         for replica in &layout.replicas {
             let nodes = &layout.nodes[replica.first..replica.first + replica.count];
@@ -67,32 +74,65 @@ impl Shared {
                 if node.health.is_ejected() {
                     continue;
                 }
-                let (cursor, posted) = {
+                let (posted, noticed) = {
                     let place = node.board.lock();
-                    (place.cursor, place.posted)
+                    (place.posted, place.noticed)
                 };
-                let wants_post = posted != number && number > 0;
-                if is_heard && !wants_post {
-                    continue;
+                let wants_mine = posted != mine.1 && mine.1 > 0;
+                if wants_mine || !is_heard {
+                    let post = wants_mine.then_some((mine.0, &mine.2[..]));
+                    let Some(is_posted) = self.exchange_with(node, post, now) else { continue };
+                    is_heard = true;
+                    if is_posted {
+                        node.board.lock().posted = mine.1;
+                    }
                 }
-                let post = wants_post.then_some((author, &own[..]));
-                let Some(heard) = self.connect.exchange(&node.place, cursor, post) else { continue };
-                is_heard = true;
-                if heard.since > 0 {
-                    node.since.store(heard.since, Ordering::Relaxed);
+                if noticed != ours.1 && self.exchange_with(node, Some((ours.0, &ours.2)), now) == Some(true) {
+                    node.board.lock().noticed = ours.1;
                 }
-                let mut place = node.board.lock();
-                place.cursor = heard.cursor;
-                if heard.is_posted && wants_post {
-                    place.posted = number;
-                }
-                drop(place);
-                self.board.lock().hear(&self.config.app, heard.posts, now);
+            }
+            if is_heard {
+                self.heard_at.fetch_max(now, Ordering::Relaxed);
             }
         }
+        self.take_notice(&layout, now);
         if let Some(all) = self.board.lock().changed(now) {
             for node in &layout.nodes {
                 node.hints.tell(all.get(node.name.as_str()).cloned().unwrap_or_default());
+            }
+        }
+    }
+
+    /// Hears what is new on a node's board, and posts something there; whether that is there. `None`: it does not answer.
+    fn exchange_with(&self, node: &Node, post: Option<(u64, &[u8])>, now: u64) -> Option<bool> {
+        let cursor = node.board.lock().cursor;
+        let heard = self.connect.exchange(&node.place, cursor, post)?;
+        if heard.since > 0 {
+            node.since.store(heard.since, Ordering::Relaxed);
+        }
+        node.board.lock().cursor = heard.cursor;
+        self.board.lock().hear(&self.config.app, heard.posts, now);
+        Some(heard.is_posted && post.is_some())
+    }
+
+    /// What this process has to say to what all say together.
+    fn own_notice(&self, layout: &Layout, now: u64) -> Notice {
+        let full = layout.nodes.iter().filter(|node| node.pace.is_full(now));
+        Notice { full: full.map(|node| (node.name.clone(), now + FULL_LIFE)).collect() }
+    }
+
+    /// Whether something is to be told or heard before the next round.
+    fn wants_to_tell(&self) -> bool {
+        let (layout, now) = (self.layout(), self.clock.millis());
+        let own = self.own_notice(&layout, now);
+        self.tell_now.load(Ordering::Relaxed) || self.board.lock().notice.lacks(&own, now)
+    }
+
+    /// Goes by what all say together.
+    fn take_notice(&self, layout: &Layout, now: u64) {
+        for (name, until) in &self.board.lock().notice.full {
+            if let Some(node) = layout.nodes.iter().find(|node| node.name == *name) {
+                node.pace.disturb(*until, now);
             }
         }
     }

@@ -53,7 +53,8 @@ impl Connect for Remotes {
         let counting = remote.clone();
         let answers = move || {
             let (requests, time) = counting.answered();
-            Answered { requests, time }
+            let (carried, is_carrying) = counting.carried();
+            Answered { requests, time, carried, is_carrying }
         };
         Ok(Opened { store: Arc::new(remote), answers: Some(Box::new(answers)) })
     }

@@ -19,6 +19,9 @@ pub(crate) struct Counters {
     large_replies: AtomicU64,
     /// Of the timeouts, those there.
     pub(crate) large_timeouts: AtomicU64,
+    /// Connections on which a large value is half through, and the bytes of these that have moved.
+    pub(crate) carrying: AtomicU64,
+    pub(crate) carried: AtomicU64,
     /// Bytes of values on their way.
     pub(crate) held: AtomicU64,
     pub(crate) retired_connections: AtomicU64,

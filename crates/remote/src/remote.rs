@@ -1,6 +1,7 @@
 //! The store: each request mapped to the server's own, which makes it atomic there.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use moneta_client::wire::{Dialect, Verb};
@@ -57,6 +58,12 @@ impl Remote {
     pub fn answered(&self) -> (u64, Duration) {
         let shared = &self.inner.shared;
         shared.counters.answered(shared.config.request_timeout)
+    }
+
+    /// Bytes of large values that have moved so far, and whether one is half through now: what small ones wait behind on the way. Does not wait.
+    pub fn carried(&self) -> (u64, bool) {
+        let counters = &self.inner.shared.counters;
+        (counters.carried.load(Ordering::Relaxed), counters.carrying.load(Ordering::Relaxed) > 0)
     }
 
     /// The store as one caller sees it.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use moneta_client::wire::{self, Dialect, NO_VERSIONS, Request};
 use moneta_store::{ErrorKind, StoreError};
 
+use super::carrying::Carrying;
 use super::entry::{Entry, OwnedRequest, Target};
 use super::replies::Replies;
 use super::socket::Socket;
@@ -100,7 +101,9 @@ pub(crate) struct Link {
     /// `out` holds all of the requests in flight.
     pub(super) retains: bool,
     /// The kernel has no room for more to send; the event queue tells when it has.
-    blocked: bool,
+    pub(super) blocked: bool,
+    /// A large value is half through.
+    pub(super) carrying: Carrying,
     /// The turn before this one left something to receive: no event will tell of it.
     pub(super) unread: bool,
     /// The turn before this one did not receive.
@@ -152,6 +155,7 @@ impl Link {
             look_at: now,
             retains: false,
             blocked: false,
+            carrying: Carrying::default(),
             unread: false,
             put_off: false,
             waiting: VecDeque::new(),
@@ -389,7 +393,8 @@ impl Link {
         let Some(socket) = &self.socket else { return Ok(false) };
         let sent = socket.send(&self.out[self.sent..]).map_err(|error| self.broke(&error))?;
         self.sent += sent;
-        if self.blocked && sent > 0 {
+        let had_no_room = self.blocked;
+        if had_no_room && sent > 0 {
             self.heard = turn.now;
             self.moved += sent as u64;
         }
@@ -397,6 +402,9 @@ impl Link {
         if blocked != self.blocked {
             socket.watch_room(turn.queue, blocked).map_err(|error| self.broke(&error))?;
             self.blocked = blocked;
+        }
+        if had_no_room || blocked {
+            self.note_carrying(if had_no_room { sent } else { 0 });
         }
         if !self.retains {
             self.drop_sent();
@@ -419,6 +427,7 @@ impl Link {
         self.input.clear();
         (self.sent, self.read, self.needed, self.skip) = (0, 0, 0, 0);
         (self.retains, self.blocked, self.unread, self.put_off) = (false, false, false, false);
+        self.note_carrying(0);
     }
 
     /// Whether the next turn should come at once.

@@ -1,6 +1,7 @@
 //! One connection to a server: requests to send, expected replies, and their fate when the connection is lost.
 
 mod apart;
+mod carrying;
 mod connect;
 mod disconnect;
 mod entry;

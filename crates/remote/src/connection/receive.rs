@@ -29,6 +29,7 @@ impl Link {
                     (self.active, self.heard) = (turn.now, turn.now);
                     self.moved += bytes as u64;
                     self.digest(turn)?;
+                    self.note_carrying(bytes);
                     if bytes < room {
                         return Ok(());
                     }

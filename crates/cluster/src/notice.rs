@@ -1,0 +1,97 @@
+//! What the processes of an app tell each other together: one post of all of them, however many they are, to which each adds what it lacks.
+//!
+//! The post: an empty one of [`super::board`], which builds before this one take for that, and behind it `count u8 | length u8, node | until u64 | …`,
+//! little-endian.
+
+/// Nodes in it, at most.
+const FULL_MAX: usize = 64;
+/// How long a process that says that the way to a node is full is believed, in milliseconds.
+pub(crate) const FULL_LIFE: u64 = 1_500;
+/// It says so again when it is believed for no longer than that, in milliseconds.
+const FULL_AGAIN: u64 = 500;
+
+/// What the processes of an app tell each other together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Notice {
+    /// Nodes to which the way is full of large values, and until when that is believed, in milliseconds since the Unix epoch.
+    pub(crate) full: Vec<(String, u64)>,
+}
+
+impl Notice {
+    /// Whether `own` is not in it at `now`.
+    pub(crate) fn lacks(&self, own: &Self, now: u64) -> bool {
+        let is_known = |name: &String| self.full.iter().any(|(node, until)| node == name && *until > now + FULL_AGAIN);
+        !own.full.iter().all(|(name, _)| is_known(name))
+    }
+
+    /// Adds what another one says at `now`.
+    pub(crate) fn add(&mut self, other: Self, now: u64) {
+        self.expire(now);
+        for (name, until) in other.full {
+            // No clock of the app is far ahead, and nothing is believed for longer.
+            let until = until.min(now + FULL_LIFE);
+            match self.full.iter().position(|(node, _)| *node == name) {
+                Some(at) => self.full[at].1 = until.max(self.full[at].1),
+                None if self.full.len() < FULL_MAX && until > now => self.full.push((name, until)),
+                None => {}
+            }
+        }
+    }
+
+    fn expire(&mut self, now: u64) {
+        self.full.retain(|(_, until)| *until > now && *until <= now + FULL_LIFE);
+    }
+
+    /// Appends it to a post.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.full.len().min(FULL_MAX) as u8);
+        for (name, until) in self.full.iter().take(FULL_MAX) {
+            super::board::name(name, out);
+            out.extend_from_slice(&until.to_le_bytes());
+        }
+    }
+
+    /// What a post says behind its begin. `None`: it makes no sense.
+    pub(crate) fn decode(rest: &[u8]) -> Option<Self> {
+        let (count, mut rest) = rest.split_first()?;
+        let mut full = Vec::new();
+        for _ in 0..*count {
+            let name = String::from_utf8_lossy(super::board::text(&mut rest)?).into_owned();
+            let (until, behind) = rest.split_first_chunk::<8>()?;
+            rest = behind;
+            full.push((name, u64::from_le_bytes(*until)));
+        }
+        Some(Self { full })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_790_000_000_000;
+
+    fn full(name: &str, until: u64) -> Notice {
+        Notice { full: vec![(name.into(), until)] }
+    }
+
+    #[test]
+    fn each_adds_what_it_lacks_and_all_of_it_ends() {
+        let mut notice = Notice::default();
+        assert!(notice.lacks(&full("a/0", NOW + 9), NOW) && !notice.lacks(&Notice::default(), NOW));
+        notice.add(full("a/0", NOW + FULL_LIFE), NOW);
+        notice.add(full("b/0", NOW + 900_000), NOW);
+        assert_eq!(notice.full, [("a/0".into(), NOW + FULL_LIFE), ("b/0".into(), NOW + FULL_LIFE)]);
+        assert!(!notice.lacks(&full("a/0", 0), NOW + 900) && notice.lacks(&full("a/0", 0), NOW + 1_000));
+        let mut bytes = Vec::new();
+        notice.encode(&mut bytes);
+        assert_eq!(Notice::decode(&bytes).as_ref(), Some(&notice));
+        assert!((0..bytes.len()).all(|length| Notice::decode(&bytes[..length]).is_none()));
+        for number in 0..100 {
+            notice.add(full(&number.to_string(), NOW + 10), NOW);
+        }
+        assert_eq!(notice.full.len(), FULL_MAX);
+        notice.add(Notice::default(), NOW + FULL_LIFE);
+        assert_eq!(notice, Notice::default());
+    }
+}
