@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::address::{Address, BlockingStream};
+use moneta_net::Stream;
+
+use crate::address::{Address, Subject};
 use crate::control::Control;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
@@ -65,7 +67,7 @@ pub fn run(workload: &Arc<Workload>, address: &Address, server: Option<Process>)
 struct Filler {
     workload: Arc<Workload>,
     address: Address,
-    stream: BlockingStream,
+    stream: Stream,
     values: Values,
     key_text: KeyText,
     send: Vec<u8>,

@@ -3,10 +3,13 @@
 //! Nothing is allocated per request once the buffers have grown to the largest reply.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use crate::address::{Address, EventStream};
+use moneta_net::{Received, Transport};
+
+use crate::address::{Address, Subject};
 use crate::error::Result;
 use crate::keys::{Key, KeyText};
 use crate::operation::Operation;
@@ -73,7 +76,7 @@ struct Pending {
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
-    stream: EventStream,
+    stream: Transport,
     address: Address,
     receive: Vec<u8>,
     start: usize,
@@ -105,9 +108,9 @@ impl Connection {
         })
     }
 
-    /// The stream, to register it with a poll.
-    pub fn stream(&mut self) -> &mut EventStream {
-        &mut self.stream
+    /// Its socket, to register it with a poll.
+    pub fn descriptor(&self) -> RawFd {
+        self.stream.as_raw_fd()
     }
 
     /// Requests sent or about to be sent and not answered.
@@ -172,12 +175,11 @@ impl Connection {
     /// [`crate::BenchError::Connection`].
     #[inline]
     pub fn flush(&mut self) -> Result<()> {
-        while self.sent < self.send.len() {
-            match self.stream.write(&self.send[self.sent..]) {
-                Ok(written) => self.sent += written,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.address.failed(error)),
+        if self.sent < self.send.len() {
+            let sent = self.stream.send(&self.send[self.sent..]).map_err(|error| self.address.failed(error.into()))?;
+            self.sent += sent;
+            if self.sent < self.send.len() {
+                return Ok(());
             }
         }
         self.send.clear();
@@ -194,20 +196,17 @@ impl Connection {
         let mut answered = 0;
         loop {
             self.make_room();
-            let room = self.receive.len() - self.end;
-            match self.stream.read(&mut self.receive[self.end..]) {
-                Ok(0) => return Err(self.address.failed(ErrorKind::UnexpectedEof.into())),
-                Ok(count) => {
-                    self.end += count;
+            let received = self.stream.receive_into(&mut self.receive[self.end..]);
+            match received.map_err(|error| self.address.failed(error.into()))? {
+                Received::Some { bytes, drained } => {
+                    self.end += bytes;
                     answered += self.handle_replies(context)?;
-                    // A short read means the socket is empty, and the next bytes raise a new event: see epoll(7).
-                    if count < room {
+                    if drained {
                         return Ok(answered);
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(answered),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.address.failed(error)),
+                Received::Nothing => return Ok(answered),
+                Received::End => return Err(self.address.failed(ErrorKind::UnexpectedEof.into())),
             }
         }
     }

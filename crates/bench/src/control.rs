@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
-use crate::address::{Address, BlockingStream};
+use moneta_net::Stream;
+
+use crate::address::{Address, Subject};
 use crate::error::Result;
 
 /// How long an answer may take before the server counts as stuck.
@@ -14,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Control {
     address: Address,
-    stream: BufReader<BlockingStream>,
+    stream: BufReader<Stream>,
 }
 
 impl Control {
@@ -23,8 +25,7 @@ impl Control {
     /// # Errors
     /// [`crate::BenchError::Connection`].
     pub fn connect(address: &Address) -> Result<Self> {
-        let stream = address.connect()?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|source| address.failed(source))?;
+        let stream = address.connect_for(PATIENCE)?;
         Ok(Self { address: address.clone(), stream: BufReader::new(stream) })
     }
 

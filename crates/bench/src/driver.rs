@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::address::Address;
@@ -108,9 +109,13 @@ impl<S: Source> Driver<S> {
         }
         let mut connections = Vec::with_capacity(count);
         for index in 0..count {
-            let mut connection = Connection::open(address)?;
+            let connection = Connection::open(address)?;
             poll.registry()
-                .register(connection.stream(), Token(index), Interest::READABLE | Interest::WRITABLE)
+                .register(
+                    &mut SourceFd(&connection.descriptor()),
+                    Token(index),
+                    Interest::READABLE | Interest::WRITABLE,
+                )
                 .map_err(|source| BenchError::system("register a connection with epoll", source))?;
             connections.push(connection);
         }

@@ -86,7 +86,7 @@ fn free_port(texts: &mut [&mut String], name: &str) -> Result<Option<Address>> {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let port = port.map_err(|error| BenchError::system("find a free port", error))?.port();
     texts.iter_mut().for_each(|text| **text = text.replace(name, &port.to_string()));
-    Ok(Some(Address::Tcp(format!("127.0.0.1:{port}"))))
+    Ok(Some(Address::tcp("127.0.0.1", port)))
 }
 
 #[cfg(test)]

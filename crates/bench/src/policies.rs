@@ -10,7 +10,7 @@ use std::process::Command;
 
 use serde::Serialize;
 
-use crate::address::Address;
+use crate::address::{Address, Subject};
 use crate::error::{BenchError, Result};
 use crate::keys::KeyText;
 use crate::replay::{ReplayPlan, requests};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::address::{Address, BlockingStream};
+use crate::address::{Address, Subject};
 use crate::affinity::pin_this_thread;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
@@ -219,7 +219,7 @@ impl Stream {
 struct Replayer<'a> {
     plan: &'a ReplayPlan,
     address: &'a Address,
-    stream: BlockingStream,
+    stream: moneta_net::Stream,
     values: Values,
     key_text: KeyText,
     send: Vec<u8>,
@@ -372,7 +372,7 @@ impl<'a> Replayer<'a> {
 }
 
 /// Appends what has arrived to `buffer`.
-fn read_more(stream: &mut BlockingStream, buffer: &mut Vec<u8>) -> std::io::Result<()> {
+fn read_more(stream: &mut moneta_net::Stream, buffer: &mut Vec<u8>) -> std::io::Result<()> {
     let filled = buffer.len();
     buffer.resize(filled + RECEIVE, 0);
     let count = stream.read(&mut buffer[filled..])?;

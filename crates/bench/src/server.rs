@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::address::Address;
+use crate::address::{Address, Subject};
 use crate::affinity::pin_this_thread;
 use crate::control::Control;
 use crate::error::{BenchError, Result};

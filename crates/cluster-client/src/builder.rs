@@ -8,6 +8,7 @@ use std::time::Duration;
 use moneta_client::wire::blocking::Dialogue;
 use moneta_cluster::sources::{FileSource, Format, GuardConfig, Guarded, TopologySource};
 use moneta_cluster::{Ack, Answered, Cluster, ClusterConfig, Connect, Fallback, Node, Opened, Topology, Writer};
+use moneta_net::Endpoint;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, KeyHash, Origin};
 
@@ -196,12 +197,11 @@ impl Connect for Remotes {
         let config = RemoteConfig {
             connections: self.connections,
             request_timeout: self.timeout,
-            connect_timeout: self.timeout,
             item_max: self.item_max,
             may_be_unknown: true,
             large_apart: true,
             asks_statistics: false,
-            ..RemoteConfig::new(node.address.clone(), self.seed)
+            ..RemoteConfig::new(Endpoint::new(node.address.clone()).patient(self.timeout), self.seed)
         };
         let remote = Remote::new(config, Arc::clone(&self.clock))?;
         let counting = remote.clone();
@@ -215,7 +215,8 @@ impl Connect for Remotes {
 
     fn time(&self, node: &Node) -> Option<u64> {
         const VALUE_MAX: usize = 1024;
-        let mut dialogue = Dialogue::open(&node.address, None, TIME_PATIENCE, VALUE_MAX).ok()?;
+        let mut dialogue =
+            Dialogue::open(&Endpoint::new(node.address.clone()).patient(TIME_PATIENCE), None, VALUE_MAX).ok()?;
         dialogue.server_time().ok()?
     }
 }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use moneta_client::Address;
+use moneta_net::Address;
 use moneta_store::{Clock, Store};
 use parking_lot::{Mutex, RwLock};
 

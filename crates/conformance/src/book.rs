@@ -129,7 +129,7 @@ impl Book {
     /// When a reply is wrong: something that was never written, or is older than what was acknowledged.
     pub fn load(&mut self, address: &Address, over: &AtomicBool) -> Result<()> {
         let mut client = Client::connect(address)?;
-        client.set_read_limit(REPLY_LIMIT)?;
+        client.set_read_limit(REPLY_LIMIT);
         let mut batches = 0;
         while batches < LEAST_BATCHES || !over.load(Ordering::Relaxed) {
             batches += 1;

@@ -2,66 +2,34 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::Duration;
+
+use moneta_net::{Endpoint, Stream};
+
+pub use moneta_net::Address;
 
 /// How long a read waits before the test fails; long, so that only a hang reaches it.
 pub const READ_LIMIT: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 * 1024;
 
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// An IP address and port.
-    Tcp(SocketAddr),
-    /// The path of a Unix socket.
-    Unix(PathBuf),
-}
-
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 /// A connection to a server, with whatever was received and not yet looked at.
 #[derive(Debug)]
 pub struct Client {
-    socket: Socket,
+    stream: Stream,
     received: Vec<u8>,
 }
 
 impl Client {
     /// Opens a connection without delay for small writes.
     pub fn connect(address: &Address) -> Result<Self> {
-        let socket = match address {
-            Address::Tcp(address) => {
-                let stream = TcpStream::connect(address)?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(READ_LIMIT))?;
-                stream.set_write_timeout(Some(READ_LIMIT))?;
-                Socket::Tcp(stream)
-            }
-            Address::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(READ_LIMIT))?;
-                stream.set_write_timeout(Some(READ_LIMIT))?;
-                Socket::Unix(stream)
-            }
-        };
-        Ok(Self { socket, received: Vec::new() })
+        let stream = Endpoint::new(address.clone()).patient(READ_LIMIT).connect()?;
+        Ok(Self { stream, received: Vec::new() })
     }
 
     /// Sends all of `bytes`.
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        match &mut self.socket {
-            Socket::Tcp(stream) => stream.write_all(bytes)?,
-            Socket::Unix(stream) => stream.write_all(bytes)?,
-        }
-        Ok(())
+        Ok(self.stream.write_all(bytes)?)
     }
 
     /// Sends `request` and returns the one line that answers it, without its line end.
@@ -165,38 +133,24 @@ impl Client {
         Ok(value.parse()?)
     }
 
-    /// Changes how long reads wait.
-    pub fn set_read_limit(&self, limit: Duration) -> Result<()> {
-        match &self.socket {
-            Socket::Tcp(stream) => stream.set_read_timeout(Some(limit))?,
-            Socket::Unix(stream) => stream.set_read_timeout(Some(limit))?,
-        }
-        Ok(())
+    /// Changes how long reads and writes wait.
+    pub fn set_read_limit(&mut self, limit: Duration) {
+        self.stream.set_idle(Some(limit));
     }
 
-    /// Makes reads and writes return at once; for callers that drive the socket themselves.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> Result<()> {
-        match &self.socket {
-            Socket::Tcp(stream) => stream.set_nonblocking(nonblocking)?,
-            Socket::Unix(stream) => stream.set_nonblocking(nonblocking)?,
-        }
-        Ok(())
+    /// Makes reads and writes return at once; for callers that drive the connection themselves.
+    pub fn set_nonblocking(&mut self, nonblocking: bool) -> Result<()> {
+        Ok(self.stream.set_nonblocking(nonblocking)?)
     }
 
     /// One write that may take only a part of `bytes`.
     pub fn write_some(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match &mut self.socket {
-            Socket::Tcp(stream) => stream.write(bytes),
-            Socket::Unix(stream) => stream.write(bytes),
-        }
+        self.stream.write(bytes)
     }
 
     /// One read; 0 means the server closed.
     pub fn read_some(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        match &mut self.socket {
-            Socket::Tcp(stream) => stream.read(buffer),
-            Socket::Unix(stream) => stream.read(buffer),
-        }
+        self.stream.read(buffer)
     }
 
     /// Reads once into the buffer; `false` when the server has closed (a reset counts as a close).
@@ -209,7 +163,6 @@ impl Client {
                     self.received.extend_from_slice(&buffer[..count]);
                     return Ok(true);
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(false),
                 Err(error) => bail!("nothing to read: {error}; so far {:?}", String::from_utf8_lossy(&self.received)),
             }
@@ -219,9 +172,6 @@ impl Client {
 
 impl AsRawFd for Client {
     fn as_raw_fd(&self) -> RawFd {
-        match &self.socket {
-            Socket::Tcp(stream) => stream.as_raw_fd(),
-            Socket::Unix(stream) => stream.as_raw_fd(),
-        }
+        self.stream.as_raw_fd()
     }
 }

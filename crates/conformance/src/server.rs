@@ -49,7 +49,7 @@ impl Server {
     /// Starts Moneta with a command line of the test's own, which has it listen on 127.0.0.1 at the port it is given.
     pub fn start_moneta(arguments: impl Fn(u16) -> Vec<OsString>) -> Result<Self> {
         Self::start_at_some_port(|port| {
-            let address = Address::Tcp(([127, 0, 0, 1], port).into());
+            let address = Address::tcp("127.0.0.1", port);
             Self::spawn(Kind::Moneta, &arguments(port), address, true)
         })
     }
@@ -73,7 +73,7 @@ impl Server {
     /// A server that already listens; it goes on when this value is dropped.
     pub fn attach(kind: Kind, address: SocketAddr) -> Result<Self> {
         let messages = NamedTempFile::new()?;
-        Ok(Self { kind, child: None, address: Address::Tcp(address), messages, speaks_text: true })
+        Ok(Self { kind, child: None, address: address.into(), messages, speaks_text: true })
     }
 
     fn child(&mut self) -> Result<&mut Child> {
@@ -83,7 +83,7 @@ impl Server {
     fn start_at(kind: Kind, options: &Options, port: u16) -> Result<Self> {
         let address = match &options.unix_socket {
             Some((path, _)) => Address::Unix(path.clone()),
-            None => Address::Tcp(([127, 0, 0, 1], port).into()),
+            None => Address::tcp("127.0.0.1", port),
         };
         Self::spawn(kind, &options.arguments(kind, port), address, options.sasl_file.is_none())
     }
@@ -130,7 +130,7 @@ impl Server {
     /// the port is taken, and leave.
     fn is_where_it_was_told_to_be(&self) -> bool {
         match &self.address {
-            Address::Tcp(address) => process::listens_on(self.pid(), address.port()).unwrap_or(false),
+            Address::Tcp(place) => process::listens_on(self.pid(), place.port).unwrap_or(false),
             Address::Unix(_) => true,
         }
     }

@@ -2,7 +2,6 @@
 //! stream it was in is cut down to few commands.
 
 use anyhow::Result;
-use moneta_conformance::client::Address;
 use moneta_conformance::differential::campaign::{MOST_COMMANDS_A_STREAM, Plan, run};
 use moneta_conformance::differential::stream::Protocol;
 use moneta_conformance::differential::tiers::Tiers;
@@ -51,8 +50,8 @@ fn is_found(protocol: Protocol, from: &'static [u8], to: &'static [u8]) -> Resul
     let options = Options { threads: Some(1), no_background_work: true, ..Options::default() };
     let reference = Server::start(Kind::Memcached, &options)?;
     let behind = Server::start(Kind::Memcached, &options)?;
-    let Address::Tcp(address) = behind.address() else { unreachable!("started on TCP") };
-    let subject = Server::attach(Kind::Memcached, lying_proxy(*address, from, to)?)?;
+    let address = behind.address().resolve()?[0];
+    let subject = Server::attach(Kind::Memcached, lying_proxy(address, from, to)?)?;
     let plan = Plan {
         protocol,
         seed: 1,

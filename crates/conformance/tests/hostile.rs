@@ -5,10 +5,8 @@
 //! printed.
 
 use anyhow::{Result, ensure};
-use moneta_bench::address::Address as BenchAddress;
 use moneta_bench::hostile::{Plan, Report, run};
 use moneta_bench::process::Process;
-use moneta_conformance::client::Address;
 use moneta_conformance::server::Server;
 use std::ffi::OsString;
 use std::io::Write;
@@ -42,10 +40,7 @@ fn attack(login: Option<(String, String)>, arguments: &[OsString]) -> Result<Rep
         words.iter().chain(&flash).map(OsString::from).chain(arguments.iter().cloned()).collect()
     })?;
     let report = run(&Plan {
-        address: match server.address() {
-            Address::Tcp(address) => BenchAddress::Tcp(address.to_string()),
-            Address::Unix(path) => BenchAddress::Unix(path.clone()),
-        },
+        address: server.address().clone(),
         process: Process::new(server.pid()),
         login,
         connections: CONNECTIONS,

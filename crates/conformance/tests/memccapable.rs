@@ -1,7 +1,6 @@
 //! libmemcached's `memccapable` knows what clients rely on; every one of its tests must pass.
 
 use anyhow::{Context, Result, ensure};
-use moneta_conformance::client::Address;
 use moneta_conformance::options::{Kind, Options};
 use moneta_conformance::proxied::Proxied;
 use moneta_conformance::server::Server;
@@ -16,9 +15,9 @@ const ATTEMPTS: usize = 3;
 
 /// Runs `memccapable`, all tests of a protocol or one, and returns its lines, one a test.
 fn run(server: &Server, protocol: &str, only: Option<&str>) -> Result<Vec<String>> {
-    let Address::Tcp(address) = server.address() else { unreachable!("started on TCP") };
+    let port = server.address().port().expect("started on TCP");
     let output = Command::new("memccapable")
-        .args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "-t", "30", protocol])
+        .args(["-h", "127.0.0.1", "-p", &port.to_string(), "-t", "30", protocol])
         .args(only.into_iter().flat_map(|name| ["-T", name]))
         .output()
         .context("cannot run memccapable; it is in Debian's package libmemcached-tools")?;

@@ -74,7 +74,7 @@ fn total(books: &[Book]) -> Tally {
 /// Everything that was acknowledged is there, at `part`.
 fn everything_is_there(split: &Split, books: &mut [Book], part: Part) -> Result<()> {
     let mut client = split.connect(part)?;
-    client.set_read_limit(REPLY_LIMIT)?;
+    client.set_read_limit(REPLY_LIMIT);
     books
         .iter_mut()
         .try_for_each(|book| book.check(&mut client, Newer::MayLive, |seen| *seen != Seen::Sent))
@@ -241,7 +241,7 @@ fn read_hot_keys(front: &mut Client) -> Result<()> {
 /// With L2 gone: what L1 has is served, what it does not have is an error and not a miss, and nothing can be written.
 fn still_keys_are_served(split: &Split) -> Result<()> {
     let mut front = split.connect(Part::Front)?;
-    front.set_read_limit(REPLY_LIMIT)?;
+    front.set_read_limit(REPLY_LIMIT);
     read_hot_keys(&mut front)?;
     for number in 0..STILL {
         let found = get(&mut front, &format!("cold{number}"))?;

@@ -44,7 +44,7 @@ impl Script {
     }
 
     fn connect(&self, port: u16) -> Result<Client> {
-        Client::connect(&Address::Tcp(([127, 0, 0, 1], port).into()))
+        Client::connect(&Address::tcp("127.0.0.1", port))
     }
 }
 

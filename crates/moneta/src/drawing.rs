@@ -162,7 +162,7 @@ fn remote(config: &RemoteConfig) -> String {
         config.protocol.map_or("the best protocol it knows".into(), |protocol| format!("{protocol:?}").to_lowercase());
     format!(
         "remote  {}, {protocol}, {} a worker, answers within {}",
-        config.address,
+        config.endpoint.address,
         if config.connections == 1 { "1 connection".into() } else { format!("{} connections", config.connections) },
         Time(config.request_timeout)
     )

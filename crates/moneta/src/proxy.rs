@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use moneta_client::Address;
 use moneta_client::wire::blocking::Dialogue;
 use moneta_client::wire::board::News;
 use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
 use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Heard, Node, Opened, Topology, Writer};
+use moneta_net::{Address, Endpoint};
 use moneta_options::kinds::Kind;
 use moneta_options::values::Values;
 use moneta_remote::{Remote, RemoteConfig, ValueMemory};
@@ -61,7 +61,8 @@ impl Connect for Remotes {
 
     fn time(&self, node: &Node) -> Option<u64> {
         const VALUE_MAX: usize = 1024;
-        let mut dialogue = Dialogue::open(&node.address, None, TIME_PATIENCE, VALUE_MAX).ok()?;
+        let mut dialogue =
+            Dialogue::open(&Endpoint::new(node.address.clone()).patient(TIME_PATIENCE), None, VALUE_MAX).ok()?;
         dialogue.server_time().ok()?
     }
 
@@ -71,7 +72,10 @@ impl Connect for Remotes {
         let known = self.boards.lock().remove(&node.address);
         let mut dialogue = match known {
             Some(dialogue) => dialogue,
-            None => Dialogue::open(&node.address, None, BOARD_PATIENCE, VALUE_MAX).ok()?,
+            None => {
+                let endpoint = Endpoint::new(node.address.clone()).patient(BOARD_PATIENCE);
+                Dialogue::open(&endpoint, None, VALUE_MAX).ok()?
+            }
         };
         // A server that has no board would take a post for something else, so this is asked first.
         let news = dialogue.read_board(cursor).ok()?;

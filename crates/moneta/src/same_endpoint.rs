@@ -1,12 +1,12 @@
 //! Whether two addresses mean one server, as far as that can be seen without asking it: names are looked up, paths followed.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use moneta_client::Address;
+use moneta_net::{Address, HostPort};
 
 /// Longest wait for the addresses behind a name. A name server that takes longer leaves the question open.
 const LOOKUP_MAX: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ pub fn common_place(one: &Address, other: &Address) -> Option<String> {
             let one = real(one)?;
             (Some(&one) == real(other).as_ref()).then(|| one.display().to_string())
         }
-        (Address::Tcp(one), Address::Tcp(other)) if port(one) == port(other) => {
+        (Address::Tcp(one), Address::Tcp(other)) if one.port == other.port => {
             let others = reached(other);
             reached(one).into_iter().find(|address| others.contains(address)).map(|address| address.to_string())
         }
@@ -32,24 +32,19 @@ fn real(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok()
 }
 
-fn port(name: &str) -> Option<u16> {
-    name.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
-}
-
-/// The addresses that connections to `name` may end at.
-fn reached(name: &str) -> Vec<SocketAddr> {
-    let found = name.parse().map_or_else(|_| look_up(name), |address| vec![address]);
+/// The addresses that connections to `place` may end at.
+fn reached(place: &HostPort) -> Vec<SocketAddr> {
+    let found = place.number().map_or_else(|| look_up(place), |number| vec![number]);
     found.into_iter().map(plain).collect()
 }
 
 /// On a separate thread, which is abandoned if it takes too long.
-fn look_up(name: &str) -> Vec<SocketAddr> {
+fn look_up(place: &HostPort) -> Vec<SocketAddr> {
     let (sender, receiver) = mpsc::channel();
-    let name = name.to_owned();
+    let place = place.clone();
     let look = move || {
-        let found = name.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
         // Too late: the caller has stopped waiting.
-        let _ = sender.send(found);
+        let _ = sender.send(place.resolve().unwrap_or_default());
     };
     let started = thread::Builder::new().name("names".into()).spawn(look);
     started.ok().and_then(|_| receiver.recv_timeout(LOOKUP_MAX).ok()).unwrap_or_default()

@@ -86,7 +86,7 @@ where
 /// items of the lower one. Addresses that are written alike are refused before; here names are looked up.
 fn two_servers(upper: &Upper, lower: &Lower) -> Result<(), Refused> {
     let (Upper::Remote(upper, _), Lower::Remote(lower)) = (upper, lower) else { return Ok(()) };
-    let (above, below) = (&upper.address, &lower.address);
+    let (above, below) = (&upper.endpoint.address, &lower.endpoint.address);
     let Some(place) = same_endpoint::common_place(above, below) else { return Ok(()) };
     Err(Refused(vec![Refusal::sentence(format!(
         "l2: `remote:{below}` is refused: it must be another server than l1's, `remote:{above}`, but both are at {place}: its \

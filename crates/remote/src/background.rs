@@ -40,14 +40,15 @@ impl Background {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mailbox = Arc::new(Mailbox { jobs: Mutex::default(), bell, over: AtomicBool::new(false) });
         let (shared, clock, theirs) = (Arc::clone(shared), Arc::clone(clock), Arc::clone(&mailbox));
-        let run =
-            move || match WorkerClient::new(&shared).and_then(|client| client.watch(&theirs.bell).map(|()| client)) {
-                Ok(client) => serve(&client, &theirs, &clock),
-                Err(error) => {
-                    theirs.over.store(true, Ordering::SeqCst);
-                    theirs.refuse(&format!("no connections to {} can be made: {error}", shared.config.address));
-                }
-            };
+        let run = move || match WorkerClient::new(&shared)
+            .and_then(|client| client.watch(&theirs.bell).map(|()| client))
+        {
+            Ok(client) => serve(&client, &theirs, &clock),
+            Err(error) => {
+                theirs.over.store(true, Ordering::SeqCst);
+                theirs.refuse(&format!("no connections to {} can be made: {error}", shared.config.endpoint.address));
+            }
+        };
         let thread = std::thread::Builder::new().name("remote".into()).spawn(run)?;
         Ok(Self { mailbox, thread: Some(thread) })
     }

@@ -138,7 +138,7 @@ impl Caller {
 
     /// An answer that is an error, or none that fits the question.
     pub(crate) fn unexpected(&self, answer: Answer<'_>) -> StoreError {
-        let address = &self.config().address;
+        let address = &self.config().endpoint.address;
         let (kind, reason) = match answer {
             Answer::OutOfMemory => (ErrorKind::OutOfMemory, format!("{address} has no memory left")),
             Answer::Refused(Refusal::Server, why) if why == StoreError::CLOCK_AHEAD => {

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_client::Address;
 use moneta_client::wire::{Protocol, VALUE_LIMIT};
+use moneta_net::Endpoint;
 use moneta_store::KeyHash;
 
 use crate::error::RemoteError;
 use crate::held::ValueMemory;
 
+/// How long connecting may take where nothing else is said.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// What [`crate::Remote`] is told.
 #[derive(Clone, Debug)]
 pub struct RemoteConfig {
-    /// Where the server listens.
-    pub address: Address,
+    /// The server; its time-out of connecting is set, the others say nothing.
+    pub endpoint: Endpoint,
     /// How keys are hashed. The server never sees it; layers want all their stores to have the same.
     pub seed: KeyHash,
     /// The protocol to speak; `None`: the best that the server understands, found out on each new connection.
@@ -26,8 +29,6 @@ pub struct RemoteConfig {
     /// meanwhile. Where nothing moves for twice that, the connection is lost. Time in which its thread was held up, and so could
     /// neither send nor receive, counts up to a quarter of the shorter timeout.
     pub request_timeout: Duration,
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
     /// Pause before the second attempt to connect in a row; it doubles with each further one. Each is shortened by a random
     /// part of up to half of it.
     pub backoff_min: Duration,
@@ -64,15 +65,17 @@ impl RemoteConfig {
     /// The most of [`RemoteConfig::in_flight_max`].
     pub const IN_FLIGHT_MAX: usize = 1 << 20;
 
-    /// Defaults for a server at `address`: one connection a worker, a second for a reply, values of up to 1 MiB.
-    pub fn new(address: Address, seed: KeyHash) -> Self {
+    /// Defaults for a server: one connection a worker, a second for a reply and for connecting if its endpoint says nothing else, values of
+    /// up to 1 MiB.
+    pub fn new(endpoint: impl Into<Endpoint>, seed: KeyHash) -> Self {
+        let mut endpoint = endpoint.into();
+        endpoint.timeouts.connect.get_or_insert(CONNECT_TIMEOUT);
         Self {
-            address,
+            endpoint,
             seed,
             protocol: None,
             connections: 1,
             request_timeout: Duration::from_secs(1),
-            connect_timeout: Duration::from_secs(1),
             backoff_min: Duration::from_millis(20),
             backoff_max: Duration::from_secs(1),
             check_after: Duration::from_secs(2),
@@ -87,6 +90,11 @@ impl RemoteConfig {
         }
     }
 
+    /// How long connecting may take.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.endpoint.timeouts.connect.unwrap_or(CONNECT_TIMEOUT)
+    }
+
     pub(crate) fn check(&self) -> Result<(), RemoteError> {
         let wrong = |what: &str| Err(RemoteError::Config(what.to_owned()));
         if !(1..=Self::CONNECTIONS_MAX).contains(&self.connections) {
@@ -95,7 +103,7 @@ impl RemoteConfig {
         if !(1..=Self::IN_FLIGHT_MAX).contains(&self.in_flight_max) || self.unsent_max == 0 {
             return wrong("a connection needs room for 1 to 1048576 requests and for at least a byte to send");
         }
-        let shortest = self.request_timeout.min(self.connect_timeout).min(self.check_after);
+        let shortest = self.request_timeout.min(self.connect_timeout()).min(self.check_after);
         if shortest.is_zero() || self.timeouts_max == 0 {
             return wrong("timeouts, and how many in a row mean that a server is dead, must be more than nothing");
         }

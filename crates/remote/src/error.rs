@@ -2,7 +2,7 @@
 
 use std::io;
 
-use moneta_client::Address;
+use moneta_net::Address;
 
 /// Why a remote store could not be made. That its server does not answer is no such reason.
 #[derive(Debug, thiserror::Error)]

@@ -16,7 +16,6 @@ mod failure;
 mod held;
 mod install;
 mod large;
-mod names;
 mod newer;
 mod promise;
 mod reads;

@@ -129,7 +129,7 @@ impl Component for Remote {
 
     fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
         let shared = &self.inner.shared;
-        let address = shared.config.address.to_string();
+        let address = shared.config.endpoint.address.to_string();
         let asks = shared.config.asks_statistics || cx.asks_statistics();
         let told = asks.then(|| statistics::stats(&self.of(cx), &self.snapshot));
         Report {
@@ -143,7 +143,7 @@ impl Component for Remote {
         if !shared.is_open() {
             return Health::default();
         }
-        let note = format!("{} does not answer: {}", shared.config.address, shared.last_failure());
+        let note = format!("{} does not answer: {}", shared.config.endpoint.address, shared.last_failure());
         Health { unready: true, notes: vec![note] }
     }
 

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use moneta_client::Address;
 use moneta_client::wire::{Dialect, Protocol};
+use moneta_net::{Address, Names};
 use moneta_store::Slot;
 use parking_lot::Mutex;
 
 use crate::config::RemoteConfig;
 use crate::counters::Counters;
 use crate::error::RemoteError;
-use crate::names::Names;
 
 /// The state that all connections to a server share.
 pub(crate) struct Shared {
@@ -47,12 +46,12 @@ const DEAD: u32 = u32::MAX / 2;
 impl Shared {
     pub(crate) fn new(config: RemoteConfig) -> Result<Self, RemoteError> {
         config.check()?;
-        let names = match Names::new(&config.address, Box::new(Address::resolve)) {
+        let names = match Names::new(&config.endpoint.address, Box::new(Address::resolve)) {
             Err(error) if config.may_be_unknown => {
-                tracing::warn!(server = %config.address, %error, "the host is not known yet");
-                Names::unknown(&config.address, Box::new(Address::resolve))
+                tracing::warn!(server = %config.endpoint.address, %error, "the host is not known yet");
+                Names::unknown(&config.endpoint.address, Box::new(Address::resolve))
             }
-            Err(source) => return Err(RemoteError::Unknown { address: config.address.clone(), source }),
+            Err(source) => return Err(RemoteError::Unknown { address: config.endpoint.address.clone(), source }),
             Ok(names) => names,
         };
         Ok(Self::with_names(config, names))
@@ -132,7 +131,7 @@ impl Shared {
         let _ = failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         self.names.look_up_again(self.config.backoff_max);
         if !was_open && self.is_open() {
-            tracing::warn!(server = %self.config.address, %reason, "requests to the server fail until it answers again");
+            tracing::warn!(server = %self.config.endpoint.address, %reason, "requests to the server fail until it answers again");
         }
     }
 
@@ -170,7 +169,7 @@ impl Shared {
         }
         self.recoveries.fetch_add(1, Ordering::Relaxed);
         if was_open {
-            tracing::info!(server = %self.config.address, "the server answers again");
+            tracing::info!(server = %self.config.endpoint.address, "the server answers again");
         }
     }
 

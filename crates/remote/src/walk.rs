@@ -141,7 +141,7 @@ fn list(config: &RemoteConfig, keys: &Keys) -> Result<(), DialogueError> {
         return unsupported("items are walked over the meta protocol only");
     }
     let silence = config.request_timeout.max(SILENCE);
-    let mut dialogue = Dialogue::open(&config.address, None, silence, config.item_max)?;
+    let mut dialogue = Dialogue::open(&config.endpoint.clone().patient(silence), None, config.item_max)?;
     if dialogue.dialect().protocol != Protocol::Meta {
         return unsupported("the server does not know the meta protocol, which a walk needs");
     }
@@ -182,7 +182,7 @@ fn failure(config: &RemoteConfig, error: &DialogueError) -> Failure {
         }
         _ => ErrorKind::Unreachable,
     };
-    Failure::new(kind, format!("the keys of {} cannot be listed: {error}", config.address))
+    Failure::new(kind, format!("the keys of {} cannot be listed: {error}", config.endpoint.address))
 }
 
 impl Keys {

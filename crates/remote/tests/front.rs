@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use common::moneta::{Servers, memory};
 use common::{Memcached, config, remote, wait_until};
-use moneta_client::Address;
 use moneta_client::wire::blocking::Dialogue;
 use moneta_client::wire::{Answer, Protocol, Read, Request, Verb};
+use moneta_net::{Address, Endpoint};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::{Exptime, Retrieve, Write};
 use moneta_store::{Calls, Clock};
@@ -81,7 +81,8 @@ fn wide_times_are_granted_to_the_connection_that_asks() {
 }
 
 fn dialogue(path: &std::path::Path) -> Dialogue {
-    Dialogue::open(&Address::Unix(path.to_owned()), None, PATIENCE, 1 << 20).expect("the front answers")
+    Dialogue::open(&Endpoint::new(Address::Unix(path.to_owned())).patient(PATIENCE), None, 1 << 20)
+        .expect("the front answers")
 }
 
 fn set(key: &[u8], value: &[u8], dialogue: &mut Dialogue) -> Answer<'static> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use common::peer::{Peer, Visit};
 use common::{SEED, remote, wait_until};
-use moneta_client::Address;
+use moneta_net::{Address, Endpoint};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::Retrieve;
 use moneta_store::{
@@ -41,13 +41,8 @@ struct Worker {
 
 impl Worker {
     fn new(peer: &Peer, timeout: Duration) -> Self {
-        let address = Address::Unix(peer.path());
-        let config = RemoteConfig {
-            request_timeout: timeout,
-            connect_timeout: timeout,
-            timeouts_max: 1000,
-            ..RemoteConfig::new(address, SEED)
-        };
+        let endpoint = Endpoint::new(Address::Unix(peer.path())).patient(timeout);
+        let config = RemoteConfig { request_timeout: timeout, timeouts_max: 1000, ..RemoteConfig::new(endpoint, SEED) };
         let store = remote(config);
         let mut reactors = Reactors::default();
         component::attach(&store, &mut reactors);

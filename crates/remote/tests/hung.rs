@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::peer::{Peer, Visit};
 use common::{SEED, finish, remote, wait_until};
-use moneta_client::Address;
 use moneta_client::wire::Protocol;
+use moneta_net::{Address, Endpoint};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::Retrieve;
 use moneta_store::{Calls, ErrorKind, ItemRef, Key, StoreError};
@@ -47,11 +47,10 @@ impl Moody {
         let timeout = Duration::from_millis(250);
         remote(RemoteConfig {
             request_timeout: timeout,
-            connect_timeout: timeout,
             backoff_min: Duration::from_millis(1),
             backoff_max: Duration::from_millis(5),
             timeouts_max: 3,
-            ..RemoteConfig::new(Address::Unix(self.peer.path()), SEED)
+            ..RemoteConfig::new(Endpoint::new(Address::Unix(self.peer.path())).patient(timeout), SEED)
         })
     }
 
@@ -145,8 +144,8 @@ fn a_failure_says_whether_the_request_was_sent() {
     let path = folder.path().join("silent.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     let timeout = Duration::from_millis(100);
-    let config = RemoteConfig::new(Address::Unix(path), SEED);
-    let store = remote(RemoteConfig { request_timeout: timeout, connect_timeout: timeout, ..config });
+    let config = RemoteConfig::new(Endpoint::new(Address::Unix(path)).patient(timeout), SEED);
+    let store = remote(RemoteConfig { request_timeout: timeout, ..config });
     let waited = get(&store).expect_err("there is no connection");
     assert!(waited.is_unsent(), "{waited:?}");
 }

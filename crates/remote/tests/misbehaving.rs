@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use common::peer::{Asked, Peer, Visit};
 use common::{SEED, finish, wait_until};
-use moneta_client::Address;
 use moneta_client::wire::Protocol;
+use moneta_net::Address;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::request::{Retrieve, Write};
 use moneta_store::{Calls, Clock, ErrorKind, ItemRef, Key, Lookup, Step, StoreError, Written};

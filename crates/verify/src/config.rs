@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn config() -> VerifyConfig {
-        let address: moneta_client::Address = "127.0.0.1:11211".parse().expect("an address");
+        let address: moneta_net::Address = "127.0.0.1:11211".parse().expect("an address");
         VerifyConfig::new(address.clone(), address)
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use moneta_client::wire::blocking::{Dialogue, DialogueError};
 use moneta_client::wire::{Answer, Protocol, Request, VALUE_LIMIT, Verb};
+use moneta_net::Endpoint;
 
 use crate::comparison::Sight;
 use crate::config::VerifyConfig;
@@ -47,8 +48,8 @@ impl Line {
         self.at = node;
         let dialogue = &mut self.dialogues[node];
         if dialogue.is_none() {
-            let address = &self.place.nodes()[node];
-            *dialogue = Some(Dialogue::open(address, self.protocol, self.timeout, VALUE_LIMIT)?);
+            let endpoint = Endpoint::new(self.place.nodes()[node].clone()).patient(self.timeout);
+            *dialogue = Some(Dialogue::open(&endpoint, self.protocol, VALUE_LIMIT)?);
         }
         Ok(dialogue.as_mut().expect("it is open"))
     }

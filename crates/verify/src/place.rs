@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use moneta_client::Address;
+use moneta_net::Address;
 
 /// Tells the node that has a key, as a place among the nodes of a copy.
 type NodeOf = Arc<dyn Fn(&[u8]) -> usize + Send + Sync>;

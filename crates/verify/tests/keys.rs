@@ -4,8 +4,8 @@ mod support;
 
 use std::io::Write;
 
-use moneta_client::Address;
 use moneta_client::wire::Protocol;
+use moneta_net::Address;
 use moneta_verify::{Conclusion, Counts, Keys, Kind, Unwatched, Verify, VerifyConfig, VerifyError};
 use support::{Server, config, found, item, key, verify};
 

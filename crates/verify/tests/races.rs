@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
 
-use moneta_client::Address;
+use moneta_net::Address;
 use moneta_verify::{Conclusion, Counts, Direction, Kind, Observer, Repair, Report, Unwatched, Verify, VerifyConfig};
 use support::{Server, config, found, item};
 

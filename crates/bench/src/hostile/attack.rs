@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{KEYS, LARGE, LARGE_ITEMS, large_key};
-use crate::address::BlockingStream;
+use moneta_net::Stream;
 
 /// Between two looks at whether it is time to end, and between two bytes of those who send slowly.
 const TICK: Duration = Duration::from_millis(10);
@@ -99,7 +99,7 @@ impl Attack {
     }
 
     /// Attacks over `stream`, which has a short timeout, until `stop`; an error when the server closes.
-    pub(super) fn run(self, stream: &mut BlockingStream, number: usize, stop: &AtomicBool) -> io::Result<()> {
+    pub(super) fn run(self, stream: &mut Stream, number: usize, stop: &AtomicBool) -> io::Result<()> {
         let mut line = Line { stream, stop };
         match self {
             Self::EndlessTouch => {
@@ -171,7 +171,7 @@ impl Attack {
 
 /// A connection that ends when it is time.
 struct Line<'a> {
-    stream: &'a mut BlockingStream,
+    stream: &'a mut Stream,
     stop: &'a AtomicBool,
 }
 

@@ -7,7 +7,9 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::{KEYS, is_past, small_key, unexpected};
-use crate::address::{Address, BlockingStream};
+use moneta_net::Stream;
+
+use crate::address::{Address, Subject};
 use crate::error::Result;
 
 /// How long an answer may take before the server counts as stuck.
@@ -31,12 +33,12 @@ pub struct Latency {
 /// The client.
 pub(super) struct Good {
     address: Address,
-    stream: BlockingStream,
+    stream: Stream,
     next: usize,
 }
 
 /// Logs in by text, if there is a log-in.
-pub(super) fn log_in(stream: &mut BlockingStream, login: Option<&(String, String)>) -> std::io::Result<()> {
+pub(super) fn log_in(stream: &mut Stream, login: Option<&(String, String)>) -> std::io::Result<()> {
     let Some((user, password)) = login else { return Ok(()) };
     let block = format!("{user} {password}");
     stream.write_all(format!("set login 0 0 {}\r\n{block}\r\n", block.len()).as_bytes())?;
@@ -47,12 +49,8 @@ pub(super) fn log_in(stream: &mut BlockingStream, login: Option<&(String, String
 
 impl Good {
     pub(super) fn connect(address: &Address, login: Option<&(String, String)>) -> Result<Self> {
-        let mut stream = address.connect()?;
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
-            .and_then(|()| log_in(&mut stream, login))
-            .map_err(|source| address.failed(source))?;
+        let mut stream = address.connect_for(PATIENCE)?;
+        log_in(&mut stream, login).map_err(|source| address.failed(source))?;
         Ok(Self { address: address.clone(), stream, next: 0 })
     }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 pub use attack::Attack;
 pub use good::Latency;
 
-use crate::address::Address;
+use crate::address::{Address, Subject};
 use crate::alarm;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
@@ -171,10 +171,9 @@ fn watch(process: Process, over: &AtomicBool) -> Result<u64> {
 /// Attacks over one connection after the other. A server that takes none just now is asked again.
 fn attack_until(stop: &AtomicBool, plan: &Plan, attack: Attack, number: usize, closed: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) && interrupt::check().is_ok() {
-        if let Ok(mut stream) = plan.address.connect() {
-            let set = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+        if let Ok(mut stream) = plan.address.connect_for(PATIENCE) {
             let logged_in = attack.is_on_login() || good::log_in(&mut stream, plan.login.as_ref()).is_ok();
-            if set.is_ok() && logged_in && attack.run(&mut stream, number, stop).is_err() {
+            if logged_in && attack.run(&mut stream, number, stop).is_err() {
                 closed.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::address::Address;
+use crate::address::{Address, Subject};
 use crate::error::{BenchError, Result};
 use crate::interrupt;
 use crate::server::Server;

@@ -14,7 +14,7 @@ use super::failure::{Broken, Unsupported};
 use super::probe::{Probe, Probed};
 use super::request::{Expect, Request};
 use super::tokens;
-use crate::address::{Address, Stream};
+use moneta_net::{Endpoint, Stream};
 
 /// Why a dialogue cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -52,9 +52,7 @@ pub struct Dialogue {
     out: Vec<u8>,
     due: VecDeque<Expect>,
     number: u32,
-    timeout: Duration,
-    /// When what is asked has to be answered.
-    until: Option<Instant>,
+    timeout: Option<Duration>,
 }
 
 /// What comes next of a feed.
@@ -72,19 +70,14 @@ const SLOWEST: usize = 64 << 10;
 const KEPT: usize = 256 << 10;
 
 impl Dialogue {
-    /// Connects and finds out what the server speaks, unless told; the server has `timeout` for all of that. Later, any wait for it is
-    /// at most as long.
+    /// Connects and finds out what the server speaks, unless told; the server has the endpoint's idle time-out for that. Later, any wait for
+    /// it is at most as long.
     ///
     /// # Errors
     /// If no server answers, or the server is not a memcached.
-    pub fn open(
-        address: &Address,
-        protocol: Option<Protocol>,
-        timeout: Duration,
-        value_max: usize,
-    ) -> Result<Self, DialogueError> {
-        match Self::try_open(address, protocol, false, timeout, value_max) {
-            Err((_, true)) => Self::try_open(address, protocol, true, timeout, value_max),
+    pub fn open(endpoint: &Endpoint, protocol: Option<Protocol>, value_max: usize) -> Result<Self, DialogueError> {
+        match Self::try_open(endpoint, protocol, false, value_max) {
+            Err((_, true)) => Self::try_open(endpoint, protocol, true, value_max),
             other => other,
         }
         .map_err(|(error, _)| error)
@@ -92,17 +85,17 @@ impl Dialogue {
 
     /// The flag of a failure: asking in binary may help.
     fn try_open(
-        address: &Address,
+        endpoint: &Endpoint,
         protocol: Option<Protocol>,
         in_binary: bool,
-        timeout: Duration,
         value_max: usize,
     ) -> Result<Self, (DialogueError, bool)> {
-        let stream = address.connect_blocking(timeout).map_err(|error| (error.into(), false))?;
+        let stream = endpoint.connect().map_err(|error| (error.into(), false))?;
+        let timeout = endpoint.timeouts.idle;
         let dialect = Dialect::least(Protocol::Text);
         let (input, out, due) = (Vec::new(), Vec::new(), VecDeque::new());
-        let until = Some(Instant::now() + timeout);
-        let mut dialogue = Self { stream, dialect, value_max, input, read: 0, out, due, number: 0, timeout, until };
+        let mut dialogue = Self { stream, dialect, value_max, input, read: 0, out, due, number: 0, timeout };
+        dialogue.limit(timeout);
         let mut probe = Probe::begin(protocol, in_binary, &mut dialogue.out);
         dialogue.flush().map_err(|error| (error.into(), false))?;
         loop {
@@ -111,7 +104,7 @@ impl Dialogue {
                 Ok(Probed::Dialect(dialect, consumed)) => {
                     dialogue.dialect = dialect;
                     dialogue.read = consumed;
-                    dialogue.limit(None).map_err(|error| (error.into(), false))?;
+                    dialogue.limit(None);
                     return Ok(dialogue);
                 }
                 Ok(Probed::Refused(why)) => return Err((DialogueError::Refused(why), false)),
@@ -122,12 +115,8 @@ impl Dialogue {
     }
 
     /// All that is asked from now on has to be answered within this time; `None`: what matters is that something comes.
-    ///
-    /// # Errors
-    /// Those of the connection.
-    pub fn limit(&mut self, within: Option<Duration>) -> io::Result<()> {
-        self.until = within.map(|within| Instant::now() + within);
-        self.stream.set_read_timeout(self.timeout)
+    pub fn limit(&mut self, within: Option<Duration>) {
+        self.stream.set_deadline(within.map(|within| Instant::now() + within));
     }
 
     /// What the server understands.
@@ -204,7 +193,7 @@ impl Dialogue {
             return Ok(None);
         }
         self.out.extend_from_slice(b"mv\r\n");
-        self.limit(Some(self.timeout))?;
+        self.limit(self.timeout);
         self.flush()?;
         loop {
             match tokens::line(&self.input[self.read..])? {
@@ -212,7 +201,7 @@ impl Dialogue {
                     let now = line.split(|byte| *byte == b' ').find_map(|word| word.strip_prefix(b"now="));
                     let now = now.and_then(tokens::number);
                     self.read += length;
-                    self.limit(None)?;
+                    self.limit(None);
                     return Ok(now);
                 }
                 Err(_) => self.receive(1)?,
@@ -337,9 +326,9 @@ impl Dialogue {
             }
             changes::Line::TooLarge { key, version, read, skip } => {
                 self.read += read;
-                self.limit_bytes(skip)?;
+                self.limit_bytes(skip);
                 self.skip(skip)?;
-                self.limit(None)?;
+                self.limit(None);
                 Ok(Next::Told(Told::TooLarge { key, version }))
             }
             changes::Line::Refused(why) => Err(DialogueError::Refused(why)),
@@ -351,13 +340,14 @@ impl Dialogue {
     /// # Errors
     /// When it does not come: nothing for as long as any answer may take, or too slowly.
     pub fn await_change(&mut self, lacking: usize) -> Result<(), DialogueError> {
-        self.limit_bytes(lacking)?;
+        self.limit_bytes(lacking);
         self.receive(lacking)?;
-        Ok(self.limit(None)?)
+        self.limit(None);
+        Ok(())
     }
 
-    fn limit_bytes(&mut self, bytes: usize) -> io::Result<()> {
-        self.limit(Some(self.timeout + Duration::from_secs((bytes / SLOWEST) as u64)))
+    fn limit_bytes(&mut self, bytes: usize) {
+        self.limit(self.timeout.map(|timeout| timeout + Duration::from_secs((bytes / SLOWEST) as u64)));
     }
 
     /// Reads at least `lacking` bytes behind what is there.
@@ -369,13 +359,6 @@ impl Dialogue {
         }
         let mut come = 0;
         while come < lacking {
-            if let Some(until) = self.until {
-                let left = until.saturating_duration_since(Instant::now()).min(self.timeout);
-                if left.is_zero() {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                self.stream.set_read_timeout(left)?;
-            }
             let start = self.input.len();
             self.input.resize(start + ROOM.max((lacking - come).min(1 << 20)), 0);
             let read = self.stream.read(&mut self.input[start..]);
@@ -383,7 +366,6 @@ impl Dialogue {
             match read {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) => come += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }

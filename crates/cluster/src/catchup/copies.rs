@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use moneta_client::Address;
+use moneta_net::Address;
 
 use super::State;
 use super::peers::{Keys, Source};

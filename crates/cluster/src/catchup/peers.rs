@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use moneta_client::Address;
+use moneta_net::Address;
 use moneta_store::feed::COPY_READER;
 
 use crate::ring::Ring;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use moneta_client::Address;
 use moneta_client::wire::blocking::{Dialogue, DialogueError, Next};
 use moneta_client::wire::changes::Told;
 use moneta_client::wire::{Answer, PROBE_KEY, Protocol, Refusal, Request, Verb};
+use moneta_net::{Address, Endpoint};
 use moneta_store::StoreError;
 use parking_lot::Mutex;
 
@@ -118,14 +118,15 @@ impl Reader {
     }
 
     fn connect(&self) -> Result<Dialogue, DialogueError> {
-        Dialogue::open(&self.address, Some(Protocol::Meta), TIMEOUT, self.state.config.item_max)
+        let endpoint = Endpoint::new(self.address.clone()).patient(TIMEOUT);
+        Dialogue::open(&endpoint, Some(Protocol::Meta), self.state.config.item_max)
     }
 
     /// Whether the node answers reads itself.
     fn is_whole(&self) -> Result<bool, DialogueError> {
         let peek = Request { verb: Verb::Peek { value: false }, key: PROBE_KEY, value: &[] };
         let mut dialogue = self.connect()?;
-        dialogue.limit(Some(TIMEOUT))?;
+        dialogue.limit(Some(TIMEOUT));
         let answer = dialogue.call(&peek)?;
         Ok(!matches!(&answer, Answer::Refused(Refusal::Server, why) if why == StoreError::CATCHING_UP))
     }

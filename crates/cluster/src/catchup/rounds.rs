@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use moneta_client::Address;
+use moneta_net::Address;
 use parking_lot::Mutex;
 
 use super::copies::{Copy, Look, Span, Verdict, verdict};

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use moneta_client::Address;
 use moneta_client::wire::Protocol;
 use moneta_client::wire::blocking::Dialogue;
+use moneta_net::{Address, Endpoint};
 
 use super::State;
 
@@ -194,7 +194,10 @@ impl Peer {
     fn ask(&mut self, state: &State) -> Option<i64> {
         let mut dialogue = match self.dialogue.take() {
             Some(dialogue) => dialogue,
-            None => Dialogue::open(&self.address, Some(Protocol::Meta), TIMEOUT, 1024).ok()?,
+            None => {
+                let endpoint = Endpoint::new(self.address.clone()).patient(TIMEOUT);
+                Dialogue::open(&endpoint, Some(Protocol::Meta), 1024).ok()?
+            }
         };
         state.clock.refresh();
         let before = state.clock.millis();

@@ -10,7 +10,7 @@ use hickory_resolver::config::{
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
-use moneta_client::Address;
+use moneta_net::Address;
 use tokio::runtime::{Builder, Runtime};
 
 use super::source::{SourceError, TopologySource};
@@ -164,7 +164,7 @@ async fn nodes(resolver: &TokioResolver, zone: &DnsZone, ring: RingKind) -> Resu
     }
     let Answer { records, valid_until } = numbers(resolver, &zone.name).await?;
     let node = |ip: IpAddr| {
-        let address = address(&ip.to_string(), zone.port);
+        let address = Address::tcp(&ip.to_string(), zone.port);
         let named = || format!("{}/{ip}", zone.name.trim_end_matches('.'));
         let slot = if ring == RingKind::Evcache { None } else { ring.slot_of(&address) };
         Node { slot: slot.unwrap_or_else(named), address, admin: None, weight: 1 }
@@ -201,9 +201,9 @@ async fn by_service(resolver: &TokioResolver, name: &str, ring: RingKind) -> Res
             RingKind::Slots if alone => host.to_owned(),
             RingKind::Slots => format!("{host}:{port}"),
             RingKind::Evcache => format!("{host}/{ip}"),
-            RingKind::Libketama => ring.slot_of(&address(host, *port)).unwrap_or_else(|| host.to_owned()),
+            RingKind::Libketama => ring.slot_of(&Address::tcp(host, *port)).unwrap_or_else(|| host.to_owned()),
         };
-        records.push(Node { slot, address: address(&ip.to_string(), *port), admin: None, weight: 1 });
+        records.push(Node { slot, address: Address::tcp(ip.to_string(), *port), admin: None, weight: 1 });
     }
     Ok(Answer { records, valid_until })
 }
@@ -220,8 +220,4 @@ async fn numbers(resolver: &TokioResolver, host: &str) -> Result<Answer<IpAddr>,
 fn none<T>(_: &NetError) -> Answer<T> {
     // How long "there is none" holds, servers do not say reliably: it is asked again soon.
     Answer { records: Vec::new(), valid_until: Instant::now() }
-}
-
-fn address(host: &str, port: u16) -> Address {
-    Address::Tcp(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
 }

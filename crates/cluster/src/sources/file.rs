@@ -5,10 +5,12 @@
 //! ConfigMap).
 
 use std::fs;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use moneta_net::HostPort;
 
 use super::source::{SourceError, TopologySource};
 use crate::topology::Topology;
@@ -133,9 +135,9 @@ fn property<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 fn resolve(host: &str, last: Option<&Topology>) -> Option<IpAddr> {
     let had: Option<IpAddr> = last
         .and_then(|last| last.nodes().find_map(|node| node.slot.strip_prefix(host)?.strip_prefix('/')?.parse().ok()));
-    match (host, 0).to_socket_addrs() {
+    match HostPort::new(host, 0).resolve() {
         Ok(found) => {
-            let found: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+            let found: Vec<IpAddr> = found.into_iter().map(|address| address.ip()).collect();
             had.filter(|had| found.contains(had)).or(found.into_iter().min())
         }
         Err(error) => {

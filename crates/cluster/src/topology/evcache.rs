@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use moneta_client::Address;
+use moneta_net::{Address, AddressError};
 
 use super::error::TopologyError;
 use super::replicas::{Node, Replica, RingKind, Topology};
@@ -79,11 +79,8 @@ fn node(text: &str, resolve: &mut impl FnMut(&str) -> Option<IpAddr>) -> Result<
     if name.is_empty() {
         return Err(format());
     }
-    let address = match ip {
-        IpAddr::V4(ip) => format!("{ip}:{port}"),
-        IpAddr::V6(ip) => format!("[{ip}]:{port}"),
-    };
-    let address: Address = address.parse()?;
+    let host = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
+    let address: Address = format!("{host}:{port}").parse().map_err(|error: AddressError| error.to_string())?;
     Ok(Node { slot: format!("{name}/{ip}"), address, admin: None, weight: 1 })
 }
 

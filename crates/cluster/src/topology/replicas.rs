@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use moneta_client::Address;
+use moneta_net::{Address, HostPort};
 use serde::{Deserialize, Serialize};
 
 /// The copies of an app's data, at one moment.
@@ -76,12 +76,11 @@ impl RingKind {
     pub fn slot_of(self, address: &Address) -> Option<String> {
         let text = address.to_string();
         match (self, address) {
-            (Self::Slots, _) => Some(text),
+            (Self::Slots, Address::Tcp(_)) => Some(text),
+            (Self::Slots, Address::Unix(path)) => Some(path.display().to_string()),
             (Self::Libketama, Address::Tcp(_)) => Some(text.strip_suffix(":11211").unwrap_or(&text).to_owned()),
-            (Self::Libketama, Address::Unix(_)) => Some(format!("{text}:0")),
-            (Self::Evcache, Address::Tcp(_)) => {
-                let (host, _) = text.rsplit_once(':')?;
-                let host = host.trim_start_matches('[').trim_end_matches(']');
+            (Self::Libketama, Address::Unix(path)) => Some(format!("{}:0", path.display())),
+            (Self::Evcache, Address::Tcp(HostPort { host, .. })) => {
                 host.parse::<IpAddr>().is_ok().then(|| format!("{host}/{host}"))
             }
             (Self::Evcache, Address::Unix(_)) => None,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use moneta_client::Address;
+use moneta_net::Address;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -124,7 +124,7 @@ impl Serialize for FileNode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.slot {
             Some(slot) if self.weight == 1 && self.admin.is_none() && !slot.contains('=') => {
-                serializer.collect_str(&format_args!("{slot}={}", unambiguous(&self.address)))
+                serializer.collect_str(&format_args!("{slot}={}", self.address))
             }
             _ => Self::serialize(self, serializer),
         }
@@ -158,19 +158,11 @@ impl<'de> Deserialize<'de> for FileNode {
     }
 }
 
-/// The text that is read as this address: a path without a slash needs its prefix.
-fn unambiguous(address: &Address) -> String {
-    match address {
-        Address::Tcp(text) => text.clone(),
-        Address::Unix(path) => format!("unix:{}", path.display()),
-    }
-}
-
 mod address {
-    use super::{Address, Deserialize, Deserializer, Error, Serializer, unambiguous};
+    use super::{Address, Deserialize, Deserializer, Error, Serializer};
 
     pub(super) fn serialize<S: Serializer>(address: &Address, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&unambiguous(address))
+        serializer.collect_str(address)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use moneta_client::Address;
+use moneta_net::Address;
 use moneta_options::kinds::units;
 use moneta_store::feed::Buckets;
 use serde::Deserialize;

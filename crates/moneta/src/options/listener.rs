@@ -3,10 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use moneta_net::HostPort;
 use moneta_options::declaration::Opt;
 use moneta_options::file::{Table, unknown};
 use moneta_options::kinds::Kind;
-use moneta_options::kinds::address::HostPort;
+use moneta_options::kinds::address::host_port;
 use moneta_options::report::Refusal;
 use moneta_server::config::{ListenerLimits, Policy};
 
@@ -93,7 +94,7 @@ fn read_address(text: &str) -> Result<ExtraAddress, &'static str> {
     if text.starts_with('/') {
         return Ok(ExtraAddress::Unix { path: text.into(), mode: None });
     }
-    HostPort::read(text)
+    host_port(text)
         .map(ExtraAddress::Tcp)
         .ok_or("an address with its port, as 127.0.0.1:11300, or the absolute path of a Unix socket")
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use moneta_net::HostPort;
+
 use crate::kinds::{Form, Kind};
 
 /// Addresses to listen on, separated by commas.
@@ -70,7 +72,7 @@ impl Kind for AdminAddress {
     type Value = Option<HostPort>;
 
     fn read(&self, text: &str) -> Option<Option<HostPort>> {
-        if text == "off" { Some(None) } else { HostPort::read(text).map(Some) }
+        if text == "off" { Some(None) } else { host_port(text).map(Some) }
     }
 
     fn write(&self, address: &Option<HostPort>) -> String {
@@ -93,15 +95,6 @@ pub struct ListenAddress {
     pub host: String,
     /// Its own port; `None` takes `--port`.
     pub port: Option<u16>,
-}
-
-/// A host with its port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPort {
-    /// IP address or host name, without brackets.
-    pub host: String,
-    /// Port; 0 lets the kernel pick one.
-    pub port: u16,
 }
 
 impl ListenAddress {
@@ -128,12 +121,10 @@ impl ListenAddress {
     }
 }
 
-impl HostPort {
-    /// Reads `host:port` or `[::1]:port`.
-    pub fn read(text: &str) -> Option<Self> {
-        let ListenAddress { host, port } = ListenAddress::read(text)?;
-        Some(Self { host, port: port? })
-    }
+/// Reads `host:port` or `[::1]:port` as an address to listen on: port 0 lets the kernel pick one.
+pub fn host_port(text: &str) -> Option<HostPort> {
+    let ListenAddress { host, port } = ListenAddress::read(text)?;
+    Some(HostPort { host, port: port? })
 }
 
 /// Digits only: `parse` alone would take a sign.
@@ -146,21 +137,14 @@ fn is_host(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
 }
 
-fn write_host(f: &mut fmt::Formatter<'_>, host: &str) -> fmt::Result {
-    if host.contains(':') { write!(f, "[{host}]") } else { write!(f, "{host}") }
-}
-
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_host(f, &self.host)?;
-        self.port.iter().try_for_each(|port| write!(f, ":{port}"))
-    }
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_host(f, &self.host)?;
-        write!(f, ":{}", self.port)
+        let host = &self.host;
+        match self.port {
+            Some(port) => HostPort::new(host, port).fmt(f),
+            None if host.contains(':') => write!(f, "[{host}]"),
+            None => f.write_str(host),
+        }
     }
 }
 
@@ -192,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_host_port_needs_its_port() {
-        assert_eq!(HostPort::read("127.0.0.1"), None);
-        assert_eq!(HostPort::read("[::1]:80").map(|address| address.to_string()), Some("[::1]:80".into()));
+        assert_eq!(host_port("127.0.0.1"), None);
+        assert_eq!(host_port("[::1]:80").map(|address| address.to_string()), Some("[::1]:80".into()));
     }
 }

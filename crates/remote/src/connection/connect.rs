@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use moneta_client::Address;
 use moneta_client::wire::{Dialect, PROBE_KEY, Probe, Probed, Protocol, Request, Verb};
+use moneta_net::{Address, Opening, TransportError};
 
 use super::entry::Target;
 use super::link::{Link, Turn};
-use super::socket::{Connecting, Socket};
 use super::stage::Stage;
+use super::watch::{watch, watch_room};
 use crate::failure::Failure;
 
 /// Hang-ups in a row, when asked in text, that make it worth asking in binary. One may be chance.
@@ -17,26 +17,23 @@ const HANG_UPS_OF_BINARY: u32 = 2;
 impl Link {
     /// Begins to connect.
     pub(super) fn connect(&mut self, turn: &mut Turn<'_>) {
-        let socket = match &self.shared.config.address {
-            Address::Unix(path) => Socket::unix(path),
-            Address::Tcp(_) => {
-                self.address = self.shared.names.address(self.passed_over);
-                let Some(address) = &self.address else {
-                    let reason = format!("the host of {} is not known", self.shared.config.address);
-                    return self.lose(Failure::unreachable(reason), turn);
-                };
-                Socket::tcp(address)
+        let config = &self.shared.config;
+        if let Address::Tcp(_) = config.endpoint.address {
+            self.address = self.shared.names.address(self.passed_over);
+            if self.address.is_none() {
+                let reason = format!("the host of {} is not known", config.endpoint.address);
+                return self.lose(Failure::unreachable(reason), turn);
             }
-        };
-        let begun = socket.and_then(|(socket, connecting)| {
-            socket.watch(turn.queue, matches!(connecting, Connecting::UnderWay))?;
-            Ok((socket, connecting))
+        }
+        let begun = config.endpoint.begin(self.address).and_then(|(transport, opening)| {
+            watch(&transport, turn.queue, opening == Opening::UnderWay)?;
+            Ok((transport, opening))
         });
         match begun {
-            Ok((socket, connecting)) => {
-                self.socket = Some(socket);
-                self.stage = Stage::Connecting { until: turn.now + self.shared.config.connect_timeout };
-                if matches!(connecting, Connecting::Done) {
+            Ok((transport, opening)) => {
+                self.stage = Stage::Connecting { until: turn.now + config.connect_timeout() };
+                self.transport = Some(transport);
+                if opening == Opening::Done {
                     self.probe(turn);
                 }
             }
@@ -44,16 +41,16 @@ impl Link {
         }
     }
 
-    fn cannot_connect(&self, error: &rustix::io::Errno) -> Failure {
-        Failure::unreachable(format!("cannot connect to {}: {error}", self.shared.config.address))
+    fn cannot_connect(&self, error: &TransportError) -> Failure {
+        Failure::unreachable(format!("cannot connect to {}: {error}", self.shared.config.endpoint.address))
     }
 
     /// Sees whether connecting is through.
     pub(super) fn see_connected(&mut self, turn: &mut Turn<'_>) {
-        let Some(socket) = &self.socket else { return };
-        match socket.is_connected() {
-            Ok(false) => {}
-            Ok(true) => match socket.watch_room(turn.queue, false) {
+        let Some(transport) = &mut self.transport else { return };
+        match transport.open() {
+            Ok(Opening::UnderWay) => {}
+            Ok(Opening::Done) => match watch_room(transport, turn.queue, false) {
                 Ok(()) => self.probe(turn),
                 Err(error) => self.lose(self.cannot_connect(&error), turn),
             },
@@ -83,14 +80,14 @@ impl Link {
                 Ok(())
             }
             Ok(Probed::Refused(why)) => {
-                Err(Failure::unreachable(format!("{} refuses: {why}", self.shared.config.address)))
+                Err(Failure::unreachable(format!("{} refuses: {why}", self.shared.config.endpoint.address)))
             }
             Err(broken) => Err(self.misbehaved(broken.0)),
         }
     }
 
     fn come_up(&mut self, dialect: Dialect, turn: &mut Turn<'_>) {
-        tracing::debug!(server = %self.shared.config.address, protocol = dialect.protocol.name(), "connected");
+        tracing::debug!(server = %self.shared.config.endpoint.address, protocol = dialect.protocol.name(), "connected");
         self.shared.counters.reconnects.fetch_add(u64::from(self.was_up), Ordering::Relaxed);
         self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         self.shared.note_dialect(dialect);

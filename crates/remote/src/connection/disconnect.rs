@@ -18,7 +18,7 @@ impl Link {
     /// Ends the connection and everything that was due on it.
     pub(super) fn lose(&mut self, mut failure: Failure, turn: &mut Turn<'_>) {
         let silent = failure.kind == ErrorKind::Timeout;
-        tracing::debug!(server = %self.shared.config.address, reason = %failure.reason, "connection lost");
+        tracing::debug!(server = %self.shared.config.endpoint.address, reason = %failure.reason, "connection lost");
         let was_up = matches!(self.stage, Stage::Up { .. });
         if was_up && failure.kind == ErrorKind::Unreachable {
             failure.kind = ErrorKind::Lost;
@@ -131,7 +131,7 @@ impl Link {
             self.in_flight.extend(carried.entries);
             return;
         }
-        let reason = format!("{} came back as another server", self.shared.config.address);
+        let reason = format!("{} came back as another server", self.shared.config.endpoint.address);
         let mut failure = Failure::unreachable(reason);
         carried.entries.into_iter().for_each(|entry| self.fail(entry.target, &mut failure, turn));
     }
@@ -159,7 +159,8 @@ impl Link {
 
     /// The thread that turned it is going: everything ends.
     pub(crate) fn close(&mut self, turn: &mut Turn<'_>) {
-        let mut failure = Failure::unreachable(format!("the connection to {} is closed", self.shared.config.address));
+        let mut failure =
+            Failure::unreachable(format!("the connection to {} is closed", self.shared.config.endpoint.address));
         if matches!(self.stage, Stage::Up { .. }) {
             self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
         }

@@ -62,7 +62,7 @@ impl Link {
             Stage::Up { .. } => self.silent_at().is_some_and(|at| turn.now >= at),
         };
         if silent {
-            let reason = format!("no answer from {} within {timeout:?}", self.shared.config.address);
+            let reason = format!("no answer from {} within {timeout:?}", self.shared.config.endpoint.address);
             self.lose(Failure::timeout(reason), turn);
         }
         self.expire_sent(turn);
@@ -70,7 +70,7 @@ impl Link {
             return;
         }
         let reason: Arc<str> =
-            format!("no room on a connection to {} within {timeout:?}", self.shared.config.address).into();
+            format!("no room on a connection to {} within {timeout:?}", self.shared.config.endpoint.address).into();
         let mut failure = Failure::timeout(reason);
         let now = turn.now;
         while self.waiting.front().is_some_and(|queued| now >= self.late_at(queued.begun, queued.moved)) {
@@ -102,7 +102,7 @@ impl Link {
     fn give_up_late(&mut self, turn: &mut Turn<'_>) {
         let timeout = self.shared.config.request_timeout;
         self.look_at = turn.now + timeout / LOOKS;
-        let reason = format!("no answer from {} within {timeout:?}", self.shared.config.address);
+        let reason = format!("no answer from {} within {timeout:?}", self.shared.config.endpoint.address);
         for index in self.given_up..self.in_flight.len() {
             let entry = &self.in_flight[index];
             if turn.now.saturating_duration_since(entry.begun) < timeout {

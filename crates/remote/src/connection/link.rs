@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moneta_client::wire::{self, Dialect, NO_VERSIONS, Request};
+use moneta_net::{Transport, TransportError};
 use moneta_store::{ErrorKind, StoreError};
 
 use super::carrying::Carrying;
 use super::entry::{Entry, OwnedRequest, Target};
 use super::replies::Replies;
-use super::socket::Socket;
 use super::stage::Stage;
+use super::watch::watch_room;
 use crate::failure::Failure;
 use crate::shared::Shared;
 
@@ -70,7 +71,7 @@ pub(super) struct Carried {
 pub(crate) struct Link {
     pub(super) shared: Arc<Shared>,
     pub(super) stage: Stage,
-    pub(super) socket: Option<Socket>,
+    pub(super) transport: Option<Transport>,
     pub(super) out: Vec<u8>,
     /// Bytes at the front of `out` that are sent.
     pub(super) sent: usize,
@@ -137,7 +138,7 @@ impl Link {
         Self {
             shared,
             stage: Stage::Down { retry_at: now, recoveries },
-            socket: None,
+            transport: None,
             out: Vec::new(),
             sent: 0,
             input: Vec::new(),
@@ -253,11 +254,11 @@ impl Link {
             return Ok(());
         }
         self.shared.counters.failure(ErrorKind::Busy);
-        Err(StoreError::new(ErrorKind::Busy, format!("too many requests wait for {}", config.address)))
+        Err(StoreError::new(ErrorKind::Busy, format!("too many requests wait for {}", config.endpoint.address)))
     }
 
     fn is_down(&self) -> String {
-        format!("{} is not reachable: {}", self.shared.config.address, self.shared.last_failure())
+        format!("{} is not reachable: {}", self.shared.config.endpoint.address, self.shared.last_failure())
     }
 
     #[cold]
@@ -390,8 +391,11 @@ impl Link {
 
     /// Sends what the kernel takes; true if it took anything.
     pub(super) fn flush(&mut self, turn: &Turn<'_>) -> Result<bool, Failure> {
-        let Some(socket) = &self.socket else { return Ok(false) };
-        let sent = socket.send(&self.out[self.sent..]).map_err(|error| self.broke(&error))?;
+        let Some(transport) = &mut self.transport else { return Ok(false) };
+        let sent = match transport.send(&self.out[self.sent..]) {
+            Ok(sent) => sent,
+            Err(error) => return Err(self.broke(&error)),
+        };
         self.sent += sent;
         let had_no_room = self.blocked;
         if had_no_room && sent > 0 {
@@ -400,7 +404,7 @@ impl Link {
         }
         let blocked = self.sent < self.out.len();
         if blocked != self.blocked {
-            socket.watch_room(turn.queue, blocked).map_err(|error| self.broke(&error))?;
+            watch_room(transport, turn.queue, blocked).map_err(|error| self.broke(&error))?;
             self.blocked = blocked;
         }
         if had_no_room || blocked {
@@ -412,17 +416,17 @@ impl Link {
         Ok(sent > 0)
     }
 
-    pub(super) fn broke(&self, error: &rustix::io::Errno) -> Failure {
-        Failure::unreachable(format!("the connection to {} broke: {error}", self.shared.config.address))
+    pub(super) fn broke(&self, error: &TransportError) -> Failure {
+        Failure::unreachable(format!("the connection to {} broke: {error}", self.shared.config.endpoint.address))
     }
 
     pub(super) fn misbehaved(&self, what: &str) -> Failure {
-        Failure::unreachable(format!("{} sent {what}", self.shared.config.address))
+        Failure::unreachable(format!("{} sent {what}", self.shared.config.endpoint.address))
     }
 
     /// Forgets what belonged to a connection that is gone.
     pub(super) fn forget_stream(&mut self) {
-        self.socket = None;
+        self.transport = None;
         self.out.clear();
         self.input.clear();
         (self.sent, self.read, self.needed, self.skip) = (0, 0, 0, 0);

@@ -10,11 +10,11 @@ mod link;
 pub(crate) mod outcome;
 mod receive;
 mod replies;
-mod socket;
 mod stage;
 #[cfg(test)]
 mod tests;
 mod together;
+mod watch;
 
 pub(crate) use entry::{Entry, OwnedRequest, Target};
 pub(crate) use link::{Link, NO_MEMORY, Turn};

@@ -1,6 +1,7 @@
 //! Receives the replies of a connection, and hands each to the request that it answers.
 
 use moneta_client::wire::{self, Decoded};
+use moneta_net::Received;
 use moneta_store::ErrorKind;
 
 use super::apart::note_length;
@@ -17,20 +18,19 @@ impl Link {
         loop {
             let lacking = self.needed.saturating_sub(self.input.len() - self.read);
             self.input.reserve(lacking.max(RECEIVE_BYTES));
-            let room = self.input.capacity() - self.input.len();
-            let Some(socket) = &self.socket else { return Ok(()) };
-            match socket.receive(&mut self.input).map_err(|error| self.broke(&error))? {
-                None => return Ok(()),
-                Some(0) => {
-                    let address = &self.shared.config.address;
+            let Some(transport) = &mut self.transport else { return Ok(()) };
+            match transport.receive(&mut self.input).map_err(|error| self.broke(&error))? {
+                Received::Nothing => return Ok(()),
+                Received::End => {
+                    let address = &self.shared.config.endpoint.address;
                     return Err(Failure::unreachable(format!("{address} closed the connection")));
                 }
-                Some(bytes) => {
+                Received::Some { bytes, drained } => {
                     (self.active, self.heard) = (turn.now, turn.now);
                     self.moved += bytes as u64;
                     self.digest(turn)?;
                     self.note_carrying(bytes);
-                    if bytes < room {
+                    if drained {
                         return Ok(());
                     }
                     received += bytes;
@@ -135,7 +135,7 @@ impl Link {
                     let failure = match is_full {
                         true => Failure::new(ErrorKind::OutOfMemory, NO_MEMORY),
                         false => {
-                            let (address, max) = (&self.shared.config.address, self.shared.config.item_max);
+                            let (address, max) = (&self.shared.config.endpoint.address, self.shared.config.item_max);
                             let reason = format!("the item on {address} is over the limit of {max} bytes");
                             Failure::new(ErrorKind::Unsupported, reason)
                         }

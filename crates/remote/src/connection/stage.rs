@@ -23,7 +23,7 @@ pub(crate) enum Stage {
         /// [`crate::shared::Shared::recoveries`] as of then.
         recoveries: u64,
     },
-    /// TCP is shaking hands.
+    /// Both sides are shaking hands.
     Connecting { until: Instant },
     /// The server is being asked what it understands.
     Probing { until: Instant, probe: Probe },

@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use moneta_client::Address;
 use moneta_client::wire::{Answer, Protocol, Request, Verb};
+use moneta_net::{Address, Names};
 use moneta_store::request::Delete;
 use moneta_store::{ErrorKind, KeyHash, Reactor};
 use parking_lot::Mutex;
@@ -24,7 +24,6 @@ use server::Empty;
 use super::entry::Target;
 use super::outcome::Outcome;
 use crate::config::RemoteConfig;
-use crate::names::Names;
 use crate::promise::Promise;
 use crate::shared::Shared;
 use crate::worker_client::WorkerClient;
@@ -48,12 +47,12 @@ impl Meaning {
     fn shared(&self, timeout: Duration) -> Arc<Shared> {
         self.shared_with(|config| {
             config.request_timeout = timeout;
-            config.connect_timeout = timeout;
+            config.endpoint.timeouts.connect = Some(timeout);
         })
     }
 
     fn shared_with(&self, set: impl FnOnce(&mut RemoteConfig)) -> Arc<Shared> {
-        let address = Address::Tcp("somewhere:11211".into());
+        let address = Address::tcp("somewhere", 11211);
         let (meaning, name) = (self.clone(), address.clone());
         let mut config = RemoteConfig {
             backoff_min: Duration::from_millis(1),

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_client::Address;
+use moneta_net::{Address, Endpoint};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, KeyHash, Pending, Step, StoreError};
 
@@ -98,7 +98,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 pub fn config(path: &Path) -> RemoteConfig {
     let timeout = Duration::from_secs(20);
     let address = Address::Unix(path.to_owned());
-    RemoteConfig { request_timeout: timeout, connect_timeout: timeout, ..RemoteConfig::new(address, SEED) }
+    RemoteConfig { request_timeout: timeout, ..RemoteConfig::new(Endpoint::new(address).patient(timeout), SEED) }
 }
 
 /// A store with the system's clock.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use moneta_client::Address;
 use moneta_memory::{Memory, MemoryConfig};
+use moneta_net::Address;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Listener, RunningServer, Server as NodeServer, ServerConfig};

@@ -7,8 +7,11 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use moneta_cluster::{Node, Replica, RingKind, Topology};
+use moneta_net::Address;
 use serde::{Deserialize, Serialize};
 
+/// Where all its processes run.
+const HOST: &str = "127.0.0.1";
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const NODES_PER_ZONE: usize = 2;
 /// Ports that a plan has: one to serve on and one for admin, for each node and each zone's proxy.
@@ -46,11 +49,11 @@ pub struct Process {
 
 impl Process {
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{HOST}:{}", self.port)
     }
 
     pub fn admin_address(&self) -> String {
-        format!("127.0.0.1:{}", self.admin)
+        format!("{HOST}:{}", self.admin)
     }
 }
 
@@ -103,8 +106,8 @@ impl Plan {
     fn topology(&self) -> Topology {
         let node = |process: &Process| Node {
             slot: process.name.clone(),
-            address: moneta_client::Address::Tcp(process.address()),
-            admin: Some(moneta_client::Address::Tcp(process.admin_address())),
+            address: Address::tcp(HOST, process.port),
+            admin: Some(Address::tcp(HOST, process.admin)),
             weight: 1,
         };
         let replica = |zone: &&str| Replica {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use moneta_client::Address;
 use moneta_client::wire::blocking::{Dialogue, DialogueError, Next};
 use moneta_client::wire::changes::Told;
 use moneta_client::wire::{Protocol, VALUE_LIMIT};
+use moneta_net::{Address, Endpoint};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::versions::Floor;
 use moneta_store::{
@@ -107,7 +107,8 @@ impl Target {
     }
 
     fn ask(&self) -> Result<Dialogue, DialogueError> {
-        Dialogue::open(&self.address, Some(Protocol::Text), PATIENCE, 0)
+        let endpoint = Endpoint::new(self.address.clone()).patient(PATIENCE);
+        Dialogue::open(&endpoint, Some(Protocol::Text), 0)
     }
 
     /// Whether the node answers, which nothing else tells while nothing changes; says so if it does not.

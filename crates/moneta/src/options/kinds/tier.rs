@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use moneta_client::Address;
+use moneta_net::Address;
 use moneta_options::kinds::Kind;
 
 /// What an operator may write for a tier.

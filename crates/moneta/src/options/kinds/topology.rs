@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use moneta_client::Address;
+use moneta_net::Address;
 use moneta_options::kinds::Kind;
 
 /// The address of a server; may be left out.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use moneta_net::HostPort;
 use moneta_options::declaration::Opt;
-use moneta_options::kinds::address::{AdminAddress, HostNames, HostPort};
+use moneta_options::kinds::address::{AdminAddress, HostNames};
 use moneta_options::kinds::numbers::{Count, Seconds};
 use moneta_options::kinds::words::Choice;
 use moneta_options::section;
@@ -21,7 +22,7 @@ section! {
 
     /// Address of the admin HTTP listener (/metrics, /healthz, /readyz, /stats), or `off`.
     ADMIN: AdminAddress =
-        Opt::new("admin", AdminAddress, || Some(HostPort { host: "127.0.0.1".into(), port: 11_280 }))
+        Opt::new("admin", AdminAddress, || Some(HostPort::new("127.0.0.1", 11_280)))
             .when("When metrics are scraped from another machine, or several nodes share one. It has no authentication.");
 
     /// Host names under which the admin listener is asked, separated by commas, beside addresses, `localhost` and this machine's name;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use moneta_client::wire::Protocol;
 use moneta_cluster::{Ack, ClusterConfig, Fallback};
+use moneta_net::Address;
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::numbers::{Milliseconds, Number, Share, Size};
 use moneta_options::kinds::paths::File;
@@ -153,19 +154,20 @@ pub fn config(options: &Values, name: &str, allow_flush: bool) -> ClusterConfig 
 }
 
 /// What is said of the nodes.
-pub fn node(options: &Values, address: moneta_client::Address) -> RemoteConfig {
+pub fn node(options: &Values, address: Address) -> RemoteConfig {
+    let server = remote::server(options, address);
     RemoteConfig {
+        endpoint: server.endpoint.patient(options.get(&NODE_TIMEOUT)),
         protocol: Some(Protocol::Meta),
         connections: options.get(&NODE_CONNECTIONS),
         in_flight_max: options.get(&NODE_REQUESTS),
         unsent_max: options.get(&NODE_BUFFER),
         request_timeout: options.get(&NODE_TIMEOUT),
-        connect_timeout: options.get(&NODE_TIMEOUT),
         may_be_unknown: true,
         // A cluster shows none of them.
         asks_statistics: false,
         large_apart: true,
-        ..remote::server(options, address)
+        ..server
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use moneta_client::Address;
 use moneta_client::wire::Protocol;
+use moneta_net::{Address, Endpoint};
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::numbers::{Milliseconds, Number, Size};
 use moneta_options::kinds::units::{KIB, MIB};
@@ -55,13 +55,13 @@ section! {
 
 /// What is said of the server at `address`.
 pub fn server(options: &Values, address: Address) -> RemoteConfig {
+    let endpoint = Endpoint::new(address).patient(options.get(&REMOTE_CONNECT_TIMEOUT));
     RemoteConfig {
         protocol: options.get(&REMOTE_PROTOCOL),
         connections: options.get(&REMOTE_CONNECTIONS),
         request_timeout: options.get(&REMOTE_TIMEOUT),
-        connect_timeout: options.get(&REMOTE_CONNECT_TIMEOUT),
         item_max: options.get(&MAX_ITEM_SIZE),
         // How keys are hashed is for the stack to choose: all its stores do it alike.
-        ..RemoteConfig::new(address, KeyHash::seeded(0))
+        ..RemoteConfig::new(endpoint, KeyHash::seeded(0))
     }
 }

@@ -61,7 +61,7 @@ fn client(way: &Way, timeout: Duration) -> (WorkerClient, Arc<Shared>) {
     let meaning = Meaning::of(&[way.address]);
     let shared = meaning.shared_with(|config| {
         config.request_timeout = timeout;
-        config.connect_timeout = timeout;
+        config.endpoint.timeouts.connect = Some(timeout);
         config.check_after = Duration::from_millis(20);
     });
     (WorkerClient::new(&shared).expect("the system has room"), shared)

@@ -87,7 +87,8 @@ impl World {
     fn new(memory: usize) -> Self {
         let (server, address) = Server::start();
         let shared = Meaning::of(&[address]).shared_with(|config| {
-            (config.request_timeout, config.connect_timeout) = (Duration::from_secs(60), Duration::from_secs(60));
+            config.request_timeout = Duration::from_secs(60);
+            config.endpoint.timeouts.connect = Some(config.request_timeout);
             config.large_apart = true;
             config.memory = Arc::new(ValueMemory::new(memory));
         });

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use moneta_client::Address;
+use crate::address::Address;
 
 /// Finds the addresses behind a name; may wait for a name server.
-type Lookup = dyn Fn(&Address) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+pub type Lookup = dyn Fn(&Address) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// The addresses behind a server's name. A Unix socket has a name and no addresses.
-pub(crate) struct Names {
+pub struct Names {
     name: Address,
     look_up: Box<Lookup>,
     known: Mutex<Known>,
@@ -38,50 +38,50 @@ impl Names {
     ///
     /// # Errors
     /// When that fails: a name that means nothing at the start is a mistake.
-    pub(crate) fn new(name: &Address, look_up: Box<Lookup>) -> io::Result<Self> {
+    pub fn new(name: &Address, look_up: Box<Lookup>) -> io::Result<Self> {
         let addresses = look_up(name)?;
         Ok(Self { known: Mutex::new(Known { addresses, ..Known::nothing() }), name: name.clone(), look_up })
     }
 
     /// Nothing is known of `name`, until it is looked up again.
-    pub(crate) fn unknown(name: &Address, look_up: Box<Lookup>) -> Self {
+    pub fn unknown(name: &Address, look_up: Box<Lookup>) -> Self {
         Self { name: name.clone(), look_up, known: Mutex::new(Known::nothing()) }
     }
 
     /// How many places there are to try: at least one.
-    pub(crate) fn places(&self) -> usize {
+    pub fn places(&self) -> usize {
         self.known.lock().addresses.len().max(1)
     }
 
     /// The address to try, over TCP, after so many others. The first is the one that proved good last, if the name still
     /// means it.
-    pub(crate) fn address(&self, passed_over: usize) -> Option<SocketAddr> {
+    pub fn address(&self, passed_over: usize) -> Option<SocketAddr> {
         let Known { addresses, proven, .. } = &*self.known.lock();
         let first = addresses.iter().position(|address| Some(*address) == *proven).unwrap_or(0);
         addresses.get((first + passed_over) % addresses.len().max(1)).copied()
     }
 
     /// A connection came up there.
-    pub(crate) fn prove(&self, address: SocketAddr) {
+    pub fn prove(&self, address: SocketAddr) {
         self.known.lock().proven = Some(address);
     }
 
     /// Looks the name up again, since the server may have moved: on a new thread, since name servers may be slow. Does nothing if a
     /// look-up is in progress or began less than `pause` ago; the next failure calls this again.
-    pub(crate) fn look_up_again(self: &Arc<Self>, pause: Duration) {
+    pub fn look_up_again(self: &Arc<Self>, pause: Duration) {
         if !self.is_to_be_looked_up() || !self.begin_to_look(pause) {
             return;
         }
         let names = Arc::clone(self);
         let look = move || names.end_looking((names.look_up)(&names.name).unwrap_or_default());
-        if let Err(error) = std::thread::Builder::new().name("remote-names".into()).spawn(look) {
+        if let Err(error) = std::thread::Builder::new().name("names".into()).spawn(look) {
             tracing::warn!(server = %self.name, %error, "cannot look the name up again");
             self.end_looking(Vec::new());
         }
     }
 
     fn is_to_be_looked_up(&self) -> bool {
-        matches!(&self.name, Address::Tcp(text) if text.parse::<SocketAddr>().is_err())
+        matches!(&self.name, Address::Tcp(place) if place.number().is_none())
     }
 
     fn begin_to_look(&self, pause: Duration) -> bool {
@@ -118,7 +118,7 @@ mod tests {
             asks.send(()).expect("the test goes on");
             Ok(found.lock().recv().unwrap_or_default())
         };
-        let names = Names::new(&Address::Tcp("somewhere:11211".into()), Box::new(look_up)).expect("it is found");
+        let names = Names::new(&Address::tcp("somewhere", 11211), Box::new(look_up)).expect("it is found");
         asked.recv().expect("it was looked up");
         (Arc::new(names), asked, finds)
     }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn each_address_is_tried_beginning_with_the_one_that_proved_good() {
         let look_up = |_: &Address| Ok([1, 2, 3].map(address).to_vec());
-        let names = Names::new(&Address::Tcp("somewhere:11211".into()), Box::new(look_up)).expect("it is found");
+        let names = Names::new(&Address::tcp("somewhere", 11211), Box::new(look_up)).expect("it is found");
         let tried = || [0, 1, 2].map(|passed_over| names.address(passed_over).expect("there are three").port());
         assert_eq!((names.places(), tried()), (3, [1, 2, 3]));
         names.prove(address(2));
@@ -182,7 +182,7 @@ mod tests {
         let (finds, found) = mpsc::channel();
         let found = Mutex::new(found);
         let look_up = move |_: &Address| Ok(found.lock().recv().unwrap_or_default());
-        let names = Arc::new(Names::unknown(&Address::Tcp("somewhere:11211".into()), Box::new(look_up)));
+        let names = Arc::new(Names::unknown(&Address::tcp("somewhere", 11211), Box::new(look_up)));
         for addresses in [vec![], vec![address(1)]] {
             assert_eq!((names.places(), names.address(0)), (1, None));
             wait_until("some time passes", || !names.known.lock().looked_up.elapsed().is_zero());
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn numbers_are_not_looked_up_again() {
         let look_up = |name: &Address| name.resolve();
-        let names = Names::new(&Address::Tcp("127.0.0.1:11211".into()), Box::new(look_up)).expect("it is a number");
+        let names = Names::new(&Address::tcp("127.0.0.1", 11211), Box::new(look_up)).expect("it is a number");
         assert!(!names.is_to_be_looked_up());
     }
 }
