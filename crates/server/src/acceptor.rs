@@ -7,14 +7,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use moneta_net::{Transport, accept};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, SocketFlags, acceptfrom_with, send};
 
 use crate::client_addresses::ClientAddresses;
 use crate::config::ListenAddress;
@@ -24,7 +24,7 @@ use crate::lifecycle::{Phase, Stopper};
 use crate::listener::Bound;
 use crate::listener_state::ListenerState;
 use crate::mailbox::{Accepted, Mailbox};
-use crate::node::{Peer, Transport};
+use crate::node::{Peer, SocketKind};
 
 /// What a client over the limit reads, in memcached's words.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
@@ -133,7 +133,7 @@ impl Acceptor {
         for index in 0..self.listeners.len() {
             for _ in 0..if self.waiting[index] { TURN } else { 0 } {
                 match self.accept_one(index)? {
-                    Some((socket, address)) => self.hand_over(index, socket, address),
+                    Some((transport, address)) => self.hand_over(index, transport, address),
                     None => {
                         self.waiting[index] = false;
                         break;
@@ -144,14 +144,10 @@ impl Acceptor {
         Ok(())
     }
 
-    fn accept_one(&self, index: usize) -> Result<Option<(OwnedFd, Option<SocketAddr>)>, Errno> {
+    fn accept_one(&self, index: usize) -> Result<Option<(Transport, Option<SocketAddr>)>, Errno> {
         loop {
-            match acceptfrom_with(&self.listeners[index].0, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok((socket, address)) => {
-                    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-                    return Ok(Some((socket, address)));
-                }
-                Err(Errno::AGAIN) => return Ok(None),
+            match accept(&self.listeners[index].0) {
+                Ok(accepted) => return Ok(accepted),
                 Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => return Err(error),
                 // The client has gone, or a network error of this one connection (accept(2)).
                 Err(error) => tracing::debug!(%error, "a connection was lost before it was accepted"),
@@ -159,7 +155,7 @@ impl Acceptor {
         }
     }
 
-    fn hand_over(&mut self, index: usize, socket: OwnedFd, address: Option<SocketAddr>) {
+    fn hand_over(&mut self, index: usize, mut transport: Transport, address: Option<SocketAddr>) {
         let (bound, listener_state) = &self.listeners[index];
         let has_place = listener_state.has_reserved_place() || self.shared_places_taken() < self.max_connections;
         let of_address = match address {
@@ -167,7 +163,7 @@ impl Acceptor {
                 let Some(permit) = self.addresses.admit(address.ip()) else {
                     self.counters.rejected_connections.bump();
                     listener_state.count_rejected();
-                    let _ = send(&socket, TOO_MANY_OF_ADDRESS, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+                    let _ = transport.send(TOO_MANY_OF_ADDRESS);
                     return;
                 };
                 Some(permit)
@@ -178,18 +174,18 @@ impl Acceptor {
             self.counters.rejected_connections.bump();
             listener_state.count_rejected();
             // A new socket has room for one line; if not, the client still sees the close.
-            let _ = send(&socket, TOO_MANY, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            let _ = transport.send(TOO_MANY);
             return;
         };
-        let transport = match bound.address {
-            ListenAddress::Tcp(_) => Transport::Tcp,
-            ListenAddress::Unix { .. } => Transport::Unix,
+        let kind = match bound.address {
+            ListenAddress::Tcp(_) => SocketKind::Tcp,
+            ListenAddress::Unix { .. } => SocketKind::Unix,
         };
         let (id, commands) = (self.next_id, listener_state.commands);
-        let peer = Peer { id, transport, policy: bound.policy, door: bound.door, commands, address };
+        let peer = Peer { id, kind, policy: bound.policy, door: bound.door, commands, address };
         self.next_id += 1;
         self.counters.total_connections.bump();
-        self.pick_worker().deliver(Accepted { socket, peer, permit });
+        self.pick_worker().deliver(Accepted { transport, peer, permit });
     }
 
     /// Connections open, without those in places that are set aside for a listener.

@@ -1,9 +1,6 @@
 //! The unsent part of a connection's output.
 
-use std::os::fd::AsFd;
-
-use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use moneta_net::{Transport, TransportError};
 
 /// Sent bytes at the front of the buffer are removed once they are this many and at least half of it.
 const COMPACT: usize = 64 * 1024;
@@ -13,7 +10,7 @@ const COMPACT: usize = 64 * 1024;
 pub(crate) struct Backlog {
     bytes: Vec<u8>,
     sent: usize,
-    /// The socket has not refused bytes since the last event that said it is writable.
+    /// The transport has not refused bytes since the last event that said the socket is writable.
     pub(crate) writable: bool,
 }
 
@@ -40,11 +37,11 @@ impl Backlog {
     }
 
     /// Sends as much as the socket takes; returns the number of bytes.
-    pub(crate) fn flush(&mut self, socket: impl AsFd) -> Result<usize, Errno> {
+    pub(crate) fn flush(&mut self, transport: &mut Transport) -> Result<usize, TransportError> {
         if self.is_empty() || !self.writable {
             return Ok(0);
         }
-        let sent = self.offer(socket, None)?;
+        let sent = self.offer(transport, None)?;
         self.sent += sent;
         if self.is_empty() {
             self.bytes = Vec::new();
@@ -59,12 +56,12 @@ impl Backlog {
 
     /// Sends unsent bytes, then `output`, keeps what the socket does not take, and leaves `output` empty; returns the number of
     /// bytes sent.
-    pub(crate) fn send(&mut self, socket: impl AsFd, output: &mut Vec<u8>) -> Result<usize, Errno> {
+    pub(crate) fn send(&mut self, transport: &mut Transport, output: &mut Vec<u8>) -> Result<usize, TransportError> {
         if !self.is_empty() {
             self.bytes.append(output);
-            return self.flush(socket);
+            return self.flush(transport);
         }
-        let sent = if self.writable { self.offer(socket, Some(output))? } else { 0 };
+        let sent = if self.writable { self.offer(transport, Some(output))? } else { 0 };
         if sent == output.len() {
             output.clear();
         } else if output.len() - sent >= output.capacity() / 2 {
@@ -79,24 +76,12 @@ impl Backlog {
         Ok(sent)
     }
 
-    /// One `send` of `bytes`, or of the unsent bytes. Notes when the socket is full.
-    fn offer(&mut self, socket: impl AsFd, bytes: Option<&[u8]>) -> Result<usize, Errno> {
+    /// Offers `bytes`, or the unsent bytes. Notes when the transport takes no more.
+    fn offer(&mut self, transport: &mut Transport, bytes: Option<&[u8]>) -> Result<usize, TransportError> {
         let bytes = bytes.unwrap_or(&self.bytes[self.sent..]);
-        let offered = bytes.len();
-        loop {
-            match send(&socket, bytes, SendFlags::NOSIGNAL) {
-                Ok(sent) => {
-                    self.writable = sent == offered;
-                    return Ok(sent);
-                }
-                Err(Errno::AGAIN) => {
-                    self.writable = false;
-                    return Ok(0);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let sent = transport.send(bytes)?;
+        self.writable = sent == bytes.len();
+        Ok(sent)
     }
 }
 
@@ -111,14 +96,15 @@ mod tests {
     fn what_a_socket_does_not_take_comes_later_in_order_and_leaves_no_memory_behind() {
         let (mut client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
+        let mut server = Transport::from(server);
         let mut backlog = Backlog::default();
         let first: Vec<u8> = (0..1_000_000u32).map(|index| (index % 253) as u8).collect();
         let second = vec![b'z'; 10_000];
         let mut output = first.clone();
-        let mut sent = backlog.send(&server, &mut output).unwrap();
+        let mut sent = backlog.send(&mut server, &mut output).unwrap();
         assert!(output.is_empty() && sent < first.len() && !backlog.writable);
         output.extend_from_slice(&second);
-        sent += backlog.send(&server, &mut output).unwrap();
+        sent += backlog.send(&mut server, &mut output).unwrap();
         assert_eq!(backlog.len(), first.len() + second.len() - sent);
 
         let mut received = Vec::new();
@@ -128,7 +114,7 @@ mod tests {
             received.extend_from_slice(&buffer[..bytes]);
             // As an event would set it.
             backlog.writable = true;
-            backlog.flush(&server).unwrap();
+            backlog.flush(&mut server).unwrap();
         }
         assert!(received == [first, second].concat());
         assert!(backlog.is_empty() && backlog.bytes.capacity() == 0);
@@ -138,14 +124,15 @@ mod tests {
     fn a_full_socket_is_not_asked_again_before_an_event() {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
+        let mut server = Transport::from(server);
         let mut backlog = Backlog::default();
-        backlog.send(&server, &mut vec![0; 1_000_000]).unwrap();
+        backlog.send(&mut server, &mut vec![0; 1_000_000]).unwrap();
         let unsent = backlog.len();
         drop(client);
         // The socket is known to be full, so no call is made.
-        assert_eq!(backlog.flush(&server), Ok(0));
+        assert_eq!(backlog.flush(&mut server), Ok(0));
         assert_eq!(backlog.len(), unsent);
         backlog.writable = true;
-        assert!(backlog.flush(&server).is_err());
+        assert!(backlog.flush(&mut server).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A connection: a socket, a session, and the bytes between them.
+//! A connection: a transport, a session, and the bytes between them.
 //!
 //! A connection is served in turns. A turn is at most one `recv`, the execution of the received requests, and one `send`. So a
 //! request that arrives whole and whose reply the socket takes costs exactly these two system calls, and no connection delays
@@ -7,16 +7,16 @@
 //! During a turn, bytes are in the worker's shared buffers. Only an incomplete request, or a reply that the socket did not take,
 //! moves to private memory of the connection, which is freed as soon as it is empty: an idle connection owns none.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use rustix::io::Errno;
+use moneta_net::{Received, Transport, TransportError};
 
 use crate::backlog::Backlog;
 use crate::client_memory::{Holding, Kind};
 use crate::connection_registry::{Activity, Entry};
-use crate::inbound::{Inbound, Read};
+use crate::inbound::Inbound;
 use crate::listener_state::ConnectionPermit;
 use crate::node::{Door, Policy};
 use crate::session::{After, CloseReason, Session, Worker};
@@ -48,7 +48,7 @@ pub(crate) enum Verdict {
 
 /// One connection.
 pub(crate) struct Connection {
-    socket: OwnedFd,
+    transport: Transport,
     session: Session,
     entry: Arc<Entry>,
     permit: ConnectionPermit,
@@ -84,14 +84,14 @@ impl Connection {
     /// A connection that has not been read from.
     pub(crate) fn new(
         id: u64,
-        socket: OwnedFd,
+        transport: Transport,
         session: Session,
         entry: Arc<Entry>,
         permit: ConnectionPermit,
         waker: Waker,
     ) -> Self {
         Self {
-            socket,
+            transport,
             session,
             entry,
             permit,
@@ -120,7 +120,7 @@ impl Connection {
 
     /// The socket's descriptor, for registration.
     pub(crate) fn descriptor(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.transport.as_raw_fd()
     }
 
     /// How its requests treat the tiers.
@@ -192,8 +192,7 @@ impl Connection {
         self.left = Some(reason);
         (self.inbound, self.backlog) = (Inbound::default(), Backlog::default());
         self.keep_account(worker);
-        // Fails if the client has already gone, which is fine.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        self.transport.shut_down();
         true
     }
 
@@ -277,7 +276,7 @@ impl Connection {
         }
     }
 
-    fn try_turn(&mut self, turn: &mut Turn<'_>) -> Result<Verdict, Errno> {
+    fn try_turn(&mut self, turn: &mut Turn<'_>) -> Result<Verdict, TransportError> {
         self.flush(turn)?;
         let mut moved = false;
         let mut after = After::Continue;
@@ -317,15 +316,15 @@ impl Connection {
     }
 
     /// Executes buffered requests, or reads and executes. Returns whether there was any progress.
-    fn receive(&mut self, turn: &mut Turn<'_>, room: usize) -> Result<(bool, After), Errno> {
+    fn receive(&mut self, turn: &mut Turn<'_>, room: usize) -> Result<(bool, After), TransportError> {
         let from_before = self.inbound.is_executable();
         if !from_before {
             if !self.readable || self.ended {
                 return Ok((false, After::Continue));
             }
-            let read = self.inbound.read(&self.socket, turn.input)?;
+            let read = self.inbound.read(&mut self.transport, turn.input)?;
             self.note_read(read, turn);
-            if !matches!(read, Read::Some { .. }) || !self.inbound.is_enough(turn.input) {
+            if !matches!(read, Received::Some { .. }) || !self.inbound.is_enough(turn.input) {
                 return Ok((false, After::Continue));
             }
         }
@@ -335,24 +334,24 @@ impl Connection {
         Ok((received.consumed > 0, received.after))
     }
 
-    fn note_read(&mut self, read: Read, turn: &Turn<'_>) {
+    fn note_read(&mut self, read: Received, turn: &Turn<'_>) {
         match read {
-            Read::Some { bytes, drained } => {
+            Received::Some { bytes, drained } => {
                 turn.worker.counters.bytes_read.add(bytes as u64);
                 self.entry.touch(turn.worker.node.clock.now());
                 // After the client has closed its side, only an empty read means the end.
                 self.readable = !drained || self.peer_closed;
             }
-            Read::Nothing => self.readable = false,
-            Read::End => {
+            Received::Nothing => self.readable = false,
+            Received::End => {
                 self.readable = false;
                 self.ended = true;
             }
         }
     }
 
-    fn flush(&mut self, turn: &Turn<'_>) -> Result<(), Errno> {
-        let sent = self.backlog.flush(&self.socket)?;
+    fn flush(&mut self, turn: &Turn<'_>) -> Result<(), TransportError> {
+        let sent = self.backlog.flush(&mut self.transport)?;
         if sent > 0 {
             self.entry.touch(turn.worker.node.clock.now());
             turn.worker.counters.bytes_written.add(sent as u64);
@@ -360,7 +359,7 @@ impl Connection {
         Ok(())
     }
 
-    fn send(&mut self, turn: &mut Turn<'_>) -> Result<(), Errno> {
+    fn send(&mut self, turn: &mut Turn<'_>) -> Result<(), TransportError> {
         if turn.output.is_empty() {
             return Ok(());
         }
@@ -369,7 +368,7 @@ impl Connection {
         }
         // Before the client can see the reply, so that its idle time is never reported as too long.
         self.entry.touch(turn.worker.node.clock.now());
-        let sent = self.backlog.send(&self.socket, turn.output)?;
+        let sent = self.backlog.send(&mut self.transport, turn.output)?;
         turn.worker.counters.bytes_written.add(sent as u64);
         Ok(())
     }

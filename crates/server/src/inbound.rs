@@ -3,12 +3,9 @@
 //! A read goes to the worker's shared buffer. An incomplete request waits in a private buffer, which grows as bytes arrive: the
 //! length that a client announces is trusted up to [`TRUST`] only, and beyond that the buffer at most doubles.
 
-use std::os::fd::AsFd;
+use moneta_net::{Received, Transport, TransportError};
 
 use crate::client_memory::SMALL_REQUEST;
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
 /// An incomplete request up to this length is copied back to the shared buffer before the next read, which then has all of that
 /// buffer; a longer one stays, and the read appends to it.
@@ -17,22 +14,6 @@ const SMALL: usize = 2048;
 const TRUST: usize = 1024 * 1024;
 /// Room beyond the awaited request, so that a read which empties the socket comes back short.
 const SLACK: usize = 4096;
-
-/// Outcome of one read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// Bytes arrived.
-    Some {
-        /// How many.
-        bytes: usize,
-        /// The socket had no more.
-        drained: bool,
-    },
-    /// No bytes were available.
-    Nothing,
-    /// The client's side is closed.
-    End,
-}
 
 /// Received bytes of one connection; owns no memory while there are none.
 #[derive(Debug, Default)]
@@ -76,7 +57,8 @@ impl Inbound {
     }
 
     /// Reads once, into `buffer` or behind the bytes of the private buffer.
-    pub(crate) fn read(&mut self, socket: impl AsFd, buffer: &mut Vec<u8>) -> Result<Read, Errno> {
+    #[inline]
+    pub(crate) fn read(&mut self, transport: &mut Transport, buffer: &mut Vec<u8>) -> Result<Received, TransportError> {
         self.shared = self.left() <= SMALL && self.needed <= buffer.capacity();
         let target = if self.shared {
             buffer.clear();
@@ -88,25 +70,12 @@ impl Inbound {
             self.private.reserve_exact(lacking.min(self.private.len().max(TRUST)) + SLACK);
             &mut self.private
         };
-        let room = target.capacity() - target.len();
-        let bytes = loop {
-            match recv(&socket, spare_capacity(target), RecvFlags::empty()) {
-                Ok((bytes, _)) => break bytes,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(self.nothing(Read::Nothing)),
-                Err(error) => return Err(error),
-            }
-        };
-        if bytes == 0 {
-            return Ok(self.nothing(Read::End));
+        let received = transport.receive(target)?;
+        if !matches!(received, Received::Some { .. }) {
+            // Nothing came into the shared buffer: the private bytes stay valid.
+            self.shared = false;
         }
-        Ok(Read::Some { bytes, drained: bytes < room })
-    }
-
-    /// No read into the shared buffer: the private bytes stay valid.
-    fn nothing(&mut self, read: Read) -> Read {
-        self.shared = false;
-        read
+        Ok(received)
     }
 
     /// Whether the session's needed bytes are complete; if not, keeps them for the next read.
@@ -147,21 +116,21 @@ mod tests {
     use super::*;
 
     /// A connection's two ends, the inbound side of one of them, and a worker's buffer.
-    fn pair() -> (UnixStream, UnixStream, Inbound, Vec<u8>) {
+    fn pair() -> (UnixStream, Transport, Inbound, Vec<u8>) {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
-        (client, server, Inbound::default(), Vec::with_capacity(1024))
+        (client, server.into(), Inbound::default(), Vec::with_capacity(1024))
     }
 
     #[test]
     fn consumed_bytes_leave_no_memory_behind() {
-        let (mut client, server, mut inbound, mut buffer) = pair();
+        let (mut client, mut server, mut inbound, mut buffer) = pair();
         client.write_all(b"get a\r\nget").unwrap();
-        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::Some { bytes: 10, drained: true }));
+        assert_eq!(inbound.read(&mut server, &mut buffer), Ok(Received::Some { bytes: 10, drained: true }));
         inbound.consume(&buffer, 7, 4);
         assert_eq!((inbound.private.as_slice(), inbound.is_executable()), (&b"get"[..], false));
         client.write_all(b" a\r\n").unwrap();
-        inbound.read(&server, &mut buffer).unwrap();
+        inbound.read(&mut server, &mut buffer).unwrap();
         assert!(inbound.is_enough(&buffer));
         assert_eq!(inbound.bytes(&buffer), b"get a\r\n");
         inbound.consume(&buffer, 7, 0);
@@ -170,12 +139,12 @@ mod tests {
 
     #[test]
     fn a_promise_of_much_sets_little_aside() {
-        let (mut client, server, mut inbound, mut buffer) = pair();
+        let (mut client, mut server, mut inbound, mut buffer) = pair();
         client.write_all(b"set a 0 0 1000000000\r\n").unwrap();
-        inbound.read(&server, &mut buffer).unwrap();
+        inbound.read(&mut server, &mut buffer).unwrap();
         inbound.consume(&buffer, 0, 1_000_000_024);
         client.write_all(&[0; 5000]).unwrap();
-        inbound.read(&server, &mut buffer).unwrap();
+        inbound.read(&mut server, &mut buffer).unwrap();
         assert!(!inbound.is_enough(&buffer));
         assert!(inbound.private.capacity() <= 2 * TRUST, "{}", inbound.private.capacity());
         assert_eq!(inbound.private.len(), 5022);
@@ -183,23 +152,23 @@ mod tests {
 
     #[test]
     fn a_full_buffer_says_that_there_may_be_more_and_an_empty_socket_that_there_is_not() {
-        let (mut client, server, mut inbound, mut buffer) = pair();
+        let (mut client, mut server, mut inbound, mut buffer) = pair();
         client.write_all(&[b'x'; 1500]).unwrap();
-        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::Some { bytes: 1024, drained: false }));
+        assert_eq!(inbound.read(&mut server, &mut buffer), Ok(Received::Some { bytes: 1024, drained: false }));
         inbound.consume(&buffer, 1024, 0);
-        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::Some { bytes: 476, drained: true }));
+        assert_eq!(inbound.read(&mut server, &mut buffer), Ok(Received::Some { bytes: 476, drained: true }));
         inbound.consume(&buffer, 0, 477);
-        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::Nothing));
+        assert_eq!(inbound.read(&mut server, &mut buffer), Ok(Received::Nothing));
         assert_eq!(inbound.private.len(), 476, "a read of nothing loses nothing");
         drop(client);
-        assert_eq!(inbound.read(&server, &mut buffer), Ok(Read::End));
+        assert_eq!(inbound.read(&mut server, &mut buffer), Ok(Received::End));
     }
 
     #[test]
     fn what_waits_for_something_else_than_bytes_can_be_executed_again() {
-        let (mut client, server, mut inbound, mut buffer) = pair();
+        let (mut client, mut server, mut inbound, mut buffer) = pair();
         client.write_all(b"get a\r\nget b\r\n").unwrap();
-        inbound.read(&server, &mut buffer).unwrap();
+        inbound.read(&mut server, &mut buffer).unwrap();
         inbound.consume(&buffer, 7, 0);
         assert!(inbound.is_executable());
         assert_eq!(inbound.bytes(&[]), b"get b\r\n");

@@ -5,19 +5,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use moneta_net::{is_listening, keep_alive};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
 };
 
 use crate::config::{Door, ListenAddress, Listener, ListenerLimits, Policy, ServerConfig};
 use crate::error::ServerError;
-
-/// Times that a silent client is asked whether it is still there.
-const PROBES: u32 = 3;
 
 /// A listening socket. Dropping it closes it and removes a Unix socket's file.
 #[derive(Debug)]
@@ -74,17 +71,7 @@ fn bind_tcp(address: SocketAddr, backlog: i32, keepalive: Option<Duration>) -> i
         // As memcached does: `::` and `0.0.0.0` can then be used side by side.
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
-    sockopt::set_socket_keepalive(&socket, true)?;
-    if let Some(silence) = keepalive {
-        // A client that has vanished is gone after half as long again, be it that nothing is under way, that replies are not
-        // acknowledged, or that they are not taken. The system's defaults are two hours and 15 minutes.
-        let probe = (silence / 6).max(Duration::from_secs(1));
-        let gone = silence + PROBES * probe;
-        sockopt::set_tcp_keepidle(&socket, silence)?;
-        sockopt::set_tcp_keepintvl(&socket, probe)?;
-        sockopt::set_tcp_keepcnt(&socket, PROBES)?;
-        sockopt::set_tcp_user_timeout(&socket, u32::try_from(gone.as_millis()).unwrap_or(u32::MAX))?;
-    }
+    keep_alive(&socket, keepalive)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     bind(&socket, &address)?;
     listen(&socket, backlog)?;
@@ -113,11 +100,10 @@ fn remove_stale(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         Err(error) => return Err(error),
     }
-    match UnixStream::connect(path) {
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map(|()| true),
-        Err(error) => Err(error),
+    if is_listening(path)? {
+        return Ok(false);
     }
+    fs::remove_file(path).map(|()| true)
 }
 
 /// A Unix socket's file, removed when the listener is dropped, unless another file is in its place by then.

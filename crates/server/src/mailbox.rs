@@ -5,11 +5,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 
+use moneta_net::Transport;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::lifecycle::wake;
@@ -19,8 +19,8 @@ use crate::node::Peer;
 /// A connection on its way from the acceptor to its worker.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    /// The socket, non-blocking.
-    pub(crate) socket: OwnedFd,
+    /// What it is read and written through, not blocking.
+    pub(crate) transport: Transport,
     /// The client.
     pub(crate) peer: Peer,
     /// Its permit from the listener.

@@ -14,7 +14,7 @@ use crate::counters::Registry;
 use crate::feed::{Answering, Answers, Readers};
 use crate::limits::{Allowance, Refused};
 use crate::login_failures::LoginFailures;
-pub use crate::peer::{Commands, Peer, Transport};
+pub use crate::peer::{Commands, Peer, SocketKind};
 use crate::prefixes::Prefixes;
 use crate::turnstile::Turnstile;
 use crate::watch::Hub;

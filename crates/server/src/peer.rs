@@ -6,7 +6,7 @@ use moneta_store::{Door, Policy};
 
 /// The kind of a connection's listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
+pub enum SocketKind {
     /// TCP.
     #[default]
     Tcp,
@@ -107,8 +107,8 @@ impl std::str::FromStr for Commands {
 pub struct Peer {
     /// The connection's number: unique while the process lives.
     pub id: u64,
-    /// Its transport.
-    pub transport: Transport,
+    /// The kind of its listener.
+    pub kind: SocketKind,
     /// The listener's policy.
     pub policy: Policy,
     /// The listener's door.

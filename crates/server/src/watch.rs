@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::escape::percent_encode;
 use crate::lanes::Tally;
-use crate::peer::{CloseReason, Peer, Transport};
+use crate::peer::{CloseReason, Peer, SocketKind};
 
 /// Reads of items.
 pub const FETCHERS: u32 = 1;
@@ -354,12 +354,12 @@ impl Hub {
 }
 
 fn describe(peer: &Peer) -> String {
-    match (peer.transport, peer.address) {
-        (Transport::Tcp, Some(address)) => {
+    match (peer.kind, peer.address) {
+        (SocketKind::Tcp, Some(address)) => {
             format!("rip={} rport={} transport=tcp", address.ip(), address.port())
         }
-        (Transport::Tcp, None) => "rip=unknown rport=0 transport=tcp".to_owned(),
-        (Transport::Unix, _) => "rip=unix rport=0 transport=unix".to_owned(),
+        (SocketKind::Tcp, None) => "rip=unknown rport=0 transport=tcp".to_owned(),
+        (SocketKind::Unix, _) => "rip=unix rport=0 transport=unix".to_owned(),
     }
 }
 

@@ -318,7 +318,7 @@ impl EventLoop {
     }
 
     fn open(&mut self, accepted: Accepted) {
-        let Accepted { socket, peer, permit } = accepted;
+        let Accepted { transport, peer, permit } = accepted;
         let slot = self.connections.vacant_entry();
         let handle = Handle { slot: slot.key(), id: peer.id };
         let waker = connection_waker(&self.mailbox, handle);
@@ -329,7 +329,7 @@ impl EventLoop {
         if !allowances.is_empty() {
             session.limit(SessionLimits::of(allowances));
         }
-        let connection = slot.insert(Connection::new(peer.id, socket, session, entry, permit, waker));
+        let connection = slot.insert(Connection::new(peer.id, transport, session, entry, permit, waker));
         let descriptor = connection.descriptor();
         connection.session().opened(&self.workers.online);
         self.workers.online.counters.curr_connections.bump();
