@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::address::Address;
+use crate::opening::Opening;
 use crate::socket::Socket;
 use crate::stream::Stream;
-use crate::transport::{Opening, Transport, TransportError};
+use crate::transport::{Transport, TransportError};
 
 /// A server, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,13 +4,18 @@
 //! - [`Address`]: where a server listens, as an operator writes it. [`Names`]: the numbers behind its host, looked up again when they fail.
 //! - [`Endpoint`]: an address, how long each step to it may take, and how connections to it are protected.
 //! - [`Transport`]: what a connection reads and writes through, for event loops. [`Stream`]: the same with waits and deadlines.
+//! - `HttpClient` (feature `http`): what asks admin ports.
 //! - [`accept`]: the connections that others make.
 
 mod address;
 mod endpoint;
 mod host_port;
+#[cfg(feature = "http")]
+mod http;
+mod keep_alive;
 mod listening;
 mod names;
+mod opening;
 mod socket;
 mod stream;
 mod transport;
@@ -18,7 +23,11 @@ mod transport;
 pub use address::Address;
 pub use endpoint::{Connector, Endpoint, LogIn, Timeouts};
 pub use host_port::{AddressError, HostPort};
-pub use listening::{accept, is_listening, keep_alive};
+#[cfg(feature = "http")]
+pub use http::{HttpAnswer, HttpClient, HttpError, HttpRequest};
+pub use keep_alive::keep_alive;
+pub use listening::{accept, is_listening};
 pub use names::{Lookup, Names};
+pub use opening::Opening;
 pub use stream::Stream;
-pub use transport::{Opening, Received, Transport, TransportError};
+pub use transport::{Received, Transport, TransportError};

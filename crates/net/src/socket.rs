@@ -15,8 +15,8 @@ use rustix::net::{
     shutdown, socket_with,
 };
 
-use crate::listening::keep_alive;
-use crate::transport::Opening;
+use crate::keep_alive::keep_alive;
+use crate::opening::Opening;
 
 /// The shortest wait that the kernel is asked for; zero would be for ever.
 const WAIT_MIN: Duration = Duration::from_millis(1);

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
+use crate::opening::Opening;
 use crate::socket::Socket;
 
 /// What a connection reads and writes through: a socket, and what protects it. Bytes are those that both ends mean, whatever the wire carries;
@@ -21,15 +22,6 @@ use crate::socket::Socket;
 pub enum Transport {
     /// Bytes go over the socket as they are.
     Plain(Socket),
-}
-
-/// How far connecting has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opening {
-    /// Requests may be sent.
-    Done,
-    /// The socket's next event, of bytes or of room to send, brings it on.
-    UnderWay,
 }
 
 /// What one receive brought.

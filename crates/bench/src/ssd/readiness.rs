@@ -1,15 +1,18 @@
 //! Whether a server that answers is ready: what its `/readyz` says.
 
-use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::address::{Address, Subject};
+use moneta_net::{Endpoint, HttpClient, Timeouts};
+
+use crate::address::Address;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
 use crate::server::Server;
 
 /// How long a server may take.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How long it may take to say whether it is ready.
+const ANSWER: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(5);
 
 /// Waits until the server says that it is ready; one that has no such page is ready when it answers.
@@ -30,14 +33,7 @@ pub fn wait(server: &Server) -> Result<()> {
 }
 
 fn says_ready(admin: &Address) -> bool {
-    let ask = || -> Result<String> {
-        let mut stream = admin.connect()?;
-        let mut answer = String::new();
-        let exchange = stream
-            .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            .and_then(|()| stream.read_to_string(&mut answer));
-        exchange.map_err(|source| admin.failed(source))?;
-        Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.split_whitespace().nth(1) == Some("200"))
+    let timeouts = Timeouts { total: Some(ANSWER), ..Timeouts::default() };
+    let client = HttpClient::new(Endpoint { timeouts, ..Endpoint::new(admin.clone()) });
+    client.get("/readyz").send().is_ok_and(|answer| answer.is_success())
 }

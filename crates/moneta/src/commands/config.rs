@@ -8,13 +8,13 @@ use moneta_options::declaration::Declaration;
 use moneta_options::report::Origin;
 use serde_json::json;
 
-use crate::drawing;
 use crate::options::document;
 use crate::options::flags;
 use crate::options::resolve::Resolved;
 use crate::options::sections;
 use crate::options::sections::operation::ADMIN;
 use crate::options::settings::Settings;
+use crate::{admin_port, drawing};
 
 /// How long a running process may take to draw its stack.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -81,10 +81,7 @@ fn explained(settings: &Settings) -> String {
 
 /// What the process at an admin address draws of itself.
 fn running(address: &str) -> Option<String> {
-    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build();
-    let mut answer =
-        ureq::Agent::new_with_config(config).get(format!("http://{address}{}", drawing::PATH)).call().ok()?;
-    answer.body_mut().read_to_string().ok()
+    admin_port::page(address, drawing::PATH, PATIENCE).ok()
 }
 
 /// Every row: name, value, origin.

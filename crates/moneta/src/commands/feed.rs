@@ -15,6 +15,7 @@ use serde::Deserialize;
 use self::apply::{Applied, Target};
 use self::line::{Line, escaped, words};
 use self::reader::{RETRY, Reader, WAIT, now};
+use crate::admin_port;
 
 mod apply;
 mod cursor;
@@ -174,11 +175,11 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 
 /// Prints the readers of a node's feed.
 fn list(source: &str) -> anyhow::Result<()> {
-    let config = ureq::Agent::config_builder().timeout_global(Some(WAIT)).http_status_as_error(false).build();
-    let request = ureq::Agent::from(config).get(format!("http://{source}/feed/readers"));
-    let mut response = request.call().with_context(|| format!("{source} does not answer"))?;
-    let text = response.body_mut().read_to_string().context("the answer is cut short")?;
-    if response.status() != 200 {
+    let request = admin_port::client(source, WAIT)?.get("/feed/readers");
+    let answer = request.send().with_context(|| format!("{source} does not answer"))?;
+    let is_success = answer.is_success();
+    let text = answer.text().context("the answer is cut short")?;
+    if !is_success {
         bail!("{source}: {}", words(&text));
     }
     let readers: Vec<Listed> = serde_json::from_str(&text).context("not a list of readers")?;

@@ -6,6 +6,8 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::admin_port;
+
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -38,11 +40,11 @@ pub struct View {
 
 /// Whether the process with this admin address is ready, or what keeps it from that.
 pub fn ready(admin: &str) -> anyhow::Result<Ready> {
-    Ok(serde_json::from_str(&get(admin, "readyz")?)?)
+    Ok(serde_json::from_str(&get(admin, "/readyz")?)?)
 }
 
 pub fn numbers(admin: &str) -> anyhow::Result<Numbers> {
-    let stats: Value = serde_json::from_str(&get(admin, "stats")?)?;
+    let stats: Value = serde_json::from_str(&get(admin, "/stats")?)?;
     let number = |key: &str| stats[key].as_u64().unwrap_or_default();
     Ok(Numbers {
         version: stats["moneta_version"].as_str().unwrap_or("?").to_owned(),
@@ -54,7 +56,7 @@ pub fn numbers(admin: &str) -> anyhow::Result<Numbers> {
 
 /// How a proxy sees its nodes.
 pub fn view(admin: &str) -> anyhow::Result<View> {
-    let text = get(admin, "metrics")?;
+    let text = get(admin, "/metrics")?;
     let down = samples(&text, "moneta_cluster_node_up").filter(|up| *up == 0.0).count() as u64;
     let hints = samples(&text, "moneta_cluster_hints").sum::<f64>() as u64;
     Ok(View { down, hints })
@@ -62,7 +64,7 @@ pub fn view(admin: &str) -> anyhow::Result<View> {
 
 /// The Unix time at which the process began, in seconds, to 10 ms: a node may be restarted within the second of its start.
 pub fn started(admin: &str) -> anyhow::Result<f64> {
-    let text = get(admin, "metrics")?;
+    let text = get(admin, "/metrics")?;
     let began = samples(&text, "process_start_time_seconds").next();
     began.context("it is no Moneta")
 }
@@ -76,7 +78,5 @@ fn samples(text: &str, name: &str) -> impl Iterator<Item = f64> {
 }
 
 fn get(admin: &str, page: &str) -> anyhow::Result<String> {
-    let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
-    let mut answer = ureq::Agent::new_with_config(config).get(format!("http://{admin}/{page}")).call()?;
-    Ok(answer.body_mut().read_to_string()?)
+    admin_port::text(admin, page, TIMEOUT)
 }

@@ -6,9 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 
+use moneta_net::HttpClient;
+
 use super::FeedArgs;
 use super::cursor::{CursorFile, Kept};
 use super::line::{Line, words};
+use crate::admin_port;
 
 /// How long the node may wait for a change before it answers.
 pub(super) const WAIT: Duration = Duration::from_secs(10);
@@ -57,7 +60,7 @@ impl From<anyhow::Error> for Failure {
 /// Asks the node again and again.
 pub(super) struct Reader<'a> {
     args: &'a FeedArgs,
-    agent: ureq::Agent,
+    client: HttpClient,
     file: Option<CursorFile>,
     pub(super) cursor: Option<String>,
     since: Option<u64>,
@@ -72,21 +75,12 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(args: &'a FeedArgs) -> anyhow::Result<Self> {
-        let config = ureq::Agent::config_builder().timeout_global(Some(WAIT * 3)).http_status_as_error(false).build();
+        let client = admin_port::client(&args.source, WAIT * 3)?;
         let file = args.cursor_file.clone().map(CursorFile::new);
         let kept = file.as_ref().map(CursorFile::read).transpose()?.flatten();
         let since = args.from.map(|ago| now().saturating_sub(millis(ago)));
-        let mut reader = Self {
-            args,
-            agent: config.into(),
-            file,
-            cursor: None,
-            since,
-            applied: 0,
-            watermark: 0,
-            more: true,
-            answered: false,
-        };
+        let mut reader =
+            Self { args, client, file, cursor: None, since, applied: 0, watermark: 0, more: true, answered: false };
         match kept {
             // The node that it writes to may have been killed since, and have lost what it took last.
             Some(Kept { watermark, .. }) if args.into.is_some() && watermark > 0 => {
@@ -131,39 +125,38 @@ impl<'a> Reader<'a> {
 
     fn ask(&mut self, values: bool) -> Result<Lines, Failure> {
         let source = &self.args.source;
-        let mut request = self.agent.get(format!("http://{source}/changes")).query("limit", LIMIT.to_string());
+        let mut request = self.client.get("/changes").query("limit", LIMIT);
         if self.answered && (self.args.follow || values) {
-            request = request.query("wait", WAIT.as_millis().to_string());
+            request = request.query("wait", WAIT.as_millis());
         }
         if values || self.args.values {
             request = request.query("values", "1");
         }
         if let Some(region) = self.args.region {
-            request = request.query("region", region.to_string());
+            request = request.query("region", region);
         }
         if let Some(name) = &self.args.name {
             request = request.query("name", name);
         }
         if let Some(buckets) = self.args.slots {
-            request = request.query("slots", buckets.to_string());
+            request = request.query("slots", buckets);
         }
         if !self.args.prefix.is_empty() {
             request = request.query("prefix", &self.args.prefix);
         }
         request = match (&self.cursor, self.since) {
             (Some(cursor), _) => request.query("cursor", cursor),
-            (None, Some(since)) => request.query("since", since.to_string()),
+            (None, Some(since)) => request.query("since", since),
             (None, None) => request,
         };
         if self.args.compress {
             request = request.header("accept-encoding", "zstd, identity;q=0");
         }
-        let answer = request.call().with_context(|| format!("{source} does not answer"));
-        let mut response = answer.map_err(Failure::Later)?;
-        let is_compressed = response.headers().get("content-encoding").is_some_and(|encoding| encoding == "zstd");
-        let status = response.status().as_u16();
+        let answer = request.send().with_context(|| format!("{source} does not answer")).map_err(Failure::Later)?;
+        let is_compressed = answer.header("content-encoding") == Some("zstd");
+        let status = answer.status();
         let line_max = self.args.value_max.saturating_mul(4) / 3 + LINE;
-        let body = response.body_mut().with_config().limit(u64::MAX).reader();
+        let body = answer.reader();
         if status != 200 {
             let mut text = String::new();
             // A refusal is a line.

@@ -3,9 +3,11 @@
 use std::io::{Write, stdout};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Deserialize;
+
+use crate::admin_port;
 
 /// How long the answer may take: the proxy may wait for nodes that are silent.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,7 +60,7 @@ pub fn command() -> Command {
 /// If there is no proxy at the address.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let address: &String = matches.get_one("admin").expect("it has a default");
-    let text = get(address)?;
+    let text = admin_port::page(address, "/proxy", TIMEOUT)?;
     let mut out = stdout().lock();
     let page: Page = serde_json::from_str(&text).context("the proxy's answer is of another version")?;
     if matches.get_flag("json") {
@@ -72,17 +74,6 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         std::process::exit(1);
     }
     Ok(())
-}
-
-fn get(address: &str) -> anyhow::Result<String> {
-    let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
-    let asked = ureq::Agent::new_with_config(config).get(format!("http://{address}/proxy")).call();
-    let mut answer = asked.with_context(|| format!("no answer from {address}"))?;
-    let text = answer.body_mut().read_to_string()?;
-    if !answer.status().is_success() {
-        bail!("{address}: {}", text.trim());
-    }
-    Ok(text)
 }
 
 fn write(out: &mut impl Write, page: &Page) -> anyhow::Result<()> {
