@@ -1,9 +1,10 @@
 //! Where the node listens: names looked up, ports filled in.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use moneta_net::HostPort;
 use moneta_options::values::Values;
 use moneta_server::config::{Door, ListenAddress, Listener, Policy};
 
@@ -118,15 +119,7 @@ fn add_tcp(
 }
 
 fn look_up(host: &str, port: u16) -> anyhow::Result<Vec<SocketAddr>> {
-    let found: Vec<SocketAddr> = (host, port).to_socket_addrs().context("the host name cannot be looked up")?.collect();
-    ensure!(!found.is_empty(), "the host name has no address");
-    let mut addresses = Vec::with_capacity(found.len());
-    for address in found {
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
-    Ok(addresses)
+    HostPort::new(host, port).resolve().context("the host name cannot be looked up")
 }
 
 #[cfg(test)]
