@@ -11,7 +11,7 @@ use tokio::time::timeout;
 pub struct Turn(Arc<Semaphore>);
 
 impl Turn {
-    /// Admits `most` at a time. The helper threads of [`Admin::start`](crate::Admin::start) are to be as many as all turns admit.
+    /// Admits `most` at a time. The threads for what blocks are those of the process's runtime: all turns together should admit fewer.
     pub fn of(most: usize) -> Self {
         Self(Arc::new(Semaphore::new(most)))
     }

@@ -1,18 +1,21 @@
 //! The admin side of a process: HTTP on a separate port, for those who operate it.
 //!
 //! [`Admin`] listens, bounds what clients can hold, and answers `/healthz`. Everything else it shows is a [`Route`] that a part of
-//! the process registers: at the start, or when that part is there. One thread serves all routes, so a page that may wait for
-//! something [`ask`]s it on a helper thread, for a bounded time.
+//! the process registers: at the start, or when that part is there. One thread, the process's runtime, serves all routes, so a page that may
+//! wait for something [`ask`]s it on a helper thread, for a bounded time.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`route`] | a page: a path and what answers it |
+//! | [`route`] | a page: a path, a method, and what answers it |
+//! | [`guard`] | who may ask for what |
+//! | [`limits`] | what clients may hold |
 //! | [`ask`](mod@ask) | questions that may hang, one of each kind at a time |
 //! | [`answer`] | pages of JSON, and the answer of what is not there yet |
 //! | [`places`] | places for connections, apart by kind of page |
 //! | `hosts` | the names under which it answers |
 //! | [`render`], [`format`](mod@format) | metrics as text for Prometheus |
 //! | [`tally`] | what it counts of its own requests |
+//! | [`tasks`] | background tasks, as metrics and text |
 //! | [`usage`] | what the process uses of its machine |
 
 mod admin;
@@ -20,18 +23,24 @@ pub mod answer;
 pub mod ask;
 mod error;
 pub mod format;
+pub mod guard;
 mod hosts;
+pub mod limits;
 pub mod places;
 mod process;
 pub mod render;
 pub mod route;
 mod service;
+mod stall;
 pub mod tally;
+pub mod tasks;
 pub mod usage;
 
-pub use admin::Admin;
+pub use admin::{Admin, AdminConfig};
 pub use ask::{Turn, Unanswered};
 pub use error::AdminError;
+pub use guard::{Access, Guard};
+pub use limits::Limits;
 pub use places::Places;
 pub use route::Route;
 pub use tally::Tally;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
+use crate::limits::Limits;
 use crate::tally::Tally;
 
 /// Places of one kind.
@@ -21,20 +22,11 @@ pub enum Places {
     Metrics,
     /// Readers of the feed, which may wait for a change.
     Feed,
+    /// Readers of streams, which go on for as long as they read.
+    Streams,
     /// All other pages.
     #[default]
     Other,
-}
-
-impl Places {
-    /// How many there are. Descriptors for all of them are set aside (`moneta_server::descriptors`).
-    const fn most(self) -> usize {
-        match self {
-            Self::Arriving => 64,
-            Self::Readiness | Self::Metrics | Self::Other => 16,
-            Self::Feed => 32,
-        }
-    }
 }
 
 /// A connection in a place.
@@ -58,6 +50,7 @@ struct State {
 pub(crate) struct Hall {
     // Held for a look at a list of some hundred at most.
     state: Arc<Mutex<State>>,
+    limits: Arc<Limits>,
     tally: Arc<Tally>,
 }
 
@@ -70,15 +63,15 @@ pub(crate) struct Seat {
 
 impl Hall {
     /// All free; who finds none is counted in `tally`.
-    pub(crate) fn new(tally: Arc<Tally>) -> Self {
-        Self { tally, ..Self::default() }
+    pub(crate) fn new(limits: Limits, tally: Arc<Tally>) -> Self {
+        Self { tally, limits: Arc::new(limits), ..Self::default() }
     }
 
     /// A place for a new connection from `address`.
     pub(crate) fn arrive(&self, address: IpAddr) -> Seat {
         let address = network(address);
         let mut state = self.state.lock();
-        if state.count(Places::Arriving) >= Places::Arriving.most()
+        if state.count(Places::Arriving) >= self.limits.places(Places::Arriving)
             && let Some((busiest, _)) = state.busiest(Places::Arriving)
         {
             self.give_up(&mut state, Places::Arriving, busiest);
@@ -133,7 +126,7 @@ impl Seat {
     pub(crate) fn take(&self, places: Places) -> bool {
         let mut state = self.hall.state.lock();
         let Some(now) = state.seated.iter().position(|seated| seated.id == self.id) else { return false };
-        if state.count(places) >= places.most() {
+        if state.count(places) >= self.hall.limits.places(places) {
             let ours = state.count_of(places, state.seated[now].address);
             match state.busiest(places) {
                 Some((busiest, most)) if ours + 1 < most => self.hall.give_up(&mut state, places, busiest),
@@ -191,7 +184,7 @@ mod tests {
     fn an_address_with_many_places_gives_one_up_to_one_with_fewer() {
         let hall = Hall::default();
         let reader = seats(&hall, 1, 1, Places::Feed).remove(0);
-        let flood = seats(&hall, 2, Places::Feed.most() - 1, Places::Feed);
+        let flood = seats(&hall, 2, hall.limits.places(Places::Feed) - 1, Places::Feed);
         let one_more = hall.arrive(address(2));
         assert!(!one_more.take(Places::Feed), "its own address has the most");
         let other = hall.arrive(address(3));
@@ -207,9 +200,9 @@ mod tests {
     fn who_arrives_always_gets_a_place_and_costs_the_busiest_one() {
         let hall = Hall::default();
         let slow = hall.arrive(address(1));
-        let flood: Vec<Seat> = (0..3 * Places::Arriving.most()).map(|_| hall.arrive(address(2))).collect();
+        let flood: Vec<Seat> = (0..3 * hall.limits.places(Places::Arriving)).map(|_| hall.arrive(address(2))).collect();
         assert!(holds(&hall, &slow));
-        assert_eq!(flood.iter().filter(|seat| holds(&hall, seat)).count(), Places::Arriving.most() - 1);
+        assert_eq!(flood.iter().filter(|seat| holds(&hall, seat)).count(), hall.limits.places(Places::Arriving) - 1);
         drop((slow, flood));
         assert!(hall.state.lock().seated.is_empty());
     }

@@ -1,110 +1,88 @@
-//! The admin side's socket and thread: accepts connections, bounds what a client can hold, and restarts after a failure.
+//! The admin side's socket: accepts connections, bounds what a client can hold, and begins anew after a failure.
 
+use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
+use http_body_util::Limited;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use moneta_background::Run;
 use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::task::yield_now;
+use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
+use crate::guard::{Asked, Guard};
 use crate::hosts::Hosts;
+use crate::limits::Limits;
 use crate::places::{Hall, Places, Seat};
-use crate::route::{ALIVE, Pages};
+use crate::route::{ALIVE, Page, Pages};
+use crate::stall::Stall;
 use crate::tally::Tally;
 
-/// How long a client may take to send its request.
-const HEADER_MAX: Duration = Duration::from_secs(5);
-/// How long a connection, which carries one request, may live.
-const EXCHANGE_MAX: Duration = Duration::from_secs(30);
-/// Most bytes of a request.
-const REQUEST_BYTES: usize = 16 * 1024;
-/// Pause after a failed accept, and before a failed thread restarts.
+/// Pause after a failed accept, and before what failed begins anew.
 const REST: Duration = Duration::from_millis(100);
 
-/// What the admin thread serves.
+/// What the admin side serves.
 pub(crate) struct Service {
     /// The listening socket, non-blocking.
     pub(crate) listener: TcpListener,
-    /// The pages; a request takes those of its beginning.
-    pub(crate) pages: Arc<RwLock<Pages>>,
-    /// The hosts that requests may be for.
-    pub(crate) hosts: Arc<Hosts>,
+    /// What all connections share.
+    pub(crate) common: Arc<Common>,
     /// Places for connections.
     pub(crate) hall: Hall,
-    /// What it counts.
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    /// The pages; a request takes those of its beginning.
+    pub(crate) pages: RwLock<Pages>,
+    /// The hosts that requests may be for.
+    pub(crate) hosts: Hosts,
+    /// Who may ask for what.
+    pub(crate) guard: Guard,
+    /// What a client may hold.
+    pub(crate) limits: Limits,
+    /// What is counted.
     pub(crate) tally: Arc<Tally>,
-    /// Most threads for questions that may hang.
-    pub(crate) helpers: usize,
-    /// Changes, or loses its sender, when the thread has to end.
-    pub(crate) stop: watch::Receiver<bool>,
 }
 
 impl Service {
-    /// Serves until told to stop; restarts after failures and panics.
-    pub(crate) fn run(&self) {
-        keep_up(|| self.serve(), || self.is_stopped());
+    /// Serves until it is told to stop; begins anew after failures and panics. Requests in progress are dropped at the end.
+    pub(crate) async fn run(self, task: Run) {
+        let service = Arc::new(self);
+        keep_up(&task, || tokio::spawn(Arc::clone(&service).serve())).await;
     }
 
-    fn is_stopped(&self) -> bool {
-        *self.stop.borrow() || self.stop.has_changed().is_err()
-    }
-
-    fn serve(&self) -> io::Result<()> {
-        let built = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(self.helpers)
-            .build();
-        let runtime = Unhurried(Some(built?));
-        let listener = self.listener.try_clone()?;
-        let mut stop = self.stop.clone();
-        let serve = async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::select! {
-                never = self.accept(&listener) => match never {},
-                // Requests in progress are dropped: the node has stopped.
-                _ = stop.wait_for(|stop| *stop) => Ok(()),
-            }
-        };
-        match &runtime.0 {
-            Some(runtime) => runtime.block_on(serve),
-            None => Ok(()),
-        }
-    }
-
-    async fn accept(&self, listener: &tokio::net::TcpListener) -> std::convert::Infallible {
+    async fn serve(self: Arc<Self>) -> io::Result<Infallible> {
+        let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
+        // They end with this.
+        let mut exchanges = JoinSet::new();
         loop {
+            while exchanges.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, from)) => {
                     let seat = self.hall.arrive(from.ip());
                     let id = seat.id();
-                    let desk = Desk {
-                        pages: self.pages.read().clone(),
-                        hosts: Arc::clone(&self.hosts),
-                        tally: Arc::clone(&self.tally),
-                        seat,
-                    };
-                    self.hall.attach(id, tokio::spawn(exchange(stream, desk)).abort_handle());
+                    let desk = Desk { common: Arc::clone(&self.common), from: from.ip(), seat };
+                    self.hall.attach(id, exchanges.spawn(exchange(stream, desk)));
                     // A request that has come with its connection is read before more connections are accepted, or a burst of
                     // these would take its place.
                     yield_now().await;
                 }
                 Err(error) => {
-                    self.tally.count_accept_error();
+                    self.common.tally.count_accept_error();
                     tracing::warn!(%error, "the admin side cannot accept connections for now");
                     sleep(REST).await;
                 }
@@ -115,22 +93,27 @@ impl Service {
 
 /// What a connection is answered by.
 struct Desk {
-    pages: Pages,
-    hosts: Arc<Hosts>,
-    tally: Arc<Tally>,
+    common: Arc<Common>,
+    from: IpAddr,
     seat: Seat,
 }
 
 impl Desk {
     /// Why a request is not answered, if it is not; else its connection has the place that its page needs.
-    fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+    fn refusal(&self, request: &Request<Incoming>, page: Option<&Page>) -> Option<Response<Body>> {
         let path = request.uri().path();
-        if path != ALIVE && !self.hosts.admit(request.uri(), request.headers()) {
-            self.tally.count_foreign_host();
+        let Common { hosts, guard, tally, .. } = &*self.common;
+        if path != ALIVE && !hosts.admit(request.uri(), request.headers()) {
+            tally.count_foreign_host();
             return Some((StatusCode::MISDIRECTED_REQUEST, FOREIGN).into_response());
         }
-        let places = self.pages.places(path);
-        let placed = places == Places::Arriving || self.seat.take(places);
+        let page = page?;
+        let asked = Asked { method: request.method(), path, headers: request.headers(), from: self.from };
+        if let Err(refusal) = guard.admit(page.access, &asked) {
+            tally.count_unauthorized();
+            return Some(*refusal);
+        }
+        let placed = page.places == Places::Arriving || self.seat.take(page.places);
         (!placed).then(|| (StatusCode::SERVICE_UNAVAILABLE, BUSY).into_response())
     }
 }
@@ -142,15 +125,34 @@ const BUSY: &str = "too many connections ask for this page\n";
 
 /// One request and its answer.
 async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
+    let limits = desk.common.limits.clone();
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADER_MAX).max_buf_size(REQUEST_BYTES).keep_alive(false);
-    let router = TowerToHyperService::new(desk.pages.router.clone());
-    let answer = service_fn(async |request: Request<Incoming>| match desk.refusal(&request) {
-        Some(refusal) => Ok(refusal),
-        None => router.call(request).await,
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.head_within)
+        .max_buf_size(limits.head_bytes)
+        .keep_alive(false);
+    let pages = desk.common.pages.read().clone();
+    // Set when the request is for a page that goes on.
+    let (goes_on, is_stream) = watch::channel(false);
+    let answer = service_fn(async |request: Request<Incoming>| {
+        let page = pages.find(request.uri().path());
+        if let Some(refusal) = desk.refusal(&request, page) {
+            return Ok(refusal);
+        }
+        if page.is_some_and(|page| page.places == Places::Streams) {
+            let _ = goes_on.send(true);
+        }
+        let body_max = page.and_then(|page| page.body_max).unwrap_or(limits.body_bytes);
+        let request = request.map(|body| Body::new(Limited::new(body, body_max)));
+        TowerToHyperService::new(pages.router.clone()).call(request).await
     });
-    let connection = http.serve_connection(TokioIo::new(stream), answer);
-    match timeout(EXCHANGE_MAX, connection).await {
+    let connection = http.serve_connection(TokioIo::new(Stall::new(stream, limits.stalled_within)), answer);
+    let mut connection = std::pin::pin!(connection);
+    let mut ended = timeout(limits.exchange_within, connection.as_mut()).await;
+    if ended.is_err() && *is_stream.borrow() {
+        ended = Ok(connection.await);
+    }
+    match ended {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "an admin request was not answered"),
         Err(_) => tracing::debug!("an admin connection was closed: it took too long"),
@@ -162,16 +164,16 @@ async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
 pub fn answer(request: &[u8], piece: usize, routes: impl IntoIterator<Item = crate::route::Route>) -> Vec<u8> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-    let tally = Arc::<Tally>::default();
-    let desk = Desk {
-        pages: routes.into_iter().fold(Pages::default(), Pages::with),
-        hosts: Arc::new(Hosts::new(&[])),
-        seat: Hall::new(Arc::clone(&tally)).arrive([127, 0, 0, 1].into()),
-        tally,
-    };
+    let (tally, limits) = (Arc::<Tally>::default(), Limits::default());
+    let pages = routes.into_iter().fold(Pages::default(), Pages::with);
+    let head_bytes = limits.head_bytes;
+    let hall = Hall::new(limits.clone(), Arc::clone(&tally));
+    let common = Common { pages: RwLock::new(pages), hosts: Hosts::new(&[]), guard: Guard::default(), limits, tally };
+    let from = [127, 0, 0, 1].into();
+    let desk = Desk { common: Arc::new(common), from, seat: hall.arrive(from) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be had");
     runtime.block_on(async {
-        let (mut client, server) = duplex(REQUEST_BYTES);
+        let (mut client, server) = duplex(head_bytes);
         let answering = tokio::spawn(exchange(server, desk));
         for piece in request.chunks(piece.max(1)) {
             if client.write_all(piece).await.is_err() {
@@ -187,55 +189,66 @@ pub fn answer(request: &[u8], piece: usize, routes: impl IntoIterator<Item = cra
     })
 }
 
-/// A runtime whose shutdown does not wait for threads that hang.
-struct Unhurried(Option<Runtime>);
-
-impl Drop for Unhurried {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
+/// Begins what `serve` starts again whenever it fails or panics, until the task is to stop.
+async fn keep_up(task: &Run, mut serve: impl FnMut() -> JoinHandle<io::Result<Infallible>>) {
+    while !task.is_stopped() {
+        let mut serving = serve();
+        let ended = tokio::select! {
+            ended = &mut serving => ended,
+            () = task.stopped() => {
+                serving.abort();
+                // Its sockets are closed then.
+                let _ = serving.await;
+                return;
+            }
+        };
+        match ended {
+            Ok(Ok(never)) => match never {},
+            Ok(Err(error)) => {
+                task.failed(&error);
+                tracing::error!(%error, "the admin side failed and begins anew");
+            }
+            Err(error) => {
+                task.failed(&error);
+                tracing::error!(%error, "the admin side panicked and begins anew");
+            }
         }
-    }
-}
-
-/// Calls `serve` again whenever it fails or panics, until it returns normally or `is_stopped`.
-fn keep_up(mut serve: impl FnMut() -> io::Result<()>, is_stopped: impl Fn() -> bool) {
-    loop {
-        match catch_unwind(AssertUnwindSafe(&mut serve)) {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => tracing::error!(%error, "the admin side failed and begins anew"),
-            Err(_) => tracing::error!("the admin side panicked and begins anew"),
+        tokio::select! {
+            () = sleep(REST) => {}
+            () = task.stopped() => {}
         }
-        if is_stopped() {
-            return;
-        }
-        std::thread::sleep(REST);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use moneta_background::{Joined, list, runtime};
+
     use super::*;
 
     #[test]
-    fn what_fails_or_panics_begins_anew_and_what_is_stopped_does_not() {
-        let mut calls = 0;
-        let serve = || {
-            calls += 1;
-            match calls {
-                1 => panic!("as a defect would"),
-                2 => Err(io::ErrorKind::OutOfMemory.into()),
-                _ => Ok(()),
-            }
-        };
-        keep_up(serve, || false);
-        assert_eq!(calls, 3);
-        let mut calls = 0;
-        let serve = || {
-            calls += 1;
-            Err(io::ErrorKind::OutOfMemory.into())
-        };
-        keep_up(serve, || true);
-        assert_eq!(calls, 1);
+    fn what_fails_or_panics_begins_anew_until_it_is_to_stop() {
+        let (calls, begun) = (Arc::new(AtomicU32::new(0)), std::sync::mpsc::channel());
+        let counted = Arc::clone(&calls);
+        let task = runtime::spawn("test-keep-up", move |task| async move {
+            let serve = || match counted.fetch_add(1, Ordering::Relaxed) {
+                0 => tokio::spawn(async { panic!("as a defect would") }),
+                1 => tokio::spawn(async { Err(io::ErrorKind::OutOfMemory.into()) }),
+                _ => {
+                    let _ = begun.0.send(());
+                    tokio::spawn(std::future::pending())
+                }
+            };
+            keep_up(&task, serve).await;
+        });
+        let task = task.expect("a runtime");
+        begun.1.recv().expect("it begins a third time");
+        task.stop();
+        assert_eq!(task.join_within(Duration::from_secs(60)), Joined::Ended);
+        assert_eq!(calls.load(Ordering::Relaxed), 3);
+        let listed = list().into_iter().find(|listed| listed.name == "test-keep-up").expect("it is listed");
+        assert_eq!((listed.failures, listed.panics), (2, 0));
     }
 }

@@ -10,6 +10,7 @@ pub struct Tally {
     accept_errors: AtomicU64,
     foreign_hosts: AtomicU64,
     turned_away: AtomicU64,
+    unauthorized: AtomicU64,
 }
 
 /// Its metrics.
@@ -20,11 +21,11 @@ pub const METRICS: &[Reading<Tally>] = &[
     Metric::counter(
         "admin_refused_total",
         Unit::Count,
-        "Requests of the admin listener that were refused for their Host, and connections that lost their place to another or found none.",
+        "Requests of the admin listener that were refused for their Host or for want of a right, and connections that lost their place to another or found none.",
     )
     .labels(&["reason"])
     .keys(&[])
-    .read(|tally| by(&[("host", tally.foreign_hosts()), ("places", tally.turned_away())])),
+    .read(|tally| by(&[("host", tally.foreign_hosts()), ("places", tally.turned_away()), ("right", tally.unauthorized())])),
 ];
 
 impl Tally {
@@ -41,6 +42,15 @@ impl Tally {
     /// Connections that lost their place to another, or found none.
     pub fn turned_away(&self) -> u64 {
         self.turned_away.load(Ordering::Relaxed)
+    }
+
+    /// Requests that their sender may not make.
+    pub fn unauthorized(&self) -> u64 {
+        self.unauthorized.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_unauthorized(&self) {
+        self.unauthorized.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_accept_error(&self) {

@@ -9,17 +9,22 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
 use moneta_admin::answer;
 use moneta_admin::ask::{Turn, Unanswered, ask};
-use moneta_admin::{Admin, AdminError, Places, Route};
+use moneta_admin::{Access, Admin, AdminConfig, AdminError, Guard, Limits, Places, Route};
 use moneta_store::metric::{Metric, Reading, Unit, samples};
 
 /// Against hangs of the test only.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(routes: impl IntoIterator<Item = Route>) -> Admin {
-    Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), &[], 2, routes).expect("a free port")
+    start_with(AdminConfig::default(), routes)
+}
+
+fn start_with(config: AdminConfig, routes: impl IntoIterator<Item = Route>) -> Admin {
+    Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), config, routes).expect("a free port")
 }
 
 /// Status and body of a page.
@@ -70,7 +75,7 @@ fn two_pages_of_one_path_are_refused() {
 #[test]
 fn an_address_in_use_is_named() {
     let admin = start([]);
-    let error = Admin::start(admin.address(), &[], 1, []).expect_err("it is in use");
+    let error = Admin::start(admin.address(), AdminConfig::default(), []).expect_err("it is in use");
     assert!(matches!(error, AdminError::Listen { address, .. } if address == admin.address()), "{error}");
 }
 
@@ -106,9 +111,8 @@ fn a_question_that_hangs_holds_its_turn_and_nothing_else() {
 
 #[test]
 fn a_request_for_another_host_is_refused_as_a_web_page_could_have_it_sent() {
-    let names = ["cache.example".to_owned()];
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let admin = Admin::start(address, &names, 2, [Route::get("/name", name, "well")]).expect("a free port");
+    let config = AdminConfig { names: vec!["cache.example".to_owned()], ..AdminConfig::default() };
+    let admin = start_with(config, [Route::get("/name", name, "well")]);
     for host in ["localhost", "127.0.0.1:80", "[::1]", "cache.example:11280"] {
         assert_eq!(fetch_as(admin.address(), "/name", host).0, 200, "{host}");
     }
@@ -152,6 +156,91 @@ fn many_connections_cut_neither_a_reader_of_the_feed_nor_health_checks() {
     drop(open);
     assert_eq!(read_answer(reader), (200, "changed".into()));
     drop((silent, asking));
+}
+
+/// Status and body of the answer to a request with this head and body.
+fn request(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let length = body.len();
+    write!(stream, "{head}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}").expect("it reads");
+    read_answer(stream)
+}
+
+async fn length(body: String) -> String {
+    body.len().to_string()
+}
+
+#[test]
+fn a_page_answers_the_methods_that_it_has_and_bodies_up_to_its_limit() {
+    let small = Route::post("/small", length, ()).with_body(10);
+    let admin = start([Route::get("/page", name, "read"), Route::post("/page", length, ()), small]);
+    let address = admin.address();
+    assert_eq!(fetch(address, "/page").1, "{\"name\":\"read\"}\n");
+    assert_eq!(request(address, "POST /page HTTP/1.1", "twelve bytes"), (200, "12".into()));
+    assert_eq!(request(address, "DELETE /page HTTP/1.1", "").0, 405);
+    assert_eq!(request(address, "POST /small HTTP/1.1", "ten bytes!").0, 200);
+    assert_eq!(request(address, "POST /small HTTP/1.1", "eleven byte").0, 413);
+    let most = Limits::default().body_bytes;
+    assert_eq!(request(address, "POST /page HTTP/1.1", &"x".repeat(most)).0, 200);
+    assert_eq!(request(address, "POST /page HTTP/1.1", &"x".repeat(most + 1)).0, 413);
+}
+
+#[test]
+fn a_guard_decides_before_a_page_is_asked() {
+    let guard = Guard::new(|access, asked| {
+        let has_token = asked.headers.get("authorization").is_some_and(|token| token == "Bearer secret");
+        let is_let_in = has_token || matches!(access, Access::Open | Access::Read);
+        if is_let_in { Ok(()) } else { Err(Box::new((StatusCode::UNAUTHORIZED, "a token, please\n").into_response())) }
+    });
+    let config = AdminConfig { guard, ..AdminConfig::default() };
+    let admin = start_with(config, [Route::get("/page", name, "read"), Route::post("/do", length, ())]);
+    let address = admin.address();
+    assert_eq!((fetch(address, "/healthz").0, fetch(address, "/page").0), (200, 200));
+    assert_eq!(request(address, "POST /do HTTP/1.1", "now"), (401, "a token, please\n".into()));
+    assert_eq!(admin.tally().unauthorized(), 1);
+    assert_eq!(request(address, "POST /do HTTP/1.1\r\nAuthorization: Bearer secret", "now"), (200, "3".into()));
+}
+
+#[test]
+fn a_stream_goes_on_when_the_time_of_an_exchange_is_over_and_ends_with_its_page() {
+    let (say, said) = tokio::sync::mpsc::unbounded_channel::<&'static str>();
+    let said = Arc::new(Mutex::new(Some(said)));
+    let events = async |State(said): State<Arc<Mutex<Option<tokio::sync::mpsc::UnboundedReceiver<&'static str>>>>>| {
+        let said = said.lock().expect("no test panicked").take().expect("one reader");
+        Sse::new(futures_util::stream::unfold(said, |mut said| async {
+            let event = said.recv().await.map(|text| Ok::<_, std::convert::Infallible>(Event::default().data(text)));
+            event.map(|event| (event, said))
+        }))
+    };
+    let limits = Limits { exchange_within: Duration::from_millis(50), ..Limits::default() };
+    let config = AdminConfig { limits, ..AdminConfig::default() };
+    let admin =
+        start_with(config, [Route::get("/events", events, said).streaming(), Route::get("/name", name, "well")]);
+    let mut stream = TcpStream::connect(admin.address()).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    write!(stream, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    say.send("first").expect("it is read");
+    let mut told = Vec::new();
+    let mut read_until = |stream: &mut TcpStream, what: &str| {
+        while !String::from_utf8_lossy(&told).contains(what) {
+            let mut some = [0; 256];
+            let length = stream.read(&mut some).expect("it goes on");
+            assert!(length > 0, "it ended: {}", String::from_utf8_lossy(&told));
+            told.extend_from_slice(&some[..length]);
+        }
+    };
+    read_until(&mut stream, "data: first");
+    // A connection that says nothing is closed when an exchange's time is over: then that of the stream is over, too.
+    let mut silent = TcpStream::connect(admin.address()).expect("it listens");
+    silent.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    assert_eq!(silent.read(&mut [0; 1]).expect("it is closed"), 0);
+    say.send("second").expect("it is read");
+    read_until(&mut stream, "data: second");
+    drop(say);
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("it ends");
+    assert_eq!(fetch(admin.address(), "/name").0, 200);
 }
 
 const TABLE: &[Reading<u64>] = &[

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::stream::{FuturesUnordered, Stream};
+use moneta_background::Run;
 use moneta_cluster::Cluster;
 use moneta_store::{Clock, Cx, Policy, Reactors, component};
 use tokio::io::Interest;
@@ -48,7 +49,7 @@ pub(crate) async fn start(
     let (requests, queue) = mpsc::channel(in_flight);
     let (opened, is_open) = oneshot::channel();
     let (ended, has_ended) = oneshot::channel();
-    let run = move || {
+    let run = move |_: &Run| {
         let made = open().and_then(|(cluster, clock)| Ok((Worker::new(&cluster, clock, queue, in_flight)?, cluster)));
         match made {
             // The caller may have stopped waiting: then there are no requests, and the loop ends at once.
@@ -63,7 +64,7 @@ pub(crate) async fn start(
         }
     };
     let failed = |source| ConnectError::System { what: "no thread", source };
-    std::thread::Builder::new().name("cluster-client".into()).spawn(run).map_err(failed)?;
+    moneta_background::start("cluster-client", run).map_err(failed)?;
     let gone = |_| ConnectError::System { what: "the thread has ended", source: std::io::ErrorKind::BrokenPipe.into() };
     let cluster = is_open.await.map_err(gone)??;
     Ok(Started { requests, cluster, ended: has_ended })

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use moneta_background::Run;
 use moneta_net::Address;
 use moneta_store::{Clock, Store};
 use parking_lot::{Mutex, RwLock};
@@ -159,12 +160,11 @@ impl CatchUp {
     ) -> Result<(), ClusterError> {
         for run in [|state: &Arc<State>| trouble::pulse(state), trouble::watch] {
             let state = Arc::clone(self.state());
-            let thread = std::thread::Builder::new().name("catch-up-watch".into());
-            thread.spawn(move || run(&state)).map_err(ClusterError::Thread)?;
+            moneta_background::start("catch-up-watch", move |_| run(&state)).map_err(ClusterError::Thread)?;
         }
         let state = Arc::clone(self.state());
-        let run = move || rounds::run(&state, &ports, topology);
-        std::thread::Builder::new().name("catch-up".into()).spawn(run).map_err(ClusterError::Thread)?;
+        let run = move |_: &Run| rounds::run(&state, &ports, topology);
+        moneta_background::start("catch-up", run).map_err(ClusterError::Thread)?;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use moneta_background::Run;
 use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
 use smallvec::SmallVec;
 
@@ -41,7 +42,7 @@ impl Cluster {
     /// When the system has no thread for it.
     pub fn start(&self) -> Result<(), ClusterError> {
         let shared = Arc::downgrade(self.shared());
-        let run = move || {
+        let run = move |task: &Run| {
             let mut was_late = false;
             let mut suspects = Suspects::default();
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
@@ -54,11 +55,13 @@ impl Cluster {
                 pollster::block_on(crate::settling::settle(&shared));
                 drop(shared);
                 let began = Instant::now();
-                std::thread::sleep(PAUSE);
+                if !task.sleep(PAUSE) {
+                    break;
+                }
                 was_late = began.elapsed() > PAUSE + LATE;
             }
         };
-        std::thread::Builder::new().name("cluster".into()).spawn(run).map_err(ClusterError::Thread)?;
+        moneta_background::start("cluster", run).map_err(ClusterError::Thread)?;
         self.keep_sweeping()?;
         self.keep_telling()?;
         self.shared().keeper.start().map_err(ClusterError::Thread)

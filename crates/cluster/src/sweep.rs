@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use moneta_background::Run;
 use moneta_store::{Cx, Item, Key, Lookup, Op, Outcome, OwnedKey, Put, Store, StoreError, Version, Walking, steps};
 use smallvec::SmallVec;
 
@@ -42,14 +43,16 @@ impl Cluster {
     /// Starts the thread that checks what is in doubt. It ends when the store is closed or dropped.
     pub(crate) fn keep_sweeping(&self) -> Result<(), ClusterError> {
         let shared = Arc::downgrade(self.shared());
-        let run = move || {
+        let run = move |task: &Run| {
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
                 pollster::block_on(shared.sweep());
                 drop(shared);
-                std::thread::sleep(PAUSE);
+                if !task.sleep(PAUSE) {
+                    break;
+                }
             }
         };
-        std::thread::Builder::new().name("cluster-sweep".into()).spawn(run).map_err(ClusterError::Thread)?;
+        moneta_background::start("cluster-sweep", run).map_err(ClusterError::Thread)?;
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use moneta_background::Run;
 use moneta_store::Clock;
 use parking_lot::Mutex;
 
@@ -128,16 +129,16 @@ impl TimeKeeper {
             return Ok(());
         }
         let keeper = Arc::clone(self);
-        std::thread::Builder::new().name("cluster-time".into()).spawn(move || keeper.run())?;
+        moneta_background::start("cluster-time", move |task| keeper.run(task))?;
         Ok(())
     }
 
     /// Asks now and then until all clusters are closed or dropped.
-    fn run(&self) {
+    fn run(&self, task: &Run) {
         let mut waited = ASK_EVERY;
         loop {
             let clusters = self.open();
-            if clusters.is_empty() {
+            if clusters.is_empty() || task.is_stopped() {
                 return self.has_thread.store(false, Ordering::Release);
             }
             let mut is_doubted = false;
@@ -152,7 +153,7 @@ impl TimeKeeper {
                 waited = Duration::ZERO;
                 self.ask();
             }
-            std::thread::sleep(LOOK_EVERY);
+            task.sleep(LOOK_EVERY);
             waited += LOOK_EVERY;
         }
     }

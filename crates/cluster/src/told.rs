@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use moneta_background::Run;
 use moneta_store::board::{LIFE, POST_MAX};
 
 use crate::board::{Lacks, encode};
@@ -29,7 +30,7 @@ impl Cluster {
     /// Starts the thread that tells and hears. It ends when the store is closed or dropped.
     pub(crate) fn keep_telling(&self) -> Result<(), ClusterError> {
         let shared = Arc::downgrade(self.shared());
-        let run = move || {
+        let run = move |task: &Run| {
             let (mut waited, mut round) = (PAUSE, 0);
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
                 let is_due = waited >= PAUSE || shared.wants_to_tell();
@@ -38,11 +39,13 @@ impl Cluster {
                     (waited, round) = (Duration::ZERO, round + 1);
                 }
                 drop(shared);
-                std::thread::sleep(LOOK);
+                if !task.sleep(LOOK) {
+                    break;
+                }
                 waited += LOOK;
             }
         };
-        std::thread::Builder::new().name("cluster-board".into()).spawn(run).map_err(ClusterError::Thread)?;
+        moneta_background::start("cluster-board", run).map_err(ClusterError::Thread)?;
         Ok(())
     }
 

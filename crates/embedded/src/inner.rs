@@ -1,8 +1,8 @@
 //! What the handles, the writers and the maintenance thread of an engine share.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
+use moneta_background::Task;
 use moneta_store::change::Old;
 use moneta_store::offload::{Answer, Offload, answer};
 use moneta_store::{Key, Op, Outcome, OwnedOp, Step, StoreError, Version};
@@ -29,13 +29,13 @@ pub(crate) struct Inner<D: Database> {
     pub(crate) readers: Offload,
     pub(crate) counters: Counters,
     pub(crate) maintenance: Maintenance,
-    pub(crate) threads: Mutex<Option<Vec<JoinHandle<()>>>>,
+    pub(crate) threads: Mutex<Option<Vec<Task>>>,
 }
 
 impl<D: Database> Inner<D> {
     /// Starts a thread, which ends with the engine.
     pub(crate) fn spawn(&self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), EmbeddedError> {
-        let started = std::thread::Builder::new().name(name).spawn(run);
+        let started = moneta_background::start(name, move |_| run());
         let thread = started.map_err(|source| EmbeddedError::Start { what: "a thread of the engine", source })?;
         if let Some(threads) = self.threads.lock().as_mut() {
             threads.push(thread);
@@ -50,7 +50,7 @@ impl<D: Database> Inner<D> {
         self.readers.close();
         self.queues.iter().for_each(Queue::close);
         for thread in threads {
-            let _ = thread.join();
+            thread.join();
         }
         if !rest {
             return;

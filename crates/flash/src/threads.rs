@@ -1,18 +1,15 @@
 //! The engine's own threads.
 
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use moneta_background::Task;
 use parking_lot::Mutex;
 
 use moneta_device::TierError;
 
-/// How often to check whether a thread has ended.
-const LOOK: Duration = Duration::from_millis(2);
-
 /// Threads that are running.
 #[derive(Default)]
-pub(crate) struct Threads(Mutex<Vec<JoinHandle<()>>>);
+pub(crate) struct Threads(Mutex<Vec<Task>>);
 
 /// How waiting for threads ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +24,7 @@ pub(crate) enum Joined {
 
 impl Threads {
     pub(crate) fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), TierError> {
-        let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+        let thread = moneta_background::start(name, move |_| run());
         self.0.lock().push(thread.map_err(|source| TierError::Start { what: "a thread of the SSD tier", source })?);
         Ok(())
     }
@@ -41,13 +38,10 @@ impl Threads {
             if thread.thread().id() == std::thread::current().id() {
                 continue;
             }
-            while !thread.is_finished() && Instant::now() < deadline {
-                std::thread::sleep(LOOK);
-            }
-            if !thread.is_finished() {
-                joined = Joined::Late;
-            } else if thread.join().is_err() {
-                tracing::error!("a thread of the SSD tier panicked");
+            match thread.join_by(deadline) {
+                moneta_background::Joined::Ended => {}
+                moneta_background::Joined::Late => joined = Joined::Late,
+                moneta_background::Joined::Panicked => tracing::error!("a thread of the SSD tier panicked"),
             }
         }
         joined

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
+use moneta_background::Run;
 use moneta_index::Walk;
 use moneta_pages::{PAGE_BYTES, PagePool, Part};
 use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts, Report, Resize};
@@ -447,11 +448,11 @@ impl Resize for Memory {
         // The caller is a worker or the thread that answers signals, and has others to serve.
         let shrinking = self.clone();
         self.shrinking.fetch_add(1, Ordering::Relaxed);
-        let shrink = move || {
+        let shrink = move |_: &Run| {
             shrinking.approach(limit, quota);
             shrinking.shrinking.fetch_sub(1, Ordering::Release);
         };
-        if std::thread::Builder::new().name("resize".into()).spawn(shrink).is_err() {
+        if moneta_background::start("resize", shrink).is_err() {
             self.approach(limit, quota);
             self.shrinking.fetch_sub(1, Ordering::Release);
         }

@@ -3,9 +3,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
+use moneta_background::Run;
 use moneta_net::{Address, HostPort};
 
 /// Longest wait for the addresses behind a name. A name server that takes longer leaves the question open.
@@ -42,11 +42,11 @@ fn reached(place: &HostPort) -> Vec<SocketAddr> {
 fn look_up(place: &HostPort) -> Vec<SocketAddr> {
     let (sender, receiver) = mpsc::channel();
     let place = place.clone();
-    let look = move || {
+    let look = move |_: &Run| {
         // Too late: the caller has stopped waiting.
         let _ = sender.send(place.resolve().unwrap_or_default());
     };
-    let started = thread::Builder::new().name("names".into()).spawn(look);
+    let started = moneta_background::start("names", look);
     started.ok().and_then(|_| receiver.recv_timeout(LOOKUP_MAX).ok()).unwrap_or_default()
 }
 

@@ -62,7 +62,7 @@ fn without_options_the_process_at_the_admin_port_is_drawn() {
     let admin = line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("an address");
     let text = drawn(&["--admin", admin]);
     assert!(text.starts_with(&format!("What the process with the admin port {admin} serves.\n")), "{text}");
-    assert_in_order(&text, &["3 worker threads", "store      memory  77MiB"]);
+    assert_in_order(&text, &["3 worker threads", "store      memory  77MiB", "background tasks", "admin", "1 running"]);
     let address = admin.to_owned();
     drop(node);
     let text = drawn(&["--admin", &address]);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use moneta_background::Run;
 use parking_lot::Mutex;
 
 use crate::address::Address;
@@ -73,8 +74,8 @@ impl Names {
             return;
         }
         let names = Arc::clone(self);
-        let look = move || names.end_looking((names.look_up)(&names.name).unwrap_or_default());
-        if let Err(error) = std::thread::Builder::new().name("names".into()).spawn(look) {
+        let look = move |_: &Run| names.end_looking((names.look_up)(&names.name).unwrap_or_default());
+        if let Err(error) = moneta_background::start("names", look) {
             tracing::warn!(server = %self.name, %error, "cannot look the name up again");
             self.end_looking(Vec::new());
         }

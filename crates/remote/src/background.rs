@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
+use moneta_background::{Joined, Run, Task};
 use moneta_store::{Clock, ErrorKind};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,7 +18,7 @@ use crate::worker_client::WorkerClient;
 /// The background thread. Dropping it ends the thread and fails its requests.
 pub(crate) struct Background {
     mailbox: Arc<Mailbox>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Task>,
 }
 
 struct Mailbox {
@@ -40,7 +40,7 @@ impl Background {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mailbox = Arc::new(Mailbox { jobs: Mutex::default(), bell, over: AtomicBool::new(false) });
         let (shared, clock, theirs) = (Arc::clone(shared), Arc::clone(clock), Arc::clone(&mailbox));
-        let run = move || match WorkerClient::new(&shared)
+        let run = move |_: &Run| match WorkerClient::new(&shared)
             .and_then(|client| client.watch(&theirs.bell).map(|()| client))
         {
             Ok(client) => serve(&client, &theirs, &clock),
@@ -49,7 +49,7 @@ impl Background {
                 theirs.refuse(&format!("no connections to {} can be made: {error}", shared.config.endpoint.address));
             }
         };
-        let thread = std::thread::Builder::new().name("remote".into()).spawn(run)?;
+        let thread = moneta_background::start("remote", run)?;
         Ok(Self { mailbox, thread: Some(thread) })
     }
 
@@ -72,7 +72,7 @@ impl Background {
         self.mailbox.over.store(true, Ordering::SeqCst);
         self.mailbox.ring();
         if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
+            && thread.join() == Joined::Panicked
         {
             tracing::error!("the thread of a remote store panicked");
         }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use moneta_background::Run;
 use moneta_client::wire::blocking::{Dialogue, DialogueError};
 use moneta_client::wire::dump::Dumped;
 use moneta_client::wire::{Answer, Protocol, Seen, Verb};
@@ -116,11 +117,12 @@ impl Walk {
     fn begin(config: &RemoteConfig) -> Self {
         let keys = Arc::new(Keys::default());
         let (theirs, config) = (Arc::clone(&keys), config.clone());
-        let run = move || {
+        let run = move |task: &Run| {
             let ended = list(&config, &theirs).err().map(|error| failure(&config, &error));
+            ended.iter().for_each(|failure| task.failed(&failure.reason));
             theirs.end(ended);
         };
-        if let Err(error) = std::thread::Builder::new().name("remote-walk".into()).spawn(run) {
+        if let Err(error) = moneta_background::start("remote-walk", run) {
             keys.end(Some(Failure::unreachable(format!("cannot start a thread for a walk: {error}"))));
         }
         Self { keys, looked: Arc::default() }

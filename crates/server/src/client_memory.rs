@@ -303,7 +303,7 @@ impl ClientMemory {
             return;
         }
         let (total, peak, trimming) = (Arc::clone(&self.total), Arc::clone(&self.peak), Arc::clone(&self.trimming));
-        let spawned = std::thread::Builder::new().name("trim".into()).spawn(move || {
+        let spawned = moneta_background::start("trim", move |_| {
             std::thread::sleep(TRIM_DELAY);
             peak.store(total.load(Ordering::Relaxed), Ordering::Relaxed);
             trimming.store(false, Ordering::Release);

@@ -13,9 +13,9 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use moneta_background::{Run, Task};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
@@ -54,7 +54,7 @@ pub fn answer<T: 'static>() -> (Answer<T>, Pending<T>) {
 #[derive(Debug)]
 pub struct Offload {
     queue: Arc<Queue>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<Task>>,
 }
 
 /// What waits for a thread.
@@ -105,13 +105,15 @@ impl Offload {
         let pool = Self { queue: Arc::default(), threads: Mutex::default() };
         for number in 0..threads.max(1) {
             let queue = Arc::clone(&pool.queue);
-            let run = move || {
+            let run = move |task: &Run| {
                 while let Some(job) = queue.next() {
                     // A panic ends its request (the answer is dropped), not the thread that others wait for.
-                    let _ = catch_unwind(AssertUnwindSafe(job));
+                    if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                        task.failed(&"a job panicked");
+                    }
                 }
             };
-            let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(run)?;
+            let thread = moneta_background::start(format!("{name}-{number}"), run)?;
             pool.threads.lock().push(thread);
         }
         Ok(pool)
@@ -141,21 +143,21 @@ impl Offload {
     /// waits for the others only.
     pub fn close(&self) {
         for thread in self.begin_close() {
-            let _ = thread.join();
+            thread.join();
         }
     }
 
     /// The same, up to `deadline`: a thread that a call does not let go of runs on by itself. False if any does.
     pub fn close_by(&self, deadline: Instant) -> bool {
         let threads = self.begin_close();
-        while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
+        while !threads.iter().all(Task::is_finished) && Instant::now() < deadline {
             std::thread::sleep(LOOK);
         }
-        threads.iter().all(JoinHandle::is_finished)
+        threads.iter().all(Task::is_finished)
     }
 
     /// Takes no more, and tells the threads to wait for, all but this one.
-    fn begin_close(&self) -> Vec<JoinHandle<()>> {
+    fn begin_close(&self) -> Vec<Task> {
         self.queue.lock().closed = true;
         self.queue.changed.notify_all();
         let mut threads = std::mem::take(&mut *self.threads.lock());

@@ -79,7 +79,7 @@ impl Copy {
                 name: name.to_owned(),
                 progress: Arc::clone(&progress),
             };
-            if let Err(error) = std::thread::Builder::new().name("catch-up".into()).spawn(move || reader.run()) {
+            if let Err(error) = moneta_background::start("catch-up-read", move |_| reader.run()) {
                 tracing::error!(%error, "no thread to read a feed");
             }
             self.readers.push(progress);

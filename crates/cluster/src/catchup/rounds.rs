@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use moneta_background::Run;
 use moneta_net::Address;
 use parking_lot::Mutex;
 
@@ -111,15 +112,15 @@ fn later(
 ) -> Arc<Mutex<Option<Topology>>> {
     let (state, last) = (Arc::clone(state), Arc::<Mutex<Option<Topology>>>::default());
     let told = Arc::clone(&last);
-    let run = move || {
-        while !state.is_closed() {
+    let run = move |task: &Run| {
+        while !state.is_closed() && !task.is_stopped() {
             if let Some(topology) = topology() {
                 *told.lock() = Some(topology);
             }
-            std::thread::sleep(LOOK_EVERY);
+            task.sleep(LOOK_EVERY);
         }
     };
-    if let Err(error) = std::thread::Builder::new().name("topology".into()).spawn(run) {
+    if let Err(error) = moneta_background::start("topology", run) {
         tracing::error!(%error, "no thread to follow the topology");
     }
     last

@@ -11,7 +11,7 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 use moneta_net::Address;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Handle;
 
 use super::source::{SourceError, TopologySource};
 use crate::topology::{Node, Replica, RingKind, Topology};
@@ -64,8 +64,8 @@ pub struct DnsZone {
 /// A source that is the name service.
 pub struct DnsSource {
     config: DnsConfig,
-    /// The resolver's own event loop: it is run by the thread that asks this source, and only while it asks.
-    runtime: Runtime,
+    /// The event loop of the process's tasks.
+    runtime: Handle,
     resolver: TokioResolver,
     due: Instant,
 }
@@ -82,7 +82,7 @@ impl DnsSource {
     /// # Errors
     /// When the system's configuration cannot be read, or there can be no event loop.
     pub fn new(config: DnsConfig) -> Result<Self, SourceError> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(SourceError::Start)?;
+        let runtime = moneta_background::runtime::handle().map_err(SourceError::Start)?;
         let wrong =
             |error: NetError| SourceError::Dns { name: "/etc/resolv.conf".to_owned(), error: error.to_string() };
         let mut builder = if config.servers.is_empty() {

@@ -1,9 +1,9 @@
 //! A thread that follows a source.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use moneta_background::{Run, Task};
 
 use super::counts::{SourceCounts, SourceStatus};
 use super::guard::Guarded;
@@ -17,9 +17,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Follows a source on a thread until it is dropped.
 pub struct Watch {
-    stop: Arc<AtomicBool>,
     counts: Arc<SourceCounts>,
-    thread: Option<JoinHandle<()>>,
+    task: Option<Task>,
 }
 
 impl Watch {
@@ -32,17 +31,19 @@ impl Watch {
         mut source: Guarded<S>,
         mut taken: impl FnMut(&Topology) -> bool + Send + 'static,
     ) -> Result<Self, SourceError> {
-        let (stop, counts) = (Arc::new(AtomicBool::new(false)), source.counts());
-        let stopped = Arc::clone(&stop);
-        let run = move || {
+        let counts = source.counts();
+        let run = move |task: &Run| {
             // What could not be taken, and when that was tried last.
             let mut left: Option<(Topology, Instant)> = None;
-            while !stopped.load(Ordering::Relaxed) {
+            while !task.is_stopped() {
                 match source.next(TURN) {
                     Ok(Some(topology)) => left = (!taken(&topology)).then(|| (topology, Instant::now())),
                     Ok(None) => {}
                     // Counted and logged. A source says by itself when it can be read again; this is for one that does not.
-                    Err(_) => thread::park_timeout(TURN),
+                    Err(error) => {
+                        task.failed(&error);
+                        task.sleep(TURN);
+                    }
                 }
                 if left.as_ref().is_some_and(|(_, tried)| tried.elapsed() >= AGAIN) {
                     let tried = left.take().map(|(topology, _)| topology).filter(|topology| !taken(topology));
@@ -50,8 +51,8 @@ impl Watch {
                 }
             }
         };
-        let thread = thread::Builder::new().name("topology".into()).spawn(run).map_err(SourceError::Start)?;
-        Ok(Self { stop, counts, thread: Some(thread) })
+        let task = moneta_background::start("topology", run).map_err(SourceError::Start)?;
+        Ok(Self { counts, task: Some(task) })
     }
 
     /// Why the source cannot be read, if it cannot.
@@ -67,11 +68,10 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
+        if let Some(task) = self.task.take() {
+            task.stop();
             // A panic there was reported there.
-            let _ = thread.join();
+            task.join();
         }
     }
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use bytes::Bytes;
+use moneta_background::{Run, Task};
 
 use crate::inner::Inner;
 use moneta_device::io::Aligned;
@@ -55,7 +55,7 @@ type Job = (Part, SyncSender<io::Result<Bytes>>);
 /// Reads parts for one reader of the feed. Its thread begins with the first part that is read ahead, and ends with this.
 pub(super) struct ReadAhead {
     source: Source,
-    thread: Mutex<Option<(Sender<Job>, JoinHandle<()>)>>,
+    thread: Mutex<Option<(Sender<Job>, Task)>>,
 }
 
 impl ReadAhead {
@@ -88,13 +88,13 @@ impl ReadAhead {
         if thread.is_none() {
             let (sender, jobs) = channel::<Job>();
             let source = self.source.clone();
-            let run = move || {
+            let run = move |_: &Run| {
                 for (part, into) in jobs {
                     // A reader that is gone does not want it.
                     let _ = into.send(source.read(part));
                 }
             };
-            *thread = Some((sender, std::thread::Builder::new().name("feed-ahead".into()).spawn(run).ok()?));
+            *thread = Some((sender, moneta_background::start("feed-ahead", run).ok()?));
         }
         let (into, bytes) = sync_channel(1);
         thread.as_ref()?.0.send((part, into)).ok()?;
@@ -108,7 +108,7 @@ impl Drop for ReadAhead {
         if let Some((sender, thread)) = thread {
             drop(sender);
             // It holds the engine until then.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

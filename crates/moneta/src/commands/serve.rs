@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::{ArgMatches, Command};
+use moneta_admin::tasks;
 use moneta_options::report::Refused;
 use moneta_options::stray;
 use moneta_options::subscribers::Subscribers;
@@ -146,7 +147,8 @@ impl Start<'_> {
             .map_err(|error| explain(error, &settings))?;
         if let Some(admin) = &admin {
             admin.show(&server);
-            admin.show_text(drawing::PATH, drawing::draw(&settings));
+            let drawn = drawing::draw(&settings);
+            admin.show_text(drawing::PATH, move || format!("{drawn}\nbackground tasks\n{}", tasks::text()));
         }
         if let Some(catching_up) = catching_up {
             catching_up.start(&server)?;

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use moneta_background::Run;
 use parking_lot::{Mutex, MutexGuard};
 use tracing::callsite::Identifier;
 use tracing::{Event, Level, Metadata};
@@ -61,14 +62,14 @@ impl Repeats {
     pub fn start() -> std::io::Result<Self> {
         let repeats = Self::default();
         let told = repeats.clone();
-        let tell = move || {
+        let tell = move |_: &Run| {
             loop {
                 thread::park();
                 thread::sleep(TELL_AFTER);
                 told.tell();
             }
         };
-        let teller = thread::Builder::new().name("log-repeats".into()).spawn(tell)?;
+        let teller = moneta_background::start("log-repeats", tell)?;
         let _ = repeats.0.teller.set(teller.thread().clone());
         Ok(repeats)
     }

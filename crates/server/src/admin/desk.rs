@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use moneta_admin::{Tally, Turn, tally};
+use moneta_admin::{Tally, Turn, tally, tasks};
 use moneta_store::Progress;
 use moneta_store::metric::{Sample, samples};
 use parking_lot::RwLock;
@@ -11,8 +11,6 @@ use super::observed::Observed;
 
 /// Answers from the feed that are made at once.
 pub(super) const FEEDS: usize = 4;
-/// Threads for calls to the store: one for each kind of page, those of the feed, and a spare one.
-pub(super) const HELPERS: usize = 4 + FEEDS;
 
 /// The phase of the node.
 #[derive(Clone, Debug)]
@@ -59,9 +57,11 @@ impl Desk {
         let _ = self.tally.set(tally);
     }
 
-    /// What the listener has counted.
+    /// What the listener has counted, and the background tasks.
     pub(super) fn samples(&self) -> Vec<Sample> {
-        self.tally.get().map_or_else(Vec::new, |tally| samples(tally::METRICS, tally))
+        let mut all = self.tally.get().map_or_else(Vec::new, |tally| samples(tally::METRICS, tally));
+        all.extend(tasks::samples());
+        all
     }
 
     /// The server runs.

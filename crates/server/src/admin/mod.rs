@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use moneta_admin::{AdminError, Places, Route, Tally, tally};
+use moneta_admin::{AdminConfig, AdminError, Places, Route, Tally, tally, tasks};
 use moneta_store::Progress;
 use moneta_store::metric::{Metric, Reading};
 
@@ -22,13 +22,13 @@ use crate::counters;
 use crate::error::ServerError;
 use crate::listener_state;
 use crate::server::RunningServer;
-use desk::{Desk, HELPERS};
+use desk::Desk;
 
 /// The declarations of the metrics of every node, those of its store aside.
 pub fn metrics() -> impl Iterator<Item = Metric> {
     let of_counters = counters::METRICS.iter().map(Reading::metric);
     let of_listeners = listener_state::METRICS.iter().map(Reading::metric);
-    let of_admin = tally::METRICS.iter().map(Reading::metric);
+    let of_admin = tally::METRICS.iter().map(Reading::metric).chain(tasks::METRICS.iter().map(Reading::metric));
     metrics::TABLE
         .iter()
         .map(Reading::metric)
@@ -53,7 +53,8 @@ impl Admin {
     /// If the address cannot be listened on, or the system cannot start a thread.
     pub fn start(address: SocketAddr, names: &[String], recovery: Arc<Progress>) -> Result<Self, ServerError> {
         let desk = Arc::new(Desk::new(recovery));
-        let http = moneta_admin::Admin::start(address, names, HELPERS, routes(&desk)).map_err(|error| match error {
+        let config = AdminConfig { names: names.to_vec(), ..AdminConfig::default() };
+        let http = moneta_admin::Admin::start(address, config, routes(&desk)).map_err(|error| match error {
             AdminError::Listen { address, source } => ServerError::Admin { address, source },
             AdminError::Thread(source) => ServerError::Start { what: "the admin side", source },
             other => ServerError::Start { what: "the admin side", source: io::Error::other(other) },
@@ -80,12 +81,12 @@ impl Admin {
         self.http.add(routes);
     }
 
-    /// Shows this text at `path`, which begins with a slash, from now on.
+    /// Shows this text at `path`, which begins with a slash, from now on. It is made anew for each request, and must not wait.
     ///
     /// # Panics
     /// If that path is answered already.
-    pub fn show_text(&self, path: &'static str, text: String) {
-        self.http.add([Route::get(path, pages::text, Arc::<str>::from(text))]);
+    pub fn show_text(&self, path: &'static str, text: impl Fn() -> String + Send + Sync + 'static) {
+        self.http.add([Route::get(path, pages::text, Arc::new(text) as pages::Text)]);
     }
 
     /// Shows `server` from now on.

@@ -21,9 +21,12 @@ const NUMBERS_WITHIN: Duration = Duration::from_secs(8);
 /// Time limit of the store's health.
 const HEALTH_WITHIN: Duration = Duration::from_secs(5);
 
-/// A text that stays.
-pub(super) async fn text(State(text): State<Arc<str>>) -> String {
-    text.to_string()
+/// Makes a text.
+pub(super) type Text = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// A text.
+pub(super) async fn text(State(text): State<Text>) -> String {
+    text()
 }
 
 /// Metrics for Prometheus, in the requested text format.
@@ -59,7 +62,10 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
     let asked = Arc::clone(&observed);
     let (ready, notes) = match phase {
         Phase::Running => match ask(&desk.readiness, HEALTH_WITHIN, move || asked.health()).await {
-            Ok(health) => (observed.is_ready(&health), health.notes),
+            Ok(health) => {
+                let is_ready = observed.is_ready(&health);
+                (is_ready, health.notes.into_iter().chain(moneta_background::unwell()).collect())
+            }
             Err(Unanswered) => (false, vec![NO_ANSWER.to_owned()]),
         },
         _ => (false, Vec::new()),

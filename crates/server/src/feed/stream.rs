@@ -40,7 +40,7 @@ impl Changes {
             return Err("SERVER_ERROR too many readers of the feed");
         };
         let source = Source::new(&shared, asked, store, node, permit);
-        match std::thread::Builder::new().name("feed".into()).spawn(move || source.run()) {
+        match moneta_background::start("feed", move |_| source.run()) {
             Ok(_) => Ok(Self(shared)),
             Err(error) => {
                 tracing::warn!(%error, "no thread for a reader of the feed");

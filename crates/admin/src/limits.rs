@@ -1,0 +1,69 @@
+//! What the clients of an admin side may hold.
+
+use std::time::Duration;
+
+use crate::places::Places;
+
+/// Limits of an admin side. Descriptors for all its places are to be set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a client may take to send the head of its request.
+    pub head_within: Duration,
+    /// Most bytes of the head of a request.
+    pub head_bytes: usize,
+    /// Most bytes of a body, where its page has no limit of its own.
+    pub body_bytes: usize,
+    /// How long a connection, which carries one request, may live, unless its page is a stream.
+    pub exchange_within: Duration,
+    /// How long a client may take nothing of an answer that is there for it.
+    pub stalled_within: Duration,
+    /// Connections whose request has not arrived whole, and answers that wait for nothing.
+    pub arriving: usize,
+    /// Connections that ask for readiness.
+    pub readiness: usize,
+    /// Connections that ask for metrics.
+    pub metrics: usize,
+    /// Readers of the feed.
+    pub feed: usize,
+    /// Readers of streams.
+    pub streams: usize,
+    /// Connections that ask for other pages.
+    pub other: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_within: Duration::from_secs(5),
+            head_bytes: 16 * 1024,
+            body_bytes: 64 * 1024,
+            exchange_within: Duration::from_secs(30),
+            stalled_within: Duration::from_secs(30),
+            arriving: 64,
+            readiness: 16,
+            metrics: 16,
+            feed: 32,
+            streams: 16,
+            other: 16,
+        }
+    }
+}
+
+impl Limits {
+    /// How many places of a kind there are.
+    pub fn places(&self, places: Places) -> usize {
+        match places {
+            Places::Arriving => self.arriving,
+            Places::Readiness => self.readiness,
+            Places::Metrics => self.metrics,
+            Places::Feed => self.feed,
+            Places::Streams => self.streams,
+            Places::Other => self.other,
+        }
+    }
+
+    /// Most connections at once.
+    pub fn connections(&self) -> usize {
+        self.arriving + self.readiness + self.metrics + self.feed + self.streams + self.other
+    }
+}
