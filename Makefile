@@ -54,7 +54,7 @@ help:
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
 	@echo 'make test-clients  real clients in Go and Java'
-	@echo 'make lint          formatting, clippy, documentation, scripts, spelling, circles of files, dependencies'
+	@echo 'make lint          formatting, clippy, documentation, links, scripts, spelling, circles of files, dependencies'
 	@echo 'make fuzz          fuzz every target of fuzz/README.md for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
@@ -133,6 +133,7 @@ lint:
 	$(CARGO) fmt --all --check
 	rustfmt --check --edition 2024 scripts/circles.rs
 	scripts/check-circles.sh
+	scripts/check-links.py
 	shellcheck $(SCRIPTS)
 	"$$(scripts/tool.sh typos)"
 	$(CARGO) clippy $(LINTED) --all-targets -- -D warnings

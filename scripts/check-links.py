@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Fails if a link of a Markdown page leads to no file or no heading, if anything in the repository names a page of docs/ that is
+not there, or if a line of prose is longer than 130 columns."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+COLUMNS = 130
+GENERATED = {"docs/options.md"}
+
+
+def prose(text):
+    """The lines outside of code blocks, with their numbers."""
+    code = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("```"):
+            code = not code
+        elif not code:
+            yield number, line
+
+
+def anchors(page):
+    """The names by which headings are linked to, as GitHub makes them."""
+    seen, names = {}, set()
+    for _, line in prose(page.read_text()):
+        if heading := re.match(r"#+ +(.*)", line):
+            name = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading[1]).strip().lower()
+            name = re.sub(r"[^\w\- ]", "", name).replace(" ", "-")
+            count = seen[name] = seen.get(name, -1) + 1
+            names.add(f"{name}-{count}" if count else name)
+    return names
+
+
+def faults_of_page(page):
+    for number, line in prose(page.read_text()):
+        for target in re.findall(r"\]\(([^) ]+)\)", re.sub(r"`[^`]*`", "", line)):
+            if "://" in target:
+                continue
+            path, _, anchor = target.partition("#")
+            file = page.parent / path if path else page
+            if not file.exists():
+                yield f"{page}:{number}: {target}: no such file"
+            elif anchor and file.suffix == ".md" and anchor not in anchors(file):
+                yield f"{page}:{number}: {target}: no such heading"
+        is_prose = not re.match(r"\s*(\||!\[|#)", line) and str(page) not in GENERATED
+        if is_prose and len(line) > COLUMNS and "](" not in line[COLUMNS:]:
+            yield f"{page}:{number}: {len(line)} columns"
+
+
+def faults_of_names(file):
+    try:
+        text = file.read_text()
+    except UnicodeDecodeError:
+        return
+    for name in set(re.findall(r"\bdocs/[\w/-]+\.(?:md|svg)\b", text)):
+        if not Path(name).exists():
+            yield f"{file}: names {name}, which is not there"
+
+
+listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], check=True, capture_output=True, text=True)
+files = [Path(name) for name in listed.stdout.splitlines() if Path(name).is_file()]
+faults = [fault for file in files for fault in faults_of_names(file)]
+faults += [fault for file in files if file.suffix == ".md" for fault in faults_of_page(file)]
+print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
+sys.exit(1 if faults else 0)
