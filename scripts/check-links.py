@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fails if a link of a Markdown page leads to no file or no heading, if anything in the repository names a page of docs/ that is
-not there, or if a line of prose is longer than 130 columns."""
+not there, if a table has no head, as after an empty line, or if a line of prose is longer than 130 columns."""
 
 import re
 import subprocess
@@ -34,6 +34,7 @@ def anchors(page):
 
 
 def faults_of_page(page):
+    before_that = before = ""
     for number, line in prose(page.read_text()):
         for target in re.findall(r"\]\(([^) ]+)\)", re.sub(r"`[^`]*`", "", line)):
             if "://" in target:
@@ -44,6 +45,9 @@ def faults_of_page(page):
                 yield f"{page}:{number}: {target}: no such file"
             elif anchor and file.suffix == ".md" and anchor not in anchors(file):
                 yield f"{page}:{number}: {target}: no such heading"
+        if before.startswith("|") and not before_that.startswith("|") and not line.startswith("|--"):
+            yield f"{page}:{number - 1}: a table without a head"
+        before_that, before = before, line
         is_prose = not re.match(r"\s*(\||!\[|#)", line) and str(page) not in GENERATED
         if is_prose and len(line) > COLUMNS and "](" not in line[COLUMNS:]:
             yield f"{page}:{number}: {len(line)} columns"
