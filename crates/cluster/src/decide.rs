@@ -198,7 +198,7 @@ impl Call {
                     is_answered |= !is_doubted;
                     let place = if is_doubted { &mut doubted } else { &mut newest };
                     let is_newer = place.as_ref().is_none_or(|(_, newest)| version > newest.meta.version());
-                    if is_newer && !own.contains(&version) && here.buried() <= version {
+                    if is_newer && own.counts(version) && here.buried() <= version {
                         *place = Some((node, item));
                     }
                 }
@@ -335,8 +335,12 @@ impl Call {
                     self.miss(node, key, &sent);
                     why = Some(error);
                 }
-                // It may hold the result of a round that was given up, which is older.
-                Answer::Superseded(_) | Answer::NotCreated | Answer::Refused(_) => self.miss(node, key, &sent),
+                // It may hold the result of a round that was given up, which is older, or remember a delete that the home has not heard of.
+                Answer::Superseded(by) => {
+                    own.refused_for(by);
+                    self.miss(node, key, &sent);
+                }
+                Answer::NotCreated | Answer::Refused(_) => self.miss(node, key, &sent),
             }
         }
         if spread.left() > 0 {
@@ -421,7 +425,7 @@ impl Held {
     /// What rounds before were made from counts, too: the home has got it no more.
     fn with_base(&mut self, own: &Own) {
         let newest = self.newest.as_ref().map_or(Version::ZERO, |(_, item)| item.meta.version());
-        if let Some(base) = own.base.as_ref().filter(|base| base.meta.version() > newest) {
+        if let Some(base) = own.base.as_ref().filter(|base| base.meta.version() > newest && own.counts(base.meta.version())) {
             self.newest = Some((self.home, base.clone()));
         }
     }

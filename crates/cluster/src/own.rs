@@ -12,6 +12,9 @@ pub(crate) struct Own {
     pub(crate) base: Option<Item>,
     /// Found on a copy that had not heard of the delete.
     pub(crate) deleted: SmallVec<[Version; 4]>,
+    /// The newest version for which a copy refused a result: what is older is not what the key holds, also where the copy remembers a delete
+    /// and shows nothing.
+    pub(crate) gone: Version,
     /// The home that has not said whether it stored a result.
     pub(crate) unknown: Option<usize>,
 }
@@ -19,6 +22,18 @@ pub(crate) struct Own {
 impl Own {
     pub(crate) fn contains(&self, version: &Version) -> bool {
         self.left.contains(version) || self.deleted.contains(version)
+    }
+
+    /// A copy refused a result since it holds, or held, this version, which may be a result of this change itself.
+    pub(crate) fn refused_for(&mut self, by: Version) {
+        if !self.contains(&by) {
+            self.gone = self.gone.max(by);
+        }
+    }
+
+    /// Whether an item of this version may be what the key holds.
+    pub(crate) fn counts(&self, version: Version) -> bool {
+        version >= self.gone && !self.contains(&version)
     }
 }
 

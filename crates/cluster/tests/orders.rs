@@ -268,6 +268,29 @@ fn a_delete_that_a_later_stamp_ended_tells_what_the_first_one_found() {
 }
 
 #[test]
+fn a_change_does_not_bring_back_what_most_copies_know_to_be_deleted() {
+    for number in 0..30 {
+        let copies = Copies::new();
+        let (one, other) = (copies.proxy(1, 1), copies.proxy(2, 2));
+        let name = format!("key{number}");
+        let key = Key::new(name.as_bytes(), SEED);
+        one.set(&key, b"deleted");
+        copies.clock.advance_millis(1);
+        // One copy, the home for some keys, has not heard of the delete.
+        one.links[number % 3].hold(true);
+        let mut delete = one.begin(&key, Op::Delete(&Delete::default()));
+        assert!(poll(&mut delete).is_pending());
+        copies.clock.advance_millis(1);
+        let request = Write { mode: WriteMode::Append, ..Write::default() };
+        let appended = pollster::block_on(other.begin(&key, Op::Write(b"+", &request)));
+        assert!(matches!(appended, Ok(Outcome::Written(Written::NotStored))), "{name}: {appended:?}");
+        one.links[number % 3].hold(false);
+        pollster::block_on(delete).expect("an answer");
+        assert_eq!(copies.held(&key), [None, None, None], "{name}");
+    }
+}
+
+#[test]
 fn versions_from_the_future_are_neither_taken_nor_learned() {
     let copies = Copies::new();
     let proxy = copies.proxy(1, 1);
