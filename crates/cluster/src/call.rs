@@ -109,40 +109,21 @@ impl Call {
         }
     }
 
-    /// Takes note of how a node ended an operation, and takes it as a failure where it tells of a version from the future: that is
-    /// not learned, and stands for nothing that the key holds.
+    /// Takes note of how a node ended an operation, and takes it as a failure where it tells of a version from the future.
     pub(crate) fn heard(&self, node: usize, ended: Result<Outcome, StoreError>) -> Result<Outcome, StoreError> {
         self.note(node, &ended);
-        let told = match &ended {
-            Ok(Outcome::Read(Lookup::Found(item))) => item.meta.version(),
-            Ok(Outcome::Written(Written::Superseded { by }) | Outcome::Deleted(Deleted::Superseded { by })) => *by,
-            _ => return ended,
-        };
-        match self.is_from_the_future(told, self.shared.clock.millis()) {
-            true => Err(self.doubt(node)),
-            false => ended,
-        }
+        self.shared.believed(self.node(node), ended)
     }
 
-    /// Whether a version is further ahead of cluster time than any clock may be. `millis`: a moment that has passed, since the Unix epoch.
+    /// [`Shared::is_from_the_future`].
     #[inline]
     pub(crate) fn is_from_the_future(&self, version: Version, millis: u64) -> bool {
-        let stamps = &self.shared.stamps;
-        stamps.is_ahead(version, millis) && stamps.is_ahead(version, self.shared.clock.millis())
+        self.shared.is_from_the_future(version, millis)
     }
 
-    /// A node has told of a version from the future, or this process's clock is behind: both are looked after.
-    #[cold]
+    /// [`Shared::doubt`].
     pub(crate) fn doubt(&self, node: usize) -> StoreError {
-        let node = self.node(node);
-        // Reads and changes go by other copies for a while.
-        node.health.note_behind(self.shared.clock.millis());
-        if node.future.fetch_add(1, Ordering::Relaxed) == 0 {
-            let (app, node) = (&self.shared.config.app, &node.name);
-            tracing::warn!(app, node, "the node answers with versions from the future: such answers are not believed");
-        }
-        self.shared.doubts_clock.store(true, Ordering::Relaxed);
-        StoreError::new(ErrorKind::ClockAhead, "a copy answers with a version from the future")
+        self.shared.doubt(self.node(node))
     }
 
     /// Goes on with `task` behind the answer. Threads without connections wait for it.
@@ -161,5 +142,40 @@ impl Call {
                 let _ = task.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
             }
         }
+    }
+}
+
+impl Shared {
+    /// What a node has told, as a failure where it tells of a version from the future: that is not learned, and stands for nothing that the
+    /// key holds.
+    pub(crate) fn believed(&self, node: &Node, ended: Result<Outcome, StoreError>) -> Result<Outcome, StoreError> {
+        let told = match &ended {
+            Ok(Outcome::Read(Lookup::Found(item))) => item.meta.version(),
+            Ok(Outcome::Written(Written::Superseded { by }) | Outcome::Deleted(Deleted::Superseded { by })) => *by,
+            _ => return ended,
+        };
+        match self.is_from_the_future(told, self.clock.millis()) {
+            true => Err(self.doubt(node)),
+            false => ended,
+        }
+    }
+
+    /// Whether a version is further ahead of cluster time than any clock may be. `millis`: a moment that has passed, since the Unix epoch.
+    #[inline]
+    pub(crate) fn is_from_the_future(&self, version: Version, millis: u64) -> bool {
+        self.stamps.is_ahead(version, millis) && self.stamps.is_ahead(version, self.clock.millis())
+    }
+
+    /// A node has told of a version from the future, or this process's clock is behind: both are looked after.
+    #[cold]
+    pub(crate) fn doubt(&self, node: &Node) -> StoreError {
+        // Reads and changes go by other copies for a while.
+        node.health.note_behind(self.clock.millis());
+        if node.future.fetch_add(1, Ordering::Relaxed) == 0 {
+            let (app, node) = (&self.config.app, &node.name);
+            tracing::warn!(app, node, "the node answers with versions from the future: such answers are not believed");
+        }
+        self.doubts_clock.store(true, Ordering::Relaxed);
+        StoreError::new(ErrorKind::ClockAhead, "a copy answers with a version from the future")
     }
 }

@@ -252,8 +252,14 @@ impl Call {
                 Err(StoreError::new(ErrorKind::Unavailable, "a copy has just started: it cannot tell what was deleted"))
             }
             Answer::Refused(_) => Err(StoreError::new(ErrorKind::OutOfMemory, "a copy has no room for the item")),
+            Answer::Failed(error) if self.tells_of_the_future(home, &error) => Ok(false),
             Answer::Failed(error) => Err(error),
         }
+    }
+
+    /// Whether a node has failed as it tells of versions from the future: then another home decides in the next round.
+    fn tells_of_the_future(&self, node: usize, error: &StoreError) -> bool {
+        error.kind() == ErrorKind::ClockAhead && self.node(node).health.is_behind(self.shared.clock.millis())
     }
 
     /// Stores a result on the home, then on the others. False: something newer came in between.
@@ -280,7 +286,7 @@ impl Call {
         match Answer::of(self.heard(held.home, ended)) {
             // Another change has made the same of the same, under the same version: one of the two takes place.
             Answer::Taken { same: true, .. } if !keeps => return Ok(false),
-            Answer::Taken { .. } => self.node(held.home).hints.settle(key.key().bytes, version),
+            Answer::Taken { .. } => self.node(held.home).took(&key.key(), version),
             Answer::Superseded(by) => {
                 self.learn_of(key, by);
                 return Ok(false);
@@ -290,21 +296,23 @@ impl Call {
                 let text = "a copy has just started: it cannot tell what was deleted";
                 return Err(StoreError::new(ErrorKind::Unavailable, text));
             }
+            Answer::Failed(error) if self.tells_of_the_future(held.home, &error) => {
+                own.leave(version, held.newest.as_ref());
+                return Ok(false);
+            }
             Answer::Failed(error) if error.is_unsent() || error.kind() == ErrorKind::ClockAhead => return Err(error),
             // Whether it is stored is not known. If it is, the others are to have it, too.
             Answer::Failed(error) => {
                 let nodes = layout.replicas.iter().map(|replica| replica.node_of(key.key().bytes));
                 nodes.filter(|&node| node != held.home).for_each(|node| self.miss(node, key, &sent));
                 if own.unknown.is_none() {
-                    own.left.push(version);
-                    own.base = held.newest.as_ref().map(|(_, item)| item.clone());
+                    own.leave(version, held.newest.as_ref());
                     own.unknown = Some(held.home);
                 }
                 return Err(error);
             }
         }
-        own.left.push(version);
-        own.base = held.newest.as_ref().map(|(_, item)| item.clone());
+        own.leave(version, held.newest.as_ref());
         let mut away = 0;
         for replica in &layout.replicas {
             let node = replica.node_of(key.key().bytes);
@@ -319,14 +327,14 @@ impl Call {
             spread.add(node, put(node, (!replica.write_only).then(|| held.base(node))));
         }
         let mut wanted = self.shared.config.ack.deciding(layout.copies(), away);
-        let (mut took, mut why) = (1, None);
+        let (mut took, mut why, mut is_superseded) = (1, None, false);
         // The near copies too, so that a client reads what it wrote.
         while (took < wanted || spread.waits_for(|node| layout.is_near(node)))
             && let Some((node, ended)) = spread.next().await
         {
             match Answer::of(self.heard(node, ended)) {
                 Answer::Taken { .. } => {
-                    self.node(node).hints.settle(key.key().bytes, version);
+                    self.node(node).took(&key.key(), version);
                     took += usize::from(layout.counts(node));
                 }
                 Answer::Failed(error) => {
@@ -337,6 +345,7 @@ impl Call {
                 }
                 // It may hold the result of a round that was given up, which is older, or remember a delete that the home has not heard of.
                 Answer::Superseded(by) => {
+                    is_superseded = true;
                     own.refused_for(by);
                     self.miss(node, key, &sent);
                 }
@@ -349,10 +358,13 @@ impl Call {
         if took >= wanted {
             return Ok(true);
         }
-        if let Some(error) = why {
-            return Err(too_few(took, layout.copies(), Some(error)));
+        match why {
+            // That a copy is not believed says nothing against another one that holds something newer.
+            Some(error) if !is_superseded || error.kind() != ErrorKind::ClockAhead => {
+                Err(too_few(took, layout.copies(), Some(error)))
+            }
+            _ => self.is_past(key, held.home, version).await,
         }
-        self.is_past(key, held.home, version).await
     }
 
     /// Whether the home has gone on from a result that other copies did not take: then what they hold came after it.
@@ -360,10 +372,12 @@ impl Call {
         let mut spread = Spread::default();
         spread.add(home, self.begin(home, &key.key(), Op::Peek));
         let Some((_, ended)) = spread.next().await else { return Ok(false) };
-        Ok(match self.heard(home, ended).map(Outcome::lookup)? {
-            Lookup::Found(item) => item.meta.version() > version,
-            _ => true,
-        })
+        match self.heard(home, ended).map(Outcome::lookup) {
+            Ok(Lookup::Found(item)) => Ok(item.meta.version() > version),
+            Ok(_) => Ok(true),
+            Err(error) if self.tells_of_the_future(home, &error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Replaces what rounds before have left by what the key holds apart from that. False: something newer came in between.

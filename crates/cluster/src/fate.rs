@@ -3,7 +3,7 @@
 //! A copy lacks a write only if another one took it, or may have: it was sent there, and no answer came. What was sent nowhere
 //! never was, and a hint of it would have the copy give up what it holds for nothing.
 
-use moneta_store::{ErrorKind, OwnedKey, StoreError};
+use moneta_store::{ErrorKind, OwnedKey, StoreError, Version};
 use smallvec::SmallVec;
 
 use crate::call::Call;
@@ -54,15 +54,18 @@ impl Fate {
 
     /// A copy took it.
     pub(crate) fn took(&mut self, call: &Call, node: usize, key: &OwnedKey, missed: Missed) {
-        call.node(node).hints.settle(key.key().bytes, missed.version);
+        call.node(node).took(&key.key(), missed.version);
         self.is_taken = true;
         self.decide(call, key, missed);
     }
 
-    /// A copy holds something newer.
-    pub(crate) fn superseded(&mut self, call: &Call, node: usize, key: &OwnedKey, missed: Missed) {
+    /// A copy holds something newer: of version `by`, or it does not tell.
+    pub(crate) fn superseded(&mut self, call: &Call, node: usize, key: &OwnedKey, missed: Missed, by: Version) {
         self.is_superseded = true;
-        self.lacks(call, node, key, missed);
+        // It lacks nothing then; and where that was a delete, what it shows is not to be taken for what it lacks.
+        if by < missed.version {
+            self.lacks(call, node, key, missed);
+        }
     }
 
     /// A copy refused it for what it is.

@@ -77,7 +77,6 @@ impl Cluster {
         let mut suspects = Suspects::default();
         self.shared().maintain(&mut suspects).await;
         suspects.settle(self.shared(), &self.shared().layout()).await;
-        crate::settling::settle(self.shared()).await;
     }
 }
 
@@ -178,7 +177,7 @@ impl Shared {
             // Later, when a copy that has it answers.
             Err(()) => return Delivery::NotYet,
         };
-        match Answer::of(steps::finish(step).await) {
+        match Answer::of(self.believed(node, steps::finish(step).await)) {
             Answer::Failed(error) => {
                 tracing::debug!(node = node.name, %error, "a hint cannot be delivered");
                 if !is_unwell(&error) {
@@ -225,7 +224,7 @@ impl Shared {
             }
             let key = Key::new(key, self.seed);
             let peeked = steps::finish(steps::read_owned(&*source.store, &Cx::outside(), &key, Op::Peek)).await;
-            match peeked.map(Outcome::lookup) {
+            match self.believed(source, peeked).map(Outcome::lookup) {
                 Ok(Lookup::Found(item)) => {
                     let version = item.meta.version();
                     if !item.meta.unversioned {

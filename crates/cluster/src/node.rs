@@ -99,6 +99,13 @@ impl Node {
         Known { missed: Missed::both(self.flight.missed(key.hash), known.missed), ..known }
     }
 
+    /// The node has taken a write of this version: it does not lack what is older, neither what it has missed nor what is still on its way.
+    #[inline]
+    pub(crate) fn took(&self, key: &Key<'_>, version: Version) {
+        self.hints.settle(key.bytes, version);
+        self.flight.settle(key.hash, version);
+    }
+
     /// Since when the node has what was written to it, in milliseconds since the Unix epoch; 0: that is not known. What is older
     /// and is not there may be on other nodes all the same.
     pub(crate) fn since(&self) -> u64 {

@@ -24,6 +24,12 @@ impl Own {
         self.left.contains(version) || self.deleted.contains(version)
     }
 
+    /// The home may hold a result of this version, made from what a node held.
+    pub(crate) fn leave(&mut self, version: Version, base: Option<&(usize, Item)>) {
+        self.left.push(version);
+        self.base = base.map(|(_, item)| item.clone());
+    }
+
     /// A copy refused a result since it holds, or held, this version, which may be a result of this change itself.
     pub(crate) fn refused_for(&mut self, by: Version) {
         if !self.contains(&by) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use moneta_store::{Cx, OwnedKey};
 
 use crate::call::Call;
+use crate::cluster::Cluster;
 use crate::own::Own;
 use crate::shared::Shared;
 use crate::unknown::Unknown;
@@ -35,6 +36,13 @@ impl Call {
             let missed = self.node(node).hints.of_key(unknown.key.key().bytes);
             missed.is_some_and(|missed| Some(&missed.version) <= newest)
         })
+    }
+}
+
+impl Cluster {
+    /// Settles, once, changes whose home is away, for callers that have no thread for it.
+    pub async fn settle(&self) {
+        settle(self.shared()).await;
     }
 }
 

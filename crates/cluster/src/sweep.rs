@@ -151,7 +151,7 @@ impl Shared {
             }
             let peeked = self.finish(&*source.store, &owned, Op::Peek).await;
             let known = source.known(&owned.key());
-            match peeked.map(Outcome::lookup) {
+            match self.believed(source, peeked).map(Outcome::lookup) {
                 Ok(Lookup::Found(item)) => {
                     let version = item.meta.version();
                     match known.judge(Some(version)) {
@@ -191,7 +191,7 @@ impl Shared {
         };
         let put = Put::Newer { as_of: surely_current(asked), base: None };
         let ended = self.finish(&*node.store, &owned, Op::Put(&newer.as_ref(), put)).await;
-        match Answer::of(ended) {
+        match Answer::of(self.believed(node, ended)) {
             Answer::Taken { .. } => Checked::Replaced,
             // Something newer is there by now.
             Answer::Superseded(_) => Checked::Kept,
@@ -219,7 +219,8 @@ impl Shared {
         for source in without.iter().filter(|source| !source.versions.has_none()) {
             // As of so long ago that it creates nothing: a delete is what refuses it.
             let put = Put::Newer { as_of: 0, base: None };
-            match Answer::of(self.finish(&*source.store, key, Op::Put(&item.as_ref(), put)).await) {
+            let ended = self.finish(&*source.store, key, Op::Put(&item.as_ref(), put)).await;
+            match Answer::of(self.believed(source, ended)) {
                 Answer::Superseded(_) => return Some(true),
                 Answer::Failed(error) => is_known &= !is_unwell(&error),
                 Answer::Taken { .. } | Answer::Refused(_) | Answer::NotCreated => {}

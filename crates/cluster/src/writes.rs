@@ -229,10 +229,9 @@ impl Call {
             while let Some((node, ended)) = spread.next().await {
                 match Answer::of(call.heard(node, ended)) {
                     Answer::Taken { .. } => fate.took(&call, node, &key, missed),
-                    // What is newer there is newer than the hint, too, which then changes nothing.
                     Answer::Superseded(by) => {
                         call.shared.stamps.note(key.key().hash, by, call.shared.clock.millis());
-                        fate.superseded(&call, node, &key, missed);
+                        fate.superseded(&call, node, &key, missed, by);
                     }
                     Answer::NotCreated => fate.lacks(&call, node, &key, missed),
                     Answer::Failed(error) => fate.failed(&call, node, &key, missed, &error),
@@ -383,8 +382,9 @@ impl Call {
                 newer.open.iter().for_each(|&node| self.node(node).hints.note(key.key().bytes, missed));
                 Ok(true)
             }
-            Answer::Failed(error) => Err(error),
-            Answer::Taken { .. } | Answer::NotCreated | Answer::Refused(_) => Ok(false),
+            Answer::Failed(error) if error.kind() != ErrorKind::ClockAhead => Err(error),
+            // What a home says that tells of the future counts for nothing.
+            Answer::Failed(_) | Answer::Taken { .. } | Answer::NotCreated | Answer::Refused(_) => Ok(false),
         }
     }
 }
