@@ -8,11 +8,14 @@ use std::sync::Arc;
 use fastrand::Rng;
 use moneta_store::component;
 use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
-use moneta_store::{Cx, Key, Lookup, Number, Op, Outcome, Policy, Store, Unseen, Written, steps};
+use moneta_store::{
+    Cx, Deleted, ErrorKind, Key, Lookup, Number, Op, Outcome, Policy, Store, StoreError, Unseen, Written, steps,
+};
 use parking_lot::Mutex;
 
 use crate::common::SEED;
 use crate::net::{Net, travel};
+use crate::others::Named;
 use crate::world::Proxy;
 
 pub const CLIENTS: usize = 6;
@@ -45,9 +48,32 @@ pub struct Books {
     pub unsure: HashSet<usize>,
     /// Values of the key that several clients set, and the steps at which these sets were answered.
     pub shared: HashMap<String, u64>,
+    /// Nothing fails: no message is lost, no node is away.
+    pub is_quiet: bool,
+    /// Clients whose key is on a node that lies, which may be the one that answers.
+    pub unjudged: HashSet<usize>,
+    /// What is deleted may show: it is in doubt on all copies for a while, and one has not heard of the delete (docs/cluster.md).
+    pub deleted_may_show: bool,
+    /// A node that lies has the key that several clients set: two sets that it says to have taken have no other copy in common.
+    pub sharers_unjudged: bool,
+    /// Sets of the key that several clients set, which others always overtook.
+    pub outrun: u64,
+    /// Who has the lock.
+    pub holder: Option<usize>,
+    pub named: Named,
+    /// Writes that were tried while a proxy was cut off.
+    pub flooded: usize,
 }
 
 impl Books {
+    /// Something failed, which it must not where nothing else fails.
+    pub fn failed(&mut self, text: String) {
+        self.errors += 1;
+        if self.is_quiet {
+            self.failures.push(text);
+        }
+    }
+
     /// Whether a flush may have taken what was written by an operation that began at this step and has just ended.
     fn may_be_flushed(&self, began: u64) -> bool {
         self.flushes.iter().any(|(_, ended)| ended.is_none_or(|ended| began < ended + SKEW))
@@ -107,6 +133,14 @@ pub async fn client(
                 books.unsure.remove(&number);
             }
         };
+        let failed = |what, error: &StoreError| {
+            books.borrow_mut().failed(format!("{what} of own{number} failed at {began}: {error}"));
+        };
+        let is_judged = {
+            let books = books.borrow();
+            let may_show = books.deleted_may_show && possible.contains(&None);
+            !books.unjudged.contains(&number) && !may_show
+        };
         // What a flush has taken meanwhile is missing.
         let may_be_missing =
             |possible: &Possible| loses || possible.contains(&None) || books.borrow().may_be_flushed(began);
@@ -121,10 +155,14 @@ pub async fn client(
                 match steps::finish(store.call(&cx, &own, op, &mut Unseen)).await {
                     Ok(Outcome::Written(Written::Stored { .. })) => note(vec![Some(value)]),
                     Ok(other) => panic!("a set ended as {other:?}"),
-                    Err(_) => note([possible, vec![Some(value)]].concat()),
+                    Err(error) => {
+                        failed("a set", &error);
+                        note([possible, vec![Some(value)]].concat());
+                    }
                 }
             }
-            3 if possible.len() < 20 => {
+            // What a node that lies has of a deleted key is appended to, too.
+            3 if possible.len() < 20 && (is_judged || !possible.contains(&None)) => {
                 let request = Write { mode: WriteMode::Append, ..Write::default() };
                 let op = Op::Write(b"+", &request);
                 let appended = possible.iter().flatten().map(|value| Some(format!("{value}+"))).collect::<Vec<_>>();
@@ -140,29 +178,42 @@ pub async fn client(
                         books.borrow_mut().failures.push(text);
                         note(possible);
                     }
-                    Err(_) => note([possible, appended].concat()),
+                    Err(error) => {
+                        failed("an append", &error);
+                        note([possible, appended].concat());
+                    }
                 }
             }
             4 => match steps::finish(store.call(&cx, &own, Op::Delete(&Delete::default()), &mut Unseen)).await {
-                Ok(_) => note(vec![None]),
-                Err(_) => note([possible, vec![None]].concat()),
+                Ok(deleted) => {
+                    let had = matches!(deleted, Outcome::Deleted(Deleted::Deleted));
+                    if is_judged && books.borrow().is_quiet && !had && !may_be_missing(&possible) {
+                        let text = format!("a delete of own{number} found nothing, where one of {possible:?} was");
+                        books.borrow_mut().failures.push(text);
+                    }
+                    note(vec![None]);
+                }
+                Err(error) => {
+                    failed("a delete", &error);
+                    note([possible, vec![None]].concat());
+                }
             },
             5..9 => {
                 let request = Retrieve::default();
                 match steps::finish(store.call(&cx, &own, Op::Read(&request), &mut Unseen)).await {
                     Ok(Outcome::Read(Lookup::Found(item))) => {
                         let value = Some(String::from_utf8_lossy(&item.value).into_owned());
-                        if !possible.contains(&value) && !books.borrow().unsure.contains(&number) {
+                        if is_judged && !possible.contains(&value) && !books.borrow().unsure.contains(&number) {
                             let text = format!("own{number} shows {value:?} and may be one of {possible:?}");
                             books.borrow_mut().failures.push(text);
                         }
                     }
-                    Ok(_) if !may_be_missing(&possible) => {
+                    Ok(_) if is_judged && !may_be_missing(&possible) => {
                         let text = format!("own{number} is missing and may be one of {possible:?}");
                         books.borrow_mut().failures.push(text);
                     }
                     Ok(_) => {}
-                    Err(_) => books.borrow_mut().errors += 1,
+                    Err(error) => failed("a get", &error),
                 }
             }
             9 => {
@@ -177,7 +228,10 @@ pub async fn client(
                 match steps::finish(store.call(&cx, &counter, Op::Arithmetic(&request), &mut Unseen)).await {
                     Ok(Outcome::Number(Number::Value { .. })) => books.borrow_mut().counted += 1,
                     Ok(other) => panic!("an increment ended as {other:?}"),
-                    Err(_) => books.borrow_mut().unknown += 1,
+                    Err(error) => {
+                        failed("an increment", &error);
+                        books.borrow_mut().unknown += 1;
+                    }
                 }
             }
         }
@@ -201,16 +255,22 @@ pub async fn sharer(number: usize, proxy: Rc<Proxy>, mut rng: Rng, net: Arc<Mute
             let value = format!("{number}.{round}");
             let request = Write::default();
             let op = Op::Write(value.as_bytes(), &request);
-            if steps::finish(store.call(&cx, &key, op, &mut Unseen)).await.is_ok() {
-                set = began;
-                books.borrow_mut().shared.insert(value, net.lock().step);
+            match steps::finish(store.call(&cx, &key, op, &mut Unseen)).await {
+                Ok(_) => {
+                    set = began;
+                    books.borrow_mut().shared.insert(value, net.lock().step);
+                }
+                Err(error) if error.kind() == ErrorKind::Unavailable => books.borrow_mut().outrun += 1,
+                Err(error) => books.borrow_mut().failed(format!("a set of {SHARED} failed: {error}")),
             }
         } else if let Ok(Outcome::Read(Lookup::Found(item))) =
             steps::finish(store.call(&cx, &key, Op::Read(&Retrieve::default()), &mut Unseen)).await
         {
             let value = String::from_utf8_lossy(&item.value).into_owned();
             let books = &mut *books.borrow_mut();
-            if let Some(ended) = books.shared.get(&value).filter(|ended| **ended < set) {
+            let is_overtaken = net.lock().overtaking.contains(&value);
+            let is_judged = !is_overtaken && !books.sharers_unjudged;
+            if let Some(ended) = books.shared.get(&value).filter(|ended| is_judged && **ended < set) {
                 books.failures.push(format!("{SHARED} shows {value} of {ended} to {number}, which set it after {set}"));
             }
         }

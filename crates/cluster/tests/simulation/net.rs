@@ -1,6 +1,6 @@
 //! The links between proxies and nodes: they delay, lose and cut off, and may leave a guard out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use moneta_store::component::{self, Component, Flush, Health, Parts, Report, Wal
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Calls, Cursor, Cx, Deleted, ErrorKind, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Pending, Put, Reactors, Step,
+    Calls, Cursor, Cx, Deleted, ErrorKind, ItemRef, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Pending, Put, Reactors, Step,
     Store, StoreError, Version, Visit, Walked, Walking, Written, steps,
 };
 use parking_lot::Mutex;
 
-use crate::clients::keys;
+use crate::clients::{SHARED, keys};
 use crate::common::SEED;
+use crate::trouble::{LATE, Trouble, lie, newer_than};
 
 /// What the simulated links leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,20 @@ pub enum Guard {
     Doubt,
     /// What is in doubt is never compared.
     Sweeps,
+    /// What was sent nowhere is answered as what may have been taken.
+    Unsent,
+    /// Proxies believe versions however far ahead they are.
+    Ahead,
+    /// A listener that allows no client to name versions lets them through.
+    Named,
+    /// What is refused for something newer does not tell the version of that, but an older one.
+    Seen,
+    /// What a copy has taken is answered as refused if something newer has come there since.
+    Taken,
+    /// Changes whose home has died are never settled.
+    Settled,
+    /// What a node shows that lies is under versions as new as any.
+    Told,
 }
 
 /// The links between all proxies and nodes.
@@ -55,6 +70,26 @@ pub struct Net {
     pub loss: u32,
     pub delay: u64,
     pub guard: Guard,
+    /// A node that is bad, and how.
+    pub bad: Option<(String, Trouble)>,
+    /// A node that takes no connection, as all have found.
+    pub dead: Option<String>,
+    /// No connection comes up where a link is cut.
+    pub refuses: bool,
+    /// Values of [`SHARED`] that reached the key's home late, behind a set that had begun after they were answered: that set is answered as
+    /// stored and is gone, as if they had come behind it (docs/cluster.md).
+    pub overtaking: HashSet<String>,
+    /// What nodes are told of this key, and what they say, is printed.
+    pub traced: Option<String>,
+    /// What bad nodes do later, and the steps at which they do.
+    pub late: Vec<(u64, Box<dyn FnOnce() + Send>)>,
+}
+
+impl Net {
+    /// How this node is bad.
+    fn trouble(&self, name: &str) -> Trouble {
+        self.bad.as_ref().filter(|(bad, _)| bad == name).map_or(Trouble::None, |(_, trouble)| *trouble)
+    }
 }
 
 /// A node's process: a restart puts an empty one in its place.
@@ -106,7 +141,18 @@ impl Link {
         net.cut.get(&(proxy, name.to_owned())).is_some_and(|until| *until > net.step)
     }
 
-    fn exchange<T: 'static>(&self, act: impl FnOnce(&Memory) -> Result<T, StoreError> + 'static) -> Pending<T> {
+    /// Whether a bad node does what it is told now only after the proxy has given up.
+    fn is_late(net: &Arc<Mutex<Net>>, name: &str) -> bool {
+        let mut net = net.lock();
+        net.trouble(name) == Trouble::Late && net.rng.u8(0..4) == 0
+    }
+
+    /// Has the node act, and brings the proxy what it then tells of that.
+    fn exchange<T: 'static>(
+        &self,
+        act: impl FnOnce(&Memory) -> Result<T, StoreError> + Send + 'static,
+        told: impl FnOnce(&Memory, Result<T, StoreError>) -> Result<T, StoreError> + 'static,
+    ) -> Pending<T> {
         let (net, proxy, name, node) = (Arc::clone(&self.net), self.proxy, self.name.clone(), Arc::clone(&self.node));
         let process = Arc::clone(&node.lock());
         Box::pin(async move {
@@ -114,18 +160,40 @@ impl Link {
             if !Self::passes(&net, proxy, &name) {
                 travel(&net).await;
                 // Where a link is cut, no connection may come up.
-                let is_unsent = Self::is_cut(&net, proxy, &name) && net.lock().rng.bool();
+                let is_unsent = Self::is_cut(&net, proxy, &name) && {
+                    let mut net = net.lock();
+                    net.guard != Guard::Unsent && (net.rng.bool() || net.refuses)
+                };
                 return Err(if is_unsent { lost().not_sent() } else { lost() });
             }
             // A connection ends with the process that it was made to.
             if !Arc::ptr_eq(&process, &node.lock()) {
                 return Err(lost());
             }
+            if Self::is_late(&net, &name) {
+                let mut net = net.lock();
+                let due = net.step + net.rng.u64(1..LATE);
+                net.late.push((due, Box::new(move || drop(act(&process)))));
+                return Err(lost());
+            }
             let outcome = act(&process);
             travel(&net).await;
-            if Self::passes(&net, proxy, &name) { outcome } else { Err(lost()) }
+            if Self::passes(&net, proxy, &name) { told(&process, outcome) } else { Err(lost()) }
         })
     }
+}
+
+/// The value that a node holds of a key.
+fn value(node: &Memory, key: &Key<'_>) -> Option<String> {
+    let mut value = None;
+    let mut see = |item: &ItemRef<'_>| value = Some(String::from_utf8_lossy(&item.value.to_vec()).into_owned());
+    let _ = node.peek(key, &mut see).now();
+    value
+}
+
+/// What a node has told arrives as it was told.
+fn as_it_is<T>(_: &Memory, told: Result<T, StoreError>) -> Result<T, StoreError> {
+    told
 }
 
 impl Store for Link {
@@ -139,13 +207,49 @@ impl Store for Link {
         }
         let buries = matches!(op, OwnedOp::Drop);
         let stores = guard == Guard::Stamps && matches!(op, OwnedOp::Put(_, Put::Newer { base: None, .. }));
-        Step::Wait(self.exchange(move |node| {
+        let (net, proxy, name) = (Arc::clone(&self.net), self.proxy, self.name.clone());
+        let sent = OwnedOp::clone(&op);
+        let told = {
+            let (key, net) = (key.clone(), Arc::clone(&net));
+            move |node: &Memory, ended: Result<Outcome, StoreError>| match ended {
+                Ok(Outcome::Written(Written::Superseded { .. })) if net.lock().guard == Guard::Seen => {
+                    Ok(Written::Superseded { by: Version(1) }.into())
+                }
+                ended if net.lock().guard == Guard::Taken => match newer_than(node, &key.key(), &sent) {
+                    Some(by) if matches!(sent, OwnedOp::Put(..)) => Ok(Written::Superseded { by }.into()),
+                    Some(by) => Ok(Deleted::Superseded { by }.into()),
+                    None => ended,
+                },
+                ended => ended,
+            }
+        };
+        let act = move |node: &Memory| {
+            let lie = {
+                let net = &mut *net.lock();
+                lie(net.trouble(&name), net, node, &key, &op)
+            };
+            if let Some(lie) = lie {
+                if net.lock().traced.as_deref().is_some_and(|traced| traced.as_bytes() == key.key().bytes) {
+                    eprintln!("{} proxy {proxy} {name}: {op:?} => LIE {lie:?}", net.lock().step);
+                }
+                return lie;
+            }
             let ended = op.with(|op| steps::read_owned(node, &Cx::outside(), &key.key(), op)).now();
             if stores && let Ok(Outcome::Written(Written::Superseded { .. })) = ended {
                 return Ok(Outcome::Written(Written::Stored { cas: 0 }));
             }
+            let net = &mut *net.lock();
+            if net.traced.as_deref().is_some_and(|traced| traced.as_bytes() == key.key().bytes) {
+                eprintln!("{} proxy {proxy} {name}: {op:?} => {ended:?}", net.step);
+            }
+            if let (OwnedOp::Put(_, Put::Newer { base: Some(_), .. }), Ok(Outcome::Written(Written::Superseded { .. }))) = (&op, &ended)
+                && key.key().bytes == SHARED.as_bytes()
+            {
+                net.overtaking.extend(value(node, &key.key()));
+            }
             if buries { ended.map(|_| Outcome::Deleted(Deleted::Deleted)) } else { ended }
-        }))
+        };
+        Step::Wait(self.exchange(act, told))
     }
 
     fn announce(&self, _: &[Key<'_>]) {}
@@ -167,7 +271,7 @@ impl Component for Link {
     }
 
     fn health(&self, _: Vec<Health>) -> Health {
-        Health::default()
+        Health { unready: self.net.lock().dead.as_ref() == Some(&self.name), ..Health::default() }
     }
 
     fn close(&self) {}
@@ -186,7 +290,7 @@ impl Walk for Link {
 
 impl Flush for Link {
     fn flush(&self, _: &Cx, delay: Exptime) -> Step<()> {
-        Step::Wait(self.exchange(move |node| component::flush(node, &Cx::outside(), delay).now()))
+        Step::Wait(self.exchange(move |node| component::flush(node, &Cx::outside(), delay).now(), as_it_is))
     }
 
     fn pending(&self) -> Option<u32> {
@@ -195,13 +299,14 @@ impl Flush for Link {
 
     fn floor(&self, _: &Cx, floor: Floor) -> Step<()> {
         let keeps = self.net.lock().guard != Guard::Floors;
-        Step::Wait(self.exchange(move |node| match keeps {
+        let act = move |node: &Memory| match keeps {
             true => component::floor(node, &Cx::outside(), floor).now(),
             false => {
                 keys().for_each(|key| node.forget(&Key::new(key.as_bytes(), SEED)));
                 Ok(())
             }
-        }))
+        };
+        Step::Wait(self.exchange(act, as_it_is))
     }
 
     fn floors(&self) -> Floors {
@@ -209,7 +314,12 @@ impl Flush for Link {
     }
 
     fn newest(&self, _: &Cx) -> Step<Version> {
-        Step::Wait(self.exchange(move |node| component::newest(node, &Cx::outside()).now()))
+        let (net, name) = (Arc::clone(&self.net), self.name.clone());
+        let act = move |node: &Memory| match net.lock().trouble(&name) {
+            Trouble::Future => Ok(Version(u64::MAX)),
+            _ => component::newest(node, &Cx::outside()).now(),
+        };
+        Step::Wait(self.exchange(act, as_it_is))
     }
 
     fn lag(&self) -> u32 {

@@ -1,7 +1,7 @@
 //! Nodes, proxies and what happens to them, step by step.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,15 +17,26 @@ use moneta_store::versions::Floor;
 use moneta_store::{Calls, Clock, Cx, ItemRef, Key, Origin, Reactors, Version, component, steps};
 use parking_lot::Mutex;
 
-use crate::clients::{Books, CLIENTS, COUNTER, SKEW, client, flusher, key_of, keys, sharer};
+use crate::clients::{Books, CLIENTS, COUNTER, SHARED, SKEW, client, flusher, key_of, keys, sharer};
 use crate::common::{SEED, memory, topology};
 use crate::net::{Boards, Guard, Links, Net, Process};
+use crate::others::{
+    FLOOD, LOCK, NAMED, SETTLED, SETTLED_IN_DOUBT, flood_key, flooder, forger, locker, mourner, namer,
+};
+use crate::trouble::{CUT, DIES, FOUND, Trouble};
 
-const START: u64 = 1_790_000_000_000;
+pub const START: u64 = 1_790_000_000_000;
 const PROXIES: usize = 2;
 const NODES: usize = 2;
 /// Clients that set one key.
 const SHARERS: usize = 4;
+/// One of so many sets of a key that others set all the time may be outrun by them, at most: whose proxy's clock is behind those of others gives
+/// up after some tries.
+const OUTRUN: u64 = 50;
+/// Clients that take one lock.
+const LOCKERS: usize = 4;
+/// Clients that name versions.
+const NAMERS: usize = 3;
 const STEPS: u64 = 3000;
 /// How long nodes keep what was written, in milliseconds: longer than a message travels or a hint waits.
 const KEPT: u64 = 1200;
@@ -53,6 +64,8 @@ pub struct World {
     pub evicts: bool,
     /// The zone whose nodes are killed and come back empty.
     pub restarts: Option<usize>,
+    /// The node that is bad, or dies.
+    bad: usize,
     pub extras: Extras,
     pub boards: Boards,
     /// Proxies and nodes whose overflow was seen, and the share of keys in doubt then, for [`Guard::Doubt`].
@@ -71,6 +84,22 @@ pub struct Extras {
     pub restarts: bool,
     /// Proxies have room for few hints.
     pub overflows: bool,
+    /// Clients take a lock.
+    pub locks: bool,
+    /// Clients name versions.
+    pub names: Names,
+    /// What goes wrong; then nothing else does.
+    pub trouble: Trouble,
+}
+
+/// Whether clients name versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    None,
+    /// Their listener allows it.
+    Allowed,
+    /// Their listener refuses it.
+    Refused,
 }
 
 impl World {
@@ -78,7 +107,22 @@ impl World {
         let mut rng = Rng::with_seed(seed);
         let topology: Topology = topology(NODES);
         let (loss, delay) = (if rng.bool() { 0 } else { rng.u32(0..40) }, rng.u64(0..12));
-        let net = Net { rng: rng.fork(), step: 0, timers: Vec::new(), cut: HashMap::new(), loss, delay, guard };
+        let (trouble, is_alone) = (extras.trouble, extras.trouble != Trouble::None);
+        let net = Net {
+            rng: rng.fork(),
+            step: 0,
+            timers: Vec::new(),
+            cut: HashMap::new(),
+            loss: if is_alone || extras.locks || extras.names != Names::None { 0 } else { loss },
+            delay,
+            guard,
+            bad: None,
+            refuses: trouble == Trouble::Refused,
+            dead: None,
+            overtaking: HashSet::new(),
+            traced: std::env::var("MONETA_TRACE").ok(),
+            late: Vec::new(),
+        };
         let net = Arc::new(Mutex::new(net));
         let skew = |rng: &mut Rng| START + rng.u64(0..SKEW);
         let clock = |rng: &mut Rng| {
@@ -104,12 +148,17 @@ impl World {
             let nodes = nodes.iter().map(|(name, store, _)| (name.clone(), Arc::clone(store))).collect();
             let links = Links { net: Arc::clone(&net), proxy: number, nodes, boards: Arc::clone(&boards) };
             let config = ClusterConfig {
-                ack: [Ack::Quorum, Ack::All][rng.usize(0..2)],
+                // Where all are wanted, one that is bad fails all.
+                ack: [Ack::Quorum, if is_alone { Ack::Quorum } else { Ack::All }][rng.usize(0..2)],
                 zone: Some(["a", "b", "c"][number].into()),
                 probe_min: Duration::from_millis(50),
                 retry_budget: 100,
                 allow_flush: true,
-                hint_bytes: if extras.overflows { FEW_HINTS } else { 16 << 20 },
+                hint_bytes: if extras.overflows || trouble == Trouble::Silent { FEW_HINTS } else { 16 << 20 },
+                clock_skew_max: match guard {
+                    Guard::Ahead => Duration::from_secs(10 * 365 * 86_400),
+                    _ => ClusterConfig::new("app").clock_skew_max,
+                },
                 ..ClusterConfig::new("app")
             };
             let writer = Writer { origin: Origin::new(1, number as u8), salt: seed ^ number as u64, seed: SEED };
@@ -122,7 +171,22 @@ impl World {
         let proxies = (0..PROXIES).map(|number| proxy(number, &mut rng)).collect();
         let (cuts, evicts) = (rng.bool() || extras.overflows, rng.u8(0..3) == 0);
         let restarts = (rng.u8(0..3) == 0 || extras.restarts).then(|| rng.usize(0..3));
+        let is_quiet = is_alone || extras.locks || extras.names != Names::None;
+        let (cuts, evicts) = if is_quiet { (false, false) } else { (cuts, evicts) };
+        let restarts = if is_quiet { None } else { restarts };
+        let bad = Rng::with_seed(seed ^ 0xbad).usize(0..nodes.len());
+        if matches!(trouble, Trouble::Late | Trouble::False | Trouble::Future) {
+            net.lock().bad = Some((nodes[bad].0.clone(), trouble));
+        }
+        let books = Books {
+            is_quiet: !cuts
+                && restarts.is_none()
+                && net.lock().loss == 0
+                && matches!(trouble, Trouble::None | Trouble::False | Trouble::Future),
+            ..Books::default()
+        };
         Self {
+            bad,
             net,
             nodes,
             proxies,
@@ -132,7 +196,7 @@ impl World {
             extras,
             boards,
             overflowed: RefCell::default(),
-            books: Rc::default(),
+            books: Rc::new(RefCell::new(books)),
         }
     }
 }
@@ -172,10 +236,23 @@ impl World {
             let woken: Vec<(u64, Waker)> = woken;
             woken.into_iter().map(|(_, waker)| waker).collect()
         };
+        self.act_late();
         woken.into_iter().for_each(Waker::wake);
         self.proxies.iter().for_each(|proxy| proxy.reactors.turn());
         self.nodes.iter().for_each(|(_, _, clock)| clock.advance_millis(1));
         self.proxies.iter().for_each(|proxy| proxy.clock.advance_millis(1));
+    }
+
+    /// A bad node does what it was told before.
+    fn act_late(&self) {
+        let now = {
+            let net = &mut *self.net.lock();
+            let late = std::mem::take(&mut net.late);
+            let (now, later): (Vec<_>, Vec<_>) = late.into_iter().partition(|(due, _)| *due <= net.step);
+            net.late = later;
+            now
+        };
+        now.into_iter().for_each(|(_, act)| act());
     }
 
     fn maintenance(&self, round: usize) -> Vec<Running> {
@@ -190,6 +267,9 @@ impl World {
             }
             running(async move {
                 proxy.cluster.maintain().await;
+                if guard != Guard::Settled {
+                    proxy.cluster.settle().await;
+                }
                 if guard != Guard::Sweeps {
                     proxy.cluster.sweep().await;
                 }
@@ -223,6 +303,12 @@ impl World {
     /// Runs the clients through a bad time, then lets everything come to rest.
     pub fn run(&self, seed: u64) {
         let mut rng = Rng::with_seed(seed ^ 0x5eed);
+        {
+            let books = &mut *self.books.borrow_mut();
+            books.deleted_may_show = self.extras.trouble == Trouble::Silent;
+            books.unjudged = (0..CLIENTS).filter(|number| self.is_on_liar(&key_of(*number))).collect();
+            books.sharers_unjudged = self.is_on_liar(SHARED);
+        }
         let mut clients: Vec<Running> = (0..CLIENTS)
             .map(|number| {
                 let proxy = Rc::clone(&self.proxies[number % PROXIES]);
@@ -241,6 +327,7 @@ impl World {
             let flusher = flusher(self.proxies.clone(), rng, Arc::clone(&self.net), Rc::clone(&self.books));
             clients.push(running(flusher));
         }
+        clients.extend(self.others(seed));
         let (away_for, killed_every) = if self.extras.restarts { (0, KILLED_OFTEN) } else { (AWAY, KILLED_EVERY) };
         let mut round = 0;
         let mut maintenance = self.maintenance(round);
@@ -266,11 +353,12 @@ impl World {
                 {
                     away = Some((step + away_for, self.kill_one(zone, away_for, &mut rng)));
                 }
+                self.make_trouble(step);
             } else if step == STEPS {
                 self.books.borrow_mut().over = true;
                 // A node that was killed is reached again until it is started: then it restarts at once.
                 let mut net = self.net.lock();
-                (net.loss, net.cut) = (0, HashMap::new());
+                (net.loss, net.cut, net.bad) = (0, HashMap::new(), None);
                 drop(net);
                 until += 5000;
             }
@@ -280,6 +368,70 @@ impl World {
                 maintenance = self.maintenance(round);
             }
         }
+    }
+
+    /// The clients with other habits.
+    fn others(&self, seed: u64) -> Vec<Running> {
+        let mut others = Vec::new();
+        let proxy = |number: usize| Rc::clone(&self.proxies[number % PROXIES]);
+        let rng = |of: u64, number: usize| Rng::with_seed(seed ^ of << 16 ^ number as u64);
+        let (net, books) = (&self.net, &self.books);
+        if self.extras.locks {
+            others.extend((0..LOCKERS).map(|number| {
+                running(locker(number, proxy(number), rng(0x10c4, number), Arc::clone(net), Rc::clone(books)))
+            }));
+        }
+        match self.extras.names {
+            Names::None => {}
+            Names::Allowed => others.extend((0..NAMERS).map(|number| {
+                running(namer(number, proxy(number), rng(0x4a3e, number), Arc::clone(net), Rc::clone(books)))
+            })),
+            Names::Refused => others.extend([SHARED, COUNTER].into_iter().enumerate().map(|(number, key)| {
+                let is_taken = net.lock().guard == Guard::Named;
+                let rng = rng(0xf043, number);
+                running(forger(key, is_taken, proxy(number), rng, Arc::clone(net), Rc::clone(books)))
+            })),
+        }
+        match self.extras.trouble {
+            Trouble::Silent | Trouble::Refused => {
+                let settled = if self.extras.trouble == Trouble::Silent { SETTLED_IN_DOUBT } else { SETTLED };
+                let cut = CUT.start..CUT.end;
+                others.push(running(flooder(proxy(0), cut, settled, Arc::clone(net), Rc::clone(books))));
+            }
+            Trouble::Dead => others.extend((0..PROXIES).map(|number| {
+                running(mourner(proxy(number), DIES + SETTLED, Arc::clone(net), Rc::clone(books)))
+            })),
+            Trouble::None | Trouble::Late | Trouble::False | Trouble::Future => {}
+        }
+        others
+    }
+
+    /// What happens at this step, where something goes wrong by itself.
+    fn make_trouble(&self, step: u64) {
+        match self.extras.trouble {
+            Trouble::Silent | Trouble::Refused if step == CUT.start => {
+                let until = step + CUT.end - CUT.start;
+                self.net.lock().cut.extend(self.nodes.iter().map(|(name, ..)| ((0, name.clone()), until)));
+            }
+            Trouble::Dead if step == DIES => {
+                let name = &self.nodes[self.bad].0;
+                self.net.lock().cut.extend((0..PROXIES).map(|proxy| ((proxy, name.clone()), STEPS)));
+            }
+            // Nobody writes anew what was under way when the node died.
+            Trouble::Dead if step == DIES + FOUND => {
+                self.net.lock().dead = Some(self.nodes[self.bad].0.clone());
+            }
+            Trouble::Dead if step == STEPS - 1 => self.net.lock().dead = None,
+            Trouble::Dead if step == DIES + 30 => self.books.borrow_mut().over = true,
+            _ => {}
+        }
+    }
+
+    /// Whether a key has a copy on the node that lies.
+    fn is_on_liar(&self, key: &str) -> bool {
+        let liar = &self.nodes[self.bad].0;
+        self.extras.trouble == Trouble::False
+            && self.proxies[0].cluster.route(key.as_bytes()).iter().any(|copy| copy.node.address == *liar)
     }
 
     /// Cuts a link, a node or a proxy off for a while.
@@ -302,6 +454,11 @@ impl World {
         for proxy in proxies {
             net.cut.insert((proxy, node.clone()), until);
         }
+    }
+
+    /// Whether proxies have room for few hints.
+    fn overflows(&self) -> bool {
+        self.extras.overflows || self.extras.trouble == Trouble::Silent
     }
 
     /// Whether nodes lose items that no client deleted.
@@ -351,8 +508,13 @@ impl World {
         // Cut off, a proxy that has given a node up may decide elsewhere than others: docs/cluster.md says what that costs.
         let mut wrong = if self.cuts { Vec::new() } else { self.books.borrow().failures.clone() };
         let books = self.books.borrow();
-        for key in keys() {
-            let held: Vec<_> = self.nodes.iter().filter_map(|(_, node, _)| self.held(&node.lock(), &key)).collect();
+        if books.is_quiet && books.outrun * OUTRUN > books.shared.len() as u64 {
+            wrong.push(format!("{} sets of {SHARED} were outrun, and {} were not", books.outrun, books.shared.len()));
+        }
+        for key in keys().chain([LOCK.to_owned(), NAMED.to_owned()]).chain((0..FLOOD).map(flood_key)) {
+            let lies = self.is_on_liar(&key);
+            let told = self.nodes.iter().enumerate().filter(|(number, _)| !lies || *number != self.bad);
+            let held: Vec<_> = told.filter_map(|(_, (_, node, _))| self.held(&node.lock(), &key)).collect();
             if held.iter().any(|one| *one != held[0]) {
                 let doubt = self.proxies.iter().map(|proxy| proxy.cluster.status());
                 let doubt = doubt.flat_map(|status| status.nodes.into_iter().map(|node| (node.hints, node.in_doubt)));
@@ -366,19 +528,28 @@ impl World {
                 |client| if books.flushed.contains(&client) { Some(&flushed) } else { books.own.get(&client) };
             let client = client.filter(|client| !books.unsure.contains(client));
             if let Some([possible]) = client.and_then(possible).map(Vec::as_slice) {
-                let copies = if possible.is_some() { 3 } else { 0 };
+                let copies = if possible.is_some() { 3 - usize::from(lies) } else { 0 };
                 // What finds no room among the hints comes by reads, but no key is lost.
-                let copies_min = if self.extras.overflows { copies.min(1) } else { copies };
+                let copies_min = if self.overflows() { copies.min(1) } else { copies };
                 let lacks = held.len() < copies_min && !self.loses();
                 if lacks || held.len() > copies || held.iter().any(|(_, value)| Some(value) != possible.as_ref()) {
                     wrong.push(format!("{key} is {possible:?}, and copies hold {held:?}"));
                 }
+            }
+            if key == NAMED && !books.named.may_be(held.first().map(|(version, _)| Version(*version))) {
+                wrong.push(format!("{key} is not the newest that was taken: {held:?}"));
+            }
+            let is_flooded = key.starts_with("flood") && books.flooded > 0;
+            if is_flooded && (held.is_empty() || (!self.overflows() && held.len() < 3)) {
+                wrong.push(format!("{key} is gone: {held:?}"));
             }
             let value = held.iter().max().map(|(_, value)| value.clone());
             if key == COUNTER {
                 let number: u64 = value.map_or(0, |value| value.trim().parse().expect("a number"));
                 let (counted, unknown) = (books.counted, books.unknown);
                 if !self.cuts
+                    && self.extras.trouble == Trouble::None
+                    && self.extras.names != Names::Refused
                     && !self.extras.flushes
                     && self.restarts.is_none()
                     && (number < counted || number > counted + unknown)
