@@ -439,7 +439,9 @@ impl Held {
     /// What rounds before were made from counts, too: the home has got it no more.
     fn with_base(&mut self, own: &Own) {
         let newest = self.newest.as_ref().map_or(Version::ZERO, |(_, item)| item.meta.version());
-        if let Some(base) = own.base.as_ref().filter(|base| base.meta.version() > newest && own.counts(base.meta.version())) {
+        if let Some(base) =
+            own.base.as_ref().filter(|base| base.meta.version() > newest && own.counts(base.meta.version()))
+        {
             self.newest = Some((self.home, base.clone()));
         }
     }

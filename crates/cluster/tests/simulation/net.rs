@@ -14,8 +14,8 @@ use moneta_store::component::{self, Component, Flush, Health, Parts, Report, Wal
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Calls, Cursor, Cx, Deleted, ErrorKind, ItemRef, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Pending, Put, Reactors, Step,
-    Store, StoreError, Version, Visit, Walked, Walking, Written, steps,
+    Calls, Cursor, Cx, Deleted, ErrorKind, ItemRef, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Pending, Put,
+    Reactors, Step, Store, StoreError, Version, Visit, Walked, Walking, Written, steps,
 };
 use parking_lot::Mutex;
 
@@ -242,7 +242,8 @@ impl Store for Link {
             if net.traced.as_deref().is_some_and(|traced| traced.as_bytes() == key.key().bytes) {
                 eprintln!("{} proxy {proxy} {name}: {op:?} => {ended:?}", net.step);
             }
-            if let (OwnedOp::Put(_, Put::Newer { base: Some(_), .. }), Ok(Outcome::Written(Written::Superseded { .. }))) = (&op, &ended)
+            if let (OwnedOp::Put(_, Put::Newer { base: Some(_), .. }), Ok(Outcome::Written(Written::Superseded { .. }))) =
+                (&op, &ended)
                 && key.key().bytes == SHARED.as_bytes()
             {
                 net.overtaking.extend(value(node, &key.key()));

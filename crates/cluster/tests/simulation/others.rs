@@ -172,13 +172,7 @@ pub async fn forger(
 }
 
 /// Writes many keys before its proxy is cut off, tries to write them again while it is, and reads them some time later: all are there.
-pub async fn flooder(
-    proxy: Rc<Proxy>,
-    cut: Range<u64>,
-    settled: u64,
-    net: Arc<Mutex<Net>>,
-    books: Rc<RefCell<Books>>,
-) {
+pub async fn flooder(proxy: Rc<Proxy>, cut: Range<u64>, settled: u64, net: Arc<Mutex<Net>>, books: Rc<RefCell<Books>>) {
     let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
     let names: Vec<String> = (0..FLOOD).map(flood_key).collect();
     let set = async |name: &str, value: &[u8]| {

@@ -398,9 +398,10 @@ impl World {
                 let cut = CUT.start..CUT.end;
                 others.push(running(flooder(proxy(0), cut, settled, Arc::clone(net), Rc::clone(books))));
             }
-            Trouble::Dead => others.extend((0..PROXIES).map(|number| {
-                running(mourner(proxy(number), DIES + SETTLED, Arc::clone(net), Rc::clone(books)))
-            })),
+            Trouble::Dead => others.extend(
+                (0..PROXIES)
+                    .map(|number| running(mourner(proxy(number), DIES + SETTLED, Arc::clone(net), Rc::clone(books)))),
+            ),
             Trouble::None | Trouble::Late | Trouble::False | Trouble::Future => {}
         }
         others
