@@ -192,6 +192,11 @@ struct Remotes {
     item_max: usize,
 }
 
+/// How a node is reached, where each step takes at most `patience`.
+fn reached(node: &Node, patience: Duration) -> Endpoint {
+    Endpoint::new(node.address.clone()).patient(patience)
+}
+
 impl Connect for Remotes {
     fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         let config = RemoteConfig {
@@ -201,7 +206,7 @@ impl Connect for Remotes {
             may_be_unknown: true,
             large_apart: true,
             asks_statistics: false,
-            ..RemoteConfig::new(Endpoint::new(node.address.clone()).patient(self.timeout), self.seed)
+            ..RemoteConfig::new(reached(node, self.timeout), self.seed)
         };
         let remote = Remote::new(config, Arc::clone(&self.clock))?;
         let counting = remote.clone();
@@ -215,8 +220,7 @@ impl Connect for Remotes {
 
     fn time(&self, node: &Node) -> Option<u64> {
         const VALUE_MAX: usize = 1024;
-        let mut dialogue =
-            Dialogue::open(&Endpoint::new(node.address.clone()).patient(TIME_PATIENCE), None, VALUE_MAX).ok()?;
+        let mut dialogue = Dialogue::open(&reached(node, TIME_PATIENCE), None, VALUE_MAX).ok()?;
         dialogue.server_time().ok()?
     }
 }

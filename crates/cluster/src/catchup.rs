@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_background::Run;
-use moneta_net::Address;
+use moneta_net::{Address, Connector, Endpoint};
 use moneta_store::{Clock, Store};
 use parking_lot::{Mutex, RwLock};
 
@@ -69,6 +69,8 @@ pub struct CatchUpConfig {
     pub at_deadline: AtDeadline,
     /// The largest value that the node takes, in bytes.
     pub item_max: usize,
+    /// What protects connections to nodes of other copies.
+    pub connector: Connector,
 }
 
 /// What a node does that could not learn what it missed.
@@ -126,6 +128,11 @@ impl State {
 
     fn is_closed(&self) -> bool {
         *self.closed.read()
+    }
+
+    /// How the node reaches another copy's node, whose every answer takes at most `patience`.
+    fn endpoint(&self, node: &Address, patience: Duration) -> Endpoint {
+        Endpoint { connector: self.config.connector, ..Endpoint::new(node.clone()) }.patient(patience)
     }
 
     /// The node goes on to refuse reads, behind its deadline.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use moneta_cluster::catchup::{CatchUp, CatchUpConfig};
 use moneta_cluster::sources::{GuardConfig, Guarded, TopologySource};
+use moneta_net::Connector;
 use moneta_server::config::ListenAddress;
 use moneta_server::server::RunningServer;
 use moneta_store::{Clock, Progress, Store};
@@ -40,6 +41,7 @@ pub fn round(
         deadline: settings.get(&CATCH_UP_DEADLINE),
         at_deadline: settings.get(&CATCH_UP_THEN),
         item_max: settings.get(&MAX_ITEM_SIZE),
+        connector: Connector::Plain,
     };
     Some(CatchingUp { store: CatchUp::new(Arc::clone(store), config, Arc::clone(clock)), source })
 }

@@ -12,7 +12,7 @@ use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
 use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Heard, Node, Opened, Topology, Writer};
-use moneta_net::{Address, Endpoint};
+use moneta_net::Address;
 use moneta_options::kinds::Kind;
 use moneta_options::values::Values;
 use moneta_remote::{Remote, RemoteConfig, ValueMemory};
@@ -24,7 +24,7 @@ use crate::options::kinds::topology::{self, Source};
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::cluster;
 use crate::options::sections::memory::{CLIENT_MEMORY, MAX_ITEM_SIZE};
-use crate::options::sections::proxy;
+use crate::options::sections::{proxy, remote};
 use crate::options::settings::Settings;
 
 /// How long the first topology is waited for.
@@ -61,8 +61,8 @@ impl Connect for Remotes {
 
     fn time(&self, node: &Node) -> Option<u64> {
         const VALUE_MAX: usize = 1024;
-        let mut dialogue =
-            Dialogue::open(&Endpoint::new(node.address.clone()).patient(TIME_PATIENCE), None, VALUE_MAX).ok()?;
+        let endpoint = remote::endpoint(&self.settings, node.address.clone()).patient(TIME_PATIENCE);
+        let mut dialogue = Dialogue::open(&endpoint, None, VALUE_MAX).ok()?;
         dialogue.server_time().ok()?
     }
 
@@ -73,7 +73,7 @@ impl Connect for Remotes {
         let mut dialogue = match known {
             Some(dialogue) => dialogue,
             None => {
-                let endpoint = Endpoint::new(node.address.clone()).patient(BOARD_PATIENCE);
+                let endpoint = remote::endpoint(&self.settings, node.address.clone()).patient(BOARD_PATIENCE);
                 Dialogue::open(&endpoint, None, VALUE_MAX).ok()?
             }
         };

@@ -2,10 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::Duration;
 
-use moneta_background::Run;
 use moneta_net::{Address, HostPort};
 
 /// Longest wait for the addresses behind a name. A name server that takes longer leaves the question open.
@@ -34,20 +32,7 @@ fn real(path: &Path) -> Option<PathBuf> {
 
 /// The addresses that connections to `place` may end at.
 fn reached(place: &HostPort) -> Vec<SocketAddr> {
-    let found = place.number().map_or_else(|| look_up(place), |number| vec![number]);
-    found.into_iter().map(plain).collect()
-}
-
-/// On a separate thread, which is abandoned if it takes too long.
-fn look_up(place: &HostPort) -> Vec<SocketAddr> {
-    let (sender, receiver) = mpsc::channel();
-    let place = place.clone();
-    let look = move |_: &Run| {
-        // Too late: the caller has stopped waiting.
-        let _ = sender.send(place.resolve().unwrap_or_default());
-    };
-    let started = moneta_background::start("names", look);
-    started.ok().and_then(|_| receiver.recv_timeout(LOOKUP_MAX).ok()).unwrap_or_default()
+    place.resolve_within(LOOKUP_MAX).unwrap_or_default().into_iter().map(plain).collect()
 }
 
 /// One form for addresses that the system connects to one place: the unspecified address is the machine itself.

@@ -11,8 +11,8 @@ use crate::host_port::{AddressError, HostPort};
 /// What stands before the path of a Unix socket that has no slash.
 const UNIX: &str = "unix:";
 
-/// A server's address: `HOST:PORT`, with an IPv6 address in brackets, or the path of a Unix socket (anything with a slash, or after `unix:`).
-/// A host has no colon, so other prefixes can come.
+/// A server's address: `HOST:PORT`, with an IPv6 address in brackets, or the path of a Unix socket (anything with a slash, or
+/// after `unix:`). A host has no colon, so other prefixes can come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// Host, by name or number, and port.

@@ -30,7 +30,7 @@ pub struct Endpoint {
 /// How long the steps of a connection may take; `None` is for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Connecting to one address. Looking up a host's name comes on top; the system's resolver bounds that.
+    /// Looking up a host's name, and connecting to one of its addresses, each.
     pub connect: Option<Duration>,
     /// One wait of a [`Stream`] for bytes, or for room to send. Event loops have clocks of their own.
     pub idle: Option<Duration>,
@@ -70,8 +70,8 @@ impl Endpoint {
         Self { timeouts, ..self }
     }
 
-    /// Begins to connect without a wait. `number`: which of the addresses behind its host to take ([`crate::Names`]); of no meaning for a
-    /// Unix socket.
+    /// Begins to connect without a wait. `number`: which of the addresses behind its host to take ([`crate::Names`]); of no
+    /// meaning for a Unix socket.
     ///
     /// # Errors
     /// When the system refuses at once, or TCP has no `number`.
@@ -95,7 +95,11 @@ impl Endpoint {
             Address::Unix(path) => Socket::connect_unix(path, self.patience(deadline))?,
             Address::Tcp(place) => {
                 let connect = |number| Socket::connect_tcp(&number, self.keep_alive, self.patience(deadline));
-                first(place.resolve()?, connect)?
+                let numbers = match self.patience(deadline) {
+                    Some(patience) => place.resolve_within(patience)?,
+                    None => place.resolve()?,
+                };
+                first(numbers, connect)?
             }
         };
         Ok(Stream::new(self.protected(socket), self.timeouts.idle, deadline))

@@ -45,7 +45,8 @@ impl HostPort {
         self.host.parse::<IpAddr>().ok().map(|host| SocketAddr::new(host, self.port))
     }
 
-    /// The socket addresses behind the host, each once, at least one. May wait for a name server, as long as the system's resolver does.
+    /// The socket addresses behind the host, each once, at least one. May wait for a name server, as long as the system's
+    /// resolver does.
     ///
     /// # Errors
     /// When the name server does not know the host, or does not answer.

@@ -35,7 +35,8 @@ pub enum HttpError {
     Protocol(String),
 }
 
-/// A client of one HTTP server, which keeps a connection for its next request. An exchange takes at most [`crate::Timeouts::total`].
+/// A client of one HTTP server, which keeps a connection for its next request. An exchange takes at most
+/// [`crate::Timeouts::total`].
 pub struct HttpClient {
     agent: Agent,
     origin: String,

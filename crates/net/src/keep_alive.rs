@@ -9,9 +9,9 @@ use rustix::net::sockopt;
 /// Times that a silent peer is asked whether it is still there.
 const PROBES: u32 = 3;
 
-/// Has the kernel ask a silent peer of a TCP socket whether it is still there, after `silence` or else the system's two hours. Sockets accepted
-/// on a listener inherit it. With a `silence`, a peer that has vanished is gone after half as long again, be it that nothing is under way,
-/// that what was sent is not acknowledged, or that it is not taken.
+/// Has the kernel ask a silent peer of a TCP socket whether it is still there, after `silence` or else the system's two hours.
+/// Sockets accepted on a listener inherit it. With a `silence`, a peer that has vanished is gone after half as long again, be it
+/// that nothing is under way, that what was sent is not acknowledged, or that it is not taken.
 ///
 /// # Errors
 /// Those of setsockopt(2).

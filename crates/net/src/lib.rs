@@ -1,7 +1,8 @@
-//! How a process reaches another over TCP and Unix sockets. No other crate connects, receives or sends on the socket of a client or a
-//! node, so that what protects connections is written here alone.
+//! How a process reaches another over TCP and Unix sockets. No other crate connects, receives or sends on the socket of a client
+//! or a node, so that what protects connections is written here alone.
 //!
-//! - [`Address`]: where a server listens, as an operator writes it. [`Names`]: the numbers behind its host, looked up again when they fail.
+//! - [`Address`]: where a server listens, as an operator writes it. [`Names`]: the numbers behind its host, looked up again when
+//!   they fail.
 //! - [`Endpoint`]: an address, how long each step to it may take, and how connections to it are protected.
 //! - [`Transport`]: what a connection reads and writes through, for event loops. [`Stream`]: the same with waits and deadlines.
 //! - `HttpClient` (feature `http`): what asks admin ports.
@@ -14,6 +15,7 @@ mod host_port;
 mod http;
 mod keep_alive;
 mod listening;
+mod lookup;
 mod names;
 mod opening;
 mod socket;

@@ -12,8 +12,8 @@ use rustix::net::{SocketFlags, acceptfrom_with};
 use crate::socket::Socket;
 use crate::transport::Transport;
 
-/// Takes the next connection of a non-blocking `listener`, not blocking either, and with the peer's address if it is TCP. `None`: none waits.
-/// A stage between this and whoever reads the connection may come; bytes sent before it are not protected.
+/// Takes the next connection of a non-blocking `listener`, not blocking either, and with the peer's address if it is TCP. `None`:
+/// none waits. A stage between this and whoever reads the connection may come; bytes sent before it are not protected.
 ///
 /// # Errors
 /// Those of accept(2): of the one connection, or of the process, which may be out of descriptors or memory.

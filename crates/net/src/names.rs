@@ -67,8 +67,8 @@ impl Names {
         self.known.lock().proven = Some(address);
     }
 
-    /// Looks the name up again, since the server may have moved: on a new thread, since name servers may be slow. Does nothing if a
-    /// look-up is in progress or began less than `pause` ago; the next failure calls this again.
+    /// Looks the name up again, since the server may have moved: on a new thread, since name servers may be slow. Does nothing if
+    /// a look-up is in progress or began less than `pause` ago; the next failure calls this again.
     pub fn look_up_again(self: &Arc<Self>, pause: Duration) {
         if !self.is_to_be_looked_up() || !self.begin_to_look(pause) {
             return;

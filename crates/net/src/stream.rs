@@ -8,8 +8,8 @@ use rustix::net::sockopt::Timeout;
 
 use crate::transport::{Received, Transport};
 
-/// A connection that waits for bytes and for room to send: each time as long as its idle time-out, and over all until its deadline. A wait that
-/// is too long fails with [`io::ErrorKind::TimedOut`].
+/// A connection that waits for bytes and for room to send: each time as long as its idle time-out, and over all until its
+/// deadline. A wait that is too long fails with [`io::ErrorKind::TimedOut`].
 #[derive(Debug)]
 pub struct Stream {
     transport: Transport,

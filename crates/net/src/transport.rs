@@ -9,15 +9,18 @@ use rustix::net::sockopt::Timeout;
 use crate::opening::Opening;
 use crate::socket::Socket;
 
-/// What a connection reads and writes through: a socket, and what protects it. Bytes are those that both ends mean, whatever the wire carries;
-/// counts of bytes are counts of these.
+/// What a connection reads and writes through: a socket, and what protects it. Bytes are those that both ends mean, whatever the
+/// wire carries; counts of bytes are counts of these.
 ///
 /// The rules that its users keep, so that a transport may encrypt:
-/// - It is open once [`Transport::open`] said so; until then its events only have `open` called again. Accepted transports are open.
+/// - It is open once [`Transport::open`] said so; until then its events only have `open` called again. Accepted transports are
+///   open.
 /// - It may hold bytes that no event of the socket tells of: [`Transport::receive`] is called again until it is drained.
-/// - What [`Transport::send`] did not take is offered again first, unchanged, though perhaps at another place in memory and with more behind
-///   it: a record may be encrypted already and wait for room. Bytes count as taken when the kernel has all of their record.
-/// - An end is one that the other side declared. One that breaks off is an end or an error; each protocol knows where a reply ends.
+/// - What [`Transport::send`] did not take is offered again first, unchanged, though perhaps at another place in memory and with
+///   more behind it: a record may be encrypted already and wait for room. Bytes count as taken when the kernel has all of their
+///   record.
+/// - An end is one that the other side declared. One that breaks off is an end or an error; each protocol knows where a reply
+///   ends.
 #[derive(Debug)]
 pub enum Transport {
     /// Bytes go over the socket as they are.
@@ -94,7 +97,8 @@ impl Transport {
         }
     }
 
-    /// Says goodbye and ends both directions; a transport that is dropped says goodbye too. That the other side has gone before is fine.
+    /// Says goodbye and ends both directions; a transport that is dropped says goodbye too. That the other side has gone before
+    /// is fine.
     pub fn shut_down(&mut self) {
         match self {
             Self::Plain(socket) => drop(socket.shut_down()),

@@ -34,11 +34,11 @@ pub struct RemoteConfig {
     pub backoff_min: Duration,
     /// The longest such pause.
     pub backoff_max: Duration,
-    /// Silence after which a connection without requests in flight is asked whether the server is still there. One that does not answer
-    /// within [`RemoteConfig::request_timeout`] is made anew.
+    /// Silence after which a connection without requests in flight is asked whether the server is still there. One that does not
+    /// answer within [`RemoteConfig::request_timeout`] is made anew.
     pub check_after: Duration,
-    /// Whether the server's host may be one that means nothing when the store is made, as that of a node that is away. Requests fail then,
-    /// and its name is looked up again until it means something. Where this is not allowed, there is no such store.
+    /// Whether the server's host may be one that means nothing when the store is made, as that of a node that is away. Requests
+    /// fail then, and its name is looked up again until it means something. Where this is not allowed, there is no such store.
     pub may_be_unknown: bool,
     /// Whether a report asks the server for its statistics, which threads that may wait do wait for.
     pub asks_statistics: bool,
@@ -65,8 +65,8 @@ impl RemoteConfig {
     /// The most of [`RemoteConfig::in_flight_max`].
     pub const IN_FLIGHT_MAX: usize = 1 << 20;
 
-    /// Defaults for a server: one connection a worker, a second for a reply and for connecting if its endpoint says nothing else, values of
-    /// up to 1 MiB.
+    /// Defaults for a server: one connection a worker, a second for a reply and for connecting if its endpoint says nothing else,
+    /// values of up to 1 MiB.
     pub fn new(endpoint: impl Into<Endpoint>, seed: KeyHash) -> Self {
         let mut endpoint = endpoint.into();
         endpoint.timeouts.connect.get_or_insert(CONNECT_TIMEOUT);

@@ -70,8 +70,8 @@ const SLOWEST: usize = 64 << 10;
 const KEPT: usize = 256 << 10;
 
 impl Dialogue {
-    /// Connects and finds out what the server speaks, unless told; the server has the endpoint's idle time-out for that. Later, any wait for
-    /// it is at most as long.
+    /// Connects and finds out what the server speaks, unless told; the server has the endpoint's idle time-out for that. Later,
+    /// any wait for it is at most as long.
     ///
     /// # Errors
     /// If no server answers, or the server is not a memcached.
@@ -183,8 +183,8 @@ impl Dialogue {
         self.answer()
     }
 
-    /// What the server's clock says, in milliseconds since the Unix epoch; `None`: it does not tell (a memcached). Nothing else may be
-    /// waiting for an answer.
+    /// What the server's clock says, in milliseconds since the Unix epoch; `None`: it does not tell (a memcached). Nothing else
+    /// may be waiting for an answer.
     ///
     /// # Errors
     /// Those of the connection.
@@ -209,8 +209,8 @@ impl Dialogue {
         }
     }
 
-    /// What others have posted on the server's board since `cursor`, 0 for all. `None`: it has no board. Nothing else may be waiting for an
-    /// answer.
+    /// What others have posted on the server's board since `cursor`, 0 for all. `None`: it has no board. Nothing else may be
+    /// waiting for an answer.
     ///
     /// # Errors
     /// Those of the connection, and when the server answers something else.
@@ -299,8 +299,8 @@ impl Dialogue {
         }
     }
 
-    /// Begins to read the server's feed; `arguments` as `docs/feed.md` has them for `changes`. [`Dialogue::next_change`] goes through
-    /// it. The connection can be asked nothing else until the feed has ended.
+    /// Begins to read the server's feed; `arguments` as `docs/feed.md` has them for `changes`. [`Dialogue::next_change`] goes
+    /// through it. The connection can be asked nothing else until the feed has ended.
     ///
     /// # Errors
     /// Those of the connection, and when the server does not speak text.

@@ -185,6 +185,7 @@ mod tests {
             deadline,
             at_deadline: AtDeadline::StayOut,
             item_max: 1 << 20,
+            connector: Default::default(),
         };
         let node = CatchUp::new(store, config, Arc::clone(&clock));
         let told = Told::Delete { key: b"key".to_vec(), version: Version::at(clock.millis() + 3_600_000) };

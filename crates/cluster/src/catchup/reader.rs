@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use moneta_client::wire::blocking::{Dialogue, DialogueError, Next};
 use moneta_client::wire::changes::Told;
 use moneta_client::wire::{Answer, PROBE_KEY, Protocol, Refusal, Request, Verb};
-use moneta_net::{Address, Endpoint};
+use moneta_net::Address;
 use moneta_store::StoreError;
 use parking_lot::Mutex;
 
@@ -118,7 +118,7 @@ impl Reader {
     }
 
     fn connect(&self) -> Result<Dialogue, DialogueError> {
-        let endpoint = Endpoint::new(self.address.clone()).patient(TIMEOUT);
+        let endpoint = self.state.endpoint(&self.address, TIMEOUT);
         Dialogue::open(&endpoint, Some(Protocol::Meta), self.state.config.item_max)
     }
 

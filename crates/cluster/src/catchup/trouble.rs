@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use moneta_client::wire::Protocol;
 use moneta_client::wire::blocking::Dialogue;
-use moneta_net::{Address, Endpoint};
+use moneta_net::Address;
 
 use super::State;
 
@@ -195,7 +195,7 @@ impl Peer {
         let mut dialogue = match self.dialogue.take() {
             Some(dialogue) => dialogue,
             None => {
-                let endpoint = Endpoint::new(self.address.clone()).patient(TIMEOUT);
+                let endpoint = state.endpoint(&self.address, TIMEOUT);
                 Dialogue::open(&endpoint, Some(Protocol::Meta), 1024).ok()?
             }
         };
@@ -264,6 +264,7 @@ mod tests {
             deadline: SECOND,
             at_deadline: AtDeadline::StayOut,
             item_max: 1 << 20,
+            connector: Default::default(),
         };
         (CatchUp::new(store, config, Arc::clone(&clock)), clock)
     }

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use moneta_net::TransportError;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-/// Has `queue` tell of what comes, each time anew, and of room to send if that is waited for. Room is not watched otherwise: a Unix socket
-/// tells of it with every reply. Closing the connection removes it from the queue.
+/// Has `queue` tell of what comes, each time anew, and of room to send if that is waited for. Room is not watched otherwise: a
+/// Unix socket tells of it with every reply. Closing the connection removes it from the queue.
 pub(super) fn watch(connection: impl AsFd, queue: &OwnedFd, room: bool) -> Result<(), TransportError> {
     Ok(epoll::add(queue, connection, EventData::new_u64(0), flags(room))?)
 }

@@ -53,9 +53,14 @@ section! {
     );
 }
 
+/// How this process reaches the server at `address`: what all connections to nodes and to tiers in other processes begin with.
+pub fn endpoint(options: &Values, address: Address) -> Endpoint {
+    Endpoint::new(address).patient(options.get(&REMOTE_CONNECT_TIMEOUT))
+}
+
 /// What is said of the server at `address`.
 pub fn server(options: &Values, address: Address) -> RemoteConfig {
-    let endpoint = Endpoint::new(address).patient(options.get(&REMOTE_CONNECT_TIMEOUT));
+    let endpoint = endpoint(options, address);
     RemoteConfig {
         protocol: options.get(&REMOTE_PROTOCOL),
         connections: options.get(&REMOTE_CONNECTIONS),
