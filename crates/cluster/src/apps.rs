@@ -9,8 +9,8 @@ use moneta_store::metric::{Metric, Sample, Unit};
 use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Cx, Door, ErrorKind, Key, KeyHash, Op, Outcome, PendingReads, Reactors, Step, Store, StoreError, StoreStats,
-    Version, Visit, steps,
+    Cx, Door, ErrorKind, Key, KeyHash, Op, Outcome, PendingReads, Reactors, ReadSeveral, Step, Store, StoreError,
+    StoreStats, Version, Visit, steps,
 };
 use smallvec::SmallVec;
 
@@ -152,10 +152,18 @@ impl Store for Apps {
         }
     }
 
-    fn reads_together(&self) -> bool {
-        true
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        Some(self)
     }
 
+    fn announce(&self, _: &[Key<'_>]) {}
+
+    fn seed(&self) -> KeyHash {
+        self.0.seed
+    }
+}
+
+impl ReadSeveral for Apps {
     /// Of keys of one app, as those of a request nearly always are.
     fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
         let (app, _) = self.of(cx.door(), keys.first()?.bytes)?;
@@ -168,12 +176,6 @@ impl Store for Apps {
             stored.push(if bytes.len() == key.bytes.len() { *key } else { Key::new(bytes, self.0.seed) });
         }
         app.cluster.read_several(cx, &stored, request)
-    }
-
-    fn announce(&self, _: &[Key<'_>]) {}
-
-    fn seed(&self) -> KeyHash {
-        self.0.seed
     }
 }
 

@@ -75,7 +75,7 @@ impl Call {
     pub(crate) fn begin_several(&self, node: usize, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
         match &self.at {
             At::Worker(_, attached) => {
-                self.node(node).store.read_several(&attached.cx(node, self.cx.policy()), keys, request)
+                self.node(node).store.together()?.read_several(&attached.cx(node, self.cx.policy()), keys, request)
             }
             At::Outside(_) => None,
         }

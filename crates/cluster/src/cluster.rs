@@ -9,8 +9,8 @@ use moneta_store::latency::Kind;
 use moneta_store::request::{Retrieve, WriteMode};
 use moneta_store::steps::start_operation;
 use moneta_store::{
-    Clock, Cx, Key, KeyHash, Lookup, Op, Origin, Outcome, OwnedKey, OwnedOp, PendingReads, Put, Reactors, Slot, Step,
-    Store, StoreError, StoreStats, Visit,
+    Clock, Cx, Key, KeyHash, Lookup, Op, Origin, Outcome, OwnedKey, OwnedOp, PendingReads, Put, Reactors, ReadSeveral,
+    Slot, Step, Store, StoreError, StoreStats, Visit,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -276,10 +276,18 @@ impl Store for Cluster {
         }
     }
 
-    fn reads_together(&self) -> bool {
-        true
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        Some(self)
     }
 
+    fn announce(&self, _: &[Key<'_>]) {}
+
+    fn seed(&self) -> KeyHash {
+        self.0.seed
+    }
+}
+
+impl ReadSeveral for Cluster {
     fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
         let is_plain = request.touch.is_none() && request.vivify.is_none() && !request.claim;
         if !is_plain {
@@ -291,12 +299,6 @@ impl Store for Cluster {
             None => reads,
             Some(timed) => timed.reads(&self.0.counters.durations, reads),
         })
-    }
-
-    fn announce(&self, _: &[Key<'_>]) {}
-
-    fn seed(&self) -> KeyHash {
-        self.0.seed
     }
 }
 

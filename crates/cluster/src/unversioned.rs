@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
-use moneta_store::request::{Delete, Exptime, Retrieve, Write};
+use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::steps::{finish, start, start_operation};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cx, ErrorKind, ItemRef, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, PendingReads, Put, Reactors, Step,
+    Clock, Cx, ErrorKind, ItemRef, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Put, Reactors, ReadSeveral, Step,
     Store, StoreError, Unseen, Version, Visit, Written,
 };
 
@@ -126,12 +126,8 @@ impl Store for AnyNode {
         }
     }
 
-    fn reads_together(&self) -> bool {
-        self.0.store.reads_together()
-    }
-
-    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
-        self.0.store.read_several(cx, keys, request)
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        self.0.store.together()
     }
 
     fn announce(&self, keys: &[Key<'_>]) {

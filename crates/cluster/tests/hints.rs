@@ -18,7 +18,7 @@ use moneta_store::request::{Retrieve, Write};
 use moneta_store::steps::{finish, read_owned, start_operation};
 use moneta_store::{
     Clock, Component, Cx, ErrorKind, Key, KeyHash, Lookup, Op, Origin, Outcome, OwnedKey, OwnedOp, Parts, Reactors,
-    Step, Store, StoreError, Unseen, Visit,
+    ReadSeveral, Step, Store, StoreError, Unseen, Visit,
 };
 use parking_lot::Mutex;
 
@@ -83,6 +83,10 @@ impl Store for Shared {
             .await;
             finish(op.with(|op| read_owned(&*store, &cx, &key.key(), op))).await
         })
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, _: &[Key<'_>]) {}

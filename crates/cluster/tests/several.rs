@@ -16,7 +16,7 @@ use moneta_store::component::{self, Component, Health, Parts, Report};
 use moneta_store::request::{Retrieve, Write};
 use moneta_store::{
     Calls, Clock, Cx, ErrorKind, Item, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Pending, PendingReads, Policy,
-    Reactors, Reads, Step, Store, StoreError, Visit, steps,
+    Reactors, ReadSeveral, Reads, Step, Store, StoreError, Visit, steps,
 };
 
 /// A node that reads several keys together and answers reads late, until it fails.
@@ -77,20 +77,22 @@ impl Store for Late {
         Step::Wait(Box::pin(Second(Some(self.look(cx, key, op)), false)))
     }
 
-    fn reads_together(&self) -> bool {
-        true
-    }
-
-    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
-        self.together.fetch_add(keys.len(), Ordering::Relaxed);
-        let read = |key| -> Pending { Box::pin(Second(Some(self.look(cx, key, Op::Read(request))), false)) };
-        Some(Box::pin(InTurn(keys.iter().map(read).collect())))
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        Some(self)
     }
 
     fn announce(&self, _: &[Key<'_>]) {}
 
     fn seed(&self) -> KeyHash {
         self.inner.seed()
+    }
+}
+
+impl ReadSeveral for Late {
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        self.together.fetch_add(keys.len(), Ordering::Relaxed);
+        let read = |key| -> Pending { Box::pin(Second(Some(self.look(cx, key, Op::Read(request))), false)) };
+        Some(Box::pin(InTurn(keys.iter().map(read).collect())))
     }
 }
 
@@ -164,7 +166,8 @@ fn compare(fallback: Fallback, failing: &[usize]) -> (usize, Vec<Ended>) {
         }
     }
     failing.iter().for_each(|&node| stores[node].fails.store(true, Ordering::Relaxed));
-    let mut reads = cluster.read_several(&cx, &keys, &Retrieve::default()).expect("they are plain");
+    let mut reads =
+        cluster.together().expect("it does").read_several(&cx, &keys, &Retrieve::default()).expect("they are plain");
     let mut together = Vec::new();
     while let Some(ended) = pollster::block_on(poll_fn(|context| steps::poll_owned(&mut reads, context))) {
         together.push(value(ended));

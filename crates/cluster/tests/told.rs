@@ -114,7 +114,12 @@ fn times_of_requests_are_told_by_kind() {
     each(Op::Holds);
     let keys: Vec<Key<'_>> = ["a", "b", "c"].iter().map(|key| Key::new(key.as_bytes(), SEED)).collect();
     for _ in 0..SAMPLE {
-        let mut reads = world.cluster.read_several(&Cx::outside(), &keys, &Retrieve::default()).expect("together");
+        let mut reads = world
+            .cluster
+            .together()
+            .expect("it does")
+            .read_several(&Cx::outside(), &keys, &Retrieve::default())
+            .expect("together");
         while block_on(std::future::poll_fn(|context| steps::poll_owned(&mut reads, context))).is_some() {}
     }
     assert_eq!(world.durations("get").0, (2 + keys.len() as u64) * SAMPLE);
@@ -138,7 +143,8 @@ fn reads_are_counted_by_how_they_ended() {
     let cx = Cx::of_worker(Policy::Online, &reactors);
     let several = |names: &[&str]| {
         let keys: Vec<Key<'_>> = names.iter().map(|key| Key::new(key.as_bytes(), SEED)).collect();
-        let mut reads = world.cluster.read_several(&cx, &keys, &request).expect("it reads together");
+        let mut reads =
+            world.cluster.together().expect("it does").read_several(&cx, &keys, &request).expect("it reads together");
         let next = || block_on(std::future::poll_fn(|context| steps::poll_owned(&mut reads, context)));
         std::iter::from_fn(next).count()
     };

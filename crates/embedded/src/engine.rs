@@ -8,8 +8,8 @@ use moneta_store::offload::Offload;
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cursor, Cx, Expiry, Item, Key, KeyHash, Lookup, Op, Outcome, OwnedOp, Pending, Put, Reactors, Step, Store,
-    StoreStats, Version, Visit, Walked, Walking,
+    Clock, Cursor, Cx, Expiry, Item, Key, KeyHash, Lookup, Op, Outcome, OwnedOp, Pending, Put, Reactors, ReadSeveral,
+    Step, Store, StoreStats, Version, Visit, Walked, Walking,
 };
 use parking_lot::Mutex;
 
@@ -176,6 +176,10 @@ impl<D: Database> Store for Embedded<D> {
             // 0 if the number cannot be made sure of, as no floor above it can be written.
             Op::NextCas => Step::Done(Ok(Outcome::Cas(inner.shared.next_sequence().unwrap_or(0)))),
         }
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, _: &[Key<'_>]) {}

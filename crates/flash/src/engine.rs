@@ -9,7 +9,8 @@ use moneta_store::feed::Feed;
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors, Versioning};
 use moneta_store::{
-    Clock, Cursor, Cx, Expiry, Key, KeyHash, Op, Pending, Reactors, Step, Store, Version, Visit, Walked, Walking,
+    Clock, Cursor, Cx, Expiry, Key, KeyHash, Op, Pending, Reactors, ReadSeveral, Step, Store, Version, Visit, Walked,
+    Walking,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -266,6 +267,10 @@ impl Store for Flash {
     #[inline]
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         self.inner.call(cx, key, op, out)
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, _: &[Key<'_>]) {}

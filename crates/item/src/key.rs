@@ -82,6 +82,14 @@ impl OwnedKeys {
         let (end, hash) = self.ends[index];
         Key { bytes: &self.bytes[start..end as usize], hash }
     }
+
+    /// A copy of one of them.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn owned(&self, index: usize) -> OwnedKey {
+        OwnedKey::of(&self.key(index))
+    }
 }
 
 impl OwnedKey {

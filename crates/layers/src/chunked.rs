@@ -38,6 +38,7 @@ mod epochs;
 mod layout;
 mod newer;
 mod reads;
+mod several;
 mod versions;
 mod walk;
 mod writes;
@@ -49,8 +50,8 @@ use moneta_store::request::Exptime;
 use moneta_store::steps::{finish, start, start_operation};
 use moneta_store::versions::{Floor, Floors, Versioning};
 use moneta_store::{
-    Clock, Cx, Expiry, ItemMeta, Key, KeyHash, Lookup, Op, Outcome, OwnedKey, Put, Reactors, Step, Store, Version,
-    Visit,
+    Clock, Cx, Expiry, ItemMeta, Key, KeyHash, Lookup, Op, Outcome, OwnedKey, Put, Reactors, ReadSeveral, Step, Store,
+    Version, Visit,
 };
 
 use crate::stripes::Stripes;
@@ -80,6 +81,12 @@ struct Shared<S> {
 struct Call<S> {
     shared: Arc<Shared<S>>,
     cx: Cx,
+}
+
+impl<S> Clone for Call<S> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), cx: self.cx.clone() }
+    }
 }
 
 impl<S> std::ops::Deref for Call<S> {
@@ -193,6 +200,10 @@ impl<S: Store + 'static> Store for Chunked<S> {
             }
             Op::NextCas => Step::Done(Ok(Outcome::Cas(self.shared.versions.next().0))),
         }
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        self.shared.below.together().map(|_| self as _)
     }
 
     fn announce(&self, keys: &[Key<'_>]) {

@@ -9,12 +9,12 @@ mod ring;
 use std::sync::Arc;
 
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
-use moneta_store::request::{Delete, Exptime};
+use moneta_store::request::{Delete, Exptime, Retrieve};
 use moneta_store::steps::{finish, start, start_operation};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cx, Deleted, Expiry, Key, KeyHash, Lookup, Number, Op, Outcome, OwnedKey, Reactors, Step, Store, StoreError,
-    Unseen, Version, Visit, Written,
+    Clock, Cx, Deleted, Expiry, Key, KeyHash, Lookup, Number, Op, Outcome, OwnedKey, PendingReads, Reactors,
+    ReadSeveral, Step, Store, StoreError, Unseen, Version, Visit, Written,
 };
 
 pub use ring::Ring;
@@ -162,12 +162,23 @@ impl<S: Store + 'static> Store for Feed<S> {
         }
     }
 
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        self.0.below.together().map(|_| self as _)
+    }
+
     fn announce(&self, keys: &[Key<'_>]) {
         self.0.below.announce(keys);
     }
 
     fn seed(&self) -> KeyHash {
         self.0.below.seed()
+    }
+}
+
+impl<S: Store + 'static> ReadSeveral for Feed<S> {
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        // What changes something is told, key by key.
+        if Op::Read(request).changes() { None } else { self.0.below.together()?.read_several(cx, keys, request) }
     }
 }
 

@@ -44,6 +44,7 @@ mod moves;
 mod newer;
 mod promotion;
 mod reads;
+mod several;
 mod walk;
 mod writes;
 
@@ -52,7 +53,7 @@ use std::sync::atomic::AtomicU32;
 
 use moneta_store::component::{Component, Health, Parts, Report};
 use moneta_store::{
-    Clock, Cx, Key, KeyHash, Op, Outcome, Policy, Put, Reactors, Step, Store, StoreStats, Unseen, Visit,
+    Clock, Cx, Key, KeyHash, Op, Outcome, Policy, Put, Reactors, ReadSeveral, Step, Store, StoreStats, Unseen, Visit,
 };
 
 use crate::stripes::Stripes;
@@ -118,6 +119,12 @@ impl<U, L> Call<'_, U, L> {
             Policy::Online => Put::Any,
             Policy::Batch => Put::Present,
         }
+    }
+}
+
+impl<U, L> Clone for Kept<U, L> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), cx: self.cx.clone() }
     }
 }
 
@@ -210,6 +217,10 @@ impl<U: Store + 'static, L: Store + 'static> Store for Tiered<U, L> {
             }
             Op::NoteHit | Op::NextCas | Op::BuriedAs => self.0.lower.call(cx, key, op, &mut Unseen),
         }
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        self.0.lower.together().map(|_| self as _)
     }
 
     fn announce(&self, keys: &[Key<'_>]) {

@@ -11,8 +11,8 @@ use moneta_store::component::{Component, Flush, Health, Observe, Observer, Parts
 use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cursor, Cx, Expiry, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Put, Reactors, Rest, Step, Store,
-    StoreStats, Unseen, Value, Version, Visit, Walked, Walking, Written, component,
+    Clock, Cursor, Cx, Expiry, ItemRef, Key, KeyHash, Lookup, Op, Outcome, Put, Reactors, ReadSeveral, Rest, Step,
+    Store, StoreStats, Unseen, Value, Version, Visit, Walked, Walking, Written, component,
 };
 
 use crate::config::{ConfigError, Eviction, MemoryConfig};
@@ -236,6 +236,10 @@ impl Store for Memory {
             Op::Put(item, how) => Step::ended(self.put(key, item, how)),
             other => self.call_rest(key, other, out),
         }
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, keys: &[Key<'_>]) {

@@ -9,8 +9,8 @@ use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
 use moneta_store::request::{Delete, Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cursor, Cx, Key, KeyHash, Op, Outcome, PendingReads, Put, Reactors, Step, Store, StoreStats, Version, Visit,
-    Walked, Walking,
+    Clock, Cursor, Cx, Key, KeyHash, Op, Outcome, PendingReads, Put, Reactors, ReadSeveral, Step, Store, StoreStats,
+    Version, Visit, Walked, Walking,
 };
 use parking_lot::Mutex;
 
@@ -100,18 +100,20 @@ impl Store for Remote {
         }
     }
 
-    fn reads_together(&self) -> bool {
-        true
-    }
-
-    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
-        several::begin(self.of(cx), keys, request)
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        Some(self)
     }
 
     fn announce(&self, _: &[Key<'_>]) {}
 
     fn seed(&self) -> KeyHash {
         self.config().seed
+    }
+}
+
+impl ReadSeveral for Remote {
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        several::begin(self.of(cx), keys, request)
     }
 }
 

@@ -60,7 +60,11 @@ impl Worker {
 
     fn begin(&self, names: &[String]) -> PendingReads {
         let keys: Vec<Key<'_>> = names.iter().map(|name| Key::new(name.as_bytes(), SEED)).collect();
-        self.store.read_several(&self.cx, &keys, &Retrieve::BRIEF).expect("it reads together")
+        self.store
+            .together()
+            .expect("it reads together")
+            .read_several(&self.cx, &keys, &Retrieve::BRIEF)
+            .expect("it reads together")
     }
 
     /// The next one's end.

@@ -15,7 +15,7 @@ use moneta_store::request::{Exptime, Retrieve, Write};
 use moneta_store::versions::{Floor, Floors, Versioning};
 use moneta_store::{
     Calls, Clock, Component, Cursor, Cx, ErrorKind, Expiry, ItemMeta, ItemRef, Key, KeyHash, Lookup, Op, Reactors,
-    Step, Store, Value, Version, Visit, Walked, Walking, Written,
+    ReadSeveral, Step, Store, Value, Version, Visit, Walked, Walking, Written,
 };
 use moneta_testkit::suite::{self, SuiteConfig};
 
@@ -31,6 +31,10 @@ impl Store for Told {
             Op::NextCas => self.server.call(cx, key, op, out),
             op => self.remote.call(cx, key, op, out),
         }
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, keys: &[Key<'_>]) {

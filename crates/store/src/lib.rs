@@ -42,7 +42,7 @@ pub use outcome::{Outcome, Pending, PendingReads, Reads, Step};
 pub use progress::Progress;
 pub use reactor::{Reactor, Reactors, Slot};
 pub use stats::{Below, StoreStats};
-pub use store::Store;
+pub use store::{ReadSeveral, Store};
 pub use time::Clock;
 pub use visit::{Unseen, Visit};
 pub use walk::{Cursor, Walked, Walking};

@@ -26,23 +26,22 @@ pub trait Store: Component {
     /// Answers an operation. `out` sees the item of a read that does not have to wait.
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step;
 
-    /// Whether [`Store::read_several`] ever does something.
-    fn reads_together(&self) -> bool {
-        false
-    }
-
-    /// Begins reads of several keys together, for a store to which that is less than to begin them one by one. `None`: it is not, or
-    /// these reads are not plain ones. Nothing was begun then.
-    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
-        let _ = (cx, keys, request);
-        None
-    }
+    /// The part that reads several keys together, of a store to which that is less than to read them one by one. The same for the
+    /// life of the store.
+    fn together(&self) -> Option<&dyn ReadSeveral>;
 
     /// Tells the store which keys will be read next, so that it may fetch cache lines early. Changes nothing.
     fn announce(&self, keys: &[Key<'_>]);
 
     /// Seed under which [`Key`]s for this store are hashed.
     fn seed(&self) -> KeyHash;
+}
+
+/// Reads several keys together.
+pub trait ReadSeveral {
+    /// Begins reads of several keys together. `None`: these reads are not plain ones, or it is not worth it for these keys. Nothing was
+    /// begun then.
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads>;
 }
 
 impl<S: Component + ?Sized> Component for Arc<S> {
@@ -74,13 +73,8 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
 
     #[inline]
-    fn reads_together(&self) -> bool {
-        (**self).reads_together()
-    }
-
-    #[inline]
-    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
-        (**self).read_several(cx, keys, request)
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        (**self).together()
     }
 
     #[inline]

@@ -11,8 +11,8 @@ use moneta_store::component::{Component, Flush, Health, Parts, Report, Walk};
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Clock, Cursor, Cx, Deleted, Expiry, Item, ItemMeta, Key, KeyHash, Lookup, Op, Outcome, Put, Reactors, Step, Store,
-    StoreError, StoreStats, Visit, Walked, Walking, Written,
+    Clock, Cursor, Cx, Deleted, Expiry, Item, ItemMeta, Key, KeyHash, Lookup, Op, Outcome, Put, Reactors, ReadSeveral,
+    Step, Store, StoreError, StoreStats, Visit, Walked, Walking, Written,
 };
 use parking_lot::Mutex;
 
@@ -153,6 +153,10 @@ impl Store for Shelf {
             Op::BuriedAs => Step::Done(Ok(Outcome::Cas(0))),
             Op::NextCas => Step::Done(Ok(Outcome::Cas(items.next_cas()))),
         }
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, _: &[Key<'_>]) {}

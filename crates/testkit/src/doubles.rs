@@ -8,7 +8,7 @@
 //!
 //! use moneta_testkit::model::ModelStore;
 //! use moneta_testkit::doubles::{Double, Layer};
-//! use moneta_store::{Calls, Clock, Cx, Key, Op, Step, Store, Visit};
+//! use moneta_store::{Calls, Clock, Cx, Key, Op, Step, ReadSeveral, Store, Visit};
 //!
 //! /// Counts operations.
 //! struct Counting {
@@ -41,7 +41,7 @@ use std::ops::Deref;
 use moneta_store::{Key, KeyHash, OwnedKey};
 
 use moneta_store::component::{Component, Health, Parts, Report};
-use moneta_store::{Cx, Op, Outcome, OwnedOp, Policy, Reactors, Step, Store, StoreError, Visit, steps};
+use moneta_store::{Cx, Op, Outcome, OwnedOp, Policy, Reactors, ReadSeveral, Step, Store, StoreError, Visit, steps};
 
 /// What a test double does differently from the store it wraps. A double that overrides nothing is that store.
 pub trait Double: Send + Sync {
@@ -93,6 +93,11 @@ impl<D> Deref for Layer<D> {
 impl<D: Double> Store for Layer<D> {
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         self.0.call(cx, key, op, out)
+    }
+
+    // What a double does to operations it does to reads of several keys, too: they come one by one.
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, keys: &[Key<'_>]) {

@@ -12,7 +12,9 @@ use moneta_store::{Item, ItemRef, Key, KeyHash, Lookup, Value, Version};
 
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
 use moneta_store::versions::{Floor, Floors};
-use moneta_store::{Clock, Cursor, Cx, Op, Outcome, Put, Reactors, Step, Store, StoreError, Visit, Walked, Walking};
+use moneta_store::{
+    Clock, Cursor, Cx, Op, Outcome, Put, Reactors, ReadSeveral, Step, Store, StoreError, Visit, Walked, Walking,
+};
 use parking_lot::{Mutex, MutexGuard};
 use state::{Missing, ModelItem, State};
 
@@ -100,6 +102,10 @@ impl Store for ModelStore {
             Op::BuriedAs => Step::Done(Ok(Outcome::Cas(0))),
             Op::NextCas => Step::Done(Ok(Outcome::Cas(state.new_cas(None)))),
         }
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, _: &[Key<'_>]) {}

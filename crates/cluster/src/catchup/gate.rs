@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use moneta_store::component::{self, Component, Flush, Health, Parts, Report};
 use moneta_store::metric::{Metric, Reading, Unit, samples_of};
-use moneta_store::request::{Exptime, WriteMode};
+use moneta_store::request::{Exptime, Retrieve, WriteMode};
 use moneta_store::versions::{Floor, Floors};
-use moneta_store::{Clock, Cx, Key, KeyHash, Op, Put, Reactors, Step, Store, StoreError, Version, Visit};
+use moneta_store::{
+    Clock, Cx, Key, KeyHash, Op, PendingReads, Put, Reactors, ReadSeveral, Step, Store, StoreError, Version, Visit,
+};
 use parking_lot::{Mutex, RwLock};
 
 use super::{CatchUpConfig, Counts, State};
@@ -113,12 +115,26 @@ impl Store for CatchUp {
         self.0.store.call(cx, key, op, out)
     }
 
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        self.0.store.together().map(|_| self as _)
+    }
+
     fn announce(&self, keys: &[Key<'_>]) {
         self.0.store.announce(keys);
     }
 
     fn seed(&self) -> KeyHash {
         self.0.store.seed()
+    }
+}
+
+impl ReadSeveral for CatchUp {
+    fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads> {
+        // Behind, each key is refused by itself.
+        if self.0.was_stopped() || self.0.is_behind() {
+            return None;
+        }
+        self.0.store.together()?.read_several(cx, keys, request)
     }
 }
 

@@ -15,7 +15,7 @@ use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Calls, Cursor, Cx, Deleted, ErrorKind, ItemRef, Key, KeyHash, Op, Outcome, OwnedKey, OwnedOp, Pending, Put,
-    Reactors, Step, Store, StoreError, Version, Visit, Walked, Walking, Written, steps,
+    Reactors, ReadSeveral, Step, Store, StoreError, Version, Visit, Walked, Walking, Written, steps,
 };
 use parking_lot::Mutex;
 
@@ -251,6 +251,10 @@ impl Store for Link {
             if buries { ended.map(|_| Outcome::Deleted(Deleted::Deleted)) } else { ended }
         };
         Step::Wait(self.exchange(act, told))
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, _: &[Key<'_>]) {}

@@ -39,7 +39,18 @@ impl<S: Store + 'static> Call<S> {
         if request.touch.is_some() {
             return self.read_and_change(key, request).await;
         }
-        match self.find(key, request.bump).await? {
+        let entry = finish(self.ask(key, request.bump)).await.map(Outcome::lookup);
+        self.end_retrieve(key, request, entry).await
+    }
+
+    /// The rest of a read that touches nothing, given the entry of the head.
+    pub(super) async fn end_retrieve(
+        &self,
+        key: &Key<'_>,
+        request: &Retrieve,
+        entry: Result<Lookup, StoreError>,
+    ) -> Result<Lookup, StoreError> {
+        match self.find_at(key, request.bump, entry).await? {
             Found::Live(item) if wins_recache(&item.meta, request, self.clock.now()) => {
                 self.read_and_change(key, request).await
             }
@@ -50,7 +61,13 @@ impl<S: Store + 'static> Call<S> {
 
     /// An item. `bump`: the read counts for the eviction order below.
     pub(super) async fn find(&self, key: &Key<'_>, bump: bool) -> Result<Found, StoreError> {
-        let Some((head, entry)) = self.find_head(key, bump).await? else { return Ok(Found::Nothing) };
+        let entry = finish(self.ask(key, bump)).await.map(Outcome::lookup);
+        self.find_at(key, bump, entry).await
+    }
+
+    /// An item, given the entry of its head.
+    async fn find_at(&self, key: &Key<'_>, bump: bool, entry: Result<Lookup, StoreError>) -> Result<Found, StoreError> {
+        let Some((head, entry)) = self.head_of(key, entry)? else { return Ok(Found::Nothing) };
         if head.meta.expiry.is_dead(self.clock.now()) {
             self.versions.expired(key.hash, head.meta.version());
             return Ok(Found::Dead);
@@ -62,7 +79,12 @@ impl<S: Store + 'static> Call<S> {
 
     /// The head under a key, and its entry, if it is of an epoch that may be read.
     pub(super) async fn find_head(&self, key: &Key<'_>, bump: bool) -> Result<Option<(Head, Vec<u8>)>, StoreError> {
-        let Lookup::Found(entry) = finish(self.ask(key, bump)).await.map(Outcome::lookup)? else { return Ok(None) };
+        self.head_of(key, finish(self.ask(key, bump)).await.map(Outcome::lookup))
+    }
+
+    /// The head in an entry, and the entry, if it is of an epoch that may be read.
+    fn head_of(&self, key: &Key<'_>, entry: Result<Lookup, StoreError>) -> Result<Option<(Head, Vec<u8>)>, StoreError> {
+        let Lookup::Found(entry) = entry? else { return Ok(None) };
         let Some(head) = Head::read(key.bytes, &entry.value) else {
             count(&self.counters.entries_foreign);
             return Ok(None);

@@ -16,7 +16,7 @@ use super::promotion::ReadSnapshot;
 
 /// A read as either tier is asked: what the request would change is decided above both.
 #[inline]
-fn plain(request: &Retrieve) -> Retrieve {
+pub(super) fn plain(request: &Retrieve) -> Retrieve {
     Retrieve { bump: request.bump, ..Retrieve::default() }
 }
 
@@ -159,7 +159,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
 
     /// Ends a read with what the lower tier has. There is such a future for each read that waits for a device, so what seldom
     /// happens in it has a separate box.
-    async fn end_below(
+    pub(super) async fn end_below(
         self,
         key: &Key<'_>,
         request: &Retrieve,

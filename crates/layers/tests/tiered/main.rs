@@ -13,5 +13,6 @@ mod races;
 mod scripted;
 mod slow;
 mod suites;
+mod together;
 mod upper;
 mod walks;

@@ -148,7 +148,7 @@ impl Session {
 
     /// Reports the connection to watchers, and learns what the store does. Call once, before the first [`Session::receive`].
     pub fn opened(&mut self, worker: &Worker) {
-        self.reads_together = worker.store.reads_together();
+        self.reads_together = worker.store.together().is_some();
         if self.limits.is_none() && worker.node.app_limits().is_some() {
             self.limit(SessionLimits::default());
         }

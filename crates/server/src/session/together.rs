@@ -24,7 +24,9 @@ impl Session {
         if keys.len() < 2 || keys.iter().any(|key| self.must_not_overtake(key.bytes, false)) {
             return false;
         }
-        let Some(reads) = worker.store.read_several(&worker.cx, keys, asked.request) else { return false };
+        let together = worker.store.together();
+        let reads = together.and_then(|store| store.read_several(&worker.cx, keys, asked.request));
+        let Some(reads) = reads else { return false };
         let waiting = Several {
             verb: asked.verb,
             request: *asked.request,

@@ -6,7 +6,7 @@ use moneta_store::component::{self, Component, Flush, Health, Observe, Observer,
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
-    Calls, Clock, Cursor, Cx, Key, KeyHash, Op, Reactors, Step, Store, Version, Visit, Walked, Walking,
+    Calls, Clock, Cursor, Cx, Key, KeyHash, Op, Reactors, ReadSeveral, Step, Store, Version, Visit, Walked, Walking,
 };
 
 use super::options::{Options, SuiteConfig};
@@ -70,6 +70,10 @@ impl<R: Restarting> Held<R> {
 impl<R: Restarting> Store for Held<R> {
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         self.with(|store| store.call(cx, key, op, out))
+    }
+
+    fn together(&self) -> Option<&dyn ReadSeveral> {
+        None
     }
 
     fn announce(&self, keys: &[Key<'_>]) {
