@@ -1,7 +1,7 @@
 //! What the processes of an app tell each other together: one post of all of them, however many they are, to which each adds what it lacks.
 //!
-//! The post: an empty one of [`super::board`], which builds before this one take for that, and behind it `count u8 | length u8, node | until u64 | …`,
-//! little-endian.
+//! The post: an empty one of [`super::board`], which builds before this one take for that, and behind it `count u8 | length u8,
+//! node | until u64 | …`, little-endian.
 
 /// Nodes in it, at most.
 const FULL_MAX: usize = 64;

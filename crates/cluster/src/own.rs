@@ -12,8 +12,8 @@ pub(crate) struct Own {
     pub(crate) base: Option<Item>,
     /// Found on a copy that had not heard of the delete.
     pub(crate) deleted: SmallVec<[Version; 4]>,
-    /// The newest version for which a copy refused a result: what is older is not what the key holds, also where the copy remembers a delete
-    /// and shows nothing.
+    /// The newest version for which a copy refused a result: what is older is not what the key holds, also where the copy
+    /// remembers a delete and shows nothing.
     pub(crate) gone: Version,
     /// The home that has not said whether it stored a result.
     pub(crate) unknown: Option<usize>,

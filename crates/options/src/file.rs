@@ -46,8 +46,8 @@ pub struct Table {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Its value, in the form that every other source writes it, with commas between those of an array; or, of what is no single value, what
-    /// it is.
+    /// Its value, in the form that every other source writes it, with commas between those of an array; or, of what is no single
+    /// value, what it is.
     pub value: Result<String, &'static str>,
     /// Where it stands.
     pub origin: Origin,

@@ -60,7 +60,8 @@ impl Remote {
         shared.counters.answered(shared.config.request_timeout)
     }
 
-    /// Bytes of large values that have moved so far, and whether one is half through now: what small ones wait behind on the way. Does not wait.
+    /// Bytes of large values that have moved so far, and whether one is half through now: what small ones wait behind on the way.
+    /// Does not wait.
     pub fn carried(&self) -> (u64, bool) {
         let counters = &self.inner.shared.counters;
         (counters.carried.load(Ordering::Relaxed), counters.carrying.load(Ordering::Relaxed) > 0)

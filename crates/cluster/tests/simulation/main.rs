@@ -105,8 +105,8 @@ fn what_goes_wrong_costs_itself() {
     }
 }
 
-/// Each guard, and what the runs have in which it is left out: what that guard is for. Of these at least one in 60 fails, as a rule more than a
-/// quarter.
+/// Each guard, and what the runs have in which it is left out: what that guard is for. Of these at least one in 60 fails, as a
+/// rule more than a quarter.
 const GUARDS: [(Guard, Extras); 14] = [
     (Guard::Base, PLAIN),
     (Guard::Hints, PLAIN),

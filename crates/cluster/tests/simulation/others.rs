@@ -25,12 +25,14 @@ pub const LOCK: &str = "lock";
 pub const NAMED: &str = "named";
 /// How many keys are written while a proxy is cut off.
 pub const FLOOD: usize = 24;
-/// How long a proxy may take to find that nodes are back, or away, in steps; and where it may have written to them, so that this is over, too.
+/// How long a proxy may take to find that nodes are back, or away, in steps; and where it may have written to them, so that this
+/// is over, too.
 pub const SETTLED: u64 = 1_200;
 pub const SETTLED_IN_DOUBT: u64 = 4_500;
 /// Longer than a request takes to fail, in steps.
 const LONGEST: u64 = 600;
-/// How far ahead of its proxy's clock a version is that a client names, at most, in milliseconds: nodes' clocks may be behind that, and then refuse it.
+/// How far ahead of its proxy's clock a version is that a client names, at most, in milliseconds: nodes' clocks may be behind
+/// that, and then refuse it.
 const AHEAD: u64 = 300;
 /// How far a version is ahead that every proxy refuses, in milliseconds.
 const FAR_AHEAD: u64 = 365 * 86_400_000;
@@ -62,7 +64,8 @@ impl Named {
     }
 }
 
-/// One of several clients of all proxies that take a lock, hold it for a while and give it back: no two have it at once, and nobody else takes it away.
+/// One of several clients of all proxies that take a lock, hold it for a while and give it back: no two have it at once, and
+/// nobody else takes it away.
 pub async fn locker(number: usize, proxy: Rc<Proxy>, mut rng: Rng, net: Arc<Mutex<Net>>, books: Rc<RefCell<Books>>) {
     let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
     let (key, store) = (Key::new(LOCK.as_bytes(), SEED), &proxy.cluster);
@@ -147,8 +150,8 @@ pub async fn namer(number: usize, proxy: Rc<Proxy>, mut rng: Rng, net: Arc<Mutex
     }
 }
 
-/// A client that names versions of keys that others write, as far ahead as proxies believe, though its listener allows none: that is refused, unless
-/// `is_taken`.
+/// A client that names versions of keys that others write, as far ahead as proxies believe, though its listener allows none: that
+/// is refused, unless `is_taken`.
 pub async fn forger(
     key: &'static str,
     is_taken: bool,

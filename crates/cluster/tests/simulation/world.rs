@@ -30,8 +30,8 @@ const PROXIES: usize = 2;
 const NODES: usize = 2;
 /// Clients that set one key.
 const SHARERS: usize = 4;
-/// One of so many sets of a key that others set all the time may be outrun by them, at most: whose proxy's clock is behind those of others gives
-/// up after some tries.
+/// One of so many sets of a key that others set all the time may be outrun by them, at most: whose proxy's clock is behind those
+/// of others gives up after some tries.
 const OUTRUN: u64 = 50;
 /// Clients that take one lock.
 const LOCKERS: usize = 4;

@@ -1,5 +1,5 @@
-//! Whether a large value is half through on a connection: while one is, small ones that come from the same server wait behind it on the way,
-//! and how long that takes says nothing of the server.
+//! Whether a large value is half through on a connection: while one is, small ones that come from the same server wait behind it
+//! on the way, and how long that takes says nothing of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,8 @@ use crate::shared::Shared;
 pub(super) struct Carrying(Option<Arc<Shared>>);
 
 impl Link {
-    /// Takes note of `bytes` that have moved: of a large reply that is not all there, or of requests for which the kernel had no room at once.
+    /// Takes note of `bytes` that have moved: of a large reply that is not all there, or of requests for which the kernel had no
+    /// room at once.
     #[inline]
     pub(super) fn note_carrying(&mut self, bytes: usize) {
         let carries = self.needed >= LARGE || self.skip > 0 || self.blocked;
