@@ -40,8 +40,7 @@ pub use admin::{Admin, AdminConfig};
 pub use ask::{Turn, Unanswered};
 pub use error::AdminError;
 pub use guard::{Access, Guard};
-pub use limits::Limits;
-pub use places::Places;
+pub use limits::{Limits, Places};
 pub use route::Route;
 pub use tally::Tally;
 

@@ -2,7 +2,24 @@
 
 use std::time::Duration;
 
-use crate::places::Places;
+/// Places of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Places {
+    /// Requests that have not arrived whole, and answers that wait for nothing. A newcomer always gets one of these: the oldest
+    /// connection of the address with the most is closed for it.
+    Arriving,
+    /// Readiness.
+    Readiness,
+    /// Metrics.
+    Metrics,
+    /// Readers of the feed, which may wait for a change.
+    Feed,
+    /// Readers of streams, which go on for as long as they read.
+    Streams,
+    /// All other pages.
+    #[default]
+    Other,
+}
 
 /// Limits of an admin side. Descriptors for all its places are to be set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,27 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-use crate::limits::Limits;
+use crate::limits::{Limits, Places};
 use crate::tally::Tally;
-
-/// Places of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Places {
-    /// Requests that have not arrived whole, and answers that wait for nothing. A newcomer always gets one of these: the oldest
-    /// connection of the address with the most is closed for it.
-    Arriving,
-    /// Readiness.
-    Readiness,
-    /// Metrics.
-    Metrics,
-    /// Readers of the feed, which may wait for a change.
-    Feed,
-    /// Readers of streams, which go on for as long as they read.
-    Streams,
-    /// All other pages.
-    #[default]
-    Other,
-}
 
 /// A connection in a place.
 #[derive(Debug)]

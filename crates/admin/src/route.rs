@@ -8,7 +8,7 @@ use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use crate::guard::Access;
-use crate::places::Places;
+use crate::limits::Places;
 
 /// The page that tells that the process answers. It says nothing else, so it answers whatever host is asked for.
 pub(crate) const ALIVE: &str = "/healthz";

@@ -24,8 +24,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::guard::{Asked, Guard};
 use crate::hosts::Hosts;
-use crate::limits::Limits;
-use crate::places::{Hall, Places, Seat};
+use crate::limits::{Limits, Places};
+use crate::places::{Hall, Seat};
 use crate::route::{ALIVE, Page, Pages};
 use crate::stall::Stall;
 use crate::tally::Tally;

@@ -16,6 +16,7 @@
 mod registry;
 #[cfg(feature = "runtime")]
 pub mod runtime;
+mod signal;
 mod task;
 
 pub use registry::{Listed, list, stop_all, unwell};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use crate::task::Signal;
+use crate::signal::Signal;
 
 /// All tasks of one name.
 #[derive(Clone, Debug, PartialEq)]

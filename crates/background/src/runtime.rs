@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::AbortHandle;
 
-use crate::task::{Joined, Run, Signal, start};
+use crate::signal::Signal;
+use crate::task::{Joined, Run, start};
 
 /// Threads for calls that block, at most. Those who make such calls bound them each for themselves.
 const BLOCKING_MAX: usize = 64;

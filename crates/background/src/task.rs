@@ -6,30 +6,11 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle, Thread, current};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-
 use crate::registry;
+use crate::signal::Signal;
 
 /// How often a wait with a deadline looks whether a thread has ended.
 const LOOK: Duration = Duration::from_millis(2);
-
-/// Whether a task is to stop, and who waits for that.
-#[derive(Debug, Default)]
-pub(crate) struct Signal {
-    is_stopped: Mutex<bool>,
-    changed: Condvar,
-    #[cfg(feature = "runtime")]
-    notify: tokio::sync::Notify,
-}
-
-impl Signal {
-    pub(crate) fn stop(&self) {
-        *self.is_stopped.lock() = true;
-        self.changed.notify_all();
-        #[cfg(feature = "runtime")]
-        self.notify.notify_waiters();
-    }
-}
 
 /// What a task sees of its owner: whether it is to stop.
 #[derive(Debug)]

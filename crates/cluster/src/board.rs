@@ -10,6 +10,7 @@ use moneta_store::board::LIFE;
 
 use crate::hints::Marks;
 use crate::notice::Notice;
+use crate::post_names::{name, text};
 
 /// Lists of one node in a post, at most.
 const LISTS_MAX: usize = 8;
@@ -139,21 +140,6 @@ pub(crate) fn encode(number: u64, app: &str, lacks: &Lacks) -> Vec<u8> {
         marks.iter().for_each(|marks| marks.encode(&mut post));
     }
     post
-}
-
-/// Names may be longer than a post has room for: what is behind 255 bytes does not count.
-pub(crate) fn name(name: &str, out: &mut Vec<u8>) {
-    let name = &name.as_bytes()[..name.len().min(255)];
-    out.push(name.len() as u8);
-    out.extend_from_slice(name);
-}
-
-/// The name at the begin of `rest`, and `rest` behind it.
-pub(crate) fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (length, behind) = rest.split_first()?;
-    let (text, behind) = behind.split_at_checked(usize::from(*length))?;
-    *rest = behind;
-    Some(text)
 }
 
 /// A post's number, what it says, and what is behind that. `None`: it is of another app, or makes no sense.

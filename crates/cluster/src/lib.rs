@@ -37,6 +37,7 @@ mod notice;
 mod own;
 mod pace;
 mod pass;
+mod post_names;
 mod presence;
 mod reactor;
 mod reads;

@@ -3,6 +3,8 @@
 //! The post: an empty one of [`super::board`], which builds before this one take for that, and behind it `count u8 | length u8,
 //! node | until u64 | …`, little-endian.
 
+use crate::post_names;
+
 /// Nodes in it, at most.
 const FULL_MAX: usize = 64;
 /// How long a process that says that the way to a node is full is believed, in milliseconds.
@@ -46,7 +48,7 @@ impl Notice {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.full.len().min(FULL_MAX) as u8);
         for (name, until) in self.full.iter().take(FULL_MAX) {
-            super::board::name(name, out);
+            post_names::name(name, out);
             out.extend_from_slice(&until.to_le_bytes());
         }
     }
@@ -56,7 +58,7 @@ impl Notice {
         let (count, mut rest) = rest.split_first()?;
         let mut full = Vec::new();
         for _ in 0..*count {
-            let name = String::from_utf8_lossy(super::board::text(&mut rest)?).into_owned();
+            let name = String::from_utf8_lossy(post_names::text(&mut rest)?).into_owned();
             let (until, behind) = rest.split_first_chunk::<8>()?;
             rest = behind;
             full.push((name, u64::from_le_bytes(*until)));

@@ -5,6 +5,7 @@ mod carrying;
 mod connect;
 mod disconnect;
 mod entry;
+mod halfway;
 mod late;
 mod link;
 pub(crate) mod outcome;
