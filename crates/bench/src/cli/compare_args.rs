@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::load_args::LoadArgs;
+use super::output_args::OutputArgs;
 use super::replay_args::TraceArgs;
-use super::{CpuList, LoadArgs, OutputArgs, cpu_list};
+use super::target_args::{CpuList, cpu_list};
 use crate::compare::{self, Job, NodeSettings, Settings, Side};
 use crate::error::{BenchError, Result};
 use crate::server::Origin;
@@ -128,7 +130,7 @@ impl CompareArgs {
         let progress = !self.output.quiet;
         if let Some(path) = &self.replay {
             let mut plan = self.trace.plan(path, &self.load.workload, self.client_cpus.0.clone(), progress)?;
-            plan.rate = super::rate(self.load.rate, self.load.spacing(self.load.rate.is_some())?)?;
+            plan.rate = super::numbers::rate(self.load.rate, self.load.spacing(self.load.rate.is_some())?)?;
             return Ok(Job::Replay(Box::new(plan)));
         }
         self.trace.refuse_without_replay()?;
@@ -139,7 +141,7 @@ impl CompareArgs {
             return Err(BenchError::option("rate-from-peak", fraction, "expected above 0 and up to 1"));
         }
         let arrivals = self.load.spacing(self.load.rate.or(self.rate_from_peak).is_some())?;
-        let rate = super::rate(self.load.rate, arrivals)?;
+        let rate = super::numbers::rate(self.load.rate, arrivals)?;
         let plan = self.load.plan(rate, self.client_cpus.0.clone(), progress)?;
         let rate_from_peak = self.rate_from_peak.map(|fraction| (fraction, arrivals));
         Ok(Job::Load { plan, fill: self.load.fill, rate_from_peak })

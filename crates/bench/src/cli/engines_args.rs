@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{CpuArgs, OutputArgs, seconds};
+use super::numbers::seconds;
+use super::output_args::OutputArgs;
+use super::target_args::CpuArgs;
 use crate::compare::Side;
 use crate::error::{BenchError, Result};
 use crate::ssd::{self, Scale, Settings, engines};

@@ -2,7 +2,9 @@
 
 use clap::Args;
 
-use super::{ResultFile, TargetArgs, seconds};
+use super::numbers::seconds;
+use super::output_args::ResultFile;
+use super::target_args::TargetArgs;
 use crate::affinity::pin_this_thread;
 use crate::error::{BenchError, Result};
 use crate::hostile::{self, Latency, Plan, Report};

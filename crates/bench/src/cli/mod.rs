@@ -4,14 +4,14 @@
 mod compare_args;
 mod engines_args;
 mod hostile_args;
+mod load_args;
+mod numbers;
 mod output;
+mod output_args;
 mod replay_args;
 mod ssd_args;
 mod target_args;
 mod workload_args;
-
-use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
@@ -22,13 +22,12 @@ pub use replay_args::ReplayArgs;
 pub use ssd_args::SsdArgs;
 pub use workload_args::WorkloadArgs;
 
-use crate::error::{BenchError, Result};
-use crate::interrupt;
-use crate::load::{self, Length, Plan, Rate};
-use crate::profiles;
-use crate::schedule::Arrivals;
-
-use target_args::{CpuArgs, CpuList, TargetArgs, cpu_list};
+use crate::error::Result;
+use crate::{interrupt, load, profiles};
+use load_args::LoadArgs;
+use numbers::rate;
+use output_args::OutputArgs;
+use target_args::TargetArgs;
 
 /// Puts a load on a memcached server and measures it.
 #[derive(Debug, Args)]
@@ -67,64 +66,6 @@ struct SingleArgs {
     output: OutputArgs,
 }
 
-/// How fast and through how many connections.
-#[derive(Debug, Args)]
-pub struct LoadArgs {
-    #[command(flatten)]
-    workload: WorkloadArgs,
-    /// Connections to the server
-    #[arg(long, short, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=65_000))]
-    connections: u32,
-    /// Client threads; connections are shared out among them
-    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: u32,
-    /// Requests each connection sends together before it waits for their answers
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pipeline: u32,
-    /// With --pipeline: send the next request after each answer, so that N are always on their way
-    #[arg(long, requires = "pipeline", conflicts_with = "rate")]
-    sliding: bool,
-    /// Keys in one get
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    multiget: u32,
-    /// End after so many requests
-    #[arg(long, short = 'n', value_name = "N", conflicts_with = "duration")]
-    requests: Option<u64>,
-    /// End after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    duration: f64,
-    /// Seconds of load before the measurement starts
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    warmup: f64,
-    /// Open loop: requests a second over all connections, with latency counted from the intended start
-    #[arg(long, value_name = "N")]
-    rate: Option<f64>,
-    /// How an open loop's requests are spaced [default: fixed]
-    #[arg(long, value_enum)]
-    arrivals: Option<Arrivals>,
-    /// Set every key once before
-    #[arg(long)]
-    fill: bool,
-}
-
-/// Where results go, and whether progress is printed.
-#[derive(Debug, Args)]
-pub struct OutputArgs {
-    #[command(flatten)]
-    file: ResultFile,
-    /// Print no progress
-    #[arg(long, short)]
-    quiet: bool,
-}
-
-/// Where results go.
-#[derive(Debug, Args)]
-pub struct ResultFile {
-    /// Write the results to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
-
 /// Does what the command line says, prints the results to standard output and progress to standard error.
 ///
 /// # Errors
@@ -160,68 +101,12 @@ fn run_single(args: &SingleArgs) -> Result<()> {
     outcome.check()
 }
 
-impl LoadArgs {
-    /// How requests are spaced; refused for a closed loop, where it means nothing.
-    fn spacing(&self, open_loop: bool) -> Result<Arrivals> {
-        match self.arrivals {
-            Some(_) if !open_loop => Err(BenchError::option("arrivals", "", "only goes with a rate")),
-            arrivals => Ok(arrivals.unwrap_or(Arrivals::Fixed)),
-        }
-    }
-
-    fn plan(&self, rate: Option<Rate>, cpus: Vec<usize>, progress: bool) -> Result<Plan> {
-        let length = match self.requests {
-            Some(0) => return Err(BenchError::option("requests", 0, "expected at least 1")),
-            Some(requests) => Length::Requests(requests),
-            None => Length::Duration(seconds("duration", self.duration, 0.1)?),
-        };
-        Ok(Plan {
-            workload: self.workload.build()?,
-            run: 0,
-            protocol: self.workload.protocol(),
-            connections: self.connections as usize,
-            threads: self.threads as usize,
-            pipeline: self.pipeline as usize,
-            sliding: self.sliding,
-            multiget: self.multiget as usize,
-            warmup: seconds("warmup", self.warmup, 0.0)?,
-            length,
-            rate,
-            verify: self.workload.verify(),
-            cpus,
-            progress,
-        })
-    }
-}
-
-fn seconds(option: &'static str, value: f64, least: f64) -> Result<Duration> {
-    /// A day: a longer load is a mistake.
-    const MOST: f64 = 86_400.0;
-    if (least..=MOST).contains(&value) {
-        return Ok(Duration::from_secs_f64(value));
-    }
-    Err(BenchError::option(option, value, format!("expected {least} to {MOST} seconds")))
-}
-
-fn rate(per_second: Option<f64>, arrivals: Arrivals) -> Result<Option<Rate>> {
-    /// More a second than any one client machine can send.
-    const MOST: f64 = 1e9;
-    match per_second {
-        Some(per_second) if per_second > 0.0 && per_second <= MOST => {
-            Ok(Some(Rate { per_second, arrivals, sleeps: false }))
-        }
-        Some(wrong) => {
-            Err(BenchError::option("rate", wrong, format!("expected above 0 and up to {MOST} requests a second")))
-        }
-        None => Ok(None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
+    use crate::error::BenchError;
 
     #[derive(Debug, Parser)]
     struct Program {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::ResultFile;
+use super::output_args::ResultFile;
 use crate::error::{BenchError, Result};
 use crate::load::Outcome;
 use crate::policies::Policies;

@@ -5,7 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::{OutputArgs, TargetArgs, WorkloadArgs, output, rate};
+use super::numbers::rate;
+use super::output;
+use super::output_args::OutputArgs;
+use super::target_args::TargetArgs;
+use super::workload_args::WorkloadArgs;
 use crate::error::{BenchError, Result};
 use crate::policies::{self, Policies};
 use crate::replay::{self, Input, ReplayPlan, Replayed};

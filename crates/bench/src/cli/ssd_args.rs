@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{CpuArgs, OutputArgs, seconds};
+use super::numbers::seconds;
+use super::output_args::OutputArgs;
+use super::target_args::CpuArgs;
 use crate::compare::Side;
 use crate::error::{BenchError, Result};
 use crate::server::Origin;
@@ -125,7 +127,7 @@ impl SsdArgs {
     }
 
     fn scale(&self) -> Result<Scale> {
-        super::rate(Some(self.online_rate), crate::Arrivals::Poisson)?;
+        super::numbers::rate(Some(self.online_rate), crate::Arrivals::Poisson)?;
         Ok(Scale {
             keys: self.keys,
             key_length: self.key_size,

@@ -2,6 +2,7 @@
 
 mod nodes;
 mod pairs;
+mod round;
 mod summary;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 pub use nodes::{NodeSettings, Nodes};
 pub use pairs::Paired;
+pub use round::{Figure, Run, Side};
 pub use summary::{Comparison, Metric};
 
 use crate::affinity::pin_this_thread;
@@ -22,15 +24,6 @@ use crate::replay::{self, ReplayPlan};
 use crate::schedule::Arrivals;
 use crate::server::{Origin, Server};
 use crate::workload::Workload;
-
-/// One of the two servers.
-#[derive(Debug, Clone)]
-pub struct Side {
-    /// Its name in the tables.
-    pub name: String,
-    /// Where it comes from.
-    pub origin: Origin,
-}
 
 /// What is measured on each.
 #[derive(Debug)]
@@ -69,30 +62,6 @@ pub struct Settings {
     pub memory: Option<u64>,
     /// Whether it is told which round runs.
     pub progress: bool,
-}
-
-/// One named number of one run.
-#[derive(Debug, Clone, Serialize)]
-pub struct Figure {
-    /// Its name.
-    pub name: &'static str,
-    /// Its unit.
-    pub unit: &'static str,
-    /// The number.
-    pub value: f64,
-}
-
-/// What one server measured in one round.
-#[derive(Debug, Clone, Serialize)]
-pub struct Run {
-    /// Which server: 0 is A.
-    pub side: usize,
-    /// Which round, from 1.
-    pub round: usize,
-    /// The numbers that are compared.
-    pub figures: Vec<Figure>,
-    /// Everything that was measured.
-    pub detail: Value,
 }
 
 /// Runs all rounds.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::pairs::Paired;
-use super::{Run, Side};
+use super::round::{Run, Side};
 use crate::table::{Table, figure, median};
 
 /// One figure over all rounds.

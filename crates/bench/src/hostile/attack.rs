@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{KEYS, LARGE, LARGE_ITEMS, large_key};
+use super::items::{KEYS, LARGE, LARGE_ITEMS, large_key};
 use moneta_net::Stream;
 
 /// Between two looks at whether it is time to end, and between two bytes of those who send slowly.
@@ -257,6 +257,7 @@ pub(super) fn items() -> impl Iterator<Item = Vec<u8>> {
         request.extend_from_slice(b"\r\n");
         request
     });
-    let small = (0..KEYS).map(|index| format!("set {} 0 0 5\r\nvalue\r\n", super::small_key(index)).into_bytes());
+    let small =
+        (0..KEYS).map(|index| format!("set {} 0 0 5\r\nvalue\r\n", super::items::small_key(index)).into_bytes());
     large.chain(small)
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{KEYS, is_past, small_key, unexpected};
+use super::ends::{is_past, unexpected};
+use super::items::{KEYS, small_key};
 use moneta_net::Stream;
 
 use crate::address::{Address, Subject};

@@ -8,10 +8,12 @@
 //! the attack; how often connections of each attack were closed.
 
 mod attack;
+mod ends;
 mod good;
+mod items;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -20,31 +22,17 @@ pub use good::Latency;
 
 use crate::address::{Address, Subject};
 use crate::alarm;
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::interrupt;
 use crate::process::Process;
 use good::Good;
 
-/// Bytes of a large item: nearly 1 MiB, which is as large as servers take by default.
-const LARGE: usize = 1024 * 1024 - 1024;
-/// Large items: more than a server with little memory keeps there.
-const LARGE_ITEMS: usize = 100;
-/// Small items.
-const KEYS: usize = 20_000;
 /// How long a hostile client waits for the server at a time.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How long a hostile client rests when it was closed.
 const REST: Duration = Duration::from_millis(100);
 /// Between two looks at the server's memory.
 const SAMPLE: Duration = Duration::from_millis(20);
-
-fn large_key(index: usize) -> String {
-    format!("large{index}")
-}
-
-fn small_key(index: usize) -> String {
-    format!("small:{index:0100}")
-}
 
 /// What is done to which server.
 #[derive(Debug, Clone)]
@@ -179,15 +167,4 @@ fn attack_until(stop: &AtomicBool, plan: &Plan, attack: Attack, number: usize, c
         }
         std::thread::sleep(REST);
     }
-}
-
-/// Whether a deadline has passed, for loops that also look at interrupts.
-fn is_past(until: Instant) -> Result<bool> {
-    interrupt::check()?;
-    Ok(Instant::now() >= until)
-}
-
-/// A reply that is not the one expected.
-fn unexpected(address: &Address, reply: &[u8]) -> BenchError {
-    address.violated(format!("the good client got {:?}", String::from_utf8_lossy(reply)))
 }
