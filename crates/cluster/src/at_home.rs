@@ -1,7 +1,7 @@
 //! Changes that depend on what a key holds, on a home that keeps no versions.
 //!
-//! Such a change takes place on the key's home, by memcached's own command, and the other copies are set to what the home holds then. So
-//! a change is atomic on the home; two changes through different proxies may reach another copy in the other order.
+//! Such a change takes place on the key's home, by memcached's own command, and the other copies are set to what the home holds
+//! then. So a change is atomic on the home; two changes through different proxies may reach another copy in the other order.
 
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::steps::finish;
@@ -99,7 +99,7 @@ impl Call {
                 }
                 Ok(None) => self.repeat(others, key, Op::Bury(version), Missed::delete(version, now)).await,
                 Err(error) => {
-                    others.iter().for_each(|&node| self.node(node).hints.note(key.key().bytes, changed));
+                    others.iter().for_each(|&node| self.note_missed(node, key.key().bytes, changed));
                     return Err(error);
                 }
             },
@@ -108,8 +108,8 @@ impl Call {
         if 1 + took.copies < self.shared.config.ack.deciding(copies, took.away) {
             return Err(too_few(1 + took.copies, copies, took.why));
         }
-        // As a set, a change tells the CAS value of the near copy, the one that clients read and compare with; else one that no copy has:
-        // the home's may be another item's there.
+        // As a set, a change tells the CAS value of the near copy, the one that clients read and compare with; else one that no
+        // copy has: the home's may be another item's there.
         let near = if self.layout().is_near(home) { None } else { Some(took.cas.unwrap_or(version.0)) };
         Ok(match (outcome, near) {
             (Outcome::Written(Written::Stored { .. }), Some(cas)) => Written::Stored { cas }.into(),
@@ -127,7 +127,7 @@ impl Call {
             match self.node(node).health.is_ejected() {
                 true => {
                     took.away += usize::from(self.layout().counts(node));
-                    self.node(node).hints.note(key.key().bytes, missed);
+                    self.note_missed(node, key.key().bytes, missed);
                 }
                 false => spread.add(node, self.begin(node, &key.key(), op)),
             }
@@ -147,7 +147,7 @@ impl Call {
                 }
                 Err(error) => {
                     took.away += usize::from(self.layout().counts(node) && is_unwell(&error));
-                    self.node(node).hints.note(key.key().bytes, missed);
+                    self.note_missed(node, key.key().bytes, missed);
                     took.why = Some(error);
                 }
             }
@@ -164,8 +164,8 @@ impl Call {
         })
     }
 
-    /// What a change has read on the home is shown with the CAS value that the near copy has for the same, as any other read is: that is
-    /// what a `cas` compares with. Where the near copy has something else, no `cas` with the home's succeeds.
+    /// What a change has read on the home is shown with the CAS value that the near copy has for the same, as any other read is:
+    /// that is what a `cas` compares with. Where the near copy has something else, no `cas` with the home's succeeds.
     async fn with_cas_of_near(&self, home: usize, key: &OwnedKey, outcome: Outcome) -> Outcome {
         let near = self.order(&key.key()).first().copied().filter(|&near| near != home);
         let (Some(near), Outcome::Read(Lookup::Found(item))) = (near, &outcome) else { return outcome };
@@ -178,8 +178,8 @@ impl Call {
         }
     }
 
-    /// A client has the CAS value of the copy that it reads; each node counts its own. So it stands for that of the home if both hold
-    /// the same, and for none if they do not.
+    /// A client has the CAS value of the copy that it reads; each node counts its own. So it stands for that of the home if both
+    /// hold the same, and for none if they do not.
     async fn with_cas_of(&self, home: usize, key: &OwnedKey, op: OwnedOp) -> Result<OwnedOp, StoreError> {
         let Some(compare) = compared(&op) else { return Ok(op) };
         let Some(&near) = self.order(&key.key()).first() else { return Ok(op) };

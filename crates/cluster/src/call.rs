@@ -10,6 +10,7 @@ use moneta_store::{
 };
 
 use crate::counters::Reads;
+use crate::hints::Missed;
 use crate::layout::Layout;
 use crate::node::{Node, is_busy, is_unwell};
 use crate::reactor::{Attached, ClusterReactor, Task};
@@ -51,6 +52,11 @@ impl Call {
 
     pub(crate) fn node(&self, node: usize) -> &Arc<Node> {
         &self.layout().nodes[node]
+    }
+
+    /// Takes note of a write of this client that a node lacks.
+    pub(crate) fn note_missed(&self, node: usize, key: &[u8], missed: Missed) {
+        self.node(node).hints.note_of(self.cx.client(), key, missed);
     }
 
     /// Where it is counted how reads end.

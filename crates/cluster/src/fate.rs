@@ -41,7 +41,7 @@ struct Lacking {
 impl Drop for Lacking {
     fn drop(&mut self) {
         if !self.is_void {
-            self.nodes.iter().for_each(|&node| self.call.node(node).hints.note(self.key.key().bytes, self.missed));
+            self.nodes.iter().for_each(|&node| self.call.note_missed(node, self.key.key().bytes, self.missed));
         }
     }
 }
@@ -125,7 +125,7 @@ impl Fate {
             drop(self.lacking.take());
         }
         if self.is_taken {
-            self.refusing.drain(..).for_each(|node| call.node(node).hints.note(key.key().bytes, missed));
+            self.refusing.drain(..).for_each(|node| call.note_missed(node, key.key().bytes, missed));
         }
     }
 }

@@ -21,8 +21,8 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use moneta_store::Version;
 use moneta_store::versions::Floor;
+use moneta_store::{ClientTag, Version};
 use parking_lot::Mutex;
 
 pub(crate) use doubt::{Doubt, place};
@@ -71,9 +71,15 @@ impl Hints {
 
     /// Takes note of a write that the node has missed.
     pub(crate) fn note(&self, key: &[u8], missed: Missed) {
+        self.note_of(ClientTag::NONE, key, missed);
+    }
+
+    /// The same of a client's write. A client may take three times the memory that is left: so one takes three quarters of it,
+    /// and leaves room for the keys of others; more of its own puts parts of the keys in doubt.
+    pub(crate) fn note_of(&self, client: ClientTag, key: &[u8], missed: Missed) {
         let mut state = self.state.lock();
         self.is_empty.store(false, Ordering::Release);
-        state.note(key, missed, self.bytes_max);
+        state.note(client, key, missed, self.bytes_max);
     }
 
     /// Takes note of a flush that the node has missed.

@@ -217,7 +217,7 @@ impl Call {
 
     /// Takes note that a node lacks a write.
     pub(crate) fn miss(&self, node: usize, key: &OwnedKey, sent: &Sent<'_>) {
-        self.node(node).hints.note(key.key().bytes, sent.missed(self.shared.clock.millis()));
+        self.note_missed(node, key.key().bytes, sent.missed(self.shared.clock.millis()));
     }
 
     /// Waits behind the answer for the nodes that have not answered yet, and takes note of what they did not take.
@@ -343,8 +343,9 @@ impl Call {
         }
     }
 
-    /// The next stamp of a write that was stamped too low: above what a node holds of the key. One of an older build does not tell the
-    /// version of that: it is asked for the item, and of a delete the next stamp skips ahead a little, more with each try.
+    /// The next stamp of a write that was stamped too low: above what a node holds of the key. One of an older build does not
+    /// tell the version of that: it is asked for the item, and of a delete the next stamp skips ahead a little, more with each
+    /// try.
     async fn next_above(&self, newer: &Newer, key: &OwnedKey, stamped: Version, tries: u32) -> Version {
         self.shared.counters.stamped_anew.add(1);
         let mut seen = newer.by;

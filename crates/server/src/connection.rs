@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use moneta_net::{Received, Transport, TransportError};
+use moneta_store::ClientTag;
 
 use crate::backlog::Backlog;
 use crate::client_memory::{Holding, Kind};
@@ -56,6 +57,7 @@ pub(crate) struct Connection {
     backlog: Backlog,
     waker: Waker,
     id: u64,
+    client: ClientTag,
     /// The socket may hold bytes: there was an event, and no short read since.
     readable: bool,
     /// An event said that the client closed its side; reads continue until they return the end.
@@ -84,6 +86,7 @@ impl Connection {
     /// A connection that has not been read from.
     pub(crate) fn new(
         id: u64,
+        client: ClientTag,
         transport: Transport,
         session: Session,
         entry: Arc<Entry>,
@@ -99,6 +102,7 @@ impl Connection {
             backlog: Backlog::default(),
             waker,
             id,
+            client,
             readable: false,
             peer_closed: false,
             ended: false,
@@ -116,6 +120,12 @@ impl Connection {
     /// The connection's number.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Whose requests come over it.
+    #[inline]
+    pub(crate) fn client(&self) -> ClientTag {
+        self.client
     }
 
     /// The socket's descriptor, for registration.
@@ -182,9 +192,9 @@ impl Connection {
         self.session.is_dumping() && !self.backlog.is_empty() && self.entry.idle_seconds(now) >= seconds
     }
 
-    /// Drops the client but not its changes in progress: a write on its way to a device or a peer takes effect there in any case, and
-    /// later writes on its key have to wait for it. True if there are any: then the connection needs further turns, and ends in
-    /// one of them.
+    /// Drops the client but not its changes in progress: a write on its way to a device or a peer takes effect there in any case,
+    /// and later writes on its key have to wait for it. True if there are any: then the connection needs further turns, and ends
+    /// in one of them.
     pub(crate) fn leave(&mut self, worker: &Worker, reason: CloseReason) -> bool {
         if self.left.is_some() || !self.session.give_up() {
             return false;

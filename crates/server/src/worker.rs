@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use moneta_store::{Cx, Door, Store};
+use moneta_store::{ClientTag, Cx, Door, Store};
 use slab::Slab;
 
 use crate::acceptor::WAKE;
+use crate::address::client_tag;
 use crate::auth::AuthMode;
 use crate::by_policy::ByPolicy;
 use crate::client_memory::SCARCE_SECONDS;
@@ -33,8 +34,8 @@ use crate::session::limited::SessionLimits;
 use crate::session::login::Overdue;
 use crate::session::{CloseReason, Session, Worker};
 
-/// Most bytes that a connection reads in one turn, unless a larger request is arriving: about 1,800 short reads. Larger buffers save
-/// few system calls and exceed the cache.
+/// Most bytes that a connection reads in one turn, unless a larger request is arriving: about 1,800 short reads. Larger buffers
+/// save few system calls and exceed the cache.
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// How long connections with more to do are served before the loop polls for events again.
 const READY_SLICE: Duration = Duration::from_micros(200);
@@ -329,7 +330,8 @@ impl EventLoop {
         if !allowances.is_empty() {
             session.limit(SessionLimits::of(allowances));
         }
-        let connection = slot.insert(Connection::new(peer.id, transport, session, entry, permit, waker));
+        let client = peer.address.map_or(ClientTag::NONE, |address| client_tag(address.ip()));
+        let connection = slot.insert(Connection::new(peer.id, client, transport, session, entry, permit, waker));
         let descriptor = connection.descriptor();
         connection.session().opened(&self.workers.online);
         self.workers.online.counters.curr_connections.bump();
@@ -364,8 +366,8 @@ impl EventLoop {
         }
     }
 
-    /// Serves connections with more to do for a slice, through a list that is kept for its memory. Then new events come first, so that
-    /// a request waits for one slice and not for a turn of each busy connection.
+    /// Serves connections with more to do for a slice, through a list that is kept for its memory. Then new events come first, so
+    /// that a request waits for one slice and not for a turn of each busy connection.
     fn turn_ready(&mut self, due: &mut Vec<Handle>) {
         if self.ready.is_empty() {
             return;
@@ -417,6 +419,7 @@ impl EventLoop {
             draining: self.drain_until.is_some(),
             grew: false,
         };
+        turn.worker.cx.set_client(connection.client());
         let verdict = connection.turn(&mut turn);
         let grew = turn.grew;
         self.output.clear();

@@ -1,5 +1,6 @@
 //! Who asks a store, and on which thread.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::reactor::{Reactor, Reactors, Slot};
@@ -24,14 +25,24 @@ impl Door {
     pub const COMMON: Self = Self(0);
 }
 
+/// Clients that one address stands for, where what they take is bounded by that. Two addresses may have the same one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClientTag(pub u32);
+
+impl ClientTag {
+    /// Clients without an address, and this process itself.
+    pub const NONE: Self = Self(0);
+}
+
 /// What every operation carries beside its key: the policy and the door of its listener, and the reactors of its worker.
 ///
-/// Clones are cheap; a future that waits keeps one.
+/// Clones are cheap; a future that waits keeps one, with the client that asked then.
 #[derive(Clone, Default)]
 pub struct Cx {
     policy: Policy,
     door: Door,
     asks_statistics: bool,
+    client: Cell<ClientTag>,
     reactors: Option<Rc<Reactors>>,
 }
 
@@ -67,6 +78,18 @@ impl Cx {
     /// Whether a report asks other servers what they hold.
     pub fn asks_statistics(&self) -> bool {
         self.asks_statistics
+    }
+
+    /// Whose requests come next.
+    #[inline]
+    pub fn set_client(&self, client: ClientTag) {
+        self.client.set(client);
+    }
+
+    /// Whose request this is.
+    #[inline]
+    pub fn client(&self) -> ClientTag {
+        self.client.get()
     }
 
     /// How this request treats a cache tier.

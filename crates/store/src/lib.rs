@@ -30,7 +30,7 @@ mod walk;
 
 pub use calls::Calls;
 pub use component::{Component, Health, Observer, Parts, Report};
-pub use context::{Cx, Door, Policy};
+pub use context::{ClientTag, Cx, Door, Policy};
 pub use error::{ErrorKind, StoreError};
 pub use moneta_item::{
     Deleted, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lane, Lookup, NUMBER_VALUE_MAX, Newer, Number, Origin,

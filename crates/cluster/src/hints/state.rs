@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use moneta_store::Version;
 use moneta_store::versions::Floor;
+use moneta_store::{ClientTag, Version};
 
 use super::doubt::{Doubt, place};
 use super::known::Known;
@@ -15,7 +15,10 @@ use super::missed::{HintKey, Missed};
 const EXTRA: u64 = 120;
 /// Longer keys may take half of the memory, in bytes: those of one client are not to put keys of others in doubt.
 const LONG: usize = 64;
-/// Records that wait to be written, in bytes, at most: where the disk does not take them so fast, the file is written anew when it does.
+/// A client may take so many times the memory that is left.
+const SHARE: u64 = 3;
+/// Records that wait to be written, in bytes, at most: where the disk does not take them so fast, the file is written anew when
+/// it does.
 const UNWRITTEN_MAX: usize = 8 << 20;
 /// Bytes of records by which the file may grow beyond twice what it was when it was written anew.
 const GROWTH: u64 = 1 << 20;
@@ -26,8 +29,7 @@ const FLOORS_MAX: usize = 32;
 
 #[derive(Default)]
 pub(super) struct State {
-    /// With their places in the order.
-    missed: HashMap<HintKey, (u64, Missed)>,
+    missed: HashMap<HintKey, Hint>,
     /// Keys in the order in which they were missed first, or were put off.
     order: BTreeMap<u64, HintKey>,
     /// The next place in it.
@@ -35,6 +37,8 @@ pub(super) struct State {
     bytes: u64,
     /// Of these, of keys longer than [`LONG`].
     long_bytes: u64,
+    /// The same of each client that has an address.
+    of_clients: HashMap<ClientTag, u64>,
     /// By version.
     floors: Vec<Floor>,
     doubt: Option<Doubt>,
@@ -51,6 +55,15 @@ pub(super) struct State {
     pub(super) wants_compaction: bool,
     /// The doubt has changed since it was written.
     has_new_doubt: bool,
+}
+
+/// A hint.
+struct Hint {
+    /// Its place in the order.
+    place: u64,
+    missed: Missed,
+    /// Whose memory it takes.
+    client: ClientTag,
 }
 
 /// What is to be written.
@@ -74,7 +87,7 @@ impl State {
     /// Takes what a file says.
     pub(super) fn load(&mut self, entry: Entry, bytes_max: u64) {
         match entry {
-            Entry::Missed(key, missed) => self.note(&key, missed, bytes_max),
+            Entry::Missed(key, missed) => self.note(ClientTag::NONE, &key, missed, bytes_max),
             Entry::Settled(key) => self.settle(&key, Version(u64::MAX)),
             Entry::Floor(floor) => self.note_floor(floor),
             Entry::NoFloor => self.floors.clear(),
@@ -99,11 +112,11 @@ impl State {
     }
 
     pub(super) fn of_key(&self, key: &[u8]) -> Option<Missed> {
-        self.missed.get(key).map(|(_, missed)| *missed)
+        self.missed.get(key).map(|hint| hint.missed)
     }
 
-    pub(super) fn note(&mut self, key: &[u8], missed: Missed, bytes_max: u64) {
-        if let Some((_, known)) = self.missed.get_mut(key) {
+    pub(super) fn note(&mut self, client: ClientTag, key: &[u8], missed: Missed, bytes_max: u64) {
+        if let Some(Hint { missed: known, .. }) = self.missed.get_mut(key) {
             let both = known.and(missed);
             if both == std::mem::replace(known, both) {
                 return;
@@ -111,30 +124,43 @@ impl State {
         } else {
             let bytes = key.len() as u64 + EXTRA;
             let is_long = key.len() > LONG;
-            if self.bytes + bytes > bytes_max || (is_long && self.long_bytes + bytes > bytes_max / 2) {
+            let of_client = self.of_clients.get(&client).map_or(0, |bytes| *bytes) + bytes;
+            let is_greedy =
+                client != ClientTag::NONE && of_client > SHARE * bytes_max.saturating_sub(self.bytes + bytes);
+            let is_full = self.bytes + bytes > bytes_max;
+            if is_full || is_greedy || (is_long && self.long_bytes + bytes > bytes_max / 2) {
                 self.overflowed += 1;
                 let is_new = self.doubt.get_or_insert_default().mark(place(key), missed.version);
                 self.has_new_doubt |= is_new;
                 return;
             }
+            if client != ClientTag::NONE {
+                self.of_clients.insert(client, of_client);
+            }
             self.bytes += bytes;
             self.long_bytes += if is_long { bytes } else { 0 };
             let key: HintKey = key.into();
             self.order.insert(self.next, key.clone());
-            self.missed.insert(key, (self.next, missed));
+            self.missed.insert(key, Hint { place: self.next, missed, client });
             self.next += 1;
         }
         self.append(&Entry::Missed(key.into(), missed));
     }
 
     pub(super) fn settle(&mut self, key: &[u8], version: Version) {
-        if self.missed.get(key).is_none_or(|(_, missed)| missed.version > version) {
+        if self.missed.get(key).is_none_or(|hint| hint.missed.version > version) {
             return;
         }
-        if let Some((place, _)) = self.missed.remove(key) {
-            self.order.remove(&place);
-        }
         let bytes = key.len() as u64 + EXTRA;
+        if let Some(Hint { place, client, .. }) = self.missed.remove(key) {
+            self.order.remove(&place);
+            if let Some(held) = self.of_clients.get_mut(&client) {
+                *held = held.saturating_sub(bytes);
+                if *held == 0 {
+                    self.of_clients.remove(&client);
+                }
+            }
+        }
         self.bytes = self.bytes.saturating_sub(bytes);
         if key.len() > LONG {
             self.long_bytes = self.long_bytes.saturating_sub(bytes);
@@ -208,13 +234,12 @@ impl State {
     }
 
     pub(super) fn oldest(&self, count: usize) -> Vec<(HintKey, Missed)> {
-        let known =
-            self.order.values().filter_map(|key| self.missed.get(key).map(|(_, missed)| (key.clone(), *missed)));
+        let known = self.order.values().filter_map(|key| self.missed.get(key).map(|hint| (key.clone(), hint.missed)));
         known.take(count).collect()
     }
 
     pub(super) fn put_off(&mut self, key: &[u8]) {
-        if let Some((place, _)) = self.missed.get_mut(key)
+        if let Some(Hint { place, .. }) = self.missed.get_mut(key)
             && let Some(key) = self.order.remove(place)
         {
             *place = self.next;
@@ -227,7 +252,7 @@ impl State {
     pub(super) fn some(&self, from: u64) -> (Vec<(HintKey, Missed)>, Option<u64>) {
         let mut range = self.order.range(from..);
         let some = range.by_ref().take(AT_ONCE);
-        let some = some.filter_map(|(_, key)| self.missed.get(key).map(|(_, missed)| (key.clone(), *missed))).collect();
+        let some = some.filter_map(|(_, key)| self.missed.get(key).map(|hint| (key.clone(), hint.missed))).collect();
         (some, range.next().map(|(place, _)| *place))
     }
 

@@ -87,6 +87,23 @@ fn long_keys_leave_half_of_the_memory_to_others() {
     assert!((0..300u64).all(|number| hints.of_key(format!("{number}").as_bytes()).is_some()));
 }
 
+#[test]
+fn a_client_leaves_room_for_the_writes_of_others() {
+    let hints = Hints::new(100_000);
+    let (greedy, other) = (ClientTag(1), ClientTag(2));
+    let key = |number: u64| format!("key{number}");
+    (0..5000).for_each(|number| hints.note_of(greedy, key(number).as_bytes(), missed(7)));
+    let taken = hints.counts().1;
+    assert!((70_000..=75_000).contains(&taken) && hints.doubt_share() > 0.0, "{taken}");
+    (5000..5100).for_each(|number| hints.note_of(other, key(number).as_bytes(), missed(7)));
+    assert!((5000..5100).all(|number| hints.of_key(key(number).as_bytes()).is_some()));
+    // What the node has taken counts no more.
+    (0..5000).for_each(|number| hints.settle(key(number).as_bytes(), missed(8).version));
+    let left = hints.counts().1;
+    (0..5000).for_each(|number| hints.note_of(greedy, key(number).as_bytes(), missed(7)));
+    assert!(hints.counts().1 > left + 60_000);
+}
+
 /// A build before there was doubt gave a node up by a floor of its own.
 #[test]
 fn a_floor_of_an_older_build_puts_all_keys_in_doubt() {
