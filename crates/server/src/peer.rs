@@ -37,13 +37,16 @@ impl Commands {
     pub const STATS_DETAIL: Self = Self(128);
     /// `stats reset`.
     pub const STATS_RESET: Self = Self(256);
+    /// Lists of keys, and `changes`, in spite of [`crate::node::NodeSettings::dump_enabled`]: for a listener that only proxies reach.
+    pub const DUMP: Self = Self(512);
     /// None of them.
     pub const NONE: Self = Self(0);
-    /// All of them.
+    /// All of them but [`Commands::DUMP`], which has to be named.
     pub const ALL: Self = Self(511);
     /// Each command with its name.
-    pub const NAMED: [(&'static str, Self); 9] = [
+    pub const NAMED: [(&'static str, Self); 10] = [
         ("cache_memlimit", Self::CACHE_MEMLIMIT),
+        ("dump", Self::DUMP),
         ("flush_all", Self::FLUSH_ALL),
         ("lru_crawler", Self::LRU_CRAWLER),
         ("shutdown", Self::SHUTDOWN),

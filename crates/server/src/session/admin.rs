@@ -11,6 +11,7 @@ use super::words::{ERROR, words};
 use super::{After, Flow, Session, Stage, Worker, tuning};
 use crate::dump::{Dump, DumpKind};
 use crate::feed::{Asked, Changes};
+use crate::peer::Commands;
 use crate::stats;
 use crate::watch;
 
@@ -99,7 +100,7 @@ impl Session {
 
     /// `changes`; `None` when the feed answers.
     fn changes(&mut self, worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
-        if !worker.node.settings.dump_enabled {
+        if !self.may_list_keys(worker) {
             return Some("CLIENT_ERROR changes not allowed");
         }
         let asked = match Asked::parse(words(arguments)) {
@@ -148,7 +149,7 @@ impl Session {
     /// `stats cachedump CLASS LIMIT`, where 0 is no limit; `None` when the dump answers. There is one class, number 1; the others
     /// are empty.
     fn dump_cache(&mut self, worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
-        if !worker.node.settings.dump_enabled {
+        if !self.may_list_keys(worker) {
             return Some("CLIENT_ERROR stats cachedump not allowed");
         }
         let mut words = words(arguments).skip(1);
@@ -173,8 +174,13 @@ impl Session {
         }
     }
 
+    /// Whether this client may see keys that it does not know.
+    fn may_list_keys(&self, worker: &Worker) -> bool {
+        worker.node.settings.dump_enabled || self.peer.commands.allow(Commands::DUMP)
+    }
+
     fn dump(&mut self, worker: &Worker, kind: DumpKind, classes: &[u8]) -> Option<&'static str> {
-        if !worker.node.settings.dump_enabled {
+        if !self.may_list_keys(worker) {
             return Some("ERROR metadump not allowed");
         }
         if !names_everything(classes) {

@@ -42,7 +42,8 @@ fn a_listener_obeys_the_commands_of_operators_that_it_is_given() {
         let others: Vec<&str> = requests.iter().map(|(other, ..)| *other).filter(|other| *other != word).collect();
         assert_eq!(ask(&others.join(","), request), format!("CLIENT_ERROR {name} not allowed\r\n"));
     }
-    for (word, _) in Commands::NAMED {
+    // `dump` denies nothing where keys are no secrets.
+    for (word, _) in Commands::NAMED.into_iter().filter(|(word, _)| *word != "dump") {
         assert!(requests.iter().any(|(tried, ..)| *tried == word), "{word} is tried");
     }
     let of_clients =
@@ -101,6 +102,23 @@ fn what_the_settings_forbid_is_refused() {
     let answer = Talk::new().say(&worker, b"flush_all\r\nlru_crawler metadump all\r\nwatch\r\n");
     let expected = "CLIENT_ERROR flush_all not allowed\r\nERROR metadump not allowed\r\nCLIENT_ERROR watch commands not allowed\r\n";
     assert_eq!(String::from_utf8(answer).unwrap(), expected);
+}
+
+/// Without it a proxy never ends its doubt of a node whose keys are secrets.
+#[test]
+fn a_listener_of_proxies_lists_keys_that_others_may_not_see() {
+    let worker = worker(NodeSettings { dump_enabled: false, ..NodeSettings::default() }, Authenticator::off());
+    let ask = |commands: Commands, request: &str| {
+        let peer = Peer { commands, ..Peer::default() };
+        let (mut session, mut output) = (Session::new(peer), Vec::new());
+        session.receive(&worker, request.as_bytes(), &mut output, 1 << 16);
+        String::from_utf8(output).unwrap()
+    };
+    for request in ["lru_crawler metadump all\r\n", "lru_crawler mgdump all\r\n", "stats cachedump 1 0\r\n"] {
+        assert!(ask(Commands::ALL, request).contains("not allowed"), "{request}");
+        assert!(!ask(Commands::NONE.and(Commands::DUMP), request).contains("not allowed"), "{request}");
+    }
+    assert_eq!("dump,watch".parse(), Ok(Commands::DUMP.and(Commands::WATCH)));
 }
 
 /// Remembers what it was asked: 1 at once, 2 gracefully.

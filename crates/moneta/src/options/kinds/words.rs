@@ -67,7 +67,7 @@ impl Kind for CommandList {
     }
 
     fn range(&self) -> String {
-        format!("`none`, or some of {}, separated by commas", Commands::ALL)
+        format!("`none`, or some of {}, separated by commas", Commands::ALL.and(Commands::DUMP))
     }
 
     fn placeholder(&self) -> String {

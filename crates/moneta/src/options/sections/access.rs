@@ -55,13 +55,15 @@ section! {
         .short('F')
         .when("When no client should be able to empty the cache.");
 
-    /// Refuse to list keys (`lru_crawler metadump` and `mgdump`, and the feed, `changes`, which other nodes read when they catch up).
+    /// Refuse to list keys (`lru_crawler metadump` and `mgdump`, and the feed, `changes`, which other nodes read when they catch
+    /// up).
     DISABLE_DUMPING: Switch = Opt::new("disable_dumping", Switch, || false).short('X').when("When keys are secrets.");
 
     /// Refuse the `watch` command.
     DISABLE_WATCH: Switch = Opt::new("disable_watch", Switch, || false).short('W').when("When keys are secrets.");
 
-    /// Commands of operators that clients may give, as far as the switches above allow them; others are refused.
+    /// Commands of operators that clients may give, as far as the switches above allow them; others are refused. `dump`, which
+    /// has to be named, lists keys in spite of `disable_dumping`: for a listener that only proxies and copies reach.
     ADMIN_COMMANDS: CommandList = Opt::new("admin_commands", CommandList, || Commands::ALL).when(
         "none, or fewer, where clients are not operators; a [[listener]] with its own admin_commands, such as a Unix socket, \
          is then the operators' door.",
