@@ -123,13 +123,25 @@ impl Apps {
         })
     }
 
+    /// The same of apps of other proxies, as far as these were heard.
+    fn shared_with_others(&self, door: Door) -> Option<String> {
+        let is_behind = |name: &String| self.behind(door).any(|app| app.name() == name);
+        self.behind(door).find_map(|app| {
+            let other = app.cluster.other_apps().into_iter().find(|other| !is_behind(other))?;
+            let app = app.name();
+            Some(format!(
+                "the nodes of the app {app} have {other}, too, an app of another proxy, which a flush would empty"
+            ))
+        })
+    }
+
     /// Does something with all apps behind a door, if each of them can be flushed.
     fn flush_each(&self, cx: &Cx, flush: impl Fn(&Cluster) -> Step<()>) -> Step<()> {
         if let Some(app) = self.behind(cx.door()).find(|app| !app.cluster.config().allow_flush) {
             let refusal = format!("the app {} is not flushed through this proxy", app.name());
             return Step::Done(Err(StoreError::new(ErrorKind::Unsupported, refusal)));
         }
-        if let Some(refusal) = self.shared_nodes(cx.door()) {
+        if let Some(refusal) = self.shared_nodes(cx.door()).or_else(|| self.shared_with_others(cx.door())) {
             return Step::Done(Err(StoreError::new(ErrorKind::Unsupported, refusal)));
         }
         let all: Vec<Step<()>> = self.behind(cx.door()).map(|app| flush(&app.cluster)).collect();

@@ -11,6 +11,7 @@ use moneta_store::board::LIFE;
 use crate::hints::Marks;
 use crate::notice::Notice;
 use crate::post_names::{name, text};
+use crate::topologies::Taken;
 
 /// Lists of one node in a post, at most.
 const LISTS_MAX: usize = 8;
@@ -20,6 +21,9 @@ const TOGETHER: u64 = u64::from_le_bytes(*b"together");
 
 /// Authors that are remembered, at most.
 const AUTHORS_MAX: usize = 1024;
+
+/// Other apps that are remembered, at most.
+const APPS_MAX: usize = 64;
 
 /// What a node lacks, by its name.
 pub(crate) type Lacks = Vec<(String, Vec<Marks>)>;
@@ -56,7 +60,11 @@ pub(crate) struct Posts {
     /// That, by what was heard; what was posted of it last; and the number of that.
     pub(crate) notice: Notice,
     pub(crate) notice_post: Vec<u8>,
+    /// Topologies of which was heard since this was last taken, however long ago they were said.
+    pub(crate) said: Vec<Taken>,
     pub(crate) notice_number: u64,
+    /// Other apps whose processes post on these boards, and when one was heard last.
+    other_apps: HashMap<String, u64>,
     /// What was told to the nodes is not what was heard.
     is_changed: bool,
 }
@@ -77,7 +85,9 @@ impl Posts {
             together: author(app, TOGETHER),
             notice: Notice::default(),
             notice_post: Vec::new(),
+            said: Vec::new(),
             notice_number: 0,
+            other_apps: HashMap::new(),
             is_changed: false,
         }
     }
@@ -94,10 +104,15 @@ impl Posts {
 
     /// Takes what a board has told at `now`.
     pub(crate) fn hear(&mut self, app: &str, posts: Vec<(u64, Vec<u8>)>, now: u64) {
-        for (author, post) in posts.into_iter().filter(|(author, _)| *author != self.author) {
-            let Some((number, lacks, rest)) = decode(&post, app) else { continue };
+        let own = self.author;
+        for (author, post) in posts.into_iter().filter(|(author, _)| *author != own) {
+            let Some((number, lacks, rest)) = decode(&post, app) else {
+                self.note_other_app(&post, app, now);
+                continue;
+            };
             if author == self.together {
                 if let Some(notice) = Notice::decode(rest) {
+                    self.said.extend(&notice.topologies.0);
                     self.notice.add(notice, now);
                 }
                 continue;
@@ -112,6 +127,22 @@ impl Posts {
             self.is_changed |= !is_known;
             self.heard.insert(author, Post { at: now, number, lacks });
         }
+    }
+
+    fn note_other_app(&mut self, post: &[u8], app: &str, now: u64) {
+        let mut rest = post.get(8..).unwrap_or_default();
+        let name = text(&mut rest).and_then(|name| std::str::from_utf8(name).ok());
+        if let Some(name) = name.filter(|name| !name.is_empty() && *name != app)
+            && (self.other_apps.len() < APPS_MAX || self.other_apps.contains_key(name))
+        {
+            self.other_apps.insert(name.to_owned(), now);
+        }
+    }
+
+    /// Other apps that have these nodes, as far as was heard lately.
+    pub(crate) fn other_apps(&mut self, now: u64) -> Vec<String> {
+        self.other_apps.retain(|_, at| at.saturating_add(LIFE) > now);
+        self.other_apps.keys().cloned().collect()
     }
 
     /// What nodes lack by all that was heard lately, if that has changed since the last call.
@@ -197,11 +228,12 @@ mod tests {
         posts.hear("app", vec![(2, encode(6, "app", &Vec::new()))], NOW + 3);
         assert_eq!(posts.changed(NOW + 3).expect("it is taken back").get("a/0").map(Vec::len), Some(1));
         assert!(posts.changed(NOW + 2 + LIFE).is_some_and(|all| all.is_empty()));
+        assert_eq!((posts.other_apps(NOW + 1), posts.other_apps(NOW + LIFE)), (vec!["other".to_owned()], vec![]));
     }
 
     #[test]
     fn what_all_say_together_is_one_post() {
-        let full = |name: &str| Notice { full: vec![(name.into(), NOW + 1_500)] };
+        let full = |name: &str| Notice { full: vec![(name.into(), NOW + 1_500)], ..Notice::default() };
         let (mut one, mut other) = (Posts::of("app", 1), Posts::of("app", 2));
         one.announce("app", full("a/0"), NOW);
         assert_eq!((one.notice_number, one.together == other.together), (1, true));

@@ -27,6 +27,7 @@ use crate::hints::FolderLock;
 use crate::layout::Layout;
 use crate::metrics;
 use crate::node::Connect;
+use crate::overlap::Overlap;
 use crate::reactor::ClusterReactor;
 use crate::reads::Ask;
 use crate::shared::{Shared, file_name};
@@ -34,10 +35,11 @@ use crate::sources::{Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
 use crate::status::{NodeStatus, Routed, Status, Traffic};
 use crate::time::{TimeKeeper, Timekept};
+use crate::topologies::Agreement;
 use crate::topology::Topology;
 
-/// Share of all keys of which no copy is asked where the app still counts as served: where slots have other names in each zone, some are
-/// placed on the nodes that are away of all zones.
+/// Share of all keys of which no copy is asked where the app still counts as served: where slots have other names in each zone,
+/// some are placed on the nodes that are away of all zones.
 const LOST_MAX: f64 = 0.01;
 
 /// Who this process is among those that write.
@@ -96,8 +98,11 @@ impl Cluster {
             closed: AtomicBool::new(false),
             lock: Mutex::new(lock),
             watch: Mutex::default(),
+            source: Mutex::default(),
             seed: writer.seed,
             board: Mutex::new(Posts::of(&config.app, writer.salt)),
+            standing: Mutex::default(),
+            overlap: Overlap::default(),
             tell_now: AtomicBool::new(false),
             heard_at: AtomicU64::new(0),
             config,
@@ -116,6 +121,11 @@ impl Cluster {
     /// # Errors
     /// When it makes no sense, or a node's store cannot be made: the one of before stays then.
     pub fn change(&self, topology: &Topology) -> Result<(), ClusterError> {
+        self.take(topology, 0)
+    }
+
+    /// The same of one that takes effect `at`, in milliseconds since the Unix epoch; 0: at once.
+    fn take(&self, topology: &Topology, at: u64) -> Result<(), ClusterError> {
         let _changing = self.0.changing.lock();
         let old = self.0.layout();
         let layout = Arc::new(self.0.lay_out(topology, &old)?);
@@ -129,22 +139,30 @@ impl Cluster {
             nodes = self.0.layout().nodes.len(),
             "topology taken"
         );
+        self.0.note_taken(topology, at, old);
         self.0.warn_of_zone(topology);
         Ok(())
     }
 
-    /// Takes the topologies of `source`, whose first one the cluster has, until it is closed. One that cannot be taken, since there can be
-    /// no store for a node of it, is tried again once a second.
+    /// Takes the topologies of `source`, whose first one the cluster has, until it is closed. A later one takes effect a moment
+    /// after this process has told others of it. One that cannot be taken, since there can be no store for a node of it, is tried
+    /// again once a second.
     ///
     /// # Errors
     /// When the system has no thread for it.
     pub fn follow<S: TopologySource + 'static>(&self, source: Guarded<S>) -> Result<(), ClusterError> {
         let cluster = Arc::downgrade(&self.0);
+        let counts = source.counts();
+        if !counts.status().counted {
+            self.0.standing.lock().own.epoch = 0;
+        }
+        *self.0.source.lock() = Some(counts);
         // The same failure is logged once.
         let mut failure = None;
         let taken = move |topology: &Topology| {
             let Some(shared) = cluster.upgrade() else { return true };
-            let ended = Self(shared).change(topology).map_err(|error| (topology.epoch, error.to_string()));
+            let at = shared.give_notice(topology);
+            let ended = Self(shared).take(topology, at).map_err(|error| (topology.epoch, error.to_string()));
             if let Err((epoch, error)) = &ended
                 && failure.as_ref() != ended.as_ref().err()
             {
@@ -167,7 +185,8 @@ impl Cluster {
             nodes.iter().map(move |node| of(replica, node))
         });
         let (app, source_failure) = (self.0.config.app.clone(), self.source_failure());
-        Status { app, epoch: layout.epoch, source_failure, nodes: nodes.collect() }
+        let agreement = self.0.standing.lock().agreement;
+        Status { app, epoch: layout.epoch, agreement, source_failure, nodes: nodes.collect() }
     }
 
     /// Why the topology's source cannot be read, if it cannot.
@@ -194,6 +213,11 @@ impl Cluster {
     pub(crate) fn shares_nodes(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.0.layout(), other.0.layout());
         ours.nodes.iter().any(|node| theirs.nodes.iter().any(|other| other.place.address == node.place.address))
+    }
+
+    /// Other apps whose processes have posted on the boards of the nodes lately.
+    pub(crate) fn other_apps(&self) -> Vec<String> {
+        self.0.board.lock().other_apps(self.0.clock.millis())
     }
 
     /// The configuration.
@@ -318,7 +342,8 @@ impl Component for Cluster {
 
     fn report(&self, cx: &Cx, _: Vec<Report>) -> Report {
         let layout = self.0.layout();
-        let mut all = metrics::samples(&self.0.config.app, &self.0.counters, &layout, self.0.clock.offset());
+        let agrees = self.0.standing.lock().agreement == Agreement::Agrees;
+        let mut all = metrics::samples(&self.0.config.app, &self.0.counters, &layout, agrees, self.0.clock.offset());
         if let Some(watch) = &*self.0.watch.lock() {
             all.extend(metrics::of_source(&self.0.config.app, &watch.status()));
         }
@@ -340,6 +365,10 @@ impl Component for Cluster {
         let app = &self.0.config.app;
         let of_source = |why| format!("{app}: the topology of epoch {} stays: {why}", layout.epoch);
         let mut notes: Vec<String> = self.source_failure().map(of_source).into_iter().collect();
+        let agreement = self.0.standing.lock().agreement;
+        if agreement != Agreement::Agrees {
+            notes.push(format!("{app}: the topology of epoch {} {agreement}", layout.epoch));
+        }
         let ejected: Vec<&str> =
             layout.nodes.iter().filter(|node| node.health.is_ejected()).map(|node| node.name.as_str()).collect();
         if ejected.is_empty() {

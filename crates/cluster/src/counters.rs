@@ -123,6 +123,8 @@ pub(crate) struct Counters {
     pub(crate) hints_delivered: Counter,
     /// Items in doubt that were compared.
     pub(crate) swept: Swept,
+    /// Writes given to the nodes that hold their keys by a newer topology.
+    pub(crate) carried_over: Counter,
     /// Topologies taken.
     pub(crate) topologies: Counter,
     /// How long requests took.

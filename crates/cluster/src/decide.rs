@@ -1,9 +1,10 @@
 //! Changes that depend on what a key holds: add, append, incr, cas, touch, marks.
 //!
 //! One round: ask all copies what they hold, until more than half and the key's home have answered; take the newest; work out
-//! what the change makes of it; store that on the home, provided the home still holds what it said; then on the others, under the same
-//! condition. The home is the same for all processes, so that changes of a key take turns there. Answered when more than half
-//! have taken the result. A copy that holds something newer than the change was made from refuses it, and the change is decided again.
+//! what the change makes of it; store that on the home, provided the home still holds what it said; then on the others, under the
+//! same condition. The home is the same for all processes, so that changes of a key take turns there. Answered when more than
+//! half have taken the result. A copy that holds something newer than the change was made from refuses it, and the change is
+//! decided again.
 //!
 //! A round that fails half way leaves its result on some copies. The next round does not count it as what the key holds, or an
 //! increment would be made twice.
@@ -276,6 +277,7 @@ impl Call {
         let item = item.as_ref();
         let as_of = self.shared.clock.millis();
         let sent = Sent::Put(&item, as_of, None);
+        self.shared.overlap.note(key.key().bytes, sent.missed(as_of), as_of);
         let put = |node: usize, base: Option<Version>| {
             let op = Op::Put(&item, Put::Newer { as_of, base: base.filter(|_| !keeps) });
             self.begin(node, &key.key(), op)
@@ -391,8 +393,8 @@ impl Call {
         self.store(key, held, &item, false, own).await
     }
 
-    /// Makes what more than half of all copies hold without the home newer than a result of which the home has not said whether it stored
-    /// that: the change has not taken place then. Only just newer, so that every write since then is above it.
+    /// Makes what more than half of all copies hold without the home newer than a result of which the home has not said whether
+    /// it stored that: the change has not taken place then. Only just newer, so that every write since then is above it.
     pub(crate) async fn settle(&self, key: &OwnedKey, own: &mut Own) {
         let Some(version) = own.left.iter().max().map(|left| left.just_above()) else { return };
         for _ in 0..ROUNDS {

@@ -160,6 +160,14 @@ impl Hints {
         if self.is_empty() { None } else { self.state.lock().doubt().cloned() }
     }
 
+    /// The node may lack these.
+    pub(crate) fn add_doubt(&self, doubt: &Doubt) {
+        let mut state = self.state.lock();
+        self.is_empty.store(false, Ordering::Release);
+        state.add_doubt(doubt);
+        self.note_emptiness(&state);
+    }
+
     /// The share of the node's keys that is in doubt.
     pub(crate) fn doubt_share(&self) -> f64 {
         if self.is_empty() { 0.0 } else { self.state.lock().doubt().map_or(0.0, Doubt::share) }
@@ -182,7 +190,8 @@ impl Hints {
         self.note_emptiness(&state);
     }
 
-    /// What the node lacks by what this process knows itself, for others, in up to so many marks of each kind. Requests go on meanwhile.
+    /// What the node lacks by what this process knows itself, for others, in up to so many marks of each kind. Requests go on
+    /// meanwhile.
     pub(crate) fn lacks(&self, marks_max: usize) -> Vec<Marks> {
         if self.is_empty() {
             return Vec::new();

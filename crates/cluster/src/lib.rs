@@ -11,12 +11,14 @@ pub mod ring;
 pub mod sources;
 pub mod topology;
 
+mod agreement;
 mod apart;
 mod apps;
 mod at_home;
 mod board;
 mod budget;
 mod call;
+mod carry;
 mod cluster;
 mod config;
 mod counters;
@@ -34,6 +36,7 @@ mod maintenance;
 mod metrics;
 mod node;
 mod notice;
+mod overlap;
 mod own;
 mod pace;
 mod pass;
@@ -51,6 +54,7 @@ mod status;
 mod sweep;
 mod time;
 mod told;
+mod topologies;
 mod turns;
 mod unknown;
 mod unversioned;
@@ -65,6 +69,7 @@ pub use node::{Connect, Heard, Opened};
 pub use pace::{Answered, Answers};
 pub use ring::Ring;
 pub use status::{NodeStatus, Routed, Status, Traffic};
+pub use topologies::Agreement;
 pub use topology::{Node, Replica, RingKind, Topology, TopologyError};
 
 /// For fuzzing.

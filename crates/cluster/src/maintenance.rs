@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moneta_background::Run;
-use moneta_store::{Cx, ErrorKind, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
+use moneta_store::{Cx, ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Put, Version, component, steps};
 use smallvec::SmallVec;
 
 use crate::apart::{APART, surely_current};
@@ -20,13 +20,13 @@ use crate::writes::Answer;
 
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(100);
-/// By how much a round may begin late on a busy machine. Where it is later, the process was stopped or had no processor, and what nodes
-/// took to answer meanwhile says nothing of them.
+/// By how much a round may begin late on a busy machine. Where it is later, the process was stopped or had no processor, and what
+/// nodes took to answer meanwhile says nothing of them.
 const LATE: Duration = Duration::from_millis(200);
 
 /// What became of a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Delivery {
+pub(crate) enum Delivery {
     /// The node has what it missed.
     Done,
     /// What the node is to be given is not known yet, or it does not take it yet.
@@ -85,6 +85,7 @@ impl Shared {
     /// delivers hints to those that are well.
     async fn maintain(&self, suspects: &mut Suspects) {
         let layout = self.layout();
+        self.carry_over(&layout, self.batch()).await;
         self.cut.note(layout.reached() >= majority(layout.copies()), self.clock.millis());
         self.look_after(&layout, suspects);
         for (index, node) in layout.nodes.iter().enumerate() {
@@ -113,6 +114,12 @@ impl Shared {
         }
     }
 
+    /// Writes that a node is given in a round, at most.
+    fn batch(&self) -> usize {
+        let batch = u128::from(self.config.hint_rate) * PAUSE.as_millis() / 1000;
+        usize::try_from(batch).unwrap_or(usize::MAX).max(1)
+    }
+
     /// Gives a node some of what it has missed, the oldest first.
     async fn deliver(&self, layout: &Layout, index: usize) {
         let node = &layout.nodes[index];
@@ -135,8 +142,7 @@ impl Shared {
                 }
             }
         }
-        let batch = u128::from(self.config.hint_rate) * PAUSE.as_millis() / 1000;
-        let hints = node.hints.oldest(usize::try_from(batch).unwrap_or(usize::MAX).max(1));
+        let hints = node.hints.oldest(self.batch());
         // Some at once: each waits for a node or two.
         for some in hints.chunks(32) {
             let all = some.iter().map(|(key, missed)| self.deliver_one(layout, index, key, *missed));
@@ -154,12 +160,29 @@ impl Shared {
 
     async fn deliver_one(&self, layout: &Layout, index: usize, key: &[u8], missed: Missed) -> Delivery {
         let node = &layout.nodes[index];
-        let cx = Cx::outside();
         let owned = OwnedKey::of(&Key::new(key, self.seed));
         let asked = self.clock.millis();
+        match self.newest(layout, index, key, missed).await {
+            Ok(found) => self.give(node, &owned, found, missed, asked).await,
+            // Later, when a copy that has it answers.
+            Err(()) => Delivery::NotYet,
+        }
+    }
+
+    /// Gives a node a write that it missed, and that was `found` on other copies when they were asked, in milliseconds since the
+    /// Unix epoch.
+    pub(crate) async fn give(
+        &self,
+        node: &Node,
+        key: &OwnedKey,
+        found: Option<Item>,
+        missed: Missed,
+        asked: u64,
+    ) -> Delivery {
+        let cx = Cx::outside();
         let mut is_current = false;
-        let step = match self.newest(layout, index, key, missed).await {
-            Ok(Some(mut item)) => {
+        let step = match found {
+            Some(mut item) => {
                 if item.meta.unversioned {
                     (item.meta.cas, item.meta.unversioned) = (missed.version.0, false);
                 }
@@ -167,15 +190,13 @@ impl Shared {
                 is_current = item.meta.version() >= missed.version;
                 let as_of = if is_current { surely_current(asked) } else { missed.at };
                 let put = Op::Put(&item.as_ref(), Put::Newer { as_of, base: None });
-                steps::read_owned(&*node.store, &cx, &owned.key(), put)
+                steps::read_owned(&*node.store, &cx, &key.key(), put)
             }
             // No copy has it any more, or it was deleted: what the node has is older.
-            Ok(None) => {
+            None => {
                 let version = if missed.deleted { missed.version } else { missed.version.just_below() };
-                steps::read_owned(&*node.store, &cx, &owned.key(), Op::Bury(version))
+                steps::read_owned(&*node.store, &cx, &key.key(), Op::Bury(version))
             }
-            // Later, when a copy that has it answers.
-            Err(()) => return Delivery::NotYet,
         };
         match Answer::of(self.believed(node, steps::finish(step).await)) {
             Answer::Failed(error) => {
@@ -189,15 +210,15 @@ impl Shared {
             // It has just started, and creates it when it is asked later.
             Answer::NotCreated if is_current => Delivery::NotYet,
             _ => {
-                node.hints.settle(key, missed.version);
+                node.hints.settle(key.key().bytes, missed.version);
                 Delivery::Done
             }
         }
     }
 
-    /// The newest that the other copies hold of a key. The error: none has what was missed, and not all of them answer, or it may still
-    /// be on its way to them.
-    async fn newest(
+    /// The newest that the other copies hold of a key. The error: none has what was missed, and not all of them answer, or it may
+    /// still be on its way to them.
+    pub(crate) async fn newest(
         &self,
         layout: &Layout,
         index: usize,

@@ -67,6 +67,13 @@ const OF_APP: &[Reading<Counters>] = &[
     )
     .labels(&["app", "result"])
     .read(|counters| counters.swept.values()),
+    Metric::counter(
+        "cluster_carried_over_total",
+        Unit::Count,
+        "Writes by a topology that others had replaced, given to the nodes that hold their keys now.",
+    )
+    .labels(APP)
+    .read(|counters| counters.carried_over.get().into()),
     Metric::counter("cluster_topologies_total", Unit::Count, "Topologies taken.")
         .labels(APP)
         .read(|counters| counters.topologies.get().into()),
@@ -82,6 +89,13 @@ const OF_APP: &[Reading<Counters>] = &[
 const _: () = assert!(moneta_store::latency::SAMPLE == 61, "the help and docs/metrics.md tell the sample");
 
 const EPOCH: Metric = Metric::gauge("cluster_epoch", Unit::Count, "Epoch of the topology.").labels(APP);
+
+const AGREES: Metric = Metric::gauge(
+    "cluster_topology_agrees",
+    Unit::Count,
+    "Whether no other process of the app has told of another topology: 1 or 0.",
+)
+.labels(APP);
 
 const CLOCK_OFFSET: Metric = Metric::gauge(
     "cluster_clock_offset_seconds",
@@ -172,7 +186,7 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
     OF_APP
         .iter()
         .map(Reading::metric)
-        .chain([EPOCH, CLOCK_OFFSET])
+        .chain([EPOCH, AGREES, CLOCK_OFFSET])
         .chain(OF_NODE.iter().map(Reading::metric))
         .chain(OF_SOURCE.iter().map(Reading::metric))
 }
@@ -183,9 +197,10 @@ pub(crate) fn of_source(app: &str, source: &SourceStatus) -> Vec<Sample> {
 }
 
 /// All metrics of an app. `clock_offset`: in milliseconds.
-pub(crate) fn samples(app: &str, counters: &Counters, layout: &Layout, clock_offset: i64) -> Vec<Sample> {
+pub(crate) fn samples(app: &str, counters: &Counters, layout: &Layout, agrees: bool, clock_offset: i64) -> Vec<Sample> {
     let mut all = samples_of([app], OF_APP, counters);
     all.push(EPOCH.labelled([app], layout.epoch));
+    all.push(AGREES.labelled([app], u64::from(agrees)));
     all.push(CLOCK_OFFSET.labelled([app], clock_offset as f64 / 1000.0));
     for node in &layout.nodes {
         all.extend(samples_of([app, &node.zone, &node.name], OF_NODE, &**node));

@@ -1,9 +1,11 @@
-//! What the processes of an app tell each other together: one post of all of them, however many they are, to which each adds what it lacks.
+//! What the processes of an app tell each other together: one post of all of them, however many they are, to which each adds what
+//! it lacks.
 //!
-//! The post: an empty one of [`super::board`], which builds before this one take for that, and behind it `count u8 | length u8,
-//! node | until u64 | …`, little-endian.
+//! The post: an empty one of [`super::board`], which builds before this one take for that, and behind it
+//! `nodes u8 | length u8, node | until u64 | … | topologies u8 | epoch u64, hash u64, at u64, seen u64 | …`, little-endian.
 
 use crate::post_names;
+use crate::topologies::{Taken, Topologies};
 
 /// Nodes in it, at most.
 const FULL_MAX: usize = 64;
@@ -17,18 +19,21 @@ const FULL_AGAIN: u64 = 500;
 pub(crate) struct Notice {
     /// Nodes to which the way is full of large values, and until when that is believed, in milliseconds since the Unix epoch.
     pub(crate) full: Vec<(String, u64)>,
+    /// The topologies that processes have.
+    pub(crate) topologies: Topologies,
 }
 
 impl Notice {
-    /// Whether `own` is not in it at `now`.
+    /// Whether the nodes in `own` are not in it at `now`, or it has a topology to tell of.
     pub(crate) fn lacks(&self, own: &Self, now: u64) -> bool {
         let is_known = |name: &String| self.full.iter().any(|(node, until)| node == name && *until > now + FULL_AGAIN);
-        !own.full.iter().all(|(name, _)| is_known(name))
+        !own.topologies.0.is_empty() || !own.full.iter().all(|(name, _)| is_known(name))
     }
 
     /// Adds what another one says at `now`.
     pub(crate) fn add(&mut self, other: Self, now: u64) {
         self.expire(now);
+        other.topologies.0.iter().for_each(|said| self.topologies.add(*said, now));
         for (name, until) in other.full {
             // No clock of the app is far ahead, and nothing is believed for longer.
             let until = until.min(now + FULL_LIFE);
@@ -51,6 +56,10 @@ impl Notice {
             post_names::name(name, out);
             out.extend_from_slice(&until.to_le_bytes());
         }
+        out.push(self.topologies.0.len().min(Topologies::MAX) as u8);
+        for Taken { epoch, hash, at, seen } in self.topologies.0.iter().take(Topologies::MAX) {
+            [epoch, hash, at, seen].into_iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        }
     }
 
     /// What a post says behind its begin. `None`: it makes no sense.
@@ -63,7 +72,17 @@ impl Notice {
             rest = behind;
             full.push((name, u64::from_le_bytes(*until)));
         }
-        Some(Self { full })
+        let (count, mut rest) = rest.split_first()?;
+        let mut topologies = Vec::new();
+        for _ in 0..*count {
+            let mut number = || {
+                let (number, behind) = rest.split_first_chunk::<8>()?;
+                rest = behind;
+                Some(u64::from_le_bytes(*number))
+            };
+            topologies.push(Taken { epoch: number()?, hash: number()?, at: number()?, seen: number()? });
+        }
+        Some(Self { full, topologies: Topologies(topologies) })
     }
 }
 
@@ -74,7 +93,7 @@ mod tests {
     const NOW: u64 = 1_790_000_000_000;
 
     fn full(name: &str, until: u64) -> Notice {
-        Notice { full: vec![(name.into(), until)] }
+        Notice { full: vec![(name.into(), until)], ..Notice::default() }
     }
 
     #[test]
@@ -85,6 +104,7 @@ mod tests {
         notice.add(full("b/0", NOW + 900_000), NOW);
         assert_eq!(notice.full, [("a/0".into(), NOW + FULL_LIFE), ("b/0".into(), NOW + FULL_LIFE)]);
         assert!(!notice.lacks(&full("a/0", 0), NOW + 900) && notice.lacks(&full("a/0", 0), NOW + 1_000));
+        notice.topologies.add(Taken { epoch: 1, hash: 2, at: 3, seen: NOW }, NOW);
         let mut bytes = Vec::new();
         notice.encode(&mut bytes);
         assert_eq!(Notice::decode(&bytes).as_ref(), Some(&notice));
@@ -94,6 +114,6 @@ mod tests {
         }
         assert_eq!(notice.full.len(), FULL_MAX);
         notice.add(Notice::default(), NOW + FULL_LIFE);
-        assert_eq!(notice, Notice::default());
+        assert!(notice.full.is_empty());
     }
 }

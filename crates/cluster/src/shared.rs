@@ -18,10 +18,12 @@ use crate::health::Probes;
 use crate::hints::{FolderLock, Hints};
 use crate::layout::{Layout, Replica};
 use crate::node::{Connect, Node, Opened, takes_no_connection};
+use crate::overlap::Overlap;
 use crate::pace::Pace;
-use crate::sources::Watch;
+use crate::sources::{SourceCounts, Watch};
 use crate::stamp::Stamps;
 use crate::time::{TimeKeeper, Timekept};
+use crate::topologies::Standing;
 use crate::topology::Topology;
 use crate::turns::Turns;
 use crate::unknown::Unknowns;
@@ -59,9 +61,15 @@ pub(crate) struct Shared {
     pub(crate) lock: Mutex<Option<FolderLock>>,
     /// Follows the topology's source.
     pub(crate) watch: Mutex<Option<Watch>>,
+    /// What that source has done.
+    pub(crate) source: Mutex<Option<Arc<SourceCounts>>>,
     pub(crate) seed: KeyHash,
     /// What other processes have posted.
     pub(crate) board: Mutex<Posts>,
+    /// How the topology of this process stands to those of others.
+    // Locked before the board.
+    pub(crate) standing: Mutex<Standing>,
+    pub(crate) overlap: Overlap,
     /// Others are to be heard now rather than with the next round.
     pub(crate) tell_now: AtomicBool,
     /// When the last round began in which a board answered, in milliseconds since the Unix epoch.
@@ -147,7 +155,8 @@ impl Shared {
         Ok(Layout { epoch: topology.epoch, generation: old.generation + 1, replicas, nodes, readable, near: count })
     }
 
-    /// Says so where no copy is in the zone of this process: a zone that is misspelt costs nothing but time, and so is seen nowhere else.
+    /// Says so where no copy is in the zone of this process: a zone that is misspelt costs nothing but time, and so is seen
+    /// nowhere else.
     pub(crate) fn warn_of_zone(&self, topology: &Topology) {
         let Some(zone) = &self.config.zone else { return };
         let mut zones: Vec<&str> = topology.replicas.iter().map(|replica| replica.zone.as_str()).collect();

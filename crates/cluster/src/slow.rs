@@ -20,7 +20,8 @@ const HEARS: u64 = 2_500;
 pub(crate) const PROBE_KEY: &[u8] = b"moneta:probe";
 
 impl Shared {
-    /// Ejects the node if it has lately answered far slower than others, and takes a slow one back that cannot be spared any more.
+    /// Ejects the node if it has lately answered far slower than others, and takes a slow one back that cannot be spared any
+    /// more.
     pub(crate) async fn judge_pace(&self, layout: &Layout, index: usize) {
         let node = &layout.nodes[index];
         let now = self.clock.millis();
@@ -81,7 +82,7 @@ impl Shared {
     }
 
     /// Whether what other processes say is heard: boards have answered lately.
-    fn hears(&self, now: u64) -> bool {
+    pub(crate) fn hears(&self, now: u64) -> bool {
         let heard = self.heard_at.load(Ordering::Relaxed);
         heard > 0 && now.abs_diff(heard) < HEARS
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::layout::Replica;
 use crate::node::Node;
+use crate::topologies::Agreement;
 
 /// The nodes of an app and how they are.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Status {
     pub app: String,
     /// The topology's epoch.
     pub epoch: u64,
+    /// How the topology stands to those of other processes of the app.
+    pub agreement: Agreement,
     /// Why the topology's source cannot be read, if it cannot: the topology is that of before.
     pub source_failure: Option<Arc<str>>,
     /// In the topology's order.
@@ -45,6 +48,8 @@ pub struct NodeStatus {
     pub ejected_since: Option<u64>,
     /// Times that it was not asked any more.
     pub ejections: u64,
+    /// Answers with a version from the future, which were not believed.
+    pub future: u64,
     /// Failures since its last answer.
     pub failures: u32,
     /// Writes that it lacks and will be given.
@@ -114,6 +119,7 @@ impl NodeStatus {
             behind: node.health.is_behind(now),
             ejected_since: node.health.ejected_since(),
             ejections: node.health.ejections.load(Ordering::Relaxed),
+            future: node.future.load(Ordering::Relaxed),
             failures: node.health.failures(),
             hints,
             hint_bytes,

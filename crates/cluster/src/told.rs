@@ -16,6 +16,7 @@ use crate::layout::Layout;
 use crate::node::Node;
 use crate::notice::{FULL_LIFE, Notice};
 use crate::shared::Shared;
+use crate::topologies::Topologies;
 
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(900);
@@ -62,8 +63,13 @@ impl Shared {
         self.tell_now.store(false, Ordering::Relaxed);
         self.make_post(&layout, now);
         let (mine, ours) = {
+            let own = self.own_notice(&layout, now);
+            let said = own.topologies.0.clone();
+            let mut standing = self.standing.lock();
+            said.iter().for_each(|said| standing.has_said(said));
+            drop(standing);
             let mut board = self.board.lock();
-            board.announce(&self.config.app, self.own_notice(&layout, now), now);
+            board.announce(&self.config.app, own, now);
             let mine = encode(board.number, &self.config.app, &board.own);
             let ours = (board.together, board.notice_number, board.notice_post.clone());
             ((board.author, board.number, mine), ours)
@@ -99,6 +105,7 @@ impl Shared {
             }
         }
         self.take_notice(&layout, now);
+        self.judge_topology(now);
         if let Some(all) = self.board.lock().changed(now) {
             for node in &layout.nodes {
                 node.hints.tell(all.get(node.name.as_str()).cloned().unwrap_or_default());
@@ -121,7 +128,11 @@ impl Shared {
     /// What this process has to say to what all say together.
     fn own_notice(&self, layout: &Layout, now: u64) -> Notice {
         let full = layout.nodes.iter().filter(|node| node.pace.is_full(now));
-        Notice { full: full.map(|node| (node.name.clone(), now + FULL_LIFE)).collect() }
+        let full = full.map(|node| (node.name.clone(), now + FULL_LIFE)).collect();
+        let mut topologies = Topologies::default();
+        let said = self.standing.lock().to_say(&self.board.lock().notice.topologies, now);
+        said.into_iter().for_each(|said| topologies.add(said, now));
+        Notice { full, topologies }
     }
 
     /// Whether something is to be told or heard before the next round.
@@ -133,7 +144,11 @@ impl Shared {
 
     /// Goes by what all say together.
     fn take_notice(&self, layout: &Layout, now: u64) {
-        for (name, until) in &self.board.lock().notice.full {
+        let mut standing = self.standing.lock();
+        let mut board = self.board.lock();
+        standing.hear(&std::mem::take(&mut board.said), now);
+        drop(standing);
+        for (name, until) in &board.notice.full {
             if let Some(node) = layout.nodes.iter().find(|node| node.name == *name) {
                 node.pace.disturb(*until, now);
             }

@@ -26,7 +26,8 @@ const SKIP: u64 = 64;
 /// What is sent to all copies.
 #[derive(Clone, Copy)]
 pub(crate) enum Sent<'a> {
-    /// An item, current at this moment, in milliseconds since the Unix epoch, and the version that it was made from, if that counts.
+    /// An item, current at this moment, in milliseconds since the Unix epoch, and the version that it was made from, if that
+    /// counts.
     Put(&'a ItemRef<'a>, u64, Option<Version>),
     /// A delete under a version.
     Bury(Version),
@@ -122,7 +123,9 @@ impl Call {
     pub(crate) async fn send(&self, key: &OwnedKey, sent: Sent<'_>) -> Result<Told, StoreError> {
         let layout = self.layout();
         let mut spread = Spread::default();
-        let (mut fate, missed) = (Fate::default(), sent.missed(self.shared.clock.millis()));
+        let now = self.shared.clock.millis();
+        let (mut fate, missed) = (Fate::default(), sent.missed(now));
+        self.shared.overlap.note(key.key().bytes, missed, now);
         // Copies that count and do not answer.
         let mut away = 0;
         for replica in &layout.replicas {
@@ -380,7 +383,7 @@ impl Call {
             Answer::Superseded(_) => {
                 // A client that reads one of these is not to see what is older than its write.
                 let missed = Missed::set(version, self.shared.clock.millis());
-                newer.open.iter().for_each(|&node| self.node(node).hints.note(key.key().bytes, missed));
+                newer.open.iter().for_each(|&node| self.note_missed(node, key.key().bytes, missed));
                 Ok(true)
             }
             Answer::Failed(error) if error.kind() != ErrorKind::ClockAhead => Err(error),

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Away, Nodes, SEED, away, set, topology};
-use moneta_cluster::{Cluster, ClusterConfig, Connect, Heard, Node, Opened, Topology, Writer};
+use moneta_cluster::{Agreement, App, Apps, Cluster, ClusterConfig, Connect, Heard, Node, Opened, Topology, Writer};
 use moneta_memory::Memory;
 use moneta_store::board::{Board, Part};
-use moneta_store::request::{Delete, Retrieve};
+use moneta_store::request::{Delete, Exptime, Retrieve};
 use moneta_store::{
-    Clock, Cx, ErrorKind, Key, Lookup, Op, Origin, Outcome, Step, Store, StoreError, Unseen, Visit, steps,
+    Clock, Cx, ErrorKind, Key, Lookup, Op, Origin, Outcome, Step, Store, StoreError, Unseen, Visit, Written, component,
+    steps,
 };
 use moneta_testkit::doubles::{Double, Layer};
 use parking_lot::Mutex;
@@ -80,16 +81,21 @@ struct World {
 impl World {
     /// Three copies of a node each, and two proxies: of no zone, and of zone c. Hints have so many bytes.
     fn new(hint_bytes: u64, has_boards: bool) -> Self {
+        Self::within(&topology(1), ["app"; 2], hint_bytes, has_boards)
+    }
+
+    /// Among these nodes, of which the first topology has one for each copy; the proxies are of these apps.
+    fn within(all: &Topology, apps: [&str; 2], hint_bytes: u64, has_boards: bool) -> Self {
         let clock = Arc::new(Clock::manual(1_790_000_000));
         let topology = topology(1);
-        let (_, stores) = away(&topology, &clock);
-        let names: Vec<String> = topology.nodes().map(|node| node.address.to_string()).collect();
+        let (_, stores) = away(all, &clock);
+        let names: Vec<String> = all.nodes().map(|node| node.address.to_string()).collect();
         let since: Since = Arc::new(Mutex::new(names.iter().map(|name| (name.clone(), clock.millis())).collect()));
         clock.advance(1);
         let boards = names.iter().filter(|_| has_boards).map(|name| (name.clone(), Board::default()));
         let boards: Arc<HashMap<_, _>> = Arc::new(boards.collect());
         let proxy = |(number, zone): (u8, Option<&str>)| {
-            let (nodes, cuts) = cabled(&topology, &stores);
+            let (nodes, cuts) = cabled(all, &stores);
             let connect = Cabled {
                 nodes,
                 cuts: cuts.clone(),
@@ -98,7 +104,8 @@ impl World {
                 clock: Arc::clone(&clock),
             };
             let zone = zone.map(Into::into);
-            let config = ClusterConfig { hint_bytes, zone, eject_after: u32::MAX, ..ClusterConfig::new("app") };
+            let config = ClusterConfig::new(apps[usize::from(number)]);
+            let config = ClusterConfig { hint_bytes, zone, eject_after: u32::MAX, allow_flush: true, ..config };
             let writer = Writer { origin: Origin::new(1, number), salt: number.into(), seed: SEED };
             let cluster = Cluster::new(config, &topology, Box::new(connect), writer, 1 << 20, Arc::clone(&clock));
             (cluster.expect("a cluster"), cuts)
@@ -152,6 +159,11 @@ impl World {
             &mut Unseen,
         );
         block_on(steps::finish(step)).expect("two copies take it");
+    }
+
+    /// How the topology of each proxy stands to that of the other.
+    fn agreements(&self) -> Vec<Agreement> {
+        self.proxies.iter().map(|(proxy, _)| proxy.status().agreement).collect()
     }
 
     fn is_doubted(&self, proxy: usize, key: &str) -> bool {
@@ -243,4 +255,72 @@ fn an_empty_copy_takes_nothing_from_copies_in_doubt() {
     world.rounds(300);
     assert!(keys.iter().all(|key| !world.is_doubted(0, key)), "it ends");
     assert!(keys.iter().all(|key| world.nodes[..2].iter().all(|node| node.holds(key))));
+}
+
+fn version(stored: Result<Outcome, StoreError>) -> Option<u64> {
+    match stored.expect("it is stored") {
+        Outcome::Written(Written::Stored { cas }) => Some(cas),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// All keys that move are old or back for good where the later proxy has written them to the nodes of before.
+#[test]
+fn what_was_written_by_a_topology_that_others_had_replaced_is_given_to_the_nodes_of_the_new_one() {
+    let new = Topology { epoch: 2, ..topology(2) };
+    let world = World::within(&new, ["app"; 2], 1 << 20, true);
+    let keys: Vec<String> = (0..200).map(|number| format!("key{number}")).collect();
+    world.second(0);
+    world.proxies[0].0.change(&new).expect("it is taken");
+    keys.iter().for_each(|key| assert!(set(&world.proxies[0].0, key, 0).is_ok()));
+    world.second(1);
+    let (kept, deleted) = keys.split_at(150);
+    let versions: Vec<_> = kept.iter().map(|key| version(set(&world.proxies[1].0, key, 0))).collect();
+    deleted.iter().for_each(|key| world.delete(1, key));
+    assert_eq!(world.agreements(), [Agreement::Agrees, Agreement::Agrees], "for a few seconds that is usual");
+    (0..4).for_each(|round| world.second(round));
+    assert_eq!(world.agreements(), [Agreement::Agrees, Agreement::Behind]);
+    world.proxies[1].0.change(&new).expect("it is taken");
+    world.rounds(30);
+    assert_eq!(world.agreements(), [Agreement::Agrees, Agreement::Agrees]);
+    let old = kept.iter().zip(&versions).filter(|(key, version)| world.read(0, key) != **version).count();
+    let back = deleted.iter().filter(|key| world.read(0, key).is_some()).count();
+    assert_eq!((old, back), (0, 0), "old of 150, and back of 50");
+}
+
+/// A flush takes all that a node has, whichever app's it is.
+#[test]
+fn an_app_is_not_flushed_where_another_proxy_has_an_app_on_its_nodes() {
+    for (other, is_refused) in [("app", false), ("other", true)] {
+        let world = World::within(&topology(1), ["app", other], 1 << 20, true);
+        let flush = || {
+            let cluster = world.proxies[0].0.clone();
+            let apps = Apps::new(vec![App { cluster, prefix: Some(Vec::new()), strip_prefix: false, door: None }]);
+            block_on(steps::finish(component::flush(&apps, &Cx::outside(), Exptime::NEVER)))
+        };
+        assert!(set(&world.proxies[1].0, "key1", 0).is_ok());
+        // Longer than a post stays that is not repeated.
+        (0..900).for_each(|round| world.second(round));
+        let flushed = flush();
+        assert_eq!((flushed.is_err(), world.nodes[0].holds("key1")), (is_refused, is_refused), "{flushed:?}");
+    }
+}
+
+/// Else its hints lie in a file that nothing reads.
+#[test]
+fn a_copy_under_another_name_lacks_what_it_lacked() {
+    let world = World::new(1 << 20, true);
+    assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
+    world.cut(0, "c0:11211", true);
+    assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
+    let mut renamed = Topology { epoch: 2, ..topology(1) };
+    renamed.replicas[2].name = "third".into();
+    renamed.replicas[2].nodes[0].slot = "first".into();
+    world.proxies[0].0.change(&renamed).expect("it is taken");
+    assert!(world.is_doubted(0, "key1"));
+    world.cut(0, "c0:11211", false);
+    world.clock.advance(10);
+    world.rounds(20);
+    assert!(!world.is_doubted(0, "key1"));
+    assert_eq!(world.nodes[2].version("key1"), world.nodes[0].version("key1"));
 }

@@ -1,6 +1,6 @@
 //! What a proxy tells of its apps: where a key goes, and how the nodes are.
 
-use moneta_cluster::{App, Apps, NodeStatus};
+use moneta_cluster::{Agreement, App, Apps, NodeStatus};
 use moneta_server::config::Door;
 use moneta_server::node::Routes;
 use serde_json::{Value, json};
@@ -69,6 +69,10 @@ fn status(app: &App) -> Value {
         "app": status.app,
         "prefix": prefix,
         "epoch": status.epoch,
+        "topology": match status.agreement {
+            Agreement::Agrees => None,
+            other => Some(other.to_string()),
+        },
         "source_failure": status.source_failure.as_deref(),
         "nodes": nodes,
     })
@@ -85,6 +89,7 @@ fn of_node(node: &NodeStatus) -> Value {
         "ejected_since": node.ejected_since.map(|millis| millis / 1000),
         "ejections": node.ejections,
         "answer_ms": node.answer_time.map(|time| time.as_secs_f64() * 1e3),
+        "from_the_future": node.future,
         "failures_in_a_row": node.failures,
         "connections": node.traffic.connections,
         "requests": node.traffic.requests,

@@ -14,6 +14,7 @@ pub struct SourceCounts {
     pub(super) epochs_back: AtomicU64,
     pub(super) epoch: AtomicU64,
     pub(super) failing: AtomicBool,
+    pub(super) counted: AtomicBool,
     // Locked where a failure begins or ends, and by those that show it.
     pub(super) failure: Mutex<Option<Arc<str>>>,
     pub(super) held_back: AtomicBool,
@@ -32,6 +33,8 @@ pub struct SourceStatus {
     pub epochs_back: u64,
     /// The epoch of the topology taken last; 0: none yet.
     pub epoch: u64,
+    /// Whether the source counts epochs; else they are counted here.
+    pub counted: bool,
     /// Whether the last read failed.
     pub failing: bool,
     /// Whether what was read last waits for its confirmation.
@@ -52,6 +55,7 @@ impl SourceCounts {
             failures: self.failures.load(Ordering::Relaxed),
             epochs_back: self.epochs_back.load(Ordering::Relaxed),
             epoch: self.epoch.load(Ordering::Relaxed),
+            counted: self.counted.load(Ordering::Relaxed),
             failing: self.failing.load(Ordering::Relaxed),
             held_back: self.held_back.load(Ordering::Relaxed),
         }

@@ -52,10 +52,10 @@ impl DnsConfig {
 pub struct DnsZone {
     /// The zone, and the name of its replica.
     pub zone: String,
-    /// A name whose first character is an underscore (`_memcache._tcp.cache.example`) has SRV records: nodes by host and port. Slots are
-    /// the hosts' names, or `HOST:PORT` where a host has several; so a host may change its address. Weights and priorities of the
-    /// records are not looked at. Other names have A records, or AAAA if they have none of these: nodes that have `port`, in slots by
-    /// address. The rings of other clients name slots as these clients do.
+    /// A name whose first character is an underscore (`_memcache._tcp.cache.example`) has SRV records: nodes by host and port.
+    /// Slots are the hosts' names, or `HOST:PORT` where a host has several; so a host may change its address. Weights and
+    /// priorities of the records are not looked at. Other names have A records, or AAAA if they have none of these: nodes that
+    /// have `port`, in slots by address. The rings of other clients name slots as these clients do.
     pub name: String,
     /// The port of nodes found by A and AAAA records.
     pub port: u16,
@@ -134,6 +134,10 @@ impl TopologySource for DnsSource {
         // A failure is asked again after this time.
         self.due = Instant::now() + self.config.at_least;
         self.read().map(Some)
+    }
+
+    fn hurry(&mut self) {
+        self.due = self.due.min(Instant::now() + self.config.at_least);
     }
 
     fn name(&self) -> String {

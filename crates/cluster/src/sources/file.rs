@@ -1,8 +1,8 @@
 //! A topology in a file, or given once and for all.
 //!
-//! The file is read once a second and its text compared, rather than its times: files of some KiB cost nothing to read, two changes within
-//! a file system's tick are seen, and so is a file that was renamed over the old one, or a link that was turned (as in a mounted
-//! ConfigMap).
+//! The file is read once a second and its text compared, rather than its times: files of some KiB cost nothing to read, two
+//! changes within a file system's tick are seen, and so is a file that was renamed over the old one, or a link that was turned
+//! (as in a mounted ConfigMap).
 
 use std::fs;
 use std::net::IpAddr;
@@ -26,8 +26,8 @@ const RESOLVE_INTERVAL: Duration = Duration::from_secs(60);
 pub enum Format {
     /// [`Topology::from_toml`].
     Toml,
-    /// EVCache's node list, as the whole file, or as the property of this key in a Java properties file. Hosts listed by name are resolved
-    /// by the system.
+    /// EVCache's node list, as the whole file, or as the property of this key in a Java properties file. Hosts listed by name are
+    /// resolved by the system.
     Evcache(Option<String>),
 }
 
@@ -53,7 +53,8 @@ impl FileSource {
         Self::of(Place::File(path.into()), format)
     }
 
-    /// The text `given`, whose hosts may still change their numbers. The [`Format::Evcache`] of a text that was given is the list itself.
+    /// The text `given`, whose hosts may still change their numbers. The [`Format::Evcache`] of a text that was given is the list
+    /// itself.
     pub fn given(text: impl Into<String>, format: Format) -> Self {
         Self::of(Place::Given(text.into()), format)
     }
@@ -110,6 +111,10 @@ impl TopologySource for FileSource {
         }
         self.due = Instant::now() + self.interval;
         self.read().map(Some)
+    }
+
+    fn hurry(&mut self) {
+        self.due = Instant::now();
     }
 
     fn name(&self) -> String {

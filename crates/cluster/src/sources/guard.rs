@@ -32,7 +32,8 @@ impl Default for GuardConfig {
     }
 }
 
-/// A source whose topologies can be believed: it says those that differ from the one before, after their confirmation where they lost much.
+/// A source whose topologies can be believed: it says those that differ from the one before, after their confirmation where they
+/// lost much.
 pub struct Guarded<S> {
     source: S,
     config: GuardConfig,
@@ -119,6 +120,7 @@ impl<S: TopologySource> Guarded<S> {
             tracing::info!(source = self.source.name(), "the topology's source answers again");
         }
         self.counts.failing.store(false, Ordering::Relaxed);
+        self.counts.counted.store(topology.epoch != 0, Ordering::Relaxed);
         *self.counts.failure.lock() = None;
         let Some(current) = &self.current else { return Some(self.take(topology)) };
         let news = !topology.same_but_for_epoch(current) || (topology.epoch != 0 && topology.epoch != current.epoch);
@@ -202,12 +204,17 @@ impl<S: TopologySource> TopologySource for Guarded<S> {
         }
     }
 
+    fn hurry(&mut self) {
+        self.source.hurry();
+    }
+
     fn name(&self) -> String {
         self.source.name()
     }
 }
 
-/// What `new` lacks of `old`, if that is more than half of the nodes, or of a replica's. A node is its slot: an address may change.
+/// What `new` lacks of `old`, if that is more than half of the nodes, or of a replica's. A node is its slot: an address may
+/// change.
 fn loss(old: &Topology, new: &Topology) -> Option<String> {
     let mut lost_of_all = 0;
     let mut lost_of_one = None;

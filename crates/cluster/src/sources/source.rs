@@ -19,6 +19,9 @@ pub trait TopologySource: Send {
     /// When it cannot be read, or says what is no topology. It is asked again later.
     fn next(&mut self, timeout: Duration) -> Result<Option<Topology>, SourceError>;
 
+    /// Another process has a newer topology: the source is to be read again as soon as may be.
+    fn hurry(&mut self) {}
+
     /// What it is and where, for messages: `file /etc/moneta/topology.toml`.
     fn name(&self) -> String;
 }

@@ -1,6 +1,7 @@
 //! A thread that follows a source.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use moneta_background::{Run, Task};
@@ -17,13 +18,15 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Follows a source on a thread until it is dropped.
 pub struct Watch {
+    hurries: Arc<AtomicBool>,
     counts: Arc<SourceCounts>,
     task: Option<Task>,
 }
 
 impl Watch {
-    /// Begins to follow `source`, whose [`Guarded::first`] the caller has, and calls `taken` with each later topology. Where that returns
-    /// false, the topology could not be taken: it is called again with it once a second, until it is or there is a later one.
+    /// Begins to follow `source`, whose [`Guarded::first`] the caller has, and calls `taken` with each later topology. Where that
+    /// returns false, the topology could not be taken: it is called again with it once a second, until it is or there is a later
+    /// one.
     ///
     /// # Errors
     /// When the system has no thread.
@@ -31,11 +34,15 @@ impl Watch {
         mut source: Guarded<S>,
         mut taken: impl FnMut(&Topology) -> bool + Send + 'static,
     ) -> Result<Self, SourceError> {
-        let counts = source.counts();
+        let (counts, hurries) = (source.counts(), Arc::<AtomicBool>::default());
+        let is_hurried = Arc::clone(&hurries);
         let run = move |task: &Run| {
             // What could not be taken, and when that was tried last.
             let mut left: Option<(Topology, Instant)> = None;
             while !task.is_stopped() {
+                if is_hurried.swap(false, Ordering::Relaxed) {
+                    source.hurry();
+                }
                 match source.next(TURN) {
                     Ok(Some(topology)) => left = (!taken(&topology)).then(|| (topology, Instant::now())),
                     Ok(None) => {}
@@ -52,7 +59,12 @@ impl Watch {
             }
         };
         let task = moneta_background::start("topology", run).map_err(SourceError::Start)?;
-        Ok(Self { counts, task: Some(task) })
+        Ok(Self { hurries, counts, task: Some(task) })
+    }
+
+    /// Has the source read again as soon as may be.
+    pub fn hurry(&self) {
+        self.hurries.store(true, Ordering::Relaxed);
     }
 
     /// Why the source cannot be read, if it cannot.
@@ -79,6 +91,10 @@ impl Drop for Watch {
 impl TopologySource for Box<dyn TopologySource> {
     fn next(&mut self, timeout: Duration) -> Result<Option<Topology>, SourceError> {
         (**self).next(timeout)
+    }
+
+    fn hurry(&mut self) {
+        (**self).hurry();
     }
 
     fn name(&self) -> String {

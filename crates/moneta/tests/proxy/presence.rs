@@ -1,5 +1,5 @@
 //! What `proxy status` and `/readyz` say is so without a request of a client: a node that is gone, one that never was, and a
-//! topology that cannot be read.
+//! topology that cannot be read, or that other proxies have replaced.
 
 use crate::common::{Node, file, moneta, output};
 use crate::{Cluster, admin_of, metric, page};
@@ -60,4 +60,27 @@ fn a_topology_that_cannot_be_read_is_told() {
         proxy.wait_for(|| status(&admin).1 == Some(0), "all is well again");
         assert!(!page(&admin, "/readyz").contains("stays"));
     }
+}
+
+#[test]
+fn a_topology_that_another_proxy_has_replaced_is_told() {
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy("a");
+    let admin = admin_of(&proxy);
+    proxy.wait_for(|| status(&admin).1 == Some(0), "all is well");
+    let path = cluster.folder.path().join("topology.toml");
+    let old = std::fs::read_to_string(&path).expect("it is there");
+    let new = format!("{}write_only = true\n", old.replace("epoch = 1", "epoch = 2"));
+    let replaced = file(cluster.folder.path(), "newer.toml", &new);
+    let other = Node::run(&mut moneta(&["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", &replaced]));
+    let others = admin_of(&other);
+    proxy.wait_for(|| status(&admin).1 == Some(1), "it is told");
+    let (text, _) = status(&admin);
+    assert!(text.contains("THE TOPOLOGY is behind"), "{text}");
+    let ready = page(&admin, "/readyz");
+    assert!(ready.starts_with("HTTP/1.0 200") && ready.contains("the topology of epoch 1 is behind"), "{ready}");
+    assert_eq!((metric(&admin, "cluster_topology_agrees"), metric(&others, "cluster_topology_agrees")), (0, 1));
+    std::fs::write(&path, &new).expect("it can be written");
+    proxy.wait_for(|| status(&admin).1 == Some(0) && metric(&admin, "cluster_epoch") == 2, "all is well again");
+    assert_eq!(metric(&admin, "cluster_topology_agrees"), 1);
 }

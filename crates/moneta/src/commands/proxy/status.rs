@@ -25,6 +25,9 @@ struct App {
     /// Why the topology cannot be read, if it cannot; a proxy of an older build does not tell.
     #[serde(default)]
     source_failure: Option<String>,
+    /// How the topology stands to those of other proxies, if they have another one.
+    #[serde(default)]
+    topology: Option<String>,
     nodes: Vec<Node>,
 }
 
@@ -42,13 +45,16 @@ struct Node {
     connections: u64,
     errors: u64,
     hints: u64,
+    /// Answers with a version from the future, which were not believed; a proxy of an older build does not tell.
+    #[serde(default)]
+    from_the_future: u64,
 }
 
 /// The subcommand.
 pub fn command() -> Command {
     Command::new("status")
         .about(
-            "Show a running proxy's nodes: state, time of answers, hints that wait, connections, errors; the exit status is 1 if a node is not up or the topology cannot be read",
+            "Show a running proxy's nodes: state, time of answers, hints that wait, connections, errors; the exit status is 1 if a node is not up, the topology cannot be read, or other proxies have another one",
         )
         .arg(Arg::new("admin").value_name("ADDRESS").default_value("127.0.0.1:11280").help("The proxy's admin address"))
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("The same as JSON, and more of it"))
@@ -69,7 +75,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         write(&mut out, &page)?;
     }
     out.flush()?;
-    let is_well = |app: &App| app.source_failure.is_none() && app.nodes.iter().all(|node| node.state == "up");
+    let is_well = |app: &App| {
+        app.source_failure.is_none() && app.topology.is_none() && app.nodes.iter().all(|node| node.state == "up")
+    };
     if !page.apps.iter().all(is_well) {
         std::process::exit(1);
     }
@@ -77,7 +85,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 fn write(out: &mut impl Write, page: &Page) -> anyhow::Result<()> {
-    for (place, App { app, prefix, epoch, source_failure, nodes }) in page.apps.iter().enumerate() {
+    for (place, App { app, prefix, epoch, source_failure, topology, nodes }) in page.apps.iter().enumerate() {
         let keys = match prefix.as_deref() {
             None => "its listeners".into(),
             Some("") => "all other keys".into(),
@@ -87,6 +95,9 @@ fn write(out: &mut impl Write, page: &Page) -> anyhow::Result<()> {
         writeln!(out, "{gap}app {app}: {keys}, topology of epoch {epoch}")?;
         if let Some(why) = source_failure {
             writeln!(out, "THE TOPOLOGY CANNOT BE READ, the one of before stays: {why}")?;
+        }
+        if let Some(how) = topology {
+            writeln!(out, "THE TOPOLOGY {how}")?;
         }
         writeln!(
             out,
@@ -109,5 +120,9 @@ fn state(node: &Node) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let since = node.ejected_since.map_or_else(String::new, |at| format!(" for {} s", now.saturating_sub(at)));
     let writes = if node.write_only { ", takes writes only" } else { "" };
-    format!("{}{since}{writes}", node.state)
+    let future = match node.from_the_future {
+        0 => String::new(),
+        answers => format!(", {answers} answers from the future"),
+    };
+    format!("{}{since}{writes}{future}", node.state)
 }
