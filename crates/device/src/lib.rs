@@ -1,5 +1,5 @@
-//! Flash regions on devices: opens and locks the devices of a tier, reads and writes their blocks, and knows the layout of what is on
-//! them.
+//! Flash regions on devices: opens and locks the devices of a tier, reads and writes their blocks, and knows the layout of what
+//! is on them.
 //!
 //! The engine stands on this crate, and so does what reads regions without an engine: inspection, and backups of the log.
 

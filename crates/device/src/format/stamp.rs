@@ -1,4 +1,5 @@
-//! Stamps of records, as regions keep them: they order the writes of a key, serve as CAS values, and tell when a record was written.
+//! Stamps of records, as regions keep them: they order the writes of a key, serve as CAS values, and tell when a record was
+//! written.
 //!
 //! | stamps | are | of |
 //! |---|---|---|
@@ -10,8 +11,8 @@ use moneta_store::{Origin, Version};
 
 /// Stamps below this are counted.
 pub const COUNTED_END: u64 = 1 << 53;
-/// Records of counted stamps have in their sequence number how far the stamp is from the base of the region, and above these bits the
-/// lowest of the Unix second of the write, as many.
+/// Records of counted stamps have in their sequence number how far the stamp is from the base of the region, and above these bits
+/// the lowest of the Unix second of the write, as many.
 pub const COUNTED_BITS: u32 = 24;
 /// First distance that does not fit.
 pub const COUNTED_SPAN: u64 = 1 << COUNTED_BITS;
@@ -62,8 +63,8 @@ pub fn second_written(base: u64, sequence: u64) -> u32 {
     if base < COUNTED_END { (sequence >> COUNTED_BITS) as u32 } else { second_of(stamp_after(base, sequence)) }
 }
 
-/// What [`second_written`] told, at second `now`: of a counted stamp the last second with those bits. Stamps may run up to a second
-/// ahead of the clock.
+/// What [`second_written`] told, at second `now`: of a counted stamp the last second with those bits. Stamps may run up to a
+/// second ahead of the clock.
 pub fn second_before(now: u32, told: u32) -> u32 {
     const BITS: u32 = COUNTED_SPAN as u32 - 1;
     if told > BITS {

@@ -11,8 +11,8 @@
 //! way. Up to it the reader merges the records of the regions that it has not read, from RAM or from the device, in the order of
 //! their stamps. Writers do nothing for readers, and a reader keeps copies of what it reads, never a region's buffer.
 //!
-//! What is not in the log, or not any more, is one number: the stamp up to which changes may be missing ([`telling::Telling`]). A reader
-//! that comes from below it is told of a gap.
+//! What is not in the log, or not any more, is one number: the stamp up to which changes may be missing ([`telling::Telling`]). A
+//! reader that comes from below it is told of a gap.
 //!
 //! Carried-forward records are no changes. A region that has nothing else is passed over, unless the reader was told of a gap or
 //! begins at the start: what it lacks may be among them.

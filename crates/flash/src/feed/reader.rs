@@ -21,8 +21,8 @@ const SCANNED_MAX: usize = 64 << 20;
 /// Items that are looked up in the index together.
 const LOOKUPS: usize = 32;
 
-/// How far stamps may be ahead of the clock after a restart where it was not set back, in milliseconds, with some to spare: a second run
-/// begins a second above the first one. Versions of other nodes bring them no further ahead than is accepted.
+/// How far stamps may be ahead of the clock after a restart where it was not set back, in milliseconds, with some to spare: a
+/// second run begins a second above the first one. Versions of other nodes bring them no further ahead than is accepted.
 const STAMPS_AHEAD: u64 = 2000;
 
 /// Reads the log from a place on.

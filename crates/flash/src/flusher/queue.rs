@@ -210,8 +210,8 @@ impl FlushQueue {
         self.is_off().then(|| Err(off()))
     }
 
-    /// Wakes requests past their deadlines, until the engine ends. If the cause is a hanging device call, turns the tier off until
-    /// that returns, so that no other request waits for it. Calls `look` every `every`.
+    /// Wakes requests past their deadlines, until the engine ends. If the cause is a hanging device call, turns the tier off
+    /// until that returns, so that no other request waits for it. Calls `look` every `every`.
     pub(crate) fn watch(&self, every: Duration, look: impl Fn()) {
         self.waiters.watch(self.time(), || self.look(), every, look);
     }

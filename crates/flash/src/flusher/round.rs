@@ -137,8 +137,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// Has superblocks allow more sequence numbers of regions, and counted stamps, before the last ones are given out: what a crash
-    /// leaves of a region whose number was given out again would pass for what the later one holds.
+    /// Has superblocks allow more sequence numbers of regions, and counted stamps, before the last ones are given out: what a
+    /// crash leaves of a region whose number was given out again would pass for what the later one holds.
     fn allow_more(&self) -> io::Result<()> {
         let (regions, stamps) = (self.log.regions.wanted_limit(), self.log.sequence.wanted_floor());
         if regions.is_none() && stamps.is_none() {

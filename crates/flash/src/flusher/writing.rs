@@ -50,7 +50,8 @@ impl Writer {
         self.write_up_to(sealed.region, &sealed.buffer, sealed.end, true, step, unsynced, bad)
     }
 
-    /// Writes the appends to an open region up to its snapshot: all of them, or only whole blocks. Returns whether there were any.
+    /// Writes the appends to an open region up to its snapshot: all of them, or only whole blocks. Returns whether there were
+    /// any.
     pub(super) fn write_open(
         &self,
         open: &Snapshot,

@@ -95,8 +95,8 @@ fn a_run_without_a_feed_leaves_a_gap() {
     assert!(gap(&tier.open()).is_some());
 }
 
-/// A flush of one copy alone takes changes that were not read, and deletes: behind a restart readers are told of that, and nothing that was
-/// current before is created.
+/// A flush of one copy alone takes changes that were not read, and deletes: behind a restart readers are told of that, and
+/// nothing that was current before is created.
 #[test]
 fn what_a_flush_of_one_copy_took_is_known_behind_a_restart() {
     for is_killed in [false, true] {

@@ -9,8 +9,8 @@ use moneta_store::{Calls, Clock, Deleted, ItemMeta, ItemRef, Key, Lookup, Store,
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is lost with a kill had versions too. They must not come again, or a reader that was told of them would take what has them
-/// now for what it knows already.
+/// What is lost with a kill had versions too. They must not come again, or a reader that was told of them would take what has
+/// them now for what it knows already.
 #[test]
 fn versions_that_were_lost_with_a_kill_do_not_come_again_where_the_clock_was_set_back() {
     let mut tier = Tier::new(Clock::manual(1_700_000_000));
@@ -73,7 +73,8 @@ fn what_is_stored_after_a_restart_is_newer_than_all_before_where_the_clock_was_s
     }
 }
 
-/// A delete that the log has keeps older versions out behind a restart; and where none can be lost, the horizon stays where it was.
+/// A delete that the log has keeps older versions out behind a restart; and where none can be lost, the horizon stays where it
+/// was.
 #[test]
 fn deletes_are_remembered_over_a_restart() {
     let tier = Tier::new(Clock::manual(1_700_000_000));
