@@ -39,7 +39,7 @@ pub fn handle() -> io::Result<Handle> {
         .build()?;
     let handle = runtime.handle().clone();
     // It is there for as long as the process: others may come to need it.
-    start("runtime", move |_| runtime.block_on(std::future::pending()))?;
+    start("runtime", move |task| runtime.block_on(task.stopped()))?;
     Ok(HANDLE.get_or_init(|| handle).clone())
 }
 

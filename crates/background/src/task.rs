@@ -90,7 +90,10 @@ pub fn start(name: impl Into<String>, run: impl FnOnce(&Run) + Send + 'static) -
     let handed = Run::begin(name.clone(), Arc::clone(&signal));
     let spawned = Builder::new().name(name.clone()).spawn(move || run(&handed));
     match spawned {
-        Ok(thread) => Ok(Task { signal, thread }),
+        Ok(thread) => {
+            let _ = signal.thread.set(thread.thread().clone());
+            Ok(Task { signal, thread })
+        }
         Err(error) => {
             registry::forget_end(&name);
             Err(error)
@@ -102,7 +105,6 @@ impl Task {
     /// Asks it to stop, and returns at once.
     pub fn stop(&self) {
         self.signal.stop();
-        self.thread.thread().unpark();
     }
 
     /// Whether it has ended.

@@ -33,7 +33,7 @@ fn node(writer: u8) -> (RunningServer, String) {
     let node = Arc::new(Node::new(settings, clock, Authenticator::default()));
     let listeners = vec![Listener::tcp(([127, 0, 0, 1], 0).into())];
     let config = ServerConfig { listeners, workers: 1, ..ServerConfig::default() };
-    let server = Server::start(&config, Arc::new(memory), node, Box::new(|| {})).expect("it starts");
+    let server = Server::start(&config, Arc::new(memory), node).expect("it starts");
     let address = match &server.listen_addresses()[0] {
         ListenAddress::Tcp(address) => address.to_string(),
         ListenAddress::Unix { .. } => unreachable!("it is on TCP"),

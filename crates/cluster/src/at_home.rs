@@ -105,7 +105,7 @@ impl Call {
             },
         };
         let copies = self.layout().copies();
-        if 1 + took.copies < self.shared.config.ack.deciding(copies, took.away) {
+        if 1 + took.copies < self.shared.rules.ack().deciding(copies, took.away) {
             return Err(too_few(1 + took.copies, copies, took.why));
         }
         // As a set, a change tells the CAS value of the near copy, the one that clients read and compare with; else one that no

@@ -30,6 +30,7 @@ use crate::node::Connect;
 use crate::overlap::Overlap;
 use crate::reactor::ClusterReactor;
 use crate::reads::Ask;
+use crate::rules::Rules;
 use crate::shared::{Shared, file_name};
 use crate::sources::{Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
@@ -105,6 +106,7 @@ impl Cluster {
             overlap: Overlap::default(),
             tell_now: AtomicBool::new(false),
             heard_at: AtomicU64::new(0),
+            rules: Rules::new(&config),
             config,
             clock,
         };
@@ -220,7 +222,12 @@ impl Cluster {
         self.0.board.lock().other_apps(self.0.clock.millis())
     }
 
-    /// The configuration.
+    /// The rules that may change while it serves.
+    pub fn rules(&self) -> &Rules {
+        &self.0.rules
+    }
+
+    /// The configuration, as it was at the start.
     pub fn config(&self) -> &ClusterConfig {
         &self.0.config
     }

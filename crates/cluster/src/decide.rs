@@ -157,7 +157,7 @@ impl Call {
             !health.is_ejected() && !health.is_behind(now)
         };
         let well = homes.iter().filter(|&&node| is_well(node)).count();
-        let asks_all = well < self.shared.config.ack.deciding(layout.copies(), homes.len() - well);
+        let asks_all = well < self.shared.rules.ack().deciding(layout.copies(), homes.len() - well);
         for &node in &homes {
             if asks_all || is_well(node) {
                 spread.add(node, self.begin(node, &key.key(), Op::Peek));
@@ -187,7 +187,7 @@ impl Call {
         };
         let mut away = if asks_all { 0 } else { homes.len() - well };
         let is_enough = |versions: &[_], away| {
-            has(versions, home) && versions.len() >= self.shared.config.ack.deciding(layout.copies(), away)
+            has(versions, home) && versions.len() >= self.shared.rules.ack().deciding(layout.copies(), away)
         };
         while let Some((node, ended)) = spread.next().await {
             match self.heard(node, ended).map(Outcome::lookup) {
@@ -328,7 +328,7 @@ impl Call {
             }
             spread.add(node, put(node, (!replica.write_only).then(|| held.base(node))));
         }
-        let mut wanted = self.shared.config.ack.deciding(layout.copies(), away);
+        let mut wanted = self.shared.rules.ack().deciding(layout.copies(), away);
         let (mut took, mut why, mut is_superseded) = (1, None, false);
         // The near copies too, so that a client reads what it wrote.
         while (took < wanted || spread.waits_for(|node| layout.is_near(node)))
@@ -341,7 +341,7 @@ impl Call {
                 }
                 Answer::Failed(error) => {
                     away += usize::from(layout.counts(node) && is_unwell(&error));
-                    wanted = self.shared.config.ack.deciding(layout.copies(), away);
+                    wanted = self.shared.rules.ack().deciding(layout.copies(), away);
                     self.miss(node, key, &sent);
                     why = Some(error);
                 }

@@ -87,7 +87,7 @@ impl Call {
         let is_away = ended.iter().filter_map(|ended| ended.as_ref().err()).all(is_unwell);
         let away = if is_away { layout.copies() - whole } else { 0 };
         match ended.into_iter().find_map(Result::err) {
-            Some(error) if whole < self.shared.config.ack.deciding(layout.copies(), away) => {
+            Some(error) if whole < self.shared.rules.ack().deciding(layout.copies(), away) => {
                 Err(too_few(whole, layout.copies(), Some(error)))
             }
             _ => Ok(()),

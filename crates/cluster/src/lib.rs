@@ -8,6 +8,7 @@
 
 pub mod catchup;
 pub mod ring;
+mod rules;
 pub mod sources;
 pub mod topology;
 
@@ -68,6 +69,7 @@ pub use error::ClusterError;
 pub use node::{Connect, Heard, Opened};
 pub use pace::{Answered, Answers};
 pub use ring::Ring;
+pub use rules::Rules;
 pub use status::{NodeStatus, Routed, Status, Traffic};
 pub use topologies::Agreement;
 pub use topology::{Node, Replica, RingKind, Topology, TopologyError};

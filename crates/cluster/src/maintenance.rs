@@ -116,7 +116,7 @@ impl Shared {
 
     /// Writes that a node is given in a round, at most.
     fn batch(&self) -> usize {
-        let batch = u128::from(self.config.hint_rate) * PAUSE.as_millis() / 1000;
+        let batch = u128::from(self.rules.hint_rate()) * PAUSE.as_millis() / 1000;
         usize::try_from(batch).unwrap_or(usize::MAX).max(1)
     }
 

@@ -64,7 +64,7 @@ impl Shared {
             // It was not asked: again in the next round.
             Err(error) if is_busy(&error) => {}
             Err(error) if is_unwell(&error) => {
-                let fails = node.health.note_failure() >= self.config.eject_after && !node.health.is_ejected();
+                let fails = node.health.note_failure() >= self.rules.eject_after() && !node.health.is_ejected();
                 let may_eject = fails && self.may_eject(layout, node) && layout.can_lose(index);
                 if may_eject && node.health.eject(self.clock.millis(), self.probes()) {
                     tracing::warn!(

@@ -274,7 +274,7 @@ impl Call {
     /// So many reads begin: when that is, in milliseconds since the Unix epoch.
     pub(crate) fn begin_reads(&self, count: usize) -> u64 {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.shared.budget.earn(self.shared.config.retry_budget.saturating_mul(count));
+        self.shared.budget.earn(self.shared.rules.retry_budget().saturating_mul(count));
         self.shared.clock.millis()
     }
 
@@ -300,7 +300,7 @@ impl Call {
 
     /// Whether another node is asked after so many have said that they have no such item, and the others failed.
     fn wants_another(&self, misses: usize) -> bool {
-        match self.shared.config.fallback {
+        match self.shared.rules.fallback() {
             Fallback::None => false,
             Fallback::Error => misses == 0,
             // A miss is believed when two copies have said it.

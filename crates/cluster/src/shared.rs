@@ -20,6 +20,7 @@ use crate::layout::{Layout, Replica};
 use crate::node::{Connect, Node, Opened, takes_no_connection};
 use crate::overlap::Overlap;
 use crate::pace::Pace;
+use crate::rules::Rules;
 use crate::sources::{SourceCounts, Watch};
 use crate::stamp::Stamps;
 use crate::time::{TimeKeeper, Timekept};
@@ -31,7 +32,10 @@ use crate::unversioned::AnyNode;
 
 /// The state of a cluster store.
 pub(crate) struct Shared {
+    /// What stays as it is at the start.
     pub(crate) config: ClusterConfig,
+    /// What of that may change, in its place.
+    pub(crate) rules: Rules,
     pub(crate) clock: Arc<Clock>,
     /// Keeps the clock, which other clusters of this process may share.
     pub(crate) keeper: Arc<TimeKeeper>,
@@ -188,7 +192,7 @@ impl Shared {
     /// A node has failed. After too many failures in a row it is not asked any more if it takes no connection; else it is asked
     /// by this process itself, as what clients ask may be why it fails.
     pub(crate) fn note_failure(&self, node: &Node, error: &StoreError) {
-        if error.is_repeated() || node.health.note_failure() < self.config.eject_after || node.health.is_ejected() {
+        if error.is_repeated() || node.health.note_failure() < self.rules.eject_after() || node.health.is_ejected() {
             return;
         }
         match takes_no_connection(error) {
@@ -212,7 +216,7 @@ impl Shared {
     pub(crate) fn may_eject(&self, layout: &Layout, node: &Node) -> bool {
         let zone: Vec<_> = layout.nodes.iter().filter(|other| other.zone == node.zone).collect();
         let ejected = zone.iter().filter(|other| other.health.is_ejected()).count();
-        ejected < (zone.len() * self.config.eject_share as usize / 100).max(1)
+        ejected < (zone.len() * self.rules.eject_share() as usize / 100).max(1)
     }
 
     /// The pauses between probes of a node that is ejected.

@@ -37,7 +37,7 @@ impl Shared {
             }
             return;
         }
-        let mean = node.pace.end(now, self.config.eject_slow_requests);
+        let mean = node.pace.end(now, self.rules.eject_slow_requests());
         let Slow { mean, usual, limit, .. } = match (node.pace.suspicion(), mean) {
             (Some(slow), _) if !self.has_heard_since(slow.at, now) => return,
             (Some(slow), _) => {
@@ -71,13 +71,13 @@ impl Shared {
 
     /// Whether a node with this mean is slow beside others. `None`: it is not, or it cannot be spared.
     async fn compare(&self, layout: &Layout, index: usize, mean: Duration) -> Option<Slow> {
-        let least = self.config.eject_slow;
+        let least = self.rules.eject_slow();
         let is_judged = !least.is_zero() && mean > least && self.can_spare(layout, index);
         if !is_judged || !self.may_eject(layout, &layout.nodes[index]) {
             return None;
         }
         let usual = self.pace_of_others(layout, index).await?;
-        let limit = least.max(usual.saturating_mul(self.config.eject_slow_times));
+        let limit = least.max(usual.saturating_mul(self.rules.eject_slow_times()));
         (mean > limit).then(|| Slow { at: self.clock.millis(), mean, usual, limit })
     }
 
@@ -97,7 +97,7 @@ impl Shared {
         let others = layout.readable.iter().map(|&replica| &layout.replicas[replica]);
         let whole = others.filter(|replica| !replica.holds(index) && layout.is_whole(replica)).count();
         let copies = layout.copies();
-        !layout.counts(index) || whole >= self.config.ack.of(copies).max(majority(copies))
+        !layout.counts(index) || whole >= self.rules.ack().of(copies).max(majority(copies))
     }
 
     /// How fast the other nodes answer: the median of their means. One that has had too few requests for a mean is asked now.

@@ -107,7 +107,7 @@ impl Shared {
 
     /// Goes on with a pass for as long as a round may; true at its end.
     async fn go_on(&self, layout: &Layout, index: usize, pass: &mut Pass) -> Result<bool, StoreError> {
-        let per_round = u128::from(self.config.hint_rate) * PAUSE.as_millis() / 1000;
+        let per_round = u128::from(self.rules.hint_rate()) * PAUSE.as_millis() / 1000;
         let (mut checks, mut lists) = (usize::try_from(per_round).unwrap_or(usize::MAX).max(1), 0);
         let lists_max = checks.saturating_mul(LISTED);
         loop {

@@ -138,7 +138,7 @@ impl Call {
             }
         }
         let copies = layout.copies();
-        let wanted_of = |away| match self.shared.config.ack.without(copies, away) {
+        let wanted_of = |away| match self.shared.rules.ack().without(copies, away) {
             // Nodes have refused the last one: until one is taken, it is told.
             0 if self.shared.refused.load(Ordering::Relaxed) => 1,
             wanted => wanted,

@@ -11,15 +11,12 @@ mod endpoints;
 mod engines;
 mod in_time;
 mod inspection;
-mod logging;
 mod options;
-mod process;
 mod proxy;
 mod reload;
 mod routing;
 mod same_endpoint;
 mod stack;
-mod supervisor;
 mod this_program;
 mod users;
 

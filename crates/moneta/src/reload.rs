@@ -1,11 +1,12 @@
 //! SIGHUP: options are looked at again; what can change while serving changes, the rest is named in the log.
 
 use clap::ArgMatches;
+use moneta_options::declaration::Declaration;
 use moneta_options::subscribers::{Changed, Subscribers};
 use moneta_options::values::Values;
 use parking_lot::Mutex;
 
-use crate::options::app;
+use crate::options::app::{self, AppSettings};
 use crate::options::listener::{self, ExtraListener};
 use crate::options::resolve::Resolved;
 use crate::options::sections;
@@ -15,20 +16,35 @@ use crate::options::settings::Settings;
 pub struct Reload {
     matches: ArgMatches,
     // Signals come one at a time; the lock is there because the caller's closure is shared.
-    in_force: Mutex<Values>,
+    in_force: Mutex<InForce>,
     /// The listeners of the file, which stay as they are.
     listeners: Vec<ExtraListener>,
-    /// The apps, in the text form that is compared.
-    apps: Vec<(String, String)>,
+    /// What leads to each app.
+    apps: Vec<AppKey>,
     subscribers: Subscribers,
 }
 
+/// The options as they are now.
+struct InForce {
+    process: Values,
+    /// Those of the apps of `[[app]]` tables, each with what changes by them.
+    apps: Vec<(AppSettings, Subscribers)>,
+}
+
+/// What of an app does not change while the process runs.
+type AppKey = (String, Option<String>, bool);
+
 impl Reload {
-    /// A reload of a process that was started with the options `in_force`, made from `matches`.
-    pub fn new(matches: ArgMatches, in_force: &Settings, subscribers: Subscribers) -> Self {
-        let values = Values::clone(in_force);
-        let (listeners, apps) = (listeners(in_force), apps(in_force));
-        Self { matches, in_force: Mutex::new(values), listeners, apps, subscribers }
+    /// A reload of a process that was started with the options `in_force`, made from `matches`. `apps`: those of `[[app]]` tables.
+    pub fn new(
+        matches: ArgMatches,
+        in_force: &Settings,
+        subscribers: Subscribers,
+        apps: Vec<(AppSettings, Subscribers)>,
+    ) -> Self {
+        let (listeners, keys) = (listeners(in_force), app_keys(in_force));
+        let in_force = InForce { process: Values::clone(in_force), apps };
+        Self { matches, in_force: Mutex::new(in_force), listeners, apps: keys, subscribers }
     }
 
     /// Reloads and logs what came of it. If anything is wrong, nothing changes.
@@ -40,21 +56,39 @@ impl Reload {
 
     fn try_run(&self) -> anyhow::Result<()> {
         let mut in_force = self.in_force.lock();
+        let InForce { process, apps } = &mut *in_force;
         let wanted = Settings::new(Resolved::gather(&self.matches, |name| std::env::var_os(name))?)?;
-        let prepared = self.subscribers.prepare(sections::options(), &in_force, &wanted)?;
-        let mut outcome = prepared.apply(&mut in_force, &wanted);
-        if self.listeners != listeners(&wanted) {
-            outcome.after_restart.push(listener::TABLE);
+        // What apps of tables can have for themselves changes with them: outside of the tables it is their default.
+        let is_of_apps =
+            |option: &&dyn Declaration| app::options().any(|of_apps| of_apps.about().key == option.about().key);
+        let has_tables = !apps.is_empty();
+        let options = sections::options().filter(|option| !has_tables || !is_of_apps(option));
+        let of_process = self.subscribers.prepare(options, process, &wanted)?;
+        let mut of_apps = Vec::new();
+        for (app, subscribers) in apps.iter_mut() {
+            if let Some(to) = wanted.apps.iter().find(|to| to.name == app.name) {
+                let prepared = subscribers.prepare(app::options(), &app.values, &to.values)?;
+                of_apps.push((app, &to.values, prepared));
+            }
         }
-        if self.apps != apps(&wanted) {
-            outcome.after_restart.push(app::TABLE);
+
+        let mut outcomes = vec![(None, of_process.apply(process, &wanted))];
+        for (app, to, prepared) in of_apps {
+            outcomes.push((Some(app.name.clone()), prepared.apply(&mut app.values, to)));
         }
+        let tables =
+            [(listener::TABLE, self.listeners != listeners(&wanted)), (app::TABLE, self.apps != app_keys(&wanted))];
+        outcomes[0].1.after_restart.extend(tables.into_iter().filter(|(_, differ)| *differ).map(|(table, _)| table));
         // Last, so that all of it is logged at the level that is wanted.
-        for Changed { option, from, to } in outcome.changed {
-            tracing::info!(option, from, to, "changed");
+        for (app, outcome) in &outcomes {
+            for Changed { option, from, to } in &outcome.changed {
+                tracing::info!(app, option, from, to, "changed");
+            }
         }
-        for option in outcome.after_restart {
-            tracing::warn!(option, "changed, but takes effect only after a restart");
+        for (app, outcome) in &outcomes {
+            for option in &outcome.after_restart {
+                tracing::warn!(app, option, "changed, but takes effect only after a restart");
+            }
         }
         tracing::info!("reloaded");
         Ok(())
@@ -65,6 +99,7 @@ fn listeners(settings: &Settings) -> Vec<ExtraListener> {
     settings.listeners.iter().map(|(listener, _)| listener.clone()).collect()
 }
 
-fn apps(settings: &Settings) -> Vec<(String, String)> {
-    settings.apps.iter().filter(|_| settings.has_app_tables).map(|app| (app.name.clone(), app.describe())).collect()
+fn app_keys(settings: &Settings) -> Vec<AppKey> {
+    let tables = settings.apps.iter().filter(|_| settings.has_app_tables);
+    tables.map(|app| (app.name.clone(), app.prefix.clone(), app.strip_prefix)).collect()
 }

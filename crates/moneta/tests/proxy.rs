@@ -3,6 +3,8 @@
 mod common;
 #[path = "proxy/presence.rs"]
 mod presence;
+#[path = "proxy/reload.rs"]
+mod reload;
 #[path = "proxy/starts.rs"]
 mod starts;
 

@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
-use common::{Node, file};
+use common::{Node, file, moneta, printed};
 use nix::sys::signal::Signal;
 
 const RELOADED: &str = "reloaded";
@@ -104,15 +107,115 @@ fn a_limit_that_a_client_has_set_outlives_a_reload() {
 #[test]
 fn what_needs_a_restart_is_named_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let path = file(folder.path(), "moneta.toml", "max_connections = 50\n");
+    let path = file(folder.path(), "moneta.toml", "backlog = 50\n");
     let node = Node::start(&["--config", &path]);
-    fs::write(&path, "max_connections = 60\n[[listener]]\naddress = \"127.0.0.1:0\"\n").unwrap();
+    fs::write(&path, "backlog = 60\n[[listener]]\naddress = \"127.0.0.1:0\"\n").unwrap();
     reload(&node, RELOADED);
-    for option in ["max_connections", "listener"] {
+    for option in ["backlog", "listener"] {
         let named = node.log().lines().any(|line| line.contains("only after a restart") && line.contains(option));
         assert!(named, "{option}: {}", node.log());
     }
-    assert!(node.exchange("stats settings\r\n").contains("STAT maxconns 50\r\n"));
+    assert!(node.exchange("stats settings\r\n").contains("STAT tcp_backlog 50\r\n"));
+}
+
+/// What a connection reads until it is closed.
+fn rest(mut connection: TcpStream) -> String {
+    let mut text = String::new();
+    connection.read_to_string(&mut text).expect("it is closed in order");
+    text
+}
+
+#[test]
+fn more_connections_are_admitted_and_idle_ones_closed_from_then_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "moneta.toml", "max_connections = 1\n");
+    let node = Node::start(&["--config", &path]);
+    let mut first = node.connect();
+    first.write_all(b"mn\r\n").unwrap();
+    let mut answer = [0; 4];
+    first.read_exact(&mut answer).unwrap();
+    assert_eq!(rest(node.connect()), "ERROR Too many open connections\r\n");
+
+    fs::write(&path, "max_connections = 2\nidle_timeout = \"1s\"\n").unwrap();
+    reload(&node, RELOADED);
+    let settings = node.exchange("stats settings\r\n");
+    for line in ["STAT maxconns 2\r\n", "STAT idle_timeout 1\r\n"] {
+        assert!(settings.contains(line), "{line} in {settings}");
+    }
+    // It was open before, and says nothing any more; its worker had no reason to turn.
+    assert_eq!(rest(first), "");
+    assert!(!node.log().contains("only after a restart"), "{}", node.log());
+}
+
+#[test]
+fn what_clients_may_do_changes_for_those_that_are_connected() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "moneta.toml", "");
+    let mut node = Node::start(&["--config", &path]);
+    assert_eq!(node.exchange("flush_all\r\n"), "OK\r\n");
+    let mut connected = node.connect();
+    let mut ask = |request: &str, answer: &str| {
+        connected.write_all(request.as_bytes()).unwrap();
+        let mut said = vec![0; answer.len()];
+        connected.read_exact(&mut said).unwrap();
+        assert_eq!(String::from_utf8_lossy(&said), answer);
+    };
+    ask("shutdown\r\n", "ERROR: shutdown not enabled\r\n");
+    let switches = "disable_flush_all = true\ndisable_dumping = true\ndisable_watch = true\nenable_shutdown = true\n";
+    fs::write(&path, switches).unwrap();
+    reload(&node, RELOADED);
+    ask("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n");
+    ask("lru_crawler metadump all\r\n", "ERROR metadump not allowed\r\n");
+    ask("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
+    fs::write(&path, "enable_shutdown = true\n").unwrap();
+    node.signal(Signal::SIGHUP);
+    node.wait_for(|| node.log().matches(RELOADED).count() == 2, "it reloads again");
+    ask("flush_all\r\n", "OK\r\n");
+    assert!(!node.log().contains("only after a restart"), "{}", node.log());
+    connected.write_all(b"shutdown\r\n").unwrap();
+    assert!(node.wait().success());
+}
+
+/// The keys of the options of a node that the reference says to change on SIGHUP.
+fn live() -> BTreeSet<String> {
+    let reference = printed(&mut moneta(&["config", "--reference"]));
+    let of_node = reference.split("\n## ").filter(|section| !section.starts_with("Proxy\n"));
+    let options = of_node.flat_map(|section| section.split("\n### ").skip(1));
+    let live = options.filter(|option| option.contains("\n- Reload: yes\n"));
+    live.filter_map(|option| option.lines().next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_option_that_the_reference_says_to_change_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = file(folder.path(), "users", "ann:pass\n");
+    let path = file(folder.path(), "moneta.toml", &format!("auth_file = \"{users}\"\n"));
+    let other = file(folder.path(), "others", "bob:pass\n");
+    let changed = [
+        ("auth_file", format!("\"{other}\"")),
+        ("disable_dumping", "true".into()),
+        ("disable_flush_all", "true".into()),
+        ("disable_watch", "true".into()),
+        ("drain_timeout", "\"9s\"".into()),
+        ("dump_timeout", "\"9s\"".into()),
+        ("enable_shutdown", "true".into()),
+        ("idle_timeout", "\"900s\"".into()),
+        ("lame_duck", "\"1s\"".into()),
+        ("log_level", "\"debug\"".into()),
+        ("login_attempts", "9".into()),
+        ("login_timeout", "\"9s\"".into()),
+        ("max_connections", "99".into()),
+        ("memory", "\"99m\"".into()),
+        ("verbose", "1".into()),
+    ];
+    assert_eq!(changed.iter().map(|(key, _)| (*key).to_owned()).collect::<BTreeSet<_>>(), live());
+    let node = Node::start(&["--config", &path]);
+    let lines: Vec<String> = changed.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    fs::write(&path, lines.concat()).unwrap();
+    reload(&node, RELOADED);
+    // Of what changed the log has ten lines a second; what does not change is another place in the program.
+    let log = node.log();
+    assert!(!log.contains("only after a restart"), "{log}");
 }
 
 #[test]

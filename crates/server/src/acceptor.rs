@@ -14,15 +14,16 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use moneta_net::{Transport, accept};
+use moneta_process::phases::{Phase, Phases};
 use rustix::io::Errno;
 
 use crate::client_addresses::ClientAddresses;
 use crate::config::ListenAddress;
 use crate::counters::Counters;
 use crate::error::ServerError;
-use crate::lifecycle::{Phase, Stopper};
 use crate::listener::Bound;
 use crate::listener_state::ListenerState;
+use crate::live::Live;
 use crate::mailbox::{Accepted, Mailbox};
 use crate::node::{Peer, SocketKind};
 
@@ -46,8 +47,8 @@ pub(crate) struct Acceptor {
     waiting: Vec<bool>,
     workers: Vec<Arc<Mailbox>>,
     counters: Arc<Counters>,
-    stopper: Arc<Stopper>,
-    max_connections: usize,
+    phases: Arc<Phases>,
+    live: Arc<Live>,
     addresses: ClientAddresses,
     next_id: u64,
     next_worker: usize,
@@ -60,8 +61,8 @@ impl Acceptor {
         listeners: Vec<(Bound, Arc<ListenerState>)>,
         workers: Vec<Arc<Mailbox>>,
         counters: Arc<Counters>,
-        stopper: Arc<Stopper>,
-        max_connections: usize,
+        phases: Arc<Phases>,
+        live: Arc<Live>,
         addresses: ClientAddresses,
     ) -> Result<Self, ServerError> {
         for (index, (bound, _)) in listeners.iter().enumerate() {
@@ -70,18 +71,7 @@ impl Acceptor {
                 .map_err(|source| ServerError::Start { what: "the acceptor", source })?;
         }
         let waiting = vec![true; listeners.len()];
-        Ok(Self {
-            poll,
-            listeners,
-            waiting,
-            workers,
-            counters,
-            stopper,
-            max_connections,
-            addresses,
-            next_id: 1,
-            next_worker: 0,
-        })
+        Ok(Self { poll, listeners, waiting, workers, counters, phases, live, addresses, next_id: 1, next_worker: 0 })
     }
 
     /// Accepts until the server drains, and starts the drain when the lame-duck time is over. Closes the listeners at the end.
@@ -89,12 +79,12 @@ impl Acceptor {
         let mut events = Events::with_capacity(64);
         let mut resting_until: Option<Instant> = None;
         let mut leaving_at: Option<Instant> = None;
-        while self.stopper.phase() <= Phase::LameDuck {
+        while self.phases.phase() <= Phase::LameDuck {
             let now = Instant::now();
-            if self.stopper.phase() == Phase::LameDuck
-                && now >= *leaving_at.get_or_insert_with(|| now + self.stopper.lame_duck())
+            if self.phases.phase() == Phase::LameDuck
+                && now >= *leaving_at.get_or_insert_with(|| now + self.phases.lame_duck())
             {
-                self.stopper.enter(Phase::Draining);
+                self.phases.enter(Phase::Draining);
                 break;
             }
             let goes_on = resting_until.is_none() && self.waiting.contains(&true);
@@ -109,7 +99,7 @@ impl Acceptor {
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(%error, "cannot wait for connections");
-                self.stopper.enter(Phase::Stopping);
+                self.phases.enter(Phase::Stopping);
             }
             for event in &events {
                 if let Some(waiting) = self.waiting.get_mut(event.token().0) {
@@ -157,7 +147,7 @@ impl Acceptor {
 
     fn hand_over(&mut self, index: usize, mut transport: Transport, address: Option<SocketAddr>) {
         let (bound, listener_state) = &self.listeners[index];
-        let has_place = listener_state.has_reserved_place() || self.shared_places_taken() < self.max_connections;
+        let has_place = listener_state.has_reserved_place() || self.shared_places_taken() < self.live.max_connections();
         let of_address = match address {
             Some(address) if has_place && self.addresses.are_limited() => {
                 let Some(permit) = self.addresses.admit(address.ip()) else {

@@ -43,9 +43,6 @@ pub struct ServerConfig {
     /// How long a worker that has nothing to do looks for events again and again before it sleeps, which costs the processor's time and
     /// spares the wake. Zero: it sleeps at once.
     pub busy_poll: Duration,
-    /// Whether SIGTERM, SIGINT and SIGUSR1 drain and stop this server and SIGHUP reloads. Off for a server inside another
-    /// process, such as a test.
-    pub handle_signals: bool,
 }
 
 impl ServerConfig {
@@ -76,7 +73,6 @@ impl Default for ServerConfig {
             dump_timeout: Self::DUMP_TIMEOUT,
             drain_timeout: Self::DRAIN_TIMEOUT,
             busy_poll: Duration::ZERO,
-            handle_signals: false,
         }
     }
 }

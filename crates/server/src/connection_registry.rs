@@ -11,7 +11,8 @@ use moneta_store::Clock;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::client_memory::ClientMemory;
-use crate::node::{ConnectionView, ListConnections, Peer};
+use crate::connections::{ConnectionView, ListConnections};
+use crate::peer::Peer;
 
 /// The public state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

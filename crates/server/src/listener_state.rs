@@ -9,6 +9,7 @@ use moneta_store::metric::{Metric, Reading, Sample, Unit, by, samples_of};
 use crate::client_addresses::AddressPermit;
 use crate::config::{Commands, ListenerLimits, ServerConfig};
 use crate::limits::{Allowance, Refused, Whose};
+use crate::live::{Live, whole_seconds};
 
 /// The state of a listener.
 #[derive(Debug)]
@@ -19,8 +20,9 @@ pub(crate) struct ListenerState {
     output_limit: usize,
     /// Operator commands it accepts.
     pub(crate) commands: Commands,
-    /// Idle seconds after which a connection is closed.
-    idle_seconds: Option<u32>,
+    /// Idle seconds after which a connection is closed, where they are not the server's; 0: never.
+    own_idle_seconds: Option<u32>,
+    live: Arc<Live>,
     /// Most connections at once, if the listener has a limit.
     max_connections: Option<usize>,
     /// Places set aside for it, which do not count towards the server's limit.
@@ -90,14 +92,16 @@ impl ListenerState {
         limits: &ListenerLimits,
         door: Option<Arc<DoorPlaces>>,
         config: &ServerConfig,
+        live: Arc<Live>,
     ) -> Arc<Self> {
         let refused = Arc::<Refused>::default();
-        let idle_timeout = limits.idle_timeout.or(config.idle_timeout);
+        let seconds = |timeout: Duration| if timeout.is_zero() { 0 } else { whole_seconds(timeout) };
         Arc::new(Self {
             name: Arc::from(name),
             output_limit: limits.output_limit.unwrap_or(config.output_limit),
             commands: limits.commands.unwrap_or(config.commands),
-            idle_seconds: idle_timeout.filter(|timeout| !timeout.is_zero()).map(whole_seconds),
+            own_idle_seconds: limits.idle_timeout.map(seconds),
+            live,
             max_connections: limits.max_connections,
             reserved: reserved(limits, config),
             door,
@@ -144,9 +148,9 @@ impl ListenerState {
         samples_of([&*self.name], METRICS, self)
     }
 
-    /// Whether its connections can time out.
+    /// Whether its connections can time out by a time of its own.
     pub(crate) fn closes_idle(&self) -> bool {
-        self.idle_seconds.is_some()
+        self.own_idle_seconds.is_some_and(|seconds| seconds > 0)
     }
 }
 
@@ -158,11 +162,6 @@ const OPERATORS: usize = 32;
 pub(crate) fn reserved(limits: &ListenerLimits, config: &ServerConfig) -> usize {
     let is_for_operators = limits.commands.is_some_and(|commands| !config.commands.allow(commands));
     if is_for_operators { limits.max_connections.unwrap_or(OPERATORS).min(OPERATORS) } else { 0 }
-}
-
-/// Idle times are kept in seconds; a timeout below one second would close every connection.
-pub(crate) fn whole_seconds(timeout: Duration) -> u32 {
-    u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1)
 }
 
 /// A connection's permit from its listener; returned on drop.
@@ -192,7 +191,8 @@ impl ConnectionPermit {
 
     /// Idle seconds after which the connection is closed.
     pub(crate) fn idle_seconds(&self) -> Option<u32> {
-        self.listener.idle_seconds
+        let seconds = self.listener.own_idle_seconds.unwrap_or_else(|| self.listener.live.idle_seconds());
+        (seconds > 0).then_some(seconds)
     }
 }
 

@@ -12,9 +12,9 @@ use std::task::{Wake, Waker};
 use moneta_net::Transport;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::lifecycle::wake;
 use crate::listener_state::ConnectionPermit;
 use crate::node::Peer;
+use crate::wake::wake;
 
 /// A connection on its way from the acceptor to its worker.
 #[derive(Debug)]

@@ -2,25 +2,24 @@
 
 use std::sync::Arc;
 
+use moneta_process::supervisor;
 use parking_lot::Mutex;
 
-use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::Mailbox;
 
 /// The watchdog's view of one server's workers.
 #[derive(Debug)]
 pub struct Pulse {
-    stopper: Arc<Stopper>,
     workers: Vec<Arc<Mailbox>>,
     // Beats at the last check; locked because several threads may check.
     last: Mutex<Vec<u64>>,
 }
 
 impl Pulse {
-    pub(crate) fn new(stopper: Arc<Stopper>, workers: Vec<Arc<Mailbox>>) -> Self {
+    pub(crate) fn new(workers: Vec<Arc<Mailbox>>) -> Self {
         let last = Mutex::new(workers.iter().map(|worker| worker.beats()).collect());
         workers.iter().for_each(|worker| worker.nudge());
-        Self { stopper, workers, last }
+        Self { workers, last }
     }
 
     /// The numbers, from 0, of workers that have not turned since the last call. Wakes all workers, so that idle ones turn too before
@@ -37,9 +36,10 @@ impl Pulse {
         }
         still
     }
+}
 
-    /// Whether the server has been told to stop.
-    pub fn is_leaving(&self) -> bool {
-        self.stopper.phase() != Phase::Running
+impl supervisor::Pulse for Pulse {
+    fn standing_still(&self) -> Vec<usize> {
+        Pulse::standing_still(self)
     }
 }

@@ -1,10 +1,11 @@
-//! Assembles a server (sockets, threads, the admin side, signals), and shuts it down.
+//! Assembles a server (sockets, threads), and shuts it down.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
+use moneta_process::phases::{Phase, Phases, StopOnPanic};
 use moneta_store::{Door, Store};
 
 use crate::acceptor::{Acceptor, WAKE};
@@ -12,17 +13,17 @@ use crate::admin::observed::Observed;
 use crate::auth::AuthMode;
 use crate::client_addresses::ClientAddresses;
 use crate::config::{ListenAddress, Listener, ServerConfig};
-use crate::connection_registry::{ConnectionRegistry, RegistryView};
+use crate::connection_registry::ConnectionRegistry;
 use crate::descriptors;
 use crate::error::ServerError;
-use crate::lifecycle::{Phase, StopOnPanic, Stopper};
 use crate::listener::Bound;
-use crate::listener_state::{DoorPlaces, ListenerState, reserved, whole_seconds};
+use crate::listener_state::{DoorPlaces, ListenerState, reserved};
+use crate::live::Live;
 use crate::mailbox::Mailbox;
-use crate::node::{Lifecycle, Node};
+use crate::node::Node;
 use crate::pulse::Pulse;
 use crate::reactors::WorkerReactors;
-use crate::signals::SignalThread;
+use crate::wake::wake;
 use crate::worker::{EventLoop, Limits, workers};
 
 /// Starts servers.
@@ -30,52 +31,41 @@ use crate::worker::{EventLoop, Limits, workers};
 pub struct Server;
 
 impl Server {
-    /// Listens and serves `store` until told to stop. `reload` is called on SIGHUP, on the signal thread, if the configuration lets
-    /// the server handle signals.
+    /// Listens and serves `store` until the phases of `node` say that it is to stop.
     ///
     /// # Errors
     /// If the configuration is invalid, an address cannot be listened on, or the system cannot create threads or event queues.
     /// Nothing is left behind then.
-    pub fn start(
-        config: &ServerConfig,
-        store: Arc<dyn Store>,
-        node: Arc<Node>,
-        reload: Box<dyn Fn() + Send + Sync>,
-    ) -> Result<RunningServer, ServerError> {
+    pub fn start(config: &ServerConfig, store: Arc<dyn Store>, node: Arc<Node>) -> Result<RunningServer, ServerError> {
         check(config)?;
         let reserved: usize = config.listeners.iter().map(|listener| reserved(&listener.limits, config)).sum();
         descriptors::allow(config.max_connections + reserved);
-        let stopper = Arc::new(Stopper::new(config.lame_duck));
-        let registry = Arc::new(ConnectionRegistry::default());
+        let phases = Arc::clone(&node.phases);
+        phases.set_lame_duck(config.lame_duck);
+        node.live.set_max_connections(config.max_connections);
+        node.live.set_idle_timeout(config.idle_timeout.unwrap_or_default());
+        node.live.set_dump_timeout(config.dump_timeout);
+        node.live.set_drain_timeout(config.drain_timeout);
+        let registry = Arc::clone(&node.connection_registry);
         let listeners: Vec<_> =
             config.listeners.iter().map(|listener| Bound::new(listener, config)).collect::<Result<_, _>>()?;
         let addresses: Vec<_> = listeners.iter().map(|bound| bound.address.clone()).collect();
-        let listeners = with_states(listeners, config);
+        let listeners = with_states(listeners, config, &node.live);
         let must_log_in = node.authenticator.mode() != AuthMode::Off;
         let closes_idle = must_log_in || listeners.iter().any(|(_, listener_state)| listener_state.closes_idle());
         let listener_states = listeners.iter().map(|(_, listener_state)| Arc::clone(listener_state)).collect();
-        let dump_seconds = whole_seconds(config.dump_timeout);
-        let (drain_timeout, busy_poll) = (config.drain_timeout, config.busy_poll);
-        let limits = Limits { closes_idle, dump_seconds, drain_timeout, busy_poll };
+        let limits = Limits { closes_idle, busy_poll: config.busy_poll };
 
-        node.set_lifecycle(Box::new(Arc::clone(&stopper)));
-        node.set_connections(Box::new(RegistryView {
-            registry: Arc::clone(&registry),
-            clock: Arc::clone(&node.clock),
-        }));
-        // Before clients or supervisors can see the node and send it a signal.
-        let signals =
-            config.handle_signals.then(|| SignalThread::start(Arc::clone(&stopper), Arc::from(reload))).transpose()?;
-        let mut threads = Threads { stopper: Arc::clone(&stopper), running: Vec::new() };
+        let mut threads = Threads { phases: Arc::clone(&phases), running: Vec::new() };
         let mailboxes = start_workers(config, &limits, &store, &node, &registry, &mut threads)?;
         let observed =
-            Arc::new(Observed::new(store, Arc::clone(&node), Arc::clone(&stopper), addresses.clone(), listener_states));
-        let pulse = Arc::new(Pulse::new(Arc::clone(&stopper), mailboxes.clone()));
+            Arc::new(Observed::new(store, Arc::clone(&node), Arc::clone(&phases), addresses.clone(), listener_states));
+        let pulse = Arc::new(Pulse::new(mailboxes.clone()));
         start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
         for address in &addresses {
             tracing::info!(%address, workers = config.workers, "listening");
         }
-        Ok(RunningServer { _signals: signals, addresses, threads, observed, pulse })
+        Ok(RunningServer { addresses, threads, observed, pulse })
     }
 }
 
@@ -96,23 +86,25 @@ fn check(config: &ServerConfig) -> Result<(), ServerError> {
 }
 
 /// Each listener with its state.
-fn with_states(listeners: Vec<Bound>, config: &ServerConfig) -> Vec<(Bound, Arc<ListenerState>)> {
+fn with_states(listeners: Vec<Bound>, config: &ServerConfig, live: &Arc<Live>) -> Vec<(Bound, Arc<ListenerState>)> {
     let mut doors: HashMap<u16, Arc<DoorPlaces>> = HashMap::new();
     let pair = |bound: Bound| {
         let most = bound.limits.door_connections;
         let door = most.map(|most| Arc::clone(doors.entry(bound.door.0).or_insert_with(|| DoorPlaces::new(most))));
-        let listener_state = ListenerState::new(&bound.address.to_string(), &bound.limits, door, config);
+        let listener_state =
+            ListenerState::new(&bound.address.to_string(), &bound.limits, door, config, Arc::clone(live));
         (bound, listener_state)
     };
     listeners.into_iter().map(pair).collect()
 }
 
 /// A poll with a waker that is called at changes of phase.
-fn event_queue(stopper: &Stopper) -> Result<(Poll, Arc<Waker>), ServerError> {
+fn event_queue(phases: &Phases) -> Result<(Poll, Arc<Waker>), ServerError> {
     let failed = |source| ServerError::Start { what: "an event queue", source };
     let poll = Poll::new().map_err(failed)?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKE).map_err(failed)?);
-    stopper.notify(Arc::clone(&waker));
+    let woken = Arc::clone(&waker);
+    phases.notify(move || wake(&woken));
     Ok((poll, waker))
 }
 
@@ -127,17 +119,17 @@ fn start_workers(
     let mut mailboxes = Vec::new();
     let doors = config.listeners.iter().map(|listener| listener.door.0).max().unwrap_or(0);
     for index in 0..config.workers {
-        let (poll, waker) = event_queue(&threads.stopper)?;
+        let (poll, waker) = event_queue(&threads.phases)?;
         let mailbox = Arc::new(Mailbox::new(waker));
         mailboxes.push(Arc::clone(&mailbox));
         let counters = node.registry.register();
         let (store, node) = (Arc::clone(store), Arc::clone(node));
-        let (registry, stopper, limits) = (Arc::clone(registry), Arc::clone(&threads.stopper), limits.clone());
+        let (registry, phases, limits) = (Arc::clone(registry), Arc::clone(&threads.phases), limits.clone());
         threads.start(format!("worker-{index}"), move || {
             let reactors = WorkerReactors::new(&*store, poll.registry());
             let of = |door| workers(&store, &node, &counters, &reactors, Door(door));
             let (common, others) = (of(0), (1..=doors).map(of).collect());
-            EventLoop::new(poll, reactors, common, others, mailbox, registry, stopper, limits).run();
+            EventLoop::new(poll, reactors, common, others, mailbox, registry, phases, limits).run();
         })?;
     }
     Ok(mailboxes)
@@ -150,23 +142,23 @@ fn start_acceptor(
     node: &Node,
     threads: &mut Threads,
 ) -> Result<(), ServerError> {
-    let (poll, _waker) = event_queue(&threads.stopper)?;
-    let (counters, stopper) = (node.registry.register(), Arc::clone(&threads.stopper));
+    let (poll, _waker) = event_queue(&threads.phases)?;
+    let (counters, phases) = (node.registry.register(), Arc::clone(&threads.phases));
     let addresses = ClientAddresses::new(config.address, Arc::clone(&node.address_refusals));
-    let acceptor = Acceptor::new(poll, listeners, workers, counters, stopper, config.max_connections, addresses)?;
+    let acceptor = Acceptor::new(poll, listeners, workers, counters, phases, Arc::clone(&node.live), addresses)?;
     threads.start("acceptor".into(), move || acceptor.run())
 }
 
 /// The server's threads; dropping this stops them at once and waits for them.
 #[derive(Debug)]
 struct Threads {
-    stopper: Arc<Stopper>,
+    phases: Arc<Phases>,
     running: Vec<(String, JoinHandle<()>)>,
 }
 
 impl Threads {
     fn start(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
-        let guard = StopOnPanic(Arc::clone(&self.stopper));
+        let guard = StopOnPanic(Arc::clone(&self.phases));
         let thread = std::thread::Builder::new()
             .name(name.clone())
             .spawn(move || {
@@ -191,7 +183,7 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         if !self.running.is_empty() {
-            self.stopper.enter(Phase::Stopping);
+            self.phases.enter(Phase::Stopping);
             let _ = self.join();
         }
     }
@@ -200,8 +192,6 @@ impl Drop for Threads {
 /// A running server. Dropping it stops it at once.
 #[derive(Debug)]
 pub struct RunningServer {
-    // Dropped first, so that no signals are handled for a server that is being dropped.
-    _signals: Option<SignalThread>,
     addresses: Vec<ListenAddress>,
     threads: Threads,
     observed: Arc<Observed>,
@@ -226,7 +216,7 @@ impl RunningServer {
 
     /// Asks it to stop and returns at once. Gracefully: requests in flight are finished within the drain timeout.
     pub fn shutdown(&self, graceful: bool) {
-        self.threads.stopper.request_shutdown(graceful);
+        self.threads.phases.request_shutdown(graceful);
     }
 
     /// Waits until it has stopped.

@@ -117,10 +117,10 @@ fn detail(worker: &Worker, what: Option<&[u8]>, style: &Style<'_>, out: &mut Vec
 
 fn settings(worker: &Worker, lister: &mut Lister<'_>) {
     let node = &worker.node;
-    let settings = &node.settings;
+    let (settings, live) = (&node.settings, &node.live);
     let limit = worker.report().stats.limit;
     lister.put("maxbytes", if limit > 0 { limit } else { settings.memory });
-    lister.put("maxconns", settings.max_connections);
+    lister.put("maxconns", live.max_connections());
     lister.put("tcpport", settings.tcp_port);
     lister.put("udpport", 0);
     lister.put("inter", if settings.interface.is_empty() { "NULL" } else { &settings.interface });
@@ -129,7 +129,7 @@ fn settings(worker: &Worker, lister: &mut Lister<'_>) {
     lister.put("evictions", if settings.evictions { "on" } else { "off" });
     lister.put("domain_socket", settings.unix_socket.as_deref().unwrap_or("NULL"));
     lister.put("umask", format_args!("{:o}", settings.unix_mode));
-    lister.put_flag("shutdown_command", settings.shutdown_enabled);
+    lister.put_flag("shutdown_command", live.answers_shutdown());
     lister.put("num_threads", settings.threads);
     lister.put("stat_key_prefix", ":");
     lister.put_flag("detail_enabled", node.prefixes.is_enabled());
@@ -152,11 +152,11 @@ fn settings(worker: &Worker, lister: &mut Lister<'_>) {
     lister.put_flag("slab_reassign", false);
     lister.put("slab_automove", 0);
     lister.put_flag("lru_crawler", node.is_crawler_enabled());
-    lister.put_flag("flush_enabled", settings.flush_enabled);
-    lister.put_flag("dump_enabled", settings.dump_enabled);
-    lister.put_flag("watch_enabled", settings.watch_enabled);
+    lister.put_flag("flush_enabled", live.answers_flush());
+    lister.put_flag("dump_enabled", live.answers_dump());
+    lister.put_flag("watch_enabled", live.answers_watch());
     lister.put("hash_algorithm", worker.store.seed().name());
-    lister.put("idle_timeout", settings.idle_timeout);
+    lister.put("idle_timeout", live.idle_seconds());
     lister.put_flag("track_sizes", false);
     lister.put_flag("ssl_enabled", false);
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use moneta_process::phases::{Phase, Phases};
 use moneta_store::{ClientTag, Cx, Door, Store};
 use slab::Slab;
 
@@ -25,7 +26,6 @@ use crate::client_memory::SCARCE_SECONDS;
 use crate::connection::{Connection, Turn, Verdict};
 use crate::connection_registry::ConnectionRegistry;
 use crate::counters::Counters;
-use crate::lifecycle::{Phase, Stopper};
 use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
 use crate::node::{Node, Policy};
 use crate::reactors::{REACTOR, WorkerReactors};
@@ -55,12 +55,8 @@ const SCAN: Duration = Duration::from_secs(1);
 /// Configuration of every worker of a server.
 #[derive(Clone)]
 pub(crate) struct Limits {
-    /// Whether connections are closed for being idle, or because of their log-in.
+    /// Whether connections are closed because of their log-in, or for being idle by a time of their listener.
     pub(crate) closes_idle: bool,
-    /// Seconds after which a client that does not read its dump is closed, at least 1.
-    pub(crate) dump_seconds: u32,
-    /// How long draining may take.
-    pub(crate) drain_timeout: Duration,
     /// How long to look for events before sleeping; see [`crate::config::ServerConfig::busy_poll`].
     pub(crate) busy_poll: Duration,
 }
@@ -110,7 +106,7 @@ pub(crate) struct EventLoop {
     doors: Vec<ByPolicy<Worker>>,
     mailbox: Arc<Mailbox>,
     registry: Arc<ConnectionRegistry>,
-    stopper: Arc<Stopper>,
+    phases: Arc<Phases>,
     limits: Limits,
     connections: Slab<Connection>,
     /// Connections that have a turn without an event.
@@ -138,7 +134,7 @@ impl EventLoop {
         doors: Vec<ByPolicy<Worker>>,
         mailbox: Arc<Mailbox>,
         registry: Arc<ConnectionRegistry>,
-        stopper: Arc<Stopper>,
+        phases: Arc<Phases>,
         limits: Limits,
     ) -> Self {
         Self {
@@ -148,7 +144,7 @@ impl EventLoop {
             doors,
             mailbox,
             registry,
-            stopper,
+            phases,
             limits,
             connections: Slab::new(),
             ready: Vec::new(),
@@ -187,7 +183,7 @@ impl EventLoop {
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(%error, "cannot wait for events");
-                self.stopper.enter(Phase::Stopping);
+                self.phases.enter(Phase::Stopping);
             }
             is_quiet = gathers && events.is_empty();
             self.workers.online.node.clock.refresh();
@@ -260,11 +256,13 @@ impl EventLoop {
 
     /// Whether nothing is left to do. Begins the drain when the phase says so.
     fn is_over(&mut self) -> bool {
-        match self.stopper.phase() {
+        match self.phases.phase() {
             Phase::Running | Phase::LameDuck => false,
             Phase::Stopping => true,
             Phase::Draining => {
-                let until = *self.drain_until.get_or_insert_with(|| Instant::now() + self.limits.drain_timeout);
+                let until = *self
+                    .drain_until
+                    .get_or_insert_with(|| Instant::now() + self.workers.online.node.live.drain_timeout());
                 self.drain();
                 (self.connections.is_empty() && self.mailbox.open() == 0) || Instant::now() >= until
             }
@@ -311,11 +309,16 @@ impl EventLoop {
         }
     }
 
+    /// Whether connections are closed for being idle, or because of their log-in.
+    fn closes_idle(&self) -> bool {
+        self.limits.closes_idle || self.workers.online.node.live.idle_seconds() > 0
+    }
+
     /// Whether there is anything that has to be checked once a second.
     fn scans(&self) -> bool {
         let node = &self.workers.online.node;
         let watched = node.watchers.has_watchers() || node.is_dumping();
-        self.limits.closes_idle || watched || node.client_memory.scarcity() > 0
+        self.closes_idle() || watched || node.client_memory.scarcity() > 0
     }
 
     fn open(&mut self, accepted: Accepted) {
@@ -465,11 +468,11 @@ impl EventLoop {
         self.relieve_scarcity();
         let node = &self.workers.online.node;
         let dumping = node.is_dumping();
-        if !self.limits.closes_idle && !dumping && !node.watchers.has_watchers() {
+        if !self.closes_idle() && !dumping && !node.watchers.has_watchers() {
             return;
         }
         let second = self.workers.online.node.clock.now();
-        let seconds = self.limits.dump_seconds;
+        let seconds = self.workers.online.node.live.dump_seconds();
         let is_over = |connection: &Connection| {
             connection.is_idle(second) || (dumping && connection.stalls_dump(second, seconds))
         };

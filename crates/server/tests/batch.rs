@@ -86,7 +86,7 @@ fn every_operation_carries_the_policy_of_its_listener() {
     let store = NotingStore { inner: ModelStore::new(Arc::clone(&clock), 1024), notes: Arc::clone(&notes) };
     let node = Arc::new(Node::new(NodeSettings::default(), clock, Authenticator::off()));
     let config = ServerConfig { listeners: listeners(), workers: 1, ..config() };
-    let running = Server::start(&config, Arc::new(Layer(store)), node, Box::new(|| ())).unwrap();
+    let running = Server::start(&config, Arc::new(Layer(store)), node).unwrap();
     for (listener, policy) in [Policy::Online, Policy::Batch].into_iter().enumerate() {
         let mut client = connect(&running.listen_addresses()[listener]);
         client.ask(

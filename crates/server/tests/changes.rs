@@ -135,7 +135,7 @@ fn serving(store: impl Fn(ModelStore) -> Arc<dyn Store>, settings: NodeSettings)
     let clock = Arc::new(Clock::system());
     let node = Arc::new(Node::new(settings, Arc::clone(&clock), Authenticator::off()));
     let store = store(ModelStore::new(clock, 1 << 20));
-    let running = Server::start(&config(), store, node, Box::new(|| ())).expect("a server");
+    let running = Server::start(&config(), store, node).expect("a server");
     admin.show(&running);
     (admin, running)
 }

@@ -7,6 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
+use moneta_process::phases::Phase;
 use moneta_server::{ListenAddress, Listener, ServerConfig, ServerError};
 use moneta_store::Clock;
 use support::{Client, TestServer, config, eventually, hit, set};
@@ -93,9 +94,9 @@ fn a_worker_that_does_not_turn_is_felt() {
     server.gate.let_heavy(1);
     client.expect("STORED\r\n");
     eventually("it turns again", || pulse.standing_still().is_empty());
-    assert!(!pulse.is_leaving());
+    assert_eq!(server.node.phases.phase(), Phase::Running);
     server.running.shutdown(true);
-    assert!(pulse.is_leaving());
+    assert!(server.node.phases.phase() > Phase::Running);
 }
 
 #[test]

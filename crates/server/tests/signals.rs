@@ -5,9 +5,10 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use moneta_process::signals::Signals;
+use moneta_server::Server;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{Server, ServerConfig};
 use moneta_store::Clock;
 use moneta_testkit::model::ModelStore;
 use rustix::process::{Signal, getpid, kill_process};
@@ -20,11 +21,11 @@ fn a_hangup_reloads_and_a_termination_drains() {
     let node = Arc::new(Node::new(NodeSettings::default(), clock, Authenticator::off()));
     let reloads = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&reloads);
-    let reload = Box::new(move || {
+    let reload = move || {
         counted.fetch_add(1, Ordering::Relaxed);
-    });
-    let running =
-        Server::start(&ServerConfig { handle_signals: true, ..config() }, Arc::new(store), node, reload).unwrap();
+    };
+    let _signals = Signals::start(Arc::clone(&node.phases), reload).unwrap();
+    let running = Server::start(&config(), Arc::new(store), node).unwrap();
     kill_process(getpid(), Signal::HUP).unwrap();
     eventually("it has reloaded", || reloads.load(Ordering::Relaxed) == 1);
     kill_process(getpid(), Signal::TERM).unwrap();

@@ -5,16 +5,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::{ArgMatches, Command};
 use moneta_admin::tasks;
+use moneta_cluster::Apps;
 use moneta_options::report::Refused;
 use moneta_options::stray;
 use moneta_options::subscribers::Subscribers;
+use moneta_process::ending;
+use moneta_process::logging::{self, LogHandle};
+use moneta_process::phases::Phases;
+use moneta_process::signals::Signals;
+use moneta_process::startup::{self, PidFile};
+use moneta_process::supervisor::Supervisor;
 use moneta_server::Admin;
 use moneta_server::config::{ListenAddress, ServerConfig};
 use moneta_server::error::ServerError;
-use moneta_server::node::{LogLeftOut, Node, NodeSettings};
+use moneta_server::node::{AppLimits, Node, NodeSettings, Routes, Surroundings};
 use moneta_server::server::{RunningServer, Server};
 use moneta_store::{Clock, Store, component};
 use nix::sys::stat::{Mode, umask};
@@ -22,18 +29,15 @@ use nix::sys::stat::{Mode, umask};
 use crate::app_limits::AppAllowances;
 use crate::banner::{self, Reachable};
 use crate::catch_up::{self, CatchingUp};
-use crate::logging::LogLevel;
 use crate::options::resolve::Resolved;
 use crate::options::sections::network::BATCH_PORT;
 use crate::options::sections::{self, access, cluster, memory, network, operation, proxy, workers};
 use crate::options::settings::Settings;
 use crate::options::{flags, foreign};
-use crate::process::{self, PidFile};
 use crate::reload::Reload;
 use crate::routing::Routing;
 use crate::stack;
-use crate::supervisor::Supervisor;
-use crate::{drawing, endpoints, logging, proxy as proxy_stores};
+use crate::{drawing, endpoints, proxy as proxy_stores};
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -65,13 +69,13 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     // The user first: everything that is opened or started from here on is to be that user's.
     if let Some(user) = flags::foreign_value(matches, foreign::USER) {
-        process::become_user(user)?;
+        startup::become_user(user)?;
     }
     if flags::has_foreign(matches, foreign::CORE_DUMPS) {
-        process::allow_core_dumps()?;
+        startup::allow_core_dumps()?;
     }
     if flags::has_foreign(matches, foreign::DAEMON)
-        && let Some(status) = process::detach()?
+        && let Some(status) = startup::detach()?
     {
         std::process::exit(status.into());
     }
@@ -89,7 +93,8 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let clock = Arc::new(Clock::system());
     // First, so that health checks are answered while the tiers are read.
     let recovery = Arc::default();
-    let supervisor = Supervisor::start(Arc::clone(&recovery))?;
+    let phases = Arc::<Phases>::default();
+    let supervisor = Supervisor::start(Arc::clone(&recovery), Arc::clone(&phases))?;
     let names = endpoints::admin_hosts(&settings);
     let start_admin =
         |address| Admin::start(address, &names, Arc::clone(&recovery)).map_err(|error| explain(error, &settings));
@@ -101,20 +106,17 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     };
     let catching_up = catch_up::round(&store, &settings, &recovery, &clock);
     let store = catching_up.as_ref().map_or(store, CatchingUp::store);
-    let node = Arc::new(Node::new(node, clock, authenticator));
-    if let Some(apps) = apps {
-        if let Some(limits) = AppAllowances::new(&apps, &settings.apps) {
-            node.set_app_limits(Box::new(limits));
-        }
-        node.set_routes(Arc::new(Routing::new(apps)));
-    }
-    let left_out = log.left_out.clone();
-    node.set_log(Box::new(move || {
-        let (queue, repeated) = left_out.now();
-        LogLeftOut { queue, repeated }
-    }));
-    let log_level = log.level.clone();
-    let start = Start { matches, settings, config, log_level, node, admin, supervisor, catching_up };
+    let app_limits = apps.as_ref().and_then(|apps| AppAllowances::new(apps, &settings.apps));
+    let surroundings = Surroundings {
+        phases,
+        log: Some(log.handle.clone()),
+        routes: apps.clone().map(|apps| Arc::new(Routing::new(apps)) as Arc<dyn Routes>),
+        app_limits: app_limits.map(|limits| Box::new(limits) as Box<dyn AppLimits>),
+        connections: None,
+    };
+    let node = Arc::new(Node::within(surroundings, node, clock, authenticator));
+    let log = log.handle.clone();
+    let start = Start { matches, settings, config, log, node, apps, admin, supervisor, catching_up };
     start.serve(store)
 }
 
@@ -123,8 +125,10 @@ struct Start<'a> {
     matches: &'a ArgMatches,
     settings: Settings,
     config: ServerConfig,
-    log_level: LogLevel,
+    log: LogHandle,
     node: Arc<Node>,
+    /// Those of a proxy.
+    apps: Option<Apps>,
     admin: Option<Admin>,
     supervisor: Option<Supervisor>,
     catching_up: Option<CatchingUp>,
@@ -133,18 +137,29 @@ struct Start<'a> {
 impl Start<'_> {
     /// Serves `store` until told to stop, and then brings it to rest.
     fn serve(self, store: Arc<dyn Store>) -> anyhow::Result<()> {
-        let Self { matches, settings, config, log_level, node, admin, supervisor, catching_up } = self;
-        let verbosity = log_level.clone();
-        node.on_verbosity(Box::new(move |level| verbosity.set_verbosity(level)));
+        let Self { matches, settings, config, log, node, apps, admin, supervisor, catching_up } = self;
         let pid_file = flags::foreign_value(matches, foreign::PIDFILE).map(PathBuf::from);
         let detached = flags::has_foreign(matches, foreign::DAEMON);
         let mut subscribers = Subscribers::default();
-        operation::subscribe(&mut subscribers, &node, &log_level);
-        access::subscribe(&mut subscribers, &node);
+        operation::subscribe(&mut subscribers, &node, &log.level);
+        network::subscribe(&mut subscribers, &node);
+        access::subscribe(&mut subscribers, &node, settings.is_proxy());
         memory::subscribe(&mut subscribers, &store);
-        let reload = Reload::new(matches.clone(), &settings, subscribers);
-        let server = Server::start(&config, Arc::clone(&store), node, Box::new(move || reload.run()))
-            .map_err(|error| explain(error, &settings))?;
+        let mut of_apps = Vec::new();
+        for (app, known) in settings.apps.iter().zip(apps.iter().flat_map(|apps| apps.all())) {
+            let mut own = Subscribers::default();
+            if settings.has_app_tables {
+                proxy::subscribe(&mut own, &known.cluster);
+                of_apps.push((app.clone(), own));
+            } else {
+                proxy::subscribe(&mut subscribers, &known.cluster);
+            }
+        }
+        let reload = Reload::new(matches.clone(), &settings, subscribers, of_apps);
+        // Before clients or supervisors can see the process and send it a signal.
+        let signals =
+            Signals::start(Arc::clone(&node.phases), move || reload.run()).context("no signals are handled")?;
+        let server = Server::start(&config, Arc::clone(&store), node).map_err(|error| explain(error, &settings))?;
         if let Some(admin) = &admin {
             admin.show(&server);
             let drawn = drawing::draw(&settings);
@@ -159,7 +174,7 @@ impl Start<'_> {
             supervisor.serving(server.pulse());
         }
         if detached {
-            process::let_go()?;
+            startup::let_go()?;
         }
         let ended = server.join().map_err(|error| explain(error, &settings));
         if let Some(admin) = &admin {
@@ -172,6 +187,9 @@ impl Start<'_> {
         let closing = Instant::now();
         component::close(&store);
         tracing::info!(milliseconds = closing.elapsed().as_millis(), "the store is closed");
+        // Whatever these have started ends with them; then what is left is asked to.
+        drop((signals, admin, supervisor, apps, store));
+        ending::stop_tasks();
         ended
     }
 }
@@ -201,7 +219,7 @@ fn explain(error: ServerError, settings: &Settings) -> anyhow::Error {
 /// What the server is told, and what sessions obey and `stats settings` shows.
 fn configure(options: &Settings) -> anyhow::Result<(ServerConfig, NodeSettings)> {
     let listeners = endpoints::listeners(options)?;
-    let mut server = ServerConfig { listeners, handle_signals: true, ..ServerConfig::default() };
+    let mut server = ServerConfig { listeners, ..ServerConfig::default() };
     let mut node = NodeSettings::default();
     network::configure(options, &mut server, &mut node);
     memory::configure(options, &mut node);
@@ -233,7 +251,7 @@ mod tests {
         let resolved = Resolved::gather(&matches, |_| None).expect("the defaults are allowed");
         let settings = Settings::new(resolved).expect("the defaults fit together");
         let (ours, ours_of_sessions) = configure(&settings).expect("they can be had");
-        let theirs = ServerConfig { handle_signals: true, ..ServerConfig::default() };
+        let theirs = ServerConfig::default();
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
         // A process draws its writer, and a node without `--cluster` counts in place of versions.
         let (interface, origin) = ("127.0.0.1".into(), ours_of_sessions.origin);

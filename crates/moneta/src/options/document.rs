@@ -78,7 +78,8 @@ address = \"127.0.0.1:11311\"
 app = \"feed\"                  # what comes through this listener is this app's, whatever its keys are
 ```
 
-A changed table takes effect after a restart; what a topology says is followed at once.
+Options that change on SIGHUP do so in a table, too, each app by itself; another name, prefix or number of tables takes a restart. What a
+topology says is followed at once.
 ";
 
 const REFERENCE_FOREIGN: &str = "

@@ -27,7 +27,7 @@ impl Servers {
         let server = ServerConfig { listeners, workers: 2, ..ServerConfig::default() };
         let settings = NodeSettings { item_max: config.value_max, memory: config.memory, ..NodeSettings::default() };
         let node = Arc::new(Node::new(settings, clock, Authenticator::off()));
-        let running = Server::start(&server, Arc::new(store), node, Box::new(|| ())).expect("the server starts");
+        let running = Server::start(&server, Arc::new(store), node).expect("the server starts");
         *self.0.borrow_mut() = Some((running, folder));
         path
     }

@@ -106,7 +106,7 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
     }),
     counter("log_lines_left_out_total", Unit::Count, "Lines of the log that were not written, by why.")
         .labels(&["reason"])
-        .read(|now| by(&[("queue", now.log.queue), ("repeated", now.log.repeated)])),
+        .read(|now| by(&[("queue", now.log.0), ("repeated", now.log.1)])),
     counter("request_errors_total", Unit::Count, "Requests that failed, by why.").labels(&["reason"]).read(|now| {
         let totals = &now.totals;
         by(&[

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use moneta_process::phases::{Phase, Phases};
 use moneta_store::metric::{Sample, samples};
 use moneta_store::{Cx, Health, Report, Store, component};
 
@@ -9,7 +10,6 @@ use super::metrics::{APP_LIMITS, TABLE};
 use super::snapshot::Snapshot;
 use crate::config::ListenAddress;
 use crate::counters;
-use crate::lifecycle::{Phase, Stopper};
 use crate::limits::Refused;
 use crate::listener_state::ListenerState;
 use crate::node::{AppLimits, Node};
@@ -22,7 +22,7 @@ pub(crate) struct Observed {
     pub(crate) node: Arc<Node>,
     store: Arc<dyn Store>,
     /// The server's phase.
-    pub(crate) stopper: Arc<Stopper>,
+    pub(crate) phases: Arc<Phases>,
     /// The listening addresses.
     pub(crate) addresses: Vec<ListenAddress>,
     /// The listeners' connections, in the same order.
@@ -34,11 +34,11 @@ impl Observed {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         node: Arc<Node>,
-        stopper: Arc<Stopper>,
+        phases: Arc<Phases>,
         addresses: Vec<ListenAddress>,
         listener_states: Vec<Arc<ListenerState>>,
     ) -> Self {
-        Self { node, store, stopper, addresses, listener_states }
+        Self { node, store, phases, addresses, listener_states }
     }
 
     /// What the server serves.
@@ -97,7 +97,7 @@ impl Observed {
 
     /// Whether the node is ready for clients, given the store's `health`.
     pub(super) fn is_ready(&self, health: &Health) -> bool {
-        self.stopper.phase() == Phase::Running && !health.unready
+        self.phases.phase() == Phase::Running && !health.unready
     }
 }
 

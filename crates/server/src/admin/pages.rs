@@ -10,10 +10,10 @@ use moneta_admin::answer::{self, unavailable};
 use moneta_admin::ask::{Unanswered, ask};
 use moneta_admin::format::Format;
 use moneta_admin::render;
+use moneta_process::phases::Phase;
 use serde_json::json;
 
 use super::desk::Desk;
-use crate::lifecycle::Phase;
 use crate::stats::Told;
 
 /// Time limit of the store's statistics: less than the ten seconds that Prometheus waits for a scrape.
@@ -58,7 +58,7 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
             return answer::json(StatusCode::SERVICE_UNAVAILABLE, &detail);
         }
     };
-    let phase = observed.stopper.phase();
+    let phase = observed.phases.phase();
     let asked = Arc::clone(&observed);
     let (ready, notes) = match phase {
         Phase::Running => match ask(&desk.readiness, HEALTH_WITHIN, move || asked.health()).await {
@@ -78,7 +78,7 @@ pub(super) async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
         "notes": notes,
         "listeners": observed.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "connections": totals.curr_connections,
-        "max_connections": observed.node.settings.max_connections,
+        "max_connections": observed.node.live.max_connections(),
     });
     answer::json(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &detail)
 }

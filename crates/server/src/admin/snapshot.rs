@@ -4,7 +4,7 @@ use crate::client_memory::Holding;
 use crate::counters::Totals;
 use crate::feed::ReaderState;
 use crate::latency::LatencyTotals;
-use crate::node::{LogLeftOut, Node};
+use crate::node::Node;
 
 /// The source values of all metrics but the store's.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(super) struct Snapshot {
     pub(super) started: u64,
     /// Whether the node is ready for clients.
     pub(super) ready: bool,
-    /// Log lines that were dropped.
-    pub(super) log: LogLeftOut,
+    /// Log lines that were dropped, for want of room and as repeated.
+    pub(super) log: (u64, u64),
     /// Log-ins refused untried.
     pub(super) logins_refused: u64,
     /// What limits of client addresses refused.
@@ -43,7 +43,7 @@ impl Snapshot {
             latencies: node.registry.latencies(),
             held: node.registry.holding().and(&node.client_memory.beside()),
             client_memory: node.client_memory.limit() as u64,
-            max_connections: node.settings.max_connections,
+            max_connections: node.live.max_connections() as u64,
             threads: node.settings.threads as u64,
             started: u64::from(node.started),
             ready,

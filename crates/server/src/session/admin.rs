@@ -81,7 +81,7 @@ impl Session {
     }
 
     fn watch(&mut self, worker: &Worker, arguments: &[u8]) -> &'static str {
-        if !worker.node.settings.watch_enabled {
+        if !worker.node.live.answers_watch() {
             return "CLIENT_ERROR watch commands not allowed";
         }
         let Some(streams) = watch::streams(words(arguments)) else {
@@ -176,7 +176,7 @@ impl Session {
 
     /// Whether this client may see keys that it does not know.
     fn may_list_keys(&self, worker: &Worker) -> bool {
-        worker.node.settings.dump_enabled || self.peer.commands.allow(Commands::DUMP)
+        worker.node.live.answers_dump() || self.peer.commands.allow(Commands::DUMP)
     }
 
     fn dump(&mut self, worker: &Worker, kind: DumpKind, classes: &[u8]) -> Option<&'static str> {
@@ -215,7 +215,7 @@ fn memlimit(worker: &Worker, mebibytes: u64) -> &'static str {
 
 /// `None` when the node stops.
 fn shutdown(worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
-    if !worker.node.settings.shutdown_enabled {
+    if !worker.node.live.answers_shutdown() {
         return Some("ERROR: shutdown not enabled");
     }
     let graceful = match arguments {
@@ -223,5 +223,6 @@ fn shutdown(worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
         b"graceful" => true,
         _ => return Some("CLIENT_ERROR invalid shutdown mode"),
     };
-    if worker.node.request_shutdown(graceful) { None } else { Some(ERROR) }
+    worker.node.phases.request_shutdown(graceful);
+    None
 }

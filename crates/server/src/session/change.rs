@@ -242,7 +242,7 @@ impl Session {
 
     pub(super) fn flush_all(&mut self, worker: &Worker, delay: Exptime, style: &Style<'_>, output: &mut Vec<u8>) {
         worker.counters.cmd_flush.bump();
-        if !worker.node.settings.flush_enabled {
+        if !worker.node.live.answers_flush() {
             return super::admin::not_allowed(style, "flush_all", self.out(output));
         }
         match component::flush(&worker.store, &worker.cx, delay) {

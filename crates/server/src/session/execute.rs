@@ -87,7 +87,7 @@ impl Session {
     /// The rare commands.
     #[inline(never)]
     fn execute_other(&mut self, worker: &Worker, command: &Command<'_>, output: &mut Vec<u8>) -> Flow {
-        if let Some(needed) = rights::needed(command, &worker.node.settings)
+        if let Some(needed) = rights::needed(command, &worker.node)
             && !self.peer.commands.allow(needed.word)
         {
             admin::not_allowed(&needed.style, needed.name, self.out(output));

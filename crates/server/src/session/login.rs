@@ -201,7 +201,7 @@ impl Session {
         let now = worker.node.clock.now();
         let login = self.login(worker);
         login.failures += 1;
-        if login.failures >= worker.node.settings.login_attempts {
+        if login.failures >= worker.node.live.login_attempts() {
             login.since = now;
             self.stage = Stage::Barred;
         }
@@ -236,7 +236,7 @@ impl Session {
     pub fn overdue(&self, worker: &Worker, reloaded: bool) -> Option<Overdue> {
         let login = self.login.as_ref()?;
         let waited = worker.node.clock.now().saturating_sub(login.since);
-        let most = worker.node.settings.login_timeout;
+        let most = worker.node.live.login_seconds();
         match self.stage {
             Stage::Barred => (waited >= BARRED_SECONDS).then_some(Overdue::Failures),
             Stage::New | Stage::TextLogin | Stage::SaslLogin { .. } => {

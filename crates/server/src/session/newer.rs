@@ -124,10 +124,10 @@ impl Session {
             return encode::reply(style, &[], Reply::Line(NOT_NAMED), 0, self.out(output));
         }
         worker.counters.cmd_flush.bump();
-        let settings = &worker.node.settings;
+        let (settings, live) = (&worker.node.settings, &worker.node.live);
         // What a copy alone has to drop is no flush.
         let is_local = settings.cluster && floor.second == 0;
-        if !settings.flush_enabled && !is_local {
+        if !live.answers_flush() && !is_local {
             return super::admin::not_allowed(style, "mf", self.out(output));
         }
         if !worker.node.settings.keeps_versions {

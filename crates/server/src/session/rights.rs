@@ -4,7 +4,7 @@
 use moneta_protocol::command::{Command, Style};
 
 use super::words::words;
-use crate::node::{Commands, NodeSettings};
+use crate::node::{Commands, Node};
 
 /// What a command needs of its listener.
 pub(super) struct Needed<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Needed<'a> {
 
 /// The word that a command needs; `None`: all clients may give it.
 #[inline]
-pub(super) fn needed<'a>(command: &Command<'a>, settings: &NodeSettings) -> Option<Needed<'a>> {
+pub(super) fn needed<'a>(command: &Command<'a>, node: &Node) -> Option<Needed<'a>> {
     let text = Style::Text(Default::default());
     let (word, name, style) = match *command {
         // Of clients.
@@ -39,7 +39,7 @@ pub(super) fn needed<'a>(command: &Command<'a>, settings: &NodeSettings) -> Opti
         | Command::Board { .. }
         | Command::Changes { .. } => return None,
         // So is this in a cluster: a node that refused it would keep what its copies have dropped. Elsewhere it is a `flush_all`.
-        Command::Floor { .. } if settings.cluster => return None,
+        Command::Floor { .. } if node.settings.cluster => return None,
         Command::Floor { style, .. } => (Commands::FLUSH_ALL, "mf", style),
         Command::FlushAll { style, .. } => (Commands::FLUSH_ALL, "flush_all", style),
         // These change nothing.
@@ -59,7 +59,7 @@ pub(super) fn needed<'a>(command: &Command<'a>, settings: &NodeSettings) -> Opti
         Command::Verbosity { style, .. } => (Commands::VERBOSITY, "verbosity", style),
         Command::Watch { .. } => (Commands::WATCH, "watch", text),
         // Where it is off for all, memcached's own answer says so.
-        Command::Shutdown { .. } if !settings.shutdown_enabled => return None,
+        Command::Shutdown { .. } if !node.live.answers_shutdown() => return None,
         Command::Shutdown { .. } => (Commands::SHUTDOWN, "shutdown", text),
     };
     Some(Needed { word, name, style })

@@ -85,7 +85,7 @@ fn statistic(sample: &Sample) -> Option<Statistic> {
 /// Those of the server, the limit on memory among them.
 fn of_server(worker: &Worker, store: &StoreStats) -> Vec<Statistic> {
     let node = &worker.node;
-    let settings = &node.settings;
+    let (settings, max_connections) = (&node.settings, node.live.max_connections() as u64);
     let now = node.clock.now();
     let counters = node.registry.since_reset();
     let times = ProcessorTime::now();
@@ -100,7 +100,7 @@ fn of_server(worker: &Worker, store: &StoreStats) -> Vec<Statistic> {
     for (name, time) in [("rusage_user", times.user), ("rusage_system", times.system)] {
         put(name, Told::Text(format!("{}.{:06}", time.as_secs(), time.subsec_micros())));
     }
-    put("max_connections", settings.max_connections.into());
+    put("max_connections", max_connections.into());
     put("curr_connections", counters.curr_connections.into());
     put("total_connections", counters.total_connections.into());
     put("rejected_connections", counters.rejected_connections.into());
@@ -112,7 +112,7 @@ fn of_server(worker: &Worker, store: &StoreStats) -> Vec<Statistic> {
     put("log_watchers", watchers.watchers.into());
     let limit = if store.limit > 0 { store.limit } else { settings.memory };
     put("limit_maxbytes", limit.into());
-    put("accepting_conns", u64::from(counters.curr_connections < settings.max_connections).into());
+    put("accepting_conns", u64::from(counters.curr_connections < max_connections).into());
     put("threads", (settings.threads as u64).into());
     told
 }

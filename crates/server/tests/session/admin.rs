@@ -1,17 +1,16 @@
 //! The commands of operators.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Waker};
 
+use moneta_process::phases::Phase;
 use moneta_server::auth::Authenticator;
-use moneta_server::node::{Commands, ConnectionView, Lifecycle, ListConnections, NodeSettings, Peer};
+use moneta_server::node::{Commands, ConnectionView, ListConnections, NodeSettings, Peer};
 use moneta_server::prefixes::Use;
 use moneta_server::session::{After, Session, Worker};
 use moneta_server::stats::LISTING_PIECE;
 
-use crate::talk::{NOW, Talk, expect, worker};
+use crate::talk::{NOW, Talk, expect, worker, worker_with};
 
 #[test]
 fn a_listener_obeys_the_commands_of_operators_that_it_is_given() {
@@ -121,25 +120,14 @@ fn a_listener_of_proxies_lists_keys_that_others_may_not_see() {
     assert_eq!("dump,watch".parse(), Ok(Commands::DUMP.and(Commands::WATCH)));
 }
 
-/// Remembers what it was asked: 1 at once, 2 gracefully.
-struct Asked(Arc<AtomicU32>);
-
-impl Lifecycle for Asked {
-    fn request_shutdown(&self, graceful: bool) {
-        self.0.store(if graceful { 2 } else { 1 }, Ordering::SeqCst);
-    }
-}
-
 #[test]
 fn shutdown_asks_the_node_and_closes() {
-    for (line, expected) in [("shutdown\r\n", 1), ("shutdown graceful\r\n", 2)] {
+    for (line, expected) in [("shutdown\r\n", Phase::Stopping), ("shutdown graceful\r\n", Phase::Draining)] {
         let worker = worker(NodeSettings { shutdown_enabled: true, ..NodeSettings::default() }, Authenticator::off());
-        let asked = Arc::new(AtomicU32::new(0));
-        worker.node.set_lifecycle(Box::new(Asked(Arc::clone(&asked))));
         let mut talk = Talk::new();
         assert_eq!(talk.say(&worker, b"shutdown now\r\n"), b"CLIENT_ERROR invalid shutdown mode\r\n");
         assert_eq!(talk.say(&worker, line.as_bytes()), b"");
-        assert_eq!((talk.after, asked.load(Ordering::SeqCst)), (After::CloseNow, expected));
+        assert_eq!((talk.after, worker.node.phases.phase()), (After::CloseNow, expected));
     }
 }
 
@@ -195,8 +183,7 @@ fn turns(worker: &Worker, request: &[u8]) -> Vec<String> {
 /// Without this a worker's other clients wait until all of 6,000 connections or 20,000 prefixes are written.
 #[test]
 fn long_statistics_are_written_in_pieces() {
-    let worker = worker(NodeSettings::default(), Authenticator::off());
-    worker.node.set_connections(Box::new(Many(1..=6000)));
+    let worker = worker_with(Box::new(Many(1..=6000)));
     let told = turns(&worker, b"stats conns\r\n");
     assert!(told.iter().all(|turn| turn.lines().count() <= 4 * LISTING_PIECE + 1), "a turn is short");
     let view = |id| {
@@ -232,8 +219,7 @@ fn long_statistics_are_written_in_pieces() {
 
 #[test]
 fn every_stats_group_answers_and_ends() {
-    let worker = worker(NodeSettings::default(), Authenticator::off());
-    worker.node.set_connections(Box::new(One));
+    let worker = worker_with(Box::new(One));
     let mut talk = Talk::new();
     let mut say = |line: &str| String::from_utf8(talk.say(&worker, line.as_bytes())).unwrap();
     say("set a 0 0 1\r\nx\r\nget a b\r\nmg a\r\ntouch a 0\r\n");

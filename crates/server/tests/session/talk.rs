@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use moneta_server::auth::Authenticator;
-use moneta_server::node::{Node, NodeSettings, Peer};
+use moneta_server::node::{ListConnections, Node, NodeSettings, Peer, Surroundings};
 use moneta_server::session::{After, Session, Worker};
 use moneta_store::{Clock, Cx, Store};
 use moneta_testkit::model::ModelStore;
@@ -31,6 +31,16 @@ pub fn worker(settings: NodeSettings, users: Authenticator) -> Worker {
     let clock = Arc::new(Clock::manual(NOW));
     let store = ModelStore::new(Arc::clone(&clock), settings.item_max);
     worker_on(store, &clock, settings, users)
+}
+
+/// The same of a node that shows these connections.
+pub fn worker_with(connections: Box<dyn ListConnections>) -> Worker {
+    let (clock, settings) = (Arc::new(Clock::manual(NOW)), NodeSettings::default());
+    let store = ModelStore::new(Arc::clone(&clock), settings.item_max);
+    let surroundings = Surroundings { connections: Some(connections), ..Surroundings::default() };
+    let node = Arc::new(Node::within(surroundings, settings, clock, Authenticator::off()));
+    let counters = node.registry.register();
+    Worker { store: Arc::new(store), cx: Cx::outside(), node, counters }
 }
 
 /// A client and the session it talks to.

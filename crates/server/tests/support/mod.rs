@@ -78,7 +78,7 @@ impl TestServer {
         let gate = Gate::default();
         let store = GatedStore::layer(ModelStore::new(Arc::clone(&clock), 1024 * 1024), gate.clone());
         let node = Arc::new(Node::new(settings, clock, users));
-        let running = Server::start(config, Arc::new(store), Arc::clone(&node), Box::new(|| ()))?;
+        let running = Server::start(config, Arc::new(store), Arc::clone(&node))?;
         Ok(Self { running, admin: None, node, gate })
     }
 

@@ -72,7 +72,7 @@ impl Server {
         let config = ServerConfig { listeners, workers: 2, ..ServerConfig::default() };
         let settings = NodeSettings { item_max: ITEM_MAX, memory: 128 << 20, ..NodeSettings::default() };
         let node = Arc::new(Node::new(settings, clock, Authenticator::off()));
-        let running = NodeServer::start(&config, Arc::new(store), node, Box::new(|| ())).expect("it starts");
+        let running = NodeServer::start(&config, Arc::new(store), node).expect("it starts");
         Self { folder, process: None, node: Some(running) }
     }
 

@@ -34,10 +34,12 @@ section! {
 
     /// How long a client that has to log in may take for it before it is closed; 0 sets no limit.
     LOGIN_TIMEOUT: Seconds = Opt::new("login_timeout", Seconds { min: 0, max: 3_600 }, || Duration::from_secs(10))
+        .live()
         .when("Longer where clients keep connections in a pool before they log in.");
 
     /// Log-ins that a connection may fail: with the last of them nothing more is read, and it is closed two seconds later.
     LOGIN_ATTEMPTS: Number<u32> = Opt::new("login_attempts", Number { min: 1, max: 1_000_000 }, || 5)
+        .live()
         .when("Higher where people type passwords by hand.");
 
     /// Log-ins that one address may fail in a minute, over all its connections; further ones are refused unchecked until time has
@@ -48,19 +50,22 @@ section! {
     /// Obey the `shutdown` command.
     ENABLE_SHUTDOWN: Switch = Opt::new("enable_shutdown", Switch, || false)
         .short('A')
+        .live()
         .when("In test setups. Any client may then stop the node.");
 
     /// Refuse the `flush_all` command.
     DISABLE_FLUSH_ALL: Switch = Opt::new("disable_flush_all", Switch, || false)
         .short('F')
+        .live()
         .when("When no client should be able to empty the cache.");
 
     /// Refuse to list keys (`lru_crawler metadump` and `mgdump`, and the feed, `changes`, which other nodes read when they catch
     /// up).
-    DISABLE_DUMPING: Switch = Opt::new("disable_dumping", Switch, || false).short('X').when("When keys are secrets.");
+    DISABLE_DUMPING: Switch = Opt::new("disable_dumping", Switch, || false).short('X').live().when("When keys are secrets.");
 
     /// Refuse the `watch` command.
-    DISABLE_WATCH: Switch = Opt::new("disable_watch", Switch, || false).short('W').when("When keys are secrets.");
+    DISABLE_WATCH: Switch = Opt::new("disable_watch", Switch, || false).short('W').live()
+        .when("When keys are secrets.");
 
     /// Commands of operators that clients may give, as far as the switches above allow them; others are refused. `dump`, which
     /// has to be named, lists keys in spite of `disable_dumping`: for a listener that only proxies and copies reach.
@@ -99,8 +104,28 @@ pub fn contradictions(options: &Values) -> Vec<Refusal> {
     without_users.then(|| options.refuse(&ENABLE_SASL, range)).into_iter().collect()
 }
 
-/// Lets a reload read the users again.
-pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
+/// Lets a reload read the users again, and change what clients may do.
+pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>, is_proxy: bool) {
+    let live = || Arc::clone(&node.live);
+    let of = live();
+    subscribers.set(&LOGIN_TIMEOUT, move |timeout| of.set_login_timeout(timeout));
+    let of = live();
+    subscribers.set(&LOGIN_ATTEMPTS, move |most| of.set_login_attempts(most));
+    let of = live();
+    subscribers.set(&ENABLE_SHUTDOWN, move |is_on| of.set_shutdown(is_on));
+    let of = live();
+    subscribers.set(&DISABLE_DUMPING, move |is_off| of.set_dump(!is_off));
+    let of = live();
+    subscribers.set(&DISABLE_WATCH, move |is_off| of.set_watch(!is_off));
+    let of = live();
+    subscribers.on(&DISABLE_FLUSH_ALL, move |change| {
+        // The apps of a proxy have it too, from their start on.
+        if is_proxy || change.from == change.to {
+            return Ok(if is_proxy { Effect::AfterRestart } else { Effect::None });
+        }
+        let of = Arc::clone(&of);
+        Ok(Effect::now(move || of.set_flush(!change.to)))
+    });
     let node = Arc::clone(node);
     subscribers.on(&AUTH_FILE, move |change| match (change.from, change.to) {
         (Some(_), Some(path)) => {

@@ -1,5 +1,6 @@
 //! Where clients connect, and what a connection may take.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_options::declaration::{Declaration, Opt};
@@ -9,9 +10,10 @@ use moneta_options::kinds::paths::File;
 use moneta_options::kinds::units::{GIB, KIB, TIB};
 use moneta_options::report::Refusal;
 use moneta_options::section;
+use moneta_options::subscribers::Subscribers;
 use moneta_options::values::Values;
 use moneta_server::config::{AddressLimits, Limits, ServerConfig};
-use moneta_server::node::NodeSettings;
+use moneta_server::node::{Node, NodeSettings};
 
 section! {
     "Network";
@@ -56,6 +58,7 @@ section! {
     MAX_CONNECTIONS: Number<usize> = Opt::new("max_connections", Number { min: 1, max: 1_000_000 }, || 1024)
         .short('c')
         .alias("conn-limit")
+        .live()
         .when("When clients times their pool size comes near it. Each needs a file descriptor.");
 
     /// Operations a second of each listener, all its connections together; what is beyond is refused; 0 sets no limit. Each key that is
@@ -83,6 +86,7 @@ section! {
     /// Close connections that sent nothing for this long; 0 never does.
     IDLE_TIMEOUT: Seconds = Opt::new("idle_timeout", Seconds { min: 0, max: 31_536_000 }, || Duration::ZERO)
         .extended()
+        .live()
         .when("When clients vanish without closing, as behind some load balancers. -o idle_timeout=N is the same.");
 
     /// How long a TCP client may be silent before its machine is asked whether it is still there; one that has not said so for half as
@@ -97,6 +101,7 @@ section! {
     /// How long a client may take nothing of its dump of keys (`lru_crawler metadump` and `mgdump`) before it is closed; only one
     /// dump is served at a time.
     DUMP_TIMEOUT: Seconds = Opt::new("dump_timeout", Seconds { min: 1, max: 86_400 }, || ServerConfig::DUMP_TIMEOUT)
+        .live()
         .when("Longer where what reads a dump works on each part before it reads on; shorter where others wait for theirs.");
 }
 
@@ -142,6 +147,20 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     node.unix_mode = options.get(&UNIX_MASK);
     node.backlog = backlog;
     node.idle_timeout = u32::try_from(idle_timeout.as_secs()).unwrap_or(u32::MAX);
+}
+
+/// Lets a reload change what a connection may take.
+pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
+    let live = Arc::clone(&node.live);
+    subscribers.set(&MAX_CONNECTIONS, move |most| live.set_max_connections(most));
+    let node_of_idle = Arc::clone(node);
+    subscribers.set(&IDLE_TIMEOUT, move |timeout| {
+        node_of_idle.live.set_idle_timeout(timeout);
+        // Workers that have nothing to do look at the time of idle connections only from their next turn on.
+        node_of_idle.phases.wake_all();
+    });
+    let live = Arc::clone(&node.live);
+    subscribers.set(&DUMP_TIMEOUT, move |timeout| live.set_dump_timeout(timeout));
 }
 
 /// What cannot be had together; `has_more`: whether there are listeners beside those of the options.

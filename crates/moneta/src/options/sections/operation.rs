@@ -15,7 +15,7 @@ use moneta_server::config::ServerConfig;
 use moneta_server::node::{Node, NodeSettings};
 use tracing::Level;
 
-use crate::logging::{LogFormat, LogLevel, LogSettings};
+use moneta_process::logging::{LogFormat, LogLevel, LogSettings};
 
 section! {
     "Operation";
@@ -32,10 +32,12 @@ section! {
 
     /// How long a graceful stop goes on accepting and serving, while /readyz answers 503 already, before it drains.
     LAME_DUCK: Seconds = Opt::new("lame_duck", Seconds { min: 0, max: 3_600 }, || Duration::ZERO)
+        .live()
         .when("Behind a balancer that goes by /readyz: longer than it takes to notice, two or three of its checks.");
 
     /// How long a graceful stop waits for replies to leave before it closes what is left.
     DRAIN_TIMEOUT: Seconds = Opt::new("drain_timeout", Seconds { min: 0, max: 3_600 }, || ServerConfig::DRAIN_TIMEOUT)
+        .live()
         .when("Longer if stopping cuts off large replies, shorter than what the supervisor waits before it kills.");
 
     /// Form of the log on standard error.
@@ -77,8 +79,12 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     node.verbosity = options.get(&VERBOSE);
 }
 
-/// Lets a reload change what is logged.
+/// Lets a reload change how the process stops, and what is logged.
 pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>, log_level: &LogLevel) {
+    let phases = Arc::clone(&node.phases);
+    subscribers.set(&LAME_DUCK, move |duration| phases.set_lame_duck(duration));
+    let live = Arc::clone(&node.live);
+    subscribers.set(&DRAIN_TIMEOUT, move |timeout| live.set_drain_timeout(timeout));
     let level = log_level.clone();
     subscribers.set(&LOG_LEVEL, move |base| level.set_base(base));
     let (node, level) = (Arc::clone(node), log_level.clone());

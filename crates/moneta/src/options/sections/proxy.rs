@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use moneta_client::wire::Protocol;
-use moneta_cluster::{Ack, ClusterConfig, Fallback};
+use moneta_cluster::{Ack, Cluster, ClusterConfig, Fallback};
 use moneta_net::Address;
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::numbers::{Milliseconds, Number, Share, Size};
@@ -11,6 +11,7 @@ use moneta_options::kinds::paths::File;
 use moneta_options::kinds::units::{KIB, MIB, TIB};
 use moneta_options::kinds::words::{Choice, Name};
 use moneta_options::section;
+use moneta_options::subscribers::Subscribers;
 use moneta_options::values::Values;
 use moneta_remote::RemoteConfig;
 use moneta_server::node::NodeSettings;
@@ -47,7 +48,8 @@ section! {
         ]),
         || Ack::Quorum,
     )
-    .when("one: writes go on while only one copy is left, and are lost if that one fails before the others are back. all: every zone \
+    .live()
+        .when("one: writes go on while only one copy is left, and are lost if that one fails before the others are back. all: every zone \
            reads what was written in any other, and no write succeeds while a copy is down.");
 
     /// When a read goes to another zone's copy: when the near one fails, also when it misses, or never.
@@ -56,11 +58,13 @@ section! {
         Choice(&[("none", Fallback::None), ("error", Fallback::Error), ("miss", Fallback::Miss)]),
         || Fallback::Miss,
     )
-    .when("error: where most misses are keys that no copy has, so that asking another one is wasted; a node that comes back empty is then \
+    .live()
+        .when("error: where most misses are keys that no copy has, so that asking another one is wasted; a node that comes back empty is then \
            filled by its clients alone.");
 
     /// Reads that may go to a second copy, in percent of all reads.
     RETRY_BUDGET: Share = Opt::new("retry_budget", Share { max: 100 }, || 50)
+        .live()
         .when("Higher where a whole zone of nodes may come back empty and should be filled fast; it bounds the load on the other zones.");
 
     /// How long a request to a node may take; a second more for each MiB that moves on its connection meanwhile.
@@ -85,24 +89,29 @@ section! {
     /// Failures of a node in a row after which it is not asked until it answers a probe. One that takes connections is probed
     /// first, as what clients ask may be why requests fail.
     EJECT_AFTER: Number<u32> = Opt::new("eject_after", Number { min: 1, max: 10_000 }, || 5)
+        .live()
         .when("Higher where single failures are common and mean nothing.");
 
     /// A node that takes longer than this to answer, on average over a second or more, is ejected too, if others are far faster and
     /// writes have enough copies without it. 0: none is ejected for being slow.
     EJECT_SLOW: Milliseconds = Opt::new("eject_slow", Milliseconds { min: 0, max: 60_000 }, || Duration::from_millis(100))
+        .live()
         .when("Longer than what nodes of the farthest zone and slow devices take on a bad day; shorter where all nodes are close.");
 
     /// How many times slower than others a node has to be to be ejected as slow: than the median of their average answers.
     EJECT_SLOW_TIMES: Number<u32> = Opt::new("eject_slow_times", Number { min: 1, max: 10_000 }, || 5)
+        .live()
         .when("Higher where nodes differ by nature, as some on SSD and some in RAM.");
 
     /// Requests to a node over which it is judged whether it is slow, at least.
     EJECT_SLOW_REQUESTS: Number<u32> = Opt::new("eject_slow_requests", Number { min: 1, max: 1_000_000 }, || 10)
+        .live()
         .when("Higher where a few slow requests, of very large values for example, mean nothing.");
 
     /// Nodes of a zone that may be ejected at once for being slow or silent, in percent of them. One may at 0%, too, unless it
     /// has the last copy of a key. A node that takes no connection is ejected in any case.
     EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 0)
+        .live()
         .when("Higher where zones have many nodes, of which several may hang at once.");
 
     /// Operations a second of each app; what is beyond is refused; 0 sets no limit. Each key that is read counts.
@@ -128,6 +137,7 @@ section! {
 
     /// Hints given to a node in a second, at most.
     HINT_RATE: Number<u32> = Opt::new("hint_rate", Number { min: 1, max: 10_000_000 }, || 5000)
+        .live()
         .when("Lower where many proxies may have hints for one node at once.");
 }
 
@@ -151,6 +161,29 @@ pub fn config(options: &Values, name: &str, allow_flush: bool) -> ClusterConfig 
         allow_flush,
         ..ClusterConfig::new(name)
     }
+}
+
+/// Lets a reload change by which rules an app's cluster reads and writes, and when it ejects nodes.
+pub fn subscribe(subscribers: &mut Subscribers, cluster: &Cluster) {
+    let of = || cluster.clone();
+    let cluster = of();
+    subscribers.set(&ACK, move |ack| cluster.rules().set_ack(ack));
+    let cluster = of();
+    subscribers.set(&READ_FALLBACK, move |fallback| cluster.rules().set_fallback(fallback));
+    let cluster = of();
+    subscribers.set(&RETRY_BUDGET, move |percent| cluster.rules().set_retry_budget(percent.into()));
+    let cluster = of();
+    subscribers.set(&EJECT_AFTER, move |failures| cluster.rules().set_eject_after(failures));
+    let cluster = of();
+    subscribers.set(&EJECT_SLOW, move |least| cluster.rules().set_eject_slow(least));
+    let cluster = of();
+    subscribers.set(&EJECT_SLOW_TIMES, move |times| cluster.rules().set_eject_slow_times(times));
+    let cluster = of();
+    subscribers.set(&EJECT_SLOW_REQUESTS, move |requests| cluster.rules().set_eject_slow_requests(requests));
+    let cluster = of();
+    subscribers.set(&EJECT_SHARE, move |percent| cluster.rules().set_eject_share(percent.into()));
+    let cluster = of();
+    subscribers.set(&HINT_RATE, move |a_second| cluster.rules().set_hint_rate(a_second));
 }
 
 /// What is said of the nodes.

@@ -62,10 +62,10 @@ impl Repeats {
     pub fn start() -> std::io::Result<Self> {
         let repeats = Self::default();
         let told = repeats.clone();
-        let tell = move |_: &Run| {
-            loop {
+        let tell = move |task: &Run| {
+            while !task.is_stopped() {
                 thread::park();
-                thread::sleep(TELL_AFTER);
+                task.sleep(TELL_AFTER);
                 told.tell();
             }
         };

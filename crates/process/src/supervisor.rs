@@ -4,23 +4,34 @@
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
-use std::thread::Builder;
 use std::time::Duration;
 
-use moneta_server::Pulse;
 use moneta_store::Progress;
 use sd_notify::NotifyState;
+
+use crate::phases::{Phase, Phases};
 
 /// How often the state of the node is looked at where no watchdog asks for more.
 const TICK: Duration = Duration::from_secs(1);
 /// By how much each tick of the recovery puts off the supervisor's deadline for the start.
 const MORE_TIME: Duration = Duration::from_secs(30);
 
+/// Whether what serves is alive, beyond having threads.
+pub trait Pulse: Send + Sync {
+    /// The numbers of workers that have not turned since the last call.
+    fn standing_still(&self) -> Vec<usize>;
+}
+
 /// The thread that tells. It ends once this is dropped; it is not waited for, since a supervisor may not listen.
-#[derive(Debug)]
 pub struct Supervisor {
-    pulse: Arc<OnceLock<Arc<Pulse>>>,
+    pulse: Arc<OnceLock<Arc<dyn Pulse>>>,
     look: Sender<Option<Sender<()>>>,
+}
+
+impl std::fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Supervisor").finish_non_exhaustive()
+    }
 }
 
 impl Supervisor {
@@ -28,35 +39,35 @@ impl Supervisor {
     ///
     /// # Errors
     /// If the system has no room for a thread.
-    pub fn start(recovery: Arc<Progress>) -> io::Result<Option<Self>> {
+    pub fn start(recovery: Arc<Progress>, phases: Arc<Phases>) -> io::Result<Option<Self>> {
         if std::env::var_os("NOTIFY_SOCKET").is_none() {
             return Ok(None);
         }
         let watchdog = sd_notify::watchdog_enabled();
         // Three looks within its time, so that one that comes late costs nothing.
         let tick = watchdog.map_or(TICK, |limit| (limit / 4).clamp(Duration::from_millis(10), TICK));
-        let pulse: Arc<OnceLock<Arc<Pulse>>> = Arc::default();
+        let pulse: Arc<OnceLock<Arc<dyn Pulse>>> = Arc::default();
         let (look, looks) = mpsc::channel::<Option<Sender<()>>>();
         let shared = Arc::clone(&pulse);
-        let run = move || {
-            let mut teller = Teller { recovery, is_ready: false, is_leaving: false };
+        let run = move |_: &moneta_background::Run| {
+            let mut teller = Teller { recovery, phases, is_ready: false, is_leaving: false };
             loop {
                 let answer = match looks.recv_timeout(tick) {
                     Ok(answer) => answer,
                     Err(RecvTimeoutError::Timeout) => None,
                     Err(RecvTimeoutError::Disconnected) => break,
                 };
-                teller.tick(shared.get().map(Arc::as_ref));
+                teller.tick(shared.get().map(|pulse| &**pulse));
                 // Who asked may have given up waiting.
                 answer.map(|answer| answer.send(()));
             }
         };
-        Builder::new().name("supervisor".into()).spawn(run)?;
+        moneta_background::start("supervisor", run)?;
         Ok(Some(Self { pulse, look }))
     }
 
     /// The node serves from now on.
-    pub fn serving(&self, pulse: Arc<Pulse>) {
+    pub fn serving(&self, pulse: Arc<dyn Pulse>) {
         let _ = self.pulse.set(pulse);
         // It fails only if the thread is gone, and then nothing can be told.
         let _ = self.look.send(None);
@@ -72,12 +83,13 @@ impl Supervisor {
 
 struct Teller {
     recovery: Arc<Progress>,
+    phases: Arc<Phases>,
     is_ready: bool,
     is_leaving: bool,
 }
 
 impl Teller {
-    fn tick(&mut self, pulse: Option<&Pulse>) {
+    fn tick(&mut self, pulse: Option<&dyn Pulse>) {
         let Some(pulse) = pulse else {
             let more = u32::try_from(MORE_TIME.as_micros()).unwrap_or(u32::MAX);
             let doing = match self.recovery.percent() {
@@ -90,7 +102,7 @@ impl Teller {
             // Workers have not had the time for a turn yet.
             return tell(&[NotifyState::Ready, NotifyState::Status("serving"), NotifyState::Watchdog]);
         }
-        if pulse.is_leaving() {
+        if self.phases.phase() != Phase::Running {
             if !std::mem::replace(&mut self.is_leaving, true) {
                 tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);
             }

@@ -124,13 +124,20 @@ impl LeftOut {
     }
 }
 
-/// The log of this process.
-#[derive(Debug)]
-pub struct Log {
+/// The log as parts of the process see it: they change its level and tell what it left out.
+#[derive(Clone, Debug)]
+pub struct LogHandle {
     /// To change its level.
     pub level: LogLevel,
     /// What it did not write.
     pub left_out: LeftOut,
+}
+
+/// The log of this process.
+#[derive(Debug)]
+pub struct Log {
+    /// For parts of the process.
+    pub handle: LogHandle,
     /// Writes what is queued when dropped, if that is taken within a second.
     _writer: WorkerGuard,
 }
@@ -160,5 +167,5 @@ pub fn start(settings: LogSettings) -> anyhow::Result<Log> {
         tracing::error!(thread = thread.name().unwrap_or("unnamed"), "{panic}\n{backtrace}");
     }));
     let level = LogLevel { handle, settings: Arc::new(Mutex::new(in_force)), repeats: repeats.clone() };
-    Ok(Log { level, left_out: LeftOut { queue, repeats }, _writer: guard })
+    Ok(Log { handle: LogHandle { level, left_out: LeftOut { queue, repeats } }, _writer: guard })
 }

@@ -1,0 +1,12 @@
+//! Wakes an event loop from another thread.
+
+use std::io;
+
+/// Wakes an event loop. Fails only if the kernel has no memory; then the loop's next event wakes it.
+pub(crate) fn wake(waker: &mio::Waker) {
+    if let Err(error) = waker.wake()
+        && error.kind() != io::ErrorKind::WouldBlock
+    {
+        tracing::warn!(%error, "cannot wake an event loop");
+    }
+}
