@@ -60,9 +60,9 @@ pub use running::{Failure, find_failure, run, run_polled, seed};
 pub use versions::versions;
 
 /// The tests that every store with ample memory passes, as two test functions: what it does is what the model does, and four
-/// threads at once lose and tear nothing. `$make` makes a store from a [`SuiteConfig`] and an `Arc` of a [`Clock`]; it may be
-/// a closure that captures nothing. Stores that are short of memory, restart, or make progress only in an event loop call
-/// [`run`], [`run_restarting`] and [`run_polled`] beside it.
+/// threads at once lose and tear nothing. `$make` makes a store from a [`SuiteConfig`] and an `Arc` of a
+/// [`Clock`](moneta_store::Clock); it may be a closure that captures nothing. Stores that are short of memory, restart, or make
+/// progress only in an event loop call [`run`], [`run_restarting`] and [`run_polled`] beside it.
 #[macro_export]
 macro_rules! store_conformance {
     ($make:expr) => {

@@ -69,7 +69,7 @@ struct SingleArgs {
 /// Does what the command line says, prints the results to standard output and progress to standard error.
 ///
 /// # Errors
-/// An option out of range, a server that fails, or [`BenchError::Mismatch`] when a value read is wrong.
+/// An option out of range, a server that fails, or [`crate::BenchError::Mismatch`] when a value read is wrong.
 pub fn run(args: BenchArgs) -> Result<()> {
     interrupt::install()?;
     match args.mode {

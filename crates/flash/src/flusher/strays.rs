@@ -11,7 +11,7 @@
 //!
 //! A device that takes no superblock either, or of which many regions fail at once, fails as a whole.
 //!
-//! [`Engine::move_out`]: super::Engine::move_out
+//! [`Engine::move_out`]: super::engine::Engine::move_out
 
 use std::io;
 use std::sync::Arc;
