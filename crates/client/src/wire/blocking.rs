@@ -53,6 +53,8 @@ pub struct Dialogue {
     due: VecDeque<Expect>,
     number: u32,
     timeout: Option<Duration>,
+    /// Bytes that the next call receives at most, unless more are lacking.
+    room: usize,
 }
 
 /// What comes next of a feed.
@@ -68,6 +70,10 @@ pub enum Next {
 const SLOWEST: usize = 64 << 10;
 /// Bytes that the buffer of what came keeps.
 const KEPT: usize = 256 << 10;
+/// Bytes that one call receives at most, where answers are short. The room is zeroed before each call.
+const ROOM: usize = 4 << 10;
+/// The same as long as what comes fills its room.
+const LARGE_ROOM: usize = 64 << 10;
 
 impl Dialogue {
     /// Connects and finds out what the server speaks, unless told; the server has the endpoint's idle time-out for that. Later,
@@ -94,7 +100,8 @@ impl Dialogue {
         let timeout = endpoint.timeouts.idle;
         let dialect = Dialect::least(Protocol::Text);
         let (input, out, due) = (Vec::new(), Vec::new(), VecDeque::new());
-        let mut dialogue = Self { stream, dialect, value_max, input, read: 0, out, due, number: 0, timeout };
+        let room = ROOM;
+        let mut dialogue = Self { stream, dialect, value_max, input, read: 0, out, due, number: 0, timeout, room };
         dialogue.limit(timeout);
         let mut probe = Probe::begin(protocol, in_binary, &mut dialogue.out);
         dialogue.flush().map_err(|error| (error.into(), false))?;
@@ -352,7 +359,6 @@ impl Dialogue {
 
     /// Reads at least `lacking` bytes behind what is there.
     fn receive(&mut self, lacking: usize) -> io::Result<()> {
-        const ROOM: usize = 64 << 10;
         self.input.drain(..std::mem::take(&mut self.read));
         if self.input.len() + lacking < KEPT && self.input.capacity() > KEPT {
             self.input.shrink_to(KEPT);
@@ -360,9 +366,16 @@ impl Dialogue {
         let mut come = 0;
         while come < lacking {
             let start = self.input.len();
-            self.input.resize(start + ROOM.max((lacking - come).min(1 << 20)), 0);
+            let room = self.room.max((lacking - come).min(1 << 20));
+            self.input.resize(start + room, 0);
             let read = self.stream.read(&mut self.input[start..]);
-            self.input.truncate(start + read.as_ref().copied().unwrap_or(0));
+            let bytes = read.as_ref().copied().unwrap_or(0);
+            self.input.truncate(start + bytes);
+            if bytes == room {
+                self.room = LARGE_ROOM;
+            } else if bytes < ROOM {
+                self.room = ROOM;
+            }
             match read {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) => come += bytes,
