@@ -10,8 +10,8 @@ use moneta_store::{Key, OwnedKeys, StoreError};
 
 use super::outcome::{Outcome, Won, has_won, wins};
 
-/// Memory for values that is kept for the next reads, in bytes.
-const KEPT_BYTES: usize = 64 << 10;
+/// Memory for values that is kept for the next reads, in bytes: of a hundred small ones.
+const KEPT_BYTES: usize = 16 << 10;
 /// A value from this length on is allocated for itself, and given back once it was told.
 const ALONE: usize = 16 << 10;
 
@@ -35,6 +35,8 @@ pub(crate) struct Together {
     held: usize,
     /// The long value that was told last.
     told: Option<usize>,
+    /// Some read has won a recache.
+    has_won: bool,
 }
 
 enum State {
@@ -65,7 +67,7 @@ impl Together {
         self.answers.extend(keys.iter().map(|_| State::Awaited));
         self.values.clear();
         (self.awaited, self.waiter, self.is_abandoned) = (keys.len(), None, false);
-        (self.held, self.told) = (0, None);
+        (self.held, self.told, self.has_won) = (0, None, false);
     }
 
     /// Gives back memory that is not worth to be kept.
@@ -89,6 +91,7 @@ impl Together {
         if self.is_abandoned {
             return (None, has_won(&outcome).map(|cas| self.recache(index, cas)));
         }
+        self.has_won |= has_won(&outcome).is_some();
         self.answers[index] = match outcome {
             Ok(Answer::Hit(seen)) if seen.value.len() >= ALONE => {
                 self.held += seen.value.len();
@@ -155,6 +158,18 @@ impl Together {
     /// The answers are not waited for any more. What those that are there have won.
     pub(super) fn abandon(&mut self) -> Vec<Won> {
         self.is_abandoned = true;
+        let won = if self.has_won { self.won() } else { Vec::new() };
+        if !self.is_over() {
+            // What is still to come is thrown away, and what is there already now.
+            self.values = Vec::new();
+        }
+        self.answers.clear();
+        self.held = 0;
+        won
+    }
+
+    #[cold]
+    fn won(&self) -> Vec<Won> {
         let mut won = Vec::new();
         for (index, state) in self.answers.iter().enumerate() {
             let seen = match state {
@@ -166,10 +181,6 @@ impl Together {
                 won.push(self.recache(index, seen.cas));
             }
         }
-        // What is still to come is thrown away, and what is there already now.
-        self.values = Vec::new();
-        self.answers.clear();
-        self.held = 0;
         won
     }
 
