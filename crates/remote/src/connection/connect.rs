@@ -106,6 +106,8 @@ impl Link {
         }
         self.send_carried(dialect, turn);
         self.send_waiting(turn);
+        // What was carried over began before.
+        self.due = turn.now;
     }
 
     /// Sends a harmless request to a server that leaves requests unanswered, so that no client request has to wait to find out

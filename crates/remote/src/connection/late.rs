@@ -45,16 +45,55 @@ impl Link {
         Some(first.begun.max(self.heard) + patience)
     }
 
-    /// When a request in flight is late, or the connection is lost.
+    /// Whether a reply is waited for, or room for a request.
     #[inline]
-    pub(super) fn deadline_of_requests(&self) -> Option<Instant> {
+    pub(super) fn awaits(&self) -> bool {
+        !(self.in_flight.is_empty() && self.waiting.is_empty() && self.carried.entries.is_empty())
+    }
+
+    /// A request that began then comes to those that are waited for.
+    #[inline]
+    pub(super) fn note_begin(&mut self, begun: Instant) {
+        let late = begun + self.shared.config.request_timeout;
+        self.due = if self.awaits() { self.due.min(late) } else { late };
+    }
+
+    /// When a request in flight is late, or the connection is lost.
+    fn deadline_of_requests(&self) -> Option<Instant> {
         let silent = self.silent_at()?;
         let late = self.in_flight.get(self.given_up).map(|entry| self.late_at(entry.begun, entry.moved));
         Some(late.map_or(silent, |late| silent.min(late.max(self.look_at))))
     }
 
-    /// Ends what has waited for too long.
+    /// When the first of those is late that wait for a connection or for room on one.
+    fn deadline_of_waiting(&self) -> Option<Instant> {
+        let waiting = self.waiting.front().map(|queued| self.late_at(queued.begun, queued.moved));
+        let carried = self.carried.entries.front().map(|entry| self.late_at(entry.begun, entry.moved));
+        waiting.into_iter().chain(carried).min()
+    }
+
+    /// The next deadline of a connection that is not up.
+    #[cold]
+    pub(super) fn deadline_before_up(&self) -> Option<Instant> {
+        let stage = match &self.stage {
+            Stage::Down { retry_at, .. } => Some(*retry_at),
+            Stage::Connecting { until } | Stage::Probing { until, .. } => Some(*until),
+            Stage::Up { .. } => None,
+        };
+        stage.into_iter().chain(self.deadline_of_waiting()).min()
+    }
+
+    /// Ends what has waited for too long, and sees until when nothing else has.
+    #[cold]
     pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
+        self.end_late(turn);
+        // Of those behind the first one, some may be late before that.
+        let next = turn.now + self.shared.config.request_timeout / LOOKS;
+        let known = self.deadline_of_requests().into_iter().chain(self.deadline_of_waiting()).min();
+        self.due = known.map_or(next, |at| at.min(next));
+    }
+
+    fn end_late(&mut self, turn: &mut Turn<'_>) {
         let timeout = self.shared.config.request_timeout;
         let silent = match &self.stage {
             Stage::Down { .. } => false,

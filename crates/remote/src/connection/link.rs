@@ -99,6 +99,8 @@ pub(crate) struct Link {
     pub(super) moved: u64,
     /// Requests in flight are not looked at for those that took too long before this moment.
     pub(super) look_at: Instant,
+    /// While it is up, nothing that is waited for is late before this moment.
+    pub(super) due: Instant,
     /// `out` holds all of the requests in flight.
     pub(super) retains: bool,
     /// The kernel has no room for more to send; the event queue tells when it has.
@@ -154,6 +156,7 @@ impl Link {
             given_up: 0,
             moved: 0,
             look_at: now,
+            due: now,
             retains: false,
             blocked: false,
             carrying: Carrying::default(),
@@ -242,6 +245,7 @@ impl Link {
     ) -> Result<(), StoreError> {
         self.check_room(self.waiting.len(), self.waiting_bytes)?;
         let request = OwnedRequest::from(request);
+        self.note_begin(turn.now);
         self.waiting_bytes += request.size();
         self.waiting.push_back(Queued { request, hash, cost, target, begun: turn.now, moved: self.moved });
         turn.replies.tally.begun();
@@ -292,6 +296,7 @@ impl Link {
             }
         };
         let (idempotent, span) = (request.verb.is_idempotent(), start..self.out.len());
+        self.note_begin(begun);
         self.asked += cost as usize;
         let moved = self.moved;
         self.in_flight.push_back(Entry {
@@ -360,17 +365,19 @@ impl Link {
                 self.lose(failure, turn);
             }
         }
-        self.expire(turn);
+        if turn.now >= self.due || !matches!(self.stage, Stage::Up { .. }) {
+            self.expire(turn);
+        }
     }
 
     fn exchange(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
         let probing = matches!(self.stage, Stage::Probing { .. });
         let unsent = self.sent < self.out.len();
-        let idle = turn.now.saturating_duration_since(self.active) >= IDLE;
         // What the turn before left is received below, once.
         let left_unread = self.unread;
         let asked = !self.in_flight.front().is_none_or(|first| self.retains && first.span.start >= self.sent);
-        if idle && !probing && !left_unread && !asked {
+        let is_idle = || turn.now.saturating_duration_since(self.active) >= IDLE;
+        if !probing && !left_unread && !asked && is_idle() {
             // No reply is expected: the only thing to receive is the connection's end.
             self.active = turn.now;
             self.receive(turn)?;
@@ -439,20 +446,14 @@ impl Link {
         self.unread
     }
 
-    /// The next deadline, by the client's clock.
+    /// A moment up to which nothing is late that is waited for, by the client's clock; `None`: nothing is.
+    #[inline]
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.sleeps {
-            return None;
+        match &self.stage {
+            _ if self.sleeps => None,
+            Stage::Up { .. } => self.awaits().then_some(self.due),
+            Stage::Down { .. } | Stage::Connecting { .. } | Stage::Probing { .. } => self.deadline_before_up(),
         }
-        let timeout = self.shared.config.request_timeout;
-        let waiting = self.waiting.front().map(|queued| self.late_at(queued.begun, queued.moved));
-        let carried = self.carried.entries.front().map(|entry| entry.begun + timeout);
-        let stage = match &self.stage {
-            Stage::Down { retry_at, .. } => Some(*retry_at),
-            Stage::Connecting { until } | Stage::Probing { until, .. } => Some(*until),
-            Stage::Up { .. } => self.deadline_of_requests(),
-        };
-        [waiting, carried, stage].into_iter().flatten().min()
     }
 
     /// When it is asked whether the server is still there, by the client's clock, if nothing happens before. None while a reply is
