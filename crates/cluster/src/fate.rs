@@ -120,7 +120,15 @@ impl Fate {
     }
 
     /// Makes hints of what is known to be lacking.
+    #[inline]
     fn decide(&mut self, call: &Call, key: &OwnedKey, missed: Missed) {
+        if self.lacking.is_some() || !self.refusing.is_empty() {
+            self.decide_of_some(call, key, missed);
+        }
+    }
+
+    #[cold]
+    fn decide_of_some(&mut self, call: &Call, key: &OwnedKey, missed: Missed) {
         if self.is_taken || self.may_be_taken {
             drop(self.lacking.take());
         }

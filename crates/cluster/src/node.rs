@@ -89,12 +89,20 @@ impl Node {
         component::health(&*self.store).unready
     }
 
+    /// Whether nothing is known against what the node shows of any key.
+    #[inline]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.flight.is_empty() && self.hints.is_empty()
+    }
+
     /// What is known against what the node shows of a key: writes that it lacks or that are under way, and whether it is in doubt.
     #[inline]
     pub(crate) fn known(&self, key: &Key<'_>) -> Known {
-        if self.flight.is_empty() && self.hints.is_empty() {
-            return Known::default();
-        }
+        if self.is_clear() { Known::default() } else { self.look_up(key) }
+    }
+
+    #[cold]
+    fn look_up(&self, key: &Key<'_>) -> Known {
         let known = self.hints.known(key.bytes);
         Known { missed: Missed::both(self.flight.missed(key.hash), known.missed), ..known }
     }

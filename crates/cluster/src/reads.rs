@@ -145,7 +145,8 @@ impl Looking {
     fn take(&mut self, ended: Result<Lookup, StoreError>) -> Option<Item> {
         let node = self.order[self.tries - 1];
         self.call.note(node, &ended);
-        let known = self.before.and(self.call.node(node).known(&self.key.key()));
+        let now = self.call.node(node);
+        let known = if now.is_clear() { self.before } else { self.before.and(now.known(&self.key.key())) };
         match ended {
             Ok(Lookup::Miss { .. }) if known.judge(None) != Belief::Believed => self.failure = Some(outdated()),
             Ok(Lookup::Miss { expired }) => {
@@ -352,13 +353,15 @@ impl Call {
     #[inline]
     fn is_doubtful_at(&self, node: usize, key: &Key<'_>, now: u64) -> bool {
         let node = self.node(node);
-        node.health.is_ejected() || node.health.is_behind(now) || !node.known(key).is_nothing()
+        let speaks_against = || !node.is_clear() && !node.known(key).is_nothing();
+        node.health.is_ejected() || node.health.is_behind(now) || speaks_against()
     }
 
     /// Whether an item of this version on a node that was not doubtful before is the newest that is known of.
     #[inline]
     pub(crate) fn believes(&self, node: usize, key: &Key<'_>, version: Version, began: u64) -> bool {
-        let is_believed = self.node(node).known(key).judge(Some(version)) == Belief::Believed
+        let node = self.node(node);
+        let is_believed = (node.is_clear() || node.known(key).judge(Some(version)) == Belief::Believed)
             && !self.is_from_the_future(version, began);
         if is_believed {
             self.shared.stamps.note(key.hash, version, began);
@@ -378,7 +381,8 @@ impl Call {
     #[inline]
     pub(crate) fn believes_miss(&self, node: usize, key: &Key<'_>) -> bool {
         let asks_others = self.layout().readable.len() > 1 && self.wants_another(1);
-        !asks_others && self.node(node).known(key).judge(None) == Belief::Believed
+        let node = self.node(node);
+        !asks_others && (node.is_clear() || node.known(key).judge(None) == Belief::Believed)
     }
 
     /// A plain read has ended with what a node has said.

@@ -270,8 +270,9 @@ impl Call {
                 Told::Taken { cas, .. } => return Ok(Written::Stored { cas: cas.unwrap_or(version.0) }),
                 Told::Refused(written) => return Ok(written),
                 Told::Superseded(newer) => {
-                    let next = self.next_above(&newer, &key, version, stamp).await;
-                    if self.has_taken_effect(&newer, &key, version, &item(next)).await? {
+                    let next = Box::pin(self.next_above(&newer, &key, version, stamp)).await;
+                    let next_item = item(next);
+                    if Box::pin(self.has_taken_effect(&newer, &key, version, &next_item)).await? {
                         return Ok(Written::Stored { cas: version.0 });
                     }
                     version = next;
@@ -293,8 +294,9 @@ impl Call {
                 Told::Refused(_) => unreachable!("a delete is not refused"),
                 Told::Superseded(newer) => {
                     had_before |= newer.had;
-                    let next = self.next_above(&newer, &key, version, stamp).await;
-                    if self.has_taken_effect(&newer, &key, version, &dead(next).as_ref()).await? {
+                    let next = Box::pin(self.next_above(&newer, &key, version, stamp)).await;
+                    let dead = dead(next);
+                    if Box::pin(self.has_taken_effect(&newer, &key, version, &dead.as_ref())).await? {
                         return Ok(if had_before { Deleted::Deleted } else { Deleted::NotFound });
                     }
                     // The item that is dead from the start has this one.
@@ -348,7 +350,7 @@ impl Call {
 
     /// The next stamp of a write that was stamped too low: above what a node holds of the key. One of an older build does not
     /// tell the version of that: it is asked for the item, and of a delete the next stamp skips ahead a little, more with each
-    /// try.
+    /// try. Callers box it, since it is seldom needed: it is no part of what is copied for every write.
     async fn next_above(&self, newer: &Newer, key: &OwnedKey, stamped: Version, tries: u32) -> Version {
         self.shared.counters.stamped_anew.add(1);
         let mut seen = newer.by;
