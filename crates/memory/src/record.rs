@@ -250,16 +250,25 @@ pub(crate) struct Header {
     pub(crate) split: bool,
 }
 
+/// Bytes at a place, by one comparison with the length for all of them.
+#[inline]
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("the range has as many")
+}
+
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+    u16::from_le_bytes(bytes_at(bytes, at))
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    u32::from_le_bytes(bytes_at(bytes, at))
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+    u64::from_le_bytes(bytes_at(bytes, at))
 }
 
 /// Rounds up to whole units.
@@ -292,7 +301,8 @@ impl Header {
     /// Decodes the header that `bytes` begin with.
     #[inline]
     pub(crate) fn read(bytes: &[u8], widths: Widths) -> Self {
-        let marks = bytes[0];
+        let [marks, key_length, low, high, last_access @ ..] = bytes_at::<FIXED_BYTES>(bytes, 0);
+        let length = u16::from_le_bytes([low, high]);
         let mut at = FIXED_BYTES;
         let cas_bytes = widths.of(marks);
         let cas_field = match cas_bytes {
@@ -312,7 +322,6 @@ impl Header {
             flags = u32_at(bytes, at);
             at += 4;
         }
-        let length = u16_at(bytes, 2);
         let split = length == SPLIT;
         let (value_length, first_length, next) = if split {
             (u32_at(bytes, at), u32::from(u16_at(bytes, at + 4)), u64_at(bytes, at + 6))
@@ -321,11 +330,11 @@ impl Header {
         };
         Self {
             marks,
-            key_length: bytes[1],
+            key_length,
             value_length,
             first_length,
             next,
-            last_access: u32_at(bytes, 4),
+            last_access: u32::from_le_bytes(last_access),
             cas_field,
             cas_bytes: cas_bytes as u8,
             expiry,
