@@ -33,6 +33,14 @@ pub fn reply(style: &Style<'_>, key: &[u8], reply: Reply<'_>, now: u32, out: &mu
     }
 }
 
+/// Appends the end of a `get`: as [`reply`] with [`Reply::End`], without the choice among all replies.
+#[inline]
+pub fn end_of_get(style: &Style<'_>, out: &mut Vec<u8>) {
+    if let Style::Text(_) = style {
+        out.extend_from_slice(b"END\r\n");
+    }
+}
+
 /// Appends one statistic.
 pub fn stat(style: &Style<'_>, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     match style {

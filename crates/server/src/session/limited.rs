@@ -41,6 +41,7 @@ impl SessionLimits {
     }
 
     /// Replies of so many bytes were made.
+    #[cold]
     pub(crate) fn replied(&mut self, bytes: usize) {
         let counted = bytes.saturating_sub(std::mem::take(&mut self.free));
         let now = rate::now();

@@ -200,10 +200,25 @@ impl Session {
         {
             return received;
         }
+        if self.limits.is_some() {
+            self.execute_all::<true>(worker, input, output, high_water)
+        } else {
+            self.execute_all::<false>(worker, input, output, high_water)
+        }
+    }
+
+    /// The rest of [`Session::receive`]. `LIMITED`: the connection is under limits. Compiled for each, so that those under none pay nothing.
+    #[inline]
+    fn execute_all<const LIMITED: bool>(
+        &mut self,
+        worker: &Worker,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        high_water: usize,
+    ) -> Received {
         let mut consumed = 0;
         // The first request is often the only one; requests behind it are pipelined.
-        let limited = self.limits.is_some();
-        let mut looked_ahead = usize::from(!(self.reads_together && !limited && begins_pipelined(input)));
+        let mut looked_ahead = usize::from(!(self.reads_together && !LIMITED && begins_pipelined(input)));
         let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
         let mut requests_left = worker.node.settings.requests_per_event;
         loop {
@@ -219,7 +234,7 @@ impl Session {
             requests_left -= 1;
             if consumed >= looked_ahead {
                 if self.reads_together
-                    && !limited
+                    && !LIMITED
                     && let Some((count, taken)) = self.read_pipelined(worker, &input[consumed..], requests_left + 1)
                 {
                     for _ in 0..count {
@@ -238,7 +253,7 @@ impl Session {
             if stopwatch.begin() {
                 self.forget_parking();
             }
-            if !limited && let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
+            if !LIMITED && let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
                 if self.extras.is_some() && self.is_early_shortcut(&shortcut) {
                     return Received { consumed, needed: 0, after: After::Continue };
                 }
@@ -252,12 +267,12 @@ impl Session {
                     }
                     let end = consumed + taken;
                     let kind = execute::kind_of(&command);
-                    let refused = if limited { self.refuse_over_limit(worker, &command, taken, output) } else { None };
+                    let refused = if LIMITED { self.refuse_over_limit(worker, &command, taken, output) } else { None };
                     let flow = match refused {
                         Some(flow) => flow,
                         None => self.execute(worker, &command, &input[..end], output, high_water),
                     };
-                    if limited {
+                    if LIMITED {
                         self.note_get(&command, &flow);
                     }
                     if let Some(started) = stopwatch.end() {

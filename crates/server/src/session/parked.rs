@@ -85,7 +85,7 @@ pub(super) struct Parked {
     /// A spare buffer for replies behind a waiting request.
     spare: Vec<u8>,
     lanes: Lanes,
-    /// The number of the `get` of several keys that comes next, or is not over.
+    /// The number of the `get` that comes next, or is not over, of those that count: of several keys, or failed at once.
     get: u32,
     /// Those that failed and have not ended, with why.
     failed: Vec<(u32, Failure)>,
@@ -217,14 +217,14 @@ impl Parked {
         }
     }
 
-    /// The `get` of several keys that is under way has failed.
+    /// The `get` that is under way has failed.
     #[cold]
     pub(super) fn fail_get(&mut self, why: Failure) {
         let get = self.get;
         self.failed.push((get, why));
     }
 
-    /// Ends the `get` of several keys that is under way: behind all that waits, or in `output`.
+    /// Ends the `get` that is under way: behind all that waits, or in `output`.
     pub(super) fn end_get(&mut self, output: &mut Vec<u8>) {
         let get = self.get;
         self.get = get.wrapping_add(1);
@@ -329,7 +329,7 @@ impl Session {
     }
 }
 
-/// Ends a `get` of several keys: with why it failed, if it did.
+/// Ends a `get`: with why it failed, if it did.
 fn end_get(failed: &mut Vec<(u32, Failure)>, get: u32, out: &mut Vec<u8>) {
     let failure = failed.iter().position(|(of, _)| *of == get).map(|place| failed.swap_remove(place).1);
     if failure.is_some() {

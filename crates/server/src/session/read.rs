@@ -149,9 +149,12 @@ impl Asked<'_> {
 }
 
 /// How far a read of one key is.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Looked {
-    /// It is answered, unless it failed in a way that is told in place of `END`.
-    Answered(Option<Failure>),
+    /// It is answered.
+    Answered,
+    /// It failed; why is told in place of `END`.
+    Failed,
     /// It has to wait.
     Parked,
 }
@@ -176,8 +179,10 @@ impl Visit for Answer<'_> {
 /// Ends a `get`: with why it failed, if it did.
 #[inline]
 pub(super) fn end_get(style: &Style<'_>, failure: Option<&Failure>, out: &mut Vec<u8>) {
-    let reply = failure.map_or(Reply::End, |why| Reply::Failed(why));
-    encode::reply(style, &[], reply, 0, out);
+    match failure {
+        None => encode::end_of_get(style, out),
+        Some(why) => encode::reply(style, &[], Reply::Failed(why), 0, out),
+    }
 }
 
 /// Answers a read whose item was not shown to a visitor: it had to wait, missed, or failed. What is returned is to be told in
@@ -320,8 +325,9 @@ impl Session {
             return;
         }
         match looked {
+            Looked::Answered => encode::end_of_get(asked.style, self.out(output)),
+            Looked::Failed => self.extras().parked.end_get(output),
             Looked::Parked => self.extras().parked.end_last(),
-            Looked::Answered(failure) => end_get(asked.style, failure.as_ref(), self.out(output)),
         }
     }
 
@@ -335,7 +341,7 @@ impl Session {
                 let size = answer.size;
                 asked.count(&worker.counters, Read::Hit);
                 asked.tell(worker, &self.peer, &watch::Fetched::Found { size });
-                Looked::Answered(None)
+                Looked::Answered
             }
             step => self.end_look_up(worker, asked, step, output),
         }
@@ -347,7 +353,13 @@ impl Session {
         match step {
             Step::Done(outcome) => {
                 let peer = self.peer;
-                Looked::Answered(answer_read(worker, &peer, asked, outcome.map(Outcome::lookup), self.out(output)))
+                match answer_read(worker, &peer, asked, outcome.map(Outcome::lookup), self.out(output)) {
+                    None => Looked::Answered,
+                    Some(why) => {
+                        self.extras().parked.fail_get(why);
+                        Looked::Failed
+                    }
+                }
             }
             Step::Wait(future) => {
                 let waiting = Waiting::Read { verb: asked.verb, request: *asked.request, future };
@@ -402,11 +414,7 @@ impl Session {
                 if self.must_not_overtake(key.bytes, changes(asked.request)) {
                     return self.hold(executed, asked, style.with_cas, style.more, input);
                 }
-                if let Looked::Answered(Some(failure)) =
-                    self.look_up(worker, key, Asked { key: key.bytes, ..asked }, output)
-                {
-                    self.extras().parked.fail_get(failure);
-                }
+                self.look_up(worker, key, Asked { key: key.bytes, ..asked }, output);
                 executed.split_first();
             }
             if count < GROUP {
