@@ -23,6 +23,12 @@ pub(crate) struct LargeKeys {
 }
 
 impl LargeKeys {
+    /// Whether any key may be known to be large.
+    #[inline]
+    pub(crate) fn knows_any(&self) -> bool {
+        self.places.get().is_some()
+    }
+
     /// About how large the value of a key is, if it is known to be large: its length, or up to twice that.
     #[inline]
     pub(crate) fn size(&self, hash: u64) -> Option<usize> {

@@ -101,9 +101,14 @@ impl WorkerClient {
         let State { queue, clock, links, common, replies, .. } = &mut *self.state.borrow_mut();
         let slot = replies.open_together(verb, keys);
         let now = clock.begin(Instant::now());
+        // Most processes meet none.
+        let some_are_large = self.shared.config.memory.large.knows_any();
         for (number, key) in keys.iter().enumerate() {
             let request = Request { verb, key: key.bytes, value: &[] };
-            let (link, cost) = route(&self.shared, &request, key.hash, *common);
+            let (link, cost) = match some_are_large {
+                true => route(&self.shared, &request, key.hash, *common),
+                false => (index(key.hash, *common), 0),
+            };
             let turn = &mut Turn { queue, replies, now, only_receives: false };
             let target = Target::Together { slot, index: number };
             let may_begin = if cost > 0 { check_memory(&self.shared) } else { Ok(()) };
@@ -232,7 +237,10 @@ impl WorkerClient {
             let system = Instant::now();
             let now = clock.turn(system);
             act(links, &mut Turn { queue, replies, now, only_receives: false });
-            let deadline = links.iter().filter_map(Link::deadline).min();
+            let mut deadline = None;
+            for at in links.iter().filter_map(Link::deadline) {
+                deadline = Some(deadline.map_or(at, |first: Instant| first.min(at)));
+            }
             let next = clock.next_turn(deadline, system).or_else(|| {
                 let check = links.iter().filter_map(Link::check_at).min();
                 check.map(|at| clock.system(at))

@@ -23,6 +23,7 @@ const WINDOW: usize = 4 << 20;
 const MUCH: usize = 2 << 20;
 
 /// A reply of so many bytes comes, or has come, on a connection that has brought `much` before.
+#[cold]
 pub(super) fn note_length(shared: &Shared, is_large: bool, much: &mut usize, hash: u64, length: usize) {
     if length >= LARGE {
         *much += length;
@@ -91,10 +92,15 @@ impl Link {
 
     /// Whether it carries so much that others should not wait for it. Writes to a server without versions take effect in the
     /// order in which they come, so those have to stay together.
+    #[inline]
     pub(crate) fn is_clogged(&self) -> bool {
+        self.much >= MUCH && self.may_be_left()
+    }
+
+    #[cold]
+    fn may_be_left(&self) -> bool {
         let Stage::Up { dialect, .. } = self.stage else { return false };
-        self.much >= MUCH
-            && !self.is_large
+        !self.is_large
             && self.shared.config.large_apart
             && self.in_flight.len() > 1
             && (dialect.versions || self.in_flight.iter().all(|entry| entry.idempotent))

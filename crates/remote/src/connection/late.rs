@@ -51,11 +51,13 @@ impl Link {
         !(self.in_flight.is_empty() && self.waiting.is_empty() && self.carried.entries.is_empty())
     }
 
-    /// A request that began then comes to those that are waited for.
+    /// A request that began then comes to those that are waited for. One that began before it, or the last look at these, makes the moment
+    /// no later.
     #[inline]
     pub(super) fn note_begin(&mut self, begun: Instant) {
-        let late = begun + self.shared.config.request_timeout;
-        self.due = if self.awaits() { self.due.min(late) } else { late };
+        if !self.awaits() {
+            self.due = begun + self.shared.config.request_timeout;
+        }
     }
 
     /// When a request in flight is late, or the connection is lost.

@@ -101,7 +101,7 @@ impl Link {
                     self.needed = 0;
                     let after = self.leaves_stream_unsure(&answer);
                     let is_read = matches!(answer, wire::Answer::Hit(_) | wire::Answer::Miss);
-                    if is_read && (self.is_large || consumed >= LARGE) && !(was_known && consumed >= LARGE) {
+                    if (self.is_large || consumed >= LARGE) && is_read && !(was_known && consumed >= LARGE) {
                         note_length(&self.shared, self.is_large, &mut self.much, hash, consumed);
                     }
                     let entry = self.in_flight.pop_front().expect("it was at the front");

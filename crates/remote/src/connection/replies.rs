@@ -105,9 +105,12 @@ impl Replies {
                 let before = together.held();
                 let (waker, won) = together.end(index, outcome);
                 self.held += together.held() - before;
-                self.wakers.extend(waker);
-                self.won.extend(won);
-                if self.together[slot].is_abandoned() {
+                let is_abandoned = together.is_abandoned();
+                if let Some(waker) = waker {
+                    self.wakers.push(waker);
+                }
+                if is_abandoned {
+                    self.won.extend(won);
                     self.forget_together(slot);
                 }
             }
