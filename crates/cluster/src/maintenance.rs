@@ -83,7 +83,7 @@ impl Cluster {
 impl Shared {
     /// One round: sees which nodes are there, probes the nodes whose turn it is, looks for those that have become slow, and
     /// delivers hints to those that are well.
-    async fn maintain(&self, suspects: &mut Suspects) {
+    async fn maintain(self: &Arc<Self>, suspects: &mut Suspects) {
         let layout = self.layout();
         self.carry_over(&layout, self.batch()).await;
         self.cut.note(layout.reached() >= majority(layout.copies()), self.clock.millis());
@@ -121,7 +121,7 @@ impl Shared {
     }
 
     /// Gives a node some of what it has missed, the oldest first.
-    async fn deliver(&self, layout: &Layout, index: usize) {
+    async fn deliver(self: &Arc<Self>, layout: &Layout, index: usize) {
         let node = &layout.nodes[index];
         // Each: one that waits for its second does not stand for one before it.
         for floor in node.hints.floors() {
@@ -158,14 +158,17 @@ impl Shared {
         }
     }
 
-    async fn deliver_one(&self, layout: &Layout, index: usize, key: &[u8], missed: Missed) -> Delivery {
+    async fn deliver_one(self: &Arc<Self>, layout: &Layout, index: usize, key: &[u8], missed: Missed) -> Delivery {
         let node = &layout.nodes[index];
         let owned = OwnedKey::of(&Key::new(key, self.seed));
         let asked = self.clock.millis();
         match self.newest(layout, index, key, missed).await {
             Ok(found) => self.give(node, &owned, found, missed, asked).await,
-            // Later, when a copy that has it answers.
-            Err(()) => Delivery::NotYet,
+            // Later, when a copy that has it answers, or it is known that none will.
+            Err(()) => {
+                self.settle_lost(layout, &owned, missed).await;
+                Delivery::NotYet
+            }
         }
     }
 

@@ -10,6 +10,9 @@ use moneta_store::{Cx, OwnedKey};
 
 use crate::call::Call;
 use crate::cluster::Cluster;
+use crate::config::majority;
+use crate::hints::Missed;
+use crate::layout::Layout;
 use crate::own::Own;
 use crate::shared::Shared;
 use crate::unknown::Unknown;
@@ -60,6 +63,32 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
         }
         if call.is_open(&unknown) {
             shared.unknowns.0.lock().push_back(unknown);
+        }
+    }
+}
+
+impl Shared {
+    /// Settles a write that all copies that answer lack, and that only a copy which is away may have: of a process before this one, or a set that
+    /// failed. Only where no such write was acknowledged: as more than half of all copies lack it.
+    pub(crate) async fn settle_lost(self: &Arc<Self>, layout: &Layout, key: &OwnedKey, missed: Missed) {
+        let (copies, under_way) = (layout.copies(), u64::try_from(self.config.under_way.as_millis()).unwrap_or(u64::MAX));
+        let is_over = missed.at.saturating_add(under_way) < self.clock.millis();
+        if !is_over || self.config.ack.of(copies) < majority(copies) {
+            return;
+        }
+        let mut own = Own::default();
+        for replica in layout.replicas.iter().filter(|replica| !replica.write_only) {
+            let number = replica.node_of(key.key().bytes);
+            let node = &layout.nodes[number];
+            match node.hints.of_key(key.key().bytes) {
+                _ if node.health.is_ejected() => own.unknown = Some(number),
+                Some(lacks) if lacks.version >= missed.version => own.left.push(lacks.version),
+                // It has it, or is given it by another process.
+                _ => return,
+            }
+        }
+        if own.unknown.is_some() && own.left.len() >= majority(copies) {
+            Call::new(self, &Cx::outside()).settle(key, &mut own).await;
         }
     }
 }
