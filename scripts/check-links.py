@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fails if a link of a Markdown page leads to no file or no heading, if anything in the repository names a page of docs/ that is
-not there, if a table has no head, as after an empty line, or if a line of prose is longer than 130 columns."""
+not there, if docs/reliability.md names a test that is not there, if a table has no head, as after an empty line, or if a line of
+prose is longer than 130 columns."""
 
 import re
 import subprocess
@@ -63,9 +64,26 @@ def faults_of_names(file):
             yield f"{file}: names {name}, which is not there"
 
 
+def faults_of_promises(page):
+    """Tests that hold promises: files and folders of crates, functions, and those of bad days by module."""
+    text = page.read_text()
+    for name in sorted(set(re.findall(r"`([\w-]+/(?:src|tests)/[\w./-]+)`", text))):
+        if not (Path("crates") / name).exists():
+            yield f"{page}: {name}: no such test"
+    for module, test in sorted(set(re.findall(r"`([a-z_]+)::([a-z_]+)`", text))):
+        file = Path("crates/moneta/tests/bad_days") / f"{module}.rs"
+        if not file.exists() or f"fn {test}(" not in file.read_text():
+            yield f"{page}: {module}::{test}: no such test"
+    tests = "\n".join(file.read_text() for file in Path("crates").rglob("*.rs"))
+    for test in sorted(set(re.findall(r"`([a-z]+(?:_[a-z0-9]+){3,})`", text))):
+        if f"fn {test}(" not in tests:
+            yield f"{page}: {test}: no such test"
+
+
 listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], check=True, capture_output=True, text=True)
 files = [Path(name) for name in listed.stdout.splitlines() if Path(name).is_file()]
 faults = [fault for file in files for fault in faults_of_names(file)]
 faults += [fault for file in files if file.suffix == ".md" for fault in faults_of_page(file)]
+faults += faults_of_promises(Path("docs/reliability.md"))
 print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
 sys.exit(1 if faults else 0)

@@ -52,7 +52,7 @@ pub struct Books {
     pub is_quiet: bool,
     /// Clients whose key is on a node that lies, which may be the one that answers.
     pub unjudged: HashSet<usize>,
-    /// What is deleted may show: it is in doubt on all copies for a while, and one has not heard of the delete (docs/cluster.md).
+    /// What is deleted may show: it is in doubt on all copies for a while, and one has not heard of the delete (docs/reliability.md).
     pub deleted_may_show: bool,
     /// A node that lies has the key that several clients set: two sets that it says to have taken have no other copy in common.
     pub sharers_unjudged: bool,
