@@ -71,8 +71,7 @@ impl World {
     }
 
     fn cluster(&self, hints: &Path) -> Cluster {
-        let config =
-            ClusterConfig { hint_dir: Some(hints.into()), eject_after: 1, ..ClusterConfig::new("app") };
+        let config = ClusterConfig { hint_dir: Some(hints.into()), eject_after: 1, ..ClusterConfig::new("app") };
         cluster(config, &topology(1), &self.nodes, 9, &self.clock)
     }
 

@@ -10,8 +10,8 @@ use moneta_cluster::{Ack, Cluster, ClusterConfig};
 use moneta_memory::Memory;
 use moneta_store::request::Write;
 use moneta_store::{
-    Calls, Clock, Cx, ErrorKind, ItemMeta, ItemRef, Key, Op, Outcome, Put, Step, Store, StoreError, Unseen, Value, Version,
-    Visit, Written, steps,
+    Calls, Clock, Cx, ErrorKind, ItemMeta, ItemRef, Key, Op, Outcome, Put, Step, Store, StoreError, Unseen, Value,
+    Version, Visit, Written, steps,
 };
 use moneta_testkit::doubles::{Double, Layer};
 use pollster::block_on;
