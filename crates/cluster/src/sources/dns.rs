@@ -168,7 +168,7 @@ async fn nodes(resolver: &TokioResolver, zone: &DnsZone, ring: RingKind) -> Resu
     }
     let Answer { records, valid_until } = numbers(resolver, &zone.name).await?;
     let node = |ip: IpAddr| {
-        let address = Address::tcp(&ip.to_string(), zone.port);
+        let address = Address::tcp(ip.to_string(), zone.port);
         let named = || format!("{}/{ip}", zone.name.trim_end_matches('.'));
         let slot = if ring == RingKind::Evcache { None } else { ring.slot_of(&address) };
         Node { slot: slot.unwrap_or_else(named), address, admin: None, weight: 1 }
