@@ -3,8 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use moneta_client::wire::changes::{Line, Told, line};
 use moneta_client::wire::{Broken, LINE_MAX};
+use moneta_feed::text::{Decoded, read as decode, write};
+use moneta_feed::{Change, Line, json};
 
 /// Longest key, in bytes.
 const KEY_MAX: usize = 250;
@@ -15,7 +16,7 @@ const VALUE_MAX: usize = 1000;
 /// What was understood.
 #[derive(Debug, PartialEq)]
 enum Understood {
-    Told(Told),
+    Line(Line),
     /// The key of a value that was passed over.
     TooLarge(Vec<u8>, u64),
 }
@@ -25,8 +26,25 @@ enum Understood {
 enum Ended {
     Broken(Broken),
     Refused(String),
+    /// What follows is compressed.
+    Compressed,
     /// More would have to come.
     Waits,
+}
+
+/// A change of a line of so many bytes: its sizes fit, and it comes out of both encodings as it went in.
+fn check(change: &Change, length: usize) {
+    if let Change::Set(set) = change {
+        assert!((1..=KEY_MAX).contains(&set.key.len()) && set.key.len() <= length);
+        assert!(set.value.as_ref().is_none_or(|value| value.len() < length && value.len() <= VALUE_MAX));
+    }
+    let mut text = Vec::new();
+    write(change, &mut text);
+    assert_eq!(decode(&text, VALUE_MAX), Ok(Decoded::Line(Line::Change(change.clone()), text.len())));
+    let mut line = Vec::new();
+    json::write(change, &mut line);
+    let line = String::from_utf8(line).expect("JSON is text");
+    assert_eq!(json::read(&line).expect("a line"), Line::Change(change.clone()));
 }
 
 /// What the feed tells as it comes in pieces, and how it ended.
@@ -34,26 +52,25 @@ fn read(input: &[u8], piece: usize) -> (Vec<Understood>, Ended) {
     let (mut all, mut at, mut arrived) = (Vec::new(), 0, 0);
     loop {
         let rest = &input[at..arrived];
-        match line(rest, VALUE_MAX) {
-            Ok(Line::Told(told, length)) => {
+        match decode(rest, VALUE_MAX) {
+            Ok(Decoded::Line(line, length)) => {
                 assert!((1..=rest.len()).contains(&length));
-                if let Told::Set(set) = &told {
-                    assert!((1..=KEY_MAX).contains(&set.key.len()) && set.key.len() <= length);
-                    assert!(set.value.as_ref().is_none_or(|value| value.len() < length && value.len() <= VALUE_MAX));
+                if let Line::Change(change) = &line {
+                    check(change, length);
                 }
-                all.push(Understood::Told(told));
+                all.push(Understood::Line(line));
                 at += length;
             }
-            Ok(Line::TooLarge { key, version, read, skip }) => {
+            Ok(Decoded::Oversized { key, version, read, skip }) => {
                 assert!(read <= rest.len() && key.len() < read && skip > VALUE_MAX);
-                all.push(Understood::TooLarge(key, version.0));
+                all.push(Understood::TooLarge(key.to_vec(), version.0));
                 at = at + read + skip;
                 if at > input.len() {
                     return (all, Ended::Waits);
                 }
                 arrived = arrived.max(at);
             }
-            Ok(Line::Partial { needed }) => {
+            Ok(Decoded::Partial { needed }) => {
                 assert!(needed > rest.len(), "waits for what is there");
                 assert!(needed <= LINE_MAX + KEY_MAX + VALUE_MAX + 4, "waits for {needed} bytes");
                 if arrived == input.len() {
@@ -61,7 +78,8 @@ fn read(input: &[u8], piece: usize) -> (Vec<Understood>, Ended) {
                 }
                 arrived = (arrived + piece).min(input.len());
             }
-            Ok(Line::Refused(why)) => return (all, Ended::Refused(why)),
+            Ok(Decoded::Compressed(_)) => return (all, Ended::Compressed),
+            Ok(Decoded::Refused(why)) => return (all, Ended::Refused(why)),
             Err(broken) => return (all, Ended::Broken(broken)),
         }
     }

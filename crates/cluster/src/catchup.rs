@@ -34,9 +34,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_background::Run;
+use moneta_feed::Gate;
 use moneta_net::{Address, Connector, Endpoint};
 use moneta_store::{Clock, Store};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use crate::counters::Counter;
 use crate::error::ClusterError;
@@ -103,9 +104,9 @@ struct State {
     /// Nodes of other copies, of which it is known whether they answer.
     peers: Mutex<Vec<Address>>,
     /// Held by the one reader that holds a large value.
-    large: Mutex<()>,
-    /// Held while changes are applied; true: the store is closed.
-    closed: RwLock<bool>,
+    large: Arc<std::sync::Mutex<()>>,
+    /// Passed by what changes the store, which is closed after it.
+    gate: Arc<Gate>,
 }
 
 /// What became of the changes that were read.
@@ -127,7 +128,7 @@ impl State {
     }
 
     fn is_closed(&self) -> bool {
-        *self.closed.read()
+        self.gate.is_closed()
     }
 
     /// How the node reaches another copy's node, whose every answer takes at most `patience`.

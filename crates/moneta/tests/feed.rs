@@ -3,6 +3,8 @@
 mod common;
 #[path = "feed/compressed.rs"]
 mod compressed;
+#[path = "feed/killed.rs"]
+mod killed;
 #[path = "feed/pasted.rs"]
 mod pasted;
 #[path = "feed/whole.rs"]
@@ -105,26 +107,30 @@ fn content(node: &Node) -> Vec<String> {
 fn write(node: &Node, seed: u64, stop: &AtomicBool) {
     let mut rng = Rng::with_seed(seed);
     while !stop.load(Ordering::Relaxed) {
-        let requests: String = (0..20)
-            .map(|_| {
-                let key = rng.u32(0..KEYS);
-                match rng.u8(0..20) {
-                    0..8 => format!("set k{key} {} 0 3\r\n{:03}\r\n", rng.u8(..), rng.u16(0..1000)),
-                    8..11 => format!("delete k{key}\r\n"),
-                    11 => format!("append k{key} 0 0 1\r\n+\r\n"),
-                    12 => format!("add k{key} 0 0 1\r\n7\r\n"),
-                    13..15 => format!("incr k{key} 5\r\n"),
-                    15 => format!("touch k{key} {}\r\n", rng.u32(1000..2000)),
-                    16 => format!("set k{key} 0 {} 1\r\nt\r\n", rng.u32(1000..3000)),
-                    17 => format!("md k{key} I\r\n"),
-                    18 => format!("ms k{key} 2 T0\r\nms\r\n"),
-                    _ => format!("replace k{key} 3 0 2\r\nre\r\n"),
-                }
-            })
-            .collect();
-        node.exchange(&requests);
+        node.exchange(&some_writes(&mut rng));
         thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Some writes of every kind.
+fn some_writes(rng: &mut Rng) -> String {
+    (0..20)
+        .map(|_| {
+            let key = rng.u32(0..KEYS);
+            match rng.u8(0..20) {
+                0..8 => format!("set k{key} {} 0 3\r\n{:03}\r\n", rng.u8(..), rng.u16(0..1000)),
+                8..11 => format!("delete k{key}\r\n"),
+                11 => format!("append k{key} 0 0 1\r\n+\r\n"),
+                12 => format!("add k{key} 0 0 1\r\n7\r\n"),
+                13..15 => format!("incr k{key} 5\r\n"),
+                15 => format!("touch k{key} {}\r\n", rng.u32(1000..2000)),
+                16 => format!("set k{key} 0 {} 1\r\nt\r\n", rng.u32(1000..3000)),
+                17 => format!("md k{key} I\r\n"),
+                18 => format!("ms k{key} 2 T0\r\nms\r\n"),
+                _ => format!("replace k{key} 3 0 2\r\nre\r\n"),
+            }
+        })
+        .collect()
 }
 
 fn ends_alike(one: &Node, other: &Node) {
@@ -257,6 +263,8 @@ fn a_reader_goes_on_when_its_source_was_killed() {
     let cursor = folder.path().join("cursor");
     let reader = feed(&admin, &target, &cursor);
     ends_alike(&source, &target);
+    // It writes that down when all of it was taken.
+    target.wait_for(|| cursor.exists(), "the reader keeps no cursor");
     // The reader is away while this happens, and the node is killed behind it.
     drop(reader);
     sets(&source, 15..30);
@@ -410,4 +418,31 @@ fn the_feed_is_told_on_each_listener() {
         stream.read_to_string(&mut text).expect("it ends");
         assert!(text.contains("SET 5 - ") && text.contains("\r\nafter\r\n") && text.ends_with("END\r\n"), "{text}");
     }
+}
+
+/// A reader changes its rate on the connection on which it is sent: what would have taken hours comes at once.
+#[test]
+fn a_reader_changes_its_rate_while_it_reads() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let (node, _) = node("1", &[]);
+    let value = "v".repeat(50_000);
+    let sets: String = (0..40).map(|key| format!("set k{key} 0 0 50000\r\n{value}\r\n")).collect();
+    assert!(!node.exchange(&sets).contains("ERROR"));
+    let mut stream = common::connect(node.address());
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket has one");
+    stream.write_all(b"changes since 0 values rate 10\r\n").expect("sent");
+    let mut lines = BufReader::new(stream.try_clone().expect("another handle"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a line comes");
+    assert!(line.starts_with("GAP ") && line.trim_end().ends_with(" start"), "{line}");
+    // In pieces, and with what waits until the feed has ended.
+    for piece in ["ra", "te 2", "0\r\nrate 0\r\nmn\r\n", "quit\r\n"] {
+        stream.write_all(piece.as_bytes()).expect("sent");
+        stream.flush().expect("sent");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mut rest = Vec::new();
+    lines.read_to_end(&mut rest).expect("it ends");
+    assert!(rest.ends_with(b"END\r\nMN\r\n"), "{}", rest[rest.len().saturating_sub(100)..].escape_ascii());
+    assert!(rest.len() > 2_000_000, "{} bytes", rest.len());
 }

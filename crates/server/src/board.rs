@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use moneta_feed::horizon;
 use moneta_store::Store;
 use moneta_store::board::Board;
-
-use crate::feed::horizon;
 
 /// The board of a node.
 #[derive(Debug, Default)]

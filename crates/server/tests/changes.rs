@@ -10,7 +10,7 @@ use std::sync::Arc;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Admin, Server};
-use moneta_store::feed::{Batch, Change, Feed, Left, Place, Reader, Told, Wanted};
+use moneta_store::feed::{Batch, Change, Entry, Feed, Place, Reader, Recorded, Set, Wanted};
 use moneta_store::{Clock, Component as _, ItemMeta, Parts, Store, StoreError, Version};
 use moneta_testkit::doubles::{Double, Layer};
 use moneta_testkit::model::ModelStore;
@@ -64,9 +64,10 @@ impl Reader for Endlessly {
     fn read(&mut self, limit: usize, _: usize) -> Result<Batch, StoreError> {
         self.0 += 1;
         let next = place(self.0);
-        let told = || Told { change: Change::Deleted(b"key"[..].into(), Version(1 << 40)), next };
-        let changes = (0..usize::from(self.0.is_multiple_of(SELDOM)).min(limit)).map(|_| told()).collect();
-        Ok(Batch { gap: None, changes, next, watermark: self.0, is_end: false })
+        let delete = Change::Delete { key: b"key"[..].into(), version: Version(1 << 40) };
+        let entry = || Entry { recorded: Recorded::Whole(delete.clone()), next };
+        let entries = (0..usize::from(self.0.is_multiple_of(SELDOM)).min(limit)).map(|_| entry()).collect();
+        Ok(Batch { gap: None, entries, next, watermark: self.0, is_end: false })
     }
 
     fn held(&self) -> usize {
@@ -116,9 +117,9 @@ impl Reader for Largely {
         self.0 += 1;
         let next = place(self.0);
         let meta = ItemMeta { cas: self.0, ..ItemMeta::default() };
-        let left = Left { key: b"key"[..].into(), meta, value: Some(self.1.clone()), as_of: None };
-        let changes = vec![Told { change: Change::Item(left), next }];
-        Ok(Batch { gap: None, changes, next, watermark: self.0, is_end: false })
+        let set = Set { key: b"key"[..].into(), meta, value: Some(self.1.clone()), as_of: None };
+        let entries = vec![Entry { recorded: Recorded::Whole(Change::Set(set)), next }];
+        Ok(Batch { gap: None, entries, next, watermark: self.0, is_end: false })
     }
 
     fn held(&self) -> usize {

@@ -1,15 +1,18 @@
 //! What a store tells of its changes, for replication, catching up and capture.
 
+mod change;
+mod place;
+
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use bytes::Bytes;
-use moneta_item::{ItemMeta, Version};
+use moneta_item::Version;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+pub use change::{Batch, Change, Entry, Gap, GapCause, NoGapCause, Recorded, Set};
+pub use place::{NoPlace, Place};
+
 use crate::error::StoreError;
-use crate::versions::Floor;
 
 /// The name of a reader that is a copy of the same data and catches up, or how it begins, before a colon and the node's address. Nodes keep
 /// places for such readers.
@@ -117,96 +120,6 @@ impl FromStr for Buckets {
     }
 }
 
-/// A place in a feed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Of the feed: another where it begins anew.
-    pub incarnation: u64,
-    /// Grows with what is before it.
-    pub position: u64,
-    /// Behind the last gap that was told, as a position; 0: none was.
-    pub told: u64,
-}
-
-/// As the cursors of readers.
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}-{}", self.incarnation, self.position)?;
-        if self.told == 0 { Ok(()) } else { write!(f, "-{}", self.told) }
-    }
-}
-
-/// The text is no cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no cursor of a feed")]
-pub struct NoPlace;
-
-impl FromStr for Place {
-    type Err = NoPlace;
-
-    fn from_str(text: &str) -> Result<Self, NoPlace> {
-        let mut parts = text.split('-');
-        let incarnation = parts.next().and_then(|part| u64::from_str_radix(part, 16).ok()).ok_or(NoPlace)?;
-        let position = parts.next().and_then(|part| part.parse().ok()).ok_or(NoPlace)?;
-        let told = parts.next().map_or(Ok(0), |part| part.parse().map_err(|_| NoPlace))?;
-        if parts.next().is_some() { Err(NoPlace) } else { Ok(Self { incarnation, position, told }) }
-    }
-}
-
-/// Changes that follow each other.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// Changes are missing before the first: those since this moment at the latest, in milliseconds since the Unix epoch.
-    pub gap: Option<u64>,
-    /// The changes.
-    pub changes: Vec<Told>,
-    /// Where to read on.
-    pub next: Place,
-    /// Everything that the feed was told until then is before [`Batch::next`], in milliseconds since the Unix epoch.
-    pub watermark: u64,
-    /// There was no more when it was read.
-    pub is_end: bool,
-}
-
-/// A change, as a reader is told it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// The change.
-    pub change: Change,
-    /// Where to read on behind it.
-    pub next: Place,
-}
-
-/// One change of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The key was given a value, or another life, or was marked. What it holds by now is for the reader to look up: this
-    /// change, or a newer one.
-    Set(Arc<[u8]>),
-    /// The same, with what the change left.
-    Item(Left),
-    /// The key was deleted under this version, whether it was there or not.
-    Deleted(Arc<[u8]>, Version),
-    /// The store was flushed.
-    Flushed(Floor),
-    /// The store was killed: what it was told shortly before it began again, at this moment in milliseconds since the Unix epoch,
-    /// may be lost.
-    Lost(u64),
-}
-
-/// What a change left under a key. Key and value may be parts of a buffer of a MiB, which lives as long as they do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// The key.
-    pub key: Bytes,
-    /// All but key and value.
-    pub meta: ItemMeta,
-    /// The value; `None` if the reader does not want values.
-    pub value: Option<Bytes>,
-    /// When the key was last known to hold it, in milliseconds since the Unix epoch; `None`: it does now.
-    pub as_of: Option<u64>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,19 +134,6 @@ mod tests {
         assert!(ranges.iter().all(|range| range.to_string().parse() == Ok(*range)));
         for wrong in ["", "7", "-", "8-7", "0-65536", "a-b", "1-2-3"] {
             assert_eq!(wrong.parse::<Buckets>(), Err(NoBuckets), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_place_comes_back_from_its_text() {
-        for place in [
-            Place { incarnation: u64::MAX, position: 0, told: 0 },
-            Place { incarnation: 7, position: u64::MAX, told: 12 },
-        ] {
-            assert_eq!(place.to_string().parse(), Ok(place));
-        }
-        for wrong in ["", "7", "7-", "x-1", "7-1-", "7-1-2-3", "7-1-x", "-7-1"] {
-            assert_eq!(wrong.parse::<Place>(), Err(NoPlace), "{wrong}");
         }
     }
 }

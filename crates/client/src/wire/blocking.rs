@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::answer::{Answer, Decoded};
 use super::board::{self, News};
-use super::changes::{self, Told};
 use super::coding::{decode, encode};
 use super::dialect::{Dialect, Protocol};
 use super::dump::{self, Dumped, Line};
@@ -55,15 +54,6 @@ pub struct Dialogue {
     timeout: Option<Duration>,
     /// Bytes that the next call receives at most, unless more are lacking.
     room: usize,
-}
-
-/// What comes next of a feed.
-#[derive(Debug)]
-pub enum Next {
-    /// It is told.
-    Told(Told),
-    /// So many bytes have to come, at least: [`Dialogue::await_change`].
-    Lacking(usize),
 }
 
 /// Bytes a second that come of a large value at least.
@@ -306,49 +296,59 @@ impl Dialogue {
         }
     }
 
-    /// Begins to read the server's feed; `arguments` as `docs/feed.md` has them for `changes`. [`Dialogue::next_change`] goes
-    /// through it. The connection can be asked nothing else until the feed has ended.
+    /// Begins a command whose answer the caller reads itself, by [`Dialogue::buffered`]. The connection can be asked nothing else until
+    /// that answer has ended, but for what the command takes meanwhile ([`Dialogue::tell`]).
     ///
     /// # Errors
     /// Those of the connection, and when the server does not speak text.
-    pub fn changes(&mut self, arguments: &str) -> Result<(), DialogueError> {
+    pub fn begin(&mut self, line: &str) -> Result<(), DialogueError> {
         if self.dialect.protocol == Protocol::Binary {
-            return Err(Unsupported("a feed cannot be read over the binary protocol").into());
+            return Err(Unsupported("this command has no form in the binary protocol").into());
         }
-        write!(self.out, "changes {arguments}\r\n")?;
-        Ok(self.flush()?)
+        Ok(self.tell(line)?)
     }
 
-    /// What the feed tells next, if all of it has come. A value over the limit that the dialogue was begun with is passed over.
+    /// Sends a line that has no answer.
     ///
     /// # Errors
-    /// When the feed breaks off, or the server refuses to tell it.
-    pub fn next_change(&mut self) -> Result<Next, DialogueError> {
-        let rest = &self.input[self.read..];
-        match changes::line(rest, self.value_max)? {
-            changes::Line::Partial { needed } => Ok(Next::Lacking(needed.saturating_sub(rest.len()).max(1))),
-            changes::Line::Told(told, length) => {
-                self.read += length;
-                Ok(Next::Told(told))
-            }
-            changes::Line::TooLarge { key, version, read, skip } => {
-                self.read += read;
-                self.limit_bytes(skip);
-                self.skip(skip)?;
-                self.limit(None);
-                Ok(Next::Told(Told::TooLarge { key, version }))
-            }
-            changes::Line::Refused(why) => Err(DialogueError::Refused(why)),
-        }
+    /// Those of the connection.
+    pub fn tell(&mut self, line: &str) -> io::Result<()> {
+        write!(self.out, "{line}\r\n")?;
+        self.flush()
     }
 
-    /// Waits for what [`Next::Lacking`] said.
+    /// What has come of an answer that the caller reads itself, and was not consumed yet.
+    pub fn buffered(&self) -> &[u8] {
+        &self.input[self.read..]
+    }
+
+    /// The first `bytes` of [`Dialogue::buffered`] are done with.
+    ///
+    /// # Panics
+    /// If fewer are there.
+    pub fn consume(&mut self, bytes: usize) {
+        self.read += bytes;
+        assert!(self.read <= self.input.len(), "what is consumed has come");
+    }
+
+    /// Waits until so many bytes more have come.
     ///
     /// # Errors
-    /// When it does not come: nothing for as long as any answer may take, or too slowly.
-    pub fn await_change(&mut self, lacking: usize) -> Result<(), DialogueError> {
-        self.limit_bytes(lacking);
-        self.receive(lacking)?;
+    /// When they do not come: nothing for as long as any answer may take, or too slowly.
+    pub fn wait_for(&mut self, bytes: usize) -> io::Result<()> {
+        self.limit_bytes(bytes);
+        self.receive(bytes)?;
+        self.limit(None);
+        Ok(())
+    }
+
+    /// Passes over bytes of an answer that the caller reads itself, as they come.
+    ///
+    /// # Errors
+    /// As [`Dialogue::wait_for`].
+    pub fn pass_over(&mut self, bytes: usize) -> io::Result<()> {
+        self.limit_bytes(bytes);
+        self.skip(bytes)?;
         self.limit(None);
         Ok(())
     }

@@ -9,7 +9,6 @@ mod answer;
 mod binary;
 pub mod blocking;
 pub mod board;
-pub mod changes;
 mod coding;
 mod dialect;
 pub mod dump;
@@ -22,7 +21,7 @@ mod number;
 mod probe;
 mod request;
 mod text;
-mod tokens;
+pub mod tokens;
 
 pub use answer::{Answer, Decoded, Refusal, Seen, expiry};
 pub use coding::{decode, encode};

@@ -8,7 +8,7 @@ use super::limits::LINE_MAX;
 const SHORT_LINE: usize = 96;
 
 /// The next word of `line`, which loses it.
-pub(super) fn next<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub fn next<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
     let start = line.iter().position(|byte| *byte != b' ')?;
     let rest = &line[start..];
     let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
@@ -85,7 +85,7 @@ fn digits(word: &[u8]) -> (u64, usize) {
 }
 
 /// A decimal number of plain digits.
-pub(super) fn number(word: &[u8]) -> Option<u64> {
+pub fn number(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > 20 {
         return None;
     }
@@ -96,7 +96,10 @@ pub(super) fn number(word: &[u8]) -> Option<u64> {
 }
 
 /// The first line of `input`, without its end, and its length with it. `Err` says what to answer in its absence.
-pub(super) fn line(input: &[u8]) -> Result<Result<(&[u8], usize), Decoded<'static>>, Broken> {
+///
+/// # Errors
+/// When a line is longer than [`LINE_MAX`].
+pub fn line(input: &[u8]) -> Result<Result<(&[u8], usize), Decoded<'static>>, Broken> {
     let searched = &input[..input.len().min(LINE_MAX)];
     match end_of_line(searched) {
         Some(end) => {
@@ -126,7 +129,7 @@ fn end_of_line(input: &[u8]) -> Option<usize> {
 }
 
 /// What an error in words means; `None`: the line is none.
-pub(super) fn error(line: &[u8]) -> Option<Answer<'static>> {
+pub fn error(line: &[u8]) -> Option<Answer<'static>> {
     let refusal = if line.starts_with(b"SERVER_ERROR") {
         Refusal::Server
     } else if line.starts_with(b"CLIENT_ERROR") {
@@ -148,7 +151,7 @@ pub(super) fn error(line: &[u8]) -> Option<Answer<'static>> {
 }
 
 /// Words of a server as a client may see them.
-pub(super) fn readable(words: &[u8]) -> String {
+pub fn readable(words: &[u8]) -> String {
     let shown = &words[..words.len().min(200)];
     String::from_utf8_lossy(shown).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

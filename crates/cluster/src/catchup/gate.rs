@@ -10,7 +10,7 @@ use moneta_store::versions::{Floor, Floors};
 use moneta_store::{
     Clock, Cx, Key, KeyHash, Op, PendingReads, Put, Reactors, ReadSeveral, Step, Store, StoreError, Version, Visit,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::{CatchUpConfig, Counts, State};
 use crate::decide::is_plain;
@@ -66,8 +66,8 @@ impl CatchUp {
             runs_until: AtomicU64::new(u64::MAX),
             trouble: Mutex::default(),
             peers: Mutex::default(),
-            large: Mutex::default(),
-            closed: RwLock::new(false),
+            large: Arc::default(),
+            gate: Arc::default(),
         }))
     }
 
@@ -166,7 +166,7 @@ impl Component for CatchUp {
     }
 
     fn close(&self) {
-        *self.0.closed.write() = true;
+        self.0.gate.close();
     }
 }
 

@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use moneta_client::wire::blocking::{Dialogue, DialogueError, Next};
-use moneta_client::wire::changes::Told;
+use bytes::Bytes;
+use moneta_client::wire::blocking::{Dialogue, DialogueError};
 use moneta_client::wire::{Answer, PROBE_KEY, Protocol, Refusal, Request, Verb};
+use moneta_feed::{
+    Begin, Change, Filter, Gap, Mark, NodeSource, Owner, Pump, PumpError, Rate, Settings, SinkError, SourceError,
+    Wanted,
+};
 use moneta_net::Address;
-use moneta_store::StoreError;
+use moneta_store::{StoreError, Version};
 use parking_lot::Mutex;
 
 use super::State;
-use super::apply::ApplyError;
+use super::apply::OwnStore;
 use super::peers::Keys;
 
 /// Longest wait for a node: one that follows hears something each second.
@@ -81,45 +85,39 @@ pub(super) struct Reader {
     pub(super) progress: Arc<Progress>,
 }
 
-/// Why reading ended.
-#[derive(Debug, thiserror::Error)]
-enum ReadError {
-    #[error("{0}")]
-    Dialogue(#[from] DialogueError),
-    #[error("{0}")]
-    Apply(#[from] ApplyError),
-    #[error("it ended its feed")]
-    Ended,
-}
-
 impl Reader {
     /// Runs until it is told to stop, or the store is closed.
     pub(super) fn run(self) {
-        let mut cursor = None;
-        let mut told = None;
-        while !self.is_over() {
-            let Err(error) = self.read(&mut cursor) else { return };
-            if matches!(error, ReadError::Apply(ApplyError::Closed)) {
-                return;
-            }
-            self.progress.failures.fetch_add(1, Ordering::Relaxed);
-            self.progress.reached.lock().answers = false;
-            let why = error.to_string();
-            if told.as_ref() != Some(&why) {
-                tracing::warn!(node = %self.address, error = why, "the feed of a node cannot be read: trying again");
-                told = Some(why);
-            }
-            std::thread::sleep(RETRY);
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.progress.stop.load(Ordering::Relaxed) || self.state.is_closed()
+        let wanted = Wanted { values: true, ..Wanted::default() };
+        let request = moneta_feed::Request {
+            wanted,
+            follow: true,
+            name: Some(self.name.clone()),
+            ..moneta_feed::Request::default()
+        };
+        let source = NodeSource::new(self.state.endpoint(&self.address, TIMEOUT), request, self.state.config.item_max);
+        let keys = Arc::clone(&self.keys);
+        let filter: Filter = Arc::new(move |key| keys.contains(key));
+        let settings = Settings {
+            batch: BATCH,
+            batch_bytes: BATCH_BYTES,
+            follows: true,
+            filter: Some(filter),
+            // What is missing from within the margin alone may be missing: it was here.
+            needed: self.needed,
+            margin: None,
+            large: Some(Arc::clone(&self.state.large)),
+            large_bytes: LARGE,
+        };
+        let sink = OwnStore::of(&self.state);
+        let mut pump = Pump::new(source, sink, settings, Rate::default(), Begin::Since(self.since), 0);
+        let mut reading = Reading { reader: self, told: None, asked: Instant::now() };
+        // Why it ended was told, or it was asked to.
+        let _ = pump.run(&mut reading);
     }
 
     fn connect(&self) -> Result<Dialogue, DialogueError> {
-        let endpoint = self.state.endpoint(&self.address, TIMEOUT);
-        Dialogue::open(&endpoint, Some(Protocol::Meta), self.state.config.item_max)
+        Dialogue::open(&self.state.endpoint(&self.address, TIMEOUT), Some(Protocol::Meta), self.state.config.item_max)
     }
 
     /// Whether the node answers reads itself.
@@ -131,82 +129,80 @@ impl Reader {
         Ok(!matches!(&answer, Answer::Refused(Refusal::Server, why) if why == StoreError::CATCHING_UP))
     }
 
-    fn read(&self, cursor: &mut Option<String>) -> Result<(), ReadError> {
-        let whole = self.ask_whole()?;
-        {
-            let mut reached = self.progress.reached.lock();
-            (reached.answers, reached.whole) = (true, whole);
-        }
-        let mut dialogue = self.connect()?;
-        let from = match &*cursor {
-            Some(cursor) => format!("cursor {cursor}"),
-            None => format!("since {}", self.since),
-        };
-        dialogue.changes(&format!("{from} follow values name {}", self.name))?;
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        let mut asked = Instant::now();
-        let mut large = None;
-        while !self.is_over() {
-            let told = match dialogue.next_change()? {
-                Next::Told(told) => told,
-                Next::Lacking(lacking) => {
-                    if lacking > LARGE && large.is_none() {
-                        // First what may wait for the one that has a large value.
-                        self.state.apply(&std::mem::take(&mut batch))?;
-                        bytes = 0;
-                        large = Some(self.state.large.lock());
-                    }
-                    dialogue.await_change(lacking)?;
-                    continue;
-                }
-            };
-            let is_full = batch.len() >= BATCH || bytes >= BATCH_BYTES;
-            if is_full || matches!(told, Told::At { .. } | Told::Flush { .. }) {
-                self.state.apply(&batch)?;
-                batch.clear();
-                bytes = 0;
-            }
-            match told {
-                Told::Set(ref set) if self.keys.contains(&set.key) => {
-                    bytes += set.key.len() + set.value.as_ref().map_or(0, Vec::len);
-                    batch.push(told);
-                }
-                Told::Delete { ref key, .. } | Told::TooLarge { ref key, .. } if self.keys.contains(key) => {
-                    batch.push(told);
-                }
-                Told::Flush { .. } => self.state.apply(&[told])?,
-                // What is missing from within the margin alone may be missing: it was here.
-                Told::Gap { since } if since <= self.needed => {}
-                Told::Gap { .. } => self.progress.reached.lock().gap = true,
-                Told::At { cursor: at, watermark } => {
-                    *cursor = Some(at);
-                    // It may have caught up meanwhile.
-                    let is_whole = self.progress.reached().whole;
-                    let ask = !is_whole && asked.elapsed() >= ASK_EVERY;
-                    let whole = if ask { self.ask_whole()? } else { is_whole };
-                    if ask {
-                        asked = Instant::now();
-                    }
-                    let mut reached = self.progress.reached.lock();
-                    reached.whole = whole;
-                    reached.watermark = reached.watermark.max(watermark);
-                }
-                // What the node has lost, others have.
-                Told::Lost { .. } | Told::Set(_) | Told::Delete { .. } | Told::TooLarge { .. } => {}
-                Told::End => return Err(ReadError::Ended),
-            }
-            if large.is_some() {
-                self.state.apply(&std::mem::take(&mut batch))?;
-                (bytes, large) = (0, None);
-            }
-        }
+    /// As [`Reader::is_whole`]; takes note of it.
+    fn ask_whole(&self) -> Result<bool, SourceError> {
+        let whole = self.is_whole();
+        self.progress.reached.lock().serves = *whole.as_ref().unwrap_or(&false);
+        Ok(whole?)
+    }
+}
+
+/// A reader that runs.
+struct Reading {
+    reader: Reader,
+    /// Why it failed last.
+    told: Option<String>,
+    /// When the node was asked last whether it answers reads.
+    asked: Instant,
+}
+
+impl Reading {
+    fn progress(&self) -> &Progress {
+        &self.reader.progress
+    }
+}
+
+impl Owner<OwnStore> for Reading {
+    fn is_over(&self) -> bool {
+        self.progress().stop.load(Ordering::Relaxed) || self.reader.state.is_closed()
+    }
+
+    fn beginning(&mut self) -> Result<(), PumpError> {
+        let whole = self.reader.ask_whole()?;
+        self.asked = Instant::now();
+        let mut reached = self.progress().reached.lock();
+        (reached.answers, reached.whole) = (true, whole);
         Ok(())
     }
 
-    /// As [`Reader::is_whole`]; takes note of it.
-    fn ask_whole(&self) -> Result<bool, DialogueError> {
-        let whole = self.is_whole();
-        self.progress.reached.lock().serves = *whole.as_ref().unwrap_or(&false);
-        whole
+    fn gap(&mut self, _: Gap) {
+        self.progress().reached.lock().gap = true;
+    }
+
+    /// What the node has lost, others have.
+    fn lost(&mut self, _: u64) {}
+
+    fn reached(&mut self, mark: &Mark, _: &mut OwnStore) -> Result<(), PumpError> {
+        let mut whole = self.progress().reached().whole;
+        // It may have caught up meanwhile.
+        if !whole && self.asked.elapsed() >= ASK_EVERY {
+            whole = self.reader.ask_whole()?;
+            self.asked = Instant::now();
+        }
+        let mut reached = self.progress().reached.lock();
+        reached.whole = whole;
+        reached.watermark = reached.watermark.max(mark.watermark);
+        Ok(())
+    }
+
+    /// The node would not take it, and what is older is gone.
+    fn oversized(&mut self, key: Bytes, version: Version) -> Result<Option<Change>, PumpError> {
+        Ok(Some(Change::Delete { key, version: version.just_below() }))
+    }
+
+    fn goes_on(&mut self, error: &PumpError) -> bool {
+        if matches!(error, PumpError::Sink(SinkError::Closed)) {
+            return false;
+        }
+        self.progress().failures.fetch_add(1, Ordering::Relaxed);
+        self.progress().reached.lock().answers = false;
+        let why = error.to_string();
+        if self.told.as_ref() != Some(&why) {
+            let node = &self.reader.address;
+            tracing::warn!(%node, error = why, "the feed of a node cannot be read: trying again");
+            self.told = Some(why);
+        }
+        std::thread::sleep(RETRY);
+        true
     }
 }

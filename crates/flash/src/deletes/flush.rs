@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
 use moneta_index::Position;
+use moneta_store::feed::GapCause;
 use moneta_store::versions::Floor;
 use moneta_store::{ErrorKind, Expiry, Step, StoreError, Version};
 use parking_lot::Mutex;
@@ -94,7 +95,7 @@ impl Inner {
     pub(crate) fn take_floor(self: &Arc<Self>, floor: Floor, newest: Version) -> Step<()> {
         let now = self.settle();
         if floor.is_local() {
-            self.note_untold();
+            self.note_untold(GapCause::Lost);
             self.deletes.lose_before(self.clock.millis());
             return self.empty_now(self.flush_at.load(Ordering::Acquire));
         }
@@ -239,7 +240,7 @@ impl Inner {
     /// Devices answer again. They missed all changes made meanwhile, so everything they hold is flushed, by jobs.
     pub(crate) fn came_back(&self) {
         if self.log.queue.take_outdated() {
-            self.note_untold();
+            self.note_untold(GapCause::Off);
             tracing::warn!("items on the SSD were changed while it was off: the SSD tier starts empty");
             let emptied = {
                 let _one_at_a_time = self.flushing.lock();

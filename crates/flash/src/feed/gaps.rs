@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use moneta_store::Version;
-use moneta_store::feed::Change;
+use moneta_store::feed::{Change, GapCause};
 use moneta_store::versions::Floor;
 
 use crate::config::Durability;
@@ -21,16 +21,16 @@ const AHEAD_MAX: usize = 16;
 
 impl Inner {
     /// A change is not in the log: readers that have not come so far are told of a gap.
-    pub(crate) fn note_untold(&self) {
+    pub(crate) fn note_untold(&self, cause: GapCause) {
         if self.config.feed {
-            self.telling.note_missing(self.log.sequence.next().local());
+            self.telling.note_missing(self.log.sequence.next().local(), cause);
         }
     }
 
     /// A flush was taken.
     pub(crate) fn tell_flushed(&self, floor: Floor) {
         if self.config.feed {
-            self.telling.note_event(|| self.log.sequence.next().local(), Change::Flushed(floor));
+            self.telling.note_event(|| self.log.sequence.next().local(), Change::Flush(floor));
         }
     }
 
@@ -43,7 +43,7 @@ impl Inner {
             return Ok(());
         }
         let last = Version(self.regions.get(region).summary().last).local();
-        self.telling.note_missing(last);
+        self.telling.note_missing(last, GapCause::Reclaimed);
         self.save_missing(self.telling.missing())
     }
 
@@ -94,8 +94,13 @@ impl Inner {
         }
         let now = self.log.sequence.next().local();
         // A run that did not keep the log as a feed has left changes out of it.
-        let missing = if whole && before.feed_from != 0 { before.feed_from } else { now };
-        self.telling.note_missing(missing);
+        let (missing, cause) = match before.feed_from {
+            // What a device lacks was lost by it; superblocks do not say why the rest was missing, which as a rule was emptied.
+            0 => (now, GapCause::Start),
+            _ if !whole => (now, GapCause::Lost),
+            from => (from, GapCause::Reclaimed),
+        };
+        self.telling.note_missing(missing, cause);
         self.telling.saved.store(missing, Ordering::Release);
         let lost = if killed && may_lose { now } else { before.lost };
         self.telling.lost.store(lost, Ordering::Release);

@@ -24,8 +24,11 @@ impl Feed for Flash {
 
     fn reader(&self, from: Place, wanted: Wanted) -> Box<dyn Reader> {
         let incarnation = self.inner.devices.tier();
-        // Of another tier: all that this one has, behind a gap.
-        let from = if from.incarnation == incarnation { from } else { Place { incarnation, position: 0, told: 0 } };
-        Box::new(LogReader::new(&self.inner, from, wanted))
+        if from.incarnation == incarnation {
+            return Box::new(LogReader::new(&self.inner, from, wanted));
+        }
+        // Of another tier: all that this one has, after a gap.
+        let from = Place { incarnation, position: 0, told: 0 };
+        Box::new(LogReader::from_another(&self.inner, from, wanted))
     }
 }

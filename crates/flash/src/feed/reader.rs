@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use moneta_store::feed::{Batch, Change, Left, Place, Reader, Told, Wanted};
+use moneta_store::feed::{Batch, Change, Entry, Gap, GapCause, Place, Reader, Recorded, Set, Wanted};
 use moneta_store::{Key, StoreError, Version};
 
 use super::ahead::ReadAhead;
@@ -45,6 +45,8 @@ pub(super) struct LogReader {
     carried_too: bool,
     /// Changes up to this stamp are missing where it was read.
     lost: u64,
+    /// The reader comes from the log of another tier, and has not been told of it yet.
+    is_from_another: bool,
     /// It was told that the node was killed.
     told_lost: bool,
     watermark: u64,
@@ -71,9 +73,15 @@ impl LogReader {
             fence: None,
             carried_too: place.position == 0 || place.position < place.told,
             lost: 0,
+            is_from_another: false,
             told_lost: false,
             watermark: 0,
         }
+    }
+
+    /// For a reader whose place is of another tier's log: it begins at `start`, of this one.
+    pub(super) fn from_another(inner: &Arc<Inner>, start: Place, wanted: Wanted) -> Self {
+        Self { is_from_another: true, ..Self::new(inner, start, wanted) }
     }
 
     /// Draws a fence, and adds the regions begun since the last one.
@@ -105,15 +113,30 @@ impl LogReader {
         fence
     }
 
-    /// Takes note of a gap between the place and what is there; its end, if it is a new one.
-    fn notice_gap(&mut self) -> Option<u64> {
-        let missing = self.inner.telling.missing().max(self.lost);
+    /// Takes note of a gap between the place and what is there, if it is a new one.
+    fn notice_gap(&mut self) -> Option<Gap> {
+        let missing = self.missing();
         let is_new = missing > self.place.position.max(self.place.told);
         if is_new {
             self.place.told = missing;
         }
+        is_new.then(|| self.gap(missing))
+    }
+
+    /// Changes up to this stamp may be missing.
+    fn missing(&self) -> u64 {
+        self.inner.telling.missing().max(self.lost)
+    }
+
+    /// The gap that ends at a stamp.
+    fn gap(&mut self, missing: u64) -> Gap {
+        let cause = match std::mem::take(&mut self.is_from_another) {
+            true => GapCause::Start,
+            false if missing == self.lost => GapCause::Lost,
+            false => self.inner.telling.cause(missing),
+        };
         // The change after it may be of the same millisecond.
-        is_new.then(|| millis_of(missing) + 1)
+        Gap { since: millis_of(missing) + 1, cause: Some(cause) }
     }
 
     /// Begins again to look for regions, with those that have carried records alone.
@@ -199,15 +222,16 @@ impl Reader for LogReader {
             fence = self.draw_fence();
             gap = self.notice_gap().or(gap);
         }
-        let (mut changes, mut size, mut scanned) = (Vec::new(), 0, 0);
+        let (mut entries, mut size, mut scanned) = (Vec::new(), 0, 0);
         let mut told_items = Vec::new();
         let lost = self.inner.telling.lost();
         if lost > began && !std::mem::replace(&mut self.told_lost, true) {
-            changes.push(Told { change: Change::Lost(millis_of(lost)), next: self.place });
+            entries
+                .push(Entry { recorded: Recorded::Whole(Change::Lost { until: millis_of(lost) }), next: self.place });
         }
         let (mut is_short, mut is_end) = (false, false);
         self.open_early(&mut is_short);
-        while changes.len() < limit && size < bytes && scanned < SCANNED_MAX {
+        while entries.len() < limit && size < bytes && scanned < SCANNED_MAX {
             let change = match self.source(fence, &mut is_short) {
                 None => {
                     is_end = true;
@@ -227,19 +251,19 @@ impl Reader for LogReader {
                     }
                     let change = describe(&self.inner, &self.wanted, &Record { view, bytes, base }, now);
                     self.place.position = stamp;
-                    if let Some(Change::Item(left)) = &change {
-                        let hash = Key::new(&left.key, self.inner.devices.key_hash()).hash;
-                        told_items.push(ToldItem { change: changes.len(), hash, block, stamp });
+                    if let Some(Change::Set(set)) = &change {
+                        let hash = Key::new(&set.key, self.inner.devices.key_hash()).hash;
+                        told_items.push(ToldItem { entry: entries.len(), hash, block, stamp });
                     }
                     change
                 }
             };
             if let Some(change) = change.filter(|change| self.wants(change)) {
-                size += size_of(&change);
-                changes.push(Told { change, next: self.place });
+                size += change.size();
+                entries.push(Entry { recorded: Recorded::Whole(change), next: self.place });
             }
         }
-        note_replaced(&self.inner, &told_items, &mut changes);
+        note_replaced(&self.inner, &told_items, &mut entries);
         let watermark = if is_end {
             self.place.position = self.place.position.max(self.inner.behind(fence));
             self.fence = None;
@@ -252,17 +276,17 @@ impl Reader for LogReader {
         self.watermark = self.watermark.max(watermark);
         if is_short {
             // Compared with where this batch began: what is missing may lie anywhere in it.
-            let missing = self.inner.telling.missing().max(self.lost);
+            let missing = self.missing();
             if missing > began.max(self.place.told) {
                 self.place.told = missing;
-                gap = Some(millis_of(missing) + 1);
-                changes.iter_mut().for_each(|told| told.next.told = missing);
+                gap = Some(self.gap(missing));
+                entries.iter_mut().for_each(|entry| entry.next.told = missing);
             }
         }
         if self.place.told <= self.place.position {
             self.place.told = 0;
         }
-        Ok(Batch { gap, changes, next: self.place, watermark: self.watermark, is_end })
+        Ok(Batch { gap, entries, next: self.place, watermark: self.watermark, is_end })
     }
 
     fn held(&self) -> usize {
@@ -273,8 +297,8 @@ impl Reader for LogReader {
 impl LogReader {
     fn wants(&self, change: &Change) -> bool {
         match change {
-            Change::Flushed(floor) => self.wanted.has_version(floor.version),
-            Change::Set(_) | Change::Item(_) | Change::Deleted(..) | Change::Lost(_) => true,
+            Change::Flush(floor) => self.wanted.has_version(floor.version),
+            Change::Set(_) | Change::Delete { .. } | Change::Lost { .. } | Change::Gap(_) => true,
         }
     }
 }
@@ -290,8 +314,8 @@ struct Record<'b> {
 
 /// Where the item of a change was found.
 struct ToldItem {
-    /// Its place among the changes.
-    change: usize,
+    /// Its place in the batch.
+    entry: usize,
     hash: u64,
     /// The block in which its record begins.
     block: usize,
@@ -310,18 +334,18 @@ fn describe(inner: &Inner, wanted: &Wanted, record: &Record<'_>, now: u32) -> Op
         return None;
     }
     if view.header.is(mark::TOMBSTONE) {
-        return Some(Change::Deleted(view.key().into(), version));
+        return Some(Change::Delete { key: bytes.slice_ref(view.key()), version });
     }
     if view.expiry().is_dead(now) {
         // Nothing older may be there. The same with a longer life may.
-        return Some(Change::Deleted(view.key().into(), version.just_below()));
+        return Some(Change::Delete { key: bytes.slice_ref(view.key()), version: version.just_below() });
     }
     let value = wanted.values.then(|| bytes.slice_ref(view.value()));
-    Some(Change::Item(Left { key: bytes.slice_ref(view.key()), meta: view.meta(base, false), value, as_of: None }))
+    Some(Change::Set(Set { key: bytes.slice_ref(view.key()), meta: view.meta(base, false), value, as_of: None }))
 }
 
-/// Notes in `changes` which of their items the index does not point to any more.
-fn note_replaced(inner: &Inner, items: &[ToldItem], changes: &mut [Told]) {
+/// Notes in `entries` which of their items the index does not point to any more.
+fn note_replaced(inner: &Inner, items: &[ToldItem], entries: &mut [Entry]) {
     for group in items.chunks(LOOKUPS) {
         // Their lines of the index are on their way at the same time.
         group.iter().for_each(|item| inner.shard(item.hash).lock().index.prefetch(item.hash));
@@ -329,17 +353,9 @@ fn note_replaced(inner: &Inner, items: &[ToldItem], changes: &mut [Told]) {
             let shard = inner.shard(item.hash).lock();
             let is_current = inner.find(&shard, item.hash).is_some_and(|(_, location)| location.block() == item.block);
             // Overwritten, deleted or evicted since: what is behind it in the log says which, or nothing does.
-            if !is_current && let Change::Item(left) = &mut changes[item.change].change {
-                left.as_of = Some(millis_of(item.stamp));
+            if !is_current && let Recorded::Whole(Change::Set(set)) = &mut entries[item.entry].recorded {
+                set.as_of = Some(millis_of(item.stamp));
             }
         }
-    }
-}
-
-fn size_of(change: &Change) -> usize {
-    match change {
-        Change::Item(left) => left.key.len() + left.value.as_ref().map_or(0, Bytes::len),
-        Change::Set(key) | Change::Deleted(key, _) => key.len(),
-        Change::Flushed(_) | Change::Lost(_) => 0,
     }
 }

@@ -2,6 +2,7 @@
 
 use moneta_store::change::{self, Content, Old, Removal, Version as NewItem};
 use moneta_store::component::{RemovalCause, Removed};
+use moneta_store::feed::GapCause;
 use moneta_store::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_store::{
     Deleted, ErrorKind, Expiry, ItemRef, Key, Lookup, Number, Op, Outcome, Put, StoreError, Version, Visit, Written,
@@ -345,7 +346,7 @@ impl Inner {
     #[cold]
     pub(crate) fn refuse<T>(&self, key: &Key<'_>) -> Attempt<T> {
         // The upper tier may take it.
-        self.note_untold();
+        self.note_untold(GapCause::Off);
         let mut shard = self.shard(key.hash).lock();
         self.outdate_key(&mut shard, key);
         Attempt::Done(Err(off()))
@@ -401,7 +402,7 @@ impl Inner {
         ground: Ground,
     ) -> Result<Stored, Halt> {
         if self.log.queue.is_off() {
-            self.note_untold();
+            self.note_untold(GapCause::Off);
             self.outdate_key(shard, key);
             return Err(Halt::Failed(off()));
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use moneta_flash::testing::{Faults, FaultyMedia, MemoryMedia};
 use moneta_flash::{Flash, FlashConfig, Media};
-use moneta_store::feed::{Feed, Wanted};
+use moneta_store::feed::{Feed, GapCause, Wanted};
 use moneta_store::request::Exptime;
 use moneta_store::versions::Versioning;
 use moneta_store::{Calls, Clock, ErrorKind};
@@ -127,7 +127,7 @@ fn what_came_while_the_tier_was_off_is_a_gap_of_its_feed_behind_a_restart() {
         delete(&rig.flash, b"never there").expect_err("the tier is off");
         rig.clock.advance(1);
         rig.heal();
-        assert!(gap(&rig).is_some());
+        assert_eq!(gap(&rig).and_then(|gap| gap.cause), Some(GapCause::Off));
         let killed = rig.killed();
         assert!(gap(&killed).is_some(), "the reader is not told");
         let clean = {

@@ -3,7 +3,7 @@
 use crate::tier::{feed, number};
 use fastrand::Rng;
 use moneta_flash::Flash;
-use moneta_store::feed::{Batch, Change, Place, Reader, Wanted};
+use moneta_store::feed::{Batch, Change, GapCause, Place, Reader, Recorded, Wanted};
 use moneta_store::{Clock, Version};
 use std::collections::HashMap;
 
@@ -25,31 +25,41 @@ pub struct Heard {
     /// Changes before this moment may be missing.
     pub gap: u64,
     pub gaps: u32,
+    /// Why, the last time.
+    pub cause: Option<GapCause>,
     /// It was told that the node lost something before this moment.
     pub lost: u64,
     pub watermark: u64,
 }
 
+/// The changes of a batch. The log has what a key holds.
+pub fn whole(batch: &Batch) -> impl Iterator<Item = &Change> {
+    batch.entries.iter().map(|entry| match &entry.recorded {
+        Recorded::Whole(change) => change,
+        Recorded::KeyOnly(_) => panic!("the log has what a key holds"),
+    })
+}
+
 impl Heard {
     pub fn note(&mut self, batch: &Batch) {
         if let Some(gap) = batch.gap {
-            assert!(gap >= self.gap, "a gap is told once");
-            self.gap = gap;
+            assert!(gap.since >= self.gap, "a gap is told once");
+            (self.gap, self.cause) = (gap.since, gap.cause);
             self.gaps += 1;
         }
-        for told in &batch.changes {
-            let (key, version) = match &told.change {
-                Change::Item(left) => {
-                    assert!(left.value.is_some());
-                    (number(&left.key), left.meta.version())
+        for change in whole(batch) {
+            let (key, version) = match change {
+                Change::Set(set) => {
+                    assert!(set.value.is_some());
+                    (number(&set.key), set.meta.version())
                 }
-                Change::Deleted(key, version) => (number(key), *version),
-                Change::Lost(until) => {
+                Change::Delete { key, version } => (number(key), *version),
+                Change::Lost { until } => {
                     self.lost = self.lost.max(*until);
                     continue;
                 }
-                Change::Flushed(_) => continue,
-                Change::Set(_) => panic!("the log has what a key holds"),
+                Change::Flush(_) => continue,
+                Change::Gap(_) => panic!("a batch has its gap in front"),
             };
             let newest = self.newest.entry(key).or_default();
             *newest = version.max(*newest);

@@ -1,9 +1,9 @@
 //! What is missing is told.
 
-use crate::follower::{Done, Follower, Heard};
+use crate::follower::{Done, Follower, Heard, whole};
 use crate::tier::{Tier, done, feed, name};
 use moneta_flash::Flash;
-use moneta_store::feed::{Change, Wanted};
+use moneta_store::feed::{Change, GapCause, Wanted};
 use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::versions::Floor;
 use moneta_store::{Calls, Clock, Component, ItemMeta, ItemRef, Key, Store, Value, Version, Written};
@@ -37,6 +37,7 @@ fn a_reader_that_was_overtaken_is_told_of_a_gap_also_after_a_restart() {
         let mut follower = overtaken();
         follower.read_all(&flash);
         assert!(follower.heard.gaps > 0 && follower.heard.newest.len() > 1000);
+        assert_eq!(follower.heard.cause, Some(GapCause::Reclaimed));
         follower.heard.check(&journal, from, |_| false);
     }
 }
@@ -50,7 +51,7 @@ fn a_flush_is_told_also_after_a_restart() {
     let version = flash.floors().newest;
     let told = |flash: &Flash| {
         let batch = feed(flash).reader(place, Wanted::default()).read(100, 1 << 20).expect("the device answers");
-        batch.changes.iter().any(|told| matches!(told.change, Change::Flushed(floor) if floor.version == version))
+        whole(&batch).any(|change| matches!(change, Change::Flush(floor) if floor.version == version))
     };
     assert!(told(&flash));
     drop(flash);
@@ -66,7 +67,7 @@ fn a_reader_of_a_node_that_was_killed_is_told_so_until_it_is_past_that() {
     tier.clock.advance(5);
     let read = |flash: &Flash, place| {
         let batch = feed(flash).reader(place, Wanted::default()).read(100, 1 << 20).expect("the device answers");
-        (batch.changes.iter().any(|told| matches!(told.change, Change::Lost(_))), batch.gap, batch.next)
+        (whole(&batch).any(|change| matches!(change, Change::Lost { .. })), batch.gap, batch.next)
     };
     drop(tier.open());
     tier.clock.advance(5);
@@ -92,7 +93,7 @@ fn a_run_without_a_feed_leaves_a_gap() {
     assert!(flash.parts().feed.is_none());
     drop(flash);
     tier.config.feed = true;
-    assert!(gap(&tier.open()).is_some());
+    assert_eq!(gap(&tier.open()).and_then(|gap| gap.cause), Some(GapCause::Start));
 }
 
 /// A flush of one copy alone takes changes that were not read, and deletes: behind a restart readers are told of that, and
@@ -114,7 +115,7 @@ fn what_a_flush_of_one_copy_took_is_known_behind_a_restart() {
         done(flash.floor(Floor::local(Version(flash.next_cas(&key)))));
         let check = |flash: &Flash, when: &str| {
             let batch = feed(flash).reader(place, Wanted::default()).read(100, 1 << 20).expect("the device answers");
-            assert!(batch.gap.is_some_and(|gap| gap > flushed), "{when}, killed: {is_killed}: {:?}", batch.gap);
+            assert!(batch.gap.is_some_and(|gap| gap.since > flushed), "{when}, killed: {is_killed}: {:?}", batch.gap);
             assert!(flash.stats().horizon >= flushed, "{when}, killed: {is_killed}: {}", flash.stats().horizon);
             let item = ItemRef { meta: ItemMeta { cas, ..ItemMeta::default() }, value: Value::whole(b"old") };
             let written = done(flash.put_newer(&key, &item, as_of));

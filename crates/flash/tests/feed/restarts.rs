@@ -1,6 +1,6 @@
 //! Versions, deletes and flushes over restarts.
 
-use crate::follower::{Follower, Heard};
+use crate::follower::{Follower, Heard, whole};
 use crate::tier::{Tier, done, feed, name};
 use moneta_flash::Flash;
 use moneta_store::feed::Change;
@@ -34,9 +34,9 @@ fn versions_that_were_lost_with_a_kill_do_not_come_again_where_the_clock_was_set
     let flash = tier.open();
     assert!(store(&flash, 7) > last, "a version that was given out before the kill");
     let batch = follower.reader(&flash).read(100, 1 << 20).expect("the device answers");
-    let told = |change: &dyn Fn(&Change) -> bool| batch.changes.iter().any(|told| change(&told.change));
-    assert!(told(&|change| matches!(change, Change::Lost(_))), "the reader is not told that something was lost");
-    assert!(told(&|change| matches!(change, Change::Item(left) if left.key == name(7))), "the change is not told");
+    let told = |change: &dyn Fn(&Change) -> bool| whole(&batch).any(change);
+    assert!(told(&|change| matches!(change, Change::Lost { .. })), "the reader is not told that something was lost");
+    assert!(told(&|change| matches!(change, Change::Set(set) if set.key == name(7))), "the change is not told");
 }
 
 /// A cursor is not ahead of what is stored later, nor is a flush, however long nothing was written before the restart.
@@ -68,7 +68,7 @@ fn what_is_stored_after_a_restart_is_newer_than_all_before_where_the_clock_was_s
         store(&flash);
         assert!(is_there(&flash), "killed: {is_killed}: it is below the flush");
         let batch = follower.reader(&flash).read(100, 1 << 20).expect("the device answers");
-        let is_told = batch.changes.iter().any(|told| matches!(&told.change, Change::Item(left) if left.key == bytes));
+        let is_told = whole(&batch).any(|change| matches!(change, Change::Set(set) if set.key == bytes));
         assert!(is_told, "killed: {is_killed}: the cursor is ahead of it");
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use moneta_store::feed::{Batch, Change, Feed, Place, Reader, Told, Wanted};
+use bytes::Bytes;
+use moneta_store::feed::{Batch, Change, Entry, Feed, Gap, GapCause, Place, Reader, Recorded, Wanted};
 use moneta_store::versions::Floor;
 use moneta_store::{Clock, StoreError, Version};
 use parking_lot::Mutex;
@@ -25,12 +26,42 @@ struct Shared {
 
 struct State {
     /// Oldest first, with when each was told.
-    changes: VecDeque<(u64, Change)>,
+    changes: VecDeque<(u64, Kept)>,
     bytes: u64,
     /// Position of the first change that is known.
     first: u64,
     /// What was told before this moment may be forgotten, in milliseconds since the Unix epoch.
     since: u64,
+    /// Why.
+    cause: GapCause,
+}
+
+/// A change as the ring keeps it.
+enum Kept {
+    Set(Arc<[u8]>),
+    Deleted(Arc<[u8]>, Version),
+    Flushed(Floor),
+}
+
+impl Kept {
+    /// Bytes that it takes, about.
+    fn bytes(&self) -> u64 {
+        let key = match self {
+            Self::Set(key) | Self::Deleted(key, _) => key.len() as u64,
+            Self::Flushed(_) => 0,
+        };
+        CHANGE_BYTES + key
+    }
+
+    fn recorded(&self) -> Recorded {
+        match self {
+            Self::Set(key) => Recorded::KeyOnly(Arc::clone(key)),
+            Self::Deleted(key, version) => {
+                Recorded::Whole(Change::Delete { key: Bytes::copy_from_slice(key), version: *version })
+            }
+            Self::Flushed(floor) => Recorded::Whole(Change::Flush(*floor)),
+        }
+    }
 }
 
 impl std::fmt::Debug for Ring {
@@ -42,35 +73,27 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-fn bytes_of(change: &Change) -> u64 {
-    let key = match change {
-        Change::Set(key) | Change::Deleted(key, _) => key.len() as u64,
-        Change::Item(_) | Change::Flushed(_) | Change::Lost(_) => 0,
-    };
-    CHANGE_BYTES + key
-}
-
 impl Ring {
     /// An empty ring of up to `bytes`.
     pub fn new(bytes: u64, clock: Arc<Clock>) -> Self {
         let since = clock.millis();
-        let state = Mutex::new(State { changes: VecDeque::new(), bytes: 0, first: 0, since });
+        let state = Mutex::new(State { changes: VecDeque::new(), bytes: 0, first: 0, since, cause: GapCause::Start });
         Self(Arc::new(Shared { incarnation: fastrand::u64(1..), limit: bytes, clock, state }))
     }
 
     /// A key holds something else, or will when it is looked up.
     pub fn set(&self, key: &[u8]) {
-        self.append(Change::Set(key.into()));
+        self.append(Kept::Set(key.into()));
     }
 
     /// A key was deleted under a version.
     pub fn deleted(&self, key: &[u8], version: Version) {
-        self.append(Change::Deleted(key.into(), version));
+        self.append(Kept::Deleted(key.into(), version));
     }
 
     /// The store was flushed.
     pub fn flushed(&self, floor: Floor) {
-        self.append(Change::Flushed(floor));
+        self.append(Kept::Flushed(floor));
     }
 
     /// Changes are lost: each reader is told of a gap.
@@ -79,20 +102,20 @@ impl Ring {
         state.first = state.end() + 1;
         state.changes.clear();
         state.bytes = 0;
-        state.since = self.0.clock.millis();
+        (state.since, state.cause) = (self.0.clock.millis(), GapCause::Lost);
     }
 
-    fn append(&self, change: Change) {
+    fn append(&self, change: Kept) {
         let mut state = self.0.state.lock();
         // Under the lock: times grow with positions.
         let now = self.0.clock.millis();
-        state.bytes += bytes_of(&change);
+        state.bytes += change.bytes();
         state.changes.push_back((now, change));
         while state.bytes > self.0.limit {
             let Some((at, oldest)) = state.changes.pop_front() else { break };
-            state.bytes -= bytes_of(&oldest);
+            state.bytes -= oldest.bytes();
             state.first += 1;
-            state.since = at + 1;
+            (state.since, state.cause) = (at + 1, GapCause::Ring);
         }
     }
 
@@ -113,17 +136,21 @@ impl Ring {
         let is_known = from.incarnation == self.0.incarnation && (state.first..=state.end()).contains(&from.position);
         let start = if is_known { from.position } else { state.first };
         let skipped = (start - state.first) as usize;
-        let told =
-            |(number, (_, change)): (u64, &(u64, Change))| Told { change: change.clone(), next: self.place(number) };
-        let changes: Vec<Told> = (start + 1..).zip(state.changes.iter().skip(skipped)).take(limit).map(told).collect();
-        let next = start + changes.len() as u64;
+        let entry = |(number, (_, change)): (u64, &(u64, Kept))| Entry {
+            recorded: change.recorded(),
+            next: self.place(number),
+        };
+        let entries: Vec<Entry> =
+            (start + 1..).zip(state.changes.iter().skip(skipped)).take(limit).map(entry).collect();
+        let next = start + entries.len() as u64;
         let is_end = next == state.end();
         let watermark = if is_end {
             self.0.clock.millis()
         } else {
             state.changes[(next - state.first) as usize].0.saturating_sub(1)
         };
-        Batch { gap: (!is_known).then_some(state.since), changes, next: self.place(next), watermark, is_end }
+        let gap = Gap { since: state.since, cause: Some(state.cause) };
+        Batch { gap: (!is_known).then_some(gap), entries, next: self.place(next), watermark, is_end }
     }
 }
 
@@ -174,12 +201,12 @@ impl Reader for RingReader {
 mod tests {
     use super::*;
 
-    fn set(key: &str) -> Change {
-        Change::Set(key.as_bytes().into())
+    fn set(key: &str) -> Recorded {
+        Recorded::KeyOnly(key.as_bytes().into())
     }
 
-    fn changes(batch: &Batch) -> Vec<Change> {
-        batch.changes.iter().map(|told| told.change.clone()).collect()
+    fn changes(batch: &Batch) -> Vec<Recorded> {
+        batch.entries.iter().map(|entry| entry.recorded.clone()).collect()
     }
 
     #[test]
@@ -192,21 +219,26 @@ mod tests {
         ring.deleted(b"b", Version(7));
         let first = ring.read(start, 1);
         assert_eq!((first.gap, changes(&first), first.is_end), (None, vec![set("a")], false));
-        assert_eq!(first.changes[0].next, first.next);
+        assert_eq!(first.entries[0].next, first.next);
         assert!(first.watermark < clock.millis(), "b is not told yet");
         let second = ring.read(first.next, 10);
-        assert_eq!(changes(&second), [Change::Deleted(b"b"[..].into(), Version(7))]);
+        assert_eq!(changes(&second), [Recorded::Whole(Change::Delete { key: b"b"[..].into(), version: Version(7) })]);
         assert!(second.is_end);
         assert_eq!((second.watermark, second.next), (clock.millis(), ring.end()));
-        assert_eq!(ring.read(ring.since(clock.millis()), 10).changes.len(), 1);
+        assert_eq!(ring.read(ring.since(clock.millis()), 10).entries.len(), 1);
         let before = ring.since(clock.millis() - 1000);
-        assert_eq!((ring.read(before, 10).gap, ring.read(before, 10).changes.len()), (None, 2));
+        assert_eq!((ring.read(before, 10).gap, ring.read(before, 10).entries.len()), (None, 2));
         clock.advance(1);
         (0..10).for_each(|_| ring.set(b"c"));
         let late = ring.read(first.next, 100);
-        assert_eq!((late.changes.len(), late.gap), (10, Some(clock.millis() - 999)));
+        assert_eq!(
+            (late.entries.len(), late.gap),
+            (10, Some(Gap { since: clock.millis() - 999, cause: Some(GapCause::Ring) }))
+        );
         let other = Place { incarnation: start.incarnation ^ 1, ..start };
         assert!(ring.read(other, 1).gap.is_some() && ring.read(ring.since(0), 1).gap.is_some());
+        ring.lose();
+        assert_eq!(ring.read(late.next, 1).gap.and_then(|gap| gap.cause), Some(GapCause::Lost));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use moneta_layers::feed::Feed;
 use moneta_memory::Memory;
-use moneta_store::feed::{Change, Place};
+use moneta_store::feed::{Change, Place, Recorded};
 use moneta_store::holding::{Held, held};
 use moneta_store::request::{Delete, Write};
 use moneta_store::{Calls, Clock, Cx, Item, Key, KeyHash, Origin, Version};
@@ -46,14 +46,16 @@ struct World {
     margin: u64,
 }
 
-fn look(node: &Node, change: &Change) -> Option<(usize, What)> {
+fn look(node: &Node, change: &Recorded) -> Option<(usize, What)> {
     match change {
-        Change::Set(key) => match pollster::block_on(held(&node.store, &Cx::outside(), key)).expect("RAM answers") {
-            Held::Item(item) => Some((number(key), What::Item(item))),
-            Held::Buried(version) => Some((number(key), What::Deleted(version))),
-            Held::Unknown => None,
-        },
-        Change::Deleted(key, version) => Some((number(key), What::Deleted(*version))),
+        Recorded::KeyOnly(key) => {
+            match pollster::block_on(held(&node.store, &Cx::outside(), key)).expect("RAM answers") {
+                Held::Item(item) => Some((number(key), What::Item(item))),
+                Held::Buried(version) => Some((number(key), What::Deleted(version))),
+                Held::Unknown => None,
+            }
+        }
+        Recorded::Whole(Change::Delete { key, version }) => Some((number(key), What::Deleted(*version))),
         _ => unreachable!("there are no flushes here"),
     }
 }
@@ -123,7 +125,7 @@ impl World {
             let batch = batch_of(&self.copies[from], self.read[from], usize::MAX);
             self.read[from] = batch.next;
             let arrives = self.clock.millis() + self.rng.u64(1..DELAY_MAX - 600);
-            let told = batch.changes.iter().filter_map(|told| look(&self.copies[from], &told.change));
+            let told = batch.entries.iter().filter_map(|entry| look(&self.copies[from], &entry.recorded));
             self.under_way.extend(told.map(|(key, change)| Message { to: 1 - from, arrives, key, change }));
         }
         self.clock.advance_millis(millis);
@@ -139,7 +141,7 @@ impl World {
         let batch = batch_of(&self.copies[self.at], self.place, usize::MAX);
         (self.place, self.watermark) = (batch.next, batch.watermark);
         let now = self.clock.millis();
-        for (key, what) in batch.changes.iter().filter_map(|told| look(&self.copies[self.at], &told.change)) {
+        for (key, what) in batch.entries.iter().filter_map(|entry| look(&self.copies[self.at], &entry.recorded)) {
             apply(&self.reader, key, &what, now);
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use moneta_layers::feed::Feed;
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::feed::{Batch, Change, Place, Wanted};
+use moneta_store::feed::{Batch, Change, Place, Recorded, Wanted};
 use moneta_store::holding::{Held, held};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::versions::Versioning;
@@ -278,7 +278,7 @@ impl World {
     fn read_feed(&mut self, from: usize) {
         let to = (from + self.rng.usize(1..COPIES)) % COPIES;
         let batch = batch_of(&self.nodes[from], self.read[from][to], self.rng.usize(1..8));
-        for change in batch.changes.iter().map(|told| &told.change) {
+        for change in batch.entries.iter().map(|entry| &entry.recorded) {
             let twice = self.rng.u8(0..8) == 0;
             self.send(from, to, change, false);
             if twice {
@@ -297,7 +297,7 @@ impl World {
             (0..COPIES * COPIES).map(|pair| (pair / COPIES, pair % COPIES)).filter(|(from, to)| from != to)
         {
             let batch = batch_of(&self.nodes[from], self.read[from][to], usize::MAX);
-            batch.changes.iter().for_each(|told| self.send(from, to, &told.change, false));
+            batch.entries.iter().for_each(|entry| self.send(from, to, &entry.recorded, false));
             self.read[from][to] = batch.next;
         }
         let (late, mut arriving): (Vec<_>, Vec<_>) =
@@ -307,21 +307,21 @@ impl World {
         arriving.into_iter().for_each(|message| self.arrive(message));
     }
 
-    fn send(&mut self, from: usize, to: usize, change: &Change, again: bool) {
+    fn send(&mut self, from: usize, to: usize, change: &Recorded, again: bool) {
         let node = &self.nodes[from];
         let told = match change {
-            Change::Set(key) => {
+            Recorded::KeyOnly(key) => {
                 match pollster::block_on(held(&node.store, &Cx::outside(), key)).expect("RAM answers") {
                     Held::Item(item) => Told::Set(number(key), item),
                     Held::Buried(version) => Told::Deleted(number(key), version),
                     Held::Unknown => return,
                 }
             }
-            Change::Deleted(..) if self.guard == Guard::Deletes => return,
-            Change::Deleted(key, version) => Told::Deleted(number(key), *version),
-            Change::Flushed(_) if self.guard == Guard::Floors => return,
-            Change::Flushed(floor) => Told::Flushed(*floor),
-            Change::Item(_) | Change::Lost(_) => unreachable!("RAM tells keys, and is told of nothing it lost"),
+            Recorded::Whole(Change::Delete { .. }) if self.guard == Guard::Deletes => return,
+            Recorded::Whole(Change::Delete { key, version }) => Told::Deleted(number(key), *version),
+            Recorded::Whole(Change::Flush(_)) if self.guard == Guard::Floors => return,
+            Recorded::Whole(Change::Flush(floor)) => Told::Flushed(*floor),
+            Recorded::Whole(_) => unreachable!("RAM tells keys, and is told of nothing it lost"),
         };
         self.under_way.push(Message { to, change: told, as_of: node.clock.millis().min(self.now + SKEW_MAX), again });
     }
@@ -433,9 +433,9 @@ impl World {
                 let mut place = feed(&self.nodes[from]).since(START);
                 loop {
                     let batch = batch_of(&self.nodes[from], place, 100);
-                    batch.changes.iter().for_each(|told| self.send(from, to, &told.change, false));
+                    batch.entries.iter().for_each(|entry| self.send(from, to, &entry.recorded, false));
                     place = batch.next;
-                    if batch.changes.is_empty() {
+                    if batch.entries.is_empty() {
                         break;
                     }
                 }

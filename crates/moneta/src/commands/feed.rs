@@ -2,29 +2,25 @@
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
-use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_feed::{Buckets, Codec, Request, Wanted};
 use moneta_net::Address;
 use moneta_options::kinds::units;
-use moneta_store::feed::Buckets;
 use serde::Deserialize;
 
-use self::apply::{Applied, Target};
-use self::line::{Line, escaped, words};
-use self::reader::{RETRY, Reader, WAIT, now};
+use self::admin::{AdminSource, WAIT, now};
+use self::print::{Printer, escaped, words};
+use self::run::{Reader, Start, pump};
+use self::target::Target;
 use crate::admin_port;
 
-mod apply;
-mod cursor;
-mod line;
-mod reader;
-
-/// How far a reader goes back when the node that it writes to was away, or may have been: longer than that node leaves changes in
-/// RAM alone.
-const MARGIN: Duration = Duration::from_secs(90);
+mod admin;
+mod print;
+mod run;
+mod target;
 
 /// What is to be read, and what to do with it.
 #[derive(Debug, Args)]
@@ -130,47 +126,45 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return list(&ListArgs::from_arg_matches(matches)?.source);
     }
     let args = FeedArgs::from_arg_matches(matches)?;
-    let mut reader = Reader::new(&args)?;
-    let mut target = args.into.as_ref().map(|address| Target::connect(address.clone())).transpose()?;
-    let mut follows = false;
-    let mut told = Applied::default();
-    if let Some(target) = &mut target {
-        target.wait()?;
-    }
-    // A signal may end it anywhere: what was applied and not written down is applied again.
-    loop {
-        let lines = reader.read(target.is_some())?;
-        match &mut target {
-            Some(target) => {
-                if !std::mem::replace(&mut follows, true) {
-                    target.refuse_source(&args.source, reader.cursor.as_deref())?;
-                    eprintln!("moneta feed: follows {}; what is newer goes to {}", args.source, target.address());
-                }
-                target.apply(&lines.parsed, &mut told)?;
-                if told.is_due() && !target.answers() {
-                    told.put_off();
-                }
-                if target.take_lacks() {
-                    sleep(RETRY);
-                    reader.go_back(MARGIN);
-                }
-            }
-            None if args.json => {}
-            None => lines.parsed.iter().try_for_each(Line::print)?,
+    let start = Start::of(&args)?;
+    match &args.into {
+        None => {
+            let source = AdminSource::new(&args.source, args.request(), args.value_max, Box::new(|_| Ok(())))?;
+            pump(source, Printer::new(args.json), start, Reader::printing(&args))
         }
-        if args.json {
-            let mut out = stdout().lock();
-            lines.text.iter().try_for_each(|line| out.write_all(line.as_bytes()))?;
-        }
-        reader.keep()?;
-        if let Some(summary) = target.as_ref().and_then(|_| told.summary(reader.watermark, now())) {
-            eprintln!("{summary}");
-        }
-        if !reader.more && target.is_none() && !args.follow {
-            break;
+        Some(address) => {
+            let target = Target::new(address.clone());
+            let sink = target.sink()?;
+            target.wait()?;
+            let (read, written) = (args.source.clone(), target.clone());
+            let check = move |number| {
+                written.refuse_source(&read, number)?;
+                eprintln!("moneta feed: follows {read}; what is newer goes to {}", written.address());
+                Ok(())
+            };
+            let source = AdminSource::new(&args.source, args.request(), args.value_max, Box::new(check))?;
+            pump(source, sink, start, Reader::applying(&args, target))
         }
     }
-    Ok(())
+}
+
+impl FeedArgs {
+    /// What the node is asked for, but for the place.
+    fn request(&self) -> Request {
+        let is_applied = self.into.is_some();
+        Request {
+            wanted: Wanted {
+                values: self.values || is_applied,
+                prefix: self.prefix.as_bytes().to_vec(),
+                region: self.region,
+                buckets: self.slots,
+            },
+            follow: self.follow || is_applied,
+            compress: self.compress.then_some(Codec::Zstd),
+            name: self.name.clone(),
+            ..Request::default()
+        }
+    }
 }
 
 /// Prints the readers of a node's feed.

@@ -7,20 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use moneta_admin::ask::{Unanswered, ask};
-use moneta_protocol::base64;
-use moneta_store::feed::{Batch, Buckets, Feed, Place, Told, Wanted};
-use moneta_store::{ErrorKind, Origin, Store, StoreError, Version};
+use moneta_feed::{Codec, Compressor, LogSource, Mark, NAME_MAX, horizon, json};
+use moneta_store::feed::{Buckets, Place, Wanted};
+use moneta_store::{ErrorKind, Origin, Store, StoreError};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::desk::Desk;
-use crate::feed::{Answer, Answers, Codec, Compressor, Line, NAME_MAX, horizon, resolve};
+use crate::feed::{Answer, Answers};
 use crate::node::Node;
 
+/// The header that names the node's listeners: on any of them the feed is read quicker.
+const LISTENERS: &str = "moneta-listeners";
 /// Longest wait for a change.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// How often a reader that waits looks for a change.
@@ -155,8 +156,11 @@ pub(super) async fn changes(
         Ok(Ok((length, body))) => {
             let told = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::VARY, "accept-encoding")];
             let encoding = codec.map(|Codec::Zstd| [(header::CONTENT_ENCODING, "zstd")]);
+            let listeners: Vec<String> = observed.addresses.iter().map(ToString::to_string).collect();
+            // A socket's path may be what no header takes.
+            let listeners = HeaderValue::from_str(&listeners.join(", ")).ok().map(|named| [(LISTENERS, named)]);
             // One that is cut short is noticed by its length.
-            (told, [(header::CONTENT_LENGTH, length)], encoding, body).into_response()
+            (told, listeners, [(header::CONTENT_LENGTH, length)], encoding, body).into_response()
         }
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         Err(Unanswered) => (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response(),
@@ -191,35 +195,19 @@ fn answer(
     asked: &Asked,
     buckets: Option<Buckets>,
 ) -> Result<(Answer, Vec<u8>), StoreError> {
-    let feed: &dyn Feed = store.parts().feed.expect("it had one");
     let prefix = asked.prefix.as_bytes().to_vec();
     let wanted = Wanted { values: asked.values != 0, prefix, region: asked.region, buckets };
-    let mut reader = feed.reader(from, wanted.clone());
+    let mut log = LogSource::new(store, from, wanted).expect("it had a feed");
     let mut account = Answers::begin(Arc::<Node>::clone(node));
     let mut lines = Vec::new();
-    let (mut left, mut length) = (asked.limit.min(CHANGES_MAX), 0);
-    let (mut place, mut watermark, mut more);
+    let mut left = asked.limit.min(CHANGES_MAX);
     'reading: loop {
         let most = left.min(READ_AT_ONCE);
-        let Batch { gap, changes, next, watermark: told, is_end } =
-            reader.read(most, ANSWER_BYTES.saturating_sub(length))?;
-        if let Some(since) = gap {
-            write_line(&mut lines, json!({ "kind": "gap", "since": since }), None);
-        }
-        let count = changes.len();
-        (place, watermark, more) = (next, told, !is_end);
-        for (number, Told { change, next }) in changes.into_iter().enumerate() {
-            let Some(told) = resolve(store, change, &wanted)? else { continue };
-            let (object, value) = object_of(&told);
-            write_line(&mut lines, object, value);
-            length = lines.len();
-            let is_full = length > ANSWER_BYTES || !account.holds(lines.capacity() + reader.held());
-            if is_full && number + 1 < count {
-                // What is left was told when this was read.
-                (place, watermark, more) = (next, 0, true);
-                break 'reading;
-            }
-            if is_full {
+        let count = log.read(most, ANSWER_BYTES.saturating_sub(lines.len()))?;
+        while let Some(change) = log.next()? {
+            node.readers.count(&change);
+            json::write(&change, &mut lines);
+            if lines.len() > ANSWER_BYTES || !account.holds(lines.capacity() + log.held()) {
                 break 'reading;
             }
         }
@@ -227,52 +215,17 @@ fn answer(
         left = left.saturating_sub(count);
         // Fewer than there was room for, and not the end: the reader has passed over as much as it does at once. Little of it was wanted,
         // and to go on until the answer is full might take longer than it may.
-        if is_end || left == 0 || length >= ANSWER_BYTES || count < most {
+        if log.is_end() || left == 0 || lines.len() >= ANSWER_BYTES || count < most {
             break;
         }
     }
-    let (cursor, horizon) = (place.to_string(), horizon(store));
-    let end = json!({ "kind": "end", "cursor": cursor, "watermark": watermark, "horizon": horizon, "more": more });
-    write_line(&mut lines, end, None);
+    let (place, watermark) = (log.place(), log.watermark());
+    let mark = Mark { cursor: place.to_string(), watermark, horizon: horizon(store), more: !log.is_end() };
+    json::write_mark(&mark, &mut lines);
     if let Some(name) = asked.name.as_deref() {
         node.readers.note(name, place, watermark, lines.len() as u64, false, node.clock.millis());
     }
     Ok((account, lines))
-}
-
-/// Appends a line of JSON. A value goes from where it lies into the line, in base64: no copy of it is made beside.
-fn write_line(lines: &mut Vec<u8>, object: Value, value: Option<&[u8]>) {
-    // Writing to memory does not fail.
-    let _ = serde_json::to_writer(&mut *lines, &object);
-    if let Some(value) = value {
-        lines.pop();
-        lines.extend_from_slice(b",\"value\":\"");
-        base64::append(value, lines);
-        lines.extend_from_slice(b"\"}");
-    }
-    lines.push(b'\n');
-}
-
-/// A change as a line of JSON has it, and its value.
-fn object_of(line: &Line) -> (Value, Option<&[u8]>) {
-    match line {
-        Line::Flush(floor) => {
-            (json!({ "kind": "flush", "version": floor.version.0.to_string(), "second": floor.second }), None)
-        }
-        Line::Lost(until) => (json!({ "kind": "lost", "until": until }), None),
-        Line::Delete { key, version } => (deleted(key, *version), None),
-        Line::Set { key, meta, value, as_of } => {
-            let mut object = named("set", key);
-            object.insert("version".into(), meta.cas.to_string().into());
-            object.insert("flags".into(), meta.flags.into());
-            object.insert("expiry".into(), meta.expiry.0.into());
-            object.insert("stale".into(), meta.stale.into());
-            if let Some(as_of) = as_of {
-                object.insert("as_of".into(), (*as_of).into());
-            }
-            (object.into(), value.as_deref())
-        }
-    }
 }
 
 /// The readers that have a name: `GET /feed/readers`.
@@ -281,25 +234,8 @@ pub(super) async fn readers(State(desk): State<Arc<Desk>>) -> Response {
         Ok(observed) => {
             observed.node.clock.refresh();
             let listed = observed.node.readers.list(observed.node.clock.millis());
-            ([(header::CONTENT_TYPE, "application/json")], json!(listed).to_string() + "\n").into_response()
+            ([(header::CONTENT_TYPE, "application/json")], serde_json::json!(listed).to_string() + "\n").into_response()
         }
         Err(doing) => (StatusCode::SERVICE_UNAVAILABLE, format!("{doing}\n")).into_response(),
     }
-}
-
-fn deleted(key: &[u8], version: Version) -> Value {
-    let mut object = named("delete", key);
-    object.insert("version".into(), version.0.to_string().into());
-    object.into()
-}
-
-/// An object with a key: as text, or in base64 if it is none.
-fn named(kind: &str, key: &[u8]) -> Map<String, Value> {
-    let mut object = Map::new();
-    object.insert("kind".into(), kind.into());
-    match std::str::from_utf8(key) {
-        Ok(text) => object.insert("key".into(), text.into()),
-        Err(_) => object.insert("key64".into(), base64::encode_key(key).into()),
-    };
-    object
 }

@@ -129,6 +129,9 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
     counter("feed_sent_bytes_total", Unit::Bytes, "Bytes of the feed sent to readers, by their names.")
         .labels(&["reader"])
         .read(|now| now.readers.iter().fold(Values::NONE, |all, state| all.and([&state.name], state.bytes))),
+    counter("feed_gaps_total", Unit::Count, "Times that a reader of the feed was told that changes are missing, by why.")
+        .labels(&["why"])
+        .read(|now| by(&now.gaps)),
     gauge("connections_limit", Unit::Count, "Most client connections at once.").read(|now| now.max_connections.into()),
     gauge("client_memory_bytes", Unit::Bytes, "Memory held for clients, by what for.").labels(&["kind"]).read(|now| {
         let bytes = |kind: client_memory::Kind| (kind.name(), now.held.of(kind) as u64);

@@ -33,6 +33,8 @@ pub(super) struct Snapshot {
     pub(super) address_refusals: [u64; 3],
     /// Readers of the feed that have a name.
     pub(super) readers: Vec<ReaderState>,
+    /// Gaps of the feed that readers were told of, by cause.
+    pub(super) gaps: [(&'static str, u64); moneta_store::feed::GapCause::ALL.len()],
 }
 
 impl Snapshot {
@@ -51,6 +53,7 @@ impl Snapshot {
             logins_refused: node.login_failures.refused(),
             address_refusals: node.address_refusals.counts(),
             readers: node.readers.list(node.clock.millis()),
+            gaps: node.readers.gaps(),
         }
     }
 }

@@ -14,14 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use moneta_store::feed::{COPY_READER, Place};
+use moneta_store::feed::{COPY_READER, Change, Gap, GapCause, Place};
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::answers::Answers;
 
-/// Most bytes of a name.
-pub const NAME_MAX: usize = 64;
 /// Most readers that are remembered; beyond it the one that was not seen for the longest goes.
 const READERS_MAX: usize = 256;
 /// Most streams of copies at once: where the slots of two zones differ, each node of one may read every node of the other, for two zones of
@@ -42,6 +40,8 @@ pub struct Readers {
     streams: Arc<Mutex<Vec<Open>>>,
     /// Streams that were begun.
     begun: AtomicU64,
+    /// Gaps that readers were told of, in the order of [`GapCause::ALL`].
+    gaps: [AtomicU64; GapCause::ALL.len()],
     /// Answers over HTTP.
     pub(crate) answers: Answers,
 }
@@ -118,6 +118,18 @@ impl Readers {
         state.watermark = state.watermark.max(watermark);
         state.bytes += bytes;
         (state.seen, state.connected) = (now, connected);
+    }
+
+    /// A reader was told of this change; gaps are counted.
+    pub(crate) fn count(&self, told: &Change) {
+        if let Change::Gap(Gap { cause: Some(cause), .. }) = told {
+            self.gaps[*cause as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Gaps that readers were told of, by cause.
+    pub fn gaps(&self) -> [(&'static str, u64); GapCause::ALL.len()] {
+        GapCause::ALL.map(|cause| (cause.word(), self.gaps[cause as usize].load(Ordering::Relaxed)))
     }
 
     /// A reader has gone.

@@ -1,7 +1,7 @@
 //! What the thread that reads a feed and the worker that sends it share: a queue of a few chunks.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ pub(super) struct Shared {
     queued: AtomicUsize,
     /// Bytes that the thread holds beside them.
     working: AtomicUsize,
+    /// Bytes a second, at most; 0: no bound.
+    rate: AtomicU64,
 }
 
 #[derive(Default)]
@@ -79,6 +81,16 @@ impl Shared {
     /// The thread holds so many bytes beside what it has queued.
     pub(super) fn works_on(&self, bytes: usize) {
         self.working.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes a second, at most; 0: no bound.
+    pub(super) fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    /// Sets that.
+    pub(super) fn set_rate(&self, rate: u64) {
+        self.rate.store(rate, Ordering::Relaxed);
     }
 
     /// Whether everything was read for now.

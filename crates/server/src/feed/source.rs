@@ -1,18 +1,12 @@
 //! `changes`, the thread's side: reads the feed and queues what a connection is to be sent.
 
-use std::collections::VecDeque;
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_store::feed::{Batch, Feed, Place, Reader, Told};
+use moneta_feed::{Begin, Compressor, LogSource, Mark, Pace, Request, horizon, text};
+use moneta_store::feed::{Feed, Place};
 use moneta_store::{Store, StoreError};
 
-use super::asked::{Asked, Begin};
-use super::compress::Compressor;
-use super::horizon;
-use super::lines::resolve;
-use super::pace::Pace;
 use super::readers::StreamPermit;
 use super::shared::{CHUNK, Gone, Shared};
 use crate::node::Node;
@@ -21,6 +15,8 @@ use crate::node::Node;
 const CHANGES: usize = 2048;
 /// How often a reader that follows looks for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often a reader that waits for its rate looks whether it has changed.
+const LOOK_AT_RATE: Duration = Duration::from_millis(100);
 /// How often a reader that follows is told how far it has come, while nothing changes.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
@@ -54,22 +50,10 @@ impl Horizon {
 /// The thread.
 pub(super) struct Source {
     shared: Arc<Shared>,
-    asked: Asked,
+    request: Request,
     store: Arc<dyn Store>,
     node: Arc<Node>,
     _permit: StreamPermit,
-}
-
-/// What was read and is not told yet: of a feed that has keys alone, a batch may be any number of bytes.
-struct Rest {
-    changes: VecDeque<Told>,
-    /// Behind them.
-    next: Place,
-    /// Once they are told.
-    watermark: u64,
-    /// Before they are.
-    told: u64,
-    is_end: bool,
 }
 
 /// What goes into a chunk.
@@ -84,19 +68,19 @@ struct Part {
 impl Source {
     pub(super) fn new(
         shared: &Arc<Shared>,
-        asked: Asked,
+        request: Request,
         store: &Arc<dyn Store>,
         node: &Arc<Node>,
         permit: StreamPermit,
     ) -> Self {
         let (store, node) = (Arc::clone(store), Arc::clone(node));
-        Self { shared: Arc::clone(shared), asked, store, node, _permit: permit }
+        Self { shared: Arc::clone(shared), request, store, node, _permit: permit }
     }
 
     pub(super) fn run(self) {
         let outcome = self.read_all();
         self.shared.works_on(0);
-        if let Some(name) = &self.asked.name {
+        if let Some(name) = &self.request.name {
             self.node.readers.leave(name);
         }
         if outcome.is_ok() {
@@ -111,26 +95,25 @@ impl Source {
     fn read_all(&self) -> Result<(), Gone> {
         self.node.clock.refresh();
         let feed = self.feed();
-        let place = match self.asked.begin {
+        let place = match self.request.begin {
             Begin::Now => feed.end(),
             Begin::Since(millis) => feed.since(millis),
             Begin::Cursor(place) => place,
         };
-        let mut reader = feed.reader(place, self.asked.wanted.clone());
-        let mut rest = Rest { changes: VecDeque::new(), next: place, watermark: 0, told: 0, is_end: false };
-        let mut pace = Pace::of(self.asked.rate);
+        let mut log = LogSource::new(&self.store, place, self.request.wanted.clone()).expect("it had a feed");
+        let mut pace = Pace::of(self.shared.rate());
         let mut told = None::<Instant>;
         let mut horizon = Horizon::default();
-        let mut compressor = match self.asked.compress.map(Compressor::begin).transpose() {
+        let mut compressor = match self.request.compress.map(Compressor::begin).transpose() {
             Ok(compressor) => compressor,
             Err(error) => return self.push(format!("SERVER_ERROR {error}\r\n").into_bytes()),
         };
-        if let Some(compressor) = &compressor {
-            self.push(compressor.announced().to_vec())?;
+        if compressor.is_some() {
+            self.push([text::COMPRESSED, b"\r\n"].concat())?;
         }
         loop {
             self.node.clock.refresh();
-            let Part { mut chunk, place, watermark, is_end } = match self.part(&mut *reader, &mut rest) {
+            let Part { mut chunk, place, watermark, is_end } = match self.part(&mut log) {
                 Ok(part) => part,
                 Err(error) => {
                     let refused = format!("SERVER_ERROR {error}\r\n").into_bytes();
@@ -139,67 +122,66 @@ impl Source {
             };
             self.shared.note_end(is_end && chunk.is_empty());
             let is_told = told.is_some_and(|told| told.elapsed() < HEARTBEAT);
-            if !chunk.is_empty() || !is_told || is_end && !self.asked.follow {
+            if !chunk.is_empty() || !is_told || is_end && !self.request.follow {
                 told = Some(Instant::now());
-                let _ = write!(chunk, "AT {place} {watermark} {}\r\n", horizon.of(&self.store));
+                let mark =
+                    Mark { cursor: place.to_string(), watermark, horizon: horizon.of(&self.store), more: !is_end };
+                text::write_mark(&mark, &mut chunk);
             }
-            let is_last = is_end && !self.asked.follow;
+            let is_last = is_end && !self.request.follow;
             if is_last {
-                chunk.extend_from_slice(b"END\r\n");
+                chunk.extend_from_slice(text::END);
             }
             if !chunk.is_empty() {
                 chunk = compressed(&mut compressor, chunk, is_last)?;
             }
             let sent = chunk.len() as u64;
-            if let Some(name) = &self.asked.name {
+            if let Some(name) = &self.request.name {
                 self.node.readers.note(name, place, watermark, sent, true, self.node.clock.millis());
             }
-            self.shared.works_on(reader.held() + chunk.capacity());
+            self.shared.works_on(log.held() + chunk.capacity());
             if !chunk.is_empty() {
                 self.push(chunk)?;
             }
-            self.shared.works_on(reader.held());
+            self.shared.works_on(log.held());
             match is_end {
-                true if !self.asked.follow => return Ok(()),
+                true if !self.request.follow => return Ok(()),
                 true => self.wait(place, told)?,
                 false => {}
             }
-            let wait = pace.sent(sent, Instant::now());
-            if !wait.is_zero() {
-                self.shared.pause(wait)?;
-            }
+            pace.sent(sent, Instant::now());
+            self.keep_pace(&mut pace)?;
         }
     }
 
     /// The lines of what comes next, up to a chunk.
-    fn part(&self, reader: &mut dyn Reader, rest: &mut Rest) -> Result<Part, StoreError> {
+    fn part(&self, log: &mut LogSource) -> Result<Part, StoreError> {
         let mut chunk = Vec::new();
-        let mut place = rest.next;
-        if rest.changes.is_empty() {
-            let Batch { gap, changes, next, watermark, is_end } = reader.read(CHANGES, CHUNK)?;
-            if !changes.is_empty() {
-                chunk = self.shared.spare();
-                // Lines are shorter than what a batch may have over.
-                chunk.reserve(CHUNK + CHUNK / 8);
-            }
-            if let Some(since) = gap {
-                let _ = write!(chunk, "GAP {since}\r\n");
-            }
-            *rest = Rest { changes: changes.into(), next, watermark, told: rest.watermark, is_end };
+        if log.is_empty() && log.read(CHANGES, CHUNK)? > 0 {
+            chunk = self.shared.spare();
+            // Lines are shorter than what a batch may have over.
+            chunk.reserve(CHUNK + CHUNK / 8);
         }
-        while let Some(told) = rest.changes.pop_front() {
-            place = told.next;
-            if let Some(line) = resolve(&self.store, told.change, &self.asked.wanted)? {
-                line.write(&mut chunk);
-            }
+        while let Some(change) = log.next()? {
+            self.node.readers.count(&change);
+            text::write(&change, &mut chunk);
             if chunk.len() >= CHUNK {
                 break;
             }
         }
-        Ok(match rest.changes.is_empty() {
-            true => Part { chunk, place: rest.next, watermark: rest.watermark, is_end: rest.is_end },
-            false => Part { chunk, place, watermark: rest.told, is_end: false },
-        })
+        Ok(Part { chunk, place: log.place(), watermark: log.watermark(), is_end: log.is_end() })
+    }
+
+    /// Waits as the rate says, which may change meanwhile.
+    fn keep_pace(&self, pace: &mut Pace) -> Result<(), Gone> {
+        loop {
+            let now = Instant::now();
+            pace.set(self.shared.rate(), now);
+            match pace.left(now) {
+                Duration::ZERO => return Ok(()),
+                left => self.shared.pause(left.min(LOOK_AT_RATE))?,
+            }
+        }
     }
 
     fn push(&self, chunk: Vec<u8>) -> Result<(), Gone> {

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::task::Context;
 
+use moneta_feed::{Request, Said, said};
 use moneta_store::Store;
 
-use super::asked::Asked;
 use super::readers::Pushed;
 pub(crate) use super::shared::Progress;
 use super::shared::Shared;
@@ -22,7 +22,7 @@ pub(crate) struct Changes(Arc<Shared>);
 impl Changes {
     /// Begins to read for a connection from this address. `Err`: the line that refuses.
     pub(crate) fn begin(
-        asked: Asked,
+        request: Request,
         address: Option<IpAddr>,
         store: &Arc<dyn Store>,
         node: &Arc<Node>,
@@ -31,15 +31,16 @@ impl Changes {
             return Err("SERVER_ERROR this node has no feed: start it with --cluster");
         }
         let shared = Arc::<Shared>::default();
-        if asked.compress.is_some() {
+        shared.set_rate(request.rate);
+        if request.compress.is_some() {
             shared.compress();
         }
         let stream: Arc<dyn Pushed> = Arc::<Shared>::clone(&shared);
         let stream: Weak<dyn Pushed> = Arc::downgrade(&stream);
-        let Some(permit) = node.readers.begin_stream(asked.name.as_deref(), address, stream) else {
+        let Some(permit) = node.readers.begin_stream(request.name.as_deref(), address, stream) else {
             return Err("SERVER_ERROR too many readers of the feed");
         };
-        let source = Source::new(&shared, asked, store, node, permit);
+        let source = Source::new(&shared, request, store, node, permit);
         match moneta_background::start("feed", move |_| source.run()) {
             Ok(_) => Ok(Self(shared)),
             Err(error) => {
@@ -52,6 +53,21 @@ impl Changes {
     /// Appends what there is until `output` has grown past `high_water`, which one chunk may exceed.
     pub(crate) fn write(&mut self, cx: &Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Progress {
         self.0.write(cx, output, high_water)
+    }
+
+    /// Takes what the reader says of its rate. Returns the bytes that were taken, and those with which there may be more; 0: there is not.
+    pub(crate) fn hear(&self, input: &[u8]) -> (usize, usize) {
+        let mut taken = 0;
+        loop {
+            match said(&input[taken..]) {
+                Said::Rate(rate, length) => {
+                    self.0.set_rate(rate);
+                    taken += length;
+                }
+                Said::Partial(needed) => return (taken, needed),
+                Said::Other => return (taken, 0),
+            }
+        }
     }
 
     /// Bytes that are held for the reader, what was handed out aside.

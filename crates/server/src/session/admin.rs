@@ -1,5 +1,6 @@
 //! Operator commands: `verbosity`, `cache_memlimit`, `watch`, `changes`, `lru_crawler`, `slabs`, `lru`, `shutdown`, `stats`.
 
+use moneta_feed::{BadRequest, Request};
 use moneta_protocol::command::{Command, Style};
 use moneta_protocol::encode;
 use moneta_protocol::number;
@@ -10,7 +11,7 @@ use moneta_protocol::status::Status;
 use super::words::{ERROR, words};
 use super::{After, Flow, Session, Stage, Worker, tuning};
 use crate::dump::{Dump, DumpKind};
-use crate::feed::{Asked, Changes};
+use crate::feed::Changes;
 use crate::peer::Commands;
 use crate::stats;
 use crate::watch;
@@ -103,12 +104,13 @@ impl Session {
         if !self.may_list_keys(worker) {
             return Some("CLIENT_ERROR changes not allowed");
         }
-        let asked = match Asked::parse(words(arguments)) {
-            Ok(asked) => asked,
-            Err(line) => return Some(line),
+        let request = match Request::parse(words(arguments)) {
+            Ok(request) => request,
+            Err(BadRequest::Malformed) => return Some("CLIENT_ERROR bad command line format"),
+            Err(BadRequest::UnknownCodec) => return Some("CLIENT_ERROR unknown compression, there is zstd"),
         };
         let address = self.peer.address.map(|address| address.ip());
-        match Changes::begin(asked, address, &worker.store, &worker.node) {
+        match Changes::begin(request, address, &worker.store, &worker.node) {
             Ok(changes) => {
                 self.extras().changes = Some(changes);
                 None

@@ -223,7 +223,8 @@ impl Session {
         let mut requests_left = worker.node.settings.requests_per_event;
         loop {
             if output.len() >= high_water || self.is_held_up(worker, high_water) {
-                return Received { consumed, needed: 0, after: After::Continue };
+                let (heard, needed) = self.hear_reader(&input[consumed..]);
+                return Received { consumed: consumed + heard, needed, after: After::Continue };
             }
             if consumed == input.len() {
                 return Received { consumed, needed: 1, after: After::Continue };
@@ -413,6 +414,13 @@ impl Session {
                 || extras.forgotten.is_some()
                 || extras.parked.is_full(high_water, worker.node.client_memory.share())
         })
+    }
+
+    /// Takes what a reader of the feed says while it is sent. Returns the bytes that were taken, and those with which there may be more.
+    #[cold]
+    fn hear_reader(&self, input: &[u8]) -> (usize, usize) {
+        let changes = self.extras.as_ref().and_then(|extras| extras.changes.as_ref());
+        changes.map_or((0, 0), |changes| changes.hear(input))
     }
 
     /// Parks a request that writes `written` bytes.

@@ -1,5 +1,6 @@
 //! Compression of the feed. Each chunk is flushed: its reader has all of it before another one follows.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use zstd::stream::write::Encoder;
@@ -10,42 +11,44 @@ const LEVEL: i32 = 1;
 
 /// A way to compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Codec {
+pub enum Codec {
     /// Zstandard, RFC 8878.
     Zstd,
 }
 
 impl Codec {
     /// By its name in requests.
-    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn named(name: &[u8]) -> Option<Self> {
         (name == b"zstd").then_some(Self::Zstd)
     }
 }
 
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("zstd")
+    }
+}
+
 /// Compresses one stream.
-pub(crate) struct Compressor(Encoder<'static, Vec<u8>>);
+pub struct Compressor(Encoder<'static, Vec<u8>>);
 
 impl Compressor {
     /// A stream that has nothing yet.
     ///
     /// # Errors
     /// If there is no memory for it: about a MiB.
-    pub(crate) fn begin(codec: Codec) -> io::Result<Self> {
+    pub fn begin(codec: Codec) -> io::Result<Self> {
         match codec {
             Codec::Zstd => Ok(Self(Encoder::new(Vec::new(), LEVEL)?)),
         }
-    }
-
-    /// The line before the stream, on the memcached port.
-    pub(crate) fn announced(&self) -> &'static [u8] {
-        b"COMPRESSED zstd\r\n"
     }
 
     /// What is to be sent so that the reader has all of `chunk`. `is_last`: it ends the stream.
     ///
     /// # Errors
     /// If there is no memory for it.
-    pub(crate) fn add(&mut self, chunk: &[u8], is_last: bool) -> io::Result<Vec<u8>> {
+    pub fn add(&mut self, chunk: &[u8], is_last: bool) -> io::Result<Vec<u8>> {
         self.0.write_all(chunk)?;
         if is_last {
             self.0.do_finish()?;

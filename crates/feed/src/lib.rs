@@ -1,0 +1,37 @@
+//! What a store tells of its changes, on its way to whoever reads it: the one [`Change`], and its two encodings, lines on the memcached
+//! port ([`text`]) and JSON over HTTP ([`json`]); sources, sinks, and the [`Pump`] between them.
+//!
+//! Engines hand out batches ([`moneta_store::feed`]); a [`LogSource`] completes what they have recorded as a key alone.
+
+pub mod apply;
+mod codec;
+mod cursor;
+mod file;
+mod gate;
+pub mod json;
+mod log;
+mod mark;
+mod node;
+mod pace;
+mod pump;
+mod request;
+mod resolve;
+mod sink;
+mod source;
+mod store_source;
+pub mod text;
+
+pub use codec::{Codec, Compressor};
+pub use cursor::{CursorError, CursorFile, Kept};
+pub use file::FileSource;
+pub use gate::Gate;
+pub use log::{LogSource, horizon};
+pub use mark::{Line, Mark};
+pub use moneta_store::feed::{Buckets, COPY_READER, Change, Gap, GapCause, Place, Set, Wanted};
+pub use node::NodeSource;
+pub use pace::Pace;
+pub use pump::{Filter, Owner, Pump, PumpError, Rate, Settings};
+pub use request::{BadRequest, Begin, NAME_MAX, Request, Said, said};
+pub use sink::{Retrying, Rules, Sink, SinkError, StoreSink};
+pub use source::{Next, Source, SourceError};
+pub use store_source::StoreSource;

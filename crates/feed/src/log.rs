@@ -1,0 +1,119 @@
+//! A store's own feed: batches of its engine, completed change by change.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use moneta_store::feed::{Batch, Change, Entry, Feed, Gap, Place, Reader, Wanted};
+use moneta_store::{Cx, Store, StoreError, component};
+
+use crate::resolve::resolve;
+
+/// Reads the feed of a store. Of a feed that has keys alone, a batch may be any number of bytes, so it is taken change by change.
+pub struct LogSource {
+    store: Arc<dyn Store>,
+    wanted: Wanted,
+    reader: Box<dyn Reader>,
+    gap: Option<Gap>,
+    entries: VecDeque<Entry>,
+    /// After what was taken.
+    place: Place,
+    /// After the batch, and up to when all is told then.
+    next: Place,
+    watermark: u64,
+    /// Up to when all was told before the batch.
+    told: u64,
+    is_end: bool,
+}
+
+impl LogSource {
+    /// Reads what a store tells from a place on; `None` if the store has no feed.
+    pub fn new(store: &Arc<dyn Store>, place: Place, wanted: Wanted) -> Option<Self> {
+        let reader = feed_of(store)?.reader(place, wanted.clone());
+        let store = Arc::clone(store);
+        let entries = VecDeque::new();
+        Some(Self {
+            store,
+            wanted,
+            reader,
+            gap: None,
+            entries,
+            place,
+            next: place,
+            watermark: 0,
+            told: 0,
+            is_end: false,
+        })
+    }
+
+    /// Whether all of the last batch was taken.
+    pub fn is_empty(&self) -> bool {
+        self.gap.is_none() && self.entries.is_empty()
+    }
+
+    /// Reads the next batch: up to `limit` changes, and not many more bytes of keys and values than `bytes`. Tells how many came, the unwanted
+    /// among them. May wait for a device. What is left of the batch before is dropped.
+    ///
+    /// # Errors
+    /// The device's. Nothing was read then.
+    pub fn read(&mut self, limit: usize, bytes: usize) -> Result<usize, StoreError> {
+        let Batch { gap, entries, next, watermark, is_end } = self.reader.read(limit, bytes)?;
+        (self.told, self.watermark) = (self.watermark, watermark);
+        (self.gap, self.entries, self.next, self.is_end) = (gap, entries.into(), next, is_end);
+        if self.entries.is_empty() {
+            self.place = next;
+        }
+        Ok(self.entries.len())
+    }
+
+    /// The next change of the batch; `None`: there is no more in it. May wait for the store.
+    ///
+    /// # Errors
+    /// The store's. The change was not told then.
+    pub fn next(&mut self) -> Result<Option<Change>, StoreError> {
+        if let Some(gap) = self.gap.take() {
+            return Ok(Some(Change::Gap(gap)));
+        }
+        while let Some(Entry { recorded, next }) = self.entries.pop_front() {
+            self.place = if self.entries.is_empty() { self.next } else { next };
+            if let Some(change) = resolve(&self.store, recorded, &self.wanted)? {
+                return Ok(Some(change));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where to read on after what was taken.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Everything that the store was told until then was taken, in milliseconds since the Unix epoch; 0: that is not known.
+    pub fn watermark(&self) -> u64 {
+        if self.is_empty() { self.watermark } else { self.told }
+    }
+
+    /// There was no more after what was taken.
+    pub fn is_end(&self) -> bool {
+        self.is_end && self.is_empty()
+    }
+
+    /// Whether there is something to read: a change, or a gap.
+    pub fn has_more(&self) -> bool {
+        !self.is_empty() || feed_of(&self.store).is_some_and(|feed| feed.has_more(self.place))
+    }
+
+    /// Bytes of the buffers that it keeps between two reads.
+    pub fn held(&self) -> usize {
+        self.reader.held()
+    }
+}
+
+fn feed_of(store: &Arc<dyn Store>) -> Option<&dyn Feed> {
+    store.parts().feed
+}
+
+/// Since when a store remembers every delete that came to it, in milliseconds since the Unix epoch; 0: it remembers none. Readers are
+/// told of it: what it had deleted before that, a feed from a later place does not take away elsewhere.
+pub fn horizon(store: &Arc<dyn Store>) -> u64 {
+    component::report(store, &Cx::outside()).stats.horizon
+}

@@ -1,0 +1,71 @@
+//! From what an engine has recorded to what readers are told.
+
+use bytes::Bytes;
+use moneta_store::feed::{Change, Recorded, Set, Wanted};
+use moneta_store::holding::{Held, held};
+use moneta_store::{Cx, Policy, Store, StoreError, Version};
+
+/// The change, with what the key holds looked up if the engine has not recorded it; `None` if it is not wanted, or the key holds nothing that
+/// could be told. May block.
+///
+/// # Errors
+/// The store's.
+pub fn resolve<S: Store>(store: &S, recorded: Recorded, wanted: &Wanted) -> Result<Option<Change>, StoreError> {
+    let change = match recorded {
+        Recorded::Whole(change) => change,
+        Recorded::KeyOnly(key) if wanted.has_key(&key) => match look_up(store, &key, wanted)? {
+            Some(change) => change,
+            None => return Ok(None),
+        },
+        Recorded::KeyOnly(_) => return Ok(None),
+    };
+    Ok(is_wanted(wanted, &change).then_some(change))
+}
+
+fn look_up<S: Store>(store: &S, key: &[u8], wanted: &Wanted) -> Result<Option<Change>, StoreError> {
+    let cx = Cx::outside().under(Policy::Batch);
+    let held = pollster::block_on(held(store, &cx, key))?;
+    let key = Bytes::copy_from_slice(key);
+    Ok(match held {
+        Held::Item(item) => {
+            let value = wanted.values.then(|| item.value.into_vec().into());
+            Some(Change::Set(Set { key, meta: item.meta, value, as_of: None }))
+        }
+        Held::Buried(version) => Some(Change::Delete { key, version }),
+        Held::Unknown => None,
+    })
+}
+
+/// Whether a reader wants a change. Gaps and losses concern all readers.
+fn is_wanted(wanted: &Wanted, change: &Change) -> bool {
+    match change {
+        Change::Set(set) => wanted.has_key(&set.key) && wanted.has_version(set.meta.version()),
+        Change::Delete { key, version } => wanted.has_key(key) && has_delete(wanted, *version),
+        Change::Flush(floor) => wanted.has_version(floor.version),
+        Change::Gap(_) | Change::Lost { .. } => true,
+    }
+}
+
+/// Whether a delete under this version is wanted. What has expired is told as deleted under the version just below its own, which counts
+/// as one of the item's region; so a delete by the last writer of a region passes for one of the next region, too.
+fn has_delete(wanted: &Wanted, version: Version) -> bool {
+    wanted.has_version(version) || wanted.has_version(Version(version.0.saturating_add(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use moneta_store::Origin;
+
+    use super::*;
+
+    #[test]
+    fn what_is_told_just_below_a_version_is_of_its_region() {
+        let wanted = |region| Wanted { region: Some(region), ..Wanted::default() };
+        for writer in [0, 7, 15] {
+            let version = Version::new(1 << 40, Origin::new(1, writer));
+            assert!(has_delete(&wanted(1), version) && !has_delete(&wanted(0), version), "writer {writer}");
+            let expired = version.just_below();
+            assert!(has_delete(&wanted(1), expired) && !has_delete(&wanted(2), expired), "writer {writer}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The node that is read, the one that is written to and the reader between them, killed at random points. The failure to guard against is silent: a
+//! change that a cursor passes over, or that the other node lost and is not told again.
+
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::common::{Node, moneta, steady_port};
+use crate::{ends_alike, feed_to, some_writes};
+
+/// Kills of each run.
+const KILLS: u32 = 9;
+
+#[test]
+fn both_nodes_end_alike_whichever_of_the_three_is_killed() {
+    let seed = std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("MONETA_SEED={seed}");
+    let mut rng = Rng::with_seed(seed);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let admin = format!("127.0.0.1:{}", steady_port());
+    let port = steady_port().to_string();
+    let (source_tier, target_tier) = (format!("{}:200m", path("source")), format!("{}:200m", path("target")));
+    let socket = path("socket");
+    // What its clients were told is there after a kill.
+    let start_source = || {
+        let is = [
+            "serve",
+            "-p",
+            &port,
+            "--admin",
+            &admin,
+            "--cluster",
+            "--writer-id",
+            "1",
+            "--threads",
+            "1",
+            "--flash",
+            &source_tier,
+        ];
+        Node::run(&mut moneta(&[&is[..], &["--flash-durability", "every-write"]].concat()))
+    };
+    // This one loses what it took last.
+    let start_target = || {
+        let listens = ["serve", "-p", "0", "--listen", "127.0.0.1", "--unix-socket", &socket, "--admin", "off"];
+        let is = ["--cluster", "--writer-id", "2", "--threads", "1", "--flash", &target_tier];
+        Node::run(&mut moneta(&[&listens[..], &is].concat()))
+    };
+    let start_reader = || feed_to(&admin, &socket, &folder.path().join("cursor"));
+    let (mut source, mut target, mut reader) = (Some(start_source()), Some(start_target()), Some(start_reader()));
+    for kill in 0..KILLS {
+        for _ in 0..rng.u32(10..60) {
+            source.as_ref().expect("it runs").exchange(&some_writes(&mut rng));
+        }
+        thread::sleep(Duration::from_millis(rng.u64(0..300)));
+        // Dropped, they are killed. Each comes first in some order.
+        let away = Duration::from_millis(rng.u64(0..300));
+        match (kill + rng.u32(0..2)) % 4 {
+            0 => drop(source.take()),
+            1 => drop(target.take()),
+            2 => drop(reader.take()),
+            _ => drop((target.take(), reader.take())),
+        }
+        thread::sleep(away);
+        target = Some(target.take().unwrap_or_else(start_target));
+        source = Some(source.take().unwrap_or_else(start_source));
+        reader = Some(reader.take().unwrap_or_else(start_reader));
+    }
+    ends_alike(source.as_ref().expect("it runs"), target.as_ref().expect("it runs"));
+}
