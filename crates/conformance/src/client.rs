@@ -156,16 +156,14 @@ impl Client {
     /// Reads once into the buffer; `false` when the server has closed (a reset counts as a close).
     fn receive(&mut self) -> Result<bool> {
         let mut buffer = [0; READ_BYTES];
-        loop {
-            match self.read_some(&mut buffer) {
-                Ok(0) => return Ok(false),
-                Ok(count) => {
-                    self.received.extend_from_slice(&buffer[..count]);
-                    return Ok(true);
-                }
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(false),
-                Err(error) => bail!("nothing to read: {error}; so far {:?}", String::from_utf8_lossy(&self.received)),
+        match self.read_some(&mut buffer) {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                self.received.extend_from_slice(&buffer[..count]);
+                Ok(true)
             }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(false),
+            Err(error) => bail!("nothing to read: {error}; so far {:?}", String::from_utf8_lossy(&self.received)),
         }
     }
 }

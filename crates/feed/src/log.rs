@@ -69,7 +69,7 @@ impl LogSource {
     ///
     /// # Errors
     /// The store's. The change was not told then.
-    pub fn next(&mut self) -> Result<Option<Change>, StoreError> {
+    pub fn next_change(&mut self) -> Result<Option<Change>, StoreError> {
         if let Some(gap) = self.gap.take() {
             return Ok(Some(Change::Gap(gap)));
         }

@@ -68,7 +68,7 @@ impl Source for StoreSource {
     fn next(&mut self) -> Result<Next, SourceError> {
         let away = |error: moneta_store::StoreError| SourceError::Away(error.to_string());
         let log = self.log()?;
-        if let Some(change) = log.next().map_err(away)? {
+        if let Some(change) = log.next_change().map_err(away)? {
             self.owes_mark = true;
             self.pace.sent(change.size() as u64, Instant::now());
             return Ok(Next::Line(Line::Change(change)));

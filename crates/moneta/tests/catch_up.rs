@@ -285,7 +285,7 @@ fn keys_that_come_back_to_a_node_show_nothing_old() {
     let other = Node::run(&mut moneta(&["serve", "-p", "0", "--admin", "off", "--cluster", "--writer-id", "9"]));
     copies.place(2, Some(&other.address().to_string()));
     b.wait_for_log("other copies are read by another topology");
-    proxy.wait_for_log("epoch=2");
+    proxy.wait_for_topology(2);
     set_all(&proxy, 0..KEYS, "new");
     other.wait_for(|| (0..KEYS).any(|key| value(&other, &format!("key{key}")).is_some()), "it gets no keys");
     let is_old = |key: &usize| value(b, &format!("key{key}")).as_deref() == Some("old");

@@ -335,7 +335,7 @@ fn a_fleet_moves_from_memcached_zone_by_zone() {
         let node = Node::start(&["--cluster", "--writer-id", &writer, "--threads", "1", "-m", "64"]);
         addresses[zone] = node.address().to_string();
         fleet.write_topology(zone as u32 + 2, &addresses);
-        proxy.wait_for(|| proxy.log().contains(&format!("epoch={}", zone + 2)), "the topology is not taken");
+        proxy.wait_for_topology(zone as u32 + 2);
         for (number, key) in keys.iter().enumerate() {
             let expected = (zone + 1).to_string();
             assert_eq!(proxy.exchange(&format!("get {key}\r\n")), hit(key, &expected), "zone {zone}");

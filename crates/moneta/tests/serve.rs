@@ -97,12 +97,18 @@ fn the_options_reach_the_node() {
     assert!(settings.contains("STAT verbosity 1\r\n") && settings.contains("STAT idle_timeout 1000\r\n"), "{settings}");
 }
 
-/// A thread's field in `/proc`.
-fn of_worker(node: &Node, field: &str) -> String {
+/// What `/proc` says of the node's worker; `None`: it has not given itself its name yet.
+fn worker(node: &Node) -> Option<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", node.pid())).expect("it runs");
-    let threads =
+    let mut threads =
         tasks.map(|task| fs::read_to_string(task.expect("a thread").path().join("status")).unwrap_or_default());
-    let worker = threads.into_iter().find(|text| text.starts_with("Name:\tworker-0")).expect("a worker");
+    threads.find(|text| text.starts_with("Name:\tworker-0"))
+}
+
+/// A field of the worker in `/proc`.
+fn of_worker(node: &Node, field: &str) -> String {
+    node.wait_for(|| worker(node).is_some(), "a worker");
+    let worker = worker(node).expect("it is there");
     worker
         .lines()
         .find_map(|line| line.strip_prefix(field))

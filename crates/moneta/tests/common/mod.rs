@@ -152,6 +152,12 @@ impl Node {
         self.wait_for(|| self.log().contains(part), &format!("the log never says `{part}`"));
     }
 
+    /// Waits until the topology of this epoch takes effect.
+    pub fn wait_for_topology(&self, epoch: u32) {
+        let is_taken = |line: &str| line.contains("topology taken") && line.contains(&format!("epoch={epoch} "));
+        self.wait_for(|| self.log().lines().any(is_taken), "the topology is not taken");
+    }
+
     /// Waits until `holds` does; else the test fails and says `why`, with the log.
     pub fn wait_for(&self, holds: impl Fn() -> bool, why: &str) {
         let start = Instant::now();

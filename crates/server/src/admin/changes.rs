@@ -204,7 +204,7 @@ fn answer(
     'reading: loop {
         let most = left.min(READ_AT_ONCE);
         let count = log.read(most, ANSWER_BYTES.saturating_sub(lines.len()))?;
-        while let Some(change) = log.next()? {
+        while let Some(change) = log.next_change()? {
             node.readers.count(&change);
             json::write(&change, &mut lines);
             if lines.len() > ANSWER_BYTES || !account.holds(lines.capacity() + log.held()) {

@@ -162,7 +162,7 @@ impl Source {
             // Lines are shorter than what a batch may have over.
             chunk.reserve(CHUNK + CHUNK / 8);
         }
-        while let Some(change) = log.next()? {
+        while let Some(change) = log.next_change()? {
             self.node.readers.count(&change);
             text::write(&change, &mut chunk);
             if chunk.len() >= CHUNK {

@@ -94,7 +94,7 @@ where
     let mut pump = Pump::new(source, sink, settings, Rate::default(), start.place, start.watermark);
     pump.run(&mut reader).map_err(|error| match error {
         PumpError::Sink(SinkError::Refused(why)) => {
-            anyhow::anyhow!("{} does not take changes: {why}", reader.into_node())
+            anyhow::anyhow!("{} does not take changes: {why}", reader.target_address())
         }
         error => anyhow::anyhow!("{error}"),
     })
@@ -138,7 +138,7 @@ impl Reader {
         Self { target: Some(target), ..Self::printing(args) }
     }
 
-    fn into_node(&self) -> String {
+    fn target_address(&self) -> String {
         self.target.as_ref().map(|target| target.address().to_string()).unwrap_or_default()
     }
 
