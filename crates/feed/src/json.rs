@@ -33,7 +33,7 @@ struct Object<'t> {
     stale: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     as_of: Option<u64>,
-    /// Of a set; written by [`write`] itself.
+    /// Of a set; written by [`write()`] itself.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     value: Option<Cow<'t, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -74,7 +74,7 @@ impl Start {
 /// Reads and prints or applies until the end, or a signal: that may end it anywhere, and what was applied and not written down is applied again.
 ///
 /// # Errors
-/// As [`super::run`].
+/// As [`super::run()`].
 pub(super) fn pump<K: Sink>(source: impl Source, sink: K, start: Start, mut reader: Reader) -> anyhow::Result<()>
 where
     Reader: Owner<K>,
