@@ -27,6 +27,8 @@ use crate::writes::{Answer, Sent, Told, too_few};
 
 /// Rounds until a change gives up because others change the key all the time.
 const ROUNDS: usize = 16;
+/// A change that was overtaken so often has others of this process wait.
+const PATIENCE: usize = 4;
 
 /// What a change makes of what is there.
 enum Decision {
@@ -67,7 +69,8 @@ impl Call {
     pub(crate) async fn decide(self, key: OwnedKey, op: OwnedOp) -> Result<Outcome, StoreError> {
         self.shared.counters.decisions.add(1);
         let mut own = Own::default();
-        let mut turn = None;
+        let (turns, hash) = (&self.shared.turns, key.key().hash);
+        let mut turn = if turns.is_closed(hash) { Some(turns.take(hash).await) } else { None };
         for round in 0..ROUNDS {
             if self.home_has_no_versions(&key) {
                 return self.change_at_home(&key, &op).await;
@@ -80,8 +83,10 @@ impl Call {
                     return Err(error);
                 }
             }
-            if turn.is_none() {
-                turn = Some(self.shared.turns.take(key.key().hash).await);
+            match &turn {
+                None => turn = Some(turns.take(hash).await),
+                Some(turn) if round >= PATIENCE => turn.close(),
+                Some(_) => {}
             }
             // Others that collide here go on at different times.
             pause(self.shared.turn() % (1 << round.min(6))).await;
