@@ -23,7 +23,7 @@ use moneta_server::session::{After, CloseReason, MAX_PARKED, Worker};
 use moneta_store::component::{self, Component, Flush, Parts, Walk};
 use moneta_store::request::{Exptime, Retrieve};
 use moneta_store::versions::{Floor, Floors};
-use moneta_store::{Cursor, Cx, ErrorKind, Key, Op, Pending, Step, StoreError, Visit, Walked, Walking};
+use moneta_store::{Cursor, Cx, ErrorKind, Key, Op, Pending, Step, StoreError, Version, Visit, Walked, Walking};
 use moneta_testkit::doubles::{Double, Layer, later};
 use moneta_testkit::model::ModelStore;
 
@@ -144,6 +144,10 @@ impl Flush for Parking {
 
     fn floors(&self) -> Floors {
         self.model.floors()
+    }
+
+    fn newest(&self, cx: &Cx) -> Step<Version> {
+        self.model.newest(cx)
     }
 
     fn lag(&self) -> u32 {

@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use moneta_client::wire::{
-    Answer, Broken, Decoded, Dialect, Expect, LINE_MAX, LIST_MAX, Probe, Probed, Protocol, Read, Request, VALUE_LIMIT,
-    Verb, decode, encode,
+    Answer, Broken, Decoded, Dialect, LINE_MAX, LIST_MAX, Probe, Probed, Protocol, Read, Request, VALUE_LIMIT, Verb,
+    decode, encode,
 };
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{Newer, Version};
@@ -100,7 +100,11 @@ fn replies(protocol: Protocol, verb: Verb, mut input: &[u8], piece: usize) {
     loop {
         let whole = decode(input, protocol, &expect, VALUE_MAX);
         check(&whole, verb, input);
-        assert_eq!(whole, piecewise(input, piece, |input| decode(input, protocol, &expect, VALUE_MAX)), "the cuts show");
+        assert_eq!(
+            whole,
+            piecewise(input, piece, |input| decode(input, protocol, &expect, VALUE_MAX)),
+            "the cuts show"
+        );
         input = match whole {
             Ok(Decoded::Answer { consumed, .. }) => &input[consumed..],
             Ok(Decoded::Oversized { skip }) if skip <= input.len() => &input[skip..],
