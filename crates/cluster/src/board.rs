@@ -19,6 +19,9 @@ const LISTS_MAX: usize = 8;
 /// In place of a process's own number.
 const TOGETHER: u64 = u64::from_le_bytes(*b"together");
 
+/// Bytes of posts that are remembered, at most: a stranger on a node's port may write as many as boards take.
+const HEARD_MAX: usize = 4 << 20;
+
 /// Authors that are remembered, at most.
 const AUTHORS_MAX: usize = 1024;
 
@@ -44,6 +47,7 @@ struct Post {
     /// When that was heard, in milliseconds since the Unix epoch.
     at: u64,
     number: u64,
+    bytes: usize,
     lacks: Lacks,
 }
 
@@ -55,6 +59,8 @@ pub(crate) struct Posts {
     pub(crate) number: u64,
     pub(crate) at: u64,
     heard: HashMap<u64, Post>,
+    /// Bytes of the posts in it.
+    heard_bytes: usize,
     /// Who posts what all say together.
     pub(crate) together: u64,
     /// That, by what was heard; what was posted of it last; and the number of that.
@@ -82,6 +88,7 @@ impl Posts {
             number: 0,
             at: 0,
             heard: HashMap::new(),
+            heard_bytes: 0,
             together: author(app, TOGETHER),
             notice: Notice::default(),
             notice_post: Vec::new(),
@@ -124,8 +131,14 @@ impl Posts {
                 None if self.heard.len() >= AUTHORS_MAX => continue,
                 None => lacks.is_empty(),
             };
+            let bytes = post.len();
+            let rest = self.heard_bytes - self.heard.get(&author).map_or(0, |known| known.bytes);
+            if rest + bytes > HEARD_MAX {
+                continue;
+            }
+            self.heard_bytes = rest + bytes;
             self.is_changed |= !is_known;
-            self.heard.insert(author, Post { at: now, number, lacks });
+            self.heard.insert(author, Post { at: now, number, bytes, lacks });
         }
     }
 
@@ -149,6 +162,7 @@ impl Posts {
     pub(crate) fn changed(&mut self, now: u64) -> Option<HashMap<&str, Vec<Marks>>> {
         let before = self.heard.len();
         self.heard.retain(|_, post| post.at.saturating_add(LIFE) > now);
+        self.heard_bytes = self.heard.values().map(|post| post.bytes).sum();
         if !std::mem::take(&mut self.is_changed) && before == self.heard.len() {
             return None;
         }
@@ -249,6 +263,23 @@ mod tests {
             Some(Lacks::new()),
             "as builds before read it"
         );
+    }
+
+    #[test]
+    fn what_is_remembered_of_posts_is_bounded() {
+        let mut posts = Posts::of("app", 1);
+        let long: Lacks = (0..200).map(|number| (format!("{number:0>250}"), Vec::new())).collect();
+        let size = encode(1, "app", &long).len();
+        for author in 0..1_000 {
+            posts.hear("app", vec![(author, encode(1, "app", &long))], NOW);
+        }
+        assert_eq!(posts.heard.len(), HEARD_MAX / size);
+        let known = *posts.heard.keys().next().expect("there are some");
+        posts.hear("app", vec![(known, encode(2, "app", &long))], NOW + 1);
+        assert_eq!(posts.heard[&known].number, 2, "one that is known takes its own place");
+        posts.changed(NOW + LIFE);
+        posts.hear("app", vec![(5_000, encode(1, "app", &long))], NOW + LIFE);
+        assert!(posts.heard.contains_key(&5_000), "room comes back");
     }
 
     #[test]
