@@ -6,12 +6,14 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Admits so many questions of one kind at a time. A question that hangs keeps its place, so no more threads of its kind can hang.
+/// Admits so many questions of one kind at a time. A question that hangs keeps its place, so no more threads of its kind can
+/// hang.
 #[derive(Clone, Debug)]
 pub struct Turn(Arc<Semaphore>);
 
 impl Turn {
-    /// Admits `most` at a time. The threads for what blocks are those of the process's runtime: all turns together should admit fewer.
+    /// Admits `most` at a time. The threads for what blocks are those of the process's runtime: all turns together should admit
+    /// fewer.
     pub fn of(most: usize) -> Self {
         Self(Arc::new(Semaphore::new(most)))
     }

@@ -44,8 +44,8 @@ type Admit = dyn Fn(Access, &Asked<'_>) -> Result<(), Box<Response<Body>>> + Sen
 pub struct Guard(Option<Arc<Admit>>);
 
 impl Guard {
-    /// A guard that asks `admit` for each request of a page; its `Err` is the answer instead of the page's. It is called on the thread that
-    /// all pages share, so it must not wait.
+    /// A guard that asks `admit` for each request of a page; its `Err` is the answer instead of the page's. It is called on the
+    /// thread that all pages share, so it must not wait.
     pub fn new(admit: impl Fn(Access, &Asked<'_>) -> Result<(), Box<Response<Body>>> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(admit)))
     }

@@ -132,7 +132,8 @@ impl Drop for Seat {
     }
 }
 
-/// What counts as one address: an IPv4 address, or the network of an IPv6 address, 64 bits, in which a host has as many as it likes.
+/// What counts as one address: an IPv4 address, or the network of an IPv6 address, 64 bits, in which a host has as many as it
+/// likes.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),

@@ -13,7 +13,8 @@ use crate::limits::Places;
 /// The page that tells that the process answers. It says nothing else, so it answers whatever host is asked for.
 pub(crate) const ALIVE: &str = "/healthz";
 
-/// A page of the admin side: a path, and what answers requests with one method there. Several may have one path and different methods.
+/// A page of the admin side: a path, and what answers requests with one method there. Several may have one path and different
+/// methods.
 #[derive(Clone, Debug)]
 pub struct Route {
     path: &'static str,

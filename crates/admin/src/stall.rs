@@ -1,5 +1,5 @@
-//! A connection whose client takes nothing for too long ends in an error, so that one that does not read holds its place for a time
-//! only.
+//! A connection whose client takes nothing for too long ends in an error, so that one that does not read holds its place for a
+//! time only.
 
 use std::io;
 use std::pin::Pin;

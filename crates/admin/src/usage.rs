@@ -65,7 +65,8 @@ pub fn threads() -> Option<u64> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count() as u64)
 }
 
-/// The Unix time in seconds at which the process began, to a clock tick (10 ms); the same in every call, also when the wall clock is set.
+/// The Unix time in seconds at which the process began, to a clock tick (10 ms); the same in every call, also when the wall clock
+/// is set.
 pub fn start_seconds() -> Option<f64> {
     static START: LazyLock<Option<f64>> = LazyLock::new(|| {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;

@@ -1,7 +1,7 @@
 //! The one runtime of a process, for tasks that wait for many things at once and do little: a thread that all of them share.
 //!
-//! It has no place for what computes or blocks: that is a task with a thread, or [`tokio::task::spawn_blocking`] for a bounded number of
-//! calls.
+//! It has no place for what computes or blocks: that is a task with a thread, or [`tokio::task::spawn_blocking`] for a bounded
+//! number of calls.
 
 use std::future::Future;
 use std::io;

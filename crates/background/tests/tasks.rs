@@ -1,4 +1,5 @@
-//! Guards the list of tasks: one that ended or failed must not pass for one that runs, and one that is told to stop must not sleep on.
+//! Guards the list of tasks: one that ended or failed must not pass for one that runs, and one that is told to stop must not
+//! sleep on.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};

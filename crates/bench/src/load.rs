@@ -44,8 +44,8 @@ pub struct Rate {
     pub per_second: f64,
     /// How they are spaced.
     pub arrivals: Arrivals,
-    /// Whether the client sleeps until the time of a request, and runs ahead of other programs where the operating system allows it,
-    /// instead of keeping a core busy: for a client that shares its cores.
+    /// Whether the client sleeps until the time of a request, and runs ahead of other programs where the operating system allows
+    /// it, instead of keeping a core busy: for a client that shares its cores.
     pub sleeps: bool,
 }
 

@@ -34,12 +34,12 @@ impl Placement {
     }
 }
 
-/// Chooses addresses and puts them, and the memory limit, into the command line, and into copies of the files that `{file:PATH}` in it
-/// names; a socket and the copies are made in `directory`.
+/// Chooses addresses and puts them, and the memory limit, into the command line, and into copies of the files that `{file:PATH}`
+/// in it names; a socket and the copies are made in `directory`.
 ///
 /// # Errors
-/// [`BenchError::Option`] when the line asks for a memory limit and there is none, [`BenchError::System`] without free ports, or where a
-/// file cannot be copied.
+/// [`BenchError::Option`] when the line asks for a memory limit and there is none, [`BenchError::System`] without free ports, or
+/// where a file cannot be copied.
 pub fn place(line: &str, memory: Option<u64>, directory: &Path) -> Result<(Placement, String)> {
     let mut line = memory.map_or(line.to_owned(), |memory| line.replace("{memory}", &memory.to_string()));
     if line.contains("{memory}") {

@@ -31,8 +31,8 @@ const TICK: Duration = Duration::from_millis(10);
 pub enum Origin {
     /// It runs already, here.
     Running(Address),
-    /// It is started with this command line; `{port}` or `{socket}`, `{batch_port}`, `{admin_port}` and `{memory}` are replaced, and what
-    /// names nodes ([`crate::compare::Nodes::name_in`]).
+    /// It is started with this command line; `{port}` or `{socket}`, `{batch_port}`, `{admin_port}` and `{memory}` are replaced,
+    /// and what names nodes ([`crate::compare::Nodes::name_in`]).
     Started(String),
 }
 

@@ -1,4 +1,5 @@
-//! Guards the comparison with known policies against a trace or a room that is not the server's: it would look as good as a true one.
+//! Guards the comparison with known policies against a trace or a room that is not the server's: it would look as good as a true
+//! one.
 
 mod support;
 

@@ -152,8 +152,8 @@ impl Call {
 }
 
 impl Shared {
-    /// What a node has told, as a failure where it tells of a version from the future: that is not learned, and stands for nothing that the
-    /// key holds.
+    /// What a node has told, as a failure where it tells of a version from the future: that is not learned, and stands for
+    /// nothing that the key holds.
     pub(crate) fn believed(&self, node: &Node, ended: Result<Outcome, StoreError>) -> Result<Outcome, StoreError> {
         let told = match &ended {
             Ok(Outcome::Read(Lookup::Found(item))) => item.meta.version(),
@@ -166,7 +166,8 @@ impl Shared {
         }
     }
 
-    /// Whether a version is further ahead of cluster time than any clock may be. `millis`: a moment that has passed, since the Unix epoch.
+    /// Whether a version is further ahead of cluster time than any clock may be. `millis`: a moment that has passed, since the
+    /// Unix epoch.
     #[inline]
     pub(crate) fn is_from_the_future(&self, version: Version, millis: u64) -> bool {
         self.stamps.is_ahead(version, millis) && self.stamps.is_ahead(version, self.clock.millis())

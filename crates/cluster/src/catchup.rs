@@ -46,11 +46,13 @@ use trouble::Trouble;
 
 pub use gate::{CatchUp, catch_up_metrics};
 
-/// How far before the newest that it holds a node begins to read that was killed: longer than it may have left changes in RAM alone.
+/// How far before the newest that it holds a node begins to read that was killed: longer than it may have left changes in RAM
+/// alone.
 const MARGIN_OF_KILLED: Duration = Duration::from_secs(90);
 /// The same for a node that has lost nothing: longer than the clocks of two nodes differ, and than a write is under way.
 const MARGIN: Duration = Duration::from_secs(10);
-/// How long a node that is whole goes on to follow: longer than proxies pause between two probes ([`crate::ClusterConfig::PROBE_MAX`]).
+/// How long a node that is whole goes on to follow: longer than proxies pause between two probes
+/// ([`crate::ClusterConfig::PROBE_MAX`]).
 const FOLLOW: Duration = Duration::from_secs(90);
 
 /// How a node catches up.
@@ -156,8 +158,8 @@ impl State {
 }
 
 impl CatchUp {
-    /// Begins to catch up. `ports`: those on which the node listens; `topology`: says which copies there are when that has changed, and
-    /// may wait for a while; `None`: there is nothing new. It is asked as long as the node runs.
+    /// Begins to catch up. `ports`: those on which the node listens; `topology`: says which copies there are when that has
+    /// changed, and may wait for a while; `None`: there is nothing new. It is asked as long as the node runs.
     ///
     /// # Errors
     /// When the system has no thread for it.

@@ -80,8 +80,8 @@ pub struct ClusterConfig {
     /// Nodes of a zone that may be ejected at once for being slow or silent, in a hundredth of them; one may always be, unless it
     /// has the last copy of a key. What takes no connection is ejected in any case.
     pub eject_share: u32,
-    /// A node that takes longer than this to answer, on average, may be ejected as slow; zero: none is. More than what the farthest zone
-    /// takes.
+    /// A node that takes longer than this to answer, on average, may be ejected as slow; zero: none is. More than what the
+    /// farthest zone takes.
     pub eject_slow: Duration,
     /// How many times slower than others (the median of their means) it has to be for that. At least 1.
     pub eject_slow_times: u32,

@@ -350,7 +350,8 @@ impl Call {
                     self.miss(node, key, &sent);
                     why = Some(error);
                 }
-                // It may hold the result of a round that was given up, which is older, or remember a delete that the home has not heard of.
+                // It may hold the result of a round that was given up, which is older, or remember a delete that the home has not
+                // heard of.
                 Answer::Superseded(by) => {
                     is_superseded = true;
                     own.refused_for(by);

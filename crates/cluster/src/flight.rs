@@ -1,4 +1,5 @@
-//! Writes that were answered while a node had not said yet whether it took them: until it does, what it shows of the key may be old.
+//! Writes that were answered while a node had not said yet whether it took them: until it does, what it shows of the key may be
+//! old.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

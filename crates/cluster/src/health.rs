@@ -134,7 +134,8 @@ impl NodeHealth {
         self.eject_after(now, pauses, 0)
     }
 
-    /// Ejects it at `now`, since it is slow: a probe that takes longer than `limit` does not bring it back. False if it is ejected already.
+    /// Ejects it at `now`, since it is slow: a probe that takes longer than `limit` does not bring it back. False if it is
+    /// ejected already.
     pub(crate) fn eject_slow(&self, now: u64, pauses: Probes, limit: Duration) -> bool {
         let is_soon = now.saturating_sub(self.reinstated_at.load(Ordering::Relaxed)) < RELAPSE;
         let relapses = if is_soon { self.relapses.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
@@ -174,8 +175,8 @@ impl NodeHealth {
         probe_at != 0 && (probe_at <= now || probe_at > now.saturating_add(LONGEST))
     }
 
-    /// If it is ejected, it is probed at `now`, unless that is to be earlier. Where that probe fails, the pause behind it is no longer than
-    /// the one before.
+    /// If it is ejected, it is probed at `now`, unless that is to be earlier. Where that probe fails, the pause behind it is no
+    /// longer than the one before.
     pub(crate) fn probe_by(&self, now: u64) {
         let earlier = |probe_at: u64| (probe_at > now).then_some(now.max(1));
         if self.probe_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earlier).is_ok() {

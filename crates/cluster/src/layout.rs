@@ -73,8 +73,8 @@ impl Layout {
         self.nodes[replica.first..replica.first + replica.count].iter().all(|node| !node.health.is_ejected())
     }
 
-    /// Adds up what the nodes of the nearest copy hold all of whose nodes told it: a server tells its limit on memory, which is not 0.
-    /// `told` is by node.
+    /// Adds up what the nodes of the nearest copy hold all of whose nodes told it: a server tells its limit on memory, which is
+    /// not 0. `told` is by node.
     pub(crate) fn held(&self, told: &[StoreStats], sum: &mut StoreStats) {
         let copies = self.readable.iter().map(|&replica| &self.replicas[replica]);
         let mut told = copies.filter(|copy| self.is_whole(copy)).map(|copy| &told[copy.first..copy.first + copy.count]);

@@ -24,12 +24,13 @@ pub trait Connect: Send + Sync {
     /// When no store can be made for such a node at all.
     fn open(&self, node: &topology::Node) -> Result<Opened, Box<dyn std::error::Error + Send + Sync>>;
 
-    /// What a node's clock says, in milliseconds since the Unix epoch. May wait for it for a while. `None`: it does not answer, or does not
-    /// tell.
+    /// What a node's clock says, in milliseconds since the Unix epoch. May wait for it for a while. `None`: it does not answer,
+    /// or does not tell.
     fn time(&self, node: &topology::Node) -> Option<u64>;
 
-    /// Posts something on a node's board, in place of what the author has posted there before, and tells what others have posted since
-    /// `cursor`, 0 for all. May wait for the node for a while. `None`: it does not answer, or has no board, and nothing was posted.
+    /// Posts something on a node's board, in place of what the author has posted there before, and tells what others have posted
+    /// since `cursor`, 0 for all. May wait for the node for a while. `None`: it does not answer, or has no board, and nothing was
+    /// posted.
     fn exchange(&self, node: &topology::Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
         let _ = (node, cursor, post);
         None
@@ -95,7 +96,8 @@ impl Node {
         self.flight.is_empty() && self.hints.is_empty()
     }
 
-    /// What is known against what the node shows of a key: writes that it lacks or that are under way, and whether it is in doubt.
+    /// What is known against what the node shows of a key: writes that it lacks or that are under way, and whether it is in
+    /// doubt.
     #[inline]
     pub(crate) fn known(&self, key: &Key<'_>) -> Known {
         if self.is_clear() { Known::default() } else { self.look_up(key) }
@@ -107,7 +109,8 @@ impl Node {
         Known { missed: Missed::both(self.flight.missed(key.hash), known.missed), ..known }
     }
 
-    /// The node has taken a write of this version: it does not lack what is older, neither what it has missed nor what is still on its way.
+    /// The node has taken a write of this version: it does not lack what is older, neither what it has missed nor what is still
+    /// on its way.
     #[inline]
     pub(crate) fn took(&self, key: &Key<'_>, version: Version) {
         self.hints.settle(key.bytes, version);

@@ -1,9 +1,9 @@
 //! How fast a node answers: the mean over windows of its requests.
 //!
-//! What a node's connections count anyway is looked at ten times a second, so requests cost nothing more. A window ends when it is a second
-//! old and has seen enough requests. One that lasts for too long begins anew, so that what a quiet node did long ago does not
-//! count. So does one in which the way to the node was full of large values, of this process or of another one: what waits behind
-//! these is not slow.
+//! What a node's connections count anyway is looked at ten times a second, so requests cost nothing more. A window ends when it
+//! is a second old and has seen enough requests. One that lasts for too long begins anew, so that what a quiet node did long ago
+//! does not count. So does one in which the way to the node was full of large values, of this process or of another one: what
+//! waits behind these is not slow.
 
 use std::time::Duration;
 

@@ -7,7 +7,8 @@ use moneta_store::{Cursor, Cx, ErrorKind, Store, StoreError, Version, Walking};
 
 use crate::hints::{Doubt, place};
 
-/// How long a node is left alone where keys stayed in doubt or it did not list them, in milliseconds; doubles each time, up to this.
+/// How long a node is left alone where keys stayed in doubt or it did not list them, in milliseconds; doubles each time, up to
+/// this.
 const AGAIN: u64 = 2_000;
 const AGAIN_MAX: u64 = 300_000;
 
@@ -26,7 +27,8 @@ pub(crate) struct Pass {
     pub(crate) checked: Doubt,
     /// Buckets with keys that could not be decided.
     pub(crate) open: Vec<bool>,
-    /// Buckets in doubt for writes that may have been on their way to the other copies when it began: these showed what was before.
+    /// Buckets in doubt for writes that may have been on their way to the other copies when it began: these showed what was
+    /// before.
     young: Vec<bool>,
     cursor: Cursor,
     /// Keys in doubt and the versions that the node has.

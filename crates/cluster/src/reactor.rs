@@ -251,8 +251,8 @@ impl Reactor for ClusterReactor {
         self.has_begun(&self.attached.borrow())
     }
 
-    /// The replies to what was begun come later, and the queue tells of them. A node's turn may also take replies that are there, which
-    /// the queue does not tell of any more: tasks that wait for them go on before the thread sleeps.
+    /// The replies to what was begun come later, and the queue tells of them. A node's turn may also take replies that are there,
+    /// which the queue does not tell of any more: tasks that wait for them go on before the thread sleeps.
     fn submit(&self) {
         let attached = Rc::clone(&self.attached.borrow());
         loop {

@@ -40,8 +40,8 @@ impl Ask {
 
 /// A read that goes from node to node until one of them answers.
 ///
-/// A state machine by hand: it is on the way of every read, and what the compiler makes of nested asynchronous functions is several times
-/// as large and is copied at each call.
+/// A state machine by hand: it is on the way of every read, and what the compiler makes of nested asynchronous functions is
+/// several times as large and is copied at each call.
 pub(crate) struct Looking {
     call: Call,
     key: OwnedKey,
@@ -62,8 +62,8 @@ pub(crate) struct Looking {
     misses: usize,
     /// The newest item that was in doubt, where there was one.
     doubted: Option<Box<Item>>,
-    /// Of nodes that have no such item and are not in doubt: since when the one has what was written to it that has it for the longest, in
-    /// milliseconds since the Unix epoch.
+    /// Of nodes that have no such item and are not in doubt: since when the one has what was written to it that has it for the
+    /// longest, in milliseconds since the Unix epoch.
     missed_since: u64,
 }
 

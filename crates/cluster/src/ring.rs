@@ -34,8 +34,8 @@ enum Places {
 }
 
 impl Ring {
-    /// The ring of `nodes`. Their addresses do not matter to it, and their order only where two points of a ketama ring fall on one place
-    /// (one pair of points in 4 billion).
+    /// The ring of `nodes`. Their addresses do not matter to it, and their order only where two points of a ketama ring fall on
+    /// one place (one pair of points in 4 billion).
     ///
     /// Takes about a millisecond for a node in [`RingKind::Slots`], and 20 µs in the other ones: a thread that answers requests
     /// should not make large rings.
@@ -63,8 +63,8 @@ impl Ring {
         self.node_of_hash(self.kind.hash(key))
     }
 
-    /// Hashes of which at least one lies in each stretch of hashes that belong to one node: two rings of a kind that say the same of
-    /// the edges of both say the same of all keys.
+    /// Hashes of which at least one lies in each stretch of hashes that belong to one node: two rings of a kind that say the same
+    /// of the edges of both say the same of all keys.
     pub(crate) fn edges(&self) -> Box<dyn Iterator<Item = u64> + '_> {
         match &self.places {
             Places::Points(points) => Box::new(points.places().map(u64::from)),
@@ -72,7 +72,8 @@ impl Ring {
         }
     }
 
-    /// The node that has the key whose [`RingKind::hash`] is `hash`, for callers that ask several rings of one kind about one key.
+    /// The node that has the key whose [`RingKind::hash`] is `hash`, for callers that ask several rings of one kind about one
+    /// key.
     #[inline]
     pub fn node_of_hash(&self, hash: u64) -> usize {
         match &self.places {

@@ -1,5 +1,5 @@
-//! The rules of a cluster that may change while it serves: how reads and writes are answered, when a node is ejected, how fast hints go.
-//! Each request goes by the rules as they are when it looks at them.
+//! The rules of a cluster that may change while it serves: how reads and writes are answered, when a node is ejected, how fast
+//! hints go. Each request goes by the rules as they are when it looks at them.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Settles changes of which the home has not said whether it stored the result, since it failed just then.
 //!
-//! The other copies are known to lack the result, so none of them is believed until the home answers again. Where the home stays away, the
-//! change is settled among the others, as soon as more than half of all copies answer: it has not taken place. Not before the
-//! home is given up, since that decides on changes as long as it is asked.
+//! The other copies are known to lack the result, so none of them is believed until the home answers again. Where the home stays
+//! away, the change is settled among the others, as soon as more than half of all copies answer: it has not taken place. Not
+//! before the home is given up, since that decides on changes as long as it is asked.
 
 use std::sync::Arc;
 
@@ -68,8 +68,8 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
 }
 
 impl Shared {
-    /// Settles a write that all copies that answer lack, and that only a copy which is away may have: of a process before this one, or a set that
-    /// failed. Only where no such write was acknowledged: as more than half of all copies lack it.
+    /// Settles a write that all copies that answer lack, and that only a copy which is away may have: of a process before this
+    /// one, or a set that failed. Only where no such write was acknowledged: as more than half of all copies lack it.
     pub(crate) async fn settle_lost(self: &Arc<Self>, layout: &Layout, key: &OwnedKey, missed: Missed) {
         let (copies, under_way) =
             (layout.copies(), u64::try_from(self.config.under_way.as_millis()).unwrap_or(u64::MAX));

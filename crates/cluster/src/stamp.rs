@@ -1,7 +1,7 @@
 //! The clock that stamps the writes of this process.
 //!
-//! A stamp is above what was seen of its own key, and above all that this process stamped before at the present. What was seen of one key
-//! moves no other key's stamps: or the processes of a fleet would drive each other's clocks ahead of the time.
+//! A stamp is above what was seen of its own key, and above all that this process stamped before at the present. What was seen of
+//! one key moves no other key's stamps: or the processes of a fleet would drive each other's clocks ahead of the time.
 
 use moneta_store::{Clock, Lane, Origin, Version, VersionClock};
 use parking_lot::Mutex;
@@ -63,8 +63,8 @@ impl Stamps {
         state.clock.next(clock.millis())
     }
 
-    /// Further stamps of the key with this hash are above `seen`, unless that is from the future. `millis`: the present, since the Unix
-    /// epoch, or a moment before: what is older needs no note.
+    /// Further stamps of the key with this hash are above `seen`, unless that is from the future. `millis`: the present, since
+    /// the Unix epoch, or a moment before: what is older needs no note.
     #[inline]
     pub(crate) fn note(&self, hash: u64, seen: Version, millis: u64) {
         if seen.millis() >= millis && !self.is_ahead(seen, millis) {

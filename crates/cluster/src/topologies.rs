@@ -96,12 +96,12 @@ impl Topologies {
         }
     }
 
-    /// When this one takes effect, as far as somebody has said so.
+    /// When this topology takes effect, if a process has told that.
     pub(crate) fn effect_of(&self, topology: &Taken) -> Option<u64> {
         self.0.iter().find(|known| known.is(topology)).map(|known| known.at).filter(|at| *at > 0)
     }
 
-    /// When somebody said last to have this one.
+    /// When a process last told that it has this topology.
     fn seen(&self, topology: &Taken) -> u64 {
         self.0.iter().find(|known| known.is(topology)).map_or(0, |known| known.seen)
     }

@@ -1,8 +1,8 @@
 //! Changes of a key that met others take turns: through one process they come one after the other, so that each of them ends.
 //!
-//! A change waits for its turn only after it was overtaken once, so one that meets no other waits for nothing, and a home that hangs
-//! holds up no more than those that have met. One that is overtaken again and again in its turn, by changes that have met no other
-//! yet, has these wait, too.
+//! A change waits for its turn only after it was overtaken once, so one that meets no other waits for nothing, and a home that
+//! hangs holds up no more than those that have met. One that is overtaken again and again in its turn, by changes that have met
+//! no other yet, has these wait, too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

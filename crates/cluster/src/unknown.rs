@@ -1,4 +1,5 @@
-//! Changes of which the home has not said whether it stored the result, since it failed just then: until they are settled (`settling`).
+//! Changes of which the home has not said whether it stored the result, since it failed just then: until they are settled
+//! (`settling`).
 
 use std::collections::VecDeque;
 

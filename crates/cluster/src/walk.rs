@@ -1,7 +1,7 @@
 //! A walk of an app's items: the nodes of one copy, one after the other.
 //!
-//! The copy is the first in the order of reads whose nodes are all asked: the near one, as a rule. A key is shown by the node that its ring
-//! names: what an earlier topology left on another node no reader finds.
+//! The copy is the first in the order of reads whose nodes are all asked: the near one, as a rule. A key is shown by the node
+//! that its ring names: what an earlier topology left on another node no reader finds.
 
 use std::future::ready;
 use std::sync::Arc;

@@ -181,7 +181,8 @@ fn a_copy_that_takes_writes_only_has_every_write_and_is_neither_read_nor_counted
     assert!(matches!(deleted, Ok(Outcome::Deleted(Deleted::Deleted))), "{deleted:?}");
 }
 
-/// By the default, two copies do what three do: the loss of one stops nothing. Whichever it is, near or far, home of the key or not.
+/// By the default, two copies do what three do: the loss of one stops nothing. Whichever it is, near or far, home of the key or
+/// not.
 #[test]
 fn of_two_copies_the_one_that_answers_takes_writes_and_decides_changes() {
     for lost in 0..2 {

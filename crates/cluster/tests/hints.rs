@@ -1,4 +1,5 @@
-//! Many proxies that have hints for one node, all at once: what they give it at a time is bounded, so that it goes on to answer others.
+//! Many proxies that have hints for one node, all at once: what they give it at a time is bounded, so that it goes on to answer
+//! others.
 
 mod common;
 

@@ -1,5 +1,6 @@
-//! The home of a key dies in the middle of a change, so that nobody knows whether it stored the result. The key can be read by the copies that are
-//! left, as soon as these are more than half, also by a process that starts anew with the hints of the one before.
+//! The home of a key dies in the middle of a change, and no process knows whether it stored the result. The key can be read by
+//! the copies that are left, as soon as these are more than half, also by a process that starts anew with the hints of the one
+//! before.
 
 mod common;
 

@@ -22,8 +22,8 @@ const KEYS: usize = 700;
 const INTERVAL: Duration = Duration::from_millis(100);
 /// How much longer it may take to have it written while that is not held up.
 const SLACK: Duration = Duration::from_secs(3);
-/// How long a request may wait for the device: longer than clients wait. On a loaded machine a read of any program may take longer than
-/// the default of 5 s, and these tests are about what is kept, not how fast.
+/// How long a request may wait for the device: longer than clients wait. On a loaded machine a read of any program may take
+/// longer than the default of 5 s, and these tests are about what is kept, not how fast.
 const FLASH_TIMEOUT: &str = "1m";
 
 const SHAPE: Shape = Shape { keys: KEYS, usual: 2500, longest: 2500, may_fail: false };

@@ -1,5 +1,5 @@
-//! Storage commands with a malformed line, to a real node and through a real proxy: the answers of memcached 1.6.45, a connection that
-//! stays in step, and no value that is run as a command.
+//! Storage commands with a malformed line, to a real node and through a real proxy: the answers of memcached 1.6.45, a connection
+//! that stays in step, and no value that is run as a command.
 
 #[path = "../../protocol/tests/refused_storage/mod.rs"]
 mod refused_storage;

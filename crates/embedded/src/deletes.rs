@@ -1,5 +1,5 @@
-//! Deletes that are remembered: in RAM, as the engine that keeps everything there does it. A process that starts knows of none from
-//! before, and so creates nothing that is older than its start.
+//! Deletes that are remembered: in RAM, as the engine that keeps everything there does it. A process that starts knows of none
+//! from before, and so creates nothing that is older than its start.
 
 use moneta_store::Version;
 use moneta_store::versions::{Tombstones, Versioning};

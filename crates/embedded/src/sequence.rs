@@ -1,13 +1,13 @@
 //! Sequence numbers: they order what was stored, are the CAS values of what clients write here, and never come again, not after a
 //! crash and not where the system's clock is turned back.
 //!
-//! A number is a version (`moneta_item::version`): greater than all that were given out or seen here. In a folder that a lone node began
-//! numbers are counted up from 1, and are no versions. The manifest holds a floor
-//! above all numbers given out; it is raised ahead, so that hardly any request ever waits for that. A process that was killed
-//! begins at the floor. One of several copies raises it by less: versions that are far ahead of the clock are refused elsewhere.
+//! A number is a version (`moneta_item::version`): greater than all that were given out or seen here. In a folder that a lone
+//! node began numbers are counted up from 1, and are no versions. The manifest holds a floor above all numbers given out; it is
+//! raised ahead, so that hardly any request ever waits for that. A process that was killed begins at the floor. One of several
+//! copies raises it by less: versions that are far ahead of the clock are refused elsewhere.
 //!
-//! Before there were versions a number was the Unix second shifted by 24 bits. Those are less than all versions, and above 2^53, which no
-//! count reaches.
+//! Before there were versions a number was the Unix second shifted by 24 bits. Those are less than all versions, and above 2^53,
+//! which no count reaches.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -112,7 +112,8 @@ impl Shared {
         Version(self.bound.load(Ordering::Acquire))
     }
 
-    /// Remembers an item whose time is up, as it leaves: nothing older may come in its place. The same one with a longer life may.
+    /// Remembers an item whose time is up, as it leaves: nothing older may come in its place. The same one with a longer life
+    /// may.
     pub fn expired(&self, key: &[u8], header: &Header) {
         let version = header.meta.version();
         if self.deletes.is_kept() && version > Version::ZERO {
@@ -202,7 +203,8 @@ impl Shared {
         self.write_flush(moment, moment == 0, floors)
     }
 
-    /// Takes a flush that was commanded elsewhere, unless a later one is known. On one of several copies what is newer than it stays.
+    /// Takes a flush that was commanded elsewhere, unless a later one is known. On one of several copies what is newer than it
+    /// stays.
     pub(crate) fn floor(&self, floor: Floor) -> Result<(), Failure> {
         if floor.is_local() {
             self.deletes.lose_before(self.millis());
@@ -275,8 +277,8 @@ impl Shared {
         self.changing.read()
     }
 
-    /// Writes down what is flushed. With `now` all there is: what is stored later has a higher number than any given out so far. The
-    /// caller keeps changes away.
+    /// Writes down what is flushed. With `now` all there is: what is stored later has a higher number than any given out so far.
+    /// The caller keeps changes away.
     fn write_flush(&self, moment: u32, now: bool, floors: Floors) -> Result<(), Failure> {
         let below = if now { self.sequence.last() } else { self.flushed_below() };
         let written = self.manifest.change(|entries| {

@@ -31,8 +31,9 @@ pub enum AsOf {
     Told,
 }
 
-/// Begins to apply a change to a store, in mode newer: in any order, and any number of times. `now`: by the store's clock, in milliseconds
-/// since the Unix epoch. A flush is to be begun when what came before it has ended, and to have ended before what comes after it.
+/// Begins to apply a change to a store, in mode newer: in any order, and any number of times. `now`: by the store's clock, in
+/// milliseconds since the Unix epoch. A flush is to be begun when what came before it has ended, and to have ended before what
+/// comes after it.
 pub fn begin<S: Store>(store: &S, cx: &Cx, change: &Change, as_of: AsOf, now: u64) -> Step<Fate> {
     match change {
         Change::Set(set) => {

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use zstd::stream::write::Encoder;
 
-/// How much the compressor tries. The lowest that finds repetitions of keys and values alike; more of it costs the node's processors
-/// what a network that is worth compressing for does not need.
+/// How much the compressor tries. The lowest that finds repetitions of keys and values alike; more of it costs the node's
+/// processors what a network that is worth compressing for does not need.
 const LEVEL: i32 = 1;
 
 /// A way to compress.

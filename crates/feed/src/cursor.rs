@@ -50,7 +50,8 @@ pub enum CursorError {
     },
 }
 
-/// The file. One reader at a time has it: a lock on the file beside it, whose name ends in `.lock`, lasts until this is dropped or the process ends.
+/// The file. One reader at a time has it: a lock on the file beside it, whose name ends in `.lock`, lasts until this is dropped
+/// or the process ends.
 #[derive(Debug)]
 pub struct CursorFile {
     path: PathBuf,
@@ -114,7 +115,8 @@ impl CursorFile {
     }
 }
 
-/// Where it is written before it takes the file's place. The whole name counts: `to-10.0.0.2` and `to-10.0.0.3` have different ones.
+/// Where it is written before it takes the file's place. The whole name counts: `to-10.0.0.2` and `to-10.0.0.3` have different
+/// ones.
 fn draft(path: &Path) -> PathBuf {
     beside(path, ".new")
 }

@@ -1,6 +1,7 @@
 //! A feed as lines of JSON, as `GET /changes` answers with them; `docs/feed.md` has their fields.
 //!
-//! Versions are strings, since not every reader of JSON has integers above 2^53. A key that is no UTF-8 comes in base64, as every value does.
+//! Versions are strings, since not every reader of JSON has integers above 2^53. A key that is no UTF-8 comes in base64, as every
+//! value does.
 
 use std::borrow::Cow;
 

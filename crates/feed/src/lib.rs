@@ -1,4 +1,4 @@
-//! What a store tells of its changes, on its way to whoever reads it: the one [`Change`], and its two encodings, lines on the memcached
+//! Feeds of changes between a store and its readers: the one [`Change`], and its two encodings, lines on the memcached
 //! port ([`text`]) and JSON over HTTP ([`json`]); sources, sinks, and the [`Pump`] between them.
 //!
 //! Engines hand out batches ([`moneta_store::feed`]); a [`LogSource`] completes what they have recorded as a key alone.

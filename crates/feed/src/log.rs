@@ -50,8 +50,8 @@ impl LogSource {
         self.gap.is_none() && self.entries.is_empty()
     }
 
-    /// Reads the next batch: up to `limit` changes, and not many more bytes of keys and values than `bytes`. Tells how many came, the unwanted
-    /// among them. May wait for a device. What is left of the batch before is dropped.
+    /// Reads the next batch: up to `limit` changes, and not many more bytes of keys and values than `bytes`. Tells how many came,
+    /// the unwanted among them. May wait for a device. What is left of the batch before is dropped.
     ///
     /// # Errors
     /// The device's. Nothing was read then.
@@ -112,8 +112,8 @@ fn feed_of(store: &Arc<dyn Store>) -> Option<&dyn Feed> {
     store.parts().feed
 }
 
-/// Since when a store remembers every delete that came to it, in milliseconds since the Unix epoch; 0: it remembers none. Readers are
-/// told of it: what it had deleted before that, a feed from a later place does not take away elsewhere.
+/// Since when a store remembers every delete that came to it, in milliseconds since the Unix epoch; 0: it remembers none. Readers
+/// are told of it: what it had deleted before that, a feed from a later place does not take away elsewhere.
 pub fn horizon(store: &Arc<dyn Store>) -> u64 {
     component::report(store, &Cx::outside()).stats.horizon
 }

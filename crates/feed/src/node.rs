@@ -33,8 +33,8 @@ struct Open {
 }
 
 impl NodeSource {
-    /// Will read the node at `endpoint` as `request` says, but for the place. A node that follows tells something each second. Values over
-    /// `value_max` bytes are passed over.
+    /// Will read the node at `endpoint` as `request` says, but for the place. A node that follows tells something each second.
+    /// Values over `value_max` bytes are passed over.
     pub fn new(endpoint: Endpoint, request: Request, value_max: usize) -> Self {
         Self { endpoint, request, value_max, open: None }
     }

@@ -1,5 +1,5 @@
-//! A bound on the bytes a second that a reader is sent. What it was not sent while nothing changed is not saved up: a link that is to be
-//! spared would have it all at once.
+//! A bound on the bytes a second that a reader is sent. What it was not sent while nothing changed is not saved up: a link that
+//! is to be spared would have it all at once.
 
 use std::time::{Duration, Instant};
 

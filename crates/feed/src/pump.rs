@@ -45,13 +45,15 @@ pub struct Settings {
     pub needed: u64,
     /// How far before the last watermark is read again when the sink may lack something, in milliseconds; `None`: it is not.
     pub margin: Option<u64>,
-    /// Held while a change is fetched that needs more than [`Settings::large_bytes`]: of all pumps that share it, one holds such a change.
+    /// Held while a change is fetched that needs more than [`Settings::large_bytes`]: of all pumps that share it, one holds such
+    /// a change.
     pub large: Option<Arc<Mutex<()>>>,
     /// As above.
     pub large_bytes: usize,
 }
 
-/// The rate of a pump, in bytes a second as its source sends them; 0: no bound. It may be changed while the pump runs; clones are the same rate.
+/// The rate of a pump, in bytes a second as its source sends them; 0: no bound. It may be changed while the pump runs; clones are
+/// the same rate.
 #[derive(Clone, Debug, Default)]
 pub struct Rate(Arc<AtomicU64>);
 
@@ -161,7 +163,8 @@ impl Batch {
 }
 
 impl<S: Source, K: Sink> Pump<S, K> {
-    /// From `source` to `sink`. `watermark`: everything until then was told before, in milliseconds since the Unix epoch; 0: that is not known.
+    /// From `source` to `sink`. `watermark`: everything until then was told before, in milliseconds since the Unix epoch; 0: that
+    /// is not known.
     pub fn new(source: S, sink: K, settings: Settings, rate: Rate, place: Begin, watermark: u64) -> Self {
         Self { source, sink, settings, rate, start: place, place, watermark }
     }
@@ -283,7 +286,8 @@ impl<S: Source, K: Sink> Pump<S, K> {
         self.settings.filter.as_ref().is_none_or(|filter| filter(key))
     }
 
-    /// Everything before a mark has ended. Told is how reading ends, if the sink lacks something that it took since the last mark, or shortly before.
+    /// Everything before a mark has ended. Told is how reading ends, if the sink lacks something that it took since the last
+    /// mark, or shortly before.
     fn reach(&mut self, mark: &Mark, owner: &mut impl Owner<K>) -> Result<Option<Ended>, PumpError> {
         let before = self.watermark;
         if let Ok(place) = mark.cursor.parse() {

@@ -5,8 +5,8 @@ use moneta_store::feed::{Change, Recorded, Set, Wanted};
 use moneta_store::holding::{Held, held};
 use moneta_store::{Cx, Policy, Store, StoreError, Version};
 
-/// The change, with what the key holds looked up if the engine has not recorded it; `None` if it is not wanted, or the key holds nothing that
-/// could be told. May block.
+/// The change, with what the key holds looked up if the engine has not recorded it; `None` if it is not wanted, or the key holds
+/// nothing that could be told. May block.
 ///
 /// # Errors
 /// The store's.
@@ -46,8 +46,8 @@ fn is_wanted(wanted: &Wanted, change: &Change) -> bool {
     }
 }
 
-/// Whether a delete under this version is wanted. What has expired is told as deleted under the version just below its own, which counts
-/// as one of the item's region; so a delete by the last writer of a region passes for one of the next region, too.
+/// Whether a delete under this version is wanted. What has expired is told as deleted under the version just below its own, which
+/// counts as one of the item's region; so a delete by the last writer of a region passes for one of the next region, too.
 fn has_delete(wanted: &Wanted, version: Version) -> bool {
     wanted.has_version(version) || wanted.has_version(Version(version.0.saturating_add(1)))
 }

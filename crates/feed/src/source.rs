@@ -8,7 +8,8 @@ use crate::request::Begin;
 
 /// Tells changes from a place on. Over HTTP, on the memcached port, from a file: to its reader all are alike.
 pub trait Source {
-    /// Begins to read at a place; what was read before is dropped. Waits until the source answers. `rate`: as of [`Source::set_rate`].
+    /// Begins to read at a place; what was read before is dropped. Waits until the source answers. `rate`: as of
+    /// [`Source::set_rate`].
     ///
     /// # Errors
     /// That it does not, or will not.

@@ -1,5 +1,5 @@
-//! Whatever a feed tells comes out of both encodings as it went in, in whatever pieces. The failure to guard against: a field that only one side
-//! knows, which readers would miss without a word.
+//! Whatever a feed tells comes out of both encodings as it went in, in whatever pieces. The failure to guard against: a field
+//! that only one side knows, which readers would miss without a word.
 
 use bytes::Bytes;
 use moneta_feed::text::Decoded;

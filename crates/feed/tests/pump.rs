@@ -1,5 +1,5 @@
-//! The pump between a source and a sink that fail at any time. The failures to guard against are silent: a cursor that was kept passes over a change that
-//! the sink had not taken, and a sink that forgot what it took is not told again.
+//! The pump between a source and a sink that fail at any time. The failures to guard against are silent: a cursor that was kept
+//! passes over a change that the sink had not taken, and a sink that forgot what it took is not told again.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -169,8 +169,8 @@ impl Owner<Store> for Watcher {
     fn reached(&mut self, mark: &Mark, sink: &mut Store) -> Result<(), PumpError> {
         self.reached = mark.cursor.parse::<Place>().expect("a cursor").position;
         self.furthest = self.furthest.max(self.reached);
-        // A store that has forgotten something says so, and the pump goes back: until it is here again, the store may have neither what it
-        // forgot of a key nor what came before that.
+        // A store that has forgotten something says so, and the pump goes back: until it is here again, the store may have
+        // neither what it forgot of a key nor what came before that.
         if !sink.lacks && self.reached == self.furthest {
             let mut told = Held::new();
             newest((0..self.reached).map(change), &mut told);

@@ -188,7 +188,8 @@ fn version_of(file: &Path) -> (u32, u32) {
     (number(newest + 8) as u32, number(newest + 112) as u32)
 }
 
-/// `then`: the second in which it was written. `hash`: the number of its hash as its superblock has it, and of the one it is read by.
+/// `then`: the second in which it was written. `hash`: the number of its hash as its superblock has it, and of the one it is read
+/// by.
 fn is_read(name: &str, version: u32, then: u32, hash: (u32, u32)) {
     let packed = std::fs::read(fixture(name)).unwrap();
     for now in [then + 70, then + 200] {

@@ -189,8 +189,8 @@ impl VersionClock {
         Version::new(seen.local() + 1 + step, self.origin)
     }
 
-    /// Makes all further versions greater than `seen`, by a small step in the counter that depends on the clock: so clocks of one node
-    /// that have seen the same seldom go on alike.
+    /// Makes all further versions greater than `seen`, by a small step in the counter that depends on the clock: so clocks of one
+    /// node that have seen the same seldom go on alike.
     #[inline]
     pub fn note(&mut self, seen: Version) {
         if seen.local() > self.last {

@@ -7,7 +7,8 @@ use crate::engine::WALK_CLASSES;
 use crate::shard::{Found, Shard, location_of};
 
 impl Shard {
-    /// Drops everything that is here at `moment`, where CAS values are no versions: there is nothing that could come from elsewhere.
+    /// Drops everything that is here at `moment`, where CAS values are no versions: there is nothing that could come from
+    /// elsewhere.
     pub(crate) fn flush_all(&mut self, moment: Expiry) {
         let now = self.settle();
         if moment.0 > now {

@@ -30,8 +30,8 @@ impl<'a> Newer<'a> {
 }
 
 impl Shard {
-    /// Refuses a version that is too far ahead of the clock, and takes note of one that is not. What was made or seen here never is,
-    /// also when the clock was set back.
+    /// Refuses a version that is too far ahead of the clock, and takes note of one that is not. What was made or seen here never
+    /// is, also when the clock was set back.
     ///
     /// # Errors
     /// [`moneta_store::ErrorKind::ClockAhead`], or [`moneta_store::ErrorKind::NoVersions`] where CAS values are none.

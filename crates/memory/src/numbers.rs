@@ -1,7 +1,7 @@
 //! Where a shard's CAS values come from: a clock that makes versions, or a count that all shards share.
 //!
-//! A shard takes counted values in blocks, so that writers of different shards seldom meet at one cache line, and no value is given out
-//! twice. Those of a shard grow, and so do those of a key, which is always in one shard.
+//! A shard takes counted values in blocks, so that writers of different shards seldom meet at one cache line, and no value is
+//! given out twice. Those of a shard grow, and so do those of a key, which is always in one shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

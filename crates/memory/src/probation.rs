@@ -43,7 +43,8 @@ const DEBT_MAX: i64 = PACE * (CAPACITY as i64);
 const PRICE: f64 = 2.0;
 /// What is this many times smaller than the mean of what is evicted goes on unread. Measured: with 2 or 4 as good within 0.4 %.
 const LIGHT: f64 = 3.0;
-/// The share of it that does. Not all: where it comes round in a loop longer than memory, a part that stays is worth more than all in turn.
+/// The share of it that does. Not all: where it comes round in a loop longer than memory, a part that stays is worth more than
+/// all in turn.
 const LIGHT_SHARE: f64 = 0.75;
 /// The golden ratio of 2^32: its multiples are spread evenly over 32 bits, without clusters.
 const GOLDEN: u32 = 0x9e37_79b9;

@@ -13,8 +13,8 @@
 //! +-----+--------------------------+--------------------+
 //! ```
 //!
-//! An item of a plain `set` costs 10 bytes of header where CAS values are counted, 12 where they are versions. The CAS value is kept in
-//! one of three forms:
+//! An item of a plain `set` costs 10 bytes of header where CAS values are counted, 12 where they are versions. The CAS value is
+//! kept in one of three forms:
 //!
 //! | form  | counted | version |
 //! |-------|---------|---------|

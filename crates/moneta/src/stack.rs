@@ -178,8 +178,8 @@ fn ram_above(settings: &Settings, below: &dyn Store, clock: &Arc<Clock>) -> anyh
     ram_with(settings, versioning_above(settings, below)?, below.seed(), clock)
 }
 
-/// Where CAS values are counted in a tier whose items have those of a tier below: what it stores while that gives none has others.
-/// Programs that keep them in floating-point numbers have 53 bits.
+/// Where CAS values are counted in a tier whose items have those of a tier below: what it stores while that gives none has
+/// others. Programs that keep them in floating-point numbers have 53 bits.
 const COUNT_ABOVE: u64 = 1 << 52;
 
 /// How a tier above another makes the CAS values that it does not get from there.

@@ -1,6 +1,6 @@
-//! Three nodes that are copies of one another by `moneta feed`, as processes: clients write to all of them with every command, nodes
-//! are killed at any moment, and one is away for longer than deletes are remembered. At rest no acknowledged write is lost and no two
-//! nodes differ. `MONETA_COPIES_SECONDS` makes it longer, `MONETA_SEED` repeats the clients' choices.
+//! Three nodes that are copies of one another by `moneta feed`, as processes: clients write to all of them with every command,
+//! nodes are killed at any moment, and one is away for longer than deletes are remembered. At rest no acknowledged write is lost
+//! and no two nodes differ. `MONETA_COPIES_SECONDS` makes it longer, `MONETA_SEED` repeats the clients' choices.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Guards the CAS values of a node without `--cluster`. With every engine they count up from 1, as memcached's do. Neither a stop nor
-//! a kill makes one repeat or fall. To other nodes such a node keeps no versions.
+//! Guards the CAS values of a node without `--cluster`. With every engine they count up from 1, as memcached's do. Neither a stop
+//! nor a kill makes one repeat or fall. To other nodes such a node keeps no versions.
 
 mod common;
 

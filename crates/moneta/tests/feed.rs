@@ -306,8 +306,8 @@ fn version_of(node: &Node) -> u64 {
     version.unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// A node keeps versions free above those that it gave out, so that none comes twice behind a kill. It must not serve while they are
-/// ahead of the clock: other copies would refuse what is written, and writes through a proxy would find something newer.
+/// A node keeps versions free above those that it gave out, so that none comes twice behind a kill. It must not serve while they
+/// are ahead of the clock: other copies would refuse what is written, and writes through a proxy would find something newer.
 #[test]
 fn versions_are_not_ahead_of_the_clock_behind_a_kill() {
     let mut places = vec![("--flash", "200m")];

@@ -210,7 +210,8 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
     fleet.all("get number\r\n", "END\r\n");
 }
 
-/// Changes are made on one copy, and the others are told: also one that does not answer, once it is back, and one that only takes writes.
+/// Changes are made on one copy, and the others are told: also one that does not answer, once it is back, and one that only takes
+/// writes.
 #[test]
 fn a_copy_that_was_away_is_told_of_changes() {
     let fleet = Fleet::start(3);

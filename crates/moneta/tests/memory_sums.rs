@@ -1,5 +1,5 @@
-//! Guards the sums of docs/operating.md: what a process may hold at most, added up from its options, against the most that it was seen to
-//! hold (VmHWM) under clients that read nothing, send halves and ask for as much as they may.
+//! Guards the sums of docs/operating.md: what a process may hold at most, added up from its options, against the most that it was
+//! seen to hold (VmHWM) under clients that read nothing, send halves and ask for as much as they may.
 
 mod common;
 
@@ -27,8 +27,8 @@ const PER_GET: usize = 40;
 /// How long all of them attack.
 const LENGTH: Duration = Duration::from_secs(3);
 
-/// What docs/operating.md adds up for every process: clients, workers, connections, answers of the feed, the log, `stats detail`, the
-/// admin side, the program.
+/// What docs/operating.md adds up for every process: clients, workers, connections, answers of the feed, the log, `stats detail`,
+/// the admin side, the program.
 fn server_sum(connections: usize) -> usize {
     let workers = THREADS * (64 * KIB + OUTPUT_LIMIT + 3 * ITEM_MAX);
     let feed_answers = 4 * (4 * MIB + 3 * ITEM_MAX);
@@ -79,8 +79,8 @@ fn store_large(address: SocketAddr) {
     }
 }
 
-/// Everything at once that takes a process's memory: unread large values, requests that never end, unread dumps, watchers, and, where
-/// the process has one, the unread feed over HTTP and over the data port. What is refused or closed comes again.
+/// Everything at once that takes a process's memory: unread large values, requests that never end, unread dumps, watchers, and,
+/// where the process has one, the unread feed over HTTP and over the data port. What is refused or closed comes again.
 fn attack(node: &Node) -> usize {
     let (data, http) = (node.address(), admin(node));
     let keys = |from: usize| (0..PER_GET).map(|place| format!(" large:{}", (from + place) % LARGE)).collect::<String>();
@@ -185,7 +185,8 @@ fn a_proxy_holds_no_more_than_its_options_add_up_to() {
     store_large(proxy.address());
     ask_for_all(&proxy);
     let connections = attack(&proxy);
-    // Of each node: hints, and for each connection to it (one, and one for large values) the requests that wait and the reply that arrives.
+    // Of each node: hints, and for each connection to it (one, and one for large values) the requests that wait and the reply
+    // that arrives.
     let of_nodes = nodes.len() * (4 * MIB + THREADS * 2 * (4 * MIB + 3 * ITEM_MAX));
     let (sum, seen) = (of_nodes + server_sum(connections), peak(&proxy));
     println!("a proxy of {} MiB at most held {} MiB", sum / MIB, seen / MIB);

@@ -1,5 +1,5 @@
-//! What clients may ask of nodes and proxies without commands of operators, what these need of each other, and what a proxy tells of
-//! its nodes: real processes.
+//! What clients may ask of nodes and proxies without commands of operators, what these need of each other, and what a proxy tells
+//! of its nodes: real processes.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Guards start scripts written for memcached: a node that they start runs, does what they ask of the process, and says what changes
-//! nothing.
+//! Guards start scripts written for memcached: a node that they start runs, does what they ask of the process, and says what
+//! changes nothing.
 
 mod common;
 

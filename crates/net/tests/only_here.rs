@@ -1,5 +1,5 @@
-//! Guards against a connection that is opened, read or written past this crate: it would stay plain when all others are protected, and
-//! nothing would say so.
+//! Guards against a connection that is opened, read or written past this crate: it would stay plain when all others are
+//! protected, and nothing would say so.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -245,8 +245,8 @@ pub struct Section {
     pub options: &'static [&'static dyn Declaration],
 }
 
-/// Declares the options of a section, each as a static of type [`Opt`], and the static `SECTION` that lists them in this order. The
-/// doc comment of an option is its summary in the help and in the documentation.
+/// Declares the options of a section, each as a static of type [`Opt`], and the static `SECTION` that lists them in this order.
+/// The doc comment of an option is its summary in the help and in the documentation.
 #[macro_export]
 macro_rules! section {
     ($heading:literal; $($(#[doc = $summary:literal])+ $name:ident: $kind:ty = $declaration:expr;)+) => {

@@ -1,8 +1,8 @@
 //! Options of a process: declared once, and what is made of the declarations.
 //!
 //! Flags, environment variables, keys of the TOML file, the printed reference and what a reload changes all come from the
-//! declarations ([`declaration`]), so that an option exists everywhere or nowhere. A process has a list of [`declaration::Section`]s of
-//! its own; this crate knows none of them.
+//! declarations ([`declaration`]), so that an option exists everywhere or nowhere. A process has a list of
+//! [`declaration::Section`]s of its own; this crate knows none of them.
 
 pub mod declaration;
 pub mod document;

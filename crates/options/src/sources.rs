@@ -44,8 +44,8 @@ impl Source for ConfigFile {
     }
 }
 
-/// What the sources say together, the strongest first. What is wrong goes to `refusals`, also where a stronger source overrides it, so
-/// that it does not lie in wait.
+/// What the sources say together, the strongest first. What is wrong goes to `refusals`, also where a stronger source overrides
+/// it, so that it does not lie in wait.
 pub fn gather(sections: &'static [&'static Section], sources: &[&dyn Source], refusals: &mut Vec<Refusal>) -> Values {
     let mut values = Values::default();
     for option in options(sections) {

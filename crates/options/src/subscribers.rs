@@ -1,7 +1,7 @@
 //! What puts a changed option into effect while the process runs.
 //!
-//! A part of the process subscribes to the options that it can change. A reload prepares the effects of all options before it applies
-//! the first, and what is prepared cannot fail, so that a change takes effect whole or not at all.
+//! A part of the process subscribes to the options that it can change. A reload prepares the effects of all options before it
+//! applies the first, and what is prepared cannot fail, so that a change takes effect whole or not at all.
 
 use std::fmt;
 
@@ -64,8 +64,9 @@ impl fmt::Debug for Subscribers {
 }
 
 impl Subscribers {
-    /// Lets `prepare` prepare each change of `option`: it reads and checks what it needs, and changes nothing yet. Each reload calls it,
-    /// also where the value is the same, since a file that the value names may have changed. Where it fails, the whole reload is refused.
+    /// Lets `prepare` prepare each change of `option`: it reads and checks what it needs, and changes nothing yet. Each reload
+    /// calls it, also where the value is the same, since a file that the value names may have changed. Where it fails, the whole
+    /// reload is refused.
     ///
     /// # Panics
     /// If the declaration does not say that the option is live: the reference would be wrong.

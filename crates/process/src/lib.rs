@@ -1,5 +1,5 @@
-//! What every process of the family has, whatever it serves: its log, its signals, the phases of its life, and what its supervisor is
-//! told. What runs by itself is in the crate `background`, what it shows over HTTP in `admin`.
+//! What every process of the family has, whatever it serves: its log, its signals, the phases of its life, and what its
+//! supervisor is told. What runs by itself is in the crate `background`, what it shows over HTTP in `admin`.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -70,8 +70,8 @@ impl LogLevel {
         self.change(|settings| (settings.own.verbosity, settings.verbosity) = (verbosity, verbosity));
     }
 
-    /// Logs with another verbosity from now on, as a client asks; the level of the options stays the least. What this logs beyond the
-    /// operator's own wish is bounded.
+    /// Logs with another verbosity from now on, as a client asks; the level of the options stays the least. What this logs beyond
+    /// the operator's own wish is bounded.
     pub fn set_verbosity(&self, verbosity: u32) {
         self.change(|settings| settings.verbosity = verbosity);
     }

@@ -1,5 +1,5 @@
-//! Signals: SIGTERM, SIGINT and SIGUSR1 drain and stop the process, a second SIGTERM or SIGINT while it drains stops it at once, SIGHUP
-//! reloads.
+//! Signals: SIGTERM, SIGINT and SIGUSR1 drain and stop the process, a second SIGTERM or SIGINT while it drains stops it at once,
+//! SIGHUP reloads.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Answers the signals of the whole process from now on: before clients or supervisors can see it and send one. `reload` is called
-    /// for each SIGHUP, one at a time.
+    /// Answers the signals of the whole process from now on: before clients or supervisors can see it and send one. `reload` is
+    /// called for each SIGHUP, one at a time.
     ///
     /// # Errors
     /// If the system has no room for a handler or a thread.

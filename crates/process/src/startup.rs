@@ -1,5 +1,5 @@
-//! What a start script asks of the process, beyond what the server is: to go into the background, to become another user, to write
-//! down its number. Flags as memcached's.
+//! What a start script asks of the process, beyond what the server is: to go into the background, to become another user, to
+//! write down its number. Flags as memcached's.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -14,11 +14,11 @@ use nix::unistd::{User, dup2_stdout, geteuid, initgroups, setgid, setsid, setuid
 /// Set for the process that is to serve by the one that was started with `-d`.
 const DETACHED: &str = "_MONETA_DETACHED";
 
-/// Goes into the background: starts this program again with the same arguments as a process without a terminal, and waits until that
-/// one listens or has ended.
+/// Goes into the background: starts this program again with the same arguments as a process without a terminal, and waits until
+/// that one listens or has ended.
 ///
-/// `None`: this process is the one that is to serve. Else it has done its part, and ends with this status. A new process rather than
-/// a fork, which is only sound while there is a single thread.
+/// `None`: this process is the one that is to serve. Else it has done its part, and ends with this status. A new process rather
+/// than a fork, which is only sound while there is a single thread.
 ///
 /// # Errors
 /// If the process cannot be started or its session not be left.

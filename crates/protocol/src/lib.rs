@@ -1,8 +1,8 @@
 //! The memcached protocols: classic text, meta and binary, as bytes on one side and commands and replies on the other.
 //!
-//! Nothing here does I/O or reads a clock. All three protocols meet in one [`Command`] type; what a command asks of an item
-//! is one of the four types in [`moneta_item::request`], which a store understands without knowing the protocol. On the way
-//! back everything is an [`ItemRef`](moneta_item::ItemRef) or a [`Reply`], which [`encode`] writes in the style the command names.
+//! Nothing here does I/O or reads a clock. All three protocols meet in one [`Command`] type; what a command asks of an item is
+//! one of the four types in [`moneta_item::request`], which a store understands without knowing the protocol. On the way back
+//! everything is an [`ItemRef`](moneta_item::ItemRef) or a [`Reply`], which [`encode`] writes in the style the command names.
 
 pub mod base64;
 pub mod binary;

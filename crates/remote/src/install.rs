@@ -1,9 +1,9 @@
 //! Storing whole items, marks and all.
 //!
-//! The item is stored by one command. Servers have no command for marks, so these follow in further ones, each bound to the version
-//! just stored: first "stale", which frees the recache, then a read that wins it. If the recache is won and the item is not stale,
-//! the item is stored with a short time to live, so that a read wins it, and then gets its true expiration time. Items with marks
-//! are rare; in between, readers of the server see them without.
+//! The item is stored by one command. Servers have no command for marks, so these follow in further ones, each bound to the
+//! version just stored: first "stale", which frees the recache, then a read that wins it. If the recache is won and the item is
+//! not stale, the item is stored with a short time to live, so that a read wins it, and then gets its true expiration time. Items
+//! with marks are rare; in between, readers of the server see them without.
 
 use moneta_client::wire::{Answer, Protocol, Read, Verb};
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};

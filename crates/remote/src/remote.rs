@@ -54,7 +54,8 @@ impl Remote {
         self.inner.config()
     }
 
-    /// Requests that were answered, or given up because no answer came in time, and the time that these took together. Does not wait.
+    /// Requests that were answered, or given up because no answer came in time, and the time that these took together. Does not
+    /// wait.
     pub fn answered(&self) -> (u64, Duration) {
         let shared = &self.inner.shared;
         shared.counters.answered(shared.config.request_timeout)

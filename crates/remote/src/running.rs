@@ -1,9 +1,9 @@
 //! The clock of a client: measures only time in which its thread could serve it.
 //!
-//! A thread may be delayed: its process is stopped, the machine is overloaded, other work took long. It neither sends nor receives
-//! meanwhile, so that time must not count against a server. So a waiting client is turned in beats, several in each timeout,
-//! and between two turns at most two beats count. On a thread that is always late, a request still times out after a few turns,
-//! however far apart they are.
+//! A thread may be delayed: its process is stopped, the machine is overloaded, other work took long. It neither sends nor
+//! receives meanwhile, so that time must not count against a server. So a waiting client is turned in beats, several in each
+//! timeout, and between two turns at most two beats count. On a thread that is always late, a request still times out after a few
+//! turns, however far apart they are.
 //!
 //! A client without a request in flight needs no turns, and all time counts.
 

@@ -84,7 +84,8 @@ impl WorkerClient {
         begun.map(|()| slot)
     }
 
-    /// Has the descriptor become readable, for a reactor that turns a client only when an operation begins on it, or something came.
+    /// Has the descriptor become readable, for a reactor that turns a client only when an operation begins on it, or something
+    /// came.
     #[cold]
     pub(crate) fn ask_for_turn(&self) {
         let now = Instant::now();
@@ -96,7 +97,8 @@ impl WorkerClient {
         self.state.borrow_mut().begin(&self.shared, request, hash, target)
     }
 
-    /// Begins reads together; their answers are taken out of the slot that is returned, which [`WorkerClient::abandon_together`] ends.
+    /// Begins reads together; their answers are taken out of the slot that is returned, which [`WorkerClient::abandon_together`]
+    /// ends.
     pub(crate) fn begin_together(&self, verb: Verb, keys: &[Key<'_>]) -> usize {
         let State { queue, clock, links, common, replies, .. } = &mut *self.state.borrow_mut();
         let slot = replies.open_together(verb, keys);

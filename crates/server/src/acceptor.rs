@@ -117,8 +117,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts a few pending connections of every listener: a flood at one of them leaves the others theirs, and a stop is noticed. Fails
-    /// when the process is out of descriptors or memory.
+    /// Accepts a few pending connections of every listener: a flood at one of them leaves the others theirs, and a stop is
+    /// noticed. Fails when the process is out of descriptors or memory.
     fn accept_some(&mut self) -> Result<(), Errno> {
         for index in 0..self.listeners.len() {
             for _ in 0..if self.waiting[index] { TURN } else { 0 } {

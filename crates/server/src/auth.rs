@@ -90,7 +90,8 @@ impl Users {
     }
 }
 
-/// Compares in a time that depends only on the length of `given`. A comparison of slices would return early for different lengths.
+/// Compares in a time that depends only on the length of `given`. A comparison of slices would return early for different
+/// lengths.
 fn same(expected: &[u8], given: &[u8]) -> bool {
     let filled = expected.iter().chain(std::iter::repeat(&0));
     let same_bytes = given.iter().zip(filled).fold(Choice::from(1), |same, (a, b)| same & a.ct_eq(b));

@@ -86,8 +86,8 @@ impl ClientAddresses {
         Some(AddressPermit(Arc::clone(known)))
     }
 
-    /// Forgets addresses without connections, unless they have used some of their allowance just now: to come again is no way to get
-    /// a new one.
+    /// Forgets addresses without connections, unless they have used some of their allowance just now: to come again is no way to
+    /// get a new one.
     fn forget(&mut self) {
         let now = rate::now();
         self.known.retain(|_, known| {

@@ -295,8 +295,8 @@ impl ClientMemory {
         }
     }
 
-    /// Gives free memory back to the system: the allocator keeps freed large buffers that lie between small ones. Runs on a thread,
-    /// since it takes a millisecond for some megabytes, and after a delay, since frees come in groups.
+    /// Gives free memory back to the system: the allocator keeps freed large buffers that lie between small ones. Runs on a
+    /// thread, since it takes a millisecond for some megabytes, and after a delay, since frees come in groups.
     #[cold]
     fn trim(&self) {
         if self.trimming.swap(true, Ordering::AcqRel) {

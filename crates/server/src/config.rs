@@ -28,20 +28,20 @@ pub struct ServerConfig {
     pub backlog: u32,
     /// Close a connection on which nothing was received or sent for this long, in whole seconds. `None`: never.
     pub idle_timeout: Option<Duration>,
-    /// How long a TCP client may be silent before it is asked, below TCP's stream, whether it is still there; closed when it has not said
-    /// so for half as long again, nor taken replies. `None`: as the system has it.
+    /// How long a TCP client may be silent before it is asked, below TCP's stream, whether it is still there; closed when it has
+    /// not said so for half as long again, nor taken replies. `None`: as the system has it.
     pub tcp_keepalive: Option<Duration>,
     /// Unsent bytes at which a connection's requests are no longer read and executed. One reply may go over it.
     pub output_limit: usize,
     /// How long a graceful shutdown keeps accepting, while `/readyz` already fails, before it drains.
     pub lame_duck: Duration,
-    /// Close a connection that has taken none of its dump for this long, in whole seconds: only one dump runs at a time, and others
-    /// wait for it.
+    /// Close a connection that has taken none of its dump for this long, in whole seconds: only one dump runs at a time, and
+    /// others wait for it.
     pub dump_timeout: Duration,
     /// How long a graceful shutdown waits for requests in flight before it closes all connections.
     pub drain_timeout: Duration,
-    /// How long a worker that has nothing to do looks for events again and again before it sleeps, which costs the processor's time and
-    /// spares the wake. Zero: it sleeps at once.
+    /// How long a worker that has nothing to do looks for events again and again before it sleeps, which costs the processor's
+    /// time and spares the wake. Zero: it sleeps at once.
     pub busy_poll: Duration,
 }
 
@@ -93,8 +93,8 @@ pub struct Listener {
 /// Overrides of the server's limits; `None` keeps the server's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerLimits {
-    /// Most connections through it at once, at least 1. They also count towards the server's limit, but for 32 where the listener obeys
-    /// commands of operators that the server's do not.
+    /// Most connections through it at once, at least 1. They also count towards the server's limit, but for 32 where the listener
+    /// obeys commands of operators that the server's do not.
     pub max_connections: Option<usize>,
     /// As [`ServerConfig::idle_timeout`]; zero: never, even if the server has a timeout.
     pub idle_timeout: Option<Duration>,

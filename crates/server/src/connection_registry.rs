@@ -127,8 +127,8 @@ impl Entry {
 /// All open connections.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionRegistry {
-    // Taken when a connection opens or closes and when a part of the list is asked for; never for a request. In order, so that a part
-    // begins where the one before ended.
+    // Taken when a connection opens or closes and when a part of the list is asked for; never for a request. In order, so that a
+    // part begins where the one before ended.
     entries: Mutex<BTreeMap<u64, Arc<Entry>>>,
 }
 
@@ -155,8 +155,8 @@ impl ConnectionRegistry {
         self.lock().remove(&entry.id);
     }
 
-    /// Tells the largest holders of memory to close, until these hold `excess` bytes; with `before`, only connections that have held
-    /// memory since that second. Their workers close them at their next turn. Returns how many they are.
+    /// Tells the largest holders of memory to close, until these hold `excess` bytes; with `before`, only connections that have
+    /// held memory since that second. Their workers close them at their next turn. Returns how many they are.
     pub(crate) fn condemn(&self, excess: usize, before: Option<u32>, memory: &ClientMemory) -> usize {
         let mut told = Vec::new();
         {

@@ -22,8 +22,8 @@ macro_rules! is_listed {
     };
 }
 
-/// Declares the counters. Each has a name, which is its key in `stats`, whether `stats` lists it, what it counts, and the metric that
-/// shows it, if one shows it by itself; metrics of several counters are in `crate::admin::metrics`.
+/// Declares the counters. Each has a name, which is its key in `stats`, whether `stats` lists it, what it counts, and the metric
+/// that shows it, if one shows it by itself; metrics of several counters are in `crate::admin::metrics`.
 macro_rules! counters {
     ($($name:ident: $listed:ident, $help:literal $(=> $kind:ident $metric:literal $unit:ident)?;)*) => {
         /// One worker's counters since the start.

@@ -1,4 +1,5 @@
-//! Dumps (`lru_crawler metadump` and `mgdump`, `stats cachedump`): a line for every item, written in batches as the output drains.
+//! Dumps (`lru_crawler metadump` and `mgdump`, `stats cachedump`): a line for every item, written in batches as the output
+//! drains.
 
 use std::task::{Context, Poll};
 
@@ -55,8 +56,8 @@ impl Dump {
         Self { _turnstile: turnstile, kind, cursor: Cursor::default(), waiting: None, begun: false }
     }
 
-    /// Appends lines until `output` has grown past `high_water`, which one batch may exceed, or after some batches. If the store fails,
-    /// the dump ends early with an error in place of its last line.
+    /// Appends lines until `output` has grown past `high_water`, which one batch may exceed, or after some batches. If the store
+    /// fails, the dump ends early with an error in place of its last line.
     pub fn write(&mut self, worker: &Worker, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Dumped {
         let parts = worker.store.parts();
         let Some(walk) = parts.walk else {

@@ -1,9 +1,10 @@
 //! Service times by worker and kind of command, in fixed log-linear histograms.
 //!
-//! A command is timed until its reply is written, also where it waits for the store meanwhile: for an SSD, or for the nodes of a proxy.
+//! A command is timed until its reply is written, also where it waits for the store meanwhile: for an SSD, or for the nodes of a
+//! proxy.
 //!
-//! One command in [`SAMPLE`] is timed and counted [`SAMPLE`] times. In a virtual machine, reading the clock twice can cost as much
-//! as a whole `get` from RAM; sampled, it costs two or three nanoseconds a command, and percentiles do not change.
+//! One command in [`SAMPLE`] is timed and counted [`SAMPLE`] times. In a virtual machine, reading the clock twice can cost as
+//! much as a whole `get` from RAM; sampled, it costs two or three nanoseconds a command, and percentiles do not change.
 
 use std::time::Instant;
 
@@ -114,8 +115,8 @@ impl<'a> Stopwatch<'a> {
         begins
     }
 
-    /// A command was executed: it is answered, or waits for the store. Tells since when it is timed, if it is; the caller records it
-    /// ([`Latencies::record`]) once it is answered.
+    /// A command was executed: it is answered, or waits for the store. Tells since when it is timed, if it is; the caller records
+    /// it ([`Latencies::record`]) once it is answered.
     #[inline]
     pub(crate) fn end(&mut self) -> Option<Instant> {
         let started = self.started.take();

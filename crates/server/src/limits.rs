@@ -1,9 +1,9 @@
-//! Limits on what clients may do in a second: operations and bytes, of a listener, of a client's address, of an app. Who has used up
-//! what a second allows is refused with an error that says so, and counted.
+//! Limits on what clients may do in a second: operations and bytes, of a listener, of a client's address, of an app. Who has used
+//! up what a second allows is refused with an error that says so, and counted.
 //!
-//! An operation is a key that is read, or another command; bytes are those of requests that were admitted, and of replies. What an
-//! operation costs is known when it is done: a request is admitted while nothing is owed, and what it takes beyond the allowance is
-//! paid off before the next one.
+//! An operation is a key that is read, or another command; bytes are those of requests that were admitted, and of replies. What
+//! an operation costs is known when it is done: a request is admitted while nothing is owed, and what it takes beyond the
+//! allowance is paid off before the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

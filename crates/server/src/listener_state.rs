@@ -113,7 +113,8 @@ impl ListenerState {
         })
     }
 
-    /// A permit for one more connection, whose address has given it `address`, unless the listener's limit or its door's is reached.
+    /// A permit for one more connection, whose address has given it `address`, unless the listener's limit or its door's is
+    /// reached.
     pub(crate) fn admit(self: &Arc<Self>, address: Option<AddressPermit>) -> Option<ConnectionPermit> {
         let is_full = self.max_connections.is_some_and(|most| self.open.load(Ordering::Relaxed) >= most);
         let door_is_full = self.door.as_ref().is_some_and(|door| door.open.load(Ordering::Relaxed) >= door.most);
@@ -154,8 +155,8 @@ impl ListenerState {
     }
 }
 
-/// Places set aside for an operators' listener: one that obeys commands which the server's listeners do not. However many clients there
-/// are, an operator can connect.
+/// Places set aside for an operators' listener: one that obeys commands which the server's listeners do not. However many clients
+/// there are, an operator can connect.
 const OPERATORS: usize = 32;
 
 /// Places set aside for a listener with `limits`.

@@ -1,5 +1,5 @@
-//! Settings that may change while a server serves. Whoever reads one takes it as it is at that moment; connections that are open go by
-//! new values, too.
+//! Settings that may change while a server serves. Whoever reads one takes it as it is at that moment; connections that are open
+//! go by new values, too.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -43,8 +43,8 @@ impl Live {
         self.max_connections.store(most, Relaxed);
     }
 
-    /// Seconds after which an idle connection is closed, where its listener says nothing else; below one never. Workers see it at their
-    /// next turn: [`moneta_process::phases::Phases::wake_all`] makes them turn.
+    /// Seconds after which an idle connection is closed, where its listener says nothing else; below one never. Workers see it at
+    /// their next turn: [`moneta_process::phases::Phases::wake_all`] makes them turn.
     pub fn set_idle_timeout(&self, timeout: Duration) {
         self.idle_seconds.store(if timeout.is_zero() { 0 } else { whole_seconds(timeout) }, Relaxed);
     }

@@ -160,8 +160,8 @@ impl Node {
         }
     }
 
-    /// The thread that waits for other servers' statistics; `None` if the system has none. One is enough: a client asks for one group at a
-    /// time.
+    /// The thread that waits for other servers' statistics; `None` if the system has none. One is enough: a client asks for one
+    /// group at a time.
     pub(crate) fn asking(&self) -> Option<&Offload> {
         self.asking.get_or_init(|| Offload::start("statistics", 1).ok()).as_ref()
     }
@@ -199,8 +199,8 @@ impl Node {
         self.dumping.load(Ordering::Relaxed)
     }
 
-    /// Log lines left out since the start: because the queue to the log's reader was full, and because similar lines had been written
-    /// too often. 0 without a log.
+    /// Log lines left out since the start: because the queue to the log's reader was full, and because similar lines had been
+    /// written too often. 0 without a log.
     pub fn log_left_out(&self) -> (u64, u64) {
         self.log.as_ref().map_or((0, 0), |log| log.left_out.now())
     }

@@ -37,7 +37,8 @@ impl Commands {
     pub const STATS_DETAIL: Self = Self(128);
     /// `stats reset`.
     pub const STATS_RESET: Self = Self(256);
-    /// Lists of keys, and `changes`, in spite of [`crate::node::NodeSettings::dump_enabled`]: for a listener that only proxies reach.
+    /// Lists of keys, and `changes`, in spite of [`crate::node::NodeSettings::dump_enabled`]: for a listener that only proxies
+    /// reach.
     pub const DUMP: Self = Self(512);
     /// None of them.
     pub const NONE: Self = Self(0);

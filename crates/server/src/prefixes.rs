@@ -77,7 +77,8 @@ type Lane = CachePadded<Mutex<ByPrefix>>;
 pub enum Shown {
     /// Requests.
     Uses,
-    /// Items that left without a client asking for it, and how many of them had never been read. Prefixes without any are left out.
+    /// Items that left without a client asking for it, and how many of them had never been read. Prefixes without any are left
+    /// out.
     Left,
 }
 

@@ -22,8 +22,8 @@ impl Pulse {
         Self { workers, last }
     }
 
-    /// The numbers, from 0, of workers that have not turned since the last call. Wakes all workers, so that idle ones turn too before
-    /// the next call; leave enough time between calls for that.
+    /// The numbers, from 0, of workers that have not turned since the last call. Wakes all workers, so that idle ones turn too
+    /// before the next call; leave enough time between calls for that.
     pub fn standing_still(&self) -> Vec<usize> {
         let mut last = self.last.lock();
         let mut still = Vec::new();

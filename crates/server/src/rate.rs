@@ -1,12 +1,12 @@
-//! Rate limits as leaky buckets, by the generic cell rate algorithm of ATM (ITU-T I.371), with debts: each request adds to a debt that
-//! is paid off evenly, and a request is refused while the debt exceeds what the span allows.
+//! Rate limits as leaky buckets, by the generic cell rate algorithm of ATM (ITU-T I.371), with debts: each request adds to a debt
+//! that is paid off evenly, and a request is refused while the debt exceeds what the span allows.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Microseconds on a clock that never goes back, unlike the time of day: that would make clients wait as long. It begins at an hour, so
-/// that whole allowances are there at the start.
+/// Microseconds on a clock that never goes back, unlike the time of day: that would make clients wait as long. It begins at an
+/// hour, so that whole allowances are there at the start.
 pub(crate) fn now() -> u64 {
     const BEGIN: u64 = 3_600_000_000;
     static START: OnceLock<Instant> = OnceLock::new();
@@ -32,7 +32,8 @@ impl Rate {
         Self { units, span: 60_000_000 }
     }
 
-    /// When the debt will be paid off, if it was to be paid off at `due` and `units` more are spent at `now`; both as [`now`] tells.
+    /// When the debt will be paid off, if it was to be paid off at `due` and `units` more are spent at `now`; both as [`now`]
+    /// tells.
     fn after(self, due: u64, now: u64, units: u64) -> u64 {
         let cost = u128::from(units) * u128::from(self.span) / u128::from(self.units.max(1));
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);

@@ -1,8 +1,8 @@
 //! The store's reactors on a worker's thread, as part of the worker's event loop.
 //!
-//! The loop has them submit requested I/O before it sleeps, and take completions when their descriptors tell of some; then it checks its
-//! mailbox for wakes from that. Requests to other servers may wait a little for more that go out with them. Their descriptors are
-//! edge-triggered: a turn takes all completions present at its start, and later ones raise a new event.
+//! The loop has them submit requested I/O before it sleeps, and take completions when their descriptors tell of some; then it
+//! checks its mailbox for wakes from that. Requests to other servers may wait a little for more that go out with them. Their
+//! descriptors are edge-triggered: a turn takes all completions present at its start, and later ones raise a new event.
 
 use std::rc::Rc;
 
@@ -13,8 +13,8 @@ use moneta_store::{Reactors, Store, component};
 /// Token of the reactors' descriptors; connections count from 0.
 pub(crate) const REACTOR: Token = Token(usize::MAX - 1);
 
-/// Connection turns between two turns of the reactors. A smaller number keeps devices busier, but each reactor turn costs a system
-/// call.
+/// Connection turns between two turns of the reactors. A smaller number keeps devices busier, but each reactor turn costs a
+/// system call.
 const TURNS: u32 = 4;
 
 /// The reactors of one worker.

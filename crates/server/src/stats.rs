@@ -1,7 +1,7 @@
 //! The groups of the `stats` command.
 //!
-//! Names are memcached's wherever the engine has a counterpart. Slabs are reported as one class, number 1, so that tools that read
-//! `stats items` and `stats slabs` find their totals.
+//! Names are memcached's wherever the engine has a counterpart. Slabs are reported as one class, number 1, so that tools that
+//! read `stats items` and `stats slabs` find their totals.
 
 mod general;
 mod lister;

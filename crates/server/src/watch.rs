@@ -1,7 +1,7 @@
 //! Watchers of the `watch` command: events become lines in bounded queues, one for each watcher.
 //!
-//! Without watchers, an event costs one relaxed load; if no watcher has room, one more and a count. A watcher that reads too slowly
-//! loses lines, never delays requests, and is told how many it lost.
+//! Without watchers, an event costs one relaxed load; if no watcher has room, one more and a count. A watcher that reads too
+//! slowly loses lines, never delays requests, and is told how many it lost.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -90,8 +90,8 @@ impl Queue {
         self.lines.lock()
     }
 
-    /// Appends a line or counts it as skipped; returns whether there was room. `unheard`: events of its streams that no watcher had
-    /// room for.
+    /// Appends a line or counts it as skipped; returns whether there was room. `unheard`: events of its streams that no watcher
+    /// had room for.
     fn push(&self, line: &[u8], unheard: u64) -> bool {
         let mut lines = self.lock();
         lines.skipped += unheard.saturating_sub(lines.unheard);

@@ -1,5 +1,5 @@
-//! The feed over HTTP. The failure to guard against is a reader with a filter that never gets further, since what little passes the filter
-//! is further on than an answer may take.
+//! The feed over HTTP. The failure to guard against is a reader with a filter that never gets further, since what little passes
+//! the filter is further on than an answer may take.
 
 mod support;
 

@@ -152,7 +152,8 @@ fn the_sum_holds_whatever_clients_do_not_read() {
     good.ask("get large\r\n", hit("large", &value));
 }
 
-/// A server on a Unix socket too, whose buffers the kernel does not let grow, with more keys than these and the output limit take.
+/// A server on a Unix socket too, whose buffers the kernel does not let grow, with more keys than these and the output limit
+/// take.
 fn with_many_keys(name: &str, clock: Clock) -> (TestServer, PathBuf) {
     let path = std::env::temp_dir().join(format!("moneta-{name}-{}", std::process::id()));
     let mut config = config();

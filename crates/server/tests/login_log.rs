@@ -1,5 +1,5 @@
-//! Guards the log of failed log-ins. A separate program: `tracing` caches for the whole process which call sites are enabled, and a
-//! call site first reached by another test's thread, without a subscriber, could stay disabled for this one.
+//! Guards the log of failed log-ins. A separate program: `tracing` caches for the whole process which call sites are enabled, and
+//! a call site first reached by another test's thread, without a subscriber, could stay disabled for this one.
 
 use std::io::{PipeReader, Read, pipe};
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,8 @@
 //! What every request makes of an item: pure functions from the version that is there to the one that is to be, for engines
 //! and layers that read and store whole items.
 //!
-//! Nothing here allocates. The semantics are those of the model (`moneta_testkit::model`), which is written independently, so that
-//! `tests/change.rs` can hold the two against each other.
+//! Nothing here allocates. The semantics are those of the model (`moneta_testkit::model`), which is written independently, so
+//! that `tests/change.rs` can hold the two against each other.
 
 mod content;
 mod item;

@@ -7,16 +7,16 @@ pub enum ErrorKind {
     /// A tier of this process is off and keeps note of that itself: what it held before is not shown again unless it still
     /// holds. A tier above it may go on alone. A retry may help later.
     Unavailable,
-    /// A peer takes no connection: the request was not sent. A retry may help later. The peer knows nothing of what happens meanwhile: a
-    /// tier above it must not go on alone.
+    /// A peer takes no connection: the request was not sent. A retry may help later. The peer knows nothing of what happens
+    /// meanwhile: a tier above it must not go on alone.
     Unreachable,
     /// The connection to a peer broke before it answered; the command may or may not have taken effect.
     Lost,
-    /// A peer answered with an error of another kind than these, which may be a matter of this one request: it says nothing of whether the
-    /// peer is well. The command may or may not have taken effect.
+    /// A peer answered with an error of another kind than these, which may be a matter of this one request: it says nothing of
+    /// whether the peer is well. The command may or may not have taken effect.
     Refused,
-    /// Too many requests wait for the peer already, so this one was not sent. Says nothing of whether the peer is well; a retry may help
-    /// later.
+    /// Too many requests wait for the peer already, so this one was not sent. Says nothing of whether the peer is well; a retry
+    /// may help later.
     Busy,
     /// No answer in time; the command may or may not have taken effect.
     Timeout,

@@ -14,8 +14,8 @@ pub use place::{NoPlace, Place};
 
 use crate::error::StoreError;
 
-/// The name of a reader that is a copy of the same data and catches up, or how it begins, before a colon and the node's address. Nodes keep
-/// places for such readers.
+/// The name of a reader that is a copy of the same data and catches up, or how it begins, before a colon and the node's address.
+/// Nodes keep places for such readers.
 pub const COPY_READER: &str = "catch-up";
 
 /// Tells of the changes of a store, in about the order in which they happened.

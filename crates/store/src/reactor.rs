@@ -30,13 +30,14 @@ pub trait Reactor: Any {
         self.turn();
     }
 
-    /// Whether what was asked for gains by more that goes out with it: then the thread takes what has come meanwhile before it submits.
+    /// Whether what was asked for gains by more that goes out with it: then the thread takes what has come meanwhile before it
+    /// submits.
     fn gathers(&self) -> bool {
         false
     }
 
-    /// Whether it is turned also between the requests of one turn of the event loop, so that a device has work early. Without, all
-    /// that these requests begin goes out together, which costs a network fewer system calls.
+    /// Whether it is turned also between the requests of one turn of the event loop, so that a device has work early. Without,
+    /// all that these requests begin goes out together, which costs a network fewer system calls.
     fn is_eager(&self) -> bool;
 
     /// Ends everything under way; it is not turned afterwards, and [`crate::Cx::reactor`] does not find it any more. May block.

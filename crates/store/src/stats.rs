@@ -59,8 +59,8 @@ pub struct Below {
 }
 
 impl StoreStats {
-    /// The metrics of every store. `stats` has for `items`, `evictions` and `evicted_unfetched` those of all tiers together: an item
-    /// that leaves the upper tier is not lost.
+    /// The metrics of every store. `stats` has for `items`, `evictions` and `evicted_unfetched` those of all tiers together: an
+    /// item that leaves the upper tier is not lost.
     pub const METRICS: &[Reading<Self>] = &[
         Metric::only_stats("curr_items").read(|store| store.together().items.into()),
         Metric::gauge("items", Unit::Count, "Items held in RAM, or whatever the upper tier is.")

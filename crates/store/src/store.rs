@@ -39,8 +39,8 @@ pub trait Store: Component {
 
 /// Reads several keys together.
 pub trait ReadSeveral {
-    /// Begins reads of several keys together. `None`: these reads are not plain ones, or it is not worth it for these keys. Nothing was
-    /// begun then.
+    /// Begins reads of several keys together. `None`: these reads are not plain ones, or it is not worth it for these keys.
+    /// Nothing was begun then.
     fn read_several(&self, cx: &Cx, keys: &[Key<'_>], request: &Retrieve) -> Option<PendingReads>;
 }
 

@@ -1,4 +1,5 @@
-//! Compares two servers that speak memcached's protocols, or two copies of a cluster, key by key: two tiers, an old cache and a new one.
+//! Compares two servers that speak memcached's protocols, or two copies of a cluster, key by key: two tiers, an old cache and a
+//! new one.
 //!
 //! | module | what it holds |
 //! |---|---|

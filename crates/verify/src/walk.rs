@@ -42,7 +42,8 @@ impl From<DialogueError> for Broken {
     }
 }
 
-/// Writes down the keys of `side` that are to be compared: those of one node after the other. A walk that breaks off is begun anew once.
+/// Writes down the keys of `side` that are to be compared: those of one node after the other. A walk that breaks off is begun
+/// anew once.
 ///
 /// # Errors
 /// When the server gives no list, or the file cannot be written.

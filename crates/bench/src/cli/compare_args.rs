@@ -26,10 +26,10 @@ pub struct CompareArgs {
     /// The second server
     #[arg(long, value_name = "SERVER")]
     b: Origin,
-    /// A node behind both, which are proxies then: a command line with {port} or {socket}, and {number} where each is to have another;
-    /// or an address, which may be given again. The proxies' command lines name the nodes: {topology} or {zones} is a file for moneta
-    /// proxy, with all of them in one zone or a third in each of zone0 to zone2; {twemproxy} and {mcrouter} are such programs' files.
-    /// {node} alone is the first node, without a proxy
+    /// A node behind both, which are proxies then: a command line with {port} or {socket}, and {number} where each is to have
+    /// another; or an address, which may be given again. The proxies' command lines name the nodes: {topology} or {zones} is a
+    /// file for moneta proxy, with all of them in one zone or a third in each of zone0 to zone2; {twemproxy} and {mcrouter} are
+    /// such programs' files. {node} alone is the first node, without a proxy
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["capacity", "replay"])]
     node: Vec<Origin>,
     /// How many nodes are started

@@ -53,9 +53,9 @@ impl Nodes {
         Ok(Self { servers, directory })
     }
 
-    /// The origin of a server whose command line names the nodes: `{topology}` is a file for `moneta proxy` with all of them in one
-    /// zone, `{zones}` one with a third of them in each of `zone0` to `zone2`, `{twemproxy}` and `{mcrouter}` are such programs' files.
-    /// `{node}` alone is the first node itself.
+    /// The origin of a server whose command line names the nodes: `{topology}` is a file for `moneta proxy` with all of them in
+    /// one zone, `{zones}` one with a third of them in each of `zone0` to `zone2`, `{twemproxy}` and `{mcrouter}` are such
+    /// programs' files. `{node}` alone is the first node itself.
     ///
     /// # Errors
     /// [`BenchError::Option`] when three zones do not divide the nodes, [`BenchError::System`] when a file cannot be written.

@@ -134,8 +134,8 @@ pub fn run(plan: &Plan) -> Result<Report> {
     })
 }
 
-/// Measures on a thread that runs before others, as what the hostile clients take of the processor is not the server's; on another
-/// than the caller's, as threads that this one starts would have the same.
+/// Measures on a thread that runs before others, as what the hostile clients take of the processor is not the server's; on
+/// another than the caller's, as threads that this one starts would have the same.
 fn first(measure: impl FnOnce() -> Result<Latency> + Send) -> Result<Latency> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

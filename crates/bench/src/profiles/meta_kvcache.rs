@@ -5,8 +5,8 @@
 //! stand in for them: the same data with neighbouring buckets merged, so that objects, requests and mean size stay the same.
 //!
 //! How cachebench draws from them: an object by `popularityWeights` over `popularityBuckets`, its size by
-//! `valSizeRangeProbability` over `valSizeRange`, fixed for each object; `getRatio` to `loneGetRatio` is the proportion of gets of
-//! such objects to gets of keys never asked for again. Reads that miss are followed by a write (`enableLookaside`).
+//! `valSizeRangeProbability` over `valSizeRange`, fixed for each object; `getRatio` to `loneGetRatio` is the proportion of gets
+//! of such objects to gets of keys never asked for again. Reads that miss are followed by a write (`enableLookaside`).
 
 use std::path::Path;
 use std::sync::Arc;

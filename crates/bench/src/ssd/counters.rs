@@ -19,7 +19,8 @@ pub struct Counters {
     pub lost: u64,
     /// Bytes written to the device, as the server counts them.
     pub device_written: u64,
-    /// Bytes of keys and values carried forward out of regions that were emptied; memcached does not tell what its compaction moved.
+    /// Bytes of keys and values carried forward out of regions that were emptied; memcached does not tell what its compaction
+    /// moved.
     pub carried: Option<u64>,
     /// Bytes of RAM of the index of the SSD tier; memcached does not tell what the headers of such items take.
     pub index: Option<u64>,

@@ -296,8 +296,8 @@ impl Dialogue {
         }
     }
 
-    /// Begins a command whose answer the caller reads itself, by [`Dialogue::buffered`]. The connection can be asked nothing else until
-    /// that answer has ended, but for what the command takes meanwhile ([`Dialogue::tell`]).
+    /// Begins a command whose answer the caller reads itself, by [`Dialogue::buffered`]. The connection can be asked nothing else
+    /// until that answer has ended, but for what the command takes meanwhile ([`Dialogue::tell`]).
     ///
     /// # Errors
     /// Those of the connection, and when the server does not speak text.

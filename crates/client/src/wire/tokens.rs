@@ -53,8 +53,8 @@ fn word(rest: &[u8]) -> (Option<u64>, usize) {
     (number(&rest[..end]), end)
 }
 
-/// The number that the digits at the front of `word` make, and how many these are. Eight at a time: versions have nineteen. Wrong if there
-/// are more.
+/// The number that the digits at the front of `word` make, and how many these are. Eight at a time: versions have nineteen. Wrong
+/// if there are more.
 #[inline]
 fn digits(word: &[u8]) -> (u64, usize) {
     const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);

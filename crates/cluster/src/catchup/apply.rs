@@ -12,8 +12,8 @@ use super::State;
 
 /// Pause before what the store cannot take so early is tried again.
 const RETRY: Duration = Duration::from_millis(100);
-/// Tries of a set that the store does not create, since it has just begun and cannot tell yet what was deleted; and of what its clock is
-/// behind.
+/// Tries of a set that the store does not create, since it has just begun and cannot tell yet what was deleted; and of what its
+/// clock is behind.
 const EARLY_TRIES: u32 = 50;
 
 /// Why the store cannot be dropped.
@@ -35,15 +35,16 @@ pub(super) struct OwnStore {
 }
 
 impl OwnStore {
-    /// What it refuses for a clock that is behind is an error only if it stays so for some seconds: then the node has not learned everything.
+    /// What it refuses for a clock that is behind is an error only if it stays so for some seconds: then the node has not learned
+    /// everything.
     pub(super) fn of(state: &Arc<State>) -> Self {
         Self::with_tries(state, EARLY_TRIES)
     }
 
     fn with_tries(state: &Arc<State>, tries: u32) -> Self {
         let rules = Rules {
-            // A delete of the key since then is in the same feed, and comes before the node answers reads: so an item is as good as one
-            // that was read now.
+            // A delete of the key since then is in the same feed, and comes before the node answers reads: so an item is as good
+            // as one that was read now.
             as_of: AsOf::Now,
             // Nothing says that it will be read soon.
             policy: Policy::Batch,

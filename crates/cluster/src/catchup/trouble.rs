@@ -6,8 +6,8 @@
 //!  its clock differs from the others' by more than may be ─────▶ behind until it does not, and then since it did not
 //! ```
 //!
-//! A node that is behind for one of these reads the feeds of other copies from that moment on, as at a start. While no other copy can be
-//! reached it answers reads, since it may be the last: it cannot tell.
+//! A node that is behind for one of these reads the feeds of other copies from that moment on, as at a start. While no other copy
+//! can be reached it answers reads, since it may be the last: it cannot tell.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,8 @@ use moneta_net::Address;
 
 use super::State;
 
-/// A clock that moves by so much between two pulses: the node was stopped, in milliseconds. Proxies wait for a node for about as long.
+/// A clock that moves by so much between two pulses: the node was stopped, in milliseconds. Proxies wait for a node for about as
+/// long.
 const STOPPED: u64 = 2000;
 /// How often a node that runs says so.
 const PULSE: Duration = Duration::from_millis(100);
@@ -103,7 +104,8 @@ impl State {
         self.counts.again.add(1);
     }
 
-    /// Since when what other copies took may be missing, if it is not known yet. While the clock is wrong there is nothing to be done.
+    /// Since when what other copies took may be missing, if it is not known yet. While the clock is wrong there is nothing to be
+    /// done.
     pub(super) fn take_trouble(&self) -> Option<u64> {
         let mut trouble = self.trouble.lock();
         if trouble.wrong.is_some() { None } else { trouble.since.take() }

@@ -1,4 +1,5 @@
-//! One process at a time has an app's files in a folder: two that append to one file, and rewrite it beside each other, lose hints.
+//! One process at a time has an app's files in a folder: two that append to one file, and rewrite it beside each other, lose
+//! hints.
 
 use std::fs::File;
 use std::path::Path;

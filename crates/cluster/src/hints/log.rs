@@ -1,7 +1,8 @@
 //! The file in which the hints of one node outlive the process.
 //!
-//! Records are appended: `length u32 | CRC-32 of the rest u32 | kind u8 | version u64 | moment u64 | key`, little-endian. A record
-//! that is cut off or damaged ends the file. It is written anew, beside itself and then renamed, when little of it still holds.
+//! Records are appended: `length u32 | CRC-32 of the rest u32 | kind u8 | version u64 | moment u64 | key`, little-endian. A
+//! record that is cut off or damaged ends the file. It is written anew, beside itself and then renamed, when little of it still
+//! holds.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};

@@ -10,8 +10,8 @@
 //! | twemproxy with names | `name-<i>` |
 //! | EVCache | `host/ip:11211-<i>`, whatever the port |
 //!
-//! Here the string is `<slot>-<i>`, and `<slot>:11211-<i>` for EVCache: the slot's name chooses whose ring it is. Nodes without a slot of
-//! their own are named as libmemcached does ([`RingKind::slot_of`](crate::topology::RingKind::slot_of)).
+//! Here the string is `<slot>-<i>`, and `<slot>:11211-<i>` for EVCache: the slot's name chooses whose ring it is. Nodes without a
+//! slot of their own are named as libmemcached does ([`RingKind::slot_of`](crate::topology::RingKind::slot_of)).
 
 use md5::{Digest, Md5};
 

@@ -2,8 +2,8 @@
 
 /// The points of a ring, by place.
 ///
-/// A search by halves over all of them would miss the processor's caches a dozen times. `starts` leads to the few points that share
-/// the hash's leading bits.
+/// A search by halves over all of them would miss the processor's caches a dozen times. `starts` leads to the few points that
+/// share the hash's leading bits.
 #[derive(Clone, Debug)]
 pub(super) struct Points {
     /// Where each point lies, ascending, no two on one place.

@@ -5,8 +5,8 @@
 //! Algorithms for Data Storage", 2015). A slot that comes takes from the others just what it wins, one that goes leaves just what
 //! it had, and a change of weight moves keys only to the slot that gained or from the one that lost.
 //!
-//! Ketama by names was the alternative. Its shares differ by 8 % (one standard deviation, 160 points a node); those of the buckets by 1 %
-//! with 6 nodes and 4 % with 100, and a lookup is one load from 128 KiB instead of a search.
+//! Ketama by names was the alternative. Its shares differ by 8 % (one standard deviation, 160 points a node); those of the
+//! buckets by 1 % with 6 nodes and 4 % with 100, and a lookup is one load from 128 KiB instead of a search.
 
 use std::cmp::Ordering;
 

@@ -9,7 +9,8 @@ use super::replicas::{Node, RingKind, Topology};
 /// The nodes a replica has at most: its ring names them by 16 bits.
 pub const MAX_NODES: usize = u16::MAX as usize;
 
-/// Whether this can be the name of a zone, in a topology as in what a proxy is told of its own: some text, without control characters.
+/// Whether this can be the name of a zone, in a topology as in what a proxy is told of its own: some text, without control
+/// characters.
 pub fn is_zone(text: &str) -> bool {
     !text.is_empty() && !text.chars().any(char::is_control)
 }

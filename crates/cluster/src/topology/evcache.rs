@@ -10,10 +10,10 @@ use super::error::TopologyError;
 use super::replicas::{Node, Replica, RingKind, Topology};
 
 impl Topology {
-    /// The topology of a node list `property`, with epoch 0. A group is a replica and, since the list does not say where it stands, the
-    /// zone of that name. Nodes are placed by the ring `evcache`, in slots `name/ip`; `resolve` is asked for the number of a host
-    /// that is listed by name only, since the ring needs it. (EVCache's client asks the name server for the name of a host listed
-    /// by number only, and takes the number for a name if it has none, as is done here.)
+    /// The topology of a node list `property`, with epoch 0. A group is a replica and, since the list does not say where it
+    /// stands, the zone of that name. Nodes are placed by the ring `evcache`, in slots `name/ip`; `resolve` is asked for the
+    /// number of a host that is listed by name only, since the ring needs it. (EVCache's client asks the name server for the name
+    /// of a host listed by number only, and takes the number for a name if it has none, as is done here.)
     ///
     /// # Errors
     /// What is no such list, as a whole properties file; a host that `resolve` does not know, or what [`Topology::check`]

@@ -52,7 +52,8 @@ pub struct Books {
     pub is_quiet: bool,
     /// Clients whose key is on a node that lies, which may be the one that answers.
     pub unjudged: HashSet<usize>,
-    /// What is deleted may show: it is in doubt on all copies for a while, and one has not heard of the delete (docs/reliability.md).
+    /// What is deleted may show: it is in doubt on all copies for a while, and one has not heard of the delete
+    /// (docs/reliability.md).
     pub deleted_may_show: bool,
     /// A node that lies has the key that several clients set: two sets that it says to have taken have no other copy in common.
     pub sharers_unjudged: bool,
@@ -93,7 +94,8 @@ pub fn keys() -> impl Iterator<Item = String> {
     (0..CLIENTS).map(key_of).chain([COUNTER.to_owned(), SHARED.to_owned()])
 }
 
-/// One client, of nodes that may lose items: it changes and reads a key that no other client changes, and adds to a counter that all do.
+/// One client, of nodes that may lose items: it changes and reads a key that no other client changes, and adds to a counter that
+/// all do.
 pub async fn client(
     number: usize,
     loses: bool,
@@ -238,8 +240,8 @@ pub async fn client(
     }
 }
 
-/// One of several clients that set and read one key. Behind its set it sees that, or what was set meanwhile or later, whatever its proxy's
-/// clock says.
+/// One of several clients that set and read one key. Behind its set it sees that, or what was set meanwhile or later, whatever
+/// its proxy's clock says.
 pub async fn sharer(number: usize, proxy: Rc<Proxy>, mut rng: Rng, net: Arc<Mutex<Net>>, books: Rc<RefCell<Books>>) {
     let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
     let (key, store) = (Key::new(SHARED.as_bytes(), SEED), &proxy.cluster);

@@ -1,5 +1,6 @@
-//! Proxies, nodes and clients, simulated: the shipped cluster code over links that delay, lose and cut off, on clocks that differ.
-//! A seed repeats a run (`MONETA_SEED`; `MONETA_TRACE` is a key of which all is printed), and taking out a guard makes some seed fail.
+//! Proxies, nodes and clients, simulated: the shipped cluster code over links that delay, lose and cut off, on clocks that
+//! differ. A seed repeats a run (`MONETA_SEED`; `MONETA_TRACE` is a key of which all is printed), and taking out a guard makes
+//! some seed fail.
 
 mod clients;
 #[path = "../common/mod.rs"]
@@ -56,10 +57,11 @@ const OVERFLOWS: Extras = Extras { overflows: true, ..PLAIN };
 
 /// Seeds that have shown a fault, and what their runs have.
 const MENDED: [(u64, Extras); 9] = [
-    // A delete that a copy missed was forgotten when it missed a set behind it, which no copy took: an append found what was deleted.
+    // A delete that a copy missed was forgotten when it missed a set behind it, which no copy took: an append found what was
+    // deleted.
     (2306, PLAIN),
-    // A read filled an old item into a copy that had just come back empty, which then was a witness for it; the copy that knew better was
-    // asked last.
+    // A read filled an old item into a copy that had just come back empty, which then was a witness for it; the copy that knew
+    // better was asked last.
     (4894, PLAIN),
     // A copy that had just come back empty took a late write that others had something newer for.
     (1_002_619, PLAIN),

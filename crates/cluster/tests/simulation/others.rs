@@ -65,7 +65,7 @@ impl Named {
 }
 
 /// One of several clients of all proxies that take a lock, hold it for a while and give it back: no two have it at once, and
-/// nobody else takes it away.
+/// no other client removes it.
 pub async fn locker(number: usize, proxy: Rc<Proxy>, mut rng: Rng, net: Arc<Mutex<Net>>, books: Rc<RefCell<Books>>) {
     let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
     let (key, store) = (Key::new(LOCK.as_bytes(), SEED), &proxy.cluster);
@@ -174,7 +174,8 @@ pub async fn forger(
     }
 }
 
-/// Writes many keys before its proxy is cut off, tries to write them again while it is, and reads them some time later: all are there.
+/// Writes many keys before its proxy is cut off, tries to write them again while it is, and reads them some time later: all are
+/// there.
 pub async fn flooder(proxy: Rc<Proxy>, cut: Range<u64>, settled: u64, net: Arc<Mutex<Net>>, books: Rc<RefCell<Books>>) {
     let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
     let names: Vec<String> = (0..FLOOD).map(flood_key).collect();

@@ -1,5 +1,5 @@
 //! What goes wrong by itself, with nothing else beside it: a bad node, a node that dies, a proxy that is cut off from all nodes.
-//! Whatever it is, it costs itself: other nodes, proxies and clients go on.
+//! Each of them harms only itself: other nodes, proxies and clients continue.
 
 use moneta_memory::Memory;
 use moneta_store::{

@@ -418,7 +418,7 @@ impl World {
                 let name = &self.nodes[self.bad].0;
                 self.net.lock().cut.extend((0..PROXIES).map(|proxy| ((proxy, name.clone()), STEPS)));
             }
-            // Nobody writes anew what was under way when the node died.
+            // No process repeats writes that were under way when the node died.
             Trouble::Dead if step == DIES + FOUND => {
                 self.net.lock().dead = Some(self.nodes[self.bad].0.clone());
             }

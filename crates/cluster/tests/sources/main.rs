@@ -1,5 +1,6 @@
-//! Where topologies come from, with files and a name server that are there: what is read, what is believed, and what is kept for a bad day.
-//! A source that is believed too fast empties a cluster by a slip in a file; one that is believed too late is never followed.
+//! Where topologies come from, with files and a name server that are there: what is read, what is believed, and what is kept for
+//! a bad day. A source that is believed too fast empties a cluster by a slip in a file; one that is believed too late is never
+//! followed.
 
 mod dns;
 mod files;

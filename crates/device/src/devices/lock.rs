@@ -1,8 +1,8 @@
 //! Locks that keep a second node away from a device, and a check that the path still leads to the same file.
 //!
 //! A lock on a file is lost with the file: after an unlink, a second node would create another at the same path and run beside
-//! the first. So a lock file beside it is locked too, `moneta.flash.lock` for `moneta.flash`. It stays when the node ends: removing
-//! it would race with others that open it.
+//! the first. So a lock file beside it is locked too, `moneta.flash.lock` for `moneta.flash`. It stays when the node ends:
+//! removing it would race with others that open it.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;

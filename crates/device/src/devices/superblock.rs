@@ -90,7 +90,8 @@ pub(super) struct Superblock {
     pub(super) region_bytes: u64,
     /// Regions of this device.
     pub(super) regions: u64,
-    /// Bits of a key's hash that choose the index shard, fixed for the life of the tier; 0 in version 1, which does not store them.
+    /// Bits of a key's hash that choose the index shard, fixed for the life of the tier; 0 in version 1, which does not store
+    /// them.
     pub(super) shard_bits: u32,
     /// How keys are hashed.
     pub(super) hash: NamedHash,
@@ -263,8 +264,8 @@ pub(super) enum Head {
 }
 
 impl Head {
-    /// Reads the first MiB of a device: its superblocks, and if there are none, whether the rest is zero. `read` fills a buffer from an
-    /// offset, with zeros beyond the end.
+    /// Reads the first MiB of a device: its superblocks, and if there are none, whether the rest is zero. `read` fills a buffer
+    /// from an offset, with zeros beyond the end.
     pub(super) fn read(mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>) -> io::Result<Self> {
         let mut block = Aligned::zeroed(BLOCK_BYTES);
         read(&mut block, 0)?;

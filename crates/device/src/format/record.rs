@@ -7,11 +7,11 @@
 //!  +----------+--------------+-----------------+---------+--------+--------------------------------------+
 //! ```
 //!
-//! The region's base is a version, and `sequence` is added to its time and counter; where stamps are counted (`stamp.rs`), the base is
-//! a stamp, and `sequence` has 24 bits to add to it and 24 of the second of the write. The marks say which of the fields with a question
-//! mark are present: 4 bytes of expiry (Unix second), 4 of client flags, 8 of CAS value; without the last, the CAS value is the
-//! record's own stamp. A record without the mark of a version counts as version 0: a client chose its CAS value, it was counted, or its
-//! region is of format 1 or 2. Records are packed without padding.
+//! The region's base is a version, and `sequence` is added to its time and counter; where stamps are counted (`stamp.rs`), the
+//! base is a stamp, and `sequence` has 24 bits to add to it and 24 of the second of the write. The marks say which of the fields
+//! with a question mark are present: 4 bytes of expiry (Unix second), 4 of client flags, 8 of CAS value; without the last, the
+//! CAS value is the record's own stamp. A record without the mark of a version counts as version 0: a client chose its CAS value,
+//! it was counted, or its region is of format 1 or 2. Records are packed without padding.
 //!
 //! The checksum is the low half of XXH3-64 over the key of the region's use, the record's offset in the region, the rest of the
 //! header, and a hash of everything behind the header. So a record at a wrong offset, or from an earlier use of its region, is

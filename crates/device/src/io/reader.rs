@@ -31,8 +31,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of `media`, with `threads` threads for reads that do not go through a ring. A read that takes longer than `limit`,
-    /// by `time`, fails at the next [`Reader::give_up_late`].
+    /// A reader of `media`, with `threads` threads for reads that do not go through a ring. A read that takes longer than
+    /// `limit`, by `time`, fails at the next [`Reader::give_up_late`].
     ///
     /// # Errors
     /// If threads cannot be started, or rings are required and the kernel refuses them.
@@ -63,8 +63,8 @@ impl Reader {
         Ok(Self { inner: Arc::new(Shared { media, counters, patience, bells, pool, rings, slot }) })
     }
 
-    /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB. Uses the ring of the calling worker if it has
-    /// one, else a thread.
+    /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB. Uses the ring of the calling worker if it
+    /// has one, else a thread.
     ///
     /// # Panics
     /// If there is no such device.
@@ -97,8 +97,8 @@ impl Reader {
         }
     }
 
-    /// Fails late reads for their waiters: those of threads now, those of rings at their next turn. Never blocks on a device. Call it
-    /// every [`look_every`](super::look_every).
+    /// Fails late reads for their waiters: those of threads now, those of rings at their next turn. Never blocks on a device.
+    /// Call it every [`look_every`](super::look_every).
     pub fn give_up_late(&self) {
         let inner = &self.inner;
         inner.patience.probe();

@@ -5,8 +5,8 @@
 //! not wake a poller of the ring descriptor, so an event descriptor reports completions; it is disabled during a turn, which
 //! takes completions anyway.
 //!
-//! One of the few places with `unsafe`: the kernel writes into buffers outside the compiler's view. A buffer stays in `reads` from
-//! submission until its completion is taken, even if its waiter is dropped. A late read fails for its waiter, and its buffer
+//! One of the few places with `unsafe`: the kernel writes into buffers outside the compiler's view. A buffer stays in `reads`
+//! from submission until its completion is taken, even if its waiter is dropped. A late read fails for its waiter, and its buffer
 //! stays. A dropped ring leaks such buffers to the kernel.
 
 use std::cell::RefCell;

@@ -1,10 +1,11 @@
-//! Time in which this process ran. Requests wait for a device by this time: where the process was stopped (by a signal, a debugger, or
-//! with its virtual machine), the device is not to blame for what that took.
+//! Time in which this process ran. Requests wait for a device by this time: where the process was stopped (by a signal, a
+//! debugger, or with its virtual machine), the device is not to blame for what that took.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How late a thread may wake on a busy machine, in microseconds. Where the thread that watches is later, the process was stopped.
+/// How late a thread may wake on a busy machine, in microseconds. Where the thread that watches is later, the process was
+/// stopped.
 const LATE: u64 = 300_000;
 
 /// A clock that leaves out the time in which the process was stopped, as far as the thread that watches has noticed or would now.

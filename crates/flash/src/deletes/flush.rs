@@ -1,9 +1,9 @@
 //! `flush_all`: removes everything stored so far, at once or at a given second, also across restarts.
 //!
 //! A flush is a floor on regions' sequence numbers. It discards the open regions, so that everything stored later lies in newer
-//! ones, and makes the number of the next region the *floor*: from then on an index entry that points below the floor counts
-//! as absent ([`Inner::find`]). That removes all keys at once. The flush is acknowledged when both copies of every superblock
-//! hold the floor. The rest is cleanup: the reclaimer removes the entries from the index ([`crate::reclaim::sweep`]) and then frees
+//! ones, and makes the number of the next region the *floor*: from then on an index entry that points below the floor counts as
+//! absent ([`Inner::find`]). That removes all keys at once. The flush is acknowledged when both copies of every superblock hold
+//! the floor. The rest is cleanup: the reclaimer removes the entries from the index ([`crate::reclaim::sweep`]) and then frees
 //! the regions.
 
 use std::sync::Arc;
@@ -232,8 +232,8 @@ impl Inner {
                 }
             }));
         }
-        // After the mark, so that a wait for everything appended so far includes this flush. The tier may have come back between the
-        // round's check of the mark and now.
+        // After the mark, so that a wait for everything appended so far includes this flush. The tier may have come back between
+        // the round's check of the mark and now.
         self.log.count_append();
     }
 

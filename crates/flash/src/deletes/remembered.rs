@@ -1,5 +1,5 @@
-//! Deletes that are remembered in RAM, by shard of the index. The log has them too, but cannot be asked by key: a start reads them back
-//! ([`crate::start::buried`]).
+//! Deletes that are remembered in RAM, by shard of the index. The log has them too, but cannot be asked by key: a start reads
+//! them back ([`crate::start::buried`]).
 
 use moneta_store::Version;
 use moneta_store::versions::{Tombstones, Versioning};
@@ -15,7 +15,8 @@ impl Deletes {
         Self((0..shards).map(of_shard).collect())
     }
 
-    /// Begins again, with every delete since `from`, in milliseconds since the Unix epoch: the caller inserts those that there are.
+    /// Begins again, with every delete since `from`, in milliseconds since the Unix epoch: the caller inserts those that there
+    /// are.
     pub(crate) fn begin(&self, versioning: &Versioning, from: u64) {
         // By this node's clock alone, unlike at a start without any.
         let horizon = from.saturating_add(versioning.skew_max);
@@ -36,8 +37,8 @@ impl Deletes {
         (tombstones.find(hash), tombstones.horizon())
     }
 
-    /// How many deletes are remembered, the bytes of memory that they take, and since when all are, in milliseconds since the Unix
-    /// epoch.
+    /// How many deletes are remembered, the bytes of memory that they take, and since when all are, in milliseconds since the
+    /// Unix epoch.
     pub(crate) fn census(&self) -> (u64, u64, u64) {
         self.0.iter().fold((0, 0, 0), |(count, bytes, horizon), shard| {
             let tombstones = shard.lock();

@@ -6,9 +6,10 @@
 //! | below 2^57 | the Unix second shifted by 24 bits, or one more than the stamp before | formats 1 and 2 |
 //! | from there on | versions; they have been above 2^57 since 2021 | all others |
 //!
-//! Stamps grow, also from one run of the node to the next: a floor above those that were given out is kept on the device. Counted ones
-//! are given out below that floor, which is raised ahead of them; so a killed node passes by those that it may have given out, and no
-//! more than [`AHEAD`] others. A tier of a lone node goes on with versions if it has had any, and one of several copies always does.
+//! Stamps grow, also from one run of the node to the next: a floor above those that were given out is kept on the device. Counted
+//! ones are given out below that floor, which is raised ahead of them; so a killed node passes by those that it may have given
+//! out, and no more than [`AHEAD`] others. A tier of a lone node goes on with versions if it has had any, and one of several
+//! copies always does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -134,8 +135,8 @@ impl Sequence {
         if self.counts() { Version(last) } else { Version::new(last, Origin(u8::MAX)) }
     }
 
-    /// A floor for the next run of the node. Of versions, should that begin in the same second as this one: above all that this one
-    /// gives out before the clock is as far.
+    /// A floor for the next run of the node. Of versions, should that begin in the same second as this one: above all that this
+    /// one gives out before the clock is as far.
     pub(crate) fn next_floor(&self) -> u64 {
         if self.counts() {
             return self.newest().0 + AHEAD;

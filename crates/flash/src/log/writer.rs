@@ -37,8 +37,8 @@ pub(crate) const GROUPS: usize = LIFETIMES.len() + 1;
 /// Free regions reserved for carried-forward records, so that emptying regions never waits for a free one.
 pub(crate) const RESERVE: usize = 2;
 
-/// Buffers reserved for the same: writers that wait for the device would take each one that is given back, and what was to be carried
-/// would be lost for want of one.
+/// Buffers reserved for the same: writers that wait for the device would take each one that is given back, and what was to be
+/// carried would be lost for want of one.
 const BUFFERS_RESERVED: usize = 1;
 
 /// Fewest regions with which a tier can work: an open one for each group, the full ones that may wait, and the reserve.

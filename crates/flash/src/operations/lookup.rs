@@ -142,7 +142,8 @@ pub(crate) fn find_record(bytes: &[u8], start: usize, first: usize, end: usize, 
 }
 
 impl Inner {
-    /// Looks a key up, under the lock of its shard. Uses what was fetched from a device before if the index entry still points there.
+    /// Looks a key up, under the lock of its shard. Uses what was fetched from a device before if the index entry still points
+    /// there.
     pub(crate) fn look<'f>(&self, shard: &Shard, key: &Key<'_>, fetched: Option<&'f Fetched>) -> Look<'f> {
         match self.look_for_record(shard, key, fetched) {
             Look::Present(present) if self.is_below_floor(present.view().version(present.base)) => Look::Absent,

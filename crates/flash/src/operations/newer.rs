@@ -71,8 +71,8 @@ impl Inner {
         }
     }
 
-    /// A write in mode newer while devices are off. A tier above goes on alone and knows nothing of deletes, so what is known in RAM
-    /// decides first.
+    /// A write in mode newer while devices are off. A tier above goes on alone and knows nothing of deletes, so what is known in
+    /// RAM decides first.
     #[cold]
     fn refuse_newer(&self, key: &Key<'_>, (version, base): (Version, Option<Version>), as_of: u64) -> Attempt<Written> {
         {

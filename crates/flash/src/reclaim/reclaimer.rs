@@ -1,5 +1,5 @@
-//! Empties regions: the oldest, or one whose records have all expired. Of records that were read, those worth most are carried forward
-//! ([`crate::reclaim::candidates`]).
+//! Empties regions: the oldest, or one whose records have all expired. Of records that were read, those worth most are carried
+//! forward ([`crate::reclaim::candidates`]).
 //!
 //! The oldest region can be emptied because nothing older is left. A region whose records have all expired can be emptied early,
 //! unless older versions of its keys lie in regions that still exist ([`Summary::behind`]), or an older region has bad blocks, of

@@ -1,7 +1,8 @@
 //! Deletes read back from the log at a start, so that nothing older comes back behind a restart either.
 //!
 //! Footers say where tombstones are, so only what lies around them is read. Regions are taken newest first, until those that are
-//! left are older than tombstones live, or enough was read. If every delete is in the log, the *horizon* is as far back as was read.
+//! left are older than tombstones live, or enough was read. If every delete is in the log, the *horizon* is as far back as was
+//! read.
 
 use std::io;
 
@@ -37,8 +38,8 @@ struct Found {
 /// The deletes in a region, and how many bytes were read for them.
 type Deletes = (Vec<Found>, u64);
 
-/// Remembers the deletes that the log has. `before`: what the superblocks said before this start; `whole`: nothing was damaged, and
-/// nothing that was acknowledged is lost.
+/// Remembers the deletes that the log has. `before`: what the superblocks said before this start; `whole`: nothing was damaged,
+/// and nothing that was acknowledged is lost.
 pub(crate) fn read_back(inner: &Inner, before: &TierState, whole: bool) {
     let versioning = &inner.config.versioning;
     let now = inner.clock.millis();

@@ -196,7 +196,8 @@ fn what_is_flushed_is_no_item_any_more_and_its_memory_comes_back() {
         set(&flash, format!("{number}").as_bytes(), b"x", 0).expect("a set");
     }
     let before = numbers(&flash);
-    // A key whose hash has the bits of another one's in the index takes that one's entry: among so many, once in a few hundred runs.
+    // A key whose hash has the bits of another one's in the index takes that one's entry: among so many, once in a few hundred
+    // runs.
     assert!((199_990..=200_000).contains(&before.items), "{} items", before.items);
     finish(flash.flush(Exptime(0))).expect("a flush");
     assert_eq!(numbers(&flash).items, 0, "right after the reply");

@@ -1,9 +1,9 @@
 //! Dropping everything, in both tiers at one moment.
 //!
 //! A flush holds every stripe, so no change is half done in it: each is in both tiers before it, and goes, or after it, and
-//! stays. A delayed one takes place in either tier when its moment comes, by the clock and without a lock: so an operation that changes
-//! or promotes a key looks at the clock before and after, and a change that the moment fell into is taken back whole, as one
-//! made before it. A lower tier with a separate clock may come to the moment later: nothing goes up until it has.
+//! stays. A delayed one takes place in either tier when its moment comes, by the clock and without a lock: so an operation that
+//! changes or promotes a key looks at the clock before and after, and a change that the moment fell into is taken back whole, as
+//! one made before it. A lower tier with a separate clock may come to the moment later: nothing goes up until it has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,7 @@
 //! Reads of several keys: what the upper tier lacks is read together from the lower one, if that does such reads.
 //!
-//! For an upper tier that answers at once, over a lower one that is a server: keys that are above are shown from there, in their turn.
+//! For an upper tier that answers at once, over a lower one that is a server: keys that are above are shown from there, in their
+//! turn.
 
 use std::future::ready;
 use std::pin::Pin;

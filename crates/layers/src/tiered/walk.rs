@@ -28,8 +28,8 @@ use super::{Call, Tiered};
 
 /// Keys that moved of which a batch shows no more: each may cost a read of a device.
 const MOVED_MAX: usize = 64;
-/// How often in a row what was found is looked at again because the key was changed before it was shown. A key that is changed all
-/// the time is shown as it was a moment ago, rather than never.
+/// How often in a row what was found is looked at again because the key was changed before it was shown. A key that is changed
+/// all the time is shown as it was a moment ago, rather than never.
 const RETRIES_MAX: u32 = 100;
 
 /// Where a walk of both tiers stands.

@@ -1,6 +1,6 @@
-//! Copies of one another by their feeds, simulated: whatever is written where, and however late, twice or out of order the changes
-//! arrive, at rest all copies hold the same. A seed repeats a run, and taking out a guard makes some seed fail. Clocks are a little apart;
-//! in some runs the nodes make the same versions, and in some the clock of one is wrong by seconds.
+//! Copies of one another by their feeds, simulated: whatever is written where, and however late, twice or out of order the
+//! changes arrive, at rest all copies hold the same. A seed repeats a run, and taking out a guard makes some seed fail. Clocks
+//! are a little apart; in some runs the nodes make the same versions, and in some the clock of one is wrong by seconds.
 
 mod elsewhere;
 

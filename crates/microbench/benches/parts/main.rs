@@ -1,6 +1,6 @@
-//! Micro-benchmarks: what the parts of a request cost by themselves, without sockets. `make microbench` runs them all and compares
-//! each with the run before; `make microbench FILTER=ram` those whose names contain `ram`. How fast a node is with all parts
-//! together, `moneta bench` and `scripts/benchmarks.sh` measure.
+//! Micro-benchmarks: what the parts of a request cost by themselves, without sockets. `make microbench` runs them all and
+//! compares each with the run before; `make microbench FILTER=ram` those whose names contain `ram`. How fast a node is with all
+//! parts together, `moneta bench` and `scripts/benchmarks.sh` measure.
 
 mod decode;
 mod index;

@@ -32,8 +32,8 @@ struct VerifyArgs {
     a: String,
     /// The other
     b: String,
-    /// Compare two copies of a cluster, all their nodes: those of the replicas A and B of this topology, each key on the node that its
-    /// replica's ring names. A TOML file, or what else --topology of `moneta proxy` takes
+    /// Compare two copies of a cluster, all their nodes: those of the replicas A and B of this topology, each key on the node
+    /// that its replica's ring names. A TOML file, or what else --topology of `moneta proxy` takes
     #[arg(long, value_name = "SOURCE", help_heading = "Keys")]
     topology: Option<String>,
     /// Compare this share of the keys, such as 0.01 or 1%; a key's hash decides, so both sides' keys are chosen alike

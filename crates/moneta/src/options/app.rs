@@ -1,4 +1,5 @@
-//! `[[app]]` tables: the apps of a proxy, each with the keys or listeners that lead to it and options that differ from the proxy's.
+//! `[[app]]` tables: the apps of a proxy, each with the keys or listeners that lead to it and options that differ from the
+//! proxy's.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Names that memcached's `-o` knows.
 //!
-//! Most set up memcached's own engine: they are taken, and the log says what they mean here. One that asks for another kind of server
-//! is refused, as is a name that memcached does not know.
+//! Most set up memcached's own engine: they are taken, and the log says what they mean here. One that asks for another kind of
+//! server is refused, as is a name that memcached does not know.
 
 /// What `-o NAME` means here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The options of `moneta serve` and `moneta proxy`: the lists of them ([`sections`]), the tables of the file, and memcached's own flags.
-//! What is made of declarations is in the crate `options`.
+//! The options of `moneta serve` and `moneta proxy`: the lists of them ([`sections`]), the tables of the file, and memcached's
+//! own flags. What is made of declarations is in the crate `options`.
 
 pub mod app;
 pub mod document;

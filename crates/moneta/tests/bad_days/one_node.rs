@@ -10,7 +10,8 @@ use crate::fleet::{Fleet, Proxy};
 use crate::forwarder::Mode;
 
 const KEYS: std::ops::Range<usize> = 0..40;
-/// A request that meets a node that is unwell takes its time at most twice: to read and to write. Far more is let pass on a busy machine.
+/// A request that meets a node that is unwell takes its time at most twice: to read and to write. Far more is let pass on a busy
+/// machine.
 const LONGEST: Duration = Duration::from_secs(20);
 /// What no request takes that meets no such node.
 const LONG: Duration = Duration::from_millis(900);

@@ -99,7 +99,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A port of 127.0.0.1 for a process that is stopped and started again on it: no other test of this kind takes it, and no connection.
+/// A port of 127.0.0.1 for a process that is stopped and started again on it: no other test of this kind takes it, and no
+/// connection.
 pub fn steady_port() -> u16 {
     static CLAIMED: Mutex<Vec<ports::Claimed>> = Mutex::new(Vec::new());
     let claimed = ports::claim(1).expect("a free port");

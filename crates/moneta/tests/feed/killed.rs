@@ -1,5 +1,5 @@
-//! The node that is read, the one that is written to and the reader between them, killed at random points. The failure to guard against is silent: a
-//! change that a cursor passes over, or that the other node lost and is not told again.
+//! The node that is read, the one that is written to and the reader between them, killed at random points. The failure to guard
+//! against is silent: a change that a cursor passes over, or that the other node lost and is not told again.
 
 use std::thread;
 use std::time::Duration;

@@ -30,8 +30,8 @@ fn items_as_large_as_both_nodes_take_are_copied() {
     ends_alike(&source, &target);
 }
 
-/// A reader runs beside the node that it writes to, and both are killed: that node has lost what it took last, and the file of the reader
-/// says that it was told.
+/// A reader runs beside the node that it writes to, and both are killed: that node has lost what it took last, and the file of
+/// the reader says that it was told.
 #[test]
 fn what_a_node_lost_that_was_killed_with_its_reader_is_told_again() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -61,8 +61,8 @@ fn what_a_node_lost_that_was_killed_with_its_reader_is_told_again() {
     ends_alike(&source, &back);
 }
 
-/// An item is told as deleted once it has expired, under the version just below its own: that is of another region, where the item was
-/// written by writer 0.
+/// An item is told as deleted once it has expired, under the version just below its own: that is of another region, where the
+/// item was written by writer 0.
 #[test]
 fn what_has_expired_is_told_to_readers_of_its_region() {
     let folder = tempfile::tempdir().expect("a folder");

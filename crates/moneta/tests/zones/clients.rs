@@ -44,7 +44,8 @@ pub enum End {
     Late,
 }
 
-/// What a key may hold: what was acknowledged last, or what was sent since then and has an outcome that is not known. `None`: nothing.
+/// What a key may hold: what was acknowledged last, or what was sent since then and has an outcome that is not known. `None`:
+/// nothing.
 #[derive(Clone, Debug)]
 pub struct Known {
     pub key: String,

@@ -241,7 +241,8 @@ fn run(attacks: &[&Attack], places: &Arc<Places>, length: Duration) {
     threads.into_iter().for_each(|thread| thread.join().expect("an attacker does not panic"));
 }
 
-/// A proxy in a zone of its own takes writes while its cable is cut; all of them fail. Tells how many were answered with an error.
+/// A proxy in a zone of its own takes writes while its cable is cut; all of them fail. Tells how many were answered with an
+/// error.
 fn cut_off(network: &Network, fleet: &Fleet<'_>) -> usize {
     let (proxy, address) = fleet.outside(OUTSIDE);
     network.cut(OUTSIDE, true);

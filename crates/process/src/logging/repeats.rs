@@ -1,8 +1,8 @@
 //! A bound on lines that repeat: of each place in the program ten a second are written, and now and then a line that says how
 //! many were not. A device that fails every request, or a client that fails every log-in, cannot fill a disk.
 //!
-//! Lines of level debug and trace are not bounded where the operator asked for them, to see each. Where only a client's `verbosity`
-//! did, they come out of one allowance: some thousand at once, a few a second for ever.
+//! Lines of level debug and trace are not bounded where the operator asked for them, to see each. Where only a client's
+//! `verbosity` did, they come out of one allowance: some thousand at once, a few a second for ever.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

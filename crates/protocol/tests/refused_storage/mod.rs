@@ -1,6 +1,6 @@
-//! What memcached 1.6.45 answers to storage commands whose line is malformed, and how the connection goes on: a table that the tests
-//! of the decoder, of sessions and of real processes share. Debian's memcached is 1.6.18, which takes the data block of such a line
-//! for commands, so no live server can be asked.
+//! What memcached 1.6.45 answers to storage commands whose line is malformed, and how the connection goes on: a table that the
+//! tests of the decoder, of sessions and of real processes share. Debian's memcached is 1.6.18, which takes the data block of
+//! such a line for commands, so no live server can be asked.
 //!
 //! The silent failure that it guards against: a client stores a value on a refused line, and the value is run.
 

@@ -1,5 +1,5 @@
-//! What holds of any storage command: its data block is stored, skipped, or the connection closes; it is never taken for commands. Tests
-//! and a fuzz target share it.
+//! What holds of any storage command: its data block is stored, skipped, or the connection closes; it is never taken for
+//! commands. Tests and a fuzz target share it.
 
 use moneta_protocol::command::{Command, Style};
 use moneta_protocol::decoder::{Decoded, Decoder, Protocol};
@@ -21,7 +21,8 @@ fn announced(word: &str, rest: &[u8]) -> Option<u64> {
     digits.parse().ok().filter(|&length| digits.len() <= 20 && length <= LENGTH_MAX)
 }
 
-/// Sends `word`, `rest` and `block`, which is as long as the line says wherever it says so, and `mn` behind it, in pieces of `piece` bytes.
+/// Sends `word`, `rest` and `block`, which is as long as the line says wherever it says so, and `mn` behind it, in pieces of
+/// `piece` bytes.
 ///
 /// # Panics
 /// If a byte of the block is taken for a command, or the decoder is not in step behind it.

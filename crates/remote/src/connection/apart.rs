@@ -106,7 +106,8 @@ impl Link {
             && (dialect.versions || self.in_flight.iter().all(|entry| entry.idempotent))
     }
 
-    /// Stops taking requests; the connection ends after its last reply. Returns the targets of its reads, which the caller asks anew.
+    /// Stops taking requests; the connection ends after its last reply. Returns the targets of its reads, which the caller asks
+    /// anew.
     pub(crate) fn retire(&mut self, turn: &mut Turn<'_>) -> Vec<Target> {
         (self.is_large, self.is_retired) = (true, true);
         self.shared.counters.retired_connections.fetch_add(1, Ordering::Relaxed);

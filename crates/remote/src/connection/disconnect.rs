@@ -1,7 +1,9 @@
-//! The loss of a connection: what happens to its requests, and when to reconnect. [`super::late`] says when it is lost for being silent.
+//! The loss of a connection: what happens to its requests, and when to reconnect. [`super::late`] says when it is lost for being
+//! silent.
 //!
-//! A sent request may have taken effect: it fails, and its outcome is unknown. Retries idempotent reads and unsent requests, once,
-//! if the connection was idle before, since a restarted server may have closed it, or one that is gone may not have told that.
+//! A sent request may have taken effect: it fails, and its outcome is unknown. Retries idempotent reads and unsent requests,
+//! once, if the connection was idle before, since a restarted server may have closed it, or one that is gone may not have told
+//! that.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -16,7 +16,8 @@ use crate::failure::Failure;
 const MOST: u64 = 4 << 20;
 /// The same on a connection for large values, where what waits knows what it waits for.
 const MOST_LARGE: u64 = 128 << 20;
-/// Bytes that have to move in a second for a request to live longer than the timeout. A connection that carries less is as good as none.
+/// Bytes that have to move in a second for a request to live longer than the timeout. A connection that carries less is as good
+/// as none.
 const PACE: u64 = 1 << 20;
 /// Timeouts in which nothing moves before a connection is lost. In the first one the requests of before it have failed, each by
 /// itself: a server that pauses for a little longer than the timeout costs no others.
@@ -51,8 +52,8 @@ impl Link {
         !(self.in_flight.is_empty() && self.waiting.is_empty() && self.carried.entries.is_empty())
     }
 
-    /// A request that began then comes to those that are waited for. One that began before it, or the last look at these, makes the moment
-    /// no later.
+    /// A request that began then comes to those that are waited for. One that began before it, or the last look at these, makes
+    /// the moment no later.
     #[inline]
     pub(super) fn note_begin(&mut self, begun: Instant) {
         if !self.awaits() {

@@ -213,8 +213,8 @@ fn answer(
         }
         // That a node was killed is told beside the changes.
         left = left.saturating_sub(count);
-        // Fewer than there was room for, and not the end: the reader has passed over as much as it does at once. Little of it was wanted,
-        // and to go on until the answer is full might take longer than it may.
+        // Fewer than there was room for, and not the end: the reader has passed over as much as it does at once. Little of it was
+        // wanted, and to go on until the answer is full might take longer than it may.
         if log.is_end() || left == 0 || lines.len() >= ANSWER_BYTES || count < most {
             break;
         }

@@ -1,5 +1,5 @@
-//! The metrics of every node that are not one counter each: those are declared with their counters (`crate::counters`). docs/metrics.md
-//! documents all of them. They never begin again, unlike what `stats` shows, which does at `stats reset`.
+//! The metrics of every node that are not one counter each: those are declared with their counters (`crate::counters`).
+//! docs/metrics.md documents all of them. They never begin again, unlike what `stats` shows, which does at `stats reset`.
 
 use moneta_store::metric::{self, Metric, Reading, Unit, Values, by};
 

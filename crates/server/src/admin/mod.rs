@@ -1,7 +1,7 @@
 //! What a server shows on the admin side of its process ([`moneta_admin`]): metrics, readiness, statistics, the feed.
 //!
-//! Calls to the store run on helper threads for a bounded time. The admin side answers before the tiers are opened and after the last
-//! client has gone: while the node starts, drains and closes its store, `/healthz` succeeds and `/readyz` names the phase.
+//! Calls to the store run on helper threads for a bounded time. The admin side answers before the tiers are opened and after the
+//! last client has gone: while the node starts, drains and closes its store, `/healthz` succeeds and `/readyz` names the phase.
 
 mod changes;
 mod desk;
@@ -46,8 +46,8 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Listens at `address` and answers from now on, for a node whose tiers report their progress to `recovery`. `names`: hosts that
-    /// requests may be for beside addresses, `localhost` and this machine's name.
+    /// Listens at `address` and answers from now on, for a node whose tiers report their progress to `recovery`. `names`: hosts
+    /// that requests may be for beside addresses, `localhost` and this machine's name.
     ///
     /// # Errors
     /// If the address cannot be listened on, or the system cannot start a thread.

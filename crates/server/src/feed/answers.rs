@@ -1,8 +1,8 @@
 //! Answers of the feed over HTTP: those that are made, and those that were not read yet. All are in the account of what is held
 //! for clients.
 //!
-//! Together they may hold an eighth of that account's limit, beyond which no answer is begun: the one that was not read from for the
-//! longest is cut short. An answer that is made meanwhile ends with the change that it is at, and says that there is more.
+//! Together they may hold an eighth of that account's limit, beyond which no answer is begun: the one that was not read from for
+//! the longest is cut short. An answer that is made meanwhile ends with the change that it is at, and says that there is more.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};

@@ -1,8 +1,8 @@
 //! The readers of the feed: how far those with a name have come, and how many streams there may be.
 //!
-//! Each stream has a thread of the node. Readers that are copies of the node's data, which cannot answer reads until they have read, have
-//! places of their own; the name tells them, which any client may give itself. So a newcomer that finds no place left pushes out,
-//! in this order:
+//! Each stream has a thread of the node. Readers that are copies of the node's data, which cannot answer reads until they have
+//! read, have places of their own; the name tells them, which any client may give itself. So a newcomer that finds no place left
+//! pushes out, in this order:
 //!
 //! 1. the reader of its kind that has taken nothing for the longest, if that is over [`IDLE`];
 //! 2. one from the address that has most readers of this kind, if it has at least two more than the newcomer's;
@@ -22,8 +22,8 @@ use super::answers::Answers;
 
 /// Most readers that are remembered; beyond it the one that was not seen for the longest goes.
 const READERS_MAX: usize = 256;
-/// Most streams of copies at once: where the slots of two zones differ, each node of one may read every node of the other, for two zones of
-/// 64 nodes.
+/// Most streams of copies at once: where the slots of two zones differ, each node of one may read every node of the other, for
+/// two zones of 64 nodes.
 const COPIES_MAX: usize = 128;
 /// Most other streams at once.
 const OTHERS_MAX: usize = 16;

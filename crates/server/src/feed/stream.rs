@@ -55,7 +55,8 @@ impl Changes {
         self.0.write(cx, output, high_water)
     }
 
-    /// Takes what the reader says of its rate. Returns the bytes that were taken, and those with which there may be more; 0: there is not.
+    /// Takes what the reader says of its rate. Returns the bytes that were taken, and those with which there may be more; 0:
+    /// there is not.
     pub(crate) fn hear(&self, input: &[u8]) -> (usize, usize) {
         let mut taken = 0;
         loop {

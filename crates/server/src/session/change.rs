@@ -305,8 +305,8 @@ pub(super) struct Forgotten {
     older_than: Option<Version>,
 }
 
-/// The size of the value after a write. For append and prepend it is read back, only if the meta flag `s` asks for it; if that read
-/// would have to wait, it is the size that was sent.
+/// The size of the value after a write. For append and prepend it is read back, only if the meta flag `s` asks for it; if that
+/// read would have to wait, it is the size that was sent.
 #[inline]
 pub(super) fn grown_size(
     worker: &Worker,

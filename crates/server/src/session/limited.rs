@@ -49,8 +49,8 @@ impl SessionLimits {
     }
 }
 
-/// The keys of a command and how it is answered; `None` for commands that are obeyed whatever their connection has done: the end, a
-/// log-in, and what tells the client how far its requests are answered.
+/// The keys of a command and how it is answered; `None` for commands that are obeyed whatever their connection has done: the end,
+/// a log-in, and what tells the client how far its requests are answered.
 fn asked<'a>(command: &Command<'a>) -> Option<(Keys<'a>, Style<'a>)> {
     let none = Keys::Line(&[]);
     Some(match *command {

@@ -174,8 +174,8 @@ impl Session {
         }
     }
 
-    /// The log-in of `user`, if that is its password. Fails where the client's address has failed too often lately: then nothing is
-    /// looked at.
+    /// The log-in of `user`, if that is its password. Fails where the client's address has failed too often lately: then nothing
+    /// is looked at.
     fn check(&self, worker: &Worker, user: &[u8], password: &[u8]) -> Result<Option<LoginId>, HasToWait> {
         let node = &worker.node;
         // Who may use a Unix socket is decided by its permissions.
@@ -193,8 +193,8 @@ impl Session {
         Ok(checked)
     }
 
-    /// Counts and logs a failed attempt, and bars the client after the last allowed one. Logs neither user nor password, since people
-    /// confuse the two fields.
+    /// Counts and logs a failed attempt, and bars the client after the last allowed one. Logs neither user nor password, since
+    /// people confuse the two fields.
     #[cold]
     fn login_failed(&mut self, worker: &Worker) {
         worker.counters.auth_errors.bump();

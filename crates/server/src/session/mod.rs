@@ -1,4 +1,5 @@
-//! A session: turns the input bytes of a connection into output bytes. It does no I/O, starts no threads and makes no system calls.
+//! A session: turns the input bytes of a connection into output bytes. It does no I/O, starts no threads and makes no system
+//! calls.
 //!
 //! Replies are written directly into the connection's output buffer. A request is parked only if the store has to wait: it keeps
 //! its place in a queue, and replies to later requests queue behind it. Later requests start meanwhile, except those that would
@@ -57,8 +58,8 @@ pub const MAX_PARKED: usize = 256;
 pub struct Received {
     /// Input bytes that have been consumed.
     pub consumed: usize,
-    /// Bytes that must follow `consumed` in the buffer, including those already there, before another call can make progress; 0 if
-    /// progress depends on output room or a parked request instead.
+    /// Bytes that must follow `consumed` in the buffer, including those already there, before another call can make progress; 0
+    /// if progress depends on output room or a parked request instead.
     pub needed: usize,
     /// What becomes of the connection.
     pub after: After,
@@ -160,8 +161,8 @@ impl Session {
         }
     }
 
-    /// The client is gone: nothing more is started or answered. True if changes are in progress, which have to finish in order, under
-    /// the locks they hold: then call [`Session::poll`] until [`Session::is_changing`] is false.
+    /// The client is gone: nothing more is started or answered. True if changes are in progress, which have to finish in order,
+    /// under the locks they hold: then call [`Session::poll`] until [`Session::is_changing`] is false.
     pub fn give_up(&mut self) -> bool {
         self.stage = Stage::Closing;
         if let Some(extras) = &mut self.extras {
@@ -190,10 +191,10 @@ impl Session {
         }
     }
 
-    /// Executes the requests in `input` and appends the replies to `output`. Stops early when `output` has grown past `high_water`
-    /// bytes, when [`MAX_PARKED`] requests wait, or when the next request must not overtake a parked one; call again with the rest when
-    /// output has drained, or when [`Session::poll`] says so. Also stops after `requests_per_event` requests, however many keys each
-    /// reads; call again when other connections have had their turn.
+    /// Executes the requests in `input` and appends the replies to `output`. Stops early when `output` has grown past
+    /// `high_water` bytes, when [`MAX_PARKED`] requests wait, or when the next request must not overtake a parked one; call again
+    /// with the rest when output has drained, or when [`Session::poll`] says so. Also stops after `requests_per_event` requests,
+    /// however many keys each reads; call again when other connections have had their turn.
     pub fn receive(&mut self, worker: &Worker, input: &[u8], output: &mut Vec<u8>, high_water: usize) -> Received {
         if self.stage != Stage::Open
             && let Some(received) = self.before_commands(worker, input, output, high_water)
@@ -207,7 +208,8 @@ impl Session {
         }
     }
 
-    /// The rest of [`Session::receive`]. `LIMITED`: the connection is under limits. Compiled for each, so that those under none pay nothing.
+    /// The rest of [`Session::receive`]. `LIMITED`: the connection is under limits. Compiled for each, so that those under none
+    /// pay nothing.
     #[inline]
     fn execute_all<const LIMITED: bool>(
         &mut self,
@@ -416,7 +418,8 @@ impl Session {
         })
     }
 
-    /// Takes what a reader of the feed says while it is sent. Returns the bytes that were taken, and those with which there may be more.
+    /// Takes what a reader of the feed says while it is sent. Returns the bytes that were taken, and those with which there may
+    /// be more.
     #[cold]
     fn hear_reader(&self, input: &[u8]) -> (usize, usize) {
         let changes = self.extras.as_ref().and_then(|extras| extras.changes.as_ref());
@@ -526,8 +529,8 @@ impl Session {
         self.extras.get_or_insert_with(SessionExtras::empty)
     }
 
-    /// Refuses the request at the front of `input`, which needs `needed` bytes, if it is large and client memory is scarce; returns
-    /// how many bytes are then consumed.
+    /// Refuses the request at the front of `input`, which needs `needed` bytes, if it is large and client memory is scarce;
+    /// returns how many bytes are then consumed.
     #[cold]
     fn refuse_for_memory(
         &mut self,

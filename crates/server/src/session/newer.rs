@@ -24,7 +24,8 @@ pub(super) struct Asked<'a> {
     pub(super) style: &'a Style<'a>,
 }
 
-/// The answer to `mv`. The number behind `MV` is that of the commands' form. A node that keeps no versions answers as a memcached does.
+/// The answer to `mv`. The number behind `MV` is that of the commands' form. A node that keeps no versions answers as a memcached
+/// does.
 pub(super) fn told(worker: &Worker) -> String {
     let node = &worker.node;
     if !node.settings.keeps_versions {

@@ -7,8 +7,8 @@
 //!   └─────────┘   └───────────────┘   └─────────┘   └───────────────┘
 //! ```
 //!
-//! A slot changes from waiting to ready once, and leaves only from the front, when it is ready. So replies keep the order of their
-//! requests, in whichever order the store finishes them. The reply at the front is written directly to the output, not to a
+//! A slot changes from waiting to ready once, and leaves only from the front, when it is ready. So replies keep the order of
+//! their requests, in whichever order the store finishes them. The reply at the front is written directly to the output, not to a
 //! slot.
 //!
 //! Requests on one key also take effect in order: a request does not start while another on its key waits, unless both only read,

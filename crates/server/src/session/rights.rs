@@ -1,5 +1,5 @@
-//! Who may ask what: the word of `admin_commands` that each command needs. The match is complete, so that a new command has a line
-//! here. What the node's settings turn off is refused where it is executed.
+//! Who may ask what: the word of `admin_commands` that each command needs. The match is complete, so that a new command has a
+//! line here. What the node's settings turn off is refused where it is executed.
 
 use moneta_protocol::command::{Command, Style};
 

@@ -1,7 +1,7 @@
 //! Commands that set up memcached's slabs, LRU and crawler: `slabs`, `lru`, `lru_crawler sleep` and `tocrawl`.
 //!
-//! There are no slab classes here, and neither an LRU nor a crawler whose pace could be set. Scripts send these commands all the same:
-//! what memcached takes is answered as memcached does and changes nothing, what it refuses is refused in its words.
+//! There are no slab classes here, and neither an LRU nor a crawler whose pace could be set. Scripts send these commands all the
+//! same: what memcached takes is answered as memcached does and changes nothing, what it refuses is refused in its words.
 
 use moneta_protocol::number;
 use moneta_protocol::refusal::lines;

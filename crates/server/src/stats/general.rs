@@ -65,7 +65,8 @@ pub fn general(worker: &Worker) -> Vec<Statistic> {
     told
 }
 
-/// Those that memcached knows. Of a proxy the others are many, and clients have a few KiB for an answer (nginx: `memc_buffer_size`).
+/// Those that memcached knows. Of a proxy the others are many, and clients have a few KiB for an answer (nginx:
+/// `memc_buffer_size`).
 pub(super) fn of_memcached(worker: &Worker) -> Vec<Statistic> {
     let report = worker.report();
     let mut told = of_server(worker, &report.stats);

@@ -1,5 +1,5 @@
-//! Statistics that take long: one entry a connection or prefix, written in pieces as the output drains, or told by other servers. A worker
-//! serves its other clients in between.
+//! Statistics that take long: one entry a connection or prefix, written in pieces as the output drains, or told by other servers.
+//! A worker serves its other clients in between.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! `stats items` and `stats slabs`: memcached's statistics by slab class. There is one class, number 1.
 //!
-//! Tools calculate with these numbers (`memcached-tool display`, phpMemcachedAdmin), so they must be consistent: the chunk size is
-//! the average size of an item, rounded up, and pages of memcached's size cover all memory for items. All pages are shown as
+//! Tools calculate with these numbers (`memcached-tool display`, phpMemcachedAdmin), so they must be consistent: the chunk size
+//! is the average size of an item, rounded up, and pages of memcached's size cover all memory for items. All pages are shown as
 //! allocated from the start, so their number does not grow with the items.
 
 use moneta_store::StoreStats;

@@ -147,8 +147,8 @@ fn a_flush_from_elsewhere_is_refused_where_flush_all_is() {
     assert_eq!(say(&worker, &mut Talk::new(), &line), refused);
 }
 
-/// Without this a copy whose clients have no commands of operators keeps what the other copies have dropped, and its proxies do not ask
-/// it again.
+/// Without this a copy whose clients have no commands of operators keeps what the other copies have dropped, and its proxies do
+/// not ask it again.
 #[test]
 fn what_a_cluster_needs_of_its_nodes_is_no_command_of_operators() {
     let (worker, clock) = node(true);

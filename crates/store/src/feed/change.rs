@@ -153,8 +153,8 @@ pub struct Entry {
 pub enum Recorded {
     /// All of it.
     Whole(Change),
-    /// That this key was given a value, another life or a mark, and no more. The reader of the batch looks up what the key holds by now: what
-    /// this change left, or something newer.
+    /// That this key was given a value, another life or a mark, and no more. The reader of the batch looks up what the key holds
+    /// by now: what this change left, or something newer.
     KeyOnly(Arc<[u8]>),
 }
 

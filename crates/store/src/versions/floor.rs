@@ -12,8 +12,9 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// A flush of one copy alone, which lacks writes up to `version`: everything goes that it holds, as if it were evicted. It is told
-    /// to no other copy, and what is older may be stored again. The store counts as one that has forgotten the deletes from before.
+    /// A flush of one copy alone, which lacks writes up to `version`: everything goes that it holds, as if it were evicted. It is
+    /// told to no other copy, and what is older may be stored again. The store counts as one that has forgotten the deletes from
+    /// before.
     pub fn local(version: Version) -> Self {
         Self { version, second: 0 }
     }
@@ -29,8 +30,8 @@ impl Floor {
         Self { version, second: moment.0.max(now) }
     }
 
-    /// Whether it takes effect later than second `now`. One that was commanded to take effect at once does so also where the clock is
-    /// behind the one that it was commanded by.
+    /// Whether it takes effect later than second `now`. One that was commanded to take effect at once does so also where the
+    /// clock is behind the one that it was commanded by.
     pub fn waits(&self, now: u32) -> bool {
         self.is_delayed() && self.second > now
     }
@@ -74,8 +75,8 @@ impl Floors {
         }
         let second = if floor.is_delayed() { floor.second } else { 0 };
         self.settle(now);
-        // Commanded before the second of the one that was the newest until now: it replaces that, though it came too late. Copies that
-        // were told in time have the same bound then.
+        // Commanded before the second of the one that was the newest until now: it replaces that, though it came too late. Copies
+        // that were told in time have the same bound then.
         let is_early = floor.version.millis() < u64::from(self.second) * 1000 || floor.version == self.newest;
         if is_early && self.pending.is_none() {
             self.bound = self.before;
@@ -87,8 +88,8 @@ impl Floors {
         true
     }
 
-    /// Whether a flush changes nothing: it is the newest that is known, or an earlier one. Two clocks may make one version: then the later
-    /// second counts.
+    /// Whether a flush changes nothing: it is the newest that is known, or an earlier one. Two clocks may make one version: then
+    /// the later second counts.
     pub fn knows(&self, floor: &Floor) -> bool {
         let second = if floor.is_delayed() { floor.second } else { 0 };
         (floor.version, second) <= (self.newest, self.second)
@@ -116,8 +117,8 @@ impl Floors {
     }
 }
 
-/// Whether a write in mode newer is gone where everything below `bound` is; see [`Floors::takes_write`]. A base without a version tells
-/// nothing: such items may be younger than the flush.
+/// Whether a write in mode newer is gone where everything below `bound` is; see [`Floors::takes_write`]. A base without a version
+/// tells nothing: such items may be younger than the flush.
 #[inline]
 pub fn takes_write(bound: Version, version: Version, base: Option<Version>) -> bool {
     version < bound || base.is_some_and(|base| base > Version(1) && base < bound)

@@ -9,8 +9,8 @@ pub struct Versioning {
     pub origin: Origin,
     /// Where counters begin depends on it: different on each node.
     pub salt: u64,
-    /// CAS values are counted up from the one after this, as memcached's are, and are no versions: the store takes none. `None`: they
-    /// are versions. A store that has kept versions before, on a device, goes on with those.
+    /// CAS values are counted up from the one after this, as memcached's are, and are no versions: the store takes none. `None`:
+    /// they are versions. A store that has kept versions before, on a device, goes on with those.
     pub counts_from: Option<u64>,
     /// Whether the store is one of several copies. Then every delete leaves a tombstone, whether the key was there or not, and
     /// a touch that shortens a life is a new version.

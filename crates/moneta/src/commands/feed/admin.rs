@@ -1,7 +1,8 @@
-//! A node by its admin address: its feed is asked over HTTP first, and then read on the memcached port that the answer names, which is quicker.
+//! A node by its admin address: its feed is asked over HTTP first, and then read on the memcached port that the answer names,
+//! which is quicker.
 //!
-//! Where that port cannot be reached (it wants a log-in, a firewall is between, or another node answers there), and of nodes of before that name none, it
-//! is asked over HTTP again and again.
+//! Where that port cannot be reached (it wants a log-in, a firewall is between, or another node answers there), and of nodes of
+//! before that name none, it is asked over HTTP again and again.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -276,8 +277,8 @@ pub(super) fn feed_number(address: &Address, timeout: Duration) -> Result<u64, S
     }
 }
 
-/// The listeners that a node names, as they may be reached by who has reached its admin side; those over TCP first. One at all addresses of its machine is at
-/// the host of the admin side.
+/// The listeners that a node names, as they may be reached by who has reached its admin side; those over TCP first. One at all
+/// addresses of its machine is at the host of the admin side.
 fn reachable(named: &str, admin: &str) -> Vec<Address> {
     let host = admin.rsplit_once(':').map_or("localhost", |(host, _)| host);
     let (mut over_tcp, mut sockets) = (Vec::new(), Vec::new());

@@ -77,7 +77,8 @@ fn line(change: &Change) -> String {
     }
 }
 
-/// Text from elsewhere as a terminal may show it: what moves the cursor, turns the direction of writing or ends a word is escaped.
+/// Text from elsewhere as a terminal may show it: what moves the cursor, turns the direction of writing or ends a word is
+/// escaped.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -18,10 +18,11 @@ use super::target::{Summary, Target};
 
 /// Pause before a node that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How far back a reader begins that writes to another node and is not told where: what was set while both started is copied, and what is
-/// there already is told once more.
+/// How far back a reader begins that writes to another node and is not told where: what was set while both started is copied, and
+/// what is there already is told once more.
 const BEFORE: Duration = Duration::from_secs(60);
-/// How far a reader goes back when the node that it writes to was away, or may have been: longer than that node leaves changes in RAM alone.
+/// How far a reader goes back when the node that it writes to was away, or may have been: longer than that node leaves changes in
+/// RAM alone.
 const MARGIN: Duration = Duration::from_secs(90);
 /// How long another reader of a cursor file, which is about to end, may take for that.
 const ENDING: Duration = Duration::from_secs(5);
@@ -71,7 +72,8 @@ impl Start {
     }
 }
 
-/// Reads and prints or applies until the end, or a signal: that may end it anywhere, and what was applied and not written down is applied again.
+/// Reads and prints or applies until the end, or a signal: that may end it anywhere, and what was applied and not written down is
+/// applied again.
 ///
 /// # Errors
 /// As [`super::run()`].

@@ -23,8 +23,8 @@ use crate::options::sections::tiers::{Lower, StackSettings, Upper};
 section! {
     "Cluster";
 
-    /// This node is one of several copies of the same data: every delete leaves a tombstone, a touch that shortens a life is a new
-    /// version, and clients cannot choose CAS values (meta E).
+    /// This node is one of several copies of the same data: every delete leaves a tombstone, a touch that shortens a life is a
+    /// new version, and clients cannot choose CAS values (meta E).
     CLUSTER: Switch = Opt::new("cluster", Switch, || false)
         .when("On all nodes whose data other nodes hold too, be it by a feed or through a proxy.");
 
@@ -43,8 +43,8 @@ section! {
         Opt::new("client_versions", Choice(&[("auto", None), ("yes", Some(true)), ("no", Some(false))]), || None)
             .when("yes on a proxy that a feed or a repair writes to by its ordinary port. no on a node without --cluster that only clients write to.");
 
-    /// Share of --memory, beside it, for the keys that changed last: what readers of the feed have not been told yet. A node on an SSD
-    /// without a write budget tells from the log there, and takes no memory for it. 0: no feed.
+    /// Share of --memory, beside it, for the keys that changed last: what readers of the feed have not been told yet. A node on
+    /// an SSD without a write budget tells from the log there, and takes no memory for it. 0: no feed.
     FEED_MEMORY: Share = Opt::new("feed_memory", Share { max: 50 }, || 1)
         .when("Larger where readers of the feed may be away for longer while many keys change. Only with --cluster.");
 
@@ -58,7 +58,8 @@ section! {
         .when("Longer where a copy may be cut off for longer and should catch up by its feed.");
 
     /// Where it is said which nodes hold other copies of this node's data: a TOML file, EVCache's list of nodes, or DNS
-    /// (docs/topology.md). A node that comes back with items on its SSD learns from them what it has missed, before it answers reads.
+    /// (docs/topology.md). A node that comes back with items on its SSD learns from them what it has missed, before it answers
+    /// reads.
     CATCH_UP: TopologySource = Opt::new("catch_up", TopologySource, || None)
         .when("On every node with an SSD tier that is one of several copies: the topology that proxies have. Only with --cluster.");
 
@@ -70,8 +71,9 @@ section! {
     CATCH_UP_DEADLINE: Seconds = Opt::new("catch_up_deadline", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(600))
         .when("Longer where much is written and nodes are away for long; shorter where answers that may be old are better than none.");
 
-    /// What a node does that could not learn what it has missed until catch_up_deadline: stay-out answers no reads while another copy
-    /// answers them, and goes on to try; serve answers reads all the same. Where no other copy answers reads both do; /readyz says so.
+    /// What a node does that could not learn what it has missed until catch_up_deadline: stay-out answers no reads while another
+    /// copy answers them, and goes on to try; serve answers reads all the same. Where no other copy answers reads both do;
+    /// /readyz says so.
     CATCH_UP_THEN: Choice<AtDeadline> =
         Opt::new("catch_up_then", Choice(&[("stay-out", AtDeadline::StayOut), ("serve", AtDeadline::Serve)]), || AtDeadline::StayOut)
             .when("serve where answers that may be old are better than reads from another zone.");

@@ -61,12 +61,13 @@ section! {
         .live()
         .when("When clients times their pool size comes near it. Each needs a file descriptor.");
 
-    /// Operations a second of each listener, all its connections together; what is beyond is refused; 0 sets no limit. Each key that is
-    /// read counts.
+    /// Operations a second of each listener, all its connections together; what is beyond is refused; 0 sets no limit. Each key
+    /// that is read counts.
     MAX_OPERATIONS: Number<u64> = Opt::new("max_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
         .when("Where clients of a listener must not take the machine from those of another; a [[listener]] may have its own limit.");
 
-    /// Bytes a second of each listener, requests and replies of all its connections together; what is beyond is refused; 0 sets no limit.
+    /// Bytes a second of each listener, requests and replies of all its connections together; what is beyond is refused; 0 sets
+    /// no limit.
     MAX_BYTES: Size<u64> = Opt::new("max_bytes", Size::in_bytes(0, TIB), || 0)
         .when("Where clients of a listener must not fill the network; a [[listener]] may have its own limit.");
 
@@ -79,7 +80,8 @@ section! {
     ADDRESS_OPERATIONS: Number<u64> = Opt::new("address_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
         .when("Where one client that loops must not slow down all. Clients that share an address share the limit.");
 
-    /// Bytes a second of one client address, requests and replies of all its connections; what is beyond is refused; 0 sets no limit.
+    /// Bytes a second of one client address, requests and replies of all its connections; what is beyond is refused; 0 sets no
+    /// limit.
     ADDRESS_BYTES: Size<u64> = Opt::new("address_bytes", Size::in_bytes(0, TIB), || 0)
         .when("Where one client that reads large values must not fill the network.");
 
@@ -89,8 +91,8 @@ section! {
         .live()
         .when("When clients vanish without closing, as behind some load balancers. -o idle_timeout=N is the same.");
 
-    /// How long a TCP client may be silent before its machine is asked whether it is still there; one that has not said so for half as
-    /// long again, or has not taken a reply for that long, is closed. 0 leaves it to the system.
+    /// How long a TCP client may be silent before its machine is asked whether it is still there; one that has not said so for
+    /// half as long again, or has not taken a reply for that long, is closed. 0 leaves it to the system.
     TCP_KEEPALIVE: Seconds = Opt::new("tcp_keepalive", Seconds { min: 0, max: 86_400 }, || ServerConfig::TCP_KEEPALIVE)
         .when("Longer where clients are paused for minutes with replies under way; 0 where the system's settings are wanted.");
 

@@ -25,8 +25,8 @@ section! {
         Opt::new("admin", AdminAddress, || Some(HostPort::new("127.0.0.1", 11_280)))
             .when("When metrics are scraped from another machine, or several nodes share one. It has no authentication.");
 
-    /// Host names under which the admin listener is asked, separated by commas, beside addresses, `localhost` and this machine's name;
-    /// requests for another host are refused, as a web page could have a browser send them.
+    /// Host names under which the admin listener is asked, separated by commas, beside addresses, `localhost` and this machine's
+    /// name; requests for another host are refused, as a web page could have a browser send them.
     ADMIN_HOSTS: HostNames = Opt::new("admin_hosts", HostNames, Vec::new)
         .when("When what scrapes metrics, checks health or reads the feed goes by another name, such as a service's.");
 

@@ -23,7 +23,8 @@ use crate::options::sections::{cluster, remote};
 section! {
     "Proxy";
 
-    /// Where it is said which nodes hold which copies of the data: a TOML file, EVCache's list of nodes, or DNS (docs/topology.md).
+    /// Where it is said which nodes hold which copies of the data: a TOML file, EVCache's list of nodes, or DNS
+    /// (docs/topology.md).
     TOPOLOGY: TopologySource = Opt::new("topology", TopologySource, || None)
         .when("For `moneta proxy`, and only for it. What has changed is taken within seconds, without a dropped request.");
 
@@ -76,13 +77,14 @@ section! {
     NODE_CONNECTIONS: Number<usize> = Opt::new("node_connections", Number { min: 1, max: 64 }, || 1)
         .when("Higher where one connection does not carry what a thread asks of a node. Large values have one more of their own.");
 
-    /// Requests that wait for an answer on one connection to a node, at most. What comes on top is not sent: a read goes to another
-    /// copy, a write becomes a hint for this one, and what no copy has room for fails.
+    /// Requests that wait for an answer on one connection to a node, at most. What comes on top is not sent: a read goes to
+    /// another copy, a write becomes a hint for this one, and what no copy has room for fails.
     NODE_REQUESTS: Number<usize> =
         Opt::new("node_requests", Number { min: 1, max: RemoteConfig::IN_FLIGHT_MAX }, || 16 << 10)
             .when("Lower where a slow node should hold up fewer requests; more than clients pipeline, or they see errors.");
 
-    /// Bytes that wait to be sent on one connection to a node; a request that would come on top of more is not sent, as with node_requests.
+    /// Bytes that wait to be sent on one connection to a node; a request that would come on top of more is not sent, as with
+    /// node_requests.
     NODE_BUFFER: Size<usize> = Opt::new("node_buffer", Size::in_bytes(KIB, TIB), || 64 << 20)
         .when("Lower where memory is short: with large values this is what nodes that hang cost, times threads and connections.");
 
@@ -92,8 +94,8 @@ section! {
         .live()
         .when("Higher where single failures are common and mean nothing.");
 
-    /// A node that takes longer than this to answer, on average over a second or more, is ejected too, if others are far faster and
-    /// writes have enough copies without it. 0: none is ejected for being slow.
+    /// A node that takes longer than this to answer, on average over a second or more, is ejected too, if others are far faster
+    /// and writes have enough copies without it. 0: none is ejected for being slow.
     EJECT_SLOW: Milliseconds = Opt::new("eject_slow", Milliseconds { min: 0, max: 60_000 }, || Duration::from_millis(100))
         .live()
         .when("Longer than what nodes of the farthest zone and slow devices take on a bad day; shorter where all nodes are close.");
@@ -126,8 +128,8 @@ section! {
     APP_CONNECTIONS: Number<usize> = Opt::new("app_connections", Number { min: 0, max: 1_000_000 }, || 0)
         .when("Where an app that has listeners must not take the connections of others. Connections of common listeners are no app's.");
 
-    /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it both are
-    /// kept in memory alone.
+    /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it
+    /// both are kept in memory alone.
     HINT_DIR: File = Opt::new("hint_dir", File, || None)
         .when("In production, on a disk that stays with the proxy. No two proxies of an app may share it: the second one does not start.");
 
