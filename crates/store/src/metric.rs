@@ -9,9 +9,11 @@
 //!
 //! struct Doors { opened: u64, closed: u64, glass: u64 }
 //!
-//! const TABLE: &[Reading<Doors>] = &[     Metric::counter("doors_total", Unit::Count, "Doors, by what was done with them.")
-//! .labels(&["done"])         .read(|doors| by(&[("opened", doors.opened), ("closed", doors.closed)])),
-//! Metric::gauge("doors_glass_bytes", Unit::Bytes, "Weight of their glass.").keys(&["glass"]).read(|doors| doors.glass.into()),
+//! const TABLE: &[Reading<Doors>] = &[
+//!     Metric::counter("doors_total", Unit::Count, "Doors, by what was done with them.")
+//!         .labels(&["done"])
+//!         .read(|doors| by(&[("opened", doors.opened), ("closed", doors.closed)])),
+//!     Metric::gauge("doors_glass_bytes", Unit::Bytes, "Weight of their glass.").keys(&["glass"]).read(|doors| doors.glass.into()),
 //! ];
 //!
 //! let told = samples(TABLE, &Doors { opened: 2, closed: 1, glass: 7 });
@@ -60,8 +62,7 @@ enum Keys {
 /// The declaration of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Snake case, in the manner of Prometheus, and without the `moneta_` that `/metrics` puts before it; counters end in
-    /// `_total`.
+    /// Snake case, in the manner of Prometheus, and without the `moneta_` that `/metrics` puts before it; counters end in `_total`.
     pub name: &'static str,
     /// How it moves.
     pub kind: Kind,
@@ -106,8 +107,8 @@ impl Metric {
         Self { labels, ..self }
     }
 
-    /// The keys of `stats` that its samples, in order, are shown under; empty for a sample that `stats` does not show. `{}`
-    /// stands for the value of the sample's first label.
+    /// The keys of `stats` that its samples, in order, are shown under; empty for a sample that `stats` does not show. `{}` stands
+    /// for the value of the sample's first label.
     #[must_use]
     pub const fn keys(self, keys: &'static [&'static str]) -> Self {
         Self { keys: Keys::Listed(keys), ..self }

@@ -1,5 +1,5 @@
-//! Keys that one request reads are read together from a lower tier that does such reads. A layer that forgot to pass that on
-//! would be seen by nobody: every answer would be right, and each key a round trip of its own.
+//! Keys that one request reads are read together from a lower tier that does such reads. Answers do not show a layer that does
+//! not pass this on: they are right, with one round trip for each key. So the tests count the round trips.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
