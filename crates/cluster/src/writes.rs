@@ -70,8 +70,6 @@ pub(crate) struct Newer {
     had: bool,
     /// The key's home, if that took the write.
     home: Option<usize>,
-    /// Copies that have not answered.
-    open: SmallVec<[usize; 4]>,
 }
 
 /// What one copy made of a write.
@@ -164,8 +162,7 @@ impl Call {
             match place {
                 Place::Taken if !near_is_open && is_answer => break Ok(Told::Taken { had, cas }),
                 Place::Superseded { node, by, home } => {
-                    let open = spread.nodes().collect();
-                    break Ok(Told::Superseded(Newer { node, by, had, home, open }));
+                    break Ok(Told::Superseded(Newer { node, by, had, home }));
                 }
                 _ => {}
             }
@@ -383,9 +380,10 @@ impl Call {
         let Some((home, ended)) = spread.next().await else { return Ok(false) };
         match Answer::of(self.heard(home, ended)) {
             Answer::Superseded(_) => {
-                // A client that reads one of these is not to see what is older than its write.
-                let missed = Missed::set(version, self.shared.clock.millis());
-                newer.open.iter().for_each(|&node| self.note_missed(node, key.key().bytes, missed));
+                // A client that reads another copy is not to see what is older than its write: what a copy refused it for may be.
+                let missed = Missed::set(next.meta.version(), self.shared.clock.millis());
+                let nodes = self.homes(&key.key()).into_iter().filter(|&node| node != home);
+                nodes.for_each(|node| self.note_missed(node, key.key().bytes, missed));
                 Ok(true)
             }
             Answer::Failed(error) if error.kind() != ErrorKind::ClockAhead => Err(error),
