@@ -54,7 +54,7 @@ help:
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
 	@echo 'make test-clients  real clients in Go and Java'
-	@echo 'make lint          formatting, clippy, documentation, links, scripts, spelling, circles of files, dependencies'
+	@echo 'make lint          formatting, clippy, fuzz targets, documentation, links, scripts, spelling, circles of files, dependencies'
 	@echo 'make fuzz          fuzz every target of fuzz/README.md for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
@@ -127,7 +127,8 @@ test-java: build
 	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn --batch-mode --no-transfer-progress test
 	cd tests/clients/java && MONETA_BIN=$(SERVER) ../through-proxy.sh mvn --batch-mode --no-transfer-progress test
 
-# All features: the engines on RocksDB and LMDB, too. LINTED leaves some out.
+# All features: the engines on RocksDB and LMDB, too. LINTED leaves some out. The fuzz targets are type-checked by stable Rust; they
+# are not linked, and any file in the place of libFuzzer saves compiling its C++.
 lint:
 	$(call needs,engines lint)
 	$(CARGO) fmt --all --check
@@ -137,6 +138,7 @@ lint:
 	shellcheck $(SCRIPTS)
 	"$$(scripts/tool.sh typos)"
 	$(CARGO) clippy $(LINTED) --all-targets -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/fuzz/Cargo.toml CARGO_TARGET_DIR=$(TARGET) $(CARGO) check --manifest-path fuzz/Cargo.toml
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' $(CARGO) doc $(LINTED) --no-deps --document-private-items
 	scripts/check-dependencies.sh
 

@@ -1,5 +1,7 @@
 //! A client that sends its bytes in pieces to a session, and what must hold whatever it sends.
 
+#![allow(dead_code, reason = "each target uses a part of it")]
+
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
