@@ -6,9 +6,11 @@
 //! - [`Endpoint`]: an address, how long each step to it may take, and how connections to it are protected.
 //! - [`Transport`]: what a connection reads and writes through, for event loops. [`Stream`]: the same with waits and deadlines.
 //! - `HttpClient` (feature `http`): what asks admin ports.
+//! - [`CertificateNames`]: who is at the other end, where a certificate says it.
 //! - [`accept`]: the connections that others make.
 
 mod address;
+mod certificate_names;
 mod endpoint;
 mod host_port;
 #[cfg(feature = "http")]
@@ -23,6 +25,7 @@ mod stream;
 mod transport;
 
 pub use address::Address;
+pub use certificate_names::CertificateNames;
 pub use endpoint::{Connector, Endpoint, LogIn, Timeouts};
 pub use host_port::{AddressError, HostPort};
 #[cfg(feature = "http")]

@@ -1,0 +1,105 @@
+//! One user.
+
+use std::fmt;
+
+use crate::certificates::Pattern;
+use crate::rights::Rights;
+use crate::secret::StoredSecret;
+
+/// The keys that a user may touch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// All.
+    All,
+    /// Those that begin so.
+    Prefixes(Box<[Box<str>]>),
+    /// On a proxy those of these apps; a node knows no apps, so there none.
+    Apps(Box<[Box<str>]>),
+}
+
+impl Keys {
+    /// Whether all keys are among them, whatever leads to them.
+    #[inline]
+    pub fn are_all(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Prefixes(prefixes) => prefixes.iter().any(|prefix| prefix.is_empty()),
+            Self::Apps(_) => false,
+        }
+    }
+
+    /// Whether `key` is among them; `app` finds the app that it is of.
+    #[inline]
+    pub fn have<'a>(&self, key: &[u8], app: impl FnOnce() -> Option<&'a str>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Prefixes(prefixes) => prefixes.iter().any(|prefix| key.starts_with(prefix.as_bytes())),
+            Self::Apps(apps) => app().is_some_and(|app| self.have_app(apps, app)),
+        }
+    }
+
+    /// Whether all keys of an app are among them.
+    pub fn have_all_of(&self, app: &str) -> bool {
+        self.are_all() || matches!(self, Self::Apps(apps) if self.have_app(apps, app))
+    }
+
+    fn have_app(&self, apps: &[Box<str>], app: &str) -> bool {
+        apps.iter().any(|own| **own == *app)
+    }
+}
+
+/// A user. It does not change: a file that was read again gives new ones.
+#[derive(Clone, PartialEq, Eq)]
+pub struct User {
+    pub(crate) name: Box<str>,
+    pub(crate) rights: Rights,
+    pub(crate) keys: Keys,
+    pub(crate) listeners: Option<Box<[Box<str>]>>,
+    pub(crate) certificates: Box<[Pattern]>,
+    pub(crate) secrets: Box<[StoredSecret]>,
+}
+
+impl User {
+    /// Its name: 1 to 64 letters, digits, `.`, `_`, `-` and `@`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it may do.
+    #[inline]
+    pub fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    /// The keys that it may touch.
+    #[inline]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// The names of the listeners through which it may come; `None`: all.
+    pub fn listeners(&self) -> Option<&[Box<str>]> {
+        self.listeners.as_deref()
+    }
+
+    /// Whether it may come through the listener of this name.
+    pub fn may_use(&self, listener: &str) -> bool {
+        self.listeners.as_ref().is_none_or(|own| own.iter().any(|own| **own == *listener))
+    }
+
+    /// The names of certificates that are its, as the file has them.
+    pub fn certificates(&self) -> impl Iterator<Item = String> {
+        self.certificates.iter().map(ToString::to_string)
+    }
+
+    /// How many secrets it has: at most two.
+    pub fn secrets(&self) -> &[StoredSecret] {
+        &self.secrets
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User").field("name", &self.name).field("rights", &self.rights).finish_non_exhaustive()
+    }
+}
