@@ -135,7 +135,7 @@ impl State {
 
     /// How the node reaches another copy's node, whose every answer takes at most `patience`.
     fn endpoint(&self, node: &Address, patience: Duration) -> Endpoint {
-        Endpoint { connector: self.config.connector, ..Endpoint::new(node.clone()) }.patient(patience)
+        Endpoint { connector: self.config.connector.clone(), ..Endpoint::new(node.clone()) }.patient(patience)
     }
 
     /// The node goes on to refuse reads, behind its deadline.

@@ -10,6 +10,7 @@ use crate::address::Address;
 use crate::opening::Opening;
 use crate::socket::Socket;
 use crate::stream::Stream;
+use crate::tls::TlsConnector;
 use crate::transport::{Transport, TransportError};
 
 /// A server, and how it is reached.
@@ -39,12 +40,14 @@ pub struct Timeouts {
 }
 
 /// What protects connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Connector {
     /// Nothing.
     #[default]
     Plain,
+    /// TLS, over TCP. Unix sockets, which do not leave the machine, stay plain.
+    Tls(TlsConnector),
 }
 
 /// What a connection says of itself before its first request.
@@ -81,7 +84,10 @@ impl Endpoint {
             (Address::Tcp(_), Some(number)) => Socket::begin_tcp(&number, self.keep_alive)?,
             (Address::Tcp(_), None) => return Err(Errno::ADDRNOTAVAIL.into()),
         };
-        Ok((self.protected(socket), opening))
+        let transport = self.protected(socket)?;
+        // A handshake is to come: the socket has room for its first message as soon as it is connected.
+        let opening = if transport.is_protected() { Opening::UnderWay } else { opening };
+        Ok((transport, opening))
     }
 
     /// Connects and waits for it: to the first of its addresses that takes the connection.
@@ -102,7 +108,9 @@ impl Endpoint {
                 first(numbers, connect)?
             }
         };
-        Ok(Stream::new(self.protected(socket), self.timeouts.idle, deadline))
+        let mut transport = self.protected(socket)?;
+        transport.open_within(self.patience(deadline))?;
+        Ok(Stream::new(transport, self.timeouts.idle, deadline))
     }
 
     /// How long connecting may take that begins now.
@@ -112,9 +120,13 @@ impl Endpoint {
     }
 
     /// A connection just made, as all else in the process sees it: the one place where connections out are protected.
-    fn protected(&self, socket: Socket) -> Transport {
-        match self.connector {
-            Connector::Plain => Transport::Plain(socket),
+    fn protected(&self, socket: Socket) -> Result<Transport, TransportError> {
+        match (&self.connector, &self.address) {
+            (Connector::Tls(connector), Address::Tcp(place)) if place.tls != Some(false) => {
+                Ok(Transport::Tls(Box::new(connector.protect(socket, place)?)))
+            }
+            (Connector::Plain, Address::Tcp(place)) if place.tls == Some(true) => Err(TransportError::NoTls),
+            _ => Ok(Transport::Plain(socket)),
         }
     }
 }

@@ -25,19 +25,32 @@ pub enum AddressError {
     Form(String),
 }
 
-/// A host, by name or number, and a port.
+/// What stands before an address that TLS does not protect, whatever the process does otherwise: as memcached has it.
+const NO_TLS: &str = "notls:";
+/// What stands before an address that only TLS may reach.
+const TLS: &str = "tls:";
+
+/// A host, by name or number, and a port; before them `notls:` or `tls:`, where one address is unlike the others of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
     /// Name, IPv4 address, or IPv6 address without brackets.
     pub host: String,
     /// 0 only where the kernel may pick one, as for a listener.
     pub port: u16,
+    /// Whether TLS protects connections to it; `None`: as the process does otherwise.
+    pub tls: Option<bool>,
 }
 
 impl HostPort {
     /// A host, an IPv6 address without brackets, and a port.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self { host: host.into(), port }
+        Self { host: host.into(), port, tls: None }
+    }
+
+    /// The same place, without a word on TLS.
+    #[must_use]
+    pub fn place(&self) -> Self {
+        Self { tls: None, ..self.clone() }
     }
 
     /// The address, if the host is a number.
@@ -73,10 +86,11 @@ impl From<SocketAddr> for HostPort {
 impl FromStr for HostPort {
     type Err = AddressError;
 
-    /// Reads `host:port` or `[::1]:port`.
+    /// Reads `host:port` or `[::1]:port`, perhaps after `tls:` or `notls:`.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let form = || AddressError::Form(text.to_owned());
-        let (host, digits) = text.rsplit_once(':').ok_or_else(form)?;
+        let (tls, place) = without_prefix(text);
+        let (host, digits) = place.rsplit_once(':').ok_or_else(form)?;
         if host.is_empty() || digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(form());
         }
@@ -84,12 +98,23 @@ impl FromStr for HostPort {
         let port = port.ok_or_else(|| AddressError::Port { text: text.to_owned(), port: digits.to_owned() })?;
         let host = match host.strip_prefix('[') {
             Some(inner) => inner.strip_suffix(']').filter(|inner| is_ipv6(inner)).ok_or_else(form)?,
-            None if is_ipv6(host) => return Err(AddressError::Brackets(text.to_owned())),
+            None if is_ipv6(host) => return Err(AddressError::Brackets(place.to_owned())),
             None if host.contains([':', '[', ']']) => return Err(form()),
             None => host,
         };
-        Ok(Self::new(host, port))
+        Ok(Self { host: host.to_owned(), port, tls })
     }
+}
+
+/// What stands before an address about TLS, and the rest.
+pub fn without_prefix(text: &str) -> (Option<bool>, &str) {
+    for (prefix, tls) in [(NO_TLS, false), (TLS, true)] {
+        // A host may be called `tls`.
+        if let Some(rest) = text.strip_prefix(prefix).filter(|rest| rest.contains(':')) {
+            return (Some(tls), rest);
+        }
+    }
+    (None, text)
 }
 
 /// Whether it is an IPv6 address, perhaps with a zone, as `fe80::1%eth0`.
@@ -99,7 +124,12 @@ fn is_ipv6(text: &str) -> bool {
 
 impl fmt::Display for HostPort {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
+        let Self { host, port, tls } = self;
+        formatter.write_str(match tls {
+            None => "",
+            Some(false) => NO_TLS,
+            Some(true) => TLS,
+        })?;
         if host.contains(':') { write!(formatter, "[{host}]:{port}") } else { write!(formatter, "{host}:{port}") }
     }
 }
@@ -110,11 +140,22 @@ mod tests {
 
     #[test]
     fn a_host_port_is_written_as_it_is_read() {
-        for text in ["localhost:11211", "127.0.0.1:1", "[::1]:11211", "[fe80::1%eth0]:80", "cache-1.example:65535"] {
+        for text in
+            ["localhost:11211", "127.0.0.1:1", "[::1]:11211", "[fe80::1%eth0]:80", "tls:a:1", "notls:[::1]:1", "tls:1"]
+        {
             assert_eq!(text.parse::<HostPort>().map(|read| read.to_string()).as_deref(), Ok(text));
         }
         assert_eq!("[::1]:80".parse(), Ok(HostPort::new("::1", 80)));
         assert_eq!(HostPort::from(SocketAddr::from(([127, 0, 0, 1], 7))).to_string(), "127.0.0.1:7");
+    }
+
+    #[test]
+    fn a_prefix_says_whether_an_address_is_reached_by_tls() {
+        let tls = |text: &str| text.parse::<HostPort>().map(|read| (read.tls, read.host, read.port));
+        assert_eq!(tls("notls:a:1"), Ok((Some(false), "a".to_owned(), 1)));
+        assert_eq!(tls("tls:a:1"), Ok((Some(true), "a".to_owned(), 1)));
+        assert_eq!(tls("tls:1"), Ok((None, "tls".to_owned(), 1)));
+        assert_eq!("tls:a:1".parse::<HostPort>().map(|read| read.place()), Ok(HostPort::new("a", 1)));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod names;
 mod opening;
 mod socket;
 mod stream;
+mod tls;
 mod transport;
 
 pub use address::Address;
@@ -35,4 +36,7 @@ pub use listening::{accept, is_listening};
 pub use names::{Lookup, Names};
 pub use opening::Opening;
 pub use stream::Stream;
+pub use tls::{
+    ClientCertificates, PemSource, Tls, TlsAcceptor, TlsConfig, TlsConnector, TlsError, TlsFailure, TlsSummary,
+};
 pub use transport::{Received, Transport, TransportError};

@@ -2,10 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::Timeout;
 
+use crate::certificate_names::CertificateNames;
+use crate::tls::TlsSummary;
 use crate::transport::{Received, Transport};
 
 /// A connection that waits for bytes and for room to send: each time as long as its idle time-out, and over all until its
@@ -50,6 +53,16 @@ impl Stream {
         Ok(())
     }
 
+    /// The names in the certificate that the other side has shown and that was verified.
+    pub fn certificate_names(&self) -> Option<&Arc<CertificateNames>> {
+        self.transport.certificate_names()
+    }
+
+    /// How it is protected.
+    pub fn tls(&self) -> Option<TlsSummary> {
+        self.transport.tls()
+    }
+
     /// The connection for an event loop, not blocking.
     ///
     /// # Errors
@@ -92,11 +105,14 @@ impl Read for Stream {
         if buffer.is_empty() {
             return Ok(0);
         }
-        self.prepare(Timeout::Recv)?;
-        match self.transport.receive_into(buffer)? {
-            Received::Some { bytes, .. } => Ok(bytes),
-            Received::End => Ok(0),
-            Received::Nothing => Err(self.waited()),
+        loop {
+            self.prepare(Timeout::Recv)?;
+            match self.transport.receive_into(buffer)? {
+                Received::Some { bytes: 0, .. } => {}
+                Received::Some { bytes, .. } => return Ok(bytes),
+                Received::End => return Ok(0),
+                Received::Nothing => return Err(self.waited()),
+            }
         }
     }
 }

@@ -3,11 +3,17 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::certificate_names::CertificateNames;
 use crate::opening::Opening;
 use crate::socket::Socket;
+use crate::tls::{Encrypted, TlsFailure, TlsSummary};
 
 /// What a connection reads and writes through: a socket, and what protects it. Bytes are those that both ends mean, whatever the
 /// wire carries; counts of bytes are counts of these.
@@ -25,6 +31,8 @@ use crate::socket::Socket;
 pub enum Transport {
     /// Bytes go over the socket as they are.
     Plain(Socket),
+    /// TLS protects them.
+    Tls(Box<Encrypted>),
 }
 
 /// What one receive brought.
@@ -32,7 +40,7 @@ pub enum Transport {
 pub enum Received {
     /// Bytes.
     Some {
-        /// How many.
+        /// How many. None where what came is the begin of a record, or meant for what protects the connection.
         bytes: usize,
         /// There are no more, so the next ones come with an event of the socket.
         drained: bool,
@@ -50,6 +58,21 @@ pub enum TransportError {
     /// The system says so of its socket.
     #[error("{0}")]
     System(#[from] Errno),
+    /// The handshake fails, or what came is not what the other side protected.
+    #[error("{0}")]
+    Tls(#[from] TlsFailure),
+    /// The address asks for TLS, and the process has no authority to believe.
+    #[error("the address begins with tls:, and this process has no authority to believe (tls_ca)")]
+    NoTls,
+    /// The connection ended without the other side's word that this is all.
+    #[error("the connection was cut off")]
+    Truncated,
+}
+
+impl From<rustls::Error> for TransportError {
+    fn from(error: rustls::Error) -> Self {
+        Self::Tls(error.into())
+    }
 }
 
 impl Transport {
@@ -60,7 +83,31 @@ impl Transport {
     pub fn open(&mut self) -> Result<Opening, TransportError> {
         match self {
             Self::Plain(socket) => Ok(if socket.is_connected()? { Opening::Done } else { Opening::UnderWay }),
+            Self::Tls(encrypted) => encrypted.open(),
         }
+    }
+
+    /// Opens a connection of a blocking socket, and waits at most `patience` for it.
+    pub(crate) fn open_within(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        if !self.is_protected() {
+            return Ok(());
+        }
+        let until = patience.map(|patience| Instant::now() + patience);
+        self.set_blocking(false)?;
+        while self.open()? == Opening::UnderWay {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let writes = matches!(self, Self::Tls(encrypted) if encrypted.holds_ciphertext());
+            let events = if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            match poll(&mut [PollFd::new(self.socket(), events)], left.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.set_blocking(true)
     }
 
     /// Receives once into the spare room of `buffer`, which has some.
@@ -72,6 +119,7 @@ impl Transport {
         let room = buffer.capacity() - buffer.len();
         match self {
             Self::Plain(socket) => Ok(received(socket.receive(buffer)?, room)),
+            Self::Tls(encrypted) => encrypted.receive(room, |bytes| buffer.extend_from_slice(bytes)),
         }
     }
 
@@ -83,6 +131,13 @@ impl Transport {
     pub fn receive_into(&mut self, buffer: &mut [u8]) -> Result<Received, TransportError> {
         match self {
             Self::Plain(socket) => Ok(received(socket.receive_into(buffer)?, buffer.len())),
+            Self::Tls(encrypted) => {
+                let mut end = 0;
+                encrypted.receive(buffer.len(), |bytes| {
+                    buffer[end..][..bytes.len()].copy_from_slice(bytes);
+                    end += bytes.len();
+                })
+            }
         }
     }
 
@@ -94,6 +149,7 @@ impl Transport {
     pub fn send(&mut self, bytes: &[u8]) -> Result<usize, TransportError> {
         match self {
             Self::Plain(socket) => Ok(socket.send(bytes)?),
+            Self::Tls(encrypted) => encrypted.send(bytes),
         }
     }
 
@@ -102,12 +158,50 @@ impl Transport {
     pub fn shut_down(&mut self) {
         match self {
             Self::Plain(socket) => drop(socket.shut_down()),
+            Self::Tls(encrypted) => encrypted.shut_down(),
+        }
+    }
+
+    /// Whether bytes are protected on the wire.
+    pub fn is_protected(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// Whether [`Transport::receive`] has bytes that no event of the socket tells of.
+    #[inline]
+    pub fn holds_received(&self) -> bool {
+        matches!(self, Self::Tls(encrypted) if encrypted.holds_plaintext())
+    }
+
+    /// Bytes of buffers that it owns.
+    #[inline]
+    pub fn held(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Tls(encrypted) => encrypted.held(),
+        }
+    }
+
+    /// The names in the certificate that the other side has shown and that was verified.
+    pub fn certificate_names(&self) -> Option<&Arc<CertificateNames>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(encrypted) => encrypted.names(),
+        }
+    }
+
+    /// How it is protected.
+    pub fn tls(&self) -> Option<TlsSummary> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(encrypted) => Some(encrypted.summary()),
         }
     }
 
     fn socket(&self) -> &Socket {
         match self {
             Self::Plain(socket) => socket,
+            Self::Tls(encrypted) => encrypted.socket(),
         }
     }
 
@@ -117,7 +211,7 @@ impl Transport {
     }
 
     /// How long one wait of a blocking transport may be.
-    pub(crate) fn set_wait(&self, of: Timeout, wait: Option<std::time::Duration>) -> io::Result<()> {
+    pub(crate) fn set_wait(&self, of: Timeout, wait: Option<Duration>) -> io::Result<()> {
         Ok(self.socket().set_wait(of, wait)?)
     }
 }
@@ -151,6 +245,9 @@ impl From<TransportError> for io::Error {
     fn from(error: TransportError) -> Self {
         match error {
             TransportError::System(error) => error.into(),
+            TransportError::NoTls => Self::new(io::ErrorKind::InvalidInput, error),
+            TransportError::Truncated => Self::from(io::ErrorKind::UnexpectedEof),
+            TransportError::Tls(failure) => Self::other(failure.to_string()),
         }
     }
 }
@@ -210,8 +307,8 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_is_as_small_as_its_socket() {
-        assert_eq!(size_of::<Transport>(), size_of::<RawFd>());
-        assert_eq!(size_of::<Result<(), TransportError>>(), size_of::<Result<(), Errno>>());
+    fn a_transport_is_two_words() {
+        assert_eq!(size_of::<Transport>(), 2 * size_of::<usize>());
+        assert_eq!(size_of::<Result<(), TransportError>>(), 2 * size_of::<usize>());
     }
 }

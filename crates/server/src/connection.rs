@@ -334,7 +334,7 @@ impl Connection {
             }
             let read = self.inbound.read(&mut self.transport, turn.input)?;
             self.note_read(read, turn);
-            if !matches!(read, Received::Some { .. }) || !self.inbound.is_enough(turn.input) {
+            if !matches!(read, Received::Some { bytes: 1.., .. }) || !self.inbound.is_enough(turn.input) {
                 return Ok((false, After::Continue));
             }
         }

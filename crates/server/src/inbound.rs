@@ -71,7 +71,7 @@ impl Inbound {
             &mut self.private
         };
         let received = transport.receive(target)?;
-        if !matches!(received, Received::Some { .. }) {
+        if !matches!(received, Received::Some { bytes: 1.., .. }) {
             // Nothing came into the shared buffer: the private bytes stay valid.
             self.shared = false;
         }

@@ -74,7 +74,7 @@ impl RingKind {
     /// that is 11211 (0 for a Unix socket). [`RingKind::Evcache`]: `host/ip`, so `None` for a host by name, whose number is not
     /// known here.
     pub fn slot_of(self, address: &Address) -> Option<String> {
-        let text = address.to_string();
+        let text = address.place().to_string();
         match (self, address) {
             (Self::Slots, Address::Tcp(_)) => Some(text),
             (Self::Slots, Address::Unix(path)) => Some(path.display().to_string()),

@@ -124,7 +124,7 @@ impl ListenAddress {
 /// Reads `host:port` or `[::1]:port` as an address to listen on: port 0 lets the kernel pick one.
 pub fn host_port(text: &str) -> Option<HostPort> {
     let ListenAddress { host, port } = ListenAddress::read(text)?;
-    Some(HostPort { host, port: port? })
+    Some(HostPort::new(host, port?))
 }
 
 /// Digits only: `parse` alone would take a sign.

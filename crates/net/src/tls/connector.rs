@@ -1,0 +1,49 @@
+//! The side that connects.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+
+use super::credentials::Tls;
+use super::encrypted::Encrypted;
+use super::records::Side;
+use crate::host_port::HostPort;
+use crate::socket::Socket;
+use crate::transport::TransportError;
+
+/// What protects connections to servers: they have to show a certificate for the host that was connected to, given by an
+/// authority that is believed, and are shown this process's own certificate if they ask.
+#[derive(Clone)]
+pub struct TlsConnector(Arc<Tls>);
+
+impl TlsConnector {
+    pub(super) fn new(tls: Arc<Tls>) -> Self {
+        Self(tls)
+    }
+
+    /// Protects a connection to `place` on which the handshake has not begun.
+    pub(crate) fn protect(&self, socket: Socket, place: &HostPort) -> Result<Encrypted, TransportError> {
+        let host = place.host.split_once('%').map_or(place.host.as_str(), |(host, _)| host);
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| rustls::Error::General(format!("{host} is no name that a certificate can have")))?;
+        let connection = UnbufferedClientConnection::new(self.0.loaded().connecting()?, name)?;
+        Ok(Encrypted::new(socket, Side::Client(connection), None))
+    }
+}
+
+/// Of the same process.
+impl PartialEq for TlsConnector {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for TlsConnector {}
+
+impl fmt::Debug for TlsConnector {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("TlsConnector")
+    }
+}
