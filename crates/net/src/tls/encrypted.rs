@@ -258,7 +258,9 @@ impl Encrypted {
     ) -> Result<Received, TransportError> {
         let held = self.partial.len();
         let asked = room.max(RECORD + OVERHEAD).min(buffer.len() - held);
-        let Some(bytes) = self.socket.receive_into(&mut buffer[held..held + asked])? else { return Ok(Received::Nothing) };
+        let Some(bytes) = self.socket.receive_into(&mut buffer[held..held + asked])? else {
+            return Ok(Received::Nothing);
+        };
         if bytes == 0 {
             // Many clients just go. Where this side asked, a reply may have been cut short.
             let is_whole = held == 0 && matches!(self.side, Side::Server(_));
@@ -349,7 +351,11 @@ impl Encrypted {
     }
 
     fn say_goodbye(&mut self) {
-        if !self.is_open || self.failed.is_some() || std::mem::replace(&mut self.has_said_goodbye, true) || self.holds_ciphertext() {
+        if !self.is_open
+            || self.failed.is_some()
+            || std::mem::replace(&mut self.has_said_goodbye, true)
+            || self.holds_ciphertext()
+        {
             return;
         }
         let mut record = [0; 64 + OVERHEAD];

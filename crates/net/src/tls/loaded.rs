@@ -41,8 +41,8 @@ impl Loaded {
     pub(super) fn read(config: &TlsConfig, before: Option<&Self>) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let own = own(config, &provider)?;
-        let trust = [&config.authorities, &config.revoked]
-            .map(|source| source.as_ref().map(PemSource::read).transpose());
+        let trust =
+            [&config.authorities, &config.revoked].map(|source| source.as_ref().map(PemSource::read).transpose());
         let [authorities, revoked] = trust;
         let trust = [authorities?, revoked?];
         let before = before.filter(|before| before.trust == trust);

@@ -107,8 +107,7 @@ fn whole(from: impl Read) -> io::Result<Vec<u8>> {
 
 /// The output of a command that ends in time and well.
 fn run(line: &str) -> io::Result<Vec<u8>> {
-    let mut child =
-        Command::new("sh").args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut child = Command::new("sh").args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let output = child.stdout.take().map(|output| thread::spawn(move || whole(output)));
     let ended = wait(&mut child);
     if ended.is_err() {
