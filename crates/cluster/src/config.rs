@@ -32,6 +32,13 @@ impl Ack {
         if copies == 2 && away > 0 && self != Self::All { 1 } else { majority(copies) }
     }
 
+    /// How many copies have to say what they hold, so that one of them has each write that was acknowledged, be it a set or a
+    /// change and be one of two copies away.
+    pub(crate) fn telling(self, copies: usize) -> usize {
+        let taken = self.without(copies, copies).min(self.deciding(copies, copies));
+        copies + 1 - taken.clamp(1, copies.max(1))
+    }
+
     /// How many of `copies` that is. Copies that take writes only do not count.
     pub fn of(self, copies: usize) -> usize {
         match self {

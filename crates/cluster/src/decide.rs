@@ -18,6 +18,7 @@ use moneta_store::{
 use smallvec::SmallVec;
 
 use crate::apart::APART;
+use crate::buried::Remembered;
 use crate::call::Call;
 use crate::fate::Fate;
 use crate::node::is_unwell;
@@ -184,6 +185,8 @@ impl Call {
         // The newest that is in doubt, and whether a copy that is not has answered.
         let (mut doubted, mut is_answered): (Option<(usize, Item)>, bool) = (None, false);
         let mut missed_since = u64::MAX;
+        // Nodes in doubt that show nothing.
+        let mut without: SmallVec<[usize; 4]> = SmallVec::new();
         let mut why = None;
         // By what the node had not heard of when it was asked, or has not heard of now.
         let known_here = |node: usize| {
@@ -191,9 +194,7 @@ impl Call {
             was.and(known_of(node))
         };
         let mut away = if asks_all { 0 } else { homes.len() - well };
-        let is_enough = |versions: &[_], away| {
-            has(versions, home) && versions.len() >= self.shared.rules.ack().deciding(layout.copies(), away)
-        };
+        let is_enough = |told, away| told >= self.shared.rules.ack().deciding(layout.copies(), away);
         while let Some((node, ended)) = spread.next().await {
             match self.heard(node, ended).map(Outcome::lookup) {
                 Ok(Lookup::Found(item)) => {
@@ -210,8 +211,9 @@ impl Call {
                 }
                 Ok(_) => {
                     versions.push((node, Version::ZERO));
-                    if known_here(node).doubt == Version::ZERO {
-                        missed_since = missed_since.min(self.node(node).since());
+                    match known_here(node).doubt {
+                        Version::ZERO => missed_since = missed_since.min(self.node(node).since()),
+                        _ => without.push(node),
                     }
                 }
                 Err(error) => {
@@ -222,19 +224,24 @@ impl Call {
             let is_known =
                 known.is_none_or(|known| newest.as_ref().is_some_and(|(_, item)| item.meta.version() >= known));
             // The outcomes that are still to come change nothing.
-            if is_known && is_enough(&versions, away) {
+            if is_known && has(&versions, home) && is_enough(versions.len(), away) {
                 break;
             }
         }
+        // Of those in doubt that show nothing, so many did not tell what they remember.
+        let mut untold = 0;
         // What is in doubt counts where it is newer, or no other copy has the key or would have one so old.
         let stands = |item: &Item| match &newest {
             Some((_, newest)) => item.meta.version() > newest.meta.version(),
             None => !is_answered && item.meta.version().millis().saturating_add(APART) < missed_since,
         };
-        if let Some(found) = doubted.filter(|(_, item)| stands(item)) {
-            newest = Some(found);
+        if let Some((node, item)) = doubted.filter(|(_, item)| stands(item)) {
+            match self.remembered(&without, key, &item).await {
+                Remembered::Nothing { silent } => (newest, untold) = (Some((node, item)), silent),
+                Remembered::Newer => newest = None,
+            }
         }
-        match is_enough(&versions, away) {
+        match has(&versions, home) && is_enough(versions.len() - untold, away) {
             true => Ok(Held { versions, newest, home }),
             false => Err(too_few(versions.len(), layout.copies(), why)),
         }

@@ -18,6 +18,7 @@ mod apps;
 mod at_home;
 mod board;
 mod budget;
+mod buried;
 mod call;
 mod carry;
 mod cluster;

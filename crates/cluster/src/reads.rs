@@ -11,6 +11,7 @@ use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Pending,
 use smallvec::SmallVec;
 
 use crate::apart::{APART, surely_current};
+use crate::buried::Remembered;
 use crate::call::Call;
 use crate::config::Fallback;
 use crate::hints::{Belief, Known};
@@ -60,17 +61,30 @@ pub(crate) struct Looking {
     /// What the first node said that has no such item: whether it expired.
     missed: Option<bool>,
     misses: usize,
-    /// The newest item that was in doubt, where there was one.
-    doubted: Option<Box<Item>>,
+    /// Nodes that have told what they hold of the key, be it to be believed or not.
+    heard: usize,
+    /// What nodes in doubt have told.
+    doubts: Option<Box<Doubts>>,
     /// Of nodes that have no such item and are not in doubt: since when the one has what was written to it that has it for the
     /// longest, in milliseconds since the Unix epoch.
     missed_since: u64,
+}
+
+/// What nodes have told that are in doubt.
+#[derive(Default)]
+struct Doubts {
+    /// The newest item, and the node that has it.
+    newest: Option<(usize, Item)>,
+    /// Nodes that have no such item.
+    without: SmallVec<[usize; 4]>,
 }
 
 /// How far a read is.
 enum Stage {
     /// The node at `tries - 1` is asked.
     Asking(Pending),
+    /// Nodes in doubt have an item, and those that have not are asked whether they know that it was deleted.
+    Checking(Pin<Box<dyn Future<Output = Result<Lookup, StoreError>>>>),
     /// A far node has the item, and near ones are given it.
     Filling(Pin<Box<dyn Future<Output = Item>>>),
     /// No node is asked.
@@ -82,7 +96,7 @@ impl Looking {
     pub(crate) fn ask_next(&mut self) {
         self.stage = match self.next_node() {
             Some(node) => self.ask(node),
-            None => Stage::Over,
+            None => self.close(),
         };
     }
 
@@ -112,8 +126,14 @@ impl Looking {
     pub(crate) fn next_node(&mut self) -> Option<usize> {
         let shared = &self.call.shared;
         let node = *self.order.get(self.tries)?;
-        // The first try is free; of those behind it all but one are made only where nothing has answered yet.
-        if self.tries > 0 {
+        // The first try is free; of those behind it all but one are made only where nothing has answered yet. What is in doubt is
+        // compared, so that a delete or a newer write shows that one of enough nodes has.
+        if self.is_in_doubt() {
+            if self.call.node(node).health.is_ejected() && self.is_enough() {
+                return None;
+            }
+            shared.counters.second_reads.add(1);
+        } else if self.tries > 0 {
             if !self.call.wants_another(self.misses) {
                 return None;
             }
@@ -147,14 +167,22 @@ impl Looking {
         self.call.note(node, &ended);
         let now = self.call.node(node);
         let known = if now.is_clear() { self.before } else { self.before.and(now.known(&self.key.key())) };
+        self.heard += usize::from(ended.is_ok());
         match ended {
-            Ok(Lookup::Miss { .. }) if known.judge(None) != Belief::Believed => self.failure = Some(outdated()),
-            Ok(Lookup::Miss { expired }) => {
-                self.missed.get_or_insert(expired);
-                self.misses += 1;
-                self.missed_since = self.missed_since.min(self.call.node(node).since());
-            }
+            Ok(Lookup::Miss { expired }) => match known.judge(None) {
+                Belief::Outdated => self.failure = Some(outdated()),
+                Belief::Doubted => {
+                    self.doubts.get_or_insert_default().without.push(node);
+                    self.failure = Some(outdated());
+                }
+                Belief::Believed => {
+                    self.missed.get_or_insert(expired);
+                    self.misses += 1;
+                    self.missed_since = self.missed_since.min(self.call.node(node).since());
+                }
+            },
             Ok(Lookup::Found(item)) if self.call.is_from_the_future(item.meta.version(), self.began) => {
+                self.heard -= 1;
                 self.failure = Some(self.call.doubt(node));
             }
             Ok(Lookup::Found(item)) => match known.judge(Some(item.meta.version())) {
@@ -164,9 +192,9 @@ impl Looking {
                     return Some(item);
                 }
                 Belief::Doubted => {
-                    let is_newer = |known: &Item| item.meta.version() > known.meta.version();
-                    if self.doubted.as_deref().is_none_or(is_newer) {
-                        self.doubted = Some(Box::new(item));
+                    let newest = &mut self.doubts.get_or_insert_default().newest;
+                    if newest.as_ref().is_none_or(|(_, known)| item.meta.version() > known.meta.version()) {
+                        *newest = Some((node, item));
                     }
                     self.failure = Some(outdated());
                 }
@@ -213,6 +241,7 @@ impl Looking {
         loop {
             let ended = match &mut self.stage {
                 Stage::Asking(pending) => ready!(pending.as_mut().poll(context)),
+                Stage::Checking(checking) => return checking.as_mut().poll(context),
                 Stage::Filling(filling) => {
                     return Poll::Ready(Ok(Lookup::Found(ready!(filling.as_mut().poll(context)))));
                 }
@@ -224,15 +253,55 @@ impl Looking {
         }
     }
 
-    /// What is to be said where no node had the item.
-    fn end(&mut self) -> Result<Lookup, StoreError> {
-        // In doubt, and no other copy speaks against it: those that have no such item would not have one so old.
-        let stands = |item: &mut Box<Item>| {
+    /// Whether nothing is known of the key but what nodes in doubt have told.
+    fn is_in_doubt(&self) -> bool {
+        self.doubts.is_some() && self.missed.is_none()
+    }
+
+    /// Whether so many nodes have told what they hold that one of them has what was acknowledged.
+    fn is_enough(&self) -> bool {
+        self.heard >= self.call.wanted_in_doubt()
+    }
+
+    /// No further node is asked: what nodes in doubt have told may count.
+    fn close(&mut self) -> Stage {
+        let Some(doubts) = self.doubts.take() else { return Stage::Over };
+        let Doubts { newest, without } = *doubts;
+        // Nodes that are not in doubt and have no such item would not have one so old.
+        let stands = |item: &Item| {
             self.missed.is_none() || item.meta.version().millis().saturating_add(APART) < self.missed_since
         };
-        if let Some(item) = self.doubted.take_if(stands) {
-            return Ok(Lookup::Found(*item));
+        match newest.filter(|(_, item)| stands(item)) {
+            Some(_) if !self.is_enough() => self.missed = None,
+            Some((_, item)) if without.is_empty() => return Stage::Filling(Box::pin(std::future::ready(item))),
+            Some((source, item)) => return self.check(source, item, without),
+            None if !self.is_enough() => {}
+            None => self.missed = self.missed.or(Some(false)),
         }
+        Stage::Over
+    }
+
+    /// Finds out whether nodes in doubt that have no such item know that it was deleted.
+    fn check(&self, source: usize, mut item: Item, without: SmallVec<[usize; 4]>) -> Stage {
+        let (call, key, ask, heard) = (self.call.clone(), self.key.clone(), self.ask, self.heard);
+        Stage::Checking(Box::pin(async move {
+            if matches!(ask, Ask::Read(request) if request.brief) {
+                let ended = steps::finish(call.begin(source, &key.key(), Op::Peek)).await;
+                item = match call.heard(source, ended)?.lookup() {
+                    Lookup::Found(item) => item,
+                    miss => return Ok(miss),
+                };
+            }
+            match call.remembered(&without, &key, &item).await {
+                Remembered::Newer => Ok(Lookup::Miss { expired: false }),
+                Remembered::Nothing { silent } if heard < call.wanted_in_doubt() + silent => Err(outdated()),
+                Remembered::Nothing { .. } => Ok(Lookup::Found(item)),
+            }
+        }))
+    }
+
+    /// What is to be said where no node had the item.
+    fn end(&mut self) -> Result<Lookup, StoreError> {
         match (self.missed, self.failure.take()) {
             (Some(expired), _) => Ok(Lookup::Miss { expired }),
             (None, Some(error)) => Err(error),
@@ -294,9 +363,15 @@ impl Call {
             failure: None,
             missed: None,
             misses: 0,
-            doubted: None,
+            heard: 0,
+            doubts: None,
             missed_since: u64::MAX,
         }
+    }
+
+    /// How many nodes have to tell what they hold of a key, where all are in doubt, to be believed.
+    pub(crate) fn wanted_in_doubt(&self) -> usize {
+        self.shared.rules.ack().telling(self.layout().copies())
     }
 
     /// Whether another node is asked after so many have said that they have no such item, and the others failed.

@@ -52,9 +52,6 @@ pub struct Books {
     pub is_quiet: bool,
     /// Clients whose key is on a node that lies, which may be the one that answers.
     pub unjudged: HashSet<usize>,
-    /// What is deleted may show: it is in doubt on all copies for a while, and one has not heard of the delete
-    /// (docs/reliability.md).
-    pub deleted_may_show: bool,
     /// A node that lies has the key that several clients set: two sets that it says to have taken have no other copy in common.
     pub sharers_unjudged: bool,
     /// Sets of the key that several clients set, which others always overtook.
@@ -138,11 +135,7 @@ pub async fn client(
         let failed = |what, error: &StoreError| {
             books.borrow_mut().failed(format!("{what} of own{number} failed at {began}: {error}"));
         };
-        let is_judged = {
-            let books = books.borrow();
-            let may_show = books.deleted_may_show && possible.contains(&None);
-            !books.unjudged.contains(&number) && !may_show
-        };
+        let is_judged = !books.borrow().unjudged.contains(&number);
         // What a flush has taken meanwhile is missing.
         let may_be_missing =
             |possible: &Possible| loses || possible.contains(&None) || books.borrow().may_be_flushed(began);

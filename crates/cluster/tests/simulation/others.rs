@@ -64,8 +64,8 @@ impl Named {
     }
 }
 
-/// One of several clients of all proxies that take a lock, hold it for a while and give it back: no two have it at once, and
-/// no other client removes it.
+/// One of several clients of all proxies that take a lock, hold it for a while and give it back. No two hold it at once, and a
+/// holder finds it there when it gives it back: only its holder deletes it.
 pub async fn locker(number: usize, proxy: Rc<Proxy>, mut rng: Rng, net: Arc<Mutex<Net>>, books: Rc<RefCell<Books>>) {
     let cx = Cx::of_worker(Policy::Online, &proxy.reactors);
     let (key, store) = (Key::new(LOCK.as_bytes(), SEED), &proxy.cluster);

@@ -38,6 +38,10 @@ const LOCKERS: usize = 4;
 /// Clients that name versions.
 const NAMERS: usize = 3;
 const STEPS: u64 = 3000;
+/// Steps behind these in which everything comes to rest; and at most, while keys are in doubt: the pauses between two passes
+/// through them double while some cannot be decided.
+const REST: u64 = 5_000;
+const REST_IN_DOUBT: u64 = 60_000;
 /// How long nodes keep what was written, in milliseconds: longer than a message travels or a hint waits.
 const KEPT: u64 = 1200;
 /// How long a node that was killed is away, in steps, and how many steps pass between two kills, about.
@@ -305,7 +309,6 @@ impl World {
         let mut rng = Rng::with_seed(seed ^ 0x5eed);
         {
             let books = &mut *self.books.borrow_mut();
-            books.deleted_may_show = self.extras.trouble == Trouble::Silent;
             books.unjudged = (0..CLIENTS).filter(|number| self.is_on_liar(&key_of(*number))).collect();
             books.sharers_unjudged = self.is_on_liar(SHARED);
         }
@@ -360,7 +363,9 @@ impl World {
                 let mut net = self.net.lock();
                 (net.loss, net.cut, net.bad) = (0, HashMap::new(), None);
                 drop(net);
-                until += 5000;
+                until += REST;
+            } else if step == until && until < STEPS + REST_IN_DOUBT && self.is_in_doubt() {
+                until += REST;
             }
             maintenance.retain_mut(|round| !Self::poll(round));
             if maintenance.is_empty() && step % 20 == 0 {
@@ -368,6 +373,13 @@ impl World {
                 maintenance = self.maintenance(round);
             }
         }
+    }
+
+    /// Whether a proxy has keys to compare still.
+    fn is_in_doubt(&self) -> bool {
+        let guard = self.net.lock().guard;
+        let mut nodes = self.proxies.iter().flat_map(|proxy| proxy.cluster.status().nodes);
+        guard == Guard::None && nodes.any(|node| node.in_doubt > 0.0)
     }
 
     /// The clients with other habits.
