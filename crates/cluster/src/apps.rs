@@ -105,7 +105,7 @@ impl Apps {
     }
 
     /// The apps that a command on everything is for, by where it came in.
-    fn behind(&self, door: Door) -> impl Iterator<Item = &App> {
+    pub fn behind(&self, door: Door) -> impl Iterator<Item = &App> {
         self.0.apps.iter().filter(move |app| door == Door::COMMON || app.door == Some(door))
     }
 

@@ -80,7 +80,7 @@ fn door(apps: &[AppSettings], extra: &ExtraListener) -> Door {
 }
 
 fn add_extra(listeners: &mut Vec<Listener>, extra: &ExtraListener, door: Door, mask: u32) -> anyhow::Result<()> {
-    let like = |address| Listener { address, policy: extra.policy, door, limits: extra.limits };
+    let like = |address| Listener { door, limits: extra.limits, ..Listener::new(address, extra.policy) };
     match &extra.address {
         ExtraAddress::Tcp(address) => add_tcp(listeners, &address.host, address.port, like)?,
         ExtraAddress::Unix { path, mode } => {

@@ -18,6 +18,14 @@ impl Routing {
 }
 
 impl Routes for Routing {
+    fn app(&self, door: Door, key: &[u8]) -> Option<&str> {
+        self.apps.of(door, key).map(|(app, _)| app.name())
+    }
+
+    fn apps_behind(&self, door: Door) -> Vec<&str> {
+        self.apps.behind(door).map(App::name).collect()
+    }
+
     fn route(&self, door: Door, key: &[u8]) -> Vec<(String, String)> {
         let Some((app, key)) = self.apps.of(door, key) else { return vec![("app".into(), "none".into())] };
         let copies = app.cluster.route(key);

@@ -172,7 +172,10 @@ impl Acceptor {
             ListenAddress::Unix { .. } => SocketKind::Unix,
         };
         let (id, commands) = (self.next_id, listener_state.commands);
-        let peer = Peer { id, kind, policy: bound.policy, door: bound.door, commands, address };
+        let guarded_as = listener_state.guarded_as.clone();
+        let (certificate, encrypted) = (None, kind == SocketKind::Unix);
+        let (policy, door) = (bound.policy, bound.door);
+        let peer = Peer { id, kind, policy, door, commands, address, guarded_as, certificate, encrypted };
         self.next_id += 1;
         self.counters.total_connections.bump();
         self.pick_worker().deliver(Accepted { transport, peer, permit });

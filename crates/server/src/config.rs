@@ -82,6 +82,10 @@ impl Default for ServerConfig {
 pub struct Listener {
     /// Its address.
     pub address: ListenAddress,
+    /// Its name in the file of users.
+    pub name: String,
+    /// Whether its clients have to be users, where the node has users.
+    pub users: bool,
     /// How requests that come through it treat the tiers.
     pub policy: Policy,
     /// For stores that answer by where a request came in.
@@ -109,9 +113,18 @@ pub struct ListenerLimits {
 }
 
 impl Listener {
+    /// The name of a listener for interactive traffic that has no other.
+    pub const ONLINE: &str = "main";
+    /// The name of one for bulk traffic.
+    pub const BATCH: &str = "batch";
+
     /// A listener with the server's limits.
     pub fn new(address: ListenAddress, policy: Policy) -> Self {
-        Self { address, policy, door: Door::COMMON, limits: ListenerLimits::default() }
+        let name = match policy {
+            Policy::Online => Self::ONLINE,
+            Policy::Batch => Self::BATCH,
+        };
+        Self { address, name: name.into(), users: true, policy, door: Door::COMMON, limits: ListenerLimits::default() }
     }
 
     /// Interactive traffic over TCP.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_net::{is_listening, keep_alive};
@@ -26,6 +27,10 @@ pub(crate) struct Bound {
     pub(crate) policy: Policy,
     /// Where its requests come in.
     pub(crate) door: Door,
+    /// Its name in the file of users.
+    pub(crate) name: Arc<str>,
+    /// Whether its clients have to be users, where there are any.
+    pub(crate) users: bool,
     /// Its limits, where they differ from the server's.
     pub(crate) limits: ListenerLimits,
     _file: Option<SocketFile>,
@@ -47,8 +52,9 @@ impl Bound {
                 (socket, listener.address.clone(), Some(file))
             }
         };
-        let Listener { policy, door, limits, .. } = *listener;
-        Ok(Self { socket, address, policy, door, limits, _file: file })
+        let Listener { policy, door, limits, users, .. } = *listener;
+        let name = Arc::from(listener.name.as_str());
+        Ok(Self { socket, address, policy, door, name, users, limits, _file: file })
     }
 }
 

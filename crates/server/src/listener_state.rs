@@ -20,6 +20,8 @@ pub(crate) struct ListenerState {
     output_limit: usize,
     /// Operator commands it accepts.
     pub(crate) commands: Commands,
+    /// Its name in the file of users, if its clients have to be users.
+    pub(crate) guarded_as: Option<Arc<str>>,
     /// Idle seconds after which a connection is closed, where they are not the server's; 0: never.
     own_idle_seconds: Option<u32>,
     live: Arc<Live>,
@@ -89,6 +91,7 @@ impl ListenerState {
     /// The state of the listener `name`; limits it does not override are the server's.
     pub(crate) fn new(
         name: &str,
+        guarded_as: Option<Arc<str>>,
         limits: &ListenerLimits,
         door: Option<Arc<DoorPlaces>>,
         config: &ServerConfig,
@@ -100,6 +103,7 @@ impl ListenerState {
             name: Arc::from(name),
             output_limit: limits.output_limit.unwrap_or(config.output_limit),
             commands: limits.commands.unwrap_or(config.commands),
+            guarded_as,
             own_idle_seconds: limits.idle_timeout.map(seconds),
             live,
             max_connections: limits.max_connections,

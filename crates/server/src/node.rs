@@ -8,6 +8,7 @@ use moneta_process::phases::Phases;
 use moneta_store::Clock;
 use moneta_store::offload::Offload;
 pub use moneta_store::{Door, Policy};
+use moneta_users::Users;
 use parking_lot::Mutex;
 
 use crate::auth::Authenticator;
@@ -27,6 +28,12 @@ use crate::watch::Hub;
 
 /// Where keys go, supplied by a store of several nodes.
 pub trait Routes: Send + Sync {
+    /// The app of a key that comes through `door`.
+    fn app(&self, door: Door, key: &[u8]) -> Option<&str>;
+
+    /// The apps that a command on everything is for, by where it came in.
+    fn apps_behind(&self, door: Door) -> Vec<&str>;
+
     /// What `stats route` shows of a key that comes through `door`: names and values.
     fn route(&self, door: Door, key: &[u8]) -> Vec<(String, String)>;
 
@@ -56,6 +63,8 @@ pub struct Surroundings {
     pub app_limits: Option<Box<dyn AppLimits>>,
     /// The connections that `stats conns` shows; `None`: those of the server.
     pub connections: Option<Box<dyn ListConnections>>,
+    /// Who may do what, on listeners whose clients have to be users; `None`: all clients may.
+    pub users: Option<Arc<Users>>,
 }
 
 /// State shared by all workers of one server.
@@ -74,8 +83,10 @@ pub struct Node {
     pub(crate) board: crate::board::NodeBoard,
     /// The readers of the feed that have a name.
     pub readers: Readers,
-    /// The users, and whether clients have to log in.
+    /// The users of `-Y` and `-S`, and whether clients have to log in as one of them.
     pub authenticator: Authenticator,
+    /// Who may do what, on listeners whose clients have to be users.
+    pub users: Option<Arc<Users>>,
     /// Log-ins that failed lately.
     pub(crate) login_failures: LoginFailures,
     /// Unix second of the start.
@@ -127,7 +138,7 @@ impl Node {
         clock: Arc<Clock>,
         authenticator: Authenticator,
     ) -> Self {
-        let Surroundings { phases, log, routes, app_limits, connections } = surroundings;
+        let Surroundings { phases, log, routes, app_limits, connections, users } = surroundings;
         let connection_registry = Arc::<ConnectionRegistry>::default();
         let connections = connections.unwrap_or_else(|| {
             Box::new(RegistryView { registry: Arc::clone(&connection_registry), clock: Arc::clone(&clock) })
@@ -151,6 +162,7 @@ impl Node {
             board: Default::default(),
             readers: Readers::default(),
             authenticator,
+            users,
             prefixes: Prefixes::default(),
             observing: Mutex::default(),
             crawler: AtomicBool::new(true),
@@ -203,6 +215,16 @@ impl Node {
     /// written too often. 0 without a log.
     pub fn log_left_out(&self) -> (u64, u64) {
         self.log.as_ref().map_or((0, 0), |log| log.left_out.now())
+    }
+
+    /// The app of a key that comes through `door`; `None` where keys have no apps.
+    pub(crate) fn app(&self, door: Door, key: &[u8]) -> Option<&str> {
+        self.routes.as_ref()?.app(door, key)
+    }
+
+    /// The apps that a command on everything is for, by where it came in; none where keys have no apps.
+    pub(crate) fn apps_behind(&self, door: Door) -> Vec<&str> {
+        self.routes.as_ref().map_or_else(Vec::new, |routes| routes.apps_behind(door))
     }
 
     /// Where keys go; `None` where all of them stay here.

@@ -1,7 +1,9 @@
 //! The client of a session: its address, what its listener lets it do, and why its connection ended.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use moneta_net::CertificateNames;
 use moneta_store::{Door, Policy};
 
 /// The kind of a connection's listener.
@@ -107,7 +109,7 @@ impl std::str::FromStr for Commands {
 }
 
 /// The client of a session.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// The connection's number: unique while the process lives.
     pub id: u64,
@@ -121,6 +123,12 @@ pub struct Peer {
     pub commands: Commands,
     /// The client's address; none on a Unix socket.
     pub address: Option<SocketAddr>,
+    /// The listener's name in the file of users, if its clients have to be users.
+    pub guarded_as: Option<Arc<str>>,
+    /// The names of the certificate that the client has shown, if it was verified.
+    pub certificate: Option<Arc<CertificateNames>>,
+    /// Whether nobody between the client and this process can read what they say.
+    pub encrypted: bool,
 }
 
 /// Why a connection ended, for `watch connevents`.

@@ -18,7 +18,6 @@ use crate::descriptors;
 use crate::error::ServerError;
 use crate::listener::Bound;
 use crate::listener_state::{DoorPlaces, ListenerState, reserved};
-use crate::live::Live;
 use crate::mailbox::Mailbox;
 use crate::node::Node;
 use crate::pulse::Pulse;
@@ -50,8 +49,8 @@ impl Server {
         let listeners: Vec<_> =
             config.listeners.iter().map(|listener| Bound::new(listener, config)).collect::<Result<_, _>>()?;
         let addresses: Vec<_> = listeners.iter().map(|bound| bound.address.clone()).collect();
-        let listeners = with_states(listeners, config, &node.live);
-        let must_log_in = node.authenticator.mode() != AuthMode::Off;
+        let listeners = with_states(listeners, config, &node);
+        let must_log_in = node.authenticator.mode() != AuthMode::Off || node.users.is_some();
         let closes_idle = must_log_in || listeners.iter().any(|(_, listener_state)| listener_state.closes_idle());
         let listener_states = listeners.iter().map(|(_, listener_state)| Arc::clone(listener_state)).collect();
         let limits = Limits { closes_idle, busy_poll: config.busy_poll };
@@ -86,13 +85,14 @@ fn check(config: &ServerConfig) -> Result<(), ServerError> {
 }
 
 /// Each listener with its state.
-fn with_states(listeners: Vec<Bound>, config: &ServerConfig, live: &Arc<Live>) -> Vec<(Bound, Arc<ListenerState>)> {
+fn with_states(listeners: Vec<Bound>, config: &ServerConfig, node: &Node) -> Vec<(Bound, Arc<ListenerState>)> {
     let mut doors: HashMap<u16, Arc<DoorPlaces>> = HashMap::new();
     let pair = |bound: Bound| {
         let most = bound.limits.door_connections;
         let door = most.map(|most| Arc::clone(doors.entry(bound.door.0).or_insert_with(|| DoorPlaces::new(most))));
-        let listener_state =
-            ListenerState::new(&bound.address.to_string(), &bound.limits, door, config, Arc::clone(live));
+        let guarded_as = (bound.users && node.users.is_some()).then(|| Arc::clone(&bound.name));
+        let name = bound.address.to_string();
+        let listener_state = ListenerState::new(&name, guarded_as, &bound.limits, door, config, Arc::clone(&node.live));
         (bound, listener_state)
     };
     listeners.into_iter().map(pair).collect()

@@ -328,21 +328,22 @@ impl EventLoop {
         let waker = connection_waker(&self.mailbox, handle);
         let now = self.workers.online.node.clock.now();
         let entry = self.registry.enter(&peer, Arc::clone(permit.name()), waker.clone(), now);
+        let address = peer.address;
         let mut session = Session::new(peer);
         let allowances = permit.allowances();
         if !allowances.is_empty() {
             session.limit(SessionLimits::of(allowances));
         }
-        let client = peer.address.map_or(ClientTag::NONE, |address| client_tag(address.ip()));
-        let connection = slot.insert(Connection::new(peer.id, client, transport, session, entry, permit, waker));
+        let client = address.map_or(ClientTag::NONE, |address| client_tag(address.ip()));
+        let connection = slot.insert(Connection::new(handle.id, client, transport, session, entry, permit, waker));
         let descriptor = connection.descriptor();
         connection.session().opened(&self.workers.online);
         self.workers.online.counters.curr_connections.bump();
-        tracing::debug!(connection = peer.id, address = ?peer.address, "opened");
+        tracing::debug!(connection = handle.id, ?address, "opened");
         let registered =
             self.poll.registry().register(&mut SourceFd(&descriptor), Token(handle.slot), Interest::READABLE);
         if let Err(error) = registered {
-            tracing::debug!(connection = peer.id, %error, "cannot be waited for");
+            tracing::debug!(connection = handle.id, %error, "cannot be waited for");
             self.close(handle.slot, CloseReason::Error);
         }
     }

@@ -113,6 +113,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
         routes: apps.clone().map(|apps| Arc::new(Routing::new(apps)) as Arc<dyn Routes>),
         app_limits: app_limits.map(|limits| Box::new(limits) as Box<dyn AppLimits>),
         connections: None,
+        users: None,
     };
     let node = Arc::new(Node::within(surroundings, node, clock, authenticator));
     let log = log.handle.clone();

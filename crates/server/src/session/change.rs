@@ -204,8 +204,8 @@ impl Session {
             Step::Done(outcome) => {
                 let outcome = outcome.map(Outcome::written);
                 let size = grown_size(worker, &key, &asked, value.len(), &outcome);
-                let peer = self.peer;
-                answer_write(worker, &peer, asked, size, outcome, self.out(output));
+                let (peer, out) = self.peer_and_out(output);
+                answer_write(worker, peer, asked, size, outcome, out);
             }
             Step::Wait(future) => {
                 let waiting = Waiting::Write { request: *asked.request, size: value.len(), future };

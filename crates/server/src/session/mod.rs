@@ -519,10 +519,17 @@ impl Session {
     /// The buffer for replies: behind all parked requests.
     #[inline]
     fn out<'a>(&'a mut self, output: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
-        match &mut self.extras {
+        self.peer_and_out(output).1
+    }
+
+    /// The client, and the buffer for replies to it.
+    #[inline]
+    fn peer_and_out<'a>(&'a mut self, output: &'a mut Vec<u8>) -> (&'a Peer, &'a mut Vec<u8>) {
+        let out = match &mut self.extras {
             Some(extras) if !extras.parked.is_empty() => extras.parked.tail(),
             _ => output,
-        }
+        };
+        (&self.peer, out)
     }
 
     fn extras(&mut self) -> &mut SessionExtras {

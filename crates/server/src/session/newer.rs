@@ -71,14 +71,16 @@ impl Session {
         // Counted and watched as the `set` that it is.
         let request = Write { flags: item.flags, exptime: Exptime(i64::from(item.expiry.0)), ..Write::default() };
         if !worker.node.settings.keeps_versions {
-            let (peer, asked) = (self.peer, change::Asked { key: sent, request: &request, style });
-            return answer_write(worker, &peer, asked, value.len(), Err(StoreError::no_versions()), self.out(output));
+            let asked = change::Asked { key: sent, request: &request, style };
+            let (peer, out) = self.peer_and_out(output);
+            return answer_write(worker, peer, asked, value.len(), Err(StoreError::no_versions()), out);
         }
         match worker.store.call(&worker.cx, &key, Op::Put(&content, Put::Newer { as_of, base: item.base }), &mut Unseen)
         {
             Step::Done(outcome) => {
-                let (peer, asked) = (self.peer, change::Asked { key: sent, request: &request, style });
-                answer_write(worker, &peer, asked, value.len(), outcome.map(Outcome::written), self.out(output));
+                let asked = change::Asked { key: sent, request: &request, style };
+                let (peer, out) = self.peer_and_out(output);
+                answer_write(worker, peer, asked, value.len(), outcome.map(Outcome::written), out);
             }
             Step::Wait(future) => {
                 let waiting = Waiting::Write { request, size: value.len(), future };

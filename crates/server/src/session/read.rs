@@ -352,8 +352,8 @@ impl Session {
     fn end_look_up(&mut self, worker: &Worker, asked: Asked<'_>, step: Step, output: &mut Vec<u8>) -> Looked {
         match step {
             Step::Done(outcome) => {
-                let peer = self.peer;
-                match answer_read(worker, &peer, asked, outcome.map(Outcome::lookup), self.out(output)) {
+                let (peer, out) = self.peer_and_out(output);
+                match answer_read(worker, peer, asked, outcome.map(Outcome::lookup), out) {
                     None => Looked::Answered,
                     Some(why) => {
                         self.extras().parked.fail_get(why);
