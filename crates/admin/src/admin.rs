@@ -8,12 +8,14 @@ use std::time::Duration;
 use moneta_background::Joined;
 use moneta_background::runtime::{self, AsyncTask};
 use parking_lot::RwLock;
+use tokio::sync::watch;
 
+use crate::answer::Missing;
 use crate::error::AdminError;
-use crate::guard::{Access, Guard};
 use crate::hosts::Hosts;
 use crate::limits::{Limits, Places};
 use crate::places::Hall;
+use crate::right::{Guard, Right};
 use crate::route::{ALIVE, Pages, Route};
 use crate::service::{Common, Service};
 use crate::tally::Tally;
@@ -21,7 +23,8 @@ use crate::tally::Tally;
 /// How long the end of an admin side is waited for: its task ends within a turn of the runtime.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// The admin side of a process; it ends when this is dropped.
+/// The admin side of a process; it ends when this is dropped: answers that go on end well, if their readers take that within a
+/// second, and all others are cut off.
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
@@ -38,6 +41,10 @@ pub struct AdminConfig {
     pub limits: Limits,
     /// Who may ask for what.
     pub guard: Guard,
+    /// What is answered where there is no page.
+    pub missing: Missing,
+    /// What is counted.
+    pub tally: Arc<Tally>,
 }
 
 impl Admin {
@@ -61,12 +68,12 @@ impl Admin {
             Ok((listener, address))
         };
         let (listener, address) = bind().map_err(|source| AdminError::Listen { address, source })?;
-        let alive = Route::get(ALIVE, async || "ok\n", ()).in_places(Places::Arriving).with_access(Access::Open);
-        let pages = [alive].into_iter().chain(routes).fold(Pages::default(), Pages::with);
-        let tally = Arc::<Tally>::default();
-        let AdminConfig { names, limits, guard } = config;
+        let alive = Route::get(ALIVE, async || "ok\n", ()).in_places(Places::Arriving).needs(Right::None);
+        let pages = RwLock::new(Pages::new([alive].into_iter().chain(routes).collect()));
+        let AdminConfig { names, limits, guard, missing, tally } = config;
         let hall = Hall::new(limits.clone(), Arc::clone(&tally));
-        let common = Arc::new(Common { pages: RwLock::new(pages), hosts: Hosts::new(&names), guard, limits, tally });
+        let (hosts, are_ended) = (Hosts::new(&names), watch::Sender::new(false));
+        let common = Arc::new(Common { pages, hosts, guard, missing, limits, tally, are_ended });
         let service = Service { listener, common: Arc::clone(&common), hall };
         let task = runtime::spawn("admin", |task| service.run(task)).map_err(AdminError::Thread)?;
         tracing::info!(%address, "admin HTTP listening");
@@ -88,13 +95,19 @@ impl Admin {
     /// # Panics
     /// If one of them has a path and method that is answered already.
     pub fn add(&self, routes: impl IntoIterator<Item = Route>) {
-        let mut known = self.common.pages.write();
-        *known = routes.into_iter().fold(known.clone(), Pages::with);
+        let mut pages = self.common.pages.write();
+        *pages = pages.and(routes);
     }
 
-    /// The paths of all pages, in order.
-    pub fn paths(&self) -> Vec<&'static str> {
-        self.common.pages.read().paths()
+    /// Answers only those of its pages whose path is as wanted from now on.
+    pub fn retain(&self, is_wanted: impl Fn(&str) -> bool) {
+        let mut pages = self.common.pages.write();
+        *pages = pages.only(is_wanted);
+    }
+
+    /// Ends all answers that go on, now and those to come: what they read from is about to close.
+    pub fn end_streams(&self) {
+        self.common.are_ended.send_replace(true);
     }
 }
 

@@ -1,16 +1,18 @@
 //! The admin side of a process: HTTP on a separate port, for those who operate it.
 //!
-//! [`Admin`] listens, bounds what clients can hold, and answers `/healthz`. Everything else it shows is a [`Route`] that a part
-//! of the process registers: at the start, or when that part is there. One thread, the process's runtime, serves all routes, so a
+//! [`Admin`] listens, bounds what clients can hold, asks who may see what, and answers `/healthz`. Everything else it shows is a
+//! [`Route`] that a part of the process registers: at the start, or when that part is there. One thread, the process's runtime, serves all routes, so a
 //! page that may wait for something [`ask`]s it on a helper thread, for a bounded time.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`route`] | a page: a path, a method, and what answers it |
-//! | [`guard`] | who may ask for what |
+//! | [`right`] | who may ask for what |
+//! | `connection` | what becomes of an accepted socket: the place of a handshake |
+//! | [`stream`] | answers that go on |
 //! | [`limits`] | what clients may hold |
 //! | [`ask`](mod@ask) | questions that may hang, one of each kind at a time |
-//! | [`answer`] | pages of JSON, and the answer of what is not there yet |
+//! | [`answer`](mod@answer) | pages of JSON, and the answers of what is not there |
 //! | [`places`] | places for connections, apart by kind of page |
 //! | `hosts` | the names under which it answers |
 //! | [`render`], [`format`](mod@format) | metrics as text for Prometheus |
@@ -21,17 +23,19 @@
 mod admin;
 pub mod answer;
 pub mod ask;
+mod connection;
 mod error;
 pub mod format;
-pub mod guard;
 mod hosts;
 pub mod limits;
 pub mod places;
 mod process;
 pub mod render;
+pub mod right;
 pub mod route;
 mod service;
 mod stall;
+pub mod stream;
 pub mod tally;
 pub mod tasks;
 pub mod usage;
@@ -39,9 +43,9 @@ pub mod usage;
 pub use admin::{Admin, AdminConfig};
 pub use ask::{Turn, Unanswered};
 pub use error::AdminError;
-pub use guard::{Access, Guard};
 pub use limits::{Limits, Places};
-pub use route::Route;
+pub use right::{Asked, Authorize, Certificate, Denial, Guard, Judged, Right, Somebody};
+pub use route::{Index, Route};
 pub use tally::Tally;
 
 /// For fuzzing.

@@ -24,7 +24,7 @@ pub enum Places {
 /// Limits of an admin side. Descriptors for all its places are to be set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a client may take to send the head of its request.
+    /// How long a client may take to send the head of its request, and before that for what opens its connection.
     pub head_within: Duration,
     /// Most bytes of the head of a request.
     pub head_bytes: usize,
@@ -32,8 +32,11 @@ pub struct Limits {
     pub body_bytes: usize,
     /// How long a connection, which carries one request, may live, unless its page is a stream.
     pub exchange_within: Duration,
-    /// How long a client may take nothing of an answer that is there for it.
+    /// How long a client may be idle: take nothing of an answer that is there for it.
     pub stalled_within: Duration,
+    /// Most connections of one address, or of one IPv6 network of 64 bits, in each kind of places. The places themselves are
+    /// shared whatever this is: where all of a kind are taken, the address with the most of them gives one up.
+    pub per_address: usize,
     /// Connections whose request has not arrived whole, and answers that wait for nothing.
     pub arriving: usize,
     /// Connections that ask for readiness.
@@ -56,6 +59,7 @@ impl Default for Limits {
             body_bytes: 64 * 1024,
             exchange_within: Duration::from_secs(30),
             stalled_within: Duration::from_secs(30),
+            per_address: usize::MAX,
             arriving: 64,
             readiness: 16,
             metrics: 16,

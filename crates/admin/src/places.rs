@@ -1,6 +1,7 @@
 //! Places for connections. Each kind of page has places apart from the others, so that many connections of one kind leave the
 //! others theirs; where all places of a kind are taken, the address with the most of them gives one up to an address with fewer.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -24,12 +25,14 @@ struct State {
     next: u64,
     /// In the order in which they took the places they have.
     seated: Vec<Seated>,
+    /// How many of them are of an address, by kind of place; none is 0.
+    of_addresses: HashMap<(Places, IpAddr), usize>,
 }
 
 /// All places of an admin side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hall {
-    // Held for a look at a list of some hundred at most.
+    // Held for a look at a list that is as long as there are connections.
     state: Arc<Mutex<State>>,
     limits: Arc<Limits>,
     tally: Arc<Tally>,
@@ -52,14 +55,16 @@ impl Hall {
     pub(crate) fn arrive(&self, address: IpAddr) -> Seat {
         let address = network(address);
         let mut state = self.state.lock();
-        if state.count(Places::Arriving) >= self.limits.places(Places::Arriving)
+        if state.count_of(Places::Arriving, address) >= self.limits.per_address {
+            self.give_up(&mut state, Places::Arriving, address);
+        } else if state.count(Places::Arriving) >= self.limits.places(Places::Arriving)
             && let Some((busiest, _)) = state.busiest(Places::Arriving)
         {
             self.give_up(&mut state, Places::Arriving, busiest);
         }
         let id = state.next;
         state.next += 1;
-        state.seated.push(Seated { id, address, places: Places::Arriving, task: None });
+        state.seat(Seated { id, address, places: Places::Arriving, task: None });
         Seat { hall: self.clone(), id }
     }
 
@@ -73,7 +78,7 @@ impl Hall {
     /// Ends the oldest connection of `address` in `places`.
     fn give_up(&self, state: &mut State, places: Places, address: IpAddr) {
         let oldest = state.seated.iter().position(|seated| seated.places == places && seated.address == address);
-        if let Some(task) = oldest.and_then(|oldest| state.seated.remove(oldest).task) {
+        if let Some(task) = oldest.and_then(|oldest| state.unseat(oldest).task) {
             task.abort();
         }
         self.tally.count_turned_away();
@@ -81,12 +86,29 @@ impl Hall {
 }
 
 impl State {
+    fn seat(&mut self, seated: Seated) {
+        *self.of_addresses.entry((seated.places, seated.address)).or_default() += 1;
+        self.seated.push(seated);
+    }
+
+    fn unseat(&mut self, index: usize) -> Seated {
+        let seated = self.seated.remove(index);
+        let of = (seated.places, seated.address);
+        if let Some(count) = self.of_addresses.get_mut(&of) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_addresses.remove(&of);
+            }
+        }
+        seated
+    }
+
     fn count(&self, places: Places) -> usize {
-        self.seated.iter().filter(|seated| seated.places == places).count()
+        self.of_addresses.iter().filter(|((known, _), _)| *known == places).map(|(_, count)| count).sum()
     }
 
     fn count_of(&self, places: Places, address: IpAddr) -> usize {
-        self.seated.iter().filter(|seated| seated.places == places && seated.address == address).count()
+        self.of_addresses.get(&(places, address)).copied().unwrap_or(0)
     }
 
     /// The address with the most of these places, and how many it has; of several the one that has had its oldest for longest.
@@ -103,12 +125,17 @@ impl Seat {
         self.id
     }
 
-    /// Moves to one of `places`; false if these are taken, and no address has more of them than this one would have.
+    /// Moves to one of `places`; false if its address has as many of them as it may, or if these are taken, and no address has more
+    /// of them than this one would have.
     pub(crate) fn take(&self, places: Places) -> bool {
         let mut state = self.hall.state.lock();
         let Some(now) = state.seated.iter().position(|seated| seated.id == self.id) else { return false };
+        let ours = state.count_of(places, state.seated[now].address);
+        if ours >= self.hall.limits.per_address {
+            self.hall.tally.count_turned_away();
+            return false;
+        }
         if state.count(places) >= self.hall.limits.places(places) {
-            let ours = state.count_of(places, state.seated[now].address);
             match state.busiest(places) {
                 Some((busiest, most)) if ours + 1 < most => self.hall.give_up(&mut state, places, busiest),
                 _ => {
@@ -119,8 +146,8 @@ impl Seat {
         }
         // Its index may have changed.
         if let Some(now) = state.seated.iter().position(|seated| seated.id == self.id) {
-            let seated = state.seated.remove(now);
-            state.seated.push(Seated { places, ..seated });
+            let seated = state.unseat(now);
+            state.seat(Seated { places, ..seated });
         }
         true
     }
@@ -128,7 +155,10 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.hall.state.lock().seated.retain(|seated| seated.id != self.id);
+        let mut state = self.hall.state.lock();
+        if let Some(now) = state.seated.iter().position(|seated| seated.id == self.id) {
+            state.unseat(now);
+        }
     }
 }
 
@@ -186,7 +216,24 @@ mod tests {
         assert!(holds(&hall, &slow));
         assert_eq!(flood.iter().filter(|seat| holds(&hall, seat)).count(), hall.limits.places(Places::Arriving) - 1);
         drop((slow, flood));
-        assert!(hall.state.lock().seated.is_empty());
+        let state = hall.state.lock();
+        assert!(state.seated.is_empty() && state.of_addresses.is_empty());
+    }
+
+    #[test]
+    fn an_address_has_so_many_places_of_a_kind_and_no_more() {
+        let limits = Limits { per_address: 2, ..Limits::default() };
+        let hall = Hall::new(limits, Arc::default());
+        let of_one = seats(&hall, 1, 2, Places::Streams);
+        let third = hall.arrive(address(1));
+        assert!(!third.take(Places::Streams), "its address has two");
+        assert!(third.take(Places::Feed), "each kind has its own");
+        let _of_another = seats(&hall, 2, 2, Places::Streams);
+        drop(of_one);
+        seats(&hall, 1, 1, Places::Streams);
+        // Those that arrive take the places of the oldest of their own address.
+        let arriving: Vec<Seat> = (0..3).map(|_| hall.arrive(address(3))).collect();
+        assert_eq!(arriving.iter().map(|seat| holds(&hall, seat)).collect::<Vec<_>>(), [false, true, true]);
     }
 
     #[test]

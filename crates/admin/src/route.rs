@@ -1,44 +1,56 @@
 //! A page as a value, so that each part of a process can say what it shows, and what it does when it is asked to.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
+use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use crate::guard::Access;
 use crate::limits::Places;
+use crate::right::Right;
 
 /// The page that tells that the process answers. It says nothing else, so it answers whatever host is asked for.
 pub(crate) const ALIVE: &str = "/healthz";
 
 /// A page of the admin side: a path, and what answers requests with one method there. Several may have one path and different
-/// methods.
+/// methods. A request whose method no page of its path has is answered by 405 and those there are.
 #[derive(Clone, Debug)]
 pub struct Route {
     path: &'static str,
+    method: Method,
     answer: MethodRouter,
     page: Page,
 }
 
-/// What holds for all requests of a path.
+/// What holds for requests with one method of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Page {
     pub(crate) places: Places,
-    pub(crate) access: Access,
+    pub(crate) right: Right,
     pub(crate) body_max: Option<usize>,
 }
 
 impl Route {
-    /// A page at `path`, which begins with a slash, answered by `handler` with `state` to requests with one of these methods.
-    pub fn new<H, T, S>(method: MethodFilter, path: &'static str, handler: H, state: S) -> Self
+    /// A page at `path`, which begins with a slash and stands for itself alone, answered by `handler` with `state` to requests with
+    /// this method. Where one answers GET, it answers HEAD, too.
+    ///
+    /// # Panics
+    /// If the method is none of HTTP's own, or the path has a part that stands for others (`{`).
+    pub fn new<H, T, S>(method: Method, path: &'static str, handler: H, state: S) -> Self
     where
         H: Handler<T, S>,
         T: 'static,
         S: Clone + Send + Sync + 'static,
     {
-        Self { path, answer: on(method, handler).with_state(state), page: Page::default() }
+        assert!(path.starts_with('/') && !path.contains('{'), "{path} is no path of a page");
+        let filter = MethodFilter::try_from(method.clone()).expect("a method of HTTP");
+        // The limit of the page is the only one: axum's own would come before a greater one.
+        let answer = on(filter, handler).with_state(state).layer(DefaultBodyLimit::disable());
+        Self { path, method, answer, page: Page::default() }
     }
 
     /// A page that is read.
@@ -48,7 +60,13 @@ impl Route {
         T: 'static,
         S: Clone + Send + Sync + 'static,
     {
-        Self::new(MethodFilter::GET, path, handler, state)
+        Self::new(Method::GET, path, handler, state)
+    }
+
+    /// A page of plain text, made anew for each request by `text`, which must not wait.
+    pub fn text(path: &'static str, text: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        let text = Arc::new(text);
+        Self::get(path, move || ready(text()), ())
     }
 
     /// A page that does something; its requests have to be allowed to operate.
@@ -58,7 +76,27 @@ impl Route {
         T: 'static,
         S: Clone + Send + Sync + 'static,
     {
-        Self::new(MethodFilter::POST, path, handler, state).with_access(Access::Operate)
+        Self::new(Method::POST, path, handler, state).needs(Right::Operate)
+    }
+
+    /// A page that sets something to what the body says; its requests have to be allowed to operate.
+    pub fn put<H, T, S>(path: &'static str, handler: H, state: S) -> Self
+    where
+        H: Handler<T, S>,
+        T: 'static,
+        S: Clone + Send + Sync + 'static,
+    {
+        Self::new(Method::PUT, path, handler, state).needs(Right::Operate)
+    }
+
+    /// A page that removes something; its requests have to be allowed to operate.
+    pub fn delete<H, T, S>(path: &'static str, handler: H, state: S) -> Self
+    where
+        H: Handler<T, S>,
+        T: 'static,
+        S: Clone + Send + Sync + 'static,
+    {
+        Self::new(Method::DELETE, path, handler, state).needs(Right::Operate)
     }
 
     /// Its connections have these places.
@@ -67,7 +105,7 @@ impl Route {
         Self { page: Page { places, ..self.page }, ..self }
     }
 
-    /// Its answer goes on for as long as the client reads it, as server-sent events do (`axum::response::sse`).
+    /// Its answer goes on for as long as the client reads it, until the process stops ([`crate::stream`]).
     #[must_use]
     pub fn streaming(self) -> Self {
         self.in_places(Places::Streams)
@@ -75,8 +113,8 @@ impl Route {
 
     /// Its requests have to be allowed this.
     #[must_use]
-    pub fn with_access(self, access: Access) -> Self {
-        Self { page: Page { access, ..self.page }, ..self }
+    pub fn needs(self, right: Right) -> Self {
+        Self { page: Page { right, ..self.page }, ..self }
     }
 
     /// Its requests may have bodies of so many bytes; longer ones are answered by 413.
@@ -96,28 +134,62 @@ impl Route {
 pub(crate) struct Pages {
     /// What answers them.
     pub(crate) router: Router,
-    by_path: Arc<HashMap<&'static str, Page>>,
+    routes: Vec<Route>,
+    /// Of each path its methods, in the order of registration.
+    by_path: Arc<BTreeMap<&'static str, Vec<(Method, Page)>>>,
 }
 
 impl Pages {
-    /// Adds a page. What holds for requests of its path is what the last page there says.
+    /// These pages.
     ///
     /// # Panics
-    /// If there is one of the same path and method.
-    pub(crate) fn with(mut self, route: Route) -> Self {
-        Arc::make_mut(&mut self.by_path).insert(route.path, route.page);
-        Self { router: self.router.route(route.path, route.answer), ..self }
+    /// If two of them have the same path and method.
+    pub(crate) fn new(routes: Vec<Route>) -> Self {
+        let mut by_path: BTreeMap<&'static str, Vec<(Method, Page)>> = BTreeMap::new();
+        let mut router = Router::new();
+        for Route { path, method, answer, page } in routes.iter().cloned() {
+            by_path.entry(path).or_default().push((method, page));
+            router = router.route(path, answer);
+        }
+        Self { router, routes, by_path: Arc::new(by_path) }
     }
 
-    /// The page at `path`.
-    pub(crate) fn find(&self, path: &str) -> Option<&Page> {
-        self.by_path.get(path)
+    /// These and `more`.
+    ///
+    /// # Panics
+    /// As [`Pages::new`].
+    pub(crate) fn and(&self, more: impl IntoIterator<Item = Route>) -> Self {
+        Self::new(self.routes.iter().cloned().chain(more).collect())
     }
 
-    /// The paths, in order.
+    /// Those of them whose path is as wanted.
+    pub(crate) fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        Self::new(self.routes.iter().filter(|route| is_wanted(route.path)).cloned().collect())
+    }
+
+    /// What holds for requests with this method for `path`, if there is such a page. For a method that it does not have, what
+    /// holds for its first one: the answer tells what it has.
+    pub(crate) fn find(&self, path: &str, method: &Method) -> Option<&Page> {
+        let methods = self.by_path.get(path)?;
+        // HEAD is answered as GET.
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        methods.iter().find(|(known, _)| known == method).or(methods.first()).map(|(_, page)| page)
+    }
+
+    /// The paths of pages that are read, in order.
     pub(crate) fn paths(&self) -> Vec<&'static str> {
-        let mut paths: Vec<_> = self.by_path.keys().copied().collect();
-        paths.sort_unstable();
-        paths
+        let is_read = |methods: &Vec<(Method, Page)>| methods.iter().any(|(method, _)| method == Method::GET);
+        self.by_path.iter().filter(|(_, methods)| is_read(methods)).map(|(path, _)| *path).collect()
+    }
+}
+
+/// The pages as they were at the beginning of a request. Handlers of pages have it as an extension of the request.
+#[derive(Clone, Debug)]
+pub struct Index(pub(crate) Pages);
+
+impl Index {
+    /// The paths of pages that are read, in order.
+    pub fn paths(&self) -> Vec<&'static str> {
+        self.0.paths()
     }
 }

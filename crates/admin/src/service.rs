@@ -1,13 +1,16 @@
 //! The admin side's socket: accepts connections, bounds what a client can hold, and begins anew after a failure.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{Request, Response, StatusCode};
+use axum::BoxError;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::request::Parts;
+use axum::http::{Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use http_body_util::Limited;
 use hyper::body::Incoming;
@@ -18,18 +21,24 @@ use hyper_util::service::TowerToHyperService;
 use moneta_background::Run;
 use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
-use crate::guard::{Asked, Guard};
+use crate::answer::{self, Missing};
+use crate::connection::{self, Opened};
 use crate::hosts::Hosts;
 use crate::limits::{Limits, Places};
 use crate::places::{Hall, Seat};
-use crate::route::{ALIVE, Page, Pages};
+use crate::right::{Asked, Certificate, Guard, Somebody};
+use crate::route::{ALIVE, Index, Page, Pages};
 use crate::stall::Stall;
+use crate::stream;
 use crate::tally::Tally;
 
+/// How long readers of streams may take to take their end.
+const STREAMS_END: Duration = Duration::from_secs(1);
 /// Pause after a failed accept, and before what failed begins anew.
 const REST: Duration = Duration::from_millis(100);
 
@@ -52,17 +61,27 @@ pub(crate) struct Common {
     pub(crate) hosts: Hosts,
     /// Who may ask for what.
     pub(crate) guard: Guard,
+    /// What is answered where there is no page.
+    pub(crate) missing: Missing,
     /// What a client may hold.
     pub(crate) limits: Limits,
     /// What is counted.
     pub(crate) tally: Arc<Tally>,
+    /// Whether answers that go on are to end. Each connection with one has a receiver.
+    pub(crate) are_ended: watch::Sender<bool>,
 }
 
 impl Service {
-    /// Serves until it is told to stop; begins anew after failures and panics. Requests in progress are dropped at the end.
+    /// Serves until it is told to stop; begins anew after failures and panics. At the end streams end, and requests in progress are
+    /// dropped.
     pub(crate) async fn run(self, task: Run) {
         let service = Arc::new(self);
-        keep_up(&task, || tokio::spawn(Arc::clone(&service).serve())).await;
+        let are_ended = &service.common.are_ended;
+        let last = async {
+            are_ended.send_replace(true);
+            let _ = timeout(STREAMS_END, are_ended.closed()).await;
+        };
+        keep_up(&task, || tokio::spawn(Arc::clone(&service).serve()), last).await;
     }
 
     async fn serve(self: Arc<Self>) -> io::Result<Infallible> {
@@ -72,11 +91,10 @@ impl Service {
         loop {
             while exchanges.try_join_next().is_some() {}
             match listener.accept().await {
-                Ok((stream, from)) => {
+                Ok((socket, from)) => {
                     let seat = self.hall.arrive(from.ip());
-                    let id = seat.id();
-                    let desk = Desk { common: Arc::clone(&self.common), from: from.ip(), seat };
-                    self.hall.attach(id, exchanges.spawn(exchange(stream, desk)));
+                    let (id, common) = (seat.id(), Arc::clone(&self.common));
+                    self.hall.attach(id, exchanges.spawn(serve_connection(socket, from.ip(), common, seat)));
                     // A request that has come with its connection is read before more connections are accepted, or a burst of
                     // these would take its place.
                     yield_now().await;
@@ -91,37 +109,94 @@ impl Service {
     }
 }
 
+/// A connection from its accept on.
+async fn serve_connection(socket: TcpStream, from: IpAddr, common: Arc<Common>, seat: Seat) {
+    match timeout(common.limits.head_within, connection::open(socket)).await {
+        Ok(Ok(Opened { stream, certificate })) => exchange(stream, Desk::new(common, from, certificate, seat)).await,
+        Ok(Err(error)) => tracing::debug!(%error, "an admin connection cannot be opened"),
+        Err(_) => tracing::debug!("an admin connection was closed: it took too long to open"),
+    }
+}
+
 /// What a connection is answered by.
 struct Desk {
     common: Arc<Common>,
     from: IpAddr,
+    certificate: Option<Certificate>,
     seat: Seat,
+    pages: Pages,
+    /// Set when the request is for a page that goes on: what tells that all of these end.
+    goes_on: OnceLock<watch::Receiver<bool>>,
 }
 
 impl Desk {
-    /// Why a request is not answered, if it is not; else its connection has the place that its page needs.
-    fn refusal(&self, request: &Request<Incoming>, page: Option<&Page>) -> Option<Response<Body>> {
-        let path = request.uri().path();
+    fn new(common: Arc<Common>, from: IpAddr, certificate: Option<Certificate>, seat: Seat) -> Self {
+        let pages = common.pages.read().clone();
+        Self { common, from, certificate, seat, pages, goes_on: OnceLock::new() }
+    }
+
+    /// The answer to a request.
+    async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let (mut head, body) = request.into_parts();
+        let page = self.pages.find(head.uri.path(), &head.method).copied();
+        match self.admit(&head, page.unwrap_or_default()).await {
+            Ok(somebody) => somebody.map(|somebody| head.extensions.insert(somebody)),
+            Err(refusal) => return *refusal,
+        };
+        let Some(page) = page else { return self.common.missing.answer() };
+        if page.places != Places::Arriving && !self.seat.take(page.places) {
+            return answer::unavailable(BUSY);
+        }
+        let ending = (page.places == Places::Streams).then(|| self.common.are_ended.subscribe());
+        if let Some(ending) = &ending {
+            if *ending.borrow() {
+                return answer::unavailable(ENDING);
+            }
+            let _ = self.goes_on.set(ending.clone());
+        }
+        head.extensions.insert(Index(self.pages.clone()));
+        let body = Body::new(Limited::new(body, page.body_max.unwrap_or(self.common.limits.body_bytes)));
+        let request = Request::from_parts(head, body);
+        let answer = TowerToHyperService::new(self.pages.router.clone()).call(request).await;
+        let answer = answer.unwrap_or_else(|never| match never {});
+        match ending {
+            Some(ending) => stream::until_end(answer, ending),
+            None => answer,
+        }
+    }
+
+    /// Who sends a request for `page`, or why it is not answered.
+    async fn admit(&self, head: &Parts, page: Page) -> Result<Option<Somebody>, Box<Response<Body>>> {
+        let path = head.uri.path();
         let Common { hosts, guard, tally, .. } = &*self.common;
-        if path != ALIVE && !hosts.admit(request.uri(), request.headers()) {
+        if path != ALIVE && !hosts.admit(&head.uri, &head.headers) {
             tally.count_foreign_host();
-            return Some((StatusCode::MISDIRECTED_REQUEST, FOREIGN).into_response());
+            return Err(Box::new((StatusCode::MISDIRECTED_REQUEST, FOREIGN).into_response()));
         }
-        let page = page?;
-        let asked = Asked { method: request.method(), path, headers: request.headers(), from: self.from };
-        if let Err(refusal) = guard.admit(page.access, &asked) {
+        let asked = Asked {
+            method: &head.method,
+            path,
+            right: page.right,
+            authorization: head.headers.get(header::AUTHORIZATION),
+            certificate: self.certificate.as_ref(),
+            from: self.from,
+        };
+        guard.admit(&asked).await.map_err(|denial| {
             tally.count_unauthorized();
-            return Some(*refusal);
-        }
-        let placed = page.places == Places::Arriving || self.seat.take(page.places);
-        (!placed).then(|| (StatusCode::SERVICE_UNAVAILABLE, BUSY).into_response())
+            Box::new(denial.answer(page.right))
+        })
     }
 }
 
 /// The answer to a request for a host that is not this one.
 const FOREIGN: &str = "the request's Host is none of this process: an address, localhost, this machine's name, or a name given by --admin-hosts\n";
 /// The answer where all places for a page are taken.
-const BUSY: &str = "too many connections ask for this page\n";
+const BUSY: &str = "too many connections ask for this page";
+/// The answer where a page that goes on is asked for when all of these have ended.
+const ENDING: &str = "stopping";
 
 /// One request and its answer.
 async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
@@ -131,25 +206,11 @@ async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
         .header_read_timeout(limits.head_within)
         .max_buf_size(limits.head_bytes)
         .keep_alive(false);
-    let pages = desk.common.pages.read().clone();
-    // Set when the request is for a page that goes on.
-    let (goes_on, is_stream) = watch::channel(false);
-    let answer = service_fn(async |request: Request<Incoming>| {
-        let page = pages.find(request.uri().path());
-        if let Some(refusal) = desk.refusal(&request, page) {
-            return Ok(refusal);
-        }
-        if page.is_some_and(|page| page.places == Places::Streams) {
-            let _ = goes_on.send(true);
-        }
-        let body_max = page.and_then(|page| page.body_max).unwrap_or(limits.body_bytes);
-        let request = request.map(|body| Body::new(Limited::new(body, body_max)));
-        TowerToHyperService::new(pages.router.clone()).call(request).await
-    });
+    let answer = service_fn(async |request: Request<Incoming>| Ok::<_, Infallible>(desk.answer(request).await));
     let connection = http.serve_connection(TokioIo::new(Stall::new(stream, limits.stalled_within)), answer);
     let mut connection = std::pin::pin!(connection);
     let mut ended = timeout(limits.exchange_within, connection.as_mut()).await;
-    if ended.is_err() && *is_stream.borrow() {
+    if ended.is_err() && desk.goes_on.get().is_some() {
         ended = Ok(connection.await);
     }
     match ended {
@@ -165,12 +226,13 @@ pub fn answer(request: &[u8], piece: usize, routes: impl IntoIterator<Item = cra
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     let (tally, limits) = (Arc::<Tally>::default(), Limits::default());
-    let pages = routes.into_iter().fold(Pages::default(), Pages::with);
+    let pages = RwLock::new(Pages::new(routes.into_iter().collect()));
     let head_bytes = limits.head_bytes;
     let hall = Hall::new(limits.clone(), Arc::clone(&tally));
-    let common = Common { pages: RwLock::new(pages), hosts: Hosts::new(&[]), guard: Guard::default(), limits, tally };
+    let (hosts, guard, missing) = (Hosts::new(&[]), Guard::default(), Missing::default());
+    let common = Common { pages, hosts, guard, missing, limits, tally, are_ended: watch::Sender::new(false) };
     let from = [127, 0, 0, 1].into();
-    let desk = Desk { common: Arc::new(common), from, seat: hall.arrive(from) };
+    let desk = Desk::new(Arc::new(common), from, None, hall.arrive(from));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be had");
     runtime.block_on(async {
         let (mut client, server) = duplex(head_bytes);
@@ -189,13 +251,18 @@ pub fn answer(request: &[u8], piece: usize, routes: impl IntoIterator<Item = cra
     })
 }
 
-/// Begins what `serve` starts again whenever it fails or panics, until the task is to stop.
-async fn keep_up(task: &Run, mut serve: impl FnMut() -> JoinHandle<io::Result<Infallible>>) {
+/// Begins what `serve` starts again whenever it fails or panics, until the task is to stop; `last` runs before it ends.
+async fn keep_up(
+    task: &Run,
+    mut serve: impl FnMut() -> JoinHandle<io::Result<Infallible>>,
+    last: impl Future<Output = ()>,
+) {
     while !task.is_stopped() {
         let mut serving = serve();
         let ended = tokio::select! {
             ended = &mut serving => ended,
             () = task.stopped() => {
+                last.await;
                 serving.abort();
                 // Its sockets are closed then.
                 let _ = serving.await;
@@ -241,7 +308,7 @@ mod tests {
                     tokio::spawn(std::future::pending())
                 }
             };
-            keep_up(&task, serve).await;
+            keep_up(&task, serve, async {}).await;
         });
         let task = task.expect("a runtime");
         begun.1.recv().expect("it begins a third time");

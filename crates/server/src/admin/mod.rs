@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use moneta_admin::{AdminConfig, AdminError, Places, Route, Tally, tally, tasks};
+use moneta_admin::{AdminConfig, AdminError, Places, Right, Route, Tally, tally, tasks};
 use moneta_store::Progress;
 use moneta_store::metric::{Metric, Reading};
 
@@ -105,10 +105,10 @@ fn routes(desk: &Arc<Desk>) -> Vec<Route> {
     let desk = || Arc::clone(desk);
     vec![
         Route::get("/metrics", pages::metrics, desk()).in_places(Places::Metrics),
-        Route::get("/readyz", pages::readyz, desk()).in_places(Places::Readiness),
+        Route::get("/readyz", pages::readyz, desk()).in_places(Places::Readiness).needs(Right::None),
         Route::get("/stats", pages::stats, desk()),
         Route::get("/proxy", pages::proxy, desk()),
-        Route::get("/changes", changes::changes, desk()).in_places(Places::Feed),
+        Route::get("/changes", changes::changes, desk()).in_places(Places::Feed).needs(Right::Replicate),
         Route::get("/feed/readers", changes::readers, desk()),
     ]
 }
