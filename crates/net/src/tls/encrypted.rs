@@ -377,3 +377,14 @@ impl fmt::Debug for Encrypted {
         formatter.debug_struct("Encrypted").field("socket", &self.socket).field("state", &state).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_adds_little_to_the_state_of_tls() {
+        let own = size_of::<Encrypted>() - size_of::<Side>();
+        assert!(own <= 192, "{own} of {} bytes", size_of::<Encrypted>());
+    }
+}
