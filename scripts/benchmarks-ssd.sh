@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The SSD tier beside memcached with extstore: everything docs/benchmarks.md tells of it, in one run.
-#   scripts/benchmarks-ssd.sh [full|quick] [options of `moneta bench ssd`]...
+#   scripts/benchmarks-ssd.sh [full|quick] [options of `campaigns ssd`]...
 # full (the default): 4 million items of 1000 B, 1 GiB of RAM, files of 8 GiB; about 20 minutes. quick: a tenth, about 4 minutes;
 # shows that everything runs, not how fast. Run as root, which dropping the page cache takes, on an otherwise idle machine.
 # DATA: folder on the disk to measure (/tmp). THREADS: worker threads of each server (1). RESULT: where the table goes, as
@@ -19,6 +19,11 @@ if [ -z "$moneta" ]; then
     moneta=${CARGO_TARGET_DIR:-target}/release/moneta
 fi
 moneta=$(realpath "$moneta")
+campaigns=${CAMPAIGNS_BIN:-}
+if [ -z "$campaigns" ]; then
+    cargo build --release -p moneta-campaigns
+    campaigns=${CARGO_TARGET_DIR:-target}/release/campaigns
+fi
 user=$(if [ "$(id -u)" = 0 ]; then echo '-u root'; fi)
 
 if [ "$mode" = full ]; then
@@ -39,5 +44,5 @@ node="$moneta serve -p {port} --batch-port {batch_port} --admin 127.0.0.1:{admin
 node+=" --flash {flash}:{flash_size}m"
 
 mkdir -p "$(dirname "$result")"
-"$moneta" bench ssd --node "$node" --name-node Moneta --peer "$peer" --name-peer extstore --data "$data" \
+"$campaigns" ssd --node "$node" --name-node Moneta --peer "$peer" --name-peer extstore --data "$data" \
     "${scale[@]}" --markdown "$result" --json "${result%.md}.json" "$@"

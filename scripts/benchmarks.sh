@@ -9,6 +9,7 @@
 #       the same two builds, with ten times the data of RAM on SSD: what RAM answers of gets, and device reads a second at RATE
 #       (10000) gets a second for SECONDS_EACH (20).
 # MONETA_BIN is the build that is measured (target/release/moneta), BENCH_BIN the one whose `bench` measures it (MONETA_BIN).
+# CAMPAIGNS_BIN is the program that simulates policies, which is built if it is not named.
 set -euo pipefail
 
 base=
@@ -19,6 +20,7 @@ if [ "${1:-}" = --base ]; then
 fi
 moneta=${MONETA_BIN:+$(realpath "$MONETA_BIN")}
 bench=${BENCH_BIN:+$(realpath "$BENCH_BIN")}
+campaigns=${CAMPAIGNS_BIN:+$(realpath "$CAMPAIGNS_BIN")}
 cd "$(dirname "$0")/.."
 moneta=${moneta:-$PWD/target/release/moneta}
 [ -x "$moneta" ] || { echo "build it first: cargo build --release -p moneta" >&2; exit 1; }
@@ -112,6 +114,10 @@ misses() {
 # draws the profiles' streams. Ends with a line for each: misses over those of the best policy that does not know the future. PLOT is a
 # file for the same drawn as SVG.
 policies() {
+    if [ -z "$campaigns" ]; then
+        cargo build --release -p moneta-campaigns
+        campaigns=${CARGO_TARGET_DIR:-target}/release/campaigns
+    fi
     local folder
     folder=$(mktemp -d)
     trap 'rm -r "$folder"' RETURN
@@ -142,7 +148,7 @@ beside() {
     read -ra sizes <<<"$2"
     shift 2
     for memory in "${sizes[@]}"; do
-        "$bench" bench replay "$@" --window 16 --server "${node/1024/$memory}" "--policies=${PYTHON:-python3}" --quiet \
+        "$campaigns" policies "$@" --window 16 --server "${node/1024/$memory}" --python "${PYTHON:-python3}" --quiet \
             --json "$folder/found"
         python3 - "$name" "$memory" "$folder/found" >>"$folder/summary" <<'END'
 import json, sys

@@ -10,7 +10,7 @@ use crate::error::{BenchError, Result};
 pub use moneta_net::Address;
 
 /// Connections to a server under test.
-pub(crate) trait Subject {
+pub trait Subject {
     /// Its TCP port, where the host is this machine by a name that says so.
     fn local_port(&self) -> Option<u16>;
     /// Wraps an operating system error with this address.

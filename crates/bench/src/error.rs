@@ -96,12 +96,12 @@ pub type Result<T, E = BenchError> = std::result::Result<T, E>;
 
 impl BenchError {
     /// An option whose value is refused.
-    pub(crate) fn option(option: &'static str, value: impl ToString, reason: impl Into<String>) -> Self {
+    pub fn option(option: &'static str, value: impl ToString, reason: impl Into<String>) -> Self {
         Self::Option { option, value: value.to_string(), reason: reason.into() }
     }
 
     /// A failure the operating system reported while doing `what`.
-    pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+    pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::System { what: what.into(), source: source.into() }
     }
 }

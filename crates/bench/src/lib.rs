@@ -1,4 +1,5 @@
 //! A load generator for memcached servers, a side-by-side comparison of two of them, and a replay of cache traces.
+//! `moneta-campaigns` stands on it: measurements that no user runs.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -9,15 +10,15 @@
 //! | [`wire`] | the client's side of the three protocols |
 //! | [`load`] | a load on one server: threads, phases, what was measured |
 //! | [`compare`] | two servers in turn on the same load |
-//! | [`hostile`] | a server under attack by many clients at once |
-//! | [`ssd`] | a whole campaign on servers that keep their items on an SSD |
 //! | [`trace`], [`replay`] | recorded requests, and their replay for hit ratios |
-//! | [`policies`] | known policies on the same requests |
+//! | [`server`], [`affinity`] | servers that are started and ended, and the CPUs of threads |
+//! | [`interrupt`] | signals |
+//! | [`table`] | tables in plain text |
 //! | [`process`] | CPU time and memory of a server, as the operating system counts them |
 
 pub mod address;
-mod affinity;
-mod alarm;
+pub mod affinity;
+pub mod alarm;
 mod capacity;
 pub mod cli;
 pub mod compare;
@@ -25,13 +26,11 @@ mod connection;
 pub mod control;
 mod driver;
 mod error;
-pub mod hostile;
-mod interrupt;
+pub mod interrupt;
 pub mod keys;
 pub mod load;
 pub mod operation;
 mod placement;
-pub mod policies;
 pub mod popularity;
 pub mod process;
 pub mod profiles;
@@ -40,10 +39,9 @@ mod random;
 pub mod recorder;
 pub mod replay;
 mod schedule;
-mod server;
+pub mod server;
 pub mod sizes;
-pub mod ssd;
-mod table;
+pub mod table;
 pub mod trace;
 pub mod value;
 pub mod weighted;

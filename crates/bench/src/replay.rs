@@ -138,19 +138,23 @@ pub fn run(plan: &ReplayPlan, address: &Address, server: Option<Process>) -> Res
 
 /// A request with the length and time to live of what it stores, or of the write after its miss.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
-    pub(crate) operation: Operation,
-    pub(crate) key: Key,
+pub struct Step {
+    /// What is asked for.
+    pub operation: Operation,
+    /// Of which key.
+    pub key: Key,
     version: u32,
-    pub(crate) length: usize,
-    pub(crate) ttl: u32,
+    /// Bytes of the value.
+    pub length: usize,
+    /// Seconds to live; 0: for ever.
+    pub ttl: u32,
 }
 
 /// The requests of a plan, in order.
 ///
 /// # Errors
 /// As [`run`], of the trace; the iterator has those of its records.
-pub(crate) fn requests(plan: &ReplayPlan) -> Result<impl Iterator<Item = Result<Step>>> {
+pub fn requests(plan: &ReplayPlan) -> Result<impl Iterator<Item = Result<Step>>> {
     let mut stream = Stream::open(plan)?;
     Ok(std::iter::from_fn(move || stream.next().transpose()))
 }

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use moneta_bench::BenchError;
-use support::{Scripted, bench};
+use support::bench;
+use support::scripted::Scripted;
 
 /// A small cache that passes every value it returns through `corrupt`.
 fn cache(corrupt: impl Fn(&str, Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> Scripted {

@@ -1,12 +1,12 @@
 //! A node under every attack that a client can make, all at once: its memory keeps to the sum that docs/operating.md states, and
 //! a client that behaves is answered all the while. The silent failure is a node that the system kills.
 //!
-//! `moneta bench hostile` is the same campaign for a machine with nothing else to do; there latencies are judged, here they are
+//! `campaigns hostile` is the same campaign for a machine with nothing else to do; there latencies are judged, here they are
 //! only printed.
 
 use anyhow::{Result, ensure};
-use moneta_bench::hostile::{Plan, Report, run};
 use moneta_bench::process::Process;
+use moneta_campaigns::hostile::{Plan, Report, run};
 use moneta_conformance::server::Server;
 use std::ffi::OsString;
 use std::io::Write;

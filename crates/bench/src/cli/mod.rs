@@ -1,33 +1,26 @@
-//! The command line of `moneta bench`: one server by default, two with `compare`, a trace with `replay`, SSD tiers with `ssd` and
-//! `engines`, hostile clients with `hostile`.
+//! The command line of `moneta bench`: one server by default, two with `compare`, a trace with `replay`.
 
 mod compare_args;
-mod engines_args;
-mod hostile_args;
 mod load_args;
 mod numbers;
 mod output;
 mod output_args;
 mod replay_args;
-mod ssd_args;
 mod target_args;
 mod workload_args;
 
 use clap::{Args, Subcommand};
 
 pub use compare_args::CompareArgs;
-pub use engines_args::EnginesArgs;
-pub use hostile_args::HostileArgs;
-pub use replay_args::ReplayArgs;
-pub use ssd_args::SsdArgs;
+pub use numbers::{rate, seconds};
+pub use output_args::{OutputArgs, ResultFile};
+pub use replay_args::{Replay, ReplayArgs};
+pub use target_args::{CpuArgs, TargetArgs};
 pub use workload_args::WorkloadArgs;
 
 use crate::error::Result;
 use crate::{interrupt, load, profiles};
 use load_args::LoadArgs;
-use numbers::rate;
-use output_args::OutputArgs;
-use target_args::TargetArgs;
 
 /// Puts a load on a memcached server and measures it.
 #[derive(Debug, Args)]
@@ -45,12 +38,6 @@ enum Mode {
     Compare(Box<CompareArgs>),
     /// Replay a trace, or a profile's stream, for its hit ratio.
     Replay(Box<ReplayArgs>),
-    /// Measure servers that keep their items on an SSD: fill, reads, a bulk load, restarts, overwrites.
-    Ssd(Box<SsdArgs>),
-    /// Measure several servers that keep their items on an SSD one after the other, in one table.
-    Engines(Box<EnginesArgs>),
-    /// Attack a server on this machine with many hostile clients at once, and measure its memory and what a good client gets.
-    Hostile(Box<HostileArgs>),
     /// List the named profiles.
     Profiles,
 }
@@ -76,9 +63,6 @@ pub fn run(args: BenchArgs) -> Result<()> {
         None => run_single(&args.single),
         Some(Mode::Compare(compare)) => compare.run(),
         Some(Mode::Replay(replay)) => replay.run(),
-        Some(Mode::Ssd(ssd)) => ssd.run(),
-        Some(Mode::Engines(engines)) => engines.run(),
-        Some(Mode::Hostile(hostile)) => hostile.run(),
         Some(Mode::Profiles) => {
             for (name, about) in profiles::list() {
                 println!("{name:<14} {about}");

@@ -6,7 +6,11 @@ use crate::error::{BenchError, Result};
 use crate::load::Rate;
 use crate::schedule::Arrivals;
 
-pub(super) fn seconds(option: &'static str, value: f64, least: f64) -> Result<Duration> {
+/// A number of seconds, at least `least`.
+///
+/// # Errors
+/// [`BenchError::Option`] with the option's name.
+pub fn seconds(option: &'static str, value: f64, least: f64) -> Result<Duration> {
     /// A day: a longer load is a mistake.
     const MOST: f64 = 86_400.0;
     if (least..=MOST).contains(&value) {
@@ -15,7 +19,11 @@ pub(super) fn seconds(option: &'static str, value: f64, least: f64) -> Result<Du
     Err(BenchError::option(option, value, format!("expected {least} to {MOST} seconds")))
 }
 
-pub(super) fn rate(per_second: Option<f64>, arrivals: Arrivals) -> Result<Option<Rate>> {
+/// A rate, if one is given.
+///
+/// # Errors
+/// [`BenchError::Option`] if it is none.
+pub fn rate(per_second: Option<f64>, arrivals: Arrivals) -> Result<Option<Rate>> {
     /// More a second than any one client machine can send.
     const MOST: f64 = 1e9;
     match per_second {

@@ -7,11 +7,12 @@ use clap::Args;
 /// Where results go, and whether progress is printed.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
+    /// The results' file.
     #[command(flatten)]
-    pub(super) file: ResultFile,
+    pub file: ResultFile,
     /// Print no progress
     #[arg(long, short)]
-    pub(super) quiet: bool,
+    pub quiet: bool,
 }
 
 /// Where results go.
@@ -19,5 +20,5 @@ pub struct OutputArgs {
 pub struct ResultFile {
     /// Write the results to this file as JSON
     #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
 }

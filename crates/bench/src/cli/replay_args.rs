@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Serialize;
 
 use super::numbers::rate;
 use super::output;
@@ -11,9 +10,9 @@ use super::output_args::OutputArgs;
 use super::target_args::TargetArgs;
 use super::workload_args::WorkloadArgs;
 use crate::error::{BenchError, Result};
-use crate::policies::{self, Policies};
 use crate::replay::{self, Input, ReplayPlan, Replayed};
 use crate::schedule::Arrivals;
+use crate::server::Server;
 use crate::trace::Format;
 
 /// The word that stands for the stream of `--profile` where a trace's file is expected.
@@ -32,16 +31,13 @@ pub struct ReplayArgs {
     /// Requests a second, so that expiration times mean the same on every server [default: as fast as it answers]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// Also simulate LRU, ARC, S3-FIFO, W-TinyLFU, LIRS, SIEVE and Belady's bound with as much room as what the server holds at
-    /// the end; by this Python, with the package libcachesim
-    #[arg(long, value_name = "PYTHON", num_args = 0..=1, require_equals = true, default_missing_value = "python3")]
-    policies: Option<String>,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
     workload: WorkloadArgs,
+    /// Where the result goes.
     #[command(flatten)]
-    output: OutputArgs,
+    pub output: OutputArgs,
 }
 
 /// What is replayed and how.
@@ -119,29 +115,34 @@ impl TraceArgs {
     }
 }
 
-/// The result as JSON.
-#[derive(Serialize)]
-struct Found<'a> {
-    #[serde(flatten)]
-    replayed: &'a Replayed,
-    /// Only with `--policies`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    policies: Option<Policies>,
+/// What was replayed.
+#[derive(Debug)]
+pub struct Replay {
+    /// As it was planned.
+    pub plan: ReplayPlan,
+    /// The server, which goes on.
+    pub server: Server,
+    /// The result.
+    pub replayed: Replayed,
 }
 
 impl ReplayArgs {
     pub(super) fn run(&self) -> Result<()> {
+        let Replay { replayed, .. } = self.replay()?;
+        self.output.file.write(&replayed)?;
+        replayed.check()
+    }
+
+    /// Replays, and prints the result.
+    ///
+    /// # Errors
+    /// An option out of range, a trace that cannot be read, or a server that fails.
+    pub fn replay(&self) -> Result<Replay> {
         let mut plan = self.trace.plan(&self.file, &self.workload, self.target.client_cpus(), !self.output.quiet)?;
         plan.rate = rate(self.rate, Arrivals::Fixed)?;
         let server = self.target.open()?;
         let replayed = replay::run(&plan, server.address(), server.process())?;
         print!("{}", output::replayed(&replayed));
-        let python = self.policies.as_deref();
-        let policies = python.map(|python| policies::run(&plan, server.address(), python)).transpose()?;
-        if let Some(policies) = &policies {
-            print!("{}", output::policies(policies, replayed.miss_ratio));
-        }
-        self.output.file.write(&Found { replayed: &replayed, policies })?;
-        replayed.check()
+        Ok(Replay { plan, server, replayed })
     }
 }

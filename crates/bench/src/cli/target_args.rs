@@ -37,12 +37,12 @@ pub(super) fn cpu_list(text: &str) -> Result<CpuList, String> {
 
 impl CpuArgs {
     /// CPUs of the server; none: any.
-    pub(super) fn server(&self) -> Vec<usize> {
+    pub fn server(&self) -> Vec<usize> {
         cpus(self.server_cpus.as_ref())
     }
 
     /// CPUs of the client; none: any.
-    pub(super) fn client(&self) -> Vec<usize> {
+    pub fn client(&self) -> Vec<usize> {
         cpus(self.client_cpus.as_ref())
     }
 }
@@ -56,7 +56,7 @@ impl TargetArgs {
     ///
     /// # Errors
     /// If it cannot be started, or CPUs are given for a server that runs already, which keeps those it has.
-    pub(super) fn open(&self) -> Result<Server> {
+    pub fn open(&self) -> Result<Server> {
         if let (Origin::Running(address), Some(_)) = (&self.server, &self.cpus.server_cpus) {
             return Err(BenchError::option("server-cpus", address, "only a server started here can be pinned"));
         }
@@ -64,12 +64,12 @@ impl TargetArgs {
     }
 
     /// The server as it was given.
-    pub(super) fn origin(&self) -> &Origin {
+    pub fn origin(&self) -> &Origin {
         &self.server
     }
 
     /// CPUs of the client; none: any.
-    pub(super) fn client_cpus(&self) -> Vec<usize> {
+    pub fn client_cpus(&self) -> Vec<usize> {
         self.cpus.client()
     }
 }

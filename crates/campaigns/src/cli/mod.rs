@@ -1,0 +1,42 @@
+//! The command line: options to plans, results to tables and JSON.
+
+mod engines_args;
+mod hostile_args;
+mod policies_args;
+mod ssd_args;
+
+use clap::Subcommand;
+use moneta_bench::{Result, interrupt};
+
+use engines_args::EnginesArgs;
+use hostile_args::HostileArgs;
+use policies_args::PoliciesArgs;
+use ssd_args::SsdArgs;
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub enum Campaign {
+    /// Measure servers that keep their items on an SSD: fill, reads, a bulk load, restarts, overwrites.
+    Ssd(Box<SsdArgs>),
+    /// Measure several servers that keep their items on an SSD one after the other, in one table.
+    Engines(Box<EnginesArgs>),
+    /// Attack a server on this machine with many hostile clients at once, and measure its memory and what a good client gets.
+    Hostile(Box<HostileArgs>),
+    /// Replay a trace, or a profile's stream, and simulate known policies on the same requests.
+    Policies(Box<PoliciesArgs>),
+}
+
+/// Does what the command line says, prints the results to standard output and progress to standard error.
+///
+/// # Errors
+/// An option out of range, a server that fails, a bound that is not kept, or [`moneta_bench::BenchError::Mismatch`] when a value
+/// read is wrong.
+pub fn run(campaign: &Campaign) -> Result<()> {
+    interrupt::install()?;
+    match campaign {
+        Campaign::Ssd(ssd) => ssd.run(),
+        Campaign::Engines(engines) => engines.run(),
+        Campaign::Hostile(hostile) => hostile.run(),
+        Campaign::Policies(policies) => policies.run(),
+    }
+}

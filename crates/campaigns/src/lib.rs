@@ -1,0 +1,14 @@
+//! Campaigns of the project's own: measurements of hours or of one machine that no user of a node runs. They stand on the load
+//! generator ([`moneta_bench`]), and are in no binary that is shipped.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`cli`] | the command line |
+//! | [`ssd`] | servers that keep their items on an SSD: two side by side, or any number one after the other |
+//! | [`hostile`] | a server under attack by many clients at once |
+//! | [`policies`] | known policies on the requests of a replay |
+
+pub mod cli;
+pub mod hostile;
+pub mod policies;
+pub mod ssd;
