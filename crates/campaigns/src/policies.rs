@@ -11,9 +11,9 @@ use std::process::Command;
 use serde::Serialize;
 
 use moneta_bench::address::{Address, Subject};
-use moneta_bench::{BenchError, Result};
 use moneta_bench::keys::KeyText;
 use moneta_bench::replay::{ReplayPlan, requests};
+use moneta_bench::{BenchError, Result};
 
 /// What Python runs.
 const SCRIPT: &str = include_str!("policies.py");

@@ -7,8 +7,8 @@ use moneta_bench::cli::{CpuArgs, OutputArgs, rate, seconds};
 
 use crate::ssd::{self, Part, Scale, Settings};
 use moneta_bench::compare::Side;
-use moneta_bench::{BenchError, Result};
 use moneta_bench::server::Origin;
+use moneta_bench::{BenchError, Result};
 
 /// A campaign on servers that keep their items on an SSD.
 #[derive(Debug, Args)]

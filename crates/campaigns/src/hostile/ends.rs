@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use moneta_bench::address::{Address, Subject};
-use moneta_bench::{BenchError, Result};
 use moneta_bench::interrupt;
+use moneta_bench::{BenchError, Result};
 
 /// Whether a deadline has passed, for loops that also look at interrupts.
 pub(super) fn is_past(until: Instant) -> Result<bool> {

@@ -10,8 +10,8 @@ use super::ends::{is_past, unexpected};
 use super::items::{KEYS, small_key};
 use moneta_net::Stream;
 
-use moneta_bench::address::{Address, Subject};
 use moneta_bench::Result;
+use moneta_bench::address::{Address, Subject};
 
 /// How long an answer may take before the server counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(30);

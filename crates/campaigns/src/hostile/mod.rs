@@ -21,9 +21,9 @@ pub use attack::Attack;
 pub use good::Latency;
 
 use good::Good;
+use moneta_bench::Result;
 use moneta_bench::address::{Address, Subject};
 use moneta_bench::alarm;
-use moneta_bench::Result;
 use moneta_bench::interrupt;
 use moneta_bench::process::Process;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use moneta_bench::Result;
 use moneta_bench::address::Address;
 use moneta_bench::control::Control;
-use moneta_bench::Result;
 
 /// Counters and gauges of one moment. What a server does not report is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use super::reads::{Measured, measure};
 use super::report::{Figure, Report, Wanted};
 use super::settings::Settings;
 use super::subject::Subject;
+use moneta_bench::Arrivals;
 use moneta_bench::Result;
 use moneta_bench::load::{self, Length, Outcome, Plan, Rate};
 use moneta_bench::popularity::Popularity;
-use moneta_bench::Arrivals;
 use moneta_bench::workload::Passes;
 
 /// Zipf exponent of the online keys: YCSB's.

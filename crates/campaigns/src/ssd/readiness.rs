@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use moneta_net::{Endpoint, HttpClient, Timeouts};
 
 use moneta_bench::address::Address;
-use moneta_bench::{BenchError, Result};
 use moneta_bench::interrupt;
 use moneta_bench::server::Server;
+use moneta_bench::{BenchError, Result};
 
 /// How long a server may take.
 const PATIENCE: Duration = Duration::from_secs(300);

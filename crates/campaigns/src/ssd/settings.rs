@@ -7,8 +7,8 @@ use clap::ValueEnum;
 
 use super::page_cache;
 use super::subject::Subject;
-use moneta_bench::compare::Side;
 use moneta_bench::Result;
+use moneta_bench::compare::Side;
 use moneta_bench::interrupt;
 
 /// What is measured after the fill, which every campaign begins with; always in this order.

@@ -10,10 +10,10 @@ use super::counters::Counters;
 use super::readiness;
 use moneta_bench::address::Address;
 use moneta_bench::compare::Side;
-use moneta_bench::{BenchError, Result};
 use moneta_bench::interrupt;
 use moneta_bench::process::Process;
 use moneta_bench::server::{Origin, Server};
+use moneta_bench::{BenchError, Result};
 
 /// How long a server may take to end: a clean stop may write an index.
 const STOP: Duration = Duration::from_secs(120);
