@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::address::Address;
+use crate::log_in::LogIn;
 use crate::opening::Opening;
 use crate::socket::Socket;
 use crate::stream::Stream;
@@ -48,15 +49,6 @@ pub enum Connector {
     Plain,
     /// TLS, over TCP. Unix sockets, which do not leave the machine, stay plain.
     Tls(TlsConnector),
-}
-
-/// What a connection says of itself before its first request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LogIn {
-    /// Nothing.
-    #[default]
-    None,
 }
 
 impl Endpoint {

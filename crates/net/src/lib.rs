@@ -3,7 +3,8 @@
 //!
 //! - [`Address`]: where a server listens, as an operator writes it. [`Names`]: the numbers behind its host, looked up again when
 //!   they fail.
-//! - [`Endpoint`]: an address, how long each step to it may take, and how connections to it are protected.
+//! - [`Endpoint`]: an address, how long each step to it may take, how connections to it are protected, and what they say of
+//!   themselves. [`Outward`]: the latter two, for all that a process connects to.
 //! - [`Transport`]: what a connection reads and writes through, for event loops. [`Stream`]: the same with waits and deadlines.
 //! - `HttpClient` (feature `http`): what asks admin ports.
 //! - [`CertificateNames`]: who is at the other end, where a certificate says it.
@@ -17,9 +18,11 @@ mod host_port;
 mod http;
 mod keep_alive;
 mod listening;
+mod log_in;
 mod lookup;
 mod names;
 mod opening;
+mod outward;
 mod socket;
 mod stream;
 mod tls;
@@ -27,14 +30,16 @@ mod transport;
 
 pub use address::Address;
 pub use certificate_names::CertificateNames;
-pub use endpoint::{Connector, Endpoint, LogIn, Timeouts};
+pub use endpoint::{Connector, Endpoint, Timeouts};
 pub use host_port::{AddressError, HostPort};
 #[cfg(feature = "http")]
 pub use http::{HttpAnswer, HttpClient, HttpError, HttpRequest};
 pub use keep_alive::keep_alive;
 pub use listening::{accept, is_listening};
+pub use log_in::{Credentials, LogIn, LogInSource};
 pub use names::{Lookup, Names};
 pub use opening::Opening;
+pub use outward::Outward;
 pub use stream::Stream;
 pub use tls::{
     ClientCertificates, PemSource, Tls, TlsAcceptor, TlsConfig, TlsConnector, TlsError, TlsFailure, TlsSummary,

@@ -24,3 +24,4 @@ pub(crate) use encrypted::Encrypted;
 pub use encrypted::TlsSummary;
 pub use error::{TlsError, TlsFailure};
 pub use source::PemSource;
+pub(crate) use source::Stamp;

@@ -13,7 +13,7 @@ pub struct TlsError {
 }
 
 impl TlsError {
-    pub(super) fn new(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
+    pub(crate) fn new(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
         Self { what: what.to_string(), reason: reason.to_string() }
     }
 }

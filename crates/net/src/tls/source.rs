@@ -37,7 +37,7 @@ pub enum PemSource {
 
 /// What changes when a file is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     inode: u64,
     bytes: u64,
     seconds: i64,
@@ -46,7 +46,7 @@ pub(super) struct Stamp {
 
 impl PemSource {
     /// What it has now.
-    pub(super) fn read(&self) -> Result<Vec<u8>, TlsError> {
+    pub(crate) fn read(&self) -> Result<Vec<u8>, TlsError> {
         let read = match self {
             Self::Command(line) => run(line),
             Self::File(_) | Self::Credential(_) => self.path().and_then(|path| whole(File::open(path)?)),
@@ -55,7 +55,7 @@ impl PemSource {
     }
 
     /// How its file looks; none for a command, or where there is no file.
-    pub(super) fn stamp(&self) -> Option<Stamp> {
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
         let metadata = fs::metadata(self.path().ok()?).ok()?;
         let (seconds, nanoseconds) = (metadata.mtime(), metadata.mtime_nsec());
         Some(Stamp { inode: metadata.ino(), bytes: metadata.len(), seconds, nanoseconds })

@@ -1,6 +1,7 @@
 //! Kinds of values that only nodes and proxies have; all others are in [`moneta_options::kinds`].
 
 pub mod device;
+pub mod pem;
 pub mod promotion;
 pub mod tier;
 pub mod topology;

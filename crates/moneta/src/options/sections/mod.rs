@@ -12,12 +12,13 @@ pub mod proxy;
 pub mod remote;
 pub mod rocks;
 pub mod tiers;
+pub mod tls;
 pub mod workers;
 
 use moneta_options::declaration::{Declaration, Section};
 
 /// All, in the order shown.
-pub static ALL: [&Section; 12] = [
+pub static ALL: [&Section; 13] = [
     &network::SECTION,
     &memory::SECTION,
     &tiers::SECTION,
@@ -28,6 +29,7 @@ pub static ALL: [&Section; 12] = [
     &cluster::SECTION,
     &proxy::SECTION,
     &workers::SECTION,
+    &tls::SECTION,
     &access::SECTION,
     &operation::SECTION,
 ];
