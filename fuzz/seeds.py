@@ -104,7 +104,7 @@ REPLIES = {
     "meta-peek": asked(0, 2) + b"HD O7 s1073741825 c1 t5 X W Z\r\nHD O7 s3\r\nHD O8\r\n",
     "meta-write": asked(0, 3) + b"HD O7 c9\r\nNS O7\r\nSERVER_ERROR out of memory storing object\r\nCLIENT_ERROR bad\r\n",
     "meta-number": asked(0, 7) + b"VA 2 O7 c9 t-1\r\n10\r\nNF O7\r\n",
-    "meta-newer": asked(0, 10) + b"HD c7 O7\r\nNS O7\r\nEX O7\r\nSERVER_ERROR the version is ahead of this node's clock\r\n",
+    "meta-newer": asked(0, 10) + b"HD c7 O7\r\nNS O7\r\nEX O7\r\nSERVER_ERROR the version is ahead of this node's clock\r\nSERVER_ERROR [ahead] x\r\n",
     "meta-versions": asked(0, 1) + b"VA 1 c9 t5 V9 D1800000000 O7\r\nx\r\nVA 0 V0 D0 O7\r\n\r\n",
     "meta-statistics": asked(0, 9) + b"STAT a 1\r\nSTAT b two words\r\nEND\r\n",
     "binary-hit": asked(1, 0) + reply(0, extras=b"\0\0\0\5", value=b"abc") + reply(0, 1, value=b"Not found") + reply(0, extras=b"\0" * 4, value=b"x" * 2000),
@@ -114,8 +114,8 @@ REPLIES = {
     "text-hit": asked(2, 0) + b"VALUE key 5 3 9\r\nabc\r\nEND\r\nEND\r\nVALUE key 0 2000\r\n" + b"x" * 2002 + b"END\r\n",
     "text-write": asked(2, 3) + b"STORED\r\nNOT_STORED\r\nERROR\r\n",
     "text-flush": asked(2, 8) + b"OK\r\n",
-    "probe-text": asked(3, 3) + b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 1 region=0 writer=0 cluster=0 now=5\r\n",
-    "probe-old": asked(3, 2) + b"VERSION 1.4.15\r\nERROR\r\nERROR\r\nERROR\r\n",
+    "probe-text": asked(3, 3) + b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 2 region=0 writer=0 cluster=0 now=5\r\nVERSION 1.6.45 error-codes\r\n",
+    "probe-old": asked(3, 2) + b"VERSION 1.4.15\r\nERROR\r\nERROR\r\nERROR\r\nVERSION 1.4.15\r\n",
     "probe-binary": asked(3, 1) + reply(10, number=0),
 }
 LINES = b"OK\r\nkey=a%20b exp=-1 la=1 cas=2 fetch=no cls=1 size=3 flags=0 \nkey=c exp=9 la=1 cas=2 fetch=yes cls=1 size=3\nEND\r\n"

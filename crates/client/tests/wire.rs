@@ -7,7 +7,7 @@ use moneta_client::wire::{
 };
 use moneta_item::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_item::{Expiry, Newer, Version};
-use moneta_protocol::command::{Command, Keys};
+use moneta_protocol::command::{Command, Grant, Keys};
 use moneta_protocol::decoder::{Decoded as Served, Decoder, Protocol as Serves};
 use proptest::prelude::*;
 
@@ -283,23 +283,23 @@ fn replies_by_version_say_what_became_of_it() {
 fn servers_are_recognised_by_their_answers() {
     let cases: [(&[u8], Probed); 9] = [
         (
-            b"VERSION 1.6.18\r\nMN\r\nCLIENT_ERROR invalid flag\r\nERROR\r\n",
-            Probed::Dialect(Dialect::least(Protocol::Meta), 54),
+            b"VERSION 1.6.18\r\nMN\r\nCLIENT_ERROR invalid flag\r\nERROR\r\nVERSION 1.6.18\r\n",
+            Probed::Dialect(Dialect::least(Protocol::Meta), 70),
         ),
         (
-            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 2 region=0 writer=0 cluster=0 now=5\r\n",
-            Probed::Dialect(dialect(Protocol::Meta), 75),
+            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 2 region=0 writer=0 cluster=0 now=5\r\nVERSION 1.6.45 error-codes\r\n",
+            Probed::Dialect(dialect(Protocol::Meta), 103),
         ),
         (
-            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 3 region=0\r\n",
-            Probed::Dialect(Dialect { versions: false, ..dialect(Protocol::Meta) }, 50),
+            b"VERSION 1.6.45 wide-times\r\nMN\r\nEN\r\nMV 3 region=0\r\nVERSION 1.6.45 error-codes\r\n",
+            Probed::Dialect(Dialect { versions: false, ..dialect(Protocol::Meta) }, 78),
         ),
         (
-            b"VERSION 1.6.45\r\nMN\r\nEN\r\nERROR\r\n",
-            Probed::Dialect(Dialect { explicit_cas: true, ..Dialect::least(Protocol::Meta) }, 31),
+            b"VERSION 1.6.45\r\nMN\r\nEN\r\nERROR\r\nVERSION 1.6.45\r\n",
+            Probed::Dialect(Dialect { explicit_cas: true, ..Dialect::least(Protocol::Meta) }, 47),
         ),
-        (b"ERROR\r\nERROR\r\nERROR\r\nERROR\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 28)),
-        (b"VERSION 1.4.4\r\nERROR\r\nERROR\r\nERROR\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 36)),
+        (b"ERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 35)),
+        (b"VERSION 1.4.4\r\nERROR\r\nERROR\r\nERROR\r\nVERSION 1.4.4\r\n", Probed::Dialect(Dialect::least(Protocol::Text), 51)),
         (b"VERSION 1.6.18\r\nMN\r\n", Probed::Partial),
         (b"ERROR Too many open connections\r\n", Probed::Refused("ERROR Too many open connections".into())),
         (b"", Probed::Partial),
@@ -392,7 +392,10 @@ fn served(request: &Request<'_>, check: impl FnOnce(&[u8], Command<'_>)) {
     let mut bytes = Vec::new();
     encode(request, dialect(Protocol::Meta), 7, &mut bytes).expect("meta has a form for everything");
     let mut decoder = Decoder::new(Serves::Any, VALUE_MAX);
-    assert!(matches!(decoder.decode(b"version wide-times\r\n"), Served::Command { command: Command::WideTimes, .. }));
+    assert!(matches!(
+        decoder.decode(b"version wide-times\r\n"),
+        Served::Command { command: Command::Grant(Grant::WideTimes), .. }
+    ));
     match decoder.decode(&bytes) {
         Served::Command { command, consumed } => {
             assert_eq!(consumed, bytes.len());

@@ -5,6 +5,7 @@
 //! `moneta_store`, which passes them on; only what lies below the store names this crate.
 
 pub mod aligned;
+mod error_code;
 mod item;
 mod key;
 mod key_hash;
@@ -14,6 +15,7 @@ mod outcome;
 pub mod request;
 mod version;
 
+pub use error_code::ErrorCode;
 pub use item::{Expiry, Item, ItemMeta, ItemRef, OwnedValue, Rest, Value};
 pub use key::{Key, OwnedKey, OwnedKeys};
 pub use key_hash::{KeyHash, SECRET_BYTES};

@@ -6,10 +6,28 @@
 use moneta_item::request::{Arithmetic, Delete, Retrieve, Write};
 use moneta_item::{Newer, Version};
 
-/// What stands behind `version` in the request by which a connection asks that expiration times beyond 2038 be taken as they are
-/// ([`Command::WideTimes`]), and behind the version in the reply that grants it. memcached answers such a request as a plain
-/// `version`, so asking it changes nothing.
-pub const WIDE_TIMES: &str = "wide-times";
+/// What a connection can ask for by a word that follows `version`. The reply that grants it has the same word after the version.
+/// memcached answers such a request as a plain `version`, so asking it changes nothing. For Moneta as a client of Moneta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Expiration times have 64 bits: items may outlive 2038.
+    WideTimes,
+    /// Replies to meta commands name the code of a failure, where it has one ([`moneta_item::ErrorCode`]).
+    ErrorCodes,
+}
+
+impl Grant {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::WideTimes, Self::ErrorCodes];
+
+    /// The word that asks for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::WideTimes => "wide-times",
+            Self::ErrorCodes => "error-codes",
+        }
+    }
+}
 
 /// How a command's answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +68,8 @@ pub struct MetaStyle<'a> {
     pub unless_cas: Option<u64>,
     /// `ms`: a `c` is answered also where nothing is stored, by 0.
     pub stores: bool,
+    /// A failure is told with its code.
+    pub coded: bool,
 }
 
 /// Shape of a binary reply.
@@ -159,9 +179,8 @@ pub enum Command<'a> {
     Noop(Style<'a>),
     /// `version`.
     Version(Style<'a>),
-    /// `version wide-times`: from here on the connection's expiration times have 64 bits. For Moneta as a client of Moneta, whose
-    /// items may outlive 2038.
-    WideTimes,
+    /// `version WORD`: from here on the connection has what it asks for.
+    Grant(Grant),
     /// `verbosity N`.
     Verbosity {
         /// The new level.

@@ -30,6 +30,8 @@ pub(crate) struct Terms {
     pub(crate) wide_times: bool,
     /// Clients must not choose CAS values.
     pub(crate) refuses_chosen_cas: bool,
+    /// Failures are told with their codes.
+    pub(crate) error_codes: bool,
 }
 
 /// What the flags of a line say, whatever the command.
@@ -150,7 +152,8 @@ fn parse_flag(flags: &mut Flags, verb: Verb, letter: u8, argument: &[u8], key: &
 
 impl Flags {
     pub(crate) fn style<'a>(&self, flags: &'a [u8]) -> MetaStyle<'a> {
-        MetaStyle { flags, quiet: self.quiet, base64_key: self.base64_key, value: self.value, ..MetaStyle::default() }
+        let (quiet, base64_key, value, coded) = (self.quiet, self.base64_key, self.value, self.terms.error_codes);
+        MetaStyle { flags, quiet, base64_key, value, coded, ..MetaStyle::default() }
     }
 }
 

@@ -13,7 +13,11 @@ use crate::text::write::{length_of, with_its_block, without_length};
 use crate::versions;
 
 fn terms_of(decoder: &Decoder) -> Terms {
-    Terms { wide_times: decoder.wide_times(), refuses_chosen_cas: decoder.refuses_chosen_cas() }
+    Terms {
+        wide_times: decoder.wide_times(),
+        refuses_chosen_cas: decoder.refuses_chosen_cas(),
+        error_codes: decoder.error_codes(),
+    }
 }
 
 /// Decodes a meta command; `rest` is what stands behind its two letters on the line.

@@ -40,10 +40,10 @@ pub fn signed(token: &[u8]) -> Option<i64> {
 }
 
 /// An expiration time that an item is stored with. What 31 bits do not hold is negative, as it is to memcached, which keeps the
-/// low 32 bits: clients write -1 as 4294967295. With `wide`, which a connection asks for by [`WIDE_TIMES`], it is the second that
+/// low 32 bits: clients write -1 as 4294967295. With `wide`, which a connection asks for by [`Grant::WideTimes`], it is the second that
 /// it names.
 ///
-/// [`WIDE_TIMES`]: crate::command::WIDE_TIMES
+/// [`Grant::WideTimes`]: crate::command::Grant::WideTimes
 #[inline]
 pub fn exptime_to_store(token: &[u8], wide: bool) -> Option<Exptime> {
     let seconds = signed(token)?;

@@ -1,6 +1,6 @@
 //! The one reply type: what came of a command, before any protocol gives it a form.
 
-use moneta_item::{ItemMeta, Version};
+use moneta_item::{ErrorCode, ItemMeta, Version};
 
 /// What came of a command that did not show an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,13 @@ pub enum Reply<'a> {
     TooLarge,
     /// No room, and evictions are off.
     OutOfMemory,
-    /// The store could not answer; the text says why.
-    Failed(&'a str),
+    /// The store could not answer.
+    Failed {
+        /// For a peer that has asked for codes.
+        code: Option<ErrorCode>,
+        /// In words.
+        why: &'a str,
+    },
     /// Done.
     Ok,
     /// `mn`, binary NOOP.

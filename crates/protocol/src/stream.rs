@@ -2,7 +2,7 @@
 
 use moneta_item::request::Exptime;
 
-use crate::command::Command;
+use crate::command::{Command, Grant};
 use crate::refusal::Refusal;
 
 /// What the front of the input holds.
@@ -103,6 +103,8 @@ pub struct Decoder {
     login_required: bool,
     /// Expiration times in text have 64 bits.
     wide_times: bool,
+    /// Failures are told with their codes.
+    error_codes: bool,
     /// Clients must not choose CAS values.
     refuses_chosen_cas: bool,
 }
@@ -118,6 +120,7 @@ impl Decoder {
             long_get: None,
             login_required: false,
             wide_times: false,
+            error_codes: false,
             refuses_chosen_cas: false,
         }
     }
@@ -157,8 +160,15 @@ impl Decoder {
         self.wide_times
     }
 
-    pub(crate) fn take_wide_times(&mut self) {
-        self.wide_times = true;
+    pub(crate) fn error_codes(&self) -> bool {
+        self.error_codes
+    }
+
+    pub(crate) fn grant(&mut self, grant: Grant) {
+        match grant {
+            Grant::WideTimes => self.wide_times = true,
+            Grant::ErrorCodes => self.error_codes = true,
+        }
     }
 
     pub(crate) fn item_max(&self) -> usize {

@@ -141,18 +141,7 @@ impl Caller {
         let address = &self.config().endpoint.address;
         let (kind, reason) = match answer {
             Answer::OutOfMemory => (ErrorKind::OutOfMemory, format!("{address} has no memory left")),
-            Answer::Refused(Refusal::Server, why) if why == StoreError::CLOCK_AHEAD => {
-                (ErrorKind::ClockAhead, format!("{address}: {why}"))
-            }
-            Answer::Refused(Refusal::Server, why) if why == StoreError::CATCHING_UP => {
-                (ErrorKind::CatchingUp, format!("{address}: {why}"))
-            }
-            Answer::Refused(Refusal::Server, why) if why == StoreError::NO_VERSIONS => {
-                (ErrorKind::NoVersions, format!("{address}: {why}"))
-            }
-            Answer::Refused(Refusal::Server, why) if why.starts_with(StoreError::OVER_LIMIT) => {
-                (ErrorKind::Busy, format!("{address}: {why}"))
-            }
+            Answer::Refused(Refusal::Told(code), why) => (code.into(), format!("{address}: {why}")),
             // What it is about is not known: one client's request may be enough for it.
             Answer::Refused(Refusal::Server, why) => (ErrorKind::Refused, format!("{address} failed: {why}")),
             Answer::Refused(Refusal::Client, why) => (ErrorKind::Unsupported, format!("{address} refused: {why}")),

@@ -112,6 +112,8 @@ impl Allowance {
 
 #[cfg(test)]
 mod tests {
+    use moneta_store::ErrorCode;
+
     use super::*;
 
     #[test]
@@ -125,7 +127,8 @@ mod tests {
         assert_eq!(allowance.refusal(now), Some("over the limit of bytes a second of this app"));
         allowance.spend(now, 30, 0);
         assert_eq!(allowance.refusal(now), Some("over the limit of operations a second of this app"));
-        assert_eq!(refused.counts(), [1, 1, 0]);
+        assert_eq!(ErrorCode::read(allowance.refusal(now).unwrap()).0, Some(ErrorCode::OverLimit));
+        assert_eq!(refused.counts(), [2, 1, 0]);
         // Four seconds of bytes are owed, and two of operations.
         assert_eq!(allowance.refusal(now + 3_000_000), Some("over the limit of bytes a second of this app"));
         assert_eq!(allowance.refusal(now + 4_000_000), None);

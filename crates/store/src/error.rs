@@ -1,5 +1,7 @@
 //! Why a store could not answer at all, as opposed to an outcome such as a miss.
 
+use moneta_item::ErrorCode;
+
 /// What kind of failure it was, and so whose fault and whether a retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,12 +37,25 @@ pub enum ErrorKind {
     Unsupported,
 }
 
+impl From<ErrorCode> for ErrorKind {
+    fn from(code: ErrorCode) -> Self {
+        match code {
+            ErrorCode::ClockAhead => Self::ClockAhead,
+            ErrorCode::CatchingUp => Self::CatchingUp,
+            ErrorCode::NoVersions => Self::NoVersions,
+            ErrorCode::OverLimit => Self::Busy,
+        }
+    }
+}
+
 /// A store's failure to answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{context}")]
 pub struct StoreError {
     kind: ErrorKind,
     context: String,
+    /// Peers tell it apart; `None` also of what a peer has told.
+    code: Option<ErrorCode>,
     unsent: bool,
     /// It has its cause in common with a failure that was told before.
     is_repeated: bool,
@@ -49,19 +64,14 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// What [`StoreError::no_versions`] says. Servers pass it on, and their clients know it again.
-    pub const NO_VERSIONS: &str = "this store keeps no versions";
-    /// What [`StoreError::clock_ahead`] says.
-    pub const CLOCK_AHEAD: &str = "the version is ahead of this node's clock";
-    /// How a server's refusals begin of what is over its limits of a second. Nothing was done, and the server is well.
-    pub const OVER_LIMIT: &str = "over the limit";
-
-    /// What [`StoreError::catching_up`] says.
-    pub const CATCHING_UP: &str = "this node catches up with other copies";
-
     /// A failure of `kind`; `context` says what was being done, in a sentence a client may see.
     pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
-        Self { kind, context: context.into(), unsent: false, is_repeated: false, source: None }
+        Self { kind, context: context.into(), code: None, unsent: false, is_repeated: false, source: None }
+    }
+
+    /// An error of this process's store that its peers tell apart.
+    fn coded(code: ErrorCode) -> Self {
+        Self { code: Some(code), ..Self::new(code.into(), code.sentence()) }
     }
 
     /// The failure that this one came from.
@@ -96,17 +106,22 @@ impl StoreError {
 
     /// Of a store that keeps no versions, asked for an operation in mode newer.
     pub fn no_versions() -> Self {
-        Self::new(ErrorKind::NoVersions, Self::NO_VERSIONS)
+        Self::coded(ErrorCode::NoVersions)
     }
 
     /// Of a version that is further ahead of the store's clock than it takes.
     pub fn clock_ahead() -> Self {
-        Self::new(ErrorKind::ClockAhead, Self::CLOCK_AHEAD)
+        Self::coded(ErrorCode::ClockAhead)
     }
 
     /// Of a store that may hold what is old.
     pub fn catching_up() -> Self {
-        Self::new(ErrorKind::CatchingUp, Self::CATCHING_UP)
+        Self::coded(ErrorCode::CatchingUp)
+    }
+
+    /// How peers are told of it apart from other failures, if they are. A failure that a peer has told of is not passed on so.
+    pub fn code(&self) -> Option<ErrorCode> {
+        self.code
     }
 
     /// What kind of failure it is.

@@ -33,9 +33,9 @@ pub use component::{Component, Health, Observer, Parts, Report};
 pub use context::{ClientTag, Cx, Door, Policy};
 pub use error::{ErrorKind, StoreError};
 pub use moneta_item::{
-    Deleted, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lane, Lookup, NUMBER_VALUE_MAX, Newer, Number, Origin,
-    OwnedKey, OwnedKeys, OwnedValue, Rest, SECRET_BYTES, Value, Version, VersionClock, Written, aligned, next_local,
-    parse_number, request,
+    Deleted, ErrorCode, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lane, Lookup, NUMBER_VALUE_MAX, Newer, Number,
+    Origin, OwnedKey, OwnedKeys, OwnedValue, Rest, SECRET_BYTES, Value, Version, VersionClock, Written, aligned,
+    next_local, parse_number, request,
 };
 pub use op::{Op, OwnedOp, Put};
 pub use outcome::{Outcome, Pending, PendingReads, Reads, Step};

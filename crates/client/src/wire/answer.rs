@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use moneta_item::{Expiry, ItemMeta, Version};
+use moneta_item::{ErrorCode, Expiry, ItemMeta, Version};
 
 /// A decoding step.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,6 +90,8 @@ pub enum Refusal {
     Client,
     /// `SERVER_ERROR`: it failed.
     Server,
+    /// `SERVER_ERROR` of a Moneta that says what a peer understands. The words are without the code.
+    Told(ErrorCode),
 }
 
 /// An item as a reply shows it. What the protocol does not tell is at its default.

@@ -9,7 +9,7 @@ use super::limits::{LIST_MAX, VALUE_LIMIT};
 use super::number::packet_exptime;
 use super::request::Kind;
 use super::request::{Expect, Request, Verb};
-use super::tokens::readable;
+use super::tokens::{readable, server_error};
 
 const NEEDS_META: Unsupported = Unsupported("the server does not know the meta protocol, which this request needs");
 const NO_ZERO_CAS: Unsupported = Unsupported("the CAS value 0 cannot be compared with over the binary protocol");
@@ -220,7 +220,7 @@ fn answer<'a>(reply: &Reply<'a>, kind: Kind) -> Result<Answer<'a>, Broken> {
         status::OUT_OF_MEMORY => Answer::OutOfMemory,
         status::UNKNOWN => Answer::Refused(Refusal::Unknown, readable(reply.value)),
         status::INVALID => Answer::Refused(Refusal::Client, readable(reply.value)),
-        _ => Answer::Refused(Refusal::Server, readable(reply.value)),
+        _ => server_error(reply.value),
     })
 }
 

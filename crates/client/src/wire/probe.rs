@@ -12,10 +12,10 @@ use super::tokens;
 /// A key that nothing is stored under: for questions whose answers do not matter.
 pub const PROBE_KEY: &[u8] = b"moneta:probe";
 /// Asks for the version and, should this be a Moneta, for wide expiration times; whether `mn` is known; whether a client may
-/// choose CAS values (`E`); what is known of versions. memcached looks at nothing behind `version`, and does not know `mv`.
-const TEXT_QUESTIONS: &[u8] = b"version wide-times\r\nmn\r\nmg moneta:probe s E1\r\nmv\r\n";
+/// choose CAS values (`E`); what is known of versions; for codes of failures. memcached looks at nothing behind `version`, and does not know `mv`.
+const TEXT_QUESTIONS: &[u8] = b"version wide-times\r\nmn\r\nmg moneta:probe s E1\r\nmv\r\nversion error-codes\r\n";
 /// Replies to these.
-const TEXT_REPLIES: usize = 4;
+const TEXT_REPLIES: usize = 5;
 /// How the reply to `version` ends if wide expiration times were granted to this connection.
 const GRANTED: &[u8] = b" wide-times";
 /// How the reply to `mv` begins if the server takes versions in the form that is written here.
@@ -112,7 +112,9 @@ impl Probe {
             3 if line.starts_with(KNOWS_VERSIONS) => self.dialect.versions = true,
             // A later form.
             3 if line.starts_with(b"MV ") => {}
-            1..=3 if is_error => {}
+            // Whether failures have codes shows in each of them.
+            4 if line.starts_with(b"VERSION ") => {}
+            1..=4 if is_error => {}
             _ => return Err(UNKNOWN),
         }
         Ok(None)

@@ -1,5 +1,7 @@
 //! Lines and the words on them.
 
+use moneta_item::ErrorCode;
+
 use super::answer::{Answer, Decoded, Refusal};
 use super::failure::Broken;
 use super::limits::LINE_MAX;
@@ -146,8 +148,18 @@ pub fn error(line: &[u8]) -> Option<Answer<'static>> {
             Answer::OutOfMemory
         }
         Refusal::Client if words.starts_with(b"cannot increment or decrement non-numeric") => Answer::NonNumeric,
+        Refusal::Server => server_error(words),
         _ => Answer::Refused(refusal, readable(words)),
     })
+}
+
+/// What the words of a `SERVER_ERROR` mean to a peer.
+pub fn server_error(words: &[u8]) -> Answer<'static> {
+    let words = readable(words);
+    match ErrorCode::read(&words) {
+        (Some(code), sentence) => Answer::Refused(Refusal::Told(code), sentence.to_owned()),
+        (None, sentence) => Answer::Refused(Refusal::Server, sentence.to_owned()),
+    }
 }
 
 /// Words of a server as a client may see them.

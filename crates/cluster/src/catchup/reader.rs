@@ -12,7 +12,7 @@ use moneta_feed::{
     Wanted,
 };
 use moneta_net::Address;
-use moneta_store::{StoreError, Version};
+use moneta_store::{ErrorCode, Version};
 use parking_lot::Mutex;
 
 use super::State;
@@ -126,7 +126,7 @@ impl Reader {
         let mut dialogue = self.connect()?;
         dialogue.limit(Some(TIMEOUT));
         let answer = dialogue.call(&peek)?;
-        Ok(!matches!(&answer, Answer::Refused(Refusal::Server, why) if why == StoreError::CATCHING_UP))
+        Ok(!matches!(answer, Answer::Refused(Refusal::Told(ErrorCode::CatchingUp), _)))
     }
 
     /// As [`Reader::is_whole`]; takes note of it.

@@ -91,7 +91,7 @@ pub(super) fn reply(style: BinaryStyle, key: &[u8], reply: Reply<'_>, out: &mut 
         Reply::NonNumeric => error(style, Status::NonNumeric, out),
         Reply::TooLarge => error(style, Status::TooLarge, out),
         Reply::OutOfMemory => error(style, Status::OutOfMemory, out),
-        Reply::Failed(why) => packet(style, Status::TemporaryFailure, &[], &[], why.as_bytes(), 0, out),
+        Reply::Failed { why, .. } => packet(style, Status::TemporaryFailure, &[], &[], why.as_bytes(), 0, out),
         Reply::Version(text) | Reply::Line(text) => packet(style, Status::Ok, &[], &[], text.as_bytes(), 0, out),
         Reply::End => {}
     }

@@ -247,7 +247,7 @@ pub(super) fn reply(style: &MetaStyle<'_>, key: &[u8], reply: Reply<'_>, now: u3
         Reply::NonNumeric => super::text::line(lines::NON_NUMERIC, out),
         Reply::TooLarge => super::text::line(lines::TOO_LARGE, out),
         Reply::OutOfMemory => super::text::line(lines::OUT_OF_MEMORY, out),
-        Reply::Failed(why) => super::text::failed(why, out),
+        Reply::Failed { code, why } => super::text::failed(code.filter(|_| style.coded), why, out),
         Reply::Line(line) | Reply::Version(line) => super::text::line(line, out),
         Reply::End => {}
     }

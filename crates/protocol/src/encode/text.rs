@@ -1,6 +1,6 @@
 //! Classic text replies.
 
-use moneta_item::ItemRef;
+use moneta_item::{ErrorCode, ItemRef};
 
 use super::number;
 use crate::command::TextStyle;
@@ -54,7 +54,7 @@ pub(super) fn reply(style: TextStyle, reply: Reply<'_>, out: &mut Vec<u8>) {
         Reply::NonNumeric => line(lines::NON_NUMERIC, out),
         Reply::TooLarge => line(lines::TOO_LARGE, out),
         Reply::OutOfMemory => line(lines::OUT_OF_MEMORY, out),
-        Reply::Failed(why) => failed(why, out),
+        Reply::Failed { why, .. } => failed(None, why, out),
         Reply::Ok => out.extend_from_slice(b"OK\r\n"),
         Reply::Noop => out.extend_from_slice(b"MN\r\n"),
         Reply::Version(version) => {
@@ -66,8 +66,11 @@ pub(super) fn reply(style: TextStyle, reply: Reply<'_>, out: &mut Vec<u8>) {
 }
 
 #[cold]
-pub(super) fn failed(why: &str, out: &mut Vec<u8>) {
+pub(super) fn failed(code: Option<ErrorCode>, why: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"SERVER_ERROR ");
+    if let Some(code) = code {
+        out.extend_from_slice(format!("[{}] ", code.code()).as_bytes());
+    }
     // Whatever the text, it must stay one line.
     out.extend(why.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
     out.extend_from_slice(b"\r\n");

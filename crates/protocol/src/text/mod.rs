@@ -8,7 +8,7 @@ pub(crate) mod write;
 
 use moneta_item::request::{Arithmetic, Delete, Exptime, KEY_MAX, Retrieve, WriteMode};
 
-use crate::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_TIMES};
+use crate::command::{Command, Grant, Keys, ReadVerb, Style, TextStyle};
 use crate::refusal::{Refusal, lines};
 use crate::stream::{Decoded, Decoder};
 use crate::{meta, number};
@@ -64,14 +64,15 @@ fn dispatch<'a>(decoder: &mut Decoder, input: &'a [u8], line: &'a [u8], consumed
         b"append" => write::decode(decoder, input, rest, consumed, WriteMode::Append, false),
         b"prepend" => write::decode(decoder, input, rest, consumed, WriteMode::Prepend, false),
         b"cas" => write::decode(decoder, input, rest, consumed, WriteMode::Set, true),
-        b"version" if line::trim(rest) == WIDE_TIMES.as_bytes() => {
-            decoder.take_wide_times();
-            Decoded::Command { command: Command::WideTimes, consumed }
-        }
         b"" if line::trim(rest).is_empty() => refused(lines::BAD_FORMAT, consumed),
         [_] if rest.is_empty() => refused(lines::BAD_FORMAT, consumed),
         _ => match decode_simple(word, rest, decoder.wide_times()) {
-            Ok(command) => Decoded::Command { command, consumed },
+            Ok(command) => {
+                if let Command::Grant(grant) = command {
+                    decoder.grant(grant);
+                }
+                Decoded::Command { command, consumed }
+            }
             Err(_) if is_http(line) => Decoded::Close,
             Err(refusal) => Decoded::Refused { refusal, consumed },
         },
@@ -95,7 +96,10 @@ fn decode_simple<'a>(word: &[u8], rest: &'a [u8], wide_times: bool) -> Result<Co
         b"decr" => arithmetic(&tokens, true),
         b"touch" => touch(&tokens, wide_times),
         b"flush_all" => flush_all(&tokens, wide_times),
-        b"version" => Ok(Command::Version(Style::Text(TextStyle::default()))),
+        b"version" => Ok(Grant::ALL
+            .into_iter()
+            .find(|grant| grant.word().as_bytes() == arguments)
+            .map_or(Command::Version(Style::Text(TextStyle::default())), Command::Grant)),
         b"quit" => Ok(Command::Quit(Style::Text(TextStyle::default()))),
         b"verbosity" => verbosity(&tokens, style),
         b"cache_memlimit" => cache_memlimit(&tokens, style),

@@ -80,13 +80,13 @@ impl Drop for Peer {
 
 impl Visit {
     fn answer_probe(&mut self, protocol: Protocol) -> bool {
-        for _ in 0..4 {
+        for _ in 0..5 {
             if self.line().is_none() {
                 return false;
             }
         }
-        let meta: &[u8] = b"VERSION 1.6.45\r\nMN\r\nEN\r\nERROR\r\n";
-        let text: &[u8] = b"VERSION 1.4.4\r\nERROR\r\nERROR\r\nERROR\r\n";
+        let meta: &[u8] = b"VERSION 1.6.45\r\nMN\r\nEN\r\nERROR\r\nVERSION 1.6.45\r\n";
+        let text: &[u8] = b"VERSION 1.4.4\r\nERROR\r\nERROR\r\nERROR\r\nVERSION 1.4.4\r\n";
         self.say(if protocol == Protocol::Meta { meta } else { text })
     }
 

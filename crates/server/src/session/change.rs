@@ -40,7 +40,7 @@ fn failed(counters: &Counters, style: &Style<'_>, error: &StoreError, out: &mut 
         ErrorKind::CatchingUp => {}
         _ => counters.store_errors.bump(),
     }
-    encode::reply(style, &[], Reply::Failed(&error.to_string()), 0, out);
+    encode::reply(style, &[], Reply::Failed { code: error.code(), why: &error.to_string() }, 0, out);
 }
 
 #[inline]

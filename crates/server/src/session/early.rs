@@ -39,7 +39,7 @@ impl Session {
             Command::Versions(_)
             | Command::Noop(_)
             | Command::Version(_)
-            | Command::WideTimes
+            | Command::Grant(_)
             | Command::Verbosity { .. }
             | Command::Quit(_)
             | Command::CacheMemlimit { .. }

@@ -1,7 +1,7 @@
 //! Dispatches commands.
 
 use moneta_protocol::base64::KeyBuffer;
-use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle, WIDE_TIMES};
+use moneta_protocol::command::{Command, Keys, ReadVerb, Style, TextStyle};
 use moneta_protocol::decoder::Shortcut;
 use moneta_protocol::encode;
 use moneta_store::request::{KEY_MAX, Retrieve, Write};
@@ -116,8 +116,8 @@ impl Session {
             Command::FlushAll { delay, style } => self.flush_all(worker, delay, &style, output),
             Command::Noop(style) => encode::reply(&style, &[], Reply::Noop, 0, self.out(output)),
             Command::Version(style) => encode::reply(&style, &[], Reply::Version(VERSION), 0, self.out(output)),
-            Command::WideTimes => {
-                let granted = format!("{VERSION} {WIDE_TIMES}");
+            Command::Grant(grant) => {
+                let granted = format!("{VERSION} {}", grant.word());
                 encode::reply(&Style::Text(TextStyle::default()), &[], Reply::Version(&granted), 0, self.out(output));
             }
             Command::Quit(style) => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use moneta_protocol::command::{Command, Keys, Style};
 use moneta_protocol::encode;
 use moneta_protocol::reply::Reply;
+use moneta_store::ErrorCode;
 
 use super::{After, Flow, Session, Worker};
 use crate::limits::Allowance;
@@ -76,7 +77,7 @@ fn asked<'a>(command: &Command<'a>) -> Option<(Keys<'a>, Style<'a>)> {
         }
         // What a cluster needs from its nodes.
         Command::Board { .. } => return None,
-        Command::Noop(_) | Command::WideTimes | Command::Quit(_) | Command::Sasl { .. } => return None,
+        Command::Noop(_) | Command::Grant(_) | Command::Quit(_) | Command::Sasl { .. } => return None,
     })
 }
 
@@ -118,7 +119,7 @@ impl Session {
             if let Some(refusal) = refusal {
                 let out = self.out(output);
                 let before = out.len();
-                encode::reply(&style, &[], Reply::Failed(refusal), 0, out);
+                encode::reply(&style, &[], Reply::Failed { code: Some(ErrorCode::OverLimit), why: refusal }, 0, out);
                 let free = out.len() - before;
                 if let Some(limits) = self.limits() {
                     limits.free += free;

@@ -101,7 +101,13 @@ impl Asked<'_> {
             counters.store_errors.bump();
         }
         if !matches!(self.style, Style::Text(_)) || self.is_text_touch() {
-            encode::reply(self.style, self.key, Reply::Failed(&error.to_string()), now, out);
+            encode::reply(
+                self.style,
+                self.key,
+                Reply::Failed { code: error.code(), why: &error.to_string() },
+                now,
+                out,
+            );
             return None;
         }
         if matches!(error.kind(), ErrorKind::CatchingUp | ErrorKind::Unsupported | ErrorKind::Device) {
@@ -181,7 +187,7 @@ impl Visit for Answer<'_> {
 pub(super) fn end_get(style: &Style<'_>, failure: Option<&Failure>, out: &mut Vec<u8>) {
     match failure {
         None => encode::end_of_get(style, out),
-        Some(why) => encode::reply(style, &[], Reply::Failed(why), 0, out),
+        Some(why) => encode::reply(style, &[], Reply::Failed { code: None, why }, 0, out),
     }
 }
 
@@ -291,7 +297,9 @@ pub(super) fn answer_debug_late(
     match outcome {
         Ok(Lookup::Found(item)) => debug_line(key, &item.as_ref(), now, out),
         Ok(_) => encode::reply(style, key, Reply::Miss, now, out),
-        Err(error) => encode::reply(style, key, Reply::Failed(&error.to_string()), now, out),
+        Err(error) => {
+            encode::reply(style, key, Reply::Failed { code: error.code(), why: &error.to_string() }, now, out)
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn needed<'a>(command: &Command<'a>, node: &Node) -> Option<Needed<'a
         | Command::Quit(_)
         | Command::Sasl { .. } => return None,
         // Of copies and their proxies.
-        Command::WideTimes
+        Command::Grant(_)
         | Command::PutNewer { .. }
         | Command::Bury { .. }
         | Command::Versions(_)
