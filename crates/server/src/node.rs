@@ -82,7 +82,7 @@ pub struct Node {
     /// What proxies tell each other.
     pub(crate) board: crate::board::NodeBoard,
     /// The readers of the feed that have a name.
-    pub readers: Readers,
+    pub readers: Arc<Readers>,
     /// The users of `-Y` and `-S`, and whether clients have to log in as one of them.
     pub authenticator: Authenticator,
     /// Who may do what, on listeners whose clients have to be users.
@@ -160,7 +160,7 @@ impl Node {
             registry: Registry::default(),
             watchers: Arc::new(Hub::default()),
             board: Default::default(),
-            readers: Readers::default(),
+            readers: Arc::default(),
             authenticator,
             users,
             prefixes: Prefixes::default(),

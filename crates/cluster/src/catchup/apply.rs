@@ -8,7 +8,7 @@ use moneta_feed::{Change, Rules, Sink, SinkError, StoreSink};
 use moneta_store::versions::Floor;
 use moneta_store::{Cx, Policy, Step, Store, StoreError, Version, component};
 
-use super::State;
+use super::state::CatchUpState;
 
 /// Pause before what the store cannot take so early is tried again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ pub(super) enum ApplyError {
 
 /// A sink to this node's store that counts what it takes.
 pub(super) struct OwnStore {
-    state: Arc<State>,
+    state: Arc<CatchUpState>,
     sink: StoreSink<Arc<dyn Store>>,
     /// Of what was taken, so many are counted.
     taken: u64,
@@ -37,11 +37,11 @@ pub(super) struct OwnStore {
 impl OwnStore {
     /// What it refuses for a clock that is behind is an error only if it stays so for some seconds: then the node has not learned
     /// everything.
-    pub(super) fn of(state: &Arc<State>) -> Self {
+    pub(super) fn of(state: &Arc<CatchUpState>) -> Self {
         Self::with_tries(state, EARLY_TRIES)
     }
 
-    fn with_tries(state: &Arc<State>, tries: u32) -> Self {
+    fn with_tries(state: &Arc<CatchUpState>, tries: u32) -> Self {
         let rules = Rules {
             // A delete of the key since then is in the same feed, and comes before the node answers reads: so an item is as good
             // as one that was read now.
@@ -84,7 +84,7 @@ impl Sink for OwnStore {
     }
 }
 
-impl State {
+impl CatchUpState {
     /// Drops everything that the node holds.
     ///
     /// # Errors

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use moneta_net::Address;
 
-use super::State;
 use super::peers::{Keys, Source};
 use super::reader::{Progress, Reader};
+use super::state::CatchUpState;
 use crate::config::majority;
 
 /// A reader whose node does not answer and that has failed so often is given up for now: another copy is asked.
@@ -67,7 +67,7 @@ impl Copy {
     }
 
     /// Begins to read all its nodes that hold keys of this one, under a name that tells who reads.
-    pub(super) fn ask(&mut self, state: &Arc<State>, keys: &Arc<Keys>, name: &str, span: Span) {
+    pub(super) fn ask(&mut self, state: &Arc<CatchUpState>, keys: &Arc<Keys>, name: &str, span: Span) {
         for address in &self.source.nodes {
             let progress = Arc::<Progress>::default();
             let reader = Reader {

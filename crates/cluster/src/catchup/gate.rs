@@ -12,10 +12,10 @@ use moneta_store::{
 };
 use parking_lot::Mutex;
 
-use super::{CatchUpConfig, Counts, State};
+use super::state::{CatchUpConfig, CatchUpCounts, CatchUpState};
 use crate::decide::is_plain;
 
-const OF_NODE: &[Reading<State>] = &[
+const OF_NODE: &[Reading<CatchUpState>] = &[
     Metric::gauge(
         "catch_up_behind",
         Unit::Count,
@@ -49,12 +49,12 @@ pub fn catch_up_metrics() -> impl Iterator<Item = Metric> {
 
 /// A node's store that may be behind. Cheap to clone.
 #[derive(Clone)]
-pub struct CatchUp(Arc<State>);
+pub struct CatchUp(Arc<CatchUpState>);
 
 impl CatchUp {
     /// Round `store`. It is behind from now on if it holds something from before; [`CatchUp::start`] begins to learn.
     pub fn new(store: Arc<dyn Store>, config: CatchUpConfig, clock: Arc<Clock>) -> Self {
-        Self(Arc::new(State {
+        Self(Arc::new(CatchUpState {
             store,
             clock,
             behind: AtomicBool::new(config.kept_until.is_some()),
@@ -62,7 +62,7 @@ impl CatchUp {
             whole_until: AtomicU64::new(0),
             percent: AtomicU8::new(0),
             note: Mutex::new(None),
-            counts: Counts::default(),
+            counts: CatchUpCounts::default(),
             runs_until: AtomicU64::new(u64::MAX),
             trouble: Mutex::default(),
             peers: Mutex::default(),
@@ -71,7 +71,7 @@ impl CatchUp {
         }))
     }
 
-    pub(super) fn state(&self) -> &Arc<State> {
+    pub(super) fn state(&self) -> &Arc<CatchUpState> {
         &self.0
     }
 }
@@ -87,7 +87,7 @@ fn is_whole_write(op: &Op<'_>) -> bool {
     }
 }
 
-impl State {
+impl CatchUpState {
     /// An operation while the node is behind. The node's other threads, such as those that serve its feed, see what there is.
     #[cold]
     fn call_behind(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {

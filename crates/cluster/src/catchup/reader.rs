@@ -15,9 +15,9 @@ use moneta_net::Address;
 use moneta_store::{ErrorCode, Version};
 use parking_lot::Mutex;
 
-use super::State;
 use super::apply::OwnStore;
 use super::peers::Keys;
+use super::state::CatchUpState;
 
 /// Longest wait for a node: one that follows hears something each second.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ impl Progress {
 
 /// Reads until it is told to stop. Times are in milliseconds since the Unix epoch.
 pub(super) struct Reader {
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<CatchUpState>,
     pub(super) address: Address,
     pub(super) keys: Arc<Keys>,
     /// Where to begin.

@@ -11,10 +11,18 @@ use parking_lot::Mutex;
 use super::copies::{Copy, Look, Span, Verdict, verdict};
 use super::past::Past;
 use super::peers::{self, Keys};
+use super::state::{AtDeadline, CatchUpState};
 use super::trouble::ASKED;
-use super::{AtDeadline, FOLLOW, MARGIN, MARGIN_OF_KILLED, State};
 use crate::topology::Topology;
 
+/// How far before the newest that it holds a node begins to read that was killed: longer than it may have left changes in RAM
+/// alone.
+const MARGIN_OF_KILLED: Duration = Duration::from_secs(90);
+/// The same for a node that has lost nothing: longer than the clocks of two nodes differ, and than a write is under way.
+const MARGIN: Duration = Duration::from_secs(10);
+/// How long a node that is whole goes on to follow: longer than proxies pause between two probes
+/// ([`crate::ClusterConfig::PROBE_MAX`]).
+const FOLLOW: Duration = Duration::from_secs(90);
 /// How often readers are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often a node that has nothing to learn looks for another topology.
@@ -29,7 +37,11 @@ const NO_TOPOLOGY: &str = "no topology has this node";
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Catches up, follows for a while, and does so again when keys come back.
-pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() -> Option<Topology> + Send + 'static) {
+pub(super) fn run(
+    state: &Arc<CatchUpState>,
+    ports: &[u16],
+    mut topology: impl FnMut() -> Option<Topology> + Send + 'static,
+) {
     let began = Instant::now();
     let at = state.clock.millis();
     let Some(mut round) = first(state, ports, &mut topology, began) else {
@@ -91,7 +103,7 @@ pub(super) fn run(state: &Arc<State>, ports: &[u16], mut topology: impl FnMut() 
 }
 
 /// There is no copy to learn from: a node that was stopped answers as before.
-fn stay(state: &State) {
+fn stay(state: &CatchUpState) {
     while !state.is_closed() {
         if state.take_trouble().is_some() {
             state.end(Some(format!("may hold what is old: {NO_TOPOLOGY}")));
@@ -107,7 +119,7 @@ fn before(moment: u64, margin: Duration) -> u64 {
 
 /// Follows the topology. The last one that was not taken yet.
 fn later(
-    state: &Arc<State>,
+    state: &Arc<CatchUpState>,
     mut topology: impl FnMut() -> Option<Topology> + Send + 'static,
 ) -> Arc<Mutex<Option<Topology>>> {
     let (state, last) = (Arc::clone(state), Arc::<Mutex<Option<Topology>>>::default());
@@ -127,7 +139,7 @@ fn later(
 }
 
 /// The node answers reads though it has not learned everything.
-fn give_up(state: &State, began: Instant, why: &str) {
+fn give_up(state: &CatchUpState, began: Instant, why: &str) {
     if state.is_behind() {
         tracing::error!("{why}: the node answers reads all the same");
         state.end(Some(format!("may hold what is old: {why}")));
@@ -135,13 +147,13 @@ fn give_up(state: &State, began: Instant, why: &str) {
     }
 }
 
-fn note_time(state: &State, began: Instant) {
+fn note_time(state: &CatchUpState, began: Instant) {
     state.counts.took.store(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// Waits for a topology in which this node is.
 fn first(
-    state: &Arc<State>,
+    state: &Arc<CatchUpState>,
     ports: &[u16],
     topology: &mut impl FnMut() -> Option<Topology>,
     began: Instant,
@@ -190,14 +202,14 @@ impl Round {
     }
 
     /// Has nodes of the other copies asked whether they answer: some of each copy.
-    fn watch(&self, state: &State) {
+    fn watch(&self, state: &CatchUpState) {
         let most = self.copies.iter().map(|copy| copy.nodes().len()).max().unwrap_or(0);
         let by_turns = (0..most).flat_map(|turn| self.copies.iter().filter_map(move |copy| copy.nodes().get(turn)));
         *state.peers.lock() = by_turns.take(ASKED).cloned().collect();
     }
 
     /// Learns what the node has missed, after which it answers reads. False: it is closed, or cannot go on.
-    fn catch_up(&mut self, state: &Arc<State>, mut span: Span, began: Instant) -> bool {
+    fn catch_up(&mut self, state: &Arc<CatchUpState>, mut span: Span, began: Instant) -> bool {
         loop {
             match self.learn(state, span, began) {
                 Learned::Everything => break,
@@ -231,7 +243,7 @@ impl Round {
     }
 
     /// Reads other copies.
-    fn learn(&mut self, state: &Arc<State>, span: Span, began: Instant) -> Learned {
+    fn learn(&mut self, state: &Arc<CatchUpState>, span: Span, began: Instant) -> Learned {
         let mut told = Instant::now();
         if self.copies.is_empty() {
             return Learned::Everything;
@@ -259,7 +271,7 @@ impl Round {
     }
 
     /// Whether a node that has come to its deadline answers reads: not while another copy does, unless it is told to.
-    fn gives_up(&mut self, state: &Arc<State>, span: Span, began: Instant) -> bool {
+    fn gives_up(&mut self, state: &Arc<CatchUpState>, span: Span, began: Instant) -> bool {
         if state.config.at_deadline == AtDeadline::Serve || !state.is_behind() {
             return true;
         }
@@ -275,7 +287,7 @@ impl Round {
     }
 
     /// Takes note of how far the readers are, for people.
-    fn tell(&self, state: &State, Span { since, until, .. }: Span, told: &mut Instant) {
+    fn tell(&self, state: &CatchUpState, Span { since, until, .. }: Span, told: &mut Instant) {
         let furthest = self.copies.iter().map(Copy::watermark).max().unwrap_or(0);
         let share = furthest.saturating_sub(since) * 100 / until.saturating_sub(since).max(1);
         let percent = u8::try_from(share.min(99)).unwrap_or(99);
@@ -288,7 +300,7 @@ impl Round {
     }
 
     /// Everything that another copy has taken until a moment is here.
-    fn note_whole(&self, state: &State, until: u64) {
+    fn note_whole(&self, state: &CatchUpState, until: u64) {
         let read = self.copies.iter().filter(|copy| matches!(copy.look(until), Look::Read { .. }));
         let furthest = read.map(Copy::watermark).max().unwrap_or(0);
         state.whole_until.fetch_max(furthest, Ordering::Relaxed);

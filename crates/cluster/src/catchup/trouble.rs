@@ -17,7 +17,7 @@ use moneta_client::wire::Protocol;
 use moneta_client::wire::blocking::Dialogue;
 use moneta_net::Address;
 
-use super::State;
+use super::state::{CatchUpState, Trouble};
 
 /// A clock that moves by so much between two pulses: the node was stopped, in milliseconds. Proxies wait for a node for about as
 /// long.
@@ -37,36 +37,7 @@ const ROUNDS: u32 = 2;
 /// How late an answer tells the time, in milliseconds.
 const LATE: u64 = 100;
 
-/// What is the matter.
-#[derive(Debug, Default)]
-pub(super) struct Trouble {
-    /// What other copies took since then may be missing, in milliseconds since the Unix epoch.
-    since: Option<u64>,
-    /// By how much the clock is ahead of the others', in milliseconds, if that is more than may be.
-    wrong: Option<i64>,
-    is_cut_off: bool,
-}
-
-impl Trouble {
-    /// The node must not answer reads.
-    pub(super) fn keeps_behind(&self) -> bool {
-        self.since.is_some() || self.wrong.is_some()
-    }
-
-    /// In words, for people.
-    pub(super) fn note(&self) -> Option<String> {
-        match self.wrong {
-            Some(by) if by < 0 => {
-                Some(format!("its clock is {} ms behind those of other copies: it answers no reads", -by))
-            }
-            Some(by) => Some(format!("its clock is {by} ms ahead of those of other copies: it answers no reads")),
-            None if self.is_cut_off => Some("cut off from all other copies: what it answers may be old".to_owned()),
-            None => None,
-        }
-    }
-}
-
-impl State {
+impl CatchUpState {
     /// Whether the node has not run for a while, and no pulse came since.
     #[inline]
     pub(super) fn was_stopped(&self) -> bool {
@@ -193,7 +164,7 @@ struct Peer {
 
 impl Peer {
     /// By how much this node's clock is ahead of the other's, in milliseconds; `None`: it does not answer, or has no such clock.
-    fn ask(&mut self, state: &State) -> Option<i64> {
+    fn ask(&mut self, state: &CatchUpState) -> Option<i64> {
         let mut dialogue = match self.dialogue.take() {
             Some(dialogue) => dialogue,
             None => {
@@ -213,7 +184,7 @@ impl Peer {
 }
 
 /// Pulses until the store is closed.
-pub(super) fn pulse(state: &State) {
+pub(super) fn pulse(state: &CatchUpState) {
     while !state.is_closed() {
         state.clock.refresh();
         state.pulse();
@@ -222,7 +193,7 @@ pub(super) fn pulse(state: &State) {
 }
 
 /// Asks other copies until the store is closed.
-pub(super) fn watch(state: &Arc<State>) {
+pub(super) fn watch(state: &Arc<CatchUpState>) {
     let mut peers: Vec<Peer> = Vec::new();
     let now = Instant::now();
     let mut watch = Watch { contact: now, right: now, wrong: 0 };

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use moneta_feed::{Begin, Compressor, LogSource, Mark, Pace, Request, horizon, text};
 use moneta_store::feed::{Feed, Place};
-use moneta_store::{Store, StoreError};
+use moneta_store::{Clock, Store, StoreError};
 
-use super::readers::StreamPermit;
+use super::readers::{Readers, StreamPermit};
 use super::shared::{CHUNK, Gone, Shared};
-use crate::node::Node;
 
 /// Changes in a chunk.
 const CHANGES: usize = 2048;
@@ -52,7 +51,8 @@ pub(super) struct Source {
     shared: Arc<Shared>,
     request: Request,
     store: Arc<dyn Store>,
-    node: Arc<Node>,
+    readers: Arc<Readers>,
+    clock: Arc<Clock>,
     _permit: StreamPermit,
 }
 
@@ -70,18 +70,25 @@ impl Source {
         shared: &Arc<Shared>,
         request: Request,
         store: &Arc<dyn Store>,
-        node: &Arc<Node>,
+        readers: &Arc<Readers>,
+        clock: &Arc<Clock>,
         permit: StreamPermit,
     ) -> Self {
-        let (store, node) = (Arc::clone(store), Arc::clone(node));
-        Self { shared: Arc::clone(shared), request, store, node, _permit: permit }
+        Self {
+            shared: Arc::clone(shared),
+            request,
+            store: Arc::clone(store),
+            readers: Arc::clone(readers),
+            clock: Arc::clone(clock),
+            _permit: permit,
+        }
     }
 
     pub(super) fn run(self) {
         let outcome = self.read_all();
         self.shared.works_on(0);
         if let Some(name) = &self.request.name {
-            self.node.readers.leave(name);
+            self.readers.leave(name);
         }
         if outcome.is_ok() {
             self.shared.end();
@@ -93,7 +100,7 @@ impl Source {
     }
 
     fn read_all(&self) -> Result<(), Gone> {
-        self.node.clock.refresh();
+        self.clock.refresh();
         let feed = self.feed();
         let place = match self.request.begin {
             Begin::Now => feed.end(),
@@ -112,7 +119,7 @@ impl Source {
             self.push([text::COMPRESSED, b"\r\n"].concat())?;
         }
         loop {
-            self.node.clock.refresh();
+            self.clock.refresh();
             let Part { mut chunk, place, watermark, is_end } = match self.part(&mut log) {
                 Ok(part) => part,
                 Err(error) => {
@@ -137,7 +144,7 @@ impl Source {
             }
             let sent = chunk.len() as u64;
             if let Some(name) = &self.request.name {
-                self.node.readers.note(name, place, watermark, sent, true, self.node.clock.millis());
+                self.readers.note(name, place, watermark, sent, true, self.clock.millis());
             }
             self.shared.works_on(log.held() + chunk.capacity());
             if !chunk.is_empty() {
@@ -163,7 +170,7 @@ impl Source {
             chunk.reserve(CHUNK + CHUNK / 8);
         }
         while let Some(change) = log.next_change()? {
-            self.node.readers.count(&change);
+            self.readers.count(&change);
             text::write(&change, &mut chunk);
             if chunk.len() >= CHUNK {
                 break;

@@ -8,13 +8,12 @@ use std::sync::{Arc, Weak};
 use std::task::Context;
 
 use moneta_feed::{Request, Said, said};
-use moneta_store::Store;
+use moneta_store::{Clock, Store};
 
-use super::readers::Pushed;
+use super::readers::{Pushed, Readers};
 pub(crate) use super::shared::Progress;
 use super::shared::Shared;
 use super::source::Source;
-use crate::node::Node;
 
 /// The feed that a connection is sent.
 pub(crate) struct Changes(Arc<Shared>);
@@ -25,7 +24,8 @@ impl Changes {
         request: Request,
         address: Option<IpAddr>,
         store: &Arc<dyn Store>,
-        node: &Arc<Node>,
+        readers: &Arc<Readers>,
+        clock: &Arc<Clock>,
     ) -> Result<Self, &'static str> {
         if store.parts().feed.is_none() {
             return Err("SERVER_ERROR this node has no feed: start it with --cluster");
@@ -37,10 +37,10 @@ impl Changes {
         }
         let stream: Arc<dyn Pushed> = Arc::<Shared>::clone(&shared);
         let stream: Weak<dyn Pushed> = Arc::downgrade(&stream);
-        let Some(permit) = node.readers.begin_stream(request.name.as_deref(), address, stream) else {
+        let Some(permit) = readers.begin_stream(request.name.as_deref(), address, stream) else {
             return Err("SERVER_ERROR too many readers of the feed");
         };
-        let source = Source::new(&shared, request, store, node, permit);
+        let source = Source::new(&shared, request, store, readers, clock, permit);
         match moneta_background::start("feed", move |_| source.run()) {
             Ok(_) => Ok(Self(shared)),
             Err(error) => {

@@ -110,7 +110,7 @@ impl Session {
             Err(BadRequest::UnknownCodec) => return Some("CLIENT_ERROR unknown compression, there is zstd"),
         };
         let address = self.peer.address.map(|address| address.ip());
-        match Changes::begin(request, address, &worker.store, &worker.node) {
+        match Changes::begin(request, address, &worker.store, &worker.node.readers, &worker.node.clock) {
             Ok(changes) => {
                 self.extras().changes = Some(changes);
                 None
