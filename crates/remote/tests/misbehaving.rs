@@ -146,11 +146,11 @@ fn a_server_that_hangs_is_taken_for_dead_until_it_answers() {
     let theirs = Arc::clone(&awake);
     // Its kernel accepts connections all the time.
     let peer = Peer::play(None, move |mut visit| {
-        let probe = std::iter::from_fn(|| visit.next()).take(4).count();
-        if probe < 4 || !theirs.load(Ordering::SeqCst) {
+        let probe = std::iter::from_fn(|| visit.next()).take(5).count();
+        if probe < 5 || !theirs.load(Ordering::SeqCst) {
             return std::thread::sleep(Duration::from_secs(1));
         }
-        visit.say(b"VERSION 1.6.45\r\nMN\r\nEN\r\nERROR\r\n");
+        visit.say(b"VERSION 1.6.45\r\nMN\r\nEN\r\nERROR\r\nVERSION 1.6.45\r\n");
         while let Some(asked) = visit.next() {
             if theirs.load(Ordering::SeqCst) {
                 visit.say(&asked.hit(b"here"));
