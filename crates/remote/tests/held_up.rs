@@ -132,11 +132,11 @@ impl Drop for Gate {
 }
 
 fn take_probe(visit: &mut Visit) -> bool {
-    std::iter::from_fn(|| visit.next()).take(4).count() == 4
+    std::iter::from_fn(|| visit.next()).take(5).count() == 5
 }
 
 fn answer_probe(visit: &mut Visit) -> bool {
-    visit.say(b"VERSION 1.6.45\r\nMN\r\nEN\r\nERROR\r\n")
+    visit.say(b"VERSION 1.6.45\r\nMN\r\nEN\r\nERROR\r\nVERSION 1.6.45\r\n")
 }
 
 fn is_here(ended: Result<Lookup, StoreError>) {
