@@ -109,8 +109,9 @@ impl FromStr for HostPort {
 /// What stands before an address about TLS, and the rest.
 pub fn without_prefix(text: &str) -> (Option<bool>, &str) {
     for (prefix, tls) in [(NO_TLS, false), (TLS, true)] {
-        // A host may be called `tls`.
-        if let Some(rest) = text.strip_prefix(prefix).filter(|rest| rest.contains(':')) {
+        // A host may be called `tls`; then a port comes.
+        let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if let Some(rest) = text.strip_prefix(prefix).filter(|rest| !is_port(rest)) {
             return (Some(tls), rest);
         }
     }

@@ -21,11 +21,13 @@ use crate::client_addresses::ClientAddresses;
 use crate::config::ListenAddress;
 use crate::counters::Counters;
 use crate::error::ServerError;
+use crate::handshakes::{Begun, Handshakes};
 use crate::listener::Bound;
 use crate::listener_state::ListenerState;
 use crate::live::Live;
-use crate::mailbox::{Accepted, Mailbox};
+use crate::mailbox::Accepted;
 use crate::node::{Peer, SocketKind};
+use crate::spread::Spread;
 
 /// What a client over the limit reads, in memcached's words.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
@@ -45,21 +47,24 @@ pub(crate) struct Acceptor {
     listeners: Vec<(Bound, Arc<ListenerState>)>,
     /// Whether connections may wait at each of them: events are edge-triggered, so what is left raises no further one.
     waiting: Vec<bool>,
-    workers: Vec<Arc<Mailbox>>,
+    handshakes: Handshakes,
+    spread: Arc<Spread>,
     counters: Arc<Counters>,
     phases: Arc<Phases>,
     live: Arc<Live>,
     addresses: ClientAddresses,
     next_id: u64,
-    next_worker: usize,
 }
 
 impl Acceptor {
-    /// An acceptor that spreads connections of `listeners` over `workers`; `poll` has its waker registered as [`WAKE`].
+    /// An acceptor that spreads connections of `listeners` over workers, some after `handshakes`; `poll` has its waker registered as
+    /// [`WAKE`].
+    #[expect(clippy::too_many_arguments, reason = "the parts of a thread, given once")]
     pub(crate) fn new(
         poll: Poll,
         listeners: Vec<(Bound, Arc<ListenerState>)>,
-        workers: Vec<Arc<Mailbox>>,
+        handshakes: Handshakes,
+        spread: Arc<Spread>,
         counters: Arc<Counters>,
         phases: Arc<Phases>,
         live: Arc<Live>,
@@ -71,7 +76,7 @@ impl Acceptor {
                 .map_err(|source| ServerError::Start { what: "the acceptor", source })?;
         }
         let waiting = vec![true; listeners.len()];
-        Ok(Self { poll, listeners, waiting, workers, counters, phases, live, addresses, next_id: 1, next_worker: 0 })
+        Ok(Self { poll, listeners, waiting, handshakes, spread, counters, phases, live, addresses, next_id: 1 })
     }
 
     /// Accepts until the server drains, and starts the drain when the lame-duck time is over. Closes the listeners at the end.
@@ -87,7 +92,7 @@ impl Acceptor {
                 self.phases.enter(Phase::Draining);
                 break;
             }
-            let goes_on = resting_until.is_none() && self.waiting.contains(&true);
+            let goes_on = resting_until.is_none() && (0..self.listeners.len()).any(|index| self.may_accept(index));
             let timeout = goes_on
                 .then_some(now)
                 .into_iter()
@@ -121,7 +126,10 @@ impl Acceptor {
     /// noticed. Fails when the process is out of descriptors or memory.
     fn accept_some(&mut self) -> Result<(), Errno> {
         for index in 0..self.listeners.len() {
-            for _ in 0..if self.waiting[index] { TURN } else { 0 } {
+            for _ in 0..TURN {
+                if !self.may_accept(index) {
+                    break;
+                }
                 match self.accept_one(index)? {
                     Some((transport, address)) => self.hand_over(index, transport, address),
                     None => {
@@ -132,6 +140,11 @@ impl Acceptor {
             }
         }
         Ok(())
+    }
+
+    /// Whether connections may wait at a listener and could be served. Where TLS has no room, the kernel keeps them.
+    fn may_accept(&self, index: usize) -> bool {
+        self.waiting[index] && (self.listeners[index].0.tls.is_none() || self.handshakes.have_room())
     }
 
     fn accept_one(&self, index: usize) -> Result<Option<(Transport, Option<SocketAddr>)>, Errno> {
@@ -153,8 +166,7 @@ impl Acceptor {
                 let Some(permit) = self.addresses.admit(address.ip()) else {
                     self.counters.rejected_connections.bump();
                     listener_state.count_rejected();
-                    let _ = transport.send(TOO_MANY_OF_ADDRESS);
-                    return;
+                    return turn_away(bound, &mut transport, TOO_MANY_OF_ADDRESS);
                 };
                 Some(permit)
             }
@@ -163,9 +175,7 @@ impl Acceptor {
         let Some(permit) = has_place.then(|| listener_state.admit(of_address)).flatten() else {
             self.counters.rejected_connections.bump();
             listener_state.count_rejected();
-            // A new socket has room for one line; if not, the client still sees the close.
-            let _ = transport.send(TOO_MANY);
-            return;
+            return turn_away(bound, &mut transport, TOO_MANY);
         };
         let kind = match bound.address {
             ListenAddress::Tcp(_) => SocketKind::Tcp,
@@ -178,24 +188,25 @@ impl Acceptor {
         let peer = Peer { id, kind, policy, door, commands, address, guarded_as, certificate, encrypted };
         self.next_id += 1;
         self.counters.total_connections.bump();
-        self.pick_worker().deliver(Accepted { transport, peer, permit });
+        let accepted = Accepted { transport, peer, permit };
+        match bound.tls.clone() {
+            None => self.spread.deliver(accepted),
+            Some(acceptor) => self.handshakes.begin(Begun { accepted, acceptor }),
+        }
     }
 
     /// Connections open, without those in places that are set aside for a listener.
     fn shared_places_taken(&self) -> usize {
-        let open: usize = self.workers.iter().map(|worker| worker.open()).sum();
+        let open = self.spread.open() + self.handshakes.held();
         let reserved: usize = self.listeners.iter().map(|(_, state)| state.reserved_places_taken()).sum();
         open.saturating_sub(reserved)
     }
+}
 
-    /// The worker with the fewest connections; ties are broken in turn.
-    fn pick_worker(&mut self) -> &Mailbox {
-        let count = self.workers.len();
-        let chosen = (0..count)
-            .map(|step| (self.next_worker + step) % count)
-            .min_by_key(|&worker| self.workers[worker].open())
-            .unwrap_or(0);
-        self.next_worker = (chosen + 1) % count;
-        &self.workers[chosen]
+/// Closes a connection that has no place. What a client reads then can not be protected, so with TLS that is all.
+fn turn_away(bound: &Bound, transport: &mut Transport, line: &[u8]) {
+    if bound.tls.is_none() {
+        // A new socket has room for one line; if not, the client still sees the close.
+        let _ = transport.send(line);
     }
 }

@@ -7,7 +7,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use moneta_net::TlsAcceptor;
+
 pub use crate::client_addresses::AddressLimits;
+pub use crate::handshakes::HandshakeLimits;
 pub use crate::limits::Limits;
 pub use crate::node::{Commands, Door, Policy};
 
@@ -24,6 +27,8 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// What each client address may take. Clients of Unix sockets have none.
     pub address: AddressLimits,
+    /// What handshakes of TLS may take.
+    pub handshakes: HandshakeLimits,
     /// Connections the kernel keeps for a listener before they are accepted, at least 1 (`-b`).
     pub backlog: u32,
     /// Close a connection on which nothing was received or sent for this long, in whole seconds. `None`: never.
@@ -65,6 +70,7 @@ impl Default for ServerConfig {
             workers: 4,
             max_connections: 1024,
             address: AddressLimits::default(),
+            handshakes: HandshakeLimits::default(),
             backlog: 1024,
             idle_timeout: None,
             tcp_keepalive: Some(Self::TCP_KEEPALIVE),
@@ -92,6 +98,8 @@ pub struct Listener {
     pub door: Door,
     /// Limits that override the server's.
     pub limits: ListenerLimits,
+    /// What protects its connections; `None`: nothing does.
+    pub tls: Option<TlsAcceptor>,
 }
 
 /// Overrides of the server's limits; `None` keeps the server's.
@@ -124,7 +132,8 @@ impl Listener {
             Policy::Online => Self::ONLINE,
             Policy::Batch => Self::BATCH,
         };
-        Self { address, name: name.into(), users: true, policy, door: Door::COMMON, limits: ListenerLimits::default() }
+        let (name, limits) = (name.into(), ListenerLimits::default());
+        Self { address, name, users: true, policy, door: Door::COMMON, limits, tls: None }
     }
 
     /// Interactive traffic over TCP.

@@ -128,6 +128,11 @@ impl Connection {
         self.client
     }
 
+    /// Whether TLS protects it.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.transport.is_protected()
+    }
+
     /// The socket's descriptor, for registration.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.transport.as_raw_fd()
@@ -210,7 +215,10 @@ impl Connection {
     #[inline]
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) -> Verdict {
         let verdict = self.execute(turn);
-        let owns_some = self.inbound.owns_memory() || self.backlog.held() > 0 || self.session.is_waiting();
+        let owns_some = self.inbound.owns_memory()
+            || self.backlog.held() > 0
+            || self.session.is_waiting()
+            || self.transport.held() > 0;
         if !owns_some && !self.is_holding {
             return verdict;
         }
@@ -232,12 +240,17 @@ impl Connection {
     fn keep_account(&mut self, worker: &Worker) -> bool {
         if self.inbound.held() == 0
             && self.backlog.held() == 0
+            && self.transport.held() == 0
             && self.held.is_only(Kind::Parked)
             && let Some(bytes) = self.session.parks_only()
         {
             return self.enter_parked(worker, bytes);
         }
-        self.enter(worker, self.session.holding(self.inbound.held(), self.backlog.held()))
+        let mut held = self.session.holding(self.inbound.held(), self.backlog.held());
+        // Records that are not complete, or not sent.
+        let kind = if self.backlog.held() > 0 { Kind::Output } else { Kind::Input };
+        held.add(kind, self.transport.held());
+        self.enter(worker, held)
     }
 
     /// Clears its account when it is closed.

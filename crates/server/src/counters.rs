@@ -93,6 +93,17 @@ counters! {
     login_kicks_failures: apart, "Connections closed for failing to log in too often.";
     login_kicks_timeout: apart, "Connections closed for not logging in in time.";
     login_kicks_removed: apart, "Connections closed because their user was removed or has another password.";
+    tls_connections: apart, "Client connections open that TLS protects." => gauge "tls_connections" Count;
+    tls_handshakes_under_way: apart, "Handshakes of TLS under way." => gauge "tls_handshakes_under_way" Count;
+    tls_handshakes_done: apart, "Handshakes that were done.";
+    tls_handshakes_resumed: apart, "Handshakes that were done with a ticket of an earlier connection.";
+    tls_handshakes_certificate: apart, "Handshakes that failed for the client's certificate, or the lack of one.";
+    tls_handshakes_plain_text: apart, "Handshakes that failed because the client spoke no TLS.";
+    tls_handshakes_refused: apart, "Handshakes that clients ended, as for a certificate that they do not believe.";
+    tls_handshakes_protocol: apart, "Handshakes that failed for another reason of TLS.";
+    tls_handshakes_lost: apart, "Handshakes whose connection broke off.";
+    tls_handshakes_timeout: apart, "Handshakes that took too long.";
+    tls_handshakes_displaced: apart, "Handshakes that were under way for too long while others waited.";
     cmd_get: stats, "Keys asked for by reads that are not `touch`.";
     cmd_set: stats, "Writes.";
     cmd_flush: stats, "`flush_all`.";

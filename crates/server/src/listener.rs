@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_net::{is_listening, keep_alive};
+use moneta_net::{TlsAcceptor, is_listening, keep_alive};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
 };
@@ -33,6 +33,8 @@ pub(crate) struct Bound {
     pub(crate) users: bool,
     /// Its limits, where they differ from the server's.
     pub(crate) limits: ListenerLimits,
+    /// What protects its connections.
+    pub(crate) tls: Option<TlsAcceptor>,
     _file: Option<SocketFile>,
 }
 
@@ -53,8 +55,8 @@ impl Bound {
             }
         };
         let Listener { policy, door, limits, users, .. } = *listener;
-        let name = Arc::from(listener.name.as_str());
-        Ok(Self { socket, address, policy, door, name, users, limits, _file: file })
+        let (name, tls) = (Arc::from(listener.name.as_str()), listener.tls.clone());
+        Ok(Self { socket, address, policy, door, name, users, limits, tls, _file: file })
     }
 }
 

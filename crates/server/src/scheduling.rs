@@ -1,4 +1,4 @@
-//! Scheduling of workers: how soon a woken worker gets a CPU.
+//! Scheduling of threads: how soon a woken worker gets a CPU, and who steps back for workers.
 //!
 //! A worker mostly sleeps, runs for some microseconds and sleeps again; a busy thread, of this process or another, keeps the CPU
 //! for a slice of milliseconds. A thread with short slices may preempt it before that slice is over (Linux 6.12, EEVDF). It gets
@@ -10,6 +10,16 @@ use rustix::io::Errno;
 
 /// The shortest slice that Linux allows.
 const SLICE: Duration = Duration::from_micros(100);
+
+/// How much nicer than workers a thread is whose work can wait: a tenth of their share of a CPU that both want.
+const NICER: i32 = 10;
+
+/// Lets workers go before the calling thread. It can not be taken back.
+pub(crate) fn step_back() {
+    if let Err(error) = rustix::process::nice(NICER) {
+        tracing::debug!(%error, "no lower priority for a thread");
+    }
+}
 
 /// Requests short slices for the calling thread. Has no effect if the kernel lacks them or a sandbox refuses.
 pub(crate) fn ask() {

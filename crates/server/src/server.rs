@@ -12,16 +12,18 @@ use crate::acceptor::{Acceptor, WAKE};
 use crate::admin::observed::Observed;
 use crate::auth::AuthMode;
 use crate::client_addresses::ClientAddresses;
-use crate::config::{ListenAddress, Listener, ServerConfig};
+use crate::config::{HandshakeLimits, ListenAddress, Listener, ServerConfig};
 use crate::connection_registry::ConnectionRegistry;
 use crate::descriptors;
 use crate::error::ServerError;
+use crate::handshakes::{HandshakeThread, Handshakes};
 use crate::listener::Bound;
 use crate::listener_state::{DoorPlaces, ListenerState, reserved};
 use crate::mailbox::Mailbox;
 use crate::node::Node;
 use crate::pulse::Pulse;
 use crate::reactors::WorkerReactors;
+use crate::spread::Spread;
 use crate::wake::wake;
 use crate::worker::{EventLoop, Limits, workers};
 
@@ -60,7 +62,10 @@ impl Server {
         let observed =
             Arc::new(Observed::new(store, Arc::clone(&node), Arc::clone(&phases), addresses.clone(), listener_states));
         let pulse = Arc::new(Pulse::new(mailboxes.clone()));
-        start_acceptor(config, listeners, mailboxes, &node, &mut threads)?;
+        let (poll, waker) = event_queue(&phases)?;
+        let spread = Arc::new(Spread::over(mailboxes));
+        let handshakes = start_handshakes(config, &spread, &waker, &node, &mut threads)?;
+        start_acceptor(config, poll, listeners, handshakes, spread, &node, &mut threads)?;
         for address in &addresses {
             tracing::info!(%address, workers = config.workers, "listening");
         }
@@ -75,6 +80,9 @@ fn check(config: &ServerConfig) -> Result<(), ServerError> {
     }
     if config.workers == 0 || config.max_connections == 0 || config.backlog == 0 || config.output_limit == 0 {
         return wrong("workers, connections, backlog and output limit must be at least 1");
+    }
+    if config.handshakes.threads == 0 || config.handshakes.most == 0 {
+        return wrong("handshakes and their threads must be at least 1");
     }
     let zero = |limit: Option<usize>| limit == Some(0);
     if config.listeners.iter().any(|Listener { limits, .. }| zero(limits.max_connections) || zero(limits.output_limit))
@@ -135,17 +143,41 @@ fn start_workers(
     Ok(mailboxes)
 }
 
+/// Threads for handshakes, if a listener has any.
+fn start_handshakes(
+    config: &ServerConfig,
+    spread: &Arc<Spread>,
+    acceptor: &Arc<Waker>,
+    node: &Node,
+    threads: &mut Threads,
+) -> Result<Handshakes, ServerError> {
+    let HandshakeLimits { threads: count, most, timeout } = config.handshakes;
+    let count = if config.listeners.iter().any(|listener| listener.tls.is_some()) { count } else { 0 };
+    let queues = (0..count).map(|_| event_queue(&threads.phases)).collect::<Result<Vec<_>, _>>()?;
+    let (polls, wakers): (Vec<_>, Vec<_>) = queues.into_iter().unzip();
+    let handshakes = Handshakes::new(wakers, acceptor);
+    for (index, (poll, desk)) in polls.into_iter().zip(handshakes.desks()).enumerate() {
+        let (desk, spread, counters) = (Arc::clone(desk), Arc::clone(spread), node.registry.register());
+        let (phases, most) = (Arc::clone(&threads.phases), most.div_ceil(count));
+        let thread = HandshakeThread::new(poll, desk, spread, counters, phases, most, timeout);
+        threads.start(format!("handshake-{index}"), move || thread.run())?;
+    }
+    Ok(handshakes)
+}
+
 fn start_acceptor(
     config: &ServerConfig,
+    poll: Poll,
     listeners: Vec<(Bound, Arc<ListenerState>)>,
-    workers: Vec<Arc<Mailbox>>,
+    handshakes: Handshakes,
+    spread: Arc<Spread>,
     node: &Node,
     threads: &mut Threads,
 ) -> Result<(), ServerError> {
-    let (poll, _waker) = event_queue(&threads.phases)?;
     let (counters, phases) = (node.registry.register(), Arc::clone(&threads.phases));
     let addresses = ClientAddresses::new(config.address, Arc::clone(&node.address_refusals));
-    let acceptor = Acceptor::new(poll, listeners, workers, counters, phases, Arc::clone(&node.live), addresses)?;
+    let live = Arc::clone(&node.live);
+    let acceptor = Acceptor::new(poll, listeners, handshakes, spread, counters, phases, live, addresses)?;
     threads.start("acceptor".into(), move || acceptor.run())
 }
 

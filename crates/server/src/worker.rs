@@ -328,23 +328,32 @@ impl EventLoop {
         let waker = connection_waker(&self.mailbox, handle);
         let now = self.workers.online.node.clock.now();
         let entry = self.registry.enter(&peer, Arc::clone(permit.name()), waker.clone(), now);
-        let address = peer.address;
+        let (id, address) = (peer.id, peer.address);
         let mut session = Session::new(peer);
         let allowances = permit.allowances();
         if !allowances.is_empty() {
             session.limit(SessionLimits::of(allowances));
         }
         let client = address.map_or(ClientTag::NONE, |address| client_tag(address.ip()));
-        let connection = slot.insert(Connection::new(handle.id, client, transport, session, entry, permit, waker));
+        let holds_received = transport.holds_received();
+        if transport.is_protected() {
+            self.workers.online.counters.tls_connections.bump();
+        }
+        let connection = slot.insert(Connection::new(id, client, transport, session, entry, permit, waker));
         let descriptor = connection.descriptor();
         connection.session().opened(&self.workers.online);
         self.workers.online.counters.curr_connections.bump();
-        tracing::debug!(connection = handle.id, ?address, "opened");
+        tracing::debug!(connection = id, ?address, "opened");
         let registered =
             self.poll.registry().register(&mut SourceFd(&descriptor), Token(handle.slot), Interest::READABLE);
         if let Err(error) = registered {
-            tracing::debug!(connection = handle.id, %error, "cannot be waited for");
-            self.close(handle.slot, CloseReason::Error);
+            tracing::debug!(connection = id, %error, "cannot be waited for");
+            return self.close(handle.slot, CloseReason::Error);
+        }
+        if holds_received {
+            // What came with the end of the handshake raises no event.
+            self.connections[handle.slot].note(true, false, false);
+            self.queue(handle);
         }
     }
 
@@ -551,6 +560,9 @@ impl EventLoop {
         connection.release(&self.workers.online);
         self.registry.strike(connection.entry());
         self.workers.online.counters.curr_connections.drop_one();
+        if connection.is_protected() {
+            self.workers.online.counters.tls_connections.drop_one();
+        }
         if reason == CloseReason::Error {
             self.workers.online.counters.failed_connections.bump();
         }

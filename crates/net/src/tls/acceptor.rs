@@ -80,6 +80,15 @@ impl TlsAcceptor {
     }
 }
 
+/// Of the same process, and for the same clients.
+impl PartialEq for TlsAcceptor {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.tls, &other.tls) && self.clients == other.clients
+    }
+}
+
+impl Eq for TlsAcceptor {}
+
 impl fmt::Debug for TlsAcceptor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("TlsAcceptor").field("clients", &self.clients).finish_non_exhaustive()

@@ -29,6 +29,16 @@ impl From<rustls::Error> for TlsFailure {
 }
 
 impl TlsFailure {
+    /// Whether what came is no TLS at all.
+    pub fn is_of_plain_text(&self) -> bool {
+        matches!(*self.0, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType))
+    }
+
+    /// Whether the other side ended TLS and said why, as one that does not believe this side's certificate.
+    pub fn is_of_other_side(&self) -> bool {
+        matches!(*self.0, rustls::Error::AlertReceived(_))
+    }
+
     /// Whether the other side's certificate, or the lack of one, is the reason.
     pub fn is_of_certificate(&self) -> bool {
         matches!(*self.0, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)

@@ -78,6 +78,22 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
                 ("cas", "mismatch", totals.cas_badval),
             ])
         }),
+    counter("tls_handshakes_total", Unit::Count, "Handshakes of TLS with clients, by how they ended.")
+        .labels(&["result"])
+        .read(|now| {
+            let totals = &now.totals;
+            by(&[
+                ("done", totals.tls_handshakes_done),
+                ("resumed", totals.tls_handshakes_resumed),
+                ("certificate", totals.tls_handshakes_certificate),
+                ("plain_text", totals.tls_handshakes_plain_text),
+                ("refused", totals.tls_handshakes_refused),
+                ("protocol", totals.tls_handshakes_protocol),
+                ("lost", totals.tls_handshakes_lost),
+                ("timeout", totals.tls_handshakes_timeout),
+                ("displaced", totals.tls_handshakes_displaced),
+            ])
+        }),
     counter("logins_closed_total", Unit::Count, "Connections closed over their log-in, by why.")
         .labels(&["reason"])
         .read(|now| {
